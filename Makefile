@@ -1,0 +1,34 @@
+# Every target does its own set-up: a machine needs Python 3.11 or newer, make and a package index.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/installed
+
+.PHONY: help test check bench clean
+
+help:
+	@echo "make test    install into .venv and run every test"
+	@echo "make check   ruff, mypy --strict, import direction"
+	@echo "make bench   the benchmarks, as ratios to a hand-written floor"
+	@echo "make clean   remove .venv and caches"
+
+$(STAMP): pyproject.toml constraints.txt src/wasat/__init__.py
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Wasat needs Python 3.11 or newer: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+test: $(STAMP)
+	$(BIN)/python -m pytest
+
+check: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest --quiet tests/test_imports.py
+
+bench: $(STAMP)
+	$(BIN)/python benchmarks/wire.py
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
