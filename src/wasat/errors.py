@@ -1,0 +1,134 @@
+"""Every exception that Wasat raises, as one tree.
+
+WasatError
+├── ConfigError                 what the caller gave us cannot work; also a ValueError
+│   ├── CredentialsError        no key or token where one is needed
+│   └── SchemaError             a schema, a signature or a tool's declaration that says nothing usable
+├── CodecError                  a document that is not one of ours, or is newer than this version; also a ValueError
+└── ProviderError               a model's service refused, failed or broke off
+    ├── AuthenticationError     the key or token is wrong
+    ├── PermissionDenied        it is right, but may not do this
+    ├── InvalidRequest          the service does not accept the request
+    │   └── UnknownModel        there is no such model, or not for this use
+    ├── PromptBlocked           the prompt was refused by a safety filter
+    ├── RateLimited             too many requests; wait and try again
+    │   └── QuotaExhausted      nothing left for today; waiting does not help
+    ├── ServerError             the service failed
+    ├── MalformedResponse       the service answered something that is not its protocol
+    └── NetworkError            the service could not be reached, or went away
+        ├── TimedOut            it took longer than the caller allows
+        └── StreamCut           a stream ended before the model was done
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+
+class WasatError(Exception):
+    """Whatever Wasat raises on purpose."""
+
+
+class ConfigError(WasatError, ValueError):
+    """What the caller gave us cannot work."""
+
+
+class CredentialsError(ConfigError):
+    """No key or token was given where one is needed."""
+
+
+class SchemaError(ConfigError):
+    """A schema, a signature or a declaration that says nothing usable."""
+
+
+class CodecError(WasatError, ValueError):
+    """A document that is not one of ours, or was written by a newer version."""
+
+
+class ProviderError(WasatError):
+    """A model's service refused, failed or broke off."""
+
+    retryable = False
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        retry_delay_seconds: float | None = None,
+        details: Sequence[Any] = (),
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.retry_delay_seconds = retry_delay_seconds
+        self.details = tuple(details)
+        """What the service added to its words, as it sent it."""
+
+
+class AuthenticationError(ProviderError):
+    """The key or token is wrong."""
+
+
+class PermissionDenied(ProviderError):
+    """The key or token is right, but may not do this."""
+
+
+class InvalidRequest(ProviderError):
+    """The service does not accept the request; `violations` are (field, what is wrong with it)."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        retry_delay_seconds: float | None = None,
+        details: Sequence[Any] = (),
+        violations: Sequence[tuple[str, str]] = (),
+    ) -> None:
+        super().__init__(message, status=status, retry_delay_seconds=retry_delay_seconds, details=details)
+        self.violations = tuple(violations)
+
+
+class UnknownModel(InvalidRequest):
+    """There is no such model, or not for this use."""
+
+
+class PromptBlocked(ProviderError):
+    """The prompt was refused by a safety filter."""
+
+
+class RateLimited(ProviderError):
+    """Too many requests; wait `retry_delay_seconds`, if given, and try again."""
+
+    retryable = True
+
+
+class QuotaExhausted(RateLimited):
+    """Nothing is left for today; waiting does not help."""
+
+    retryable = False
+
+
+class ServerError(ProviderError):
+    """The service failed."""
+
+    retryable = True
+
+
+class MalformedResponse(ProviderError):
+    """The service answered something that is not its protocol."""
+
+    retryable = True
+
+
+class NetworkError(ProviderError):
+    """The service could not be reached, or went away."""
+
+    retryable = True
+
+
+class TimedOut(NetworkError):
+    """The service took longer than the caller allows."""
+
+
+class StreamCut(NetworkError):
+    """A stream ended before the model was done."""

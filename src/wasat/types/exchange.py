@@ -1,0 +1,88 @@
+"""What goes to a model and what comes back."""
+
+from enum import StrEnum
+from typing import Any
+
+from msgspec import Raw, Struct
+
+from wasat.types.messages import History, Message
+from wasat.types.specs import AnyTool, ModelSettings, ToolChoice
+
+
+class Output(Struct, frozen=True, gc=False, omit_defaults=True):
+    """The answer shall be JSON; of this JSON Schema, if there is one."""
+
+    json_schema: dict[str, Any] | None = None
+
+
+class Setup(Struct, frozen=True, omit_defaults=True, dict=True):
+    """What stays the same from turn to turn. Encoders keep what they made of it beside it, so it is made once."""
+
+    model: str
+    system: str | None = None
+    tools: tuple[AnyTool, ...] = ()
+    tool_choice: ToolChoice | None = None
+    settings: ModelSettings = ModelSettings()
+    output: Output | None = None
+    cache: str | None = None
+    """The name of a provider-side cache that already holds system and tools."""
+
+
+class ModelRequest(Struct, frozen=True):
+    """One question to a model."""
+
+    setup: Setup
+    history: History
+    continuation: str | None = None
+    """The token with which the provider said that its answer goes on."""
+
+
+class FinishReason(StrEnum):
+    """Why the model stopped, in words that fit every provider; `ModelResponse.finish_word` is the provider's own."""
+
+    END = "end"
+    LENGTH = "length"
+    BLOCKED = "blocked"
+    MALFORMED_CALL = "malformed_call"
+    UNEXPECTED_CALL = "unexpected_call"
+    CONTINUES = "continues"
+    CUT = "cut"
+    """The stream ended and nobody said why."""
+    OTHER = "other"
+
+
+class Usage(Struct, frozen=True, gc=False, omit_defaults=True):
+    """Tokens. `output` is without `thoughts`, `cached` is part of `input`."""
+
+    input: int = 0
+    output: int = 0
+    thoughts: int = 0
+    cached: int = 0
+    tools: int = 0
+    """What the provider's own tools put into the prompt."""
+    total: int = 0
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(
+            self.input + other.input,
+            self.output + other.output,
+            self.thoughts + other.thoughts,
+            self.cached + other.cached,
+            self.tools + other.tools,
+            self.total + other.total,
+        )
+
+
+class ModelResponse(Struct, frozen=True, gc=False, omit_defaults=True):
+    """One answer of a model."""
+
+    message: Message
+    finish: FinishReason
+    finish_word: str | None = None
+    finish_message: str | None = None
+    usage: Usage = Usage()
+    model: str | None = None
+    id: str | None = None
+    continuation: str | None = None
+    raw: tuple[Raw, ...] = ()
+    """Everything the provider sent, one document for each chunk of a stream."""

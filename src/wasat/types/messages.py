@@ -1,0 +1,79 @@
+"""Turns of a conversation, and the conversation itself."""
+
+from collections.abc import Iterable, Iterator
+from typing import Literal, Self
+
+from msgspec import Raw, Struct
+
+from wasat.types.parts import Part, Text, ToolCall, ToolResult
+
+Role = Literal["user", "model"]
+
+
+class Message(Struct, frozen=True, gc=False, omit_defaults=True):
+    """One turn. What came from a provider also keeps the exact bytes it came in."""
+
+    role: Role
+    parts: tuple[Part, ...]
+    origin: str | None = None
+    """The dialect that `raw` is written in; its provider gets `raw` back, every other one gets `parts`."""
+    raw: Raw = Raw(b"")
+
+    @classmethod
+    def user(cls, *parts: Part | str) -> Self:
+        """A turn of the user, or of the tools, which speak in the user's role."""
+        return cls("user", tuple(Text(part) if isinstance(part, str) else part for part in parts))
+
+    @property
+    def text(self) -> str:
+        return "".join(part.text for part in self.parts if type(part) is Text)
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        """The calls that want an answer; one that the provider answered itself, in the same turn, does not."""
+        answered = {part.id for part in self.parts if type(part) is ToolResult}
+        return tuple(part for part in self.parts if type(part) is ToolCall and part.id not in answered)
+
+    @property
+    def results(self) -> tuple[ToolResult, ...]:
+        return tuple(part for part in self.parts if type(part) is ToolResult)
+
+    def edited(self, parts: Iterable[Part]) -> Self:
+        """This turn with other parts; signatures stay on the parts that had them, the original bytes go."""
+        return type(self)(self.role, tuple(parts), self.origin)
+
+
+class History:
+    """Messages in order. It never changes; it grows by making the next one, which shares what is encoded.
+
+    `encoded` belongs to the encoders: by dialect, the bytes of the messages so far, so that a turn
+    costs the encoding of what is new and one copy of the rest.
+    """
+
+    __slots__ = ("encoded", "messages")
+
+    def __init__(
+        self,
+        messages: Iterable[Message] = (),
+        encoded: dict[str, tuple[int, bytes | memoryview]] | None = None,
+    ):
+        self.messages = tuple(messages)
+        self.encoded = encoded if encoded is not None else {}
+
+    def plus(self, *messages: Message) -> "History":
+        return History(self.messages + messages, self.encoded.copy())
+
+    def __iter__(self) -> Iterator[Message]:
+        return iter(self.messages)
+
+    def __len__(self) -> int:
+        return len(self.messages)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, History) and self.messages == other.messages
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __repr__(self) -> str:
+        return f"History({list(self.messages)!r})"

@@ -1,0 +1,89 @@
+"""What a message is made of."""
+
+from base64 import b64decode, b64encode
+from secrets import token_hex
+from typing import Any, Self
+
+from msgspec import Raw, Struct
+
+from wasat.errors import ConfigError
+
+
+class Text(Struct, frozen=True, gc=False, omit_defaults=True, tag="text"):
+    """Words, of the user or the model."""
+
+    text: str
+    signature: str | None = None
+
+
+class Thought(Struct, frozen=True, gc=False, omit_defaults=True, tag="thought"):
+    """What a model says it thought; no part of its answer."""
+
+    text: str
+    signature: str | None = None
+
+
+class Blob(Struct, frozen=True, gc=False, omit_defaults=True, tag="blob"):
+    """An image, a sound or a file: its bytes, or where they are."""
+
+    media_type: str
+    base64: str | None = None
+    """Kept as it travels, in base64, so that a history holding it is never encoded twice."""
+    url: str | None = None
+    name: str | None = None
+    signature: str | None = None
+
+    @classmethod
+    def of(cls, data: bytes, media_type: str, *, name: str | None = None) -> Self:
+        """A blob of these bytes."""
+        return cls(media_type, base64=b64encode(data).decode(), name=name)
+
+    @property
+    def data(self) -> bytes:
+        if self.base64 is None:
+            raise ConfigError(f"the {self.media_type} at {self.url!r} is elsewhere; its bytes are not here")
+        return b64decode(self.base64.translate(_FROM_URLSAFE))
+
+
+class ToolCall(Struct, frozen=True, gc=False, omit_defaults=True, tag="call"):
+    """The model asks for a tool to be run."""
+
+    id: str
+    name: str
+    arguments: dict[str, Any] = {}
+    signature: str | None = None
+
+
+class ToolResult(Struct, frozen=True, gc=False, omit_defaults=True, tag="result"):
+    """What came of a call: a JSON value, or in words that a model can act on why there is none."""
+
+    id: str
+    """The id of the call."""
+    name: str
+    value: Any
+    is_error: bool = False
+    media: tuple[Blob, ...] = ()
+
+
+class Opaque(Struct, frozen=True, gc=False, omit_defaults=True, tag="opaque"):
+    """A part that only the provider which sent it understands; it goes back as it came."""
+
+    name: str
+    """The provider's own word for this kind of part."""
+    raw: Raw
+
+
+Part = Text | Thought | Blob | ToolCall | ToolResult | Opaque
+
+_FROM_URLSAFE = str.maketrans("-_", "+/")
+
+_LOCAL_ID = "wasat_"
+
+
+def local_id() -> str:
+    """An id for a call to which the provider gave none; it tells calls apart here and never leaves."""
+    return _LOCAL_ID + token_hex(8)
+
+
+def is_local_id(id: str) -> bool:
+    return id.startswith(_LOCAL_ID)

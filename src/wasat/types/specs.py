@@ -1,0 +1,95 @@
+"""What a caller says about tools and models: declarations, choices, settings."""
+
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from wasat.errors import ConfigError
+
+
+class Effects(Struct, frozen=True, omit_defaults=True):
+    """What a tool does to the world, as names of things with holes for its arguments: `account:{id}`."""
+
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+    idempotent: bool = False
+
+
+class ToolSpec(Struct, frozen=True, omit_defaults=True, tag="function"):
+    """A tool as a model sees it: its name, what it is for, and the JSON Schemas of what goes in and out."""
+
+    name: str
+    description: str = ""
+    parameters: dict[str, Any] | None = None
+    response: dict[str, Any] | None = None
+    effects: Effects | None = None
+    """None means that nothing is declared, which is not the same as no effects."""
+
+
+class BuiltinTool(Struct, frozen=True, omit_defaults=True, tag="builtin"):
+    """A tool that the provider runs itself, in the provider's own words: `BuiltinTool("googleSearch")`."""
+
+    name: str
+    config: dict[str, Any] = {}
+
+
+AnyTool = ToolSpec | BuiltinTool
+
+
+class ToolChoice(Struct, frozen=True, omit_defaults=True):
+    """Whether the model may, must or must not call tools, and which ones."""
+
+    mode: Literal["auto", "any", "none", "validated"]
+    names: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, choice: "ToolChoice | str | dict[str, Any]") -> "ToolChoice":
+        """The choice in any spelling that users know: optional, required, required_any, AUTO, FUNCTION, …"""
+        if isinstance(choice, ToolChoice):
+            return choice
+        given = choice if isinstance(choice, dict) else {"type": choice}
+        word = str(given.get("type", given.get("mode", ""))).lower()
+        tool = given.get("tool") or given.get("name")
+        names = (tool,) if tool else tuple(given.get("names") or ())
+        mode = _MODES.get(word)
+        if mode is None:
+            raise ConfigError(f"unknown tool choice {choice!r}; known: {', '.join(_MODES)}")
+        if word in _NAME_NEEDED and not names:
+            raise ConfigError(f"tool choice {word!r} needs the name of a tool: {{'type': {word!r}, 'tool': …}}")
+        if word in _NAMES_USELESS and names:
+            raise ConfigError(f"tool choice {word!r} takes no tool, got {', '.join(names)}")
+        return cls(mode, names)
+
+
+_MODES: dict[str, Literal["auto", "any", "none", "validated"]] = {
+    "auto": "auto",
+    "optional": "auto",
+    "validated": "validated",
+    "any": "any",
+    "required": "any",
+    "required_any": "any",
+    "function": "any",
+    "none": "none",
+}
+_NAME_NEEDED = ("required", "function")
+_NAMES_USELESS = ("auto", "optional", "required_any", "none")
+
+ThinkingLevel = Literal["minimal", "low", "medium", "high"]
+
+
+class ModelSettings(Struct, frozen=True, omit_defaults=True):
+    """How the model shall write. What is None is left to the provider."""
+
+    max_tokens: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    stop: tuple[str, ...] = ()
+    seed: int | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    thinking: ThinkingLevel | int | None = None
+    """A level, or a number of tokens: 0 is off, -1 lets the model decide."""
+    show_thoughts: bool | None = None
+    extra: dict[str, Any] = {}
+    """Top-level fields of the provider's own request, laid over what we make of the rest."""

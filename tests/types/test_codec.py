@@ -1,0 +1,110 @@
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Raw
+
+from wasat.errors import CodecError
+from wasat.types import codec, events
+from wasat.types.exchange import FinishReason, ModelResponse, Output, Setup, Usage
+from wasat.types.messages import History, Message
+from wasat.types.parts import Blob, Opaque, Part, Text, Thought, ToolCall, ToolResult
+from wasat.types.specs import BuiltinTool, Effects, ModelSettings, ToolChoice, ToolSpec
+
+CALL = ToolCall("1", "add", {"a": 1, "b": [2.0, None, {"ü": "x"}]}, "sig")
+RESULT = ToolResult("1", "add", {"sum": 3}, is_error=False, media=(Blob.of(b"\x00", "image/png"),))
+MODEL_TURN = Message("model", (Thought("hm", "s"), Text("hi"), CALL), "gemini", Raw(b'{ "parts" : [ ] }'))
+USER_TURN = Message.user("hi", RESULT, Blob("image/png", url="gs://a"), Opaque("x", Raw(b'{"x": 1}')))
+
+VALUES: list[tuple[str, Any]] = [
+    ("message", MODEL_TURN),
+    ("messages", (MODEL_TURN, USER_TURN)),
+    ("messages", ()),
+    ("usage", Usage(1, 2, 3, 4, 5, 6)),
+    ("tool", ToolSpec("add", "Adds.", {"type": "object"}, {"type": "integer"}, Effects(("a:{x}",), (), True))),
+    (
+        "setup",
+        Setup(
+            "gemini-3.8-flash",
+            "Be brief.",
+            (ToolSpec("add"), BuiltinTool("googleSearch", {"x": 1})),
+            ToolChoice("any", ("add",)),
+            ModelSettings(max_tokens=3, thinking="low", extra={"labels": {"a": "b"}}),
+            Output({"type": "object"}),
+            "cachedContents/1",
+        ),
+    ),
+    ("response", ModelResponse(MODEL_TURN, FinishReason.END, "STOP", raw=(Raw(b'{"a": 1}'), Raw(b"{}")))),
+    ("event", events.RunStart("r", "m", (USER_TURN,))),
+    ("event", events.TurnStart(1)),
+    ("event", events.TextDelta(1, "a")),
+    ("event", events.ThoughtDelta(1, "a")),
+    ("event", events.TurnEnd(1, MODEL_TURN, FinishReason.END, Usage(1))),
+    ("event", events.ToolStart(1, CALL)),
+    ("event", events.ToolEnd(1, RESULT, 0.5)),
+    ("event", events.RunEnd("r", "hi", Usage(), 2)),
+]
+
+
+@pytest.mark.parametrize(("kind", "value"), VALUES)
+def test_every_value_comes_back_from_json_as_it_was(kind: str, value: Any) -> None:
+    document = codec.to_json(value)
+    assert json.loads(document)["wasat"] == codec.VERSION
+    assert codec.from_json(document, kind) == value
+
+
+def test_bytes_of_a_provider_are_saved_as_they_are() -> None:
+    saved = codec.from_json(codec.to_json(MODEL_TURN), "message")
+    assert bytes(saved.raw) == b'{ "parts" : [ ] }'
+
+
+def test_a_history_and_a_list_are_saved_as_messages() -> None:
+    for messages in (History([MODEL_TURN]), [MODEL_TURN]):
+        assert codec.from_json(codec.to_json(messages), "messages") == (MODEL_TURN,)
+
+
+@pytest.mark.parametrize(
+    ("document", "words"),
+    [
+        (b'{"wasat": 2, "kind": "message", "value": {}}', "form 2, this version reads up to 1; install a newer Wasat"),
+        (b'{"wasat": 1, "kind": "usage", "value": {}}', "holds 'usage', not 'message'"),
+        (b'{"wasat": 1, "kind": "message", "value": {"role": "king", "parts": []}}', r"Invalid enum value 'king'"),
+        (b'{"kind": "message"}', "not a saved document"),
+        (b"nonsense", "not a saved document"),
+        (b"\xff", "not a saved document"),
+    ],
+)
+def test_what_is_no_document_of_ours_is_refused_in_words(document: bytes, words: str) -> None:
+    with pytest.raises(CodecError, match=words):
+        codec.from_json(document, "message")
+
+
+def test_what_json_cannot_say_is_refused_in_words() -> None:
+    with pytest.raises(CodecError, match="JSON cannot say"):
+        codec.to_json(Message.user(ToolResult("1", "f", object())))
+    with pytest.raises(CodecError, match="a int has no document form"):
+        codec.to_json(5)
+
+
+json_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53), 2**53)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+part_values: st.SearchStrategy[Part] = st.one_of(
+    st.builds(Text, st.text(), st.none() | st.text()),
+    st.builds(Thought, st.text(), st.none() | st.text()),
+    st.builds(ToolCall, st.text(), st.text(), st.dictionaries(st.text(), json_values, max_size=3)),
+    st.builds(ToolResult, st.text(), st.text(), json_values, st.booleans()),
+)
+
+
+@given(st.lists(st.builds(Message, st.sampled_from(["user", "model"]), st.lists(part_values, max_size=4).map(tuple))))
+def test_any_conversation_survives_being_saved(messages: list[Message]) -> None:
+    assert codec.from_json(codec.to_json(messages), "messages") == tuple(messages)

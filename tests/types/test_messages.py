@@ -1,0 +1,36 @@
+from msgspec import Raw
+
+from wasat.types.messages import History, Message
+from wasat.types.parts import Text, Thought, ToolCall, ToolResult
+
+
+def test_the_text_of_a_message_is_its_words_without_thoughts() -> None:
+    message = Message("model", (Thought("hm"), Text("It is "), ToolCall("1", "f"), Text("5.")))
+    assert message.text == "It is 5."
+
+
+def test_a_call_that_the_provider_answered_itself_wants_no_answer() -> None:
+    parts = (ToolCall("1", "search"), ToolResult("1", "search", "found"), ToolCall("2", "add"))
+    assert Message("model", parts).calls == (ToolCall("2", "add"),)
+
+
+def test_an_edited_message_keeps_signatures_and_loses_its_bytes() -> None:
+    message = Message("model", (Text("a", "sig"), Text("b")), "gemini", Raw(b"{}"))
+    edited = message.edited(message.parts[:1])
+    assert edited == Message("model", (Text("a", "sig"),), "gemini")
+
+
+def test_a_history_grows_without_changing() -> None:
+    first = History([Message.user("a")])
+    second = first.plus(Message.user("b"), Message.user("c"))
+    assert [message.text for message in first] == ["a"]
+    assert [message.text for message in second] == ["a", "b", "c"]
+    assert second == History([*second])
+    assert len(second) == 3
+
+
+def test_what_a_history_encodes_is_not_seen_by_the_one_it_grew_from() -> None:
+    first = History([Message.user("a")])
+    second = first.plus(Message.user("b"))
+    second.encoded["x"] = (2, b"")
+    assert first.encoded == {}

@@ -1,0 +1,43 @@
+from typing import Any
+
+import pytest
+
+from wasat.errors import ConfigError
+from wasat.types.specs import ToolChoice
+
+
+@pytest.mark.requirement("S1-10")
+@pytest.mark.parametrize(
+    ("spelling", "choice"),
+    [
+        ("optional", ToolChoice("auto")),
+        ("auto", ToolChoice("auto")),
+        ("AUTO", ToolChoice("auto")),
+        ({"type": "optional"}, ToolChoice("auto")),
+        ("required_any", ToolChoice("any")),
+        ("any", ToolChoice("any")),
+        ("none", ToolChoice("none")),
+        ("validated", ToolChoice("validated")),
+        ({"type": "required", "tool": "add"}, ToolChoice("any", ("add",))),
+        ({"mode": "FUNCTION", "name": "add"}, ToolChoice("any", ("add",))),
+        ({"type": "any", "names": ["add", "sub"]}, ToolChoice("any", ("add", "sub"))),
+        (ToolChoice("any"), ToolChoice("any")),
+    ],
+)
+def test_a_tool_choice_is_understood_in_every_spelling(spelling: Any, choice: ToolChoice) -> None:
+    assert ToolChoice.of(spelling) == choice
+
+
+@pytest.mark.parametrize(
+    ("spelling", "words"),
+    [
+        ("sometimes", "unknown tool choice 'sometimes'; known: auto, optional"),
+        ({}, "unknown tool choice"),
+        ("required", "needs the name of a tool"),
+        ("function", "needs the name of a tool"),
+        ({"type": "none", "tool": "add"}, "takes no tool, got add"),
+    ],
+)
+def test_a_tool_choice_that_says_nothing_usable_is_refused(spelling: Any, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        ToolChoice.of(spelling)
