@@ -1,0 +1,1 @@
+"""The network: the only place that speaks HTTP, and the framing of what comes over it."""

@@ -1,0 +1,59 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wasat.http.sse import Event, EventStream
+
+
+def events(*pieces: bytes) -> list[Event]:
+    stream = EventStream()
+    return [event for piece in pieces for event in stream.feed(piece)] + stream.end()
+
+
+@pytest.mark.parametrize(
+    ("stream", "data"),
+    [
+        (b"data: a\n\ndata: b\n\n", [b"a", b"b"]),
+        (b"data: a\r\n\r\ndata: b\r\n\r\n", [b"a", b"b"]),
+        (b"data:a\n\n", [b"a"]),
+        (b"data:  a\n\n", [b" a"]),
+        (b"data: a\ndata: b\n\n", [b"a\nb"]),
+        (b"event: x\nid: 7\nretry: 3\ndata: a\n\n", [b"a"]),
+        (b": keep-alive\n\ndata: a\n\n", [b"a"]),
+        (b"\xef\xbb\xbfdata: a\n\n", [b"a"]),
+        (b"data: a\n\n\n\n\n", [b"a"]),
+        (b"data: a", [b"a"]),
+        (b"data: a\n", [b"a"]),
+        (b"data: \xc3\xa4\r\n\r\n", ["ä".encode()]),
+        (b"", []),
+    ],
+)
+def test_events_are_cut_at_empty_lines(stream: bytes, data: list[bytes]) -> None:
+    assert events(stream) == [Event(one) for one in data]
+
+
+def test_lines_of_no_event_are_given_as_strays_in_their_place() -> None:
+    stream = b'data: a\n\n{\n  "error": {}\n}\n\ndata: b\n\n'
+    assert events(stream) == [Event(b"a"), Event(b'{\n  "error": {}\n}', stray=True), Event(b"b")]
+
+
+def test_a_stray_line_beside_data_does_not_mix_with_it() -> None:
+    assert events(b"data: a\n{}\ndata: b\n\n") == [Event(b"a"), Event(b"{}", stray=True), Event(b"b")]
+
+
+def test_a_line_of_many_megabytes_is_one_event() -> None:
+    huge = b"x" * 5_000_000
+    whole = b"data: " + huge + b"\r\n\r\n"
+    pieces = [whole[index : index + 65_536] for index in range(0, len(whole), 65_536)]
+    assert events(*pieces) == [Event(huge)]
+
+
+lines = st.sampled_from([b"data: a", b"data: bc\r", b"\r", b"", b": x", b"event: e", b'{"a":1}', b"data", b"  "])
+
+
+@given(st.lists(lines, max_size=12), st.data())
+def test_where_a_stream_is_cut_changes_nothing(given_lines: list[bytes], data: st.DataObject) -> None:
+    stream = b"\n".join(given_lines)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=6)))
+    pieces = [stream[start:end] for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True)]
+    assert events(*pieces) == events(stream) == events(*(bytes([byte]) for byte in stream))
