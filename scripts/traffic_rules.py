@@ -1,0 +1,302 @@
+"""The rules by which recorded contents may differ from ours: what differs, when, and why.
+
+The recordings were made by other clients, many of which do not send back what the server sent. Each rule brings both
+sides to what they have in common in one respect; rules are tried in order, only until the sides are equal.
+"""
+
+import json
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+RULES = {
+    "another API": "an exchange of the Interactions API is passed through as it is; it has no contents",
+    "no JSON": "the response is a text of a front-end; it becomes an error with its words",
+    "no request recorded": "the recording holds only the response",
+    "empty content": "a content without parts is left out; the API refuses it",
+    "blocked prompt": "the answer is an error, raised as such; there is no message",
+    "calls not answered": "no later row goes on from this one with the results of its calls",
+    "casing": "the client writes snake_case; the API reads both, we write camelCase",
+    "null": "the client writes null for a field that is not set; for the API that is the same as leaving it out",
+    "role": "the client lets tools speak as function or tool, or leaves the role out; the API of today wants user",
+    "streamed arguments": "arguments that came piece by piece go back whole, as the API wants them",
+    "joined text": "deltas of text that carry nothing else are one part again; only the stream had cut them",
+    "alphabet": "the client wrote a signature in the URL-safe alphabet of base64; we keep the server's",
+    "empty text": "the client left out parts whose text is empty, or we did because only the stream had made them",
+    "no arguments": "the client writes args or response as {} where the server left it out, or the other way",
+    "client's ids": "the client gave calls ids of its own; an id that the server did not give is never sent by us",
+    "dropped ids": "the client did not send the server's ids back; we do where this API takes them",
+    "dropped thoughts": "the client did not send thoughts back; the API allows it, we send what was sent",
+    "skip signature": "the model refuses unsigned calls; where none is on the call, we send the value that says so",
+    "signatures": "the client dropped, copied or moved signatures; ours are where the server put them",
+    "dropped parts": "the client sent back only the parts that it knew",
+    "split turn": "the client sent each chunk of a stream as a turn of its own; ours is one turn, as the API wants it",
+    "own order": "the client put the parts or results in an order of its own; ours is the server's",
+    "extra parts": "the client added parts of its own beside the results",
+    "media": "the client put files of a result elsewhere than we do",
+    "envelope": "the client and we put a result that is no object under different names",
+    "rewritten turn": "the client changed what the model had said; ours is what the server sent",
+}
+
+
+class Difference(Exception):
+    """A difference that no rule allows."""
+
+
+class Sides(NamedTuple):
+    """The contents that we build and those that were recorded, with what the server had sent before."""
+
+    ours: list[Any]
+    theirs: list[Any]
+    sent: Any = None
+
+
+def after_rules(sides: Sides, names: Iterable[str], where: str, covered: set[str]) -> None:
+    """Pass if the sides are equal after some of these rules; the rules that changed anything are covered."""
+    used = set()
+    ours, theirs = sides.ours, sides.theirs
+    for name in names:
+        if ours == theirs:
+            break
+        rule = _CHANGES.get(name)
+        if rule is None:
+            continue
+        changed = rule(sides._replace(ours=ours, theirs=theirs))
+        if changed != (ours, theirs):
+            used.add(name)
+            ours, theirs = changed
+    if ours != theirs:
+        raise Difference(f"{where}: {_first_difference(ours, theirs)}")
+    covered |= used
+
+
+# User data is never re-cased: below these names stand other people's names.
+_USER_DATA = {"args", "response", "parametersJsonSchema", "responseJsonSchema", "partMetadata", "labels", "headers"}
+_NAMED_BY_USERS = {"properties", "defs", "$defs"}
+_VALUES_OF_USERS = {"default", "example", "enum"}
+
+
+def camel_cased(value: Any, *, names_are_ours: bool = True) -> Any:
+    """The JSON with the names of the API's own fields in camelCase."""
+    if isinstance(value, list):
+        return [camel_cased(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    written = {}
+    for name, item in value.items():
+        cased = _camel(name) if names_are_ours else name
+        if names_are_ours and (cased in _VALUES_OF_USERS or (cased in _USER_DATA and not _is_schema(cased, item))):
+            written[cased] = item
+        else:
+            written[cased] = camel_cased(item, names_are_ours=not (names_are_ours and cased in _NAMED_BY_USERS))
+    return written
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.title() for word in rest) if first else name
+
+
+def _is_schema(name: str, value: Any) -> bool:
+    """`response` is a result in a functionResponse and a schema in a declaration."""
+    return (
+        name == "response" and isinstance(value, dict) and isinstance(value.get("type"), str) and "properties" in value
+    )
+
+
+def without_nulls(value: Any) -> Any:
+    """The JSON without fields that are null, outside of what users put in."""
+    if isinstance(value, list):
+        return [without_nulls(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    kept = _USER_DATA | _VALUES_OF_USERS
+    return {
+        name: item if name in kept else without_nulls(item)
+        for name, item in value.items()
+        if item is not None or name in kept
+    }
+
+
+Change = tuple[list[Any], list[Any]]
+
+
+def _each_part(change: Callable[[Any], Any]) -> Callable[[Sides], Change]:
+    """A rule that brings every part of both sides to the same form; a part that becomes None is left out."""
+
+    def rule(sides: Sides) -> Change:
+        return _mapped(sides.ours, change), _mapped(sides.theirs, change)
+
+    return rule
+
+
+def _mapped(contents: list[Any], change: Callable[[Any], Any]) -> list[Any]:
+    return [
+        {**content, "parts": [kept for part in content.get("parts") or [] if (kept := change(part)) is not None]}
+        for content in contents
+    ]
+
+
+def _inner(part: Any, kind: str, change: Callable[[Any], Any]) -> Any:
+    return {**part, kind: change(part[kind])} if isinstance(part.get(kind), dict) else part
+
+
+def _only(names: set[str]) -> Callable[[Any], Any]:
+    return lambda part: {name: value for name, value in part.items() if name not in names}
+
+
+def _joined_text(contents: list[Any]) -> list[Any]:
+    joined = []
+    for content in contents:
+        parts: list[Any] = []
+        for part in content.get("parts") or []:
+            plain = part.keys() <= {"text", "thought"} and "text" in part
+            if plain and parts and parts[-1].keys() == part.keys() and "text" in parts[-1]:
+                parts[-1] = {**part, "text": parts[-1]["text"] + part["text"]}
+            elif not (plain and not part["text"]):
+                parts.append(part)
+        joined.append({**content, "parts": parts})
+    return joined
+
+
+def _with_streamed_arguments(contents: list[Any]) -> list[Any]:
+    """Each call that came in pieces, as its opening part: the arguments are checked by tests of their own."""
+    kept = []
+    for content in contents:
+        parts = []
+        streaming = False
+        for part in content.get("parts") or []:
+            call = part.get("functionCall")
+            if isinstance(call, dict) and ("partialArgs" in call or "willContinue" in call or (streaming and not call)):
+                streaming = bool(call.get("willContinue"))
+                if "name" in call:
+                    call = {name: value for name, value in call.items() if name in ("name", "id")}
+                    parts.append({**part, "functionCall": call})
+                continue
+            parts.append(part)
+        kept.append({**content, "parts": parts})
+    return kept
+
+
+def _streamed_arguments(sides: Sides) -> Change:
+    theirs = _with_streamed_arguments(sides.theirs)
+    if theirs == sides.theirs:
+        return sides.ours, sides.theirs
+    return _mapped(sides.ours, lambda part: _inner(part, "functionCall", _only({"args"}))), theirs
+
+
+def _without_ids_unless(given: bool) -> Callable[[Sides], Change]:
+    """Leave out ids: those that the server did not give, or those that it gave and one side does not send."""
+
+    def rule(sides: Sides) -> Change:
+        known = {part["functionCall"].get("id") for part in sides.sent or () if "functionCall" in part} - {None}
+        if bool(known) != given:
+            return sides.ours, sides.theirs
+        return (_without_ids(sides.ours), _without_ids(sides.theirs))
+
+    return rule
+
+
+def _without_ids(contents: list[Any]) -> list[Any]:
+    drop = _only({"id"})
+    return _mapped(contents, lambda part: _inner(_inner(part, "functionCall", drop), "functionResponse", drop))
+
+
+def _dropped_parts(sides: Sides) -> Change:
+    """Of our model turn, the parts that the client sent back too."""
+    theirs = [_key(part) for part in sides.theirs[0].get("parts") or []]
+    kept = [part for part in sides.ours[0]["parts"] if _key(part) in theirs]
+    return [{**sides.ours[0], "parts": kept}, *sides.ours[1:]], sides.theirs
+
+
+def _own_order(sides: Sides) -> Change:
+    def ordered(contents: list[Any]) -> list[Any]:
+        return [{**content, "parts": sorted(content.get("parts") or [], key=_key)} for content in contents]
+
+    return ordered(sides.ours), ordered(sides.theirs)
+
+
+def _extra_parts(sides: Sides) -> Change:
+    results = [part for part in sides.theirs[-1].get("parts") or [] if "functionResponse" in part]
+    return sides.ours, [*sides.theirs[:-1], {**sides.theirs[-1], "parts": results}]
+
+
+def _rewritten_turn(sides: Sides) -> Change:
+    """Only what the client says the model had said; the results are ours to get right."""
+    return sides.ours[-1:], sides.theirs[-1:]
+
+
+def _key(part: Any) -> str:
+    return json.dumps(part, sort_keys=True)
+
+
+def _role(content: Any) -> Any:
+    role = content.get("role")
+    return {**content, "role": {"function": "user", "tool": "user", "assistant": "model", None: "user"}.get(role, role)}
+
+
+def _standard_alphabet(part: Any) -> Any:
+    signature = part.get("thoughtSignature")
+    if not isinstance(signature, str):
+        return part
+    return {**part, "thoughtSignature": signature.replace("-", "+").replace("_", "/").rstrip("=")}
+
+
+def _with_arguments(part: Any) -> Any:
+    with_args = _inner(part, "functionCall", lambda call: {"args": {}, **call})
+    return _inner(with_args, "functionResponse", lambda response: {"response": {}, **response})
+
+
+def _bare_result(part: Any) -> Any:
+    def bare(response: Any) -> Any:
+        value = response.get("response")
+        if (
+            isinstance(value, dict)
+            and len(value) == 1
+            and next(iter(value)) in ("result", "content", "output", "error")
+        ):
+            return {**response, "response": next(iter(value.values()))}
+        return response
+
+    return _inner(part, "functionResponse", bare)
+
+
+_CHANGES: dict[str, Callable[[Sides], Change]] = {
+    "casing": lambda sides: (sides.ours, camel_cased(sides.theirs)),
+    "null": lambda sides: (sides.ours, without_nulls(sides.theirs)),
+    "role": lambda sides: ([_role(one) for one in sides.ours], [_role(one) for one in sides.theirs]),
+    "streamed arguments": _streamed_arguments,
+    "joined text": lambda sides: (_joined_text(sides.ours), _joined_text(sides.theirs)),
+    "alphabet": _each_part(_standard_alphabet),
+    "empty text": _each_part(lambda part: None if part in ({"text": ""}, {"text": "", "thought": True}) else part),
+    "no arguments": _each_part(_with_arguments),
+    "client's ids": _without_ids_unless(given=False),
+    "dropped ids": _without_ids_unless(given=True),
+    "dropped thoughts": _each_part(lambda part: None if part.get("thought") else part),
+    "skip signature": _each_part(
+        lambda part: (
+            _only({"thoughtSignature"})(part) if str(part.get("thoughtSignature")).startswith("skip/thought") else part
+        )
+    ),
+    "signatures": _each_part(_only({"thoughtSignature"})),
+    "extra parts": _extra_parts,
+    "dropped parts": _dropped_parts,
+    "own order": _own_order,
+    "media": _each_part(lambda part: _inner(part, "functionResponse", _only({"parts"}))),
+    "envelope": _each_part(_bare_result),
+    "rewritten turn": _rewritten_turn,
+}
+
+
+def _first_difference(ours: Any, theirs: Any, path: str = "$") -> str:
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        for name in [*ours, *(name for name in theirs if name not in ours)]:
+            if ours.get(name, _first_difference) != theirs.get(name, _first_difference):
+                if name in ours and name in theirs:
+                    return _first_difference(ours[name], theirs[name], f"{path}.{name}")
+                return f"at {path}.{name} only {'ours' if name in ours else 'theirs'} has a value"
+    if isinstance(ours, list) and isinstance(theirs, list):
+        for index, (one, other) in enumerate(zip(ours, theirs, strict=False)):
+            if one != other:
+                return _first_difference(one, other, f"{path}[{index}]")
+        return f"at {path} ours has {len(ours)} items, theirs {len(theirs)}"
+    return f"at {path} ours is {json.dumps(ours)[:120]}, theirs {json.dumps(theirs)[:120]}"

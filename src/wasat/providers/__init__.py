@@ -1,0 +1,1 @@
+"""Models: each provider turns our values into its own wire form and back."""

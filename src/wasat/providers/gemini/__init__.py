@@ -1,0 +1,1 @@
+"""Gemini, by the Developer API and by Vertex."""

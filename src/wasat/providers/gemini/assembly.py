@@ -1,0 +1,138 @@
+"""The documents of a stream, put together to one answer."""
+
+from itertools import groupby
+from typing import TypeVar
+
+from msgspec import Raw
+
+from wasat.providers.gemini import lean
+from wasat.providers.gemini.capabilities import Api
+from wasat.providers.gemini.partial import OpenCall
+from wasat.providers.gemini.reading import (
+    DIALECT,
+    MakeId,
+    answer,
+    encode_json,
+    fields_of,
+    linked,
+    no_candidate,
+    opaque_of,
+    part_of,
+    raw_parts,
+    read,
+)
+from wasat.types.exchange import ModelResponse
+from wasat.types.messages import Message
+from wasat.types.parts import Part, Text, Thought
+
+
+class Assembly:
+    """The documents of a stream in, one answer out."""
+
+    def __init__(self, api: Api, make_id: MakeId) -> None:
+        self._api = api
+        self._make_id = make_id
+        self._documents: list[Raw] = []
+        self._contents: list[Raw] = []
+        self._parts: list[tuple[Part, Raw]] = []
+        self._open: OpenCall | None = None
+        self._chunk = lean.Chunk()
+        self._candidate = lean.Candidate()
+
+    def add(self, document: bytes) -> list[Part]:
+        raw, chunk, candidate, content, parts = read(document)
+        self._documents.append(raw)
+        self._chunk = _later(self._chunk, chunk)
+        if candidate is None:
+            return []
+        self._candidate = _later(self._candidate, candidate)
+        before = len(self._parts)
+        if parts:
+            self._contents.append(content)
+            for part, raw_part in zip(parts, raw_parts(content), strict=True):
+                self._add_part(part, raw_part)
+        return [part for part, _ in self._parts[before:]]
+
+    def _add_part(self, part: lean.Part, raw: Raw) -> None:
+        call = part.function_call
+        if call is not None and (self._open or call.will_continue or call.partial_args is not None):
+            self._add_streamed(call, raw)
+            return
+        self._close_call()
+        self._parts.append((part_of(part, self._make_id) or opaque_of(raw), raw))
+
+    def _add_streamed(self, call: lean.Call, raw: Raw) -> None:
+        if call.name or self._open is None:
+            self._close_call()
+            self._open = OpenCall(call, raw)
+        else:
+            self._open.add(call)
+        if not call.will_continue:
+            self._close_call()
+
+    def _close_call(self) -> None:
+        if self._open is not None:
+            whole = Raw(self._open.whole())
+            self._open = None
+            self._parts.append((part_of(lean.read_part(whole), self._make_id) or opaque_of(whole), whole))
+            self._contents.append(Raw(b"{}"))  # so that no content passes for the answer: it is put together
+
+    def end(self) -> list[Part]:
+        before = len(self._parts)
+        if self._candidate.finish_reason:  # a call left open by a stream that was cut is no call
+            self._close_call()
+        return [part for part, _ in self._parts[before:]]
+
+    def response(self) -> ModelResponse:
+        if self._candidate.finish_reason is None and not self._parts:
+            no_candidate(self._chunk.prompt_feedback)
+        return answer(self._message(), self._chunk, self._candidate, tuple(self._documents), self._api)
+
+    def _message(self) -> Message:
+        if len(self._contents) == 1:
+            return Message("model", linked([part for part, _ in self._parts], ()), DIALECT, self._contents[0])
+        joined = _joined(self._parts)
+        if not joined:
+            return Message("model", (), DIALECT)
+        # Whatever else the contents of the stream held beside their parts stays too; of two the later counts.
+        content = {name: value for one in self._contents for name, value in fields_of(one).items()}
+        parts = b",".join([raw for _, raw in joined])
+        content |= {"role": Raw(b'"model"'), "parts": Raw(b"[%b]" % parts)}
+        return Message("model", linked([part for part, _ in joined], ()), DIALECT, Raw(encode_json(content)))
+
+
+_Told = TypeVar("_Told", lean.Chunk, lean.Candidate)
+
+
+def _later(before: _Told, now: _Told) -> _Told:
+    """Both as one: what is said later in a stream counts, what is not said again stays."""
+    for name in now.__struct_fields__:
+        if not getattr(now, name):
+            setattr(now, name, getattr(before, name))
+    return now
+
+
+def _joined(pieces: list[tuple[Part, Raw]]) -> list[tuple[Part, bytes | Raw]]:
+    """Text that only the stream cut into deltas, as one part again; what says more than its text stays apart.
+
+    A signed part is never merged and never dropped, even when its text is empty: the server wants it back.
+    """
+    joined: list[tuple[Part, bytes | Raw]] = []
+    for kind, group in groupby(pieces, _plain_kind):
+        if kind is None:
+            joined += group
+            continue
+        run = [(part.text, raw) for part, raw in group if isinstance(part, kind) and part.text]
+        if len(run) == 1:
+            joined.append((kind(run[0][0]), run[0][1]))
+        elif run:
+            text = "".join([text for text, _ in run])
+            joined.append((kind(text), encode_json({"text": text, **({"thought": True} if kind is Thought else {})})))
+    return joined
+
+
+def _plain_kind(piece: tuple[Part, Raw]) -> type[Text] | type[Thought] | None:
+    part, raw = piece
+    if not isinstance(part, Text | Thought) or part.signature is not None:
+        return None
+    return type(part) if fields_of(raw).keys() <= {"text", "thought"} else None

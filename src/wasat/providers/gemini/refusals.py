@@ -1,0 +1,105 @@
+"""What the server's refusals mean: a body of any form becomes one of our errors, with the server's own words."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from wasat.errors import (
+    AuthenticationError,
+    InvalidRequest,
+    PermissionDenied,
+    PromptBlocked,
+    ProviderError,
+    QuotaExhausted,
+    RateLimited,
+    ServerError,
+    UnknownModel,
+)
+
+_TAG = re.compile(r"<(script|style)\b.*?</\1>|<[^>]*>", re.DOTALL | re.IGNORECASE)
+_LONGEST_QUOTE = 400
+
+
+def refusal(status: int, body: bytes | msgspec.Raw, retry_after: str | None = None) -> ProviderError:
+    """The error that a response with this status and body stands for; `retry_after` is the header of that name."""
+    error = _error_object(bytes(body))
+    if error is None:
+        words = _words_of_page(bytes(body)) or "nothing more"
+        return _error(status, f"Gemini answered {status}: {words}", (), _seconds(retry_after))
+    code = error.get("code")
+    status = code if isinstance(code, int) and code >= 400 else status
+    details = [one for one in error.get("details") or () if isinstance(one, dict)]
+    name = f"{status} {error['status']}" if isinstance(error.get("status"), str) else str(status)
+    words = f"Gemini answered {name}: {error.get('message') or 'nothing more'}"
+    return _error(status, words, details, _retry_delay(details) or _seconds(retry_after))
+
+
+def blocked(feedback: dict[str, Any]) -> PromptBlocked:
+    """The error for a prompt that a filter held back."""
+    reason = feedback.get("blockReason", "unknown reason")
+    why = feedback.get("blockReasonMessage") or "change the prompt or the safety settings"
+    return PromptBlocked(f"Gemini blocked the prompt ({reason}): {why}", status=200, details=[feedback])
+
+
+def _error(status: int, words: str, details: Any, delay: float | None) -> ProviderError:
+    reasons = {one.get("reason") for one in details}
+    if status == 401 or "API_KEY_INVALID" in reasons:
+        return AuthenticationError(words, status=status, details=details)
+    if status == 403:
+        return PermissionDenied(words, status=status, details=details)
+    if status == 429:
+        kind = QuotaExhausted if _used_up_for_today(details) else RateLimited
+        return kind(words, status=status, details=details, retry_delay_seconds=delay)
+    if status == 404 and "models/" in words:
+        return UnknownModel(words, status=status, details=details)
+    if 400 <= status < 500 and status not in (408, 499):
+        return InvalidRequest(words, status=status, details=details, violations=tuple(_violations(details)))
+    return ServerError(words, status=status, details=details, retry_delay_seconds=delay)
+
+
+def _error_object(body: bytes) -> dict[str, Any] | None:
+    try:
+        found = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    if isinstance(found, list) and len(found) == 1:
+        found = found[0]
+    error = found.get("error") if isinstance(found, dict) else None
+    if isinstance(error, str):
+        return {"message": error}
+    return error if isinstance(error, dict) else None
+
+
+def _words_of_page(body: bytes) -> str:
+    text = " ".join(_TAG.sub(" ", body.decode("utf-8", "replace")).split())
+    return text if len(text) <= _LONGEST_QUOTE else text[:_LONGEST_QUOTE] + "…"
+
+
+def _retry_delay(details: list[dict[str, Any]]) -> float | None:
+    for one in details:
+        if str(one.get("@type", "")).endswith("google.rpc.RetryInfo"):
+            return _seconds(one.get("retryDelay"))
+    return None
+
+
+def _seconds(text: object) -> float | None:
+    """Seconds as a RetryInfo («38.2s») or a Retry-After header («38») writes them."""
+    try:
+        seconds = float(str(text).removesuffix("s"))
+    except ValueError:
+        return None
+    return seconds if 0 <= seconds < float("inf") else None
+
+
+def _used_up_for_today(details: list[dict[str, Any]]) -> bool:
+    violations = (one for detail in details for one in detail.get("violations") or () if isinstance(one, dict))
+    return any("PerDay" in str(one.get("quotaId")) for one in violations)
+
+
+def _violations(details: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
+    for detail in details:
+        for one in detail.get("fieldViolations") or ():
+            if isinstance(one, dict):
+                yield str(one.get("field", "")), str(one.get("description", ""))

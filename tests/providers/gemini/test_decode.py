@@ -1,0 +1,450 @@
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import Raw
+
+from wasat.errors import MalformedResponse, PromptBlocked, RateLimited, ServerError
+from wasat.providers.gemini import decode
+from wasat.providers.gemini.capabilities import Api
+from wasat.types.exchange import FinishReason, ModelResponse, Usage
+from wasat.types.messages import Message
+from wasat.types.parts import Blob, Opaque, Part, Text, Thought, ToolCall, ToolResult, is_local_id
+
+
+def answer(*parts: Any, finish: Any = "STOP", **more: Any) -> dict[str, Any]:
+    candidate: dict[str, Any] = {"content": {"role": "model", "parts": list(parts)}}
+    return {"candidates": [candidate | ({"finishReason": finish} if finish else {})], **more}
+
+
+def decoded(document: Any, api: Api = Api.DEVELOPER) -> ModelResponse:
+    return decode.response(json.dumps(document, indent=2).encode(), api)
+
+
+def events(*documents: Any) -> bytes:
+    return b"".join(b"data: %b\r\n\r\n" % json.dumps(document).encode() for document in documents)
+
+
+def streamed(*pieces: bytes) -> tuple[list[Part], ModelResponse]:
+    ids = (f"wasat_{number}" for number in range(100))
+    stream = decode.ResponseStream(make_id=lambda: next(ids))
+    parts = [part for piece in pieces for part in stream.feed(piece)]
+    return parts + list(stream.end()), stream.response()
+
+
+@pytest.mark.requirement("S1-07", "S0-10")
+def test_every_kind_of_part_becomes_a_value() -> None:
+    response = decoded(
+        answer(
+            {"text": "hm", "thought": True, "thoughtSignature": "s1"},
+            {"text": "hi"},
+            {"functionCall": {"id": "7", "name": "add", "args": {"a_b": 1}}, "thoughtSignature": "s2"},
+            {"inlineData": {"mimeType": "image/png", "data": "AAA="}},
+            {"fileData": {"mimeType": "video/mp4", "fileUri": "gs://x"}},
+            {"executableCode": {"language": "PYTHON", "code": "1"}, "thoughtSignature": "s3"},
+            {"brandNew": {"x": 1}},
+        )
+    )
+    assert response.message.parts == (
+        Thought("hm", "s1"),
+        Text("hi"),
+        ToolCall("7", "add", {"a_b": 1}, "s2"),
+        Blob("image/png", "AAA="),
+        Blob("video/mp4", url="gs://x"),
+        response.message.parts[5],
+        response.message.parts[6],
+    )
+    code, new = response.message.parts[5:]
+    assert isinstance(code, Opaque)
+    assert (code.name, json.loads(bytes(code.raw))["thoughtSignature"]) == ("executableCode", "s3")
+    assert isinstance(new, Opaque)
+    assert (new.name, json.loads(bytes(new.raw))) == ("brandNew", {"brandNew": {"x": 1}})
+
+
+@pytest.mark.requirement("S0-10")
+def test_the_content_is_kept_byte_for_byte() -> None:
+    content = b'{ "parts" : [ {"text":"\\u00e4", "x": 1.10} ],\n "role":"model", "new": null }'
+    response = decode.response(b'{"candidates":[{"content":' + content + b',"finishReason":"STOP"}]}')
+    assert bytes(response.message.raw) == content
+
+
+def test_everything_else_about_an_answer_is_told() -> None:
+    document = answer(
+        {"text": "x"},
+        finish="MALFORMED_FUNCTION_CALL",
+        usageMetadata={
+            "promptTokenCount": 1,
+            "candidatesTokenCount": 2,
+            "thoughtsTokenCount": 3,
+            "cachedContentTokenCount": 4,
+            "toolUsePromptTokenCount": 5,
+            "totalTokenCount": 11,
+        },
+        modelVersion="gemini-3.8-flash",
+        responseId="r",
+    )
+    document["candidates"][0] |= {"finishMessage": "Malformed", "continuationToken": "abc"}
+    response = decoded(document)
+    assert response.finish is FinishReason.MALFORMED_CALL
+    assert (response.finish_word, response.finish_message) == ("MALFORMED_FUNCTION_CALL", "Malformed")
+    assert response.usage == Usage(input=1, output=2, thoughts=3, cached=4, tools=5, total=11)
+    assert (response.model, response.id, response.continuation) == ("gemini-3.8-flash", "r", "abc")
+    assert [json.loads(bytes(raw)) for raw in response.raw] == [document]
+
+
+@pytest.mark.parametrize(
+    ("word", "api", "finish", "told"),
+    [
+        ("STOP", Api.DEVELOPER, FinishReason.END, "STOP"),
+        ("MAX_TOKENS", Api.DEVELOPER, FinishReason.LENGTH, "MAX_TOKENS"),
+        ("IMAGE_SAFETY", Api.DEVELOPER, FinishReason.BLOCKED, "IMAGE_SAFETY"),
+        ("UNEXPECTED_TOOL_CALL", Api.DEVELOPER, FinishReason.UNEXPECTED_CALL, "UNEXPECTED_TOOL_CALL"),
+        ("CONTINUATION", Api.DEVELOPER, FinishReason.CONTINUES, "CONTINUATION"),
+        ("SOMETHING_NEW", Api.DEVELOPER, FinishReason.OTHER, "SOMETHING_NEW"),
+        (1, Api.DEVELOPER, FinishReason.END, "STOP"),
+        (10, Api.DEVELOPER, FinishReason.MALFORMED_CALL, "MALFORMED_FUNCTION_CALL"),
+        (9, Api.VERTEX, FinishReason.MALFORMED_CALL, "MALFORMED_FUNCTION_CALL"),
+        (10, Api.VERTEX, FinishReason.BLOCKED, "MODEL_ARMOR"),
+        (999, Api.DEVELOPER, FinishReason.OTHER, "999"),
+        (None, Api.DEVELOPER, FinishReason.CUT, None),
+        ("FINISH_REASON_UNSPECIFIED", Api.DEVELOPER, FinishReason.CUT, None),
+    ],
+)
+def test_reasons_are_open_and_may_be_numbers(word: Any, api: Api, finish: FinishReason, told: str | None) -> None:
+    response = decoded(answer({"text": "x"}, finish=word), api)
+    assert (response.finish, response.finish_word) == (finish, told)
+
+
+@pytest.mark.requirement("S1-08")
+def test_calls_without_an_id_are_told_apart_by_ids_of_ours() -> None:
+    call = {"functionCall": {"name": "roll", "args": {}}}
+    first, second = decoded(answer(call, call)).message.calls
+    assert first.id != second.id
+    assert is_local_id(first.id)
+
+
+@pytest.mark.requirement("S0-05")
+@pytest.mark.parametrize("call", [{"name": "f"}, {"name": "f", "args": None}, {"name": "f", "args": {}}])
+def test_a_call_without_arguments_has_none(call: dict[str, Any]) -> None:
+    assert decoded(answer({"functionCall": call})).message.calls[0].arguments == {}
+
+
+@pytest.mark.requirement("S4-04")
+def test_only_the_first_candidate_is_ours() -> None:
+    document = answer({"text": "mine"})
+    document["candidates"].append(answer({"functionCall": {"name": "f"}})["candidates"][0] | {"index": 1})
+    assert decoded(document).message.parts == (Text("mine"),)
+    document["candidates"].reverse()
+    assert decoded(document).message.parts == (Text("mine"),)
+
+
+def test_a_call_that_the_server_answered_itself_is_not_ours_to_answer() -> None:
+    response = decoded(
+        answer(
+            {"functionCall": {"name": "search", "args": {}}},
+            {"functionResponse": {"name": "search", "response": {"result": "x"}}},
+            {"functionCall": {"name": "add", "args": {}}},
+        )
+    )
+    assert [call.name for call in response.message.calls] == ["add"]
+
+
+@pytest.mark.parametrize(
+    "candidate",
+    [
+        {"content": {"role": "model"}, "finishReason": "STOP"},
+        {"content": {"role": "model", "parts": []}, "finishReason": "STOP"},
+        {"content": {}, "finishReason": "STOP"},
+        {"content": None, "finishReason": "STOP"},
+        {"finishReason": "STOP"},
+    ],
+)
+def test_an_empty_success_is_an_empty_message(candidate: dict[str, Any]) -> None:
+    document = {"candidates": [candidate]}
+    assert decoded(document).message == Message("model", (), decoded(document).message.origin)
+    assert decoded(document).finish is FinishReason.END
+    assert streamed(events(document))[1].message.parts == ()
+
+
+def test_a_content_without_a_role_goes_back_as_the_models() -> None:
+    document = {"candidates": [{"content": {"parts": [{"text": "x"}], "new": 1}, "finishReason": "STOP"}]}
+    for response in (decoded(document), streamed(events(document))[1]):
+        assert json.loads(bytes(response.message.raw)) == {"role": "model", "parts": [{"text": "x"}], "new": 1}
+
+
+def test_a_blocked_prompt_is_an_error() -> None:
+    document = {"promptFeedback": {"blockReason": "SAFETY", "blockReasonMessage": "no"}}
+    for read in (decoded, lambda document: streamed(events(document))):
+        with pytest.raises(PromptBlocked, match=r"SAFETY\): no"):
+            read(document)
+
+
+def test_fields_of_odd_types_do_not_harm_the_rest() -> None:
+    document = answer({"text": "x"}, {"text": 5, "thought": "yes"}, {"functionCall": {"name": "f", "args": "odd"}})
+    document |= {"usageMetadata": {"promptTokenCount": "many", "totalTokenCount": 7}, "modelVersion": 5}
+    response = decoded(document)
+    assert response.message.parts[0] == Text("x")
+    assert response.message.calls[0].name == "f"
+    assert response.usage == Usage(total=7)
+    assert json.loads(bytes(response.message.raw)) == document["candidates"][0]["content"]
+
+
+@pytest.mark.parametrize("half", [b'"\\ud83d"', b'"a\xff"'])
+def test_half_a_character_does_not_end_a_run(half: bytes) -> None:
+    body = b'{"candidates":[{"content":{"role":"model","parts":[{"text":' + half + b'}]},"finishReason":"STOP"}]}'
+    response = decode.response(body)
+    assert response.finish is FinishReason.END
+    assert len(response.message.text) in (1, 2)
+    json.loads(bytes(response.message.raw))
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"<html><body>oops</body></html>", b"[]", b"5", b'{"candidates":[{"con'])
+def test_what_is_no_response_is_refused(body: bytes) -> None:
+    with pytest.raises(MalformedResponse):
+        decode.response(body)
+
+
+def test_an_error_with_status_200_is_raised() -> None:
+    with pytest.raises(RateLimited, match="too fast"):
+        decoded({"error": {"code": 429, "message": "too fast", "status": "RESOURCE_EXHAUSTED"}})
+    assert decoded(answer({"text": "x"}) | {"error": None}).message.text == "x"
+
+
+# Streams
+
+
+def test_deltas_come_as_they_are_and_are_one_text_in_the_end() -> None:
+    parts, response = streamed(
+        events(
+            answer({"text": "hm ", "thought": True}, finish=None),
+            answer({"text": "hm", "thought": True}, finish=None),
+            answer({"text": "It "}, finish=None, usageMetadata={"totalTokenCount": 1}),
+            answer({"text": "is "}, {"text": "5"}, finish=None, usageMetadata={"totalTokenCount": 2}),
+            answer({"text": ""}, usageMetadata={"totalTokenCount": 3}, modelVersion="m"),
+        )
+    )
+    assert parts == [Thought("hm "), Thought("hm"), Text("It "), Text("is "), Text("5"), Text("")]
+    assert response.message.parts == (Thought("hm hm"), Text("It is 5"))
+    assert json.loads(bytes(response.message.raw)) == {
+        "role": "model",
+        "parts": [{"text": "hm hm", "thought": True}, {"text": "It is 5"}],
+    }
+    assert (response.finish, response.usage, response.model) == (FinishReason.END, Usage(total=3), "m")
+    assert len(response.raw) == 5
+
+
+def test_signed_parts_and_parts_with_more_than_text_stay_apart() -> None:
+    _, response = streamed(
+        events(
+            answer({"text": "a"}, finish=None),
+            answer({"text": "b", "thoughtSignature": "s1"}, finish=None),
+            answer({"text": "c"}, finish=None),
+            answer({"text": "d", "partMetadata": {"x": 1}}, finish=None),
+            answer({"text": "", "thoughtSignature": "s2"}),
+        )
+    )
+    assert response.message.parts == (Text("a"), Text("b", "s1"), Text("c"), Text("d"), Text("", "s2"))
+    assert json.loads(bytes(response.message.raw))["parts"] == [
+        {"text": "a"},
+        {"text": "b", "thoughtSignature": "s1"},
+        {"text": "c"},
+        {"text": "d", "partMetadata": {"x": 1}},
+        {"text": "", "thoughtSignature": "s2"},
+    ]
+
+
+def test_parallel_calls_spread_over_chunks_are_one_turn() -> None:
+    first = {"functionCall": {"id": "1", "name": "f", "args": {"x": 1}}, "thoughtSignature": "s"}
+    second = {"functionCall": {"id": "2", "name": "f", "args": {"x": 2}}}
+    _, response = streamed(events(answer(first, finish=None), answer(second, finish=None), answer({"text": ""})))
+    assert [call.id for call in response.message.calls] == ["1", "2"]
+    assert json.loads(bytes(response.message.raw))["parts"] == [first, second]
+
+
+def test_fields_beside_the_parts_of_a_stream_survive() -> None:
+    one, two = answer({"text": "a"}, finish=None), answer({"text": "b"})
+    one["candidates"][0]["content"]["newA"] = {"x": 1}
+    two["candidates"][0]["content"]["newB"] = [2]
+    _, response = streamed(events(one, two))
+    content = json.loads(bytes(response.message.raw))
+    assert (content["newA"], content["newB"]) == ({"x": 1}, [2])
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_a_stream_may_be_one_json_array(indent: int | None) -> None:
+    documents = [answer({"text": "a"}, finish=None), answer({"text": "]},{"})]
+    parts, response = streamed(json.dumps(documents, indent=indent).encode())
+    assert parts == [Text("a"), Text("]},{")]
+    assert response.message.text == "a]},{"
+
+
+def test_a_stream_that_just_ends_is_cut_and_keeps_what_came() -> None:
+    whole = events(answer({"text": "a"}, finish=None), answer({"text": "b"}, finish=None), answer({"text": "c"}))
+    for size in range(len(whole)):
+        parts, response = streamed(whole[:size])
+        done = response.finish is FinishReason.END
+        assert done or response.finish is FinishReason.CUT
+        assert done == (response.message.text == "abc")
+        assert "abc".startswith(response.message.text)
+        assert "".join(part.text for part in parts if isinstance(part, Text)) == response.message.text
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        b'data: {"error":{"code":503,"message":"overloaded","status":"UNAVAILABLE"}}\r\n\r\n',
+        b'{\n  "error": {\n    "code": 503,\n    "message": "overloaded"\n  }\n}\n',
+        b'[{"error":{"code":503,"message":"overloaded"}}]',
+    ],
+)
+def test_an_error_within_a_stream_is_raised_after_the_parts_before_it(error: bytes) -> None:
+    if error.startswith(b"["):
+        stream_bytes = b"[" + json.dumps(answer({"text": "a"}, finish=None)).encode() + b"," + error[1:]
+    else:
+        stream_bytes = events(answer({"text": "a"}, finish=None)) + error
+    for pieces in ([stream_bytes], [bytes([byte]) for byte in stream_bytes]):
+        stream, parts = decode.ResponseStream(), []
+        with pytest.raises(ServerError, match="overloaded") as raised:  # noqa: PT012 - it may come from either
+            for piece in pieces:
+                parts.extend(stream.feed(piece))
+            parts.extend(stream.end())
+        assert raised.value.status == 503
+        assert parts == [Text("a")]
+
+
+def test_an_error_instead_of_a_stream_is_raised() -> None:
+    for body in (b'{"error":{"code":429,"message":"slow down"}}', b'[{"error":{"code":429,"message":"slow down"}}]'):
+        with pytest.raises(RateLimited, match="slow down"):
+            streamed(body)
+
+
+def test_a_page_instead_of_a_stream_is_refused() -> None:
+    with pytest.raises(MalformedResponse, match="Bad gateway"):
+        streamed(b"<html><h1>Bad gateway</h1></html>")
+
+
+def test_nonsense_within_a_stream_is_refused() -> None:
+    with pytest.raises(MalformedResponse):
+        streamed(b"data: nonsense\r\n\r\n" + events(answer({"text": "a"})))
+
+
+def test_words_between_events_that_are_no_json_are_passed_over() -> None:
+    parts, _ = streamed(b"x-unknown: 1\r\n" + events(answer({"text": "a"})) + b"data: [DONE]\r\n\r\n")
+    assert parts == [Text("a")]
+
+
+DOCUMENTS = [
+    answer({"text": 'grüße 🙂 \\ " ]}'}, finish=None),
+    answer({"functionCall": {"name": "f", "args": {"q": "ä\n"}}, "thoughtSignature": "s"}, finish=None),
+    answer({"text": "🙂"}, {"brandNew": {"x": "]"}}),
+]
+
+
+@pytest.mark.parametrize("stream", [events(*DOCUMENTS), json.dumps(DOCUMENTS, indent=1, ensure_ascii=False).encode()])
+def test_splitting_a_stream_at_every_byte_changes_nothing(stream: bytes) -> None:
+    parts, response = streamed(stream)
+    expected = (msgspec.json.encode(parts), msgspec.json.encode(response))
+    for cut in range(len(stream) + 1):
+        parts, response = streamed(stream[:cut], stream[cut:])
+        assert (msgspec.json.encode(parts), msgspec.json.encode(response)) == expected
+
+
+part_documents = st.one_of(
+    st.builds(lambda text: {"text": text}, st.text(max_size=5)),
+    st.builds(lambda text: {"text": text, "thought": True}, st.text(max_size=5)),
+    st.builds(lambda text, sign: {"text": text, "thoughtSignature": sign}, st.text(max_size=5), st.text(max_size=5)),
+    st.builds(lambda name: {"functionCall": {"name": name or "f", "args": {}}}, st.text(max_size=5)),
+    st.just({"unknown": {"x": [1, "]"]}}),
+)
+
+
+@settings(max_examples=60)
+@given(st.lists(st.lists(part_documents, max_size=3), min_size=1, max_size=5), st.data())
+def test_any_stream_means_the_same_in_any_frame_and_any_pieces(chunks: list[list[Any]], data: st.DataObject) -> None:
+    documents = [answer(*parts, finish=None) for parts in chunks[:-1]] + [answer(*chunks[-1])]
+    seen = set()
+    for frame in (events(*documents), json.dumps(documents).encode()):
+        cuts = sorted(data.draw(st.lists(st.integers(0, len(frame)), max_size=5)))
+        pieces = [frame[start:end] for start, end in zip([0, *cuts], [*cuts, len(frame)], strict=True)]
+        parts, response = streamed(*pieces)
+        seen.add((msgspec.json.encode(parts), msgspec.json.encode(response.message)))
+        sent = [part for chunk in chunks for part in chunk]
+        signed = [part for part in sent if "thoughtSignature" in part or "text" not in part]
+        back = json.loads(bytes(response.message.raw))["parts"] if response.message.raw else []
+        assert [part for part in back if "thoughtSignature" in part or "text" not in part] == signed
+    assert len(seen) == 1
+
+
+# Contents of a conversation
+
+
+@pytest.mark.requirement("S1-05")
+@pytest.mark.parametrize(
+    ("role", "ours"),
+    [
+        ("user", "user"),
+        ("model", "model"),
+        ("assistant", "model"),
+        ("function", "user"),
+        ("tool", "user"),
+        ("king", "user"),
+    ],
+)
+def test_roles_of_older_clients_are_understood(role: str, ours: str) -> None:
+    message = decode.message(json.dumps({"role": role, "parts": [{"text": "x"}], "new": 1}).encode())
+    assert (message.role, message.parts) == (ours, (Text("x"),))
+    assert json.loads(bytes(message.raw)) == {"role": ours, "parts": [{"text": "x"}], "new": 1}
+
+
+@pytest.mark.parametrize(
+    ("response", "value", "is_error"),
+    [
+        ({"result": 5}, 5, False),
+        ({"content": "x"}, "x", False),
+        ({"output": [1]}, [1], False),
+        ({"error": "no"}, "no", True),
+        ({"a": 1, "b": 2}, {"a": 1, "b": 2}, False),
+        ({"a": 1}, {"a": 1}, False),
+        ({}, {}, False),
+    ],
+)
+def test_results_are_read_out_of_every_envelope(response: Any, value: Any, is_error: bool) -> None:
+    content = {"role": "user", "parts": [{"functionResponse": {"id": "1", "name": "f", "response": response}}]}
+    assert decode.message(json.dumps(content).encode()).results == (ToolResult("1", "f", value, is_error),)
+
+
+def test_results_without_ids_find_their_calls() -> None:
+    contents = [
+        {"role": "user", "parts": [{"text": "x"}]},
+        {"role": "model", "parts": [{"functionCall": {"name": "f"}}, {"functionCall": {"name": "g"}}]},
+        {
+            "role": "user",
+            "parts": [
+                {"functionResponse": {"name": "g", "response": {"result": 2}}},
+                {"functionResponse": {"name": "f", "response": {"result": 1}}},
+            ],
+        },
+    ]
+    messages = decode.conversation(json.dumps(content).encode() for content in contents)
+    f, g = messages[1].calls
+    assert messages[2].results == (ToolResult(g.id, "g", 2), ToolResult(f.id, "f", 1))
+
+
+def test_media_of_a_result_is_read() -> None:
+    part = {
+        "functionResponse": {
+            "name": "f",
+            "response": {"result": "see"},
+            "parts": [{"inlineData": {"mimeType": "image/png", "data": "AA=="}}],
+        }
+    }
+    message = decode.message(json.dumps({"role": "user", "parts": [part]}).encode())
+    assert message.results[0].media == (Blob("image/png", "AA=="),)
+
+
+def test_a_message_is_made_of_the_very_bytes_given() -> None:
+    content = b'{"role":"user","parts":[{"text":"x"}]}'
+    assert decode.message(content) == Message("user", (Text("x"),), "gemini", Raw(content))

@@ -1,0 +1,205 @@
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Raw
+from msgspec.structs import replace
+
+from wasat.providers.gemini import decode
+from wasat.providers.gemini.capabilities import Api, Capabilities, capabilities_of
+from wasat.providers.gemini.encode import SKIP_SIGNATURE, encode_message, request_body
+from wasat.types.exchange import ModelRequest, Setup
+from wasat.types.messages import History, Message
+from wasat.types.parts import Blob, Opaque, Part, Text, Thought, ToolCall, ToolResult, local_id
+
+NEWEST = capabilities_of("gemini-3.8-flash")
+LEGACY = capabilities_of("gemini-2.5-flash")
+VERTEX_V1 = capabilities_of("gemini-3.8-flash", Api.VERTEX, "v1")
+
+
+def written(message: Message, capabilities: Capabilities = NEWEST) -> Any:
+    data = bytes(encode_message(message, capabilities))
+    return json.loads(data) if data else None
+
+
+def body(history: History, setup: Setup | None = None, capabilities: Capabilities = NEWEST, **more: Any) -> Any:
+    return json.loads(request_body(ModelRequest(setup or Setup("m"), history, **more), capabilities))
+
+
+def results(*given: ToolResult, capabilities: Capabilities = NEWEST) -> Any:
+    return [part["functionResponse"] for part in written(Message.user(*given), capabilities)["parts"]]
+
+
+@pytest.mark.requirement("S1-05")
+def test_what_the_user_says_becomes_contents() -> None:
+    message = Message.user("hi", Blob("image/png", "AA=="), Blob("video/mp4", url="gs://x"))
+    assert written(message) == {
+        "role": "user",
+        "parts": [
+            {"text": "hi"},
+            {"inlineData": {"mimeType": "image/png", "data": "AA=="}},
+            {"fileData": {"fileUri": "gs://x", "mimeType": "video/mp4"}},
+        ],
+    }
+
+
+@pytest.mark.requirement("S0-10")
+def test_what_gemini_sent_goes_back_byte_for_byte() -> None:
+    call = b'{"functionCall":{"name":"f","args":{"x":1.0}},"thoughtSignature":"s"}'
+    content = b'{ "parts":[ ' + call + b',{"new":1e2} ],"role":"model"}'
+    message = decode.message(content)
+    assert encode_message(message, NEWEST) is message.raw
+    assert content in request_body(ModelRequest(Setup("m"), History([message])), NEWEST)
+
+
+@pytest.mark.requirement("S1-03", "S4-06", "S1-14", "S1-06")
+def test_all_results_of_a_turn_are_one_content_of_the_user() -> None:
+    message = Message.user(ToolResult("1", "add", {"sum": 3}), ToolResult("2", "add", {"sum": 5}))
+    assert written(message) == {
+        "role": "user",
+        "parts": [
+            {"functionResponse": {"id": "1", "name": "add", "response": {"sum": 3}}},
+            {"functionResponse": {"id": "2", "name": "add", "response": {"sum": 5}}},
+        ],
+    }
+
+
+@pytest.mark.requirement("S1-06")
+@pytest.mark.parametrize(
+    ("value", "is_error", "response"),
+    [
+        ({"a_b": 1}, False, {"a_b": 1}),
+        (5, False, {"result": 5}),
+        ("x", False, {"result": "x"}),
+        ([1], False, {"result": [1]}),
+        (None, False, {"result": None}),
+        ("no such file", True, {"error": "no such file"}),
+        ({"error": "no", "hint": "x"}, True, {"error": "no", "hint": "x"}),
+        ({"code": 5}, True, {"error": {"code": 5}}),
+    ],
+)
+def test_a_result_is_put_into_an_object(value: Any, is_error: bool, response: Any) -> None:
+    assert results(ToolResult("1", "f", value, is_error))[0]["response"] == response
+
+
+def test_the_key_of_a_result_can_be_another() -> None:
+    other = replace(NEWEST, result_key="output")
+    assert results(ToolResult("1", "f", 5), capabilities=other)[0]["response"] == {"output": 5}
+
+
+@pytest.mark.requirement("S1-08")
+def test_an_id_goes_back_only_where_the_server_gave_it() -> None:
+    assert "id" not in results(ToolResult(local_id(), "f", 1))[0]
+    assert results(ToolResult("server's", "f", 1))[0]["id"] == "server's"
+    call = Message("model", (ToolCall(local_id(), "f"),))
+    assert "id" not in written(call)["parts"][0]["functionCall"]
+
+
+def test_an_api_that_refuses_ids_gets_none() -> None:
+    content = (
+        b'{"role":"model","parts":[{"functionCall":{"id":"1","name":"f","args":{"id":7}},"thoughtSignature":"s"}]}'
+    )
+    call = written(decode.message(content), VERTEX_V1)["parts"][0]
+    assert call == {"functionCall": {"name": "f", "args": {"id": 7}}, "thoughtSignature": "s"}
+    assert "id" not in results(ToolResult("1", "f", 1), capabilities=VERTEX_V1)[0]
+    answer = b'{"role":"user","parts":[{"functionResponse":{"id":"1","name":"f","response":{}}}]}'
+    assert "id" not in written(decode.message(answer), VERTEX_V1)["parts"][0]["functionResponse"]
+
+
+def test_only_the_first_call_of_a_foreign_turn_is_marked_unsigned() -> None:
+    turn = Message("model", (Text("x"), ToolCall("1", "f"), ToolCall("2", "g")), "anthropic", Raw(b"{}"))
+    signatures = [part.get("thoughtSignature") for part in written(turn)["parts"]]
+    assert signatures == [None, SKIP_SIGNATURE, None]
+    assert "thoughtSignature" not in written(turn, LEGACY)["parts"][1]
+
+
+def test_an_unsigned_call_of_an_older_model_is_marked_for_a_newer_one() -> None:
+    content = b'{"role":"model","parts":[{"functionCall":{"name":"f"}},{"functionCall":{"name":"g"}}]}'
+    message = decode.message(content)
+    assert [part.get("thoughtSignature") for part in written(message)["parts"]] == [SKIP_SIGNATURE, None]
+    assert encode_message(message, LEGACY) is message.raw
+
+
+def test_thoughts_signatures_and_unknown_parts_of_another_provider_stay_with_it() -> None:
+    parts: tuple[Part, ...] = (Thought("hm", "theirs"), Text("x", "theirs"), Opaque("odd", Raw(b'{"odd":1}')))
+    assert written(Message("model", parts, "anthropic"))["parts"] == [{"text": "x"}]
+
+
+def test_an_edited_turn_keeps_the_signatures_of_the_parts_that_stay() -> None:
+    content = (
+        b'{"role":"model","parts":[{"text":"hm","thought":true},{"text":"a","thoughtSignature":"s1"},'
+        b'{"functionCall":{"name":"f"},"thoughtSignature":"s2"},{"odd":1},{"text":"","thoughtSignature":"s3"},'
+        b'{"inlineData":{"mimeType":"image/png","data":"AA=="},"thoughtSignature":"s4"}]}'
+    )
+    message = decode.message(content)
+    parts = written(message.edited(message.parts[1:]))["parts"]
+    assert [part.get("thoughtSignature") for part in parts] == ["s1", "s2", None, "s3", "s4"]
+    assert parts[2] == {"odd": 1}
+
+
+def test_a_message_that_holds_nothing_is_left_out() -> None:
+    nothing = [
+        Message.user(""),
+        Message("model", ()),
+        Message("model", (Text(""),)),
+        Message("model", (), "gemini", Raw(b"{}")),
+    ]
+    history = History([Message.user("a"), *nothing, Message.user("b")])
+    assert [content["parts"] for content in body(history)["contents"]] == [[{"text": "a"}], [{"text": "b"}]]
+    assert body(History(nothing))["contents"] == []
+
+
+def test_media_of_results_goes_where_the_model_looks_for_it() -> None:
+    result = ToolResult("1", "see", "a cat", media=(Blob("image/png", "AA==", name="cat.png"),))
+    blob = {"inlineData": {"mimeType": "image/png", "data": "AA=="}}
+    assert written(Message.user(result))["parts"][0]["functionResponse"]["parts"] == [blob]
+    legacy = written(Message.user(result), LEGACY)["parts"]
+    assert "parts" not in legacy[0]["functionResponse"]
+    assert legacy[1] == blob
+
+
+def test_a_history_is_written_once() -> None:
+    history = History([Message.user("a")])
+    first = request_body(ModelRequest(Setup("m"), history), NEWEST)
+    again = request_body(ModelRequest(Setup("m"), history), NEWEST)
+    grown = history.plus(Message("model", (Text("b"),)), Message.user("c"))
+    assert first == again
+    assert [content["parts"][0]["text"] for content in body(grown)["contents"]] == ["a", "b", "c"]
+    assert [content["parts"][0]["text"] for content in body(history)["contents"]] == ["a"]
+
+
+def test_one_history_is_written_for_each_api_in_its_own_way() -> None:
+    history = History([Message.user(ToolResult("1", "f", 1))])
+    for capabilities, has_id in ((NEWEST, True), (VERTEX_V1, False), (NEWEST, True)):
+        response = body(history, capabilities=capabilities)["contents"][0]["parts"][0]["functionResponse"]
+        assert ("id" in response) == has_id
+
+
+def test_an_answer_is_continued_with_its_token() -> None:
+    assert body(History([Message.user("a")]), continuation="abc=")["continuationToken"] == "abc="
+
+
+texts = st.text(max_size=8)
+any_messages = st.builds(
+    Message,
+    st.sampled_from(["user", "model"]),
+    st.lists(
+        st.builds(Text, texts)
+        | st.builds(ToolCall, texts, st.just("f"), st.dictionaries(texts, texts, max_size=2))
+        | st.builds(ToolResult, texts, st.just("f"), texts, st.booleans()),
+        max_size=3,
+    ).map(tuple),
+)
+
+
+@given(st.lists(any_messages, max_size=6), st.integers(0, 6))
+def test_growing_a_history_gives_the_same_body_as_writing_it_whole(messages: list[Message], cut: int) -> None:
+    grown = History(messages[:cut])
+    body(grown)
+    for message in messages[cut:]:
+        grown = grown.plus(message)
+        body(grown)
+    assert body(grown) == body(History(messages))
+    assert len(body(grown)["contents"]) <= len(messages)

@@ -1,0 +1,158 @@
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wasat.errors import MalformedResponse
+from wasat.providers.gemini import declarations, wire
+from wasat.providers.gemini.proto import Proto, dump, from_plain, load
+
+REQUEST: dict[str, Any] = {
+    "contents": [
+        {"role": "user", "parts": [{"text": "hi"}, {"inlineData": {"mimeType": "image/png", "data": "AAA="}}]},
+        {"role": "model", "parts": [{"functionCall": {"name": "f", "args": {"my_key": 3.0}}, "thoughtSignature": "s"}]},
+    ],
+    "tools": [
+        {"googleSearch": {}},
+        {"functionDeclarations": [{"name": "f", "parameters": {"type": "OBJECT", "properties": {"my_key": {}}}}]},
+    ],
+    "toolConfig": {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": ["f"]}},
+    "generationConfig": {"temperature": 0, "thinkingConfig": {"thinkingBudget": -1}},
+}
+
+
+def again(form: type[Proto], document: Any) -> Any:
+    return json.loads(dump(load(form, json.dumps(document).encode())))
+
+
+@pytest.mark.requirement("S1-18", "S0-09")
+def test_a_request_is_read_into_types_and_written_as_it_was() -> None:
+    request = load(wire.GenerateContentRequest, json.dumps(REQUEST).encode())
+    assert request.contents is not None
+    assert request.contents[1].parts == [
+        wire.Part(function_call=wire.FunctionCall(name="f", args={"my_key": 3.0}), thought_signature="s")
+    ]
+    assert json.loads(dump(request)) == REQUEST
+
+
+@pytest.mark.requirement("S0-09")
+def test_snake_case_is_read_and_written_in_camel_case_but_names_of_users_stay() -> None:
+    snake = {
+        "system_instruction": {"parts": [{"text": "x"}]},
+        "contents": [{"parts": [{"function_call": {"name": "f", "args": {"blueprint_id": {"inner_key": 1}}}}]}],
+        "tools": [{"function_declarations": [{"name": "f", "parameters": {"any_of": [{"properties": {"a_b": {}}}]}}]}],
+        "labels": {"cost_center": "x_y"},
+    }
+    assert again(wire.GenerateContentRequest, snake) == {
+        "systemInstruction": {"parts": [{"text": "x"}]},
+        "contents": [{"parts": [{"functionCall": {"name": "f", "args": {"blueprint_id": {"inner_key": 1}}}}]}],
+        "tools": [{"functionDeclarations": [{"name": "f", "parameters": {"anyOf": [{"properties": {"a_b": {}}}]}}]}],
+        "labels": {"cost_center": "x_y"},
+    }
+
+
+@pytest.mark.requirement("S0-03")
+def test_schema_fields_that_are_not_set_are_not_sent() -> None:
+    schema = declarations.Schema(type="OBJECT", properties={"a": declarations.Schema(type="STRING", enum=["x"])})
+    assert json.loads(dump(schema)) == {"type": "OBJECT", "properties": {"a": {"type": "STRING", "enum": ["x"]}}}
+
+
+def test_a_default_of_null_is_not_the_same_as_none_given() -> None:
+    assert again(declarations.Schema, {"default": None}) == {"default": None}
+    assert again(declarations.Schema, {}) == {}
+
+
+@pytest.mark.requirement("S0-02")
+def test_google_search_is_a_marker() -> None:
+    assert dump(declarations.Tool(google_search=declarations.GoogleSearch())) == b'{"googleSearch":{}}'
+
+
+@pytest.mark.requirement("S0-19")
+def test_a_kind_of_tool_that_nobody_knew_is_kept_and_sent() -> None:
+    tool = {"telepathy": {"distance_km": 3}}
+    assert again(declarations.Tool, tool) == tool
+
+
+@pytest.mark.parametrize(
+    ("form", "document"),
+    [
+        (wire.Part, {"text": ""}),
+        (wire.Part, {"text": 5}),
+        (wire.Part, {"functionCall": "odd"}),
+        (wire.Content, {"parts": ["odd", {"text": "x"}]}),
+        (wire.Content, {"parts": []}),
+        (wire.Candidate, {"finishReason": 1, "index": 0}),
+        (wire.Candidate, {"finishReason": "SOMETHING_NEW"}),
+        (wire.GenerateContentResponse, {"usageMetadata": {"promptTokenCount": "12"}}),
+        (wire.GenerateContentResponse, {"candidates": [{"content": {"parts": [{"brandNew": {"x": [1]}}]}}]}),
+        (declarations.Schema, {"type": "STRING", "enum": [1, 2], "$ref": "#/x", "const": 3}),
+        (wire.GenerateContentRequest, {"contents": {"role": "user"}, "model_": 1}),
+        (wire.Part, {"@extra": {"text": "x"}}),
+    ],
+)
+def test_what_does_not_fit_stays_where_it_was(form: type[Proto], document: Any) -> None:
+    assert again(form, document) == document
+
+
+def test_the_same_field_in_both_casings_loses_neither() -> None:
+    assert again(wire.FileData, {"fileUri": "a", "file_uri": "b"}) == {"fileUri": "a", "file_uri": "b"}
+
+
+def test_null_is_the_same_as_absent() -> None:
+    assert again(wire.Part, {"text": None, "thought": True}) == {"thought": True}
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b"<html>", b"[]", b'"x"', b"{" * 100_000, b'{"text":"\xff"}'])
+def test_what_is_no_json_object_is_refused(text: bytes) -> None:
+    with pytest.raises(MalformedResponse, match="Part"):
+        load(wire.Part, text)
+
+
+def test_plain_values_are_read_too() -> None:
+    assert from_plain(wire.Part, {"inline_data": {"mime_type": "a/b"}}) == wire.Part(
+        inline_data=wire.Blob(mime_type="a/b")
+    )
+
+
+json_objects = st.dictionaries(
+    st.text(),
+    st.recursive(
+        st.none()
+        | st.booleans()
+        | st.integers(-(2**63), 2**64)
+        | st.floats(allow_nan=False, allow_infinity=False)
+        | st.text(),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+        max_leaves=6,
+    ),
+    max_size=3,
+)
+
+
+def places(document: Any) -> list[dict[str, Any]]:
+    """Every object in a document whose names are the API's."""
+    if isinstance(document, list):
+        return [place for item in document for place in places(item)]
+    if not isinstance(document, dict):
+        return []
+    inner = [place for name, item in document.items() if name not in ("args", "response") for place in places(item)]
+    return [document, *inner]
+
+
+@given(json_objects, st.text(min_size=1), st.integers(0, 50))
+def test_any_object_anywhere_in_a_response_survives(unknown: dict[str, Any], name: str, place: int) -> None:
+    response: dict[str, Any] = {
+        "candidates": [
+            {
+                "content": {"role": "model", "parts": [{"text": "a"}, {"functionCall": {"name": "f", "args": {}}}]},
+                "safetyRatings": [{"category": "X"}],
+                "groundingMetadata": {"groundingChunks": [{"web": {"uri": "u"}}]},
+            }
+        ],
+        "usageMetadata": {"promptTokensDetails": [{"modality": "TEXT"}]},
+    }
+    targets = places(response)
+    targets[place % len(targets)].setdefault(f"new {name}", unknown)
+    assert again(wire.GenerateContentResponse, response) == response

@@ -1,0 +1,101 @@
+import json
+from typing import Any
+
+import pytest
+
+from wasat import errors
+from wasat.providers.gemini.refusals import refusal
+
+
+def body(code: int, message: str = "words", status: str = "X", **more: Any) -> dict[str, Any]:
+    return {"error": {"code": code, "message": message, "status": status, **more}}
+
+
+def detail(kind: str, **fields: Any) -> dict[str, Any]:
+    return {"@type": f"type.googleapis.com/google.rpc.{kind}", **fields}
+
+
+def per(period: str) -> dict[str, Any]:
+    return detail("QuotaFailure", violations=[{"quotaId": f"GenerateRequestsPer{period}PerProjectPerModel-FreeTier"}])
+
+
+@pytest.mark.requirement("S1-15")
+@pytest.mark.parametrize(
+    ("status", "document", "kind", "retryable"),
+    [
+        (400, body(400), errors.InvalidRequest, False),
+        (400, body(400, details=[detail("ErrorInfo", reason="API_KEY_INVALID")]), errors.AuthenticationError, False),
+        (401, body(401), errors.AuthenticationError, False),
+        (403, body(403), errors.PermissionDenied, False),
+        (404, body(404, "models/x is not found for API version v1"), errors.UnknownModel, False),
+        (404, body(404, "CachedContent not found"), errors.InvalidRequest, False),
+        (429, body(429), errors.RateLimited, True),
+        (429, body(429, details=[per("Minute")]), errors.RateLimited, True),
+        (429, body(429, details=[per("Day")]), errors.QuotaExhausted, False),
+        (499, body(499), errors.ServerError, True),
+        (500, body(500), errors.ServerError, True),
+        (503, body(503), errors.ServerError, True),
+        (504, body(504), errors.ServerError, True),
+        (200, body(429), errors.RateLimited, True),
+        (413, body(413), errors.InvalidRequest, False),
+    ],
+)
+def test_each_refusal_is_an_error_of_its_own(
+    status: int, document: Any, kind: type[errors.ProviderError], retryable: bool
+) -> None:
+    for form in (document, [document]):
+        error = refusal(status, json.dumps(form).encode())
+        assert type(error) is kind
+        assert error.status == document["error"]["code"]
+        assert error.retryable is retryable
+        assert document["error"]["message"] in str(error)
+
+
+@pytest.mark.parametrize(
+    ("details", "header", "delay"),
+    [
+        ([detail("RetryInfo", retryDelay="38s")], None, 38.0),
+        ([detail("RetryInfo", retryDelay="1.5s")], "9", 1.5),
+        ([], "9", 9.0),
+        ([], "Wed, 21 Oct 2026 07:28:00 GMT", None),
+        ([detail("RetryInfo", retryDelay="soon")], None, None),
+        ([detail("RetryInfo")], None, None),
+        ([], "-5", None),
+        ([], "inf", None),
+        ([], None, None),
+    ],
+)
+def test_the_server_says_how_long_to_wait(details: Any, header: str | None, delay: float | None) -> None:
+    error = refusal(429, json.dumps(body(429, details=details)).encode(), header)
+    assert error.retry_delay_seconds == delay
+
+
+def test_fields_that_the_server_complains_about_are_named() -> None:
+    violations = [{"field": "contents[0]", "description": 'Unknown name "x"'}]
+    error = refusal(400, json.dumps(body(400, details=[detail("BadRequest", fieldViolations=violations)])).encode())
+    assert isinstance(error, errors.InvalidRequest)
+    assert error.violations == (("contents[0]", 'Unknown name "x"'),)
+    assert error.details[0]["fieldViolations"] == violations
+
+
+@pytest.mark.parametrize(
+    ("page", "words"),
+    [
+        (b"<html><style>b{}</style><h1>502</h1>\n<p>Bad  Gateway</p></html>", "Gemini answered 502: 502 Bad Gateway"),
+        (b"upstream connect error", "upstream connect error"),
+        (b"", "nothing more"),
+        (b"\xff\xfe", "Gemini answered 502"),
+        (b"null", "null"),
+        (b'{"error": "quota"}', "quota"),
+        (b'{"error": {}}', "nothing more"),
+        (b'{"error": {"details": [5, null], "code": "x"}}', "nothing more"),
+    ],
+)
+def test_a_body_of_any_form_becomes_words(page: bytes, words: str) -> None:
+    error = refusal(502, page)
+    assert type(error) is errors.ServerError
+    assert words in str(error)
+
+
+def test_a_long_page_is_cut() -> None:
+    assert len(str(refusal(502, b"<p>" + b"x" * 100_000))) < 500
