@@ -1,0 +1,318 @@
+"""Replay real schemas: `python scripts/replay_schemas.py FILE…`, each a .jsonl of declarations, calls or suites.
+
+What a file is follows from the shape of its rows: tool declarations (`schema`), Berkeley function-calling rows
+(`functions`, `calls`), groups of the JSON Schema test suite (`schema`, `tests`). Exits 1 if anything fails.
+"""
+
+import json
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "src"))
+
+from wasat.errors import SchemaError  # noqa: E402 - the checkout is what is measured, installed or not
+from wasat.schema.arguments import Checker, problems  # noqa: E402
+from wasat.schema.dialects import GEMINI_JSON_SCHEMA, GEMINI_PARAMETERS, legal_names, lower  # noqa: E402
+from wasat.schema.normal import normal  # noqa: E402
+
+Row = dict[str, Any]
+
+LEAST_VALID_CALLS = 0.98
+_FUNCTION_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
+_PROPERTY_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+_OPENAPI_TYPES = frozenset(["STRING", "NUMBER", "INTEGER", "BOOLEAN", "ARRAY", "OBJECT", "NULL"])
+_OPENAPI_FIELDS = frozenset(
+    [
+        "type",
+        "format",
+        "title",
+        "description",
+        "nullable",
+        "default",
+        "example",
+        "enum",
+        "items",
+        "minItems",
+        "maxItems",
+        "properties",
+        "required",
+        "minProperties",
+        "maxProperties",
+        "propertyOrdering",
+        "minLength",
+        "maxLength",
+        "pattern",
+        "minimum",
+        "maximum",
+        "anyOf",
+    ]
+)
+_JSON_FIELDS = frozenset(
+    [
+        "$id",
+        "$defs",
+        "$ref",
+        "$anchor",
+        "type",
+        "format",
+        "title",
+        "description",
+        "enum",
+        "items",
+        "prefixItems",
+        "minItems",
+        "maxItems",
+        "minimum",
+        "maximum",
+        "anyOf",
+        "oneOf",
+        "properties",
+        "additionalProperties",
+        "required",
+        "propertyOrdering",
+    ]
+)
+
+
+class Tally:
+    """What was counted, and whether anything failed."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.losses: Counter[str] = Counter()
+        self.failed = 0
+
+    def fail(self, what: str) -> None:
+        self.failed += 1
+        print(f"FAIL {what}")
+
+
+def main(files: list[str]) -> int:
+    if not files:
+        print(__doc__)
+        return 2
+    tally = Tally()
+    for name in files:
+        replay(Path(name), tally)
+    check_rate(tally)
+    print("losses: " + ", ".join(f"{kind} {count}" for kind, count in tally.losses.most_common()))
+    counted = " ".join(f"{name}={count}" for name, count in sorted(tally.counts.items()))
+    print(f"{counted} failures={tally.failed}")
+    return 1 if tally.failed else 0
+
+
+def replay(file: Path, tally: Tally) -> None:
+    with file.open(encoding="utf-8") as lines:
+        rows = [json.loads(line) for line in lines if line.strip()]
+    for row in rows:
+        replay_row(row, file, tally)
+
+
+def replay_row(row: Row, file: Path, tally: Tally) -> None:
+    tally.counts["rows"] += 1
+    if "tests" in row:
+        replay_group(row, file, tally)
+    elif "functions" in row:
+        replay_functions(row, file, tally)
+    elif "schema" in row:
+        replay_declarations(row["id"], [{"name": row["name"], "parameters": row["schema"]}], tally)
+    else:
+        tally.fail(f"{row.get('id')}: a row of no known shape, its keys are {', '.join(row)}")
+
+
+def replay_group(row: Row, file: Path, tally: Tally) -> None:
+    remotes = helper(file, "json_schema_remotes.json") if row.get("needs_remote") else {}
+    for test in row["tests"]:
+        tally.counts["suite_tests"] += 1
+        try:
+            found = problems(test["data"], row["schema"], formats=row["optional"], remotes=remotes, draft=row["draft"])
+        except SchemaError as error:
+            tally.fail(f"{row['id']} {test['description']}: {error}")
+            continue
+        if bool(found) == test["valid"]:
+            tally.fail(f"{row['id']} {test['description']}: {[str(one) for one in found] or 'no problem found'}")
+
+
+def replay_functions(row: Row, file: Path, tally: Tally) -> None:
+    functions = row["functions"]
+    if row.get("functions_ref"):
+        known = helper(file, "bfcl_multi_turn_functions.json")
+        functions = [*functions, *(one for name in row["functions_ref"] for one in known[name])]
+    checkers = replay_declarations(row["id"], functions, tally)
+    parameters = {one["name"]: one.get("parameters") or {} for one in functions}
+    for call in calls_of(row):
+        replay_call(row["id"], call, parameters.get(call["name"]), checkers.get(call["name"]), tally)
+
+
+def replay_declarations(row_id: str, declarations: list[Row], tally: Tally) -> dict[str, Checker]:
+    """Every declaration accepted, and its lowered forms ones that the API takes."""
+    checkers = {}
+    for original, legal in legal_names([one["name"] for one in declarations], GEMINI_PARAMETERS).items():
+        if not _FUNCTION_NAME.fullmatch(legal):
+            tally.fail(f"{row_id}: {original!r} became the illegal name {legal!r}")
+    for one in declarations:
+        tally.counts["declarations"] += 1
+        try:
+            checkers[one["name"]] = replay_schema(row_id, one, tally)
+        except SchemaError as error:
+            tally.fail(f"{row_id} {one['name']}: {error}")
+    return checkers
+
+
+def replay_schema(row_id: str, declaration: Row, tally: Tally) -> Checker:
+    schema = declaration.get("parameters") or {"type": "object"}
+    for dialect, check in ((GEMINI_PARAMETERS, openapi_faults), (GEMINI_JSON_SCHEMA, json_schema_faults)):
+        lowered = lower(schema, dialect)
+        tally.losses.update(f"{dialect.name}/{loss.keyword}" for loss in lowered.losses)
+        tally.counts["lowered"] += 1
+        tally.counts["lowered_without_loss"] += not lowered.losses
+        for fault in root_faults(lowered.schema, check):
+            tally.fail(f"{row_id} {declaration['name']} as {dialect.name}: {fault}")
+    return Checker(normal(schema))
+
+
+Faults = Callable[[Any, str], Iterator[str]]
+
+
+def root_faults(schema: Row, check: Faults) -> Iterator[str]:
+    if schema.get("type") not in ("OBJECT", "object"):
+        yield f"the root is of type {schema.get('type')!r}"
+    yield from check(schema, "")
+
+
+def openapi_faults(schema: Any, path: str) -> Iterator[str]:
+    """What a server says of `parameters` before it answers 400."""
+    if not isinstance(schema, dict):
+        yield f"{path}: {schema!r} is no schema"
+        return
+    for unknown in schema.keys() - _OPENAPI_FIELDS:
+        yield f"{path}: Unknown name {unknown!r}: Cannot find field"
+    if "anyOf" in schema:
+        if schema.keys() != {"anyOf"}:
+            yield f"{path}: when using any_of, it must be the only field set"
+    elif schema.get("type") not in _OPENAPI_TYPES:
+        yield f"{path}: type {schema.get('type')!r}"
+    if schema.get("type") == "ARRAY" and "items" not in schema:
+        yield f"{path}.items: missing field"
+    if "enum" in schema:
+        if schema.get("type") != "STRING" or not schema["enum"]:
+            yield f"{path}.enum: only for STRING, and not empty"
+        if not all(isinstance(value, str) and value for value in schema["enum"]):
+            yield f"{path}.enum: {schema['enum']!r} are not all non-empty strings"
+    if schema.get("type") == "STRING" and schema.get("format", "date-time") not in ("date-time", "enum"):
+        yield f"{path}.format: only 'enum' and 'date-time' are supported for STRING type"
+    yield from shared_faults(schema, path, openapi_faults)
+
+
+def json_schema_faults(schema: Any, path: str) -> Iterator[str]:
+    """What `parametersJsonSchema` does not honour, or cannot be."""
+    if isinstance(schema, bool):
+        if not path.endswith("additionalProperties"):
+            yield f"{path}: a boolean"
+        return
+    for unknown in schema.keys() - _JSON_FIELDS:
+        yield f"{path}: {unknown!r} is not honoured"
+    if "enum" in schema and not all(type(value) in (str, int, float) and value != "" for value in schema["enum"]):
+        yield f"{path}.enum: {schema['enum']!r} are not all strings and numbers"
+    words = schema.get("type", [])
+    for word in words if isinstance(words, list) else [words]:
+        if word.upper() not in _OPENAPI_TYPES or word != word.lower():
+            yield f"{path}: type {word!r}"
+    yield from shared_faults(schema, path, json_schema_faults)
+
+
+def shared_faults(schema: Row, path: str, check: Faults) -> Iterator[str]:
+    properties = schema.get("properties", {})
+    for name, inner in properties.items():
+        if not _PROPERTY_NAME.fullmatch(name):
+            yield f"{path}: property name {name!r}"
+        yield from check(inner, f"{path}.{name}")
+    for name in schema.get("required", ()):
+        if name not in properties:
+            yield f"{path}.required: {name!r} is not defined"
+    for keyword in ("items", "additionalProperties"):
+        if keyword in schema:
+            yield from check(schema[keyword], f"{path}.{keyword}")
+    for keyword in ("anyOf", "prefixItems"):
+        for at, inner in enumerate(schema.get(keyword, ())):
+            yield from check(inner, f"{path}.{keyword}[{at}]")
+
+
+def calls_of(row: Row) -> Iterator[Row]:
+    """The ground truth; a row may have none, or only what the tool answered (`raw`)."""
+    turns = row.get("calls") or []
+    for turn in turns:
+        for call in turn if isinstance(turn, list) else [turn]:
+            if "name" in call:
+                yield call
+
+
+def replay_call(row_id: str, call: Row, parameters: Row | None, checker: Checker | None, tally: Tally) -> None:
+    tally.counts["calls"] += 1
+    if checker is None or parameters is None:
+        print(f"INVALID CALL {row_id} {call['name']}: no such declaration")
+        return
+    prepared = checker.prepare(arguments_of(call, parameters))
+    tally.counts["calls_coerced"] += bool(prepared.changes)
+    if prepared.problems:
+        print(f"INVALID CALL {row_id} {call['name']}: {'; '.join(map(str, prepared.problems))}")
+    else:
+        tally.counts["calls_valid"] += 1
+
+
+def arguments_of(call: Row, parameters: Row) -> Row:
+    """The call as the ground truth has it: for each argument the first of the values that it accepts."""
+    if "acceptable_args" in call:
+        return chosen(call["acceptable_args"], parameters.get("required", ()))
+    names = list(parameters.get("properties", {}))
+    return {**dict(zip(names, call.get("positional", ()), strict=False)), **call["args"]}
+
+
+def chosen(acceptable: Row, required: Sequence[str] = ()) -> Row:
+    """Of lists of acceptable values the first that says something; `""` means «may be left out» where it may."""
+    result = {}
+    for name, values in acceptable.items():
+        listed = values if isinstance(values, list) else [values]
+        given = [value for value in listed if value != ""] or [value for value in listed if name in required]
+        if given:
+            result[name] = first_of(given[0])
+    return result
+
+
+def first_of(value: Any) -> Any:
+    if isinstance(value, dict) and all(isinstance(one, list) for one in value.values()):
+        return chosen(value)
+    return [first_of(one) for one in value] if isinstance(value, list) else value
+
+
+def check_rate(tally: Tally) -> None:
+    calls = tally.counts["calls"]
+    if not calls:
+        return
+    rate = tally.counts["calls_valid"] / calls
+    print(f"valid calls: {rate:.2%} of {calls}")
+    if rate < LEAST_VALID_CALLS:
+        tally.fail(f"less than {LEAST_VALID_CALLS:.0%} of the calls are valid")
+
+
+_helpers: dict[Path, Any] = {}
+
+
+def helper(file: Path, name: str) -> Any:
+    """A document that rows refer to, beside their file or in the shared data."""
+    for folder in (file.resolve().parent, ROOT.parent / "shared" / "data"):
+        path = folder / name
+        if path not in _helpers and path.is_file():
+            _helpers[path] = json.loads(path.read_text(encoding="utf-8"))
+        if path in _helpers:
+            return _helpers[path]
+    raise SystemExit(f"{name} is neither beside {file} nor in ../shared/data")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""Shapes: what a value looks like, said in JSON Schema."""

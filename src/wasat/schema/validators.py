@@ -1,0 +1,95 @@
+"""The one door to jsonschema-rs: schemas are compiled here, and nothing is ever fetched."""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from wasat.errors import SchemaError
+from wasat.schema.positions import check_size
+from wasat.schema.references import Document
+from wasat.schema.weight import Weight, weigh
+
+if TYPE_CHECKING:
+    import jsonschema_rs
+
+_BACKTRACKS = 100_000
+
+
+class Compiled:
+    """A schema ready to check values. Its messages call it an «invalid `word` schema» if it is none."""
+
+    def __init__(
+        self,
+        schema: Any,
+        *,
+        word: str,
+        formats: bool = False,
+        remotes: Mapping[str, Any] | None = None,
+        draft: str | None = None,
+    ) -> None:
+        self.schema = schema
+        self._options: dict[str, Any] = {"validate_formats": formats, "retriever": _retriever(remotes or {})}
+        self._draft = draft
+        self._parts: Any = None
+        try:
+            check_size(schema)
+            self.document = Document(schema if isinstance(schema, dict) else {})
+            self.weight: Weight = weigh(self.document)
+            self.validator = self._built()
+        except ValueError as error:
+            raise SchemaError(f"invalid {word} schema: {_first_line(error)}") from error
+
+    @property
+    def compares_deeply(self) -> bool:
+        """Whether checking a value may go deeper into it than the schema itself is deep."""
+        return self.weight.recursive or self.weight.compares
+
+    def part(self, node: Any) -> "jsonschema_rs.Validator | None":
+        """The validator of one schema inside this one; None if it is not a place of its own."""
+        import jsonschema_rs
+
+        if self._parts is None:
+            self._parts = jsonschema_rs.validator_map_for(self.schema, **self._options, **self._patterns())
+        pointer = self.document.pointers.get(id(node))
+        found: jsonschema_rs.Validator | None = None if pointer is None else self._parts.get(f"#{pointer}")
+        return found
+
+    def _built(self) -> "jsonschema_rs.Validator":
+        """With regular expressions of the linear-time engine, if it knows all that the patterns use."""
+        import jsonschema_rs
+
+        build: Callable[..., jsonschema_rs.Validator] = jsonschema_rs.validator_for
+        if self._draft is not None and "$schema" not in (self.schema if isinstance(self.schema, dict) else ()):
+            build = getattr(jsonschema_rs, f"Draft{_CLASSES[self._draft]}Validator")
+        self._linear = True
+        try:
+            return build(self.schema, **self._options, **self._patterns())
+        except ValueError:
+            self._linear = False
+            return build(self.schema, **self._options, **self._patterns())
+
+    def _patterns(self) -> dict[str, Any]:
+        import jsonschema_rs
+
+        if self._linear:
+            return {"pattern_options": jsonschema_rs.RegexOptions()}
+        return {"pattern_options": jsonschema_rs.FancyRegexOptions(backtrack_limit=_BACKTRACKS)}
+
+
+_CLASSES = {"4": "4", "6": "6", "7": "7", "2019-09": "201909", "2020-12": "202012"}
+
+
+def _retriever(remotes: Mapping[str, Any]) -> Callable[[str], Any]:
+    def refuse(uri: str) -> Any:
+        known = remotes.get(uri, remotes.get(uri.rstrip("#")))
+        if known is None:
+            raise ValueError(f"{uri} is never fetched")
+        return known
+
+    return refuse
+
+
+def _first_line(error: ValueError) -> str:
+    lines = str(error).strip().splitlines() or ["it cannot be read"]
+    place = next((line for line in lines if line.startswith("On instance[")), "")
+    where = place.removeprefix("On instance").rstrip(":")
+    return f"{lines[0][:300]} at {where}" if where else lines[0][:300]

@@ -1,0 +1,347 @@
+"""What a model gave becomes what a tool takes, or problems that it can mend."""
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from wasat.errors import SchemaError
+from wasat.schema.arguments import Checker, Prepared, Problem, problems
+
+Schema = dict[str, Any]
+
+
+def checker(required: tuple[str, ...] = (), **properties: Schema) -> Checker:
+    return Checker({"type": "object", "properties": properties, "required": list(required)})
+
+
+def prepared(given: Any, schema: Schema) -> Prepared:
+    """One argument, `a`, through a schema for it."""
+    return checker(a=schema).prepare({"a": given})
+
+
+def test_valid_arguments_come_through_as_they_are() -> None:
+    given = {"city": "Rome", "days": 3}
+    result = checker(city={"type": "string"}, days={"type": "integer"}).prepare(given)
+    assert result.arguments is given
+    assert (result.changes, result.problems) == ((), ())
+
+
+INTEGER, STRING = {"type": "integer"}, {"type": "string"}
+INTEGERS = {"type": "array", "items": INTEGER}
+
+
+@pytest.mark.parametrize(
+    ("given", "schema", "expected"),
+    [
+        ("5", INTEGER, 5),
+        ("-5", INTEGER, -5),
+        ("5.0", INTEGER, 5),
+        (5.0, INTEGER, 5),
+        ("5.5", {"type": "number"}, 5.5),
+        ("1e3", {"type": "number"}, 1000.0),
+        ("true", {"type": "boolean"}, True),
+        ("False", {"type": "boolean"}, False),
+        ("[1]", INTEGERS, [1]),
+        ('["1", 2.0]', INTEGERS, [1, 2]),
+        ([1.0, "2"], INTEGERS, [1, 2]),
+        ('{"x": "1"}', {"type": "object", "properties": {"x": INTEGER}}, {"x": 1}),
+        (
+            {"x": {"y": 7.0}},
+            {"type": "object", "additionalProperties": {"additionalProperties": INTEGER}},
+            {"x": {"y": 7}},
+        ),
+        (5, STRING, "5"),
+        (True, STRING, "true"),
+        (3, INTEGERS, [3]),
+        ("a", {"type": "array", "items": STRING}, ["a"]),
+        ("red", {"enum": ["Red", "Blue"]}, "Red"),
+        ("2", {"enum": [1, 2]}, 2),
+        ("7", {"anyOf": [INTEGER, {"type": "null"}]}, 7),
+        (7.0, {"anyOf": [INTEGER, {"type": "null"}]}, 7),
+        ("null", {"type": ["integer", "null"]}, None),
+        ("1", {"allOf": [INTEGER]}, 1),
+        ([["1"]], {"type": "array", "prefixItems": [{"type": "array", "items": INTEGER}]}, [[1]]),
+    ],
+)
+def test_a_value_is_coerced_where_the_schema_says_what_was_meant_and_the_change_is_told(
+    given: Any, schema: Schema, expected: Any
+) -> None:
+    result = prepared(given, schema)
+    assert result.problems == ()
+    assert result.arguments == {"a": expected}
+    assert type(result.arguments["a"]) is type(expected)
+    assert result.changes
+
+
+@pytest.mark.parametrize(
+    ("given", "schema"),
+    [
+        ("5", {"anyOf": [STRING, INTEGER]}),
+        ("5", {"type": ["integer", "string"]}),
+        ("5", {}),
+        (5.0, {"type": "number"}),
+        (5.0, {"type": ["integer", "number"]}),
+        ("true", STRING),
+        ("[1]", STRING),
+        ([1], {"anyOf": [INTEGER, INTEGERS]}),
+        (None, {"type": ["integer", "null"]}),
+    ],
+)
+def test_a_value_that_is_valid_is_never_touched(given: Any, schema: Schema) -> None:
+    result = prepared(given, schema)
+    assert result.arguments == {"a": given}
+    assert type(result.arguments["a"]) is type(given)
+    assert (result.changes, result.problems) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("given", "schema"),
+    [
+        ("five", INTEGER),
+        ("5.5", INTEGER),
+        (5.5, INTEGER),
+        (True, INTEGER),
+        ("yes", {"type": "boolean"}),
+        (1, {"type": "boolean"}),
+        ("[1", INTEGERS),
+        ('{"a": 1}', INTEGERS),
+        ("a", INTEGERS),
+        ({"x": 1}, STRING),
+        ("r", {"enum": ["Red", "red "]}),
+        ("nan", {"type": "number"}),
+        ("9" * 5000, INTEGER),
+    ],
+)
+def test_what_cannot_be_meant_stays_and_is_a_problem(given: Any, schema: Schema) -> None:
+    result = prepared(given, schema)
+    assert result.arguments == {"a": given}
+    assert result.changes == ()
+    assert [problem.path.split("[")[0] for problem in result.problems] == ["a"]
+
+
+def test_null_for_an_optional_property_is_dropped_and_for_a_required_one_told() -> None:
+    optional = checker(a=STRING).prepare({"a": None})
+    assert (optional.arguments, optional.problems) == ({}, ())
+    assert optional.changes == ("a: null dropped, it may be left out",)
+    required = checker(required=("a",), a=STRING).prepare({"a": None})
+    assert [str(one) for one in required.problems] == ["a: expected string, got null null"]
+
+
+def test_a_default_that_its_schema_forbids_is_neither_filled_in_nor_refused() -> None:
+    check = checker(a={"enum": ["x", "y"], "default": "N/A"}, b={"type": "integer", "default": None})
+    assert check.prepare({}) == Prepared({})
+    assert check.prepare({"a": "N/A"}).arguments == {}
+    assert check.prepare({"a": "N/B"}).problems
+
+
+def test_defaults_are_filled_in_before_validation_also_in_nested_objects() -> None:
+    inner = {"type": "object", "properties": {"unit": {"type": "string", "default": "C"}}, "required": ["unit"]}
+    check = Checker(
+        {
+            "type": "object",
+            "properties": {
+                "days": {"type": "integer", "default": 3},
+                "place": {"$ref": "#/$defs/inner"},
+                "places": {"type": "array", "items": {"$ref": "#/$defs/inner"}},
+                "maybe": {"anyOf": [{"$ref": "#/$defs/inner"}, {"type": "null"}]},
+            },
+            "required": ["days"],
+            "$defs": {"inner": inner},
+        }
+    )
+    assert check.prepare({}).arguments == {"days": 3}
+    given: dict[str, Any] = {"place": {}, "places": [{}, {"unit": "F"}], "maybe": {}}
+    assert check.prepare(given).arguments == {
+        "days": 3,
+        "place": {"unit": "C"},
+        "places": [{"unit": "C"}, {"unit": "F"}],
+        "maybe": {"unit": "C"},
+    }
+    assert given == {"place": {}, "places": [{}, {"unit": "F"}], "maybe": {}}
+
+
+def test_a_default_is_never_shared_between_calls() -> None:
+    check = checker(tags={"type": "array", "items": STRING, "default": ["a"]})
+    first = check.prepare({}).arguments
+    first["tags"].append("b")
+    assert check.prepare({}).arguments == {"tags": ["a"]}
+
+
+def test_a_default_is_filled_in_itself_and_one_that_asks_for_itself_ends() -> None:
+    options = {"type": "object", "properties": {"deep": {"type": "integer", "default": 1}}, "default": {}}
+    assert checker(options=options).prepare({}).arguments == {"options": {"deep": 1}}
+    endless = {"properties": {"a": {"$ref": "#", "default": {}}, "b": {"$ref": "#", "default": {}}}}
+    assert Checker(endless).prepare({}).problems == ()
+
+
+def test_what_the_model_gave_is_never_changed() -> None:
+    given = {"a": ["1"], "b": 2.0}
+    checker(a=INTEGERS, b=INTEGER).prepare(given)
+    assert given == {"a": ["1"], "b": 2.0}
+
+
+def test_all_problems_are_told_at_once_in_words_that_help() -> None:
+    place = {
+        "type": "object",
+        "properties": {"lat": {"type": "number"}, "lon": {"type": "number"}},
+        "required": ["lat", "lon"],
+        "additionalProperties": False,
+    }
+    check = Checker(
+        {
+            "type": "object",
+            "properties": {
+                "location": {"$ref": "#/$defs/place"},
+                "tags": {"type": "array", "items": {"type": "string", "maxLength": 3}},
+                "unit": {"enum": ["celsius", "fahrenheit"]},
+                "days": {"type": "integer", "minimum": 1},
+            },
+            "required": ["days", "unit"],
+            "$defs": {"place": place},
+        }
+    )
+    given = {"location": {"lat": "north", "long": 1}, "tags": ["a", "b", "long one"], "unit": "celcius", "days": 0}
+    assert {str(problem) for problem in check.prepare(given).problems} == {
+        'location.lat: expected number, got string "north"',
+        "location.lon: is required but missing; expected number",
+        "location.long: is no property of this object; did you mean lon? known are: lat, lon",
+        'tags[2]: must have at most 3 characters, got "long one"',
+        'unit: must be one of "celsius", "fahrenheit", got "celcius"; did you mean "celsius"?',
+        "days: must be at least 1, got 0",
+    }
+    assert [str(one) for one in check.prepare({"unit": "celsius"}).problems] == [
+        "days: is required but missing; expected integer"
+    ]
+
+
+def test_a_union_tells_the_branch_that_was_meant_or_what_there_is() -> None:
+    circle = {"type": "object", "properties": {"kind": {"const": "circle"}, "r": {"type": "number"}}, "required": ["r"]}
+    square = {"type": "object", "properties": {"kind": {"const": "square"}, "w": {"type": "number"}}, "required": ["w"]}
+    check = checker(shape={"oneOf": [circle, square]}, id={"anyOf": [INTEGER, {"type": "boolean"}]})
+    assert [str(one) for one in check.prepare({"shape": {"kind": "circle"}}).problems] == [
+        "shape.r: is required but missing; expected number"
+    ]
+    assert [str(one) for one in check.prepare({"id": "x"}).problems] == ['id: expected integer or boolean, got "x"']
+
+
+def test_problems_and_what_they_quote_are_bounded() -> None:
+    found = prepared(["x" * 1000] * 500, INTEGERS).problems
+    assert len(found) == 21
+    assert found[-1] == Problem("", "and 480 more")
+    assert all(len(str(problem)) < 300 for problem in found)
+    many = prepared(["x"] * 100_000, INTEGERS).problems
+    assert len(many) == 21
+
+
+def test_odd_property_names_are_quoted_in_paths() -> None:
+    found = problems({"a b": {"c-d": [1]}}, {"additionalProperties": {"additionalProperties": {"items": STRING}}})
+    assert [problem.path for problem in found] == ['["a b"].c-d[0]']
+
+
+@pytest.mark.parametrize("value", [{1, 2}, b"x", object(), {1: 2}, "\ud800", float("nan")])
+def test_what_json_cannot_say_is_a_problem_and_no_crash(value: Any) -> None:
+    assert prepared(value, INTEGER).problems
+    assert problems(value, INTEGER)
+
+
+@pytest.mark.requirement("S3-04")
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({"minLength": 2}, "a"),
+        ({"maxLength": 2}, "abc"),
+        ({"pattern": "^a+$"}, "b"),
+        ({"pattern": "^(?!x)"}, "x"),
+        ({"enum": [1, 2]}, 3),
+        ({"minItems": 1}, []),
+        ({"uniqueItems": True}, [1, 1]),
+        ({"properties": {}, "additionalProperties": False}, {"a": 1}),
+        ({"if": {"required": ["a"]}, "then": {"required": ["b"]}}, {"a": 1}),
+        ({"prefixItems": [{"type": "string"}], "unevaluatedItems": False}, ["a", 1]),
+        ({"not": {}}, 1),
+        (False, 1),
+    ],
+)
+def test_validation_is_full_json_schema(schema: Any, value: Any) -> None:
+    assert len(problems(value, schema)) == 1
+
+
+def test_formats_are_asserted_only_when_asked_for() -> None:
+    schema = {"type": "string", "format": "ipv4"}
+    assert problems("nowhere", schema) == []
+    assert [str(one) for one in problems("nowhere", schema, formats=True)] == ['must be of format ipv4, got "nowhere"']
+
+
+def test_nothing_is_filled_in_or_coerced_when_only_problems_are_asked_for() -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "integer", "default": 1}}, "required": ["a"]}
+    assert [problem.path for problem in problems({}, schema)] == ["a"]
+    assert [problem.path for problem in problems({"a": "1"}, schema)] == ["a"]
+
+
+def test_known_documents_are_given_and_a_draft_is_named() -> None:
+    remotes = {"https://example.com/int.json": {"type": "integer"}}
+    schema = {"items": [{"$ref": "https://example.com/int.json"}]}
+    assert problems([1], schema, remotes=remotes, draft="7") == []
+    assert problems(["x"], schema, remotes=remotes, draft="7")
+
+
+@pytest.mark.requirement("S3-02")
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [
+        ({"type": "strng"}, "invalid parameters schema: .*strng"),
+        ({"properties": {"a": {"minimum": "x"}}}, r"invalid parameters schema: .*\[\"minimum\"\]"),
+        ({"pattern": "("}, "invalid parameters schema"),
+        ({"$ref": "http://127.0.0.1:9/x"}, "invalid parameters schema: .*never fetched"),
+        ({"$ref": "#/$defs/none"}, "invalid parameters schema"),
+    ],
+)
+def test_an_invalid_schema_is_refused_in_the_words_of_the_caller(schema: Schema, message: str) -> None:
+    with pytest.raises(SchemaError, match=message):
+        Checker(schema)
+    with pytest.raises(SchemaError, match=message.replace("parameters", "response")):
+        Checker(schema, word="response")
+
+
+def test_the_validator_is_loaded_with_the_first_schema_and_not_before() -> None:
+    code = "import sys, wasat.schema.arguments; sys.exit('jsonschema_rs' in sys.modules)"
+    assert (
+        subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": ":".join(sys.path)}, timeout=30).returncode == 0
+    )
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=6,
+)
+SCHEMAS: list[Schema] = [
+    INTEGER,
+    STRING,
+    INTEGERS,
+    {"anyOf": [INTEGER, STRING]},
+    {"type": "object", "additionalProperties": INTEGERS},
+    {"enum": ["a", 1, None]},
+    {"$ref": "#"},
+]
+
+
+@settings(deadline=None)
+@given(value=VALUES, schema=st.sampled_from(SCHEMAS))
+def test_whatever_is_given_the_answer_is_valid_or_says_why_not(value: Any, schema: Schema) -> None:
+    check = checker(a=schema)
+    result = check.prepare({"a": value})
+    assert result.problems == check.problems(result.arguments)
+    if not check.problems({"a": value}):
+        assert result.arguments == {"a": value}
+
+
+def test_a_call_that_lacks_nothing_but_defaults_is_ready_at_once() -> None:
+    check = checker(city=STRING, days={"type": "integer", "default": 3}, tags=INTEGERS)
+    assert check.ready({"city": "Rome"}) == {"city": "Rome", "days": 3}
+    unready: list[Any] = [{"city": 5}, {"days": 2.0}, {"days": "2"}, {"city": {1, 2}}, [], None]
+    assert [check.ready(one) for one in unready] == [None] * len(unready)

@@ -1,0 +1,387 @@
+"""Schemas in the words of a provider: accepted by it, and never narrower than the original."""
+
+from typing import Any
+
+import jsonschema_rs
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from wasat.schema.dialects import GEMINI_JSON_SCHEMA, GEMINI_PARAMETERS, Dialect, Lowered, lower
+from wasat.schema.names import Renaming
+
+Schema = dict[str, Any]
+BOTH = pytest.mark.parametrize("dialect", [GEMINI_PARAMETERS, GEMINI_JSON_SCHEMA], ids=lambda one: one.name)
+
+
+def parameter(schema: Any, dialect: Dialect = GEMINI_PARAMETERS) -> Schema:
+    """One parameter as the dialect says it."""
+    lowered = lower({"type": "object", "properties": {"p": schema}}, dialect)
+    result: Schema = lowered.schema["properties"]["p"]
+    return result
+
+
+def lost(schema: Schema, dialect: Dialect = GEMINI_PARAMETERS) -> set[tuple[str, str]]:
+    return {(loss.path, loss.keyword) for loss in lower(schema, dialect).losses}
+
+
+@pytest.mark.requirement("S0-03")
+def test_a_plain_declaration_is_said_without_loss() -> None:
+    schema = {
+        "title": "Weather",
+        "type": "object",
+        "properties": {
+            "city": {"type": "string", "description": "Where.", "minLength": 1, "title": "City"},
+            "days": {"type": "integer", "minimum": 1, "default": 3},
+            "units": {"type": "string", "enum": ["metric", "imperial"]},
+        },
+        "required": ["city"],
+    }
+    assert lower(schema, GEMINI_PARAMETERS) == Lowered(
+        {
+            "type": "OBJECT",
+            "properties": {
+                "city": {"type": "STRING", "minLength": 1, "description": "Where."},
+                "days": {"type": "INTEGER", "minimum": 1, "default": 3},
+                "units": {"type": "STRING", "enum": ["metric", "imperial"]},
+            },
+            "required": ["city"],
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("schema", "openapi", "json_schema"),
+    [
+        ({"const": "a"}, {"type": "STRING", "enum": ["a"]}, {"type": "string", "enum": ["a"]}),
+        ({"type": ["string", "null"]}, {"type": "STRING", "nullable": True}, {"type": ["string", "null"]}),
+        (
+            {"type": ["string", "integer"]},
+            {"anyOf": [{"type": "STRING"}, {"type": "INTEGER"}]},
+            {"anyOf": [{"type": "string"}, {"type": "integer"}]},
+        ),
+        (
+            {"enum": [1, 2]},
+            {"type": "INTEGER", "description": "(one of 1, 2)"},
+            {"type": "integer", "enum": [1, 2]},
+        ),
+        (
+            {"enum": ["a", None]},
+            {"type": "STRING", "enum": ["a"], "nullable": True},
+            {"anyOf": [{"type": "string", "enum": ["a"]}, {"type": "null"}]},
+        ),
+        (
+            {"enum": ["", "a"]},
+            {"type": "STRING", "description": '(one of "", "a")'},
+            {"type": "string", "description": '(one of "", "a")'},
+        ),
+        (
+            {"type": "array", "prefixItems": [{"type": "number"}, {"type": "string"}], "items": False},
+            {"type": "ARRAY", "items": {"anyOf": [{"type": "NUMBER"}, {"type": "STRING"}]}, "maxItems": 2},
+            {
+                "type": "array",
+                "prefixItems": [{"type": "number"}, {"type": "string"}],
+                "items": {},
+                "maxItems": 2,
+            },
+        ),
+        (
+            {"type": "integer", "exclusiveMinimum": 0},
+            {"type": "INTEGER", "minimum": 1},
+            {"type": "integer", "minimum": 1},
+        ),
+        (
+            {"type": "string", "format": "uri", "pattern": "^h"},
+            {"type": "STRING", "pattern": "^h", "description": "(format uri)"},
+            {"type": "string", "format": "uri", "description": "(matches ^h)"},
+        ),
+        (
+            {"allOf": [{"type": "integer", "minimum": 1}, {"type": "number", "maximum": 9, "minimum": 0}]},
+            {"type": "INTEGER", "minimum": 1, "maximum": 9},
+            {"type": "integer", "minimum": 1, "maximum": 9},
+        ),
+        (
+            {"anyOf": [{"type": "integer"}, {"type": "string"}], "description": "Which."},
+            {"anyOf": [{"type": "INTEGER", "description": "Which."}, {"type": "STRING"}]},
+            {"anyOf": [{"type": "integer"}, {"type": "string"}], "description": "Which."},
+        ),
+        (
+            {"anyOf": [{"type": "integer"}, {"type": "null"}], "default": None},
+            {"type": "INTEGER", "nullable": True},
+            {"type": ["integer", "null"]},
+        ),
+        (
+            {"type": "object", "additionalProperties": {"type": "integer"}},
+            {"type": "OBJECT", "description": '(other properties fit {"type": "integer"})'},
+            {"type": "object", "additionalProperties": {"type": "integer"}},
+        ),
+    ],
+)
+def test_each_construct_has_its_form_in_each_dialect(schema: Schema, openapi: Schema, json_schema: Schema) -> None:
+    assert parameter(schema) == openapi
+    assert parameter(schema, GEMINI_JSON_SCHEMA) == json_schema
+
+
+def test_references_are_written_out() -> None:
+    schema = {
+        "properties": {
+            "a": {"$ref": "#/$defs/place", "description": "Here."},
+            "b": {"$ref": "#there"},
+            "c": {"$ref": "#/definitions/place"},
+        },
+        "$defs": {"place": {"type": "string", "description": "A place."}, "x": {"$anchor": "there", "type": "int"}},
+        "definitions": {"place": {"type": "boolean"}},
+    }
+    assert lower(schema, GEMINI_PARAMETERS).schema["properties"] == {
+        "a": {"type": "STRING", "description": "Here."},
+        "b": {"type": "INTEGER"},
+        "c": {"type": "BOOLEAN"},
+    }
+
+
+@BOTH
+def test_recursion_is_cut_and_the_cut_is_told(dialect: Dialect) -> None:
+    tree = {"type": "object", "properties": {"kids": {"type": "array", "items": {"$ref": "#/$defs/tree"}}}}
+    lowered = lower({"$ref": "#/$defs/tree", "$defs": {"tree": tree}}, dialect)
+    assert [loss.keyword for loss in lowered.losses] == ["$ref"]
+    assert "endless" not in str(lowered.schema)
+    assert str(lowered.schema).count("kids") == 3
+
+
+def test_arrays_always_have_items_and_every_schema_a_type() -> None:
+    lowered = parameter({"type": "array"})
+    assert lowered["type"] == "ARRAY"
+    types = [branch["type"] for branch in lowered["items"]["anyOf"]]
+    assert types == ["STRING", "NUMBER", "BOOLEAN", "OBJECT", "ARRAY"]
+    assert parameter({"type": "array"}, GEMINI_JSON_SCHEMA) == {"type": "array", "items": {}}
+
+
+@BOTH
+def test_alternatives_for_all_parameters_become_one_object(dialect: Dialect) -> None:
+    schema = {
+        "oneOf": [
+            {"properties": {"a": {"type": "integer"}}, "required": ["a", "c"], "additionalProperties": False},
+            {"properties": {"b": {"type": "string"}}, "required": ["b", "c"], "additionalProperties": False},
+        ],
+        "properties": {"c": {"type": "boolean"}},
+    }
+    lowered = lower(schema, dialect)
+    assert lowered.schema["type"] in ("OBJECT", "object")
+    assert list(lowered.schema["properties"]) == ["c", "a", "b"]
+    assert lowered.schema["required"] == ["c"]
+    assert {"oneOf", "anyOf"} <= {loss.keyword for loss in lowered.losses}
+
+
+def test_alternatives_of_what_is_required_are_put_in_words() -> None:
+    schema = {
+        "type": "object",
+        "properties": {"a": {"type": "string"}, "b": {"type": "string"}},
+        "anyOf": [{"required": ["a"]}, {"required": ["b"]}],
+    }
+    assert parameter(schema)["description"] == "(needs a, or b)"
+
+
+def test_what_is_required_is_also_declared() -> None:
+    lowered = lower({"type": "object", "required": ["a"]}, GEMINI_JSON_SCHEMA)
+    assert lowered.schema == {"type": "object", "properties": {"a": {}}, "required": ["a"]}
+
+
+def test_a_property_that_must_not_be_is_left_out() -> None:
+    assert lower({"properties": {"a": False, "b": True}}, GEMINI_JSON_SCHEMA).schema["properties"] == {"b": {}}
+
+
+@BOTH
+def test_parameters_are_an_object_even_if_the_schema_says_otherwise(dialect: Dialect) -> None:
+    assert lower({"type": "string"}, dialect).schema["type"] in ("OBJECT", "object")
+    assert lower({}, dialect).is_empty
+    assert not lower({"properties": {"a": {}}}, dialect).is_empty
+
+
+def test_a_response_may_be_anything() -> None:
+    assert lower({"type": "string"}, GEMINI_PARAMETERS, arguments=False).schema == {"type": "STRING"}
+
+
+def test_losses_name_the_place_and_the_keyword() -> None:
+    schema = {
+        "type": "object",
+        "properties": {
+            "a": {"type": "array", "items": {"type": "number", "multipleOf": 2}, "uniqueItems": True},
+            "b": {"not": {"type": "string"}},
+            "c": {"$ref": "http://127.0.0.1:9/never"},
+        },
+        "additionalProperties": False,
+        "if": {"required": ["a"]},
+        "then": {"required": ["b"]},
+    }
+    assert lost(schema) == {
+        ("/properties/a/items", "multipleOf"),
+        ("/properties/a", "uniqueItems"),
+        ("/properties/b", "not"),
+        ("/properties/c", "$ref"),
+        ("", "additionalProperties"),
+        ("", "if"),
+    }
+
+
+# What follows generates schemas and values of them, and asks whether the lowered schema takes every value.
+
+NAMES = st.sampled_from(["a", "b", "a b", "a-b", "1x", "größe"])
+TEXTS = st.text(alphabet="ab1", max_size=4)
+SCALARS = st.none() | st.booleans() | st.integers(-9, 9) | st.sampled_from([0.5, 2.0, -1.5]) | TEXTS
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3),
+    max_leaves=6,
+)
+LEAVES: st.SearchStrategy[Any] = st.one_of(
+    st.booleans(),
+    st.fixed_dictionaries(
+        {"type": st.just("string")},
+        optional={
+            "minLength": st.integers(0, 2),
+            "maxLength": st.integers(1, 4),
+            "pattern": st.sampled_from(["^a", "b"]),
+            "format": st.just("uri"),
+            "enum": st.lists(TEXTS, min_size=1, max_size=3),
+        },
+    ),
+    st.fixed_dictionaries(
+        {"type": st.sampled_from(["integer", "number", ["integer", "null"], ["string", "number"]])},
+        optional={
+            "minimum": st.integers(-5, 3),
+            "exclusiveMinimum": st.sampled_from([-4, 0.5]),
+            "exclusiveMaximum": st.integers(0, 9),
+            "multipleOf": st.just(2),
+        },
+    ),
+    st.fixed_dictionaries({"enum": st.lists(SCALARS, min_size=1, max_size=4)}),
+    st.fixed_dictionaries({"const": SCALARS}),
+    st.sampled_from([{}, {"type": "boolean"}, {"type": "null"}, {"type": "object"}, {"type": "array"}]),
+    st.sampled_from([{"$ref": "#"}, {"$ref": "#/$defs/d"}, {"$ref": "#/$defs/r"}, {"minimum": 2}, {"minLength": 2}]),
+)
+
+
+def larger(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    objects: st.SearchStrategy[Any] = st.fixed_dictionaries(
+        {"properties": st.dictionaries(NAMES, inner, max_size=3)},
+        optional={
+            "type": st.just("object"),
+            "required": st.lists(NAMES, max_size=2, unique=True),
+            "additionalProperties": inner,
+            "patternProperties": st.dictionaries(st.sampled_from(["^a", "x"]), inner, max_size=1),
+            "maxProperties": st.integers(1, 3),
+            "dependentRequired": st.just({"a": ["b"]}),
+        },
+    )
+    arrays: st.SearchStrategy[Any] = st.fixed_dictionaries(
+        {"items": inner},
+        optional={
+            "type": st.just("array"),
+            "prefixItems": st.lists(inner, min_size=1, max_size=2),
+            "minItems": st.integers(0, 1),
+            "maxItems": st.integers(0, 3),
+            "uniqueItems": st.booleans(),
+        },
+    )
+    several = st.lists(inner, min_size=1, max_size=3)
+    combined: st.SearchStrategy[Any] = st.fixed_dictionaries(
+        {},
+        optional={
+            "anyOf": several,
+            "oneOf": several,
+            "allOf": several,
+            "not": inner,
+            "type": st.sampled_from(["object", "string", ["object", "null"]]),
+            "properties": st.dictionaries(NAMES, inner, max_size=2),
+            "$ref": st.sampled_from(["#/$defs/d", "#/$defs/r"]),
+        },
+    )
+    return objects | arrays | combined
+
+
+SCHEMAS = st.recursive(LEAVES, larger, max_leaves=8)
+
+
+def documents() -> st.SearchStrategy[Schema]:
+    recursive = {"type": "object", "properties": {"a": {"$ref": "#/$defs/r"}, "b": {"type": "integer"}}}
+    return st.builds(
+        lambda root, inner: {**(root if isinstance(root, dict) else {}), "$defs": {"d": inner, "r": recursive}},
+        SCHEMAS,
+        LEAVES,
+    )
+
+
+def back(schema: Any) -> Any:
+    """The OpenAPI form as JSON Schema."""
+    if not isinstance(schema, dict):
+        return schema
+    result: Schema = {}
+    for keyword, value in schema.items():
+        if keyword == "type":
+            result[keyword] = value.lower() if isinstance(value, str) else value
+        elif keyword == "properties":
+            result[keyword] = {name: back(inner) for name, inner in value.items()}
+        elif keyword in ("items", "additionalProperties"):
+            result[keyword] = back(value)
+        elif keyword in ("anyOf", "prefixItems"):
+            result[keyword] = [back(inner) for inner in value]
+        elif keyword != "nullable":
+            result[keyword] = value
+    return {"anyOf": [result, {"type": "null"}]} if schema.get("nullable") else result
+
+
+def under_legal_names(value: Any, renaming: Renaming | None) -> Any:
+    """The value as a model would give it."""
+    if renaming is None:
+        return value
+    if isinstance(value, dict):
+        legal = {original: name for name, original in renaming.names.items()}
+        return {
+            legal.get(name, name): under_legal_names(inner, renaming.inside.get(name, renaming.others))
+            for name, inner in value.items()
+        }
+    return [under_legal_names(inner, renaming.items) for inner in value] if isinstance(value, list) else value
+
+
+def arrays_in_arrays(value: Any) -> int:
+    if not isinstance(value, list):
+        return max((arrays_in_arrays(one) for one in value.values()), default=0) if isinstance(value, dict) else 0
+    return 1 + max((arrays_in_arrays(one) for one in value), default=0)
+
+
+@BOTH
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
+@given(schema=documents(), values=st.lists(VALUES, min_size=6, max_size=6), arguments=st.booleans())
+def test_every_value_of_the_original_is_a_value_of_the_lowered_schema(
+    dialect: Dialect, schema: Schema, values: list[Any], arguments: bool
+) -> None:
+    valid = jsonschema_rs.validator_for(schema).is_valid
+    fitting = [value for value in values if valid(value) and arrays_in_arrays(value) <= 3]
+    fitting = [value for value in fitting if isinstance(value, dict) or not arguments]
+    assume(fitting)
+    lowered = lower(schema, dialect, arguments=arguments)
+    check = jsonschema_rs.validator_for(back(lowered.schema))
+    for value in fitting:
+        legal = under_legal_names(value, lowered.renaming)
+        assert [error.message for error in check.iter_errors(legal)] == []
+        if isinstance(value, dict):
+            assert lowered.original(legal) == value
+
+
+@BOTH
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(schema=documents())
+def test_every_schema_is_lowered_into_keywords_that_the_dialect_has(dialect: Dialect, schema: Schema) -> None:
+    waiting: list[Any] = [lower(schema, dialect).schema]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, bool):
+            continue
+        assert node.keys() <= dialect.keywords
+        if dialect is GEMINI_PARAMETERS:
+            assert ("type" in node) != ("anyOf" in node)
+            assert node.get("type") != "ARRAY" or "items" in node
+            assert all(isinstance(value, str) and value for value in node.get("enum", ()))
+        assert set(node.get("required", ())) <= set(node.get("properties", ()))
+        waiting += [*node.get("properties", {}).values(), *node.get("anyOf", ()), *node.get("prefixItems", ())]
+        waiting += [node[word] for word in ("items", "additionalProperties") if word in node]

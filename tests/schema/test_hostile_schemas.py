@@ -1,0 +1,196 @@
+"""Schemas made to hurt: a clear error or a bounded answer, and nothing is ever fetched."""
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from wasat.errors import SchemaError
+from wasat.schema.arguments import Checker, problems
+from wasat.schema.dialects import GEMINI_JSON_SCHEMA, GEMINI_PARAMETERS, Dialect, lower
+from wasat.schema.normal import normal
+
+Schema = dict[str, Any]
+BOTH = pytest.mark.parametrize("dialect", [GEMINI_PARAMETERS, GEMINI_JSON_SCHEMA], ids=lambda one: one.name)
+LARGEST_ANSWER = 500_000
+
+
+@pytest.fixture(autouse=True)
+def _five_seconds() -> Iterator[None]:
+    start = time.monotonic()
+    yield
+    assert time.monotonic() - start < 5
+
+
+def nested(wrap: Callable[[Any], Any], levels: int) -> Any:
+    inner: Any = {"type": "string"}
+    for _ in range(levels):
+        inner = wrap(inner)
+    return inner
+
+
+def fan(wrap: Callable[[Schema], Schema], levels: int = 20) -> Schema:
+    """Definitions that refer to the next one, by a wrap that may do so many times."""
+    definitions = {f"a{level}": wrap({"$ref": f"#/$defs/a{level + 1}"}) for level in range(levels)}
+    return {"$ref": "#/$defs/a0", "$defs": {**definitions, f"a{levels}": {"type": "object"}}}
+
+
+HOSTILE: dict[str, Schema] = {
+    "ten thousand arrays deep": nested(lambda inner: {"items": inner}, 10_000),
+    "ten thousand objects deep": nested(lambda inner: {"properties": {"a": inner}}, 10_000),
+    "ten thousand unions deep": nested(lambda inner: {"anyOf": [inner]}, 10_000),
+    "a deep default": {"default": nested(lambda inner: [inner], 10_000)},
+    "itself": {"$ref": "#"},
+    "itself twice": {"allOf": [{"$ref": "#"}, {"$ref": "#"}], "anyOf": [{"$ref": "#"}, {"$ref": "#"}]},
+    "ten to the twentieth conditions": fan(lambda next_one: {"allOf": [next_one] * 10}),
+    "ten to the twentieth alternatives": fan(lambda next_one: {"anyOf": [next_one] * 10}),
+    "ten to the twentieth properties": fan(lambda next_one: {"properties": {f"p{at}": next_one for at in range(10)}}),
+    "five thousand references in a row": fan(lambda next_one: next_one, 5000),
+    "everybody refers to everybody": {
+        "$ref": "#/$defs/a0",
+        "$defs": {
+            f"a{one}": {"properties": {f"p{other}": {"$ref": f"#/$defs/a{other}"} for other in range(12)}}
+            for one in range(12)
+        },
+    },
+    "thirty thousand properties": {"properties": {f"p {at}": {} for at in range(30_000)}},
+    "thirty thousand values": {"properties": {"a": {"allOf": [{"enum": list(range(15_000))}] * 2}}},
+}
+EACH = pytest.mark.parametrize("schema", HOSTILE.values(), ids=HOSTILE.keys())
+
+
+@EACH
+@BOTH
+def test_lowering_is_bounded(schema: Schema, dialect: Dialect) -> None:
+    with clearly_refused():
+        assert len(json.dumps(lower(schema, dialect).schema)) < LARGEST_ANSWER
+
+
+@EACH
+def test_checking_is_bounded(schema: Schema) -> None:
+    value: Any = 1
+    for _ in range(30):
+        value = {"a": value, "p0": value if not isinstance(value, dict) else 2}
+    with clearly_refused():
+        assert len(Checker(normal(schema)).prepare(value).problems) <= 21
+
+
+@contextmanager
+def clearly_refused() -> Iterator[None]:
+    """Takes an answer, or an error in few words."""
+    try:
+        yield
+    except SchemaError as error:
+        if len(str(error)) > 300:
+            raise
+
+
+def test_an_object_of_python_that_contains_itself_is_refused() -> None:
+    schema: Schema = {}
+    schema["properties"] = {"a": schema}
+    with pytest.raises(SchemaError, match="nested"):
+        lower(schema, GEMINI_PARAMETERS)
+    with pytest.raises(SchemaError, match="nested"):
+        Checker(schema)
+
+
+LIST_OF_LISTS = {
+    "$defs": {"l": {"type": "array", "items": {"$ref": "#/$defs/l"}}},
+    "properties": {"a": {"$ref": "#/$defs/l"}},
+}
+
+
+@pytest.mark.parametrize("levels", [500, 100_000])
+def test_a_value_nested_without_end_is_a_problem_and_no_crash(levels: int) -> None:
+    value: Any = []
+    for _ in range(levels):
+        value = [value]
+    for schema in (
+        LIST_OF_LISTS,
+        {"properties": {"a": {"type": "string"}}},
+        {"properties": {"a": {"uniqueItems": True}}},
+    ):
+        found = Checker(schema).prepare({"a": value}).problems
+        assert "nested more than" in str(found[0])
+    assert problems(value, {"type": "string"})
+    endless: list[Any] = []
+    endless.append(endless)
+    assert Checker(LIST_OF_LISTS).prepare({"a": endless}).problems
+
+
+def test_wrong_values_in_unions_in_unions_are_told_in_time() -> None:
+    node = {
+        "anyOf": [
+            {"properties": {"next": {"$ref": "#/$defs/n"}, "kind": {"const": kind}}, "required": ["kind"]}
+            for kind in ("a", "b", "c")
+        ]
+    }
+    checker = Checker({"properties": {"root": {"$ref": "#/$defs/n"}}, "$defs": {"n": node}})
+    value: Any = {"kind": "x"}
+    for _ in range(30):
+        value = {"kind": "a", "next": value}
+    found = checker.prepare({"root": value}).problems
+    assert found
+    assert found[0].path.startswith("root")
+
+
+@pytest.mark.parametrize(
+    "pattern", ["^(a+)+$", "^(a|aa)+(?=$)(?!a)x", r"^(\w+\s?)*(?<=x)$", "(a|a?)+(?!z)b$", "^(([a-z])+.)+[A-Z]([a-z])+$"]
+)
+def test_a_pattern_that_explodes_is_bounded(pattern: str) -> None:
+    checker = Checker({"properties": {"a": {"type": "string", "pattern": pattern}}})
+    assert [problem.path for problem in checker.prepare({"a": "a" * 5_000 + "!"}).problems] == ["a"]
+
+
+def test_a_pattern_too_large_to_compile_is_refused() -> None:
+    with pytest.raises(SchemaError, match="invalid parameters schema"):
+        Checker({"pattern": "((a{1000}){1000}){1000}"})
+
+
+@pytest.fixture
+def listener() -> Iterator[tuple[str, list[str]]]:
+    """The address of a server on loopback, and what it heard."""
+    heard: list[str] = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(5)
+
+        def listen() -> None:
+            try:
+                while True:
+                    connection, _ = server.accept()
+                    heard.append("a connection")
+                    connection.close()
+            except OSError:
+                pass
+
+        thread = threading.Thread(target=listen, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.getsockname()[1]}", heard
+        server.shutdown(socket.SHUT_RDWR)
+    thread.join(5)
+
+
+def test_nothing_is_ever_fetched(listener: tuple[str, list[str]], tmp_path: Any) -> None:
+    address, heard = listener
+    secret = tmp_path / "secret.json"
+    secret.write_text('{"type": "integer"}')
+    for reference in (f"{address}/schema.json", f"{address}/schema.json#/$defs/a", secret.as_uri()):
+        for schema in (
+            {"type": "object", "properties": {"a": {"$ref": reference}}},
+            {"$id": reference, "type": "object", "properties": {"a": {"$ref": "other.json"}}},
+            {"$schema": reference, "type": "object", "properties": {"a": {"$dynamicRef": reference}}},
+        ):
+            with pytest.raises(SchemaError):
+                Checker(schema)
+            with pytest.raises(SchemaError):
+                problems({"a": "x"}, schema)
+            lowered = lower(schema, GEMINI_JSON_SCHEMA)
+            assert lowered.schema["properties"] == {"a": {}}
+            assert lowered.losses
+    assert Checker(normal({"properties": {"a": {"$ref": secret.as_uri()}}})).prepare({"a": "x"}).problems == ()
+    assert heard == []

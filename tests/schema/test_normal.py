@@ -1,0 +1,150 @@
+"""What people write, read as the JSON Schema that they mean."""
+
+from typing import Any
+
+import pytest
+
+from wasat.errors import SchemaError
+from wasat.schema.normal import normal, read
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        ("dict", {"type": "object"}),
+        ("HashMap", {"type": "object"}),
+        ("float", {"type": "number"}),
+        ("Double", {"type": "number"}),
+        ("long", {"type": "integer"}),
+        ("INTEGER", {"type": "integer"}),
+        ("tuple", {"type": "array"}),
+        ("ArrayList", {"type": "array"}),
+        ("String", {"type": "string"}),
+        ("Boolean", {"type": "boolean"}),
+        ("None", {"type": "null"}),
+        ("any", {}),
+        ("", {}),
+        ("datetime", {"type": "string", "format": "date-time"}),
+        ("List[str]", {"type": "array", "items": {"type": "string"}}),
+        ("ArrayList<Integer>", {"type": "array", "items": {"type": "integer"}}),
+        ("string[]", {"type": "array", "items": {"type": "string"}}),
+        ("Dict[str, float]", {"type": "object", "additionalProperties": {"type": "number"}}),
+        ("Optional[int]", {"type": ["integer", "null"]}),
+        ("str | None", {"type": ["string", "null"]}),
+        ("int?", {"type": ["integer", "null"]}),
+        (["str", "null"], {"type": ["string", "null"]}),
+        (["string", None], {"type": ["string", "null"]}),
+        (6, {"type": "object"}),
+    ],
+)
+def test_type_words_of_other_languages_are_understood(word: Any, meant: dict[str, Any]) -> None:
+    assert normal({"type": word}) == meant
+
+
+def test_an_unknown_type_word_is_refused_with_its_place() -> None:
+    with pytest.raises(SchemaError, match=r"unknown type 'frobnicate' at /properties/a/items"):
+        normal({"properties": {"a": {"type": "list", "items": {"type": "frobnicate"}}}})
+
+
+@pytest.mark.parametrize("nonsense", [5, None, [], 2.5, [{"type": "string"}]])
+def test_what_is_no_schema_is_refused_with_its_place(nonsense: Any) -> None:
+    with pytest.raises(SchemaError, match="no schema at the root"):
+        normal(nonsense)
+    with pytest.raises(SchemaError, match="no schema at /properties/x"):
+        normal({"properties": {"x": nonsense}})
+
+
+def test_a_property_that_is_called_like_a_keyword_is_a_property() -> None:
+    schema = {"type": "object", "properties": {"type": {"type": "str"}, "enum": {"type": "list"}}}
+    expected = {"type": "object", "properties": {"type": {"type": "string"}, "enum": {"type": "array"}}}
+    assert normal(schema) == expected
+
+
+def test_the_given_schema_is_not_changed() -> None:
+    schema = {"type": "dict", "properties": {"a": {"type": "float", "enum": ["1"]}}}
+    before = repr(schema)
+    normal(schema)
+    assert repr(schema) == before
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ({"type": "integer", "enum": ["1", "2"]}, {"type": "integer", "enum": [1, 2]}),
+        ({"type": "string", "enum": [1, 2]}, {"type": "string", "enum": ["1", "2"]}),
+        ({"type": "boolean", "enum": ["true"]}, {"type": "boolean", "enum": [True]}),
+        ({"type": "list", "enum": ["a"]}, {"type": "array", "items": {"enum": ["a"]}}),
+        ({"type": "string", "enum": ["a", 1]}, {"type": "string", "enum": ["a", 1]}),
+    ],
+)
+def test_enum_values_in_the_wrong_spelling_are_put_right(written: dict[str, Any], meant: dict[str, Any]) -> None:
+    assert normal(written) == meant
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ({"minimum": 1, "exclusiveMinimum": True}, {"exclusiveMinimum": 1}),
+        ({"maximum": 1, "exclusiveMaximum": False}, {"maximum": 1}),
+        (
+            {"items": [{"type": "str"}], "additionalItems": False},
+            {"prefixItems": [{"type": "string"}], "items": False},
+        ),
+        ({"dependencies": {"a": ["b"], "c": {"type": "dict"}}}, None),
+        ({"type": "string", "nullable": True}, {"type": ["string", "null"]}),
+        (
+            {"type": "string", "nullable": True, "enum": ["a"]},
+            {"type": ["string", "null"], "enum": ["a", None]},
+        ),
+        ({"properties": {"a": {"type": "str", "required": True}}}, None),
+        ({"properties": []}, {"properties": {}}),
+        ({"minLength": "3", "maxLength": 5.0}, {"minLength": 3, "maxLength": 5}),
+        ({"required": None, "items": None, "enum": []}, {}),
+        ({"additionalProperties": "false"}, {"additionalProperties": False}),
+    ],
+)
+def test_older_drafts_openapi_and_slips_are_read_for_what_they_mean(
+    written: dict[str, Any], meant: dict[str, Any] | None
+) -> None:
+    if "dependencies" in written:
+        meant = {"dependentRequired": {"a": ["b"]}, "dependentSchemas": {"c": {"type": "object"}}}
+    elif written.get("properties"):
+        meant = {"properties": {"a": {"type": "string"}}, "required": ["a"]}
+    assert normal(written) == meant
+
+
+def test_beside_a_reference_draft_7_says_nothing_and_2020_does() -> None:
+    schema = {"properties": {"a": {"$ref": "#/definitions/x", "minLength": 3}}, "definitions": {"x": {}}}
+    assert normal(schema)["properties"]["a"] == {"$ref": "#/definitions/x", "minLength": 3}
+    old = {"$schema": "http://json-schema.org/draft-07/schema#", **schema}
+    assert normal(old)["properties"]["a"] == {"$ref": "#/definitions/x"}
+
+
+def test_references_that_lead_nowhere_or_outside_are_dropped_and_told() -> None:
+    schema = {"properties": {"a": {"$ref": "https://example.com/x.json"}, "b": {"$ref": "#/$defs/no"}}}
+    read_schema, losses = read(schema)
+    assert read_schema == {"properties": {"a": {}, "b": {}}}
+    assert {(loss.path, loss.keyword) for loss in losses} == {("/properties/a", "$ref"), ("/properties/b", "$ref")}
+
+
+def test_references_by_name_anchor_and_embedded_id_are_kept() -> None:
+    schema = {
+        "$id": "https://example.com/root",
+        "$defs": {
+            "a": {"$anchor": "here", "type": "str"},
+            "b": {"$id": "inner", "$defs": {"c": {"type": "int"}}, "$ref": "#/$defs/c"},
+        },
+        "anyOf": [{"$ref": "#here"}, {"$ref": "inner"}, {"$ref": "https://example.com/root#/$defs/a"}],
+    }
+    assert read(schema)[1] == []
+
+
+def test_a_reference_to_where_no_schema_is_expected_is_read_all_the_same() -> None:
+    schema = {
+        "properties": {"a": {"$ref": "#/components/schemas/A"}},
+        "components": {"schemas": {"A": {"type": "str", "anyOf": 5}, "B": {"type": "dict"}}},
+    }
+    read_schema = normal(schema)
+    name = read_schema["properties"]["a"]["$ref"].removeprefix("#/$defs/")
+    assert read_schema["$defs"][name] == {"type": "string"}
+    assert schema["properties"] == {"a": {"$ref": "#/components/schemas/A"}}

@@ -1,0 +1,54 @@
+"""Real schemas and real calls, replayed by the script that measures them."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+SCRIPT = ROOT / "scripts" / "replay_schemas.py"
+DATA = ROOT.parent / "shared" / "data"
+
+pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason="the recorded schemas of ../shared/data are not here")
+
+
+def replay(*files: Path) -> tuple[int, dict[str, int], str]:
+    """The exit code, the counts of the last line, and all that was said."""
+    command = [sys.executable, str(SCRIPT), *map(str, files)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    last = done.stdout.strip().splitlines()[-1]
+    counts = {name: int(count) for name, _, count in (pair.partition("=") for pair in last.split())}
+    return done.returncode, counts, done.stdout
+
+
+def test_every_declared_tool_is_accepted_and_its_lowered_form_is_one_that_the_api_takes() -> None:
+    code, counts, output = replay(DATA / "tool_schemas.jsonl")
+    assert code == 0, output
+    assert counts["lowered"] == 2 * counts["declarations"] > 1000
+    assert "losses: " in output
+
+
+def test_nearly_all_true_calls_fit_their_own_declaration() -> None:
+    code, counts, output = replay(DATA / "bfcl.jsonl")
+    assert code == 0, output
+    assert counts["calls_valid"] >= 0.98 * counts["calls"]
+    assert output.count("INVALID CALL") == counts["calls"] - counts["calls_valid"]
+
+
+def test_the_json_schema_suite_passes() -> None:
+    code, counts, output = replay(DATA / "json_schema_suite.jsonl")
+    assert code == 0, output
+    assert counts["suite_tests"] > 2000
+
+
+def test_a_row_that_fails_is_told_and_fails_the_script(tmp_path: Path) -> None:
+    rows = tmp_path / "whatever.jsonl"
+    good = {"id": "good", "name": "t", "schema": {"type": "dict"}}
+    rows.write_text(json.dumps(good) + "\n")
+    assert replay(rows)[0] == 0
+    rows.write_text(json.dumps(good | {"id": "bad", "schema": {"type": "frob"}}) + "\n")
+    code, counts, output = replay(rows)
+    assert (code, counts["failures"]) == (1, 1)
+    assert "FAIL bad t: unknown type 'frob'" in output
