@@ -3,7 +3,12 @@
 WasatError
 ├── ConfigError                 what the caller gave us cannot work; also a ValueError
 │   ├── CredentialsError        no key or token where one is needed
-│   └── SchemaError             a schema, a signature or a tool's declaration that says nothing usable
+│   ├── SchemaError             a schema, a signature or a tool's declaration that says nothing usable
+│   ├── DuplicateTool           two tools of one name
+│   └── UnknownSession          a session that nobody opened
+├── ArgumentError               an argument that cannot become a value of its type; also a ValueError
+├── ResultError                 a result that JSON cannot say; also a ValueError
+├── ToolError                   raised by a tool: words for the model, who gets them as the result of its call
 ├── CodecError                  a document that is not one of ours, or is newer than this version; also a ValueError
 └── ProviderError               a model's service refused, failed or broke off
     ├── AuthenticationError     the key or token is wrong
@@ -38,6 +43,40 @@ class CredentialsError(ConfigError):
 
 class SchemaError(ConfigError):
     """A schema, a signature or a declaration that says nothing usable."""
+
+
+class DuplicateTool(ConfigError):
+    """Two tools of one name."""
+
+
+class UnknownSession(ConfigError):
+    """A session that nobody opened."""
+
+
+class ArgumentError(WasatError, ValueError):
+    """An argument that cannot become a value of its type, in words for the model: the 31st of February."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(f"{path}: {problem}" if path else problem)
+        self.path = path
+        """Where it is, as `stops[0].day`; empty if it is the arguments as a whole."""
+        self.problem = problem
+
+
+class ResultError(WasatError, ValueError):
+    """A value that JSON cannot say, and where it is in the result."""
+
+    def __init__(self, problem: str, path: str = "") -> None:
+        super().__init__(f"{path.lstrip('.')}: {problem}" if path else problem)
+        self.problem = problem
+        self.path = path
+
+    def within(self, step: str) -> "ResultError":
+        return ResultError(self.problem, f"{step}{self.path}")
+
+
+class ToolError(WasatError):
+    """Raise it in a tool to tell the model what is wrong, in these words and no others."""
 
 
 class CodecError(WasatError, ValueError):

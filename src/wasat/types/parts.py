@@ -63,6 +63,10 @@ class ToolResult(Struct, frozen=True, gc=False, omit_defaults=True, tag="result"
     value: Any
     is_error: bool = False
     media: tuple[Blob, ...] = ()
+    is_final: bool = False
+    """The tool says that the run ends with this result."""
+    notes: tuple[str, ...] = ()
+    """What was changed on the way, in the arguments or in the result; for observers, not for the model."""
 
 
 class Opaque(Struct, frozen=True, gc=False, omit_defaults=True, tag="opaque"):

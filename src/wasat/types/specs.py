@@ -24,6 +24,8 @@ class ToolSpec(Struct, frozen=True, omit_defaults=True, tag="function"):
     response: dict[str, Any] | None = None
     effects: Effects | None = None
     """None means that nothing is declared, which is not the same as no effects."""
+    examples: tuple[dict[str, Any], ...] = ()
+    """Arguments as a good call has them."""
 
 
 class BuiltinTool(Struct, frozen=True, omit_defaults=True, tag="builtin"):

@@ -1,0 +1,1 @@
+"""Hands: what a model can have done, from Python functions to other processes."""

@@ -1,0 +1,193 @@
+"""Python functions of this process as tools."""
+
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, ParamSpec, TypeVar, overload
+
+import msgspec
+
+from wasat.errors import SchemaError
+from wasat.schema.arguments import Checker
+from wasat.schema.binding import Binding
+from wasat.schema.signature import signature_of
+from wasat.tools.effects import effects_of
+from wasat.types.specs import ToolSpec
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+Invoke = Callable[[dict[str, Any], Any], Any]
+Final = bool | Callable[[Any], bool]
+Names = str | Iterable[str]
+JsonSchema = dict[str, Any] | str | bytes
+
+DEFAULT_TIMEOUT = 30.0
+DEFAULT_LARGEST_RESULT = 200_000
+
+
+class Tool(Generic[P, R]):
+    """A function with all that a model and a run need to know of it. It can still be called as the function it is."""
+
+    def __init__(
+        self,
+        spec: ToolSpec,
+        function: Callable[P, R],
+        invoke: Invoke,
+        *,
+        is_async: bool,
+        final: Final = False,
+        timeout: float | None = DEFAULT_TIMEOUT,
+        largest_result: int = DEFAULT_LARGEST_RESULT,
+    ) -> None:
+        self.spec = spec
+        self.function = function
+        self.invoke = invoke
+        """Takes valid arguments and the context, calls the function."""
+        self.is_async = is_async
+        self.final = final
+        self.timeout = timeout
+        self.largest_result = largest_result
+        """In characters of JSON; what is longer is cut before a model pays for it."""
+        try:
+            self.parameters = Checker(spec.parameters or {"type": "object"}, word="parameters")
+            self.response = Checker(spec.response, word="response") if spec.response is not None else None
+            self._check_examples()
+        except SchemaError as error:
+            raise SchemaError(f"failed to create tool {spec.name}: {error}") from error
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<tool {self.spec.name}>"
+
+    def _check_examples(self) -> None:
+        for example in self.spec.examples:
+            problems = self.parameters.prepare(example).problems
+            if problems:
+                raise SchemaError(f"the example {example!r} is no valid call: {problems[0]}")
+
+
+@overload
+def tool(function: Callable[P, R], /) -> Tool[P, R]: ...
+
+
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    reads: Names = (),
+    writes: Names = (),
+    idempotent: bool = False,
+    examples: Iterable[dict[str, Any]] = (),
+    final: Final = False,
+    timeout: float | None = DEFAULT_TIMEOUT,
+    largest_result: int = DEFAULT_LARGEST_RESULT,
+) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
+
+
+def tool(function: Callable[P, R] | None = None, /, **options: Any) -> Any:
+    """Make a tool of a function: name, description and schemas are taken from it, and from nothing else unless given.
+
+    `reads` and `writes` name what it does to the world, with holes for its arguments: `"account:{id}"`.
+    `final` ends the run with the result, always or if the function given says so of it.
+    """
+    if function is None:
+        return lambda function: tool_of(function, **options)
+    return tool_of(function, **options)
+
+
+def tool_of(
+    function: Callable[..., Any],
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    reads: Names = (),
+    writes: Names = (),
+    idempotent: bool = False,
+    examples: Iterable[dict[str, Any]] = (),
+    **execution: Any,
+) -> Tool[..., Any]:
+    """The tool that a callable is; one that is a tool already stays as it is."""
+    if isinstance(function, Tool):
+        return function
+    signature = signature_of(function, name=name, description=description)
+    spec = ToolSpec(
+        signature.name,
+        signature.description,
+        signature.parameters,
+        signature.response,
+        effects_of(signature.name, signature.parameters, reads=reads, writes=writes, idempotent=idempotent),
+        tuple(examples),
+    )
+    invoke = _passing_on(function) if signature.binding.takes_json else _binding(function, signature.binding)
+    return Tool(spec, function, invoke, is_async=signature.is_async, **execution)
+
+
+def _passing_on(function: Callable[..., Any]) -> Invoke:
+    return lambda arguments, _context: function(**arguments)
+
+
+def _binding(function: Callable[..., Any], binding: Binding) -> Invoke:
+    def invoke(arguments: dict[str, Any], context: Any) -> Any:
+        positional, keywords = binding(arguments, context)
+        return function(*positional, **keywords)
+
+    return invoke
+
+
+def tool_from_schema(
+    name: str,
+    description: str,
+    parameters: JsonSchema,
+    callback: Callable[..., Any],
+    *,
+    response: JsonSchema | None = None,
+    reads: Names = (),
+    writes: Names = (),
+    idempotent: bool = False,
+    examples: Iterable[dict[str, Any]] = (),
+    **execution: Any,
+) -> Tool[..., Any]:
+    """A tool of explicit schemas; the callback gets the arguments as one dict, after the context if it takes two."""
+    try:
+        takes = _read(parameters, "parameters")
+        gives = None if response is None else _read(response, "response")
+    except SchemaError as error:
+        raise SchemaError(f"failed to create tool {name}: {error}") from error
+    effects = effects_of(name, takes, reads=reads, writes=writes, idempotent=idempotent)
+    takes_context = _takes_two(callback)
+
+    def invoke(arguments: dict[str, Any], context: Any) -> Any:
+        return callback(context, arguments) if takes_context else callback(arguments)
+
+    return Tool(
+        ToolSpec(name, description, takes, gives, effects, tuple(examples)),
+        callback,
+        invoke,
+        is_async=inspect.iscoroutinefunction(callback) or inspect.iscoroutinefunction(type(callback).__call__),
+        **execution,
+    )
+
+
+def _read(schema: JsonSchema, word: str) -> Any:
+    if isinstance(schema, dict):
+        return schema
+    try:
+        return msgspec.json.decode(schema)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise SchemaError(f"invalid {word} schema: {error}") from error
+
+
+def _takes_two(callback: Callable[..., Any]) -> bool:
+    try:
+        parameters = inspect.signature(callback).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return sum(one.kind in positional and one.default is inspect.Parameter.empty for one in parameters) == 2

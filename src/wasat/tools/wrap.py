@@ -1,0 +1,79 @@
+"""Sources around a source: each changes one thing about the tools within, whatever they are."""
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from msgspec.structs import replace
+
+from wasat.errors import ConfigError
+from wasat.tools.deadline import limited
+from wasat.tools.execute import failed
+from wasat.tools.local import unknown
+from wasat.tools.source import ToolSource
+from wasat.types.parts import ToolCall, ToolResult
+from wasat.types.specs import ToolSpec
+
+
+class Renamed:
+    """Tools under other names: `Renamed(source, {"read": "read_file"})`; the others keep theirs."""
+
+    def __init__(self, source: ToolSource, names: Mapping[str, str]) -> None:
+        self._source = source
+        self._names = dict(names)
+        if len(set(names.values())) < len(names):
+            raise ConfigError(f"two tools would get the same name: {', '.join(names.values())}")
+
+    def _new_name(self, name: str) -> str:
+        return self._names.get(name, name)
+
+    async def list_tools(self) -> list[ToolSpec]:
+        return [replace(spec, name=self._new_name(spec.name)) for spec in await self._source.list_tools()]
+
+    async def call(self, call: ToolCall, context: Any = None) -> ToolResult:
+        originals = {self._new_name(spec.name): spec.name for spec in await self._source.list_tools()}
+        if call.name not in originals:
+            return unknown(call, originals)
+        return replace(await self._source.call(replace(call, name=originals[call.name]), context), name=call.name)
+
+
+class Prefixed(Renamed):
+    """Every name with a prefix before it."""
+
+    def __init__(self, source: ToolSource, prefix: str) -> None:
+        super().__init__(source, {})
+        self._prefix = prefix
+
+    def _new_name(self, name: str) -> str:
+        return self._prefix + name
+
+
+class Filtered:
+    """Only the tools of these names, or those of which a function says yes; the others can not be called either."""
+
+    def __init__(self, source: ToolSource, keep: Collection[str] | Callable[[ToolSpec], bool]) -> None:
+        self._source = source
+        self._keep = keep if callable(keep) else lambda spec: spec.name in keep
+
+    async def list_tools(self) -> list[ToolSpec]:
+        return [spec for spec in await self._source.list_tools() if self._keep(spec)]
+
+    async def call(self, call: ToolCall, context: Any = None) -> ToolResult:
+        names = [spec.name for spec in await self.list_tools()]
+        return await self._source.call(call, context) if call.name in names else unknown(call, names)
+
+
+class TimeLimited:
+    """No call takes longer than this, whatever the tool itself allows."""
+
+    def __init__(self, source: ToolSource, seconds: float) -> None:
+        self._source = source
+        self._seconds = seconds
+
+    async def list_tools(self) -> list[ToolSpec]:
+        return list(await self._source.list_tools())
+
+    async def call(self, call: ToolCall, context: Any = None) -> ToolResult:
+        try:
+            return await limited(self._source.call(call, context), self._seconds)
+        except TimeoutError:
+            return failed(call, f"{call.name} took longer than {self._seconds:g} seconds and was stopped")

@@ -1,0 +1,53 @@
+from typing import Any
+
+import pytest
+
+from wasat.errors import SchemaError
+from wasat.tools.described import spec_from_parameters
+
+
+@pytest.mark.requirement("S0-13")
+def test_a_list_of_parameters_becomes_an_object_schema() -> None:
+    spec = spec_from_parameters(
+        "book",
+        "Books a room.",
+        [
+            {"name": "city", "type": "STRING", "description": "Where.", "required": True},
+            {"name": "nights", "type": "int", "required": False, "default": 1, "description": ""},
+            {"name": "guests", "type": "list[str]", "validation_json": '{"minItems": 1}', "required": True},
+            {"name": "room", "type": "string", "enum": ["single", "double"]},
+            {"name": "extra"},
+        ],
+    )
+    assert (spec.name, spec.description) == ("book", "Books a room.")
+    assert spec.parameters == {
+        "type": "object",
+        "properties": {
+            "city": {"type": "string", "description": "Where."},
+            "nights": {"type": "integer", "default": 1},
+            "guests": {"type": "array", "items": {"type": "string"}, "minItems": 1},
+            "room": {"type": "string", "enum": ["single", "double"]},
+            "extra": {},
+        },
+        "required": ["city", "guests"],
+    }
+
+
+def test_without_parameters_it_is_an_empty_object() -> None:
+    assert spec_from_parameters("now", "The time.", []).parameters == {"type": "object", "properties": {}}
+
+
+@pytest.mark.requirement("S0-13")
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ([{"name": "x", "type": "quaternion"}], "parameter 'x' of book: .*quaternion"),
+        ([{"type": "int"}], "a parameter of book has no name"),
+        ([{"name": "x"}, {"name": "x"}], "book has two parameters called 'x'"),
+        ([{"name": "x", "validation_json": "{"}], "parameter 'x' of book"),
+        ([{"name": "x", "validation_json": "[1]"}], "parameter 'x' of book"),
+    ],
+)
+def test_what_cannot_be_understood_is_named(parameters: Any, words: str) -> None:
+    with pytest.raises(SchemaError, match=words):
+        spec_from_parameters("book", "Books.", parameters)

@@ -1,0 +1,255 @@
+import asyncio
+import logging
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from wasat.errors import ToolError
+from wasat.tools.execute import execute
+from wasat.tools.function import tool, tool_from_schema
+from wasat.types.parts import Blob, ToolCall, ToolResult
+
+PNG = b"\x89PNG\r\n\x1a\n" + b"\x00" * 20
+
+
+def use(function: Any, context: Any = None, /, options: dict[str, Any] | None = None, **arguments: Any) -> ToolResult:
+    made = tool(**(options or {}))(function)
+    return asyncio.run(execute(made, ToolCall("7", made.name, arguments), context))
+
+
+def told(result: ToolResult) -> str:
+    assert result.is_error
+    assert isinstance(result.value, str)
+    return result.value
+
+
+@pytest.mark.requirement("S3-07")
+def test_wrong_arguments_come_back_in_words_all_at_once() -> None:
+    def book(city: str, nights: int) -> str:
+        raise AssertionError("never called")
+
+    words = told(use(book, nights="many", hotel="x"))
+    assert words.startswith("invalid parameters: ")
+    assert "city" in words
+    assert "nights" in words
+    assert "hotel" in words
+
+
+@pytest.mark.requirement("S1-09")
+def test_arguments_are_coerced_where_the_schema_says_so_and_it_is_noted() -> None:
+    def book(n: int, tags: list[str], ok: bool) -> list[Any]:
+        return [n, tags, ok]
+
+    result = use(book, n="5", tags='["a"]', ok="true")
+    assert result.value == [5, ["a"], True]
+    assert len(result.notes) == 3
+    assert repr(use(book, n=5.0, tags=["a"], ok=True).value) == "[5, ['a'], True]"
+
+
+@pytest.mark.requirement("S3-07")
+def test_an_exception_is_told_without_its_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    def fail() -> str:
+        raise KeyError("secret place")
+
+    with caplog.at_level(logging.WARNING, "wasat.tools"):
+        assert told(use(fail)) == "fail failed: KeyError: 'secret place'"
+    assert "Traceback" in caplog.text
+
+
+def test_a_tool_error_is_told_in_its_own_words(caplog: pytest.LogCaptureFixture) -> None:
+    async def fail() -> str:
+        raise ToolError("the account is closed; ask for another")
+
+    assert told(use(fail)) == "the account is closed; ask for another"
+    assert not caplog.records
+
+
+@pytest.mark.parametrize(
+    "error", [SystemExit(3), StopIteration("x"), ValueError(), RecursionError("deep"), TimeoutError("t")]
+)
+def test_nothing_that_a_tool_raises_escapes(error: BaseException) -> None:
+    def fail() -> str:
+        raise error
+
+    async def fail_too() -> str:
+        raise error
+
+    assert type(error).__name__ in told(use(fail))
+    assert type(error).__name__ in told(use(fail_too))
+
+
+def test_an_exception_without_words_is_named_and_one_that_cannot_speak_too() -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    def fail() -> None:
+        raise Mute
+
+    assert told(use(fail)) == "fail failed: Mute"
+
+
+def test_a_tool_that_cancels_itself_is_a_failed_tool() -> None:
+    async def give_up() -> None:
+        raise asyncio.CancelledError
+
+    assert "CancelledError" in told(use(give_up))
+
+
+def test_cancelling_the_call_cancels_the_tool() -> None:
+    seen: list[str] = []
+
+    @tool
+    async def wait() -> None:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            seen.append("cancelled")
+            raise
+
+    async def main() -> None:
+        task = asyncio.create_task(execute(wait, ToolCall("1", "wait")))
+        await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+    assert seen == ["cancelled"]
+
+
+@pytest.mark.requirement("S3-10")
+def test_a_tool_that_takes_too_long_is_stopped() -> None:
+    async def sleep() -> None:
+        await asyncio.sleep(60)
+
+    release = threading.Event()
+
+    def block() -> None:
+        release.wait(60)
+
+    assert told(use(sleep, options={"timeout": 0.02})) == "sleep took longer than 0.02 seconds and was stopped"
+    assert told(use(block, options={"timeout": 0.02})) == "block took longer than 0.02 seconds and was stopped"
+    release.set()
+
+
+def test_a_tool_that_swallows_its_cancellation_still_ends_in_time() -> None:
+    async def stubborn() -> str:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            return "late"
+        return "done"
+
+    result = use(stubborn, options={"timeout": 0.02})
+    assert result.value in ("late", "stubborn took longer than 0.02 seconds and was stopped")
+
+
+def test_a_plain_function_does_not_block_the_event_loop() -> None:
+    @tool
+    def block() -> str:
+        time.sleep(0.2)
+        return threading.current_thread().name
+
+    async def main() -> tuple[int, ToolResult]:
+        ticks = 0
+        task = asyncio.create_task(execute(block, ToolCall("1", "block")))
+        while not task.done():
+            await asyncio.sleep(0.01)
+            ticks += 1
+        return ticks, task.result()
+
+    ticks, result = asyncio.run(main())
+    assert ticks > 3
+    assert result.value == "wasat-tool"
+
+
+def test_what_a_plain_function_gives_to_be_awaited_is_awaited() -> None:
+    async def later() -> int:
+        return 5
+
+    made = tool_from_schema("later", "Later.", {"type": "object"}, lambda arguments: later())
+    assert asyncio.run(execute(made, ToolCall("1", "later"))).value == 5
+
+
+def test_a_result_that_breaks_its_promise_is_told() -> None:
+    def count() -> int:
+        return "five"  # type: ignore[return-value]
+
+    assert told(use(count)).startswith("invalid response: ")
+
+
+def test_an_error_in_a_result_is_not_held_to_the_promise() -> None:
+    made = tool_from_schema(
+        "w",
+        "W.",
+        {"type": "object"},
+        lambda arguments: {"error": "API request failed: timeout"},
+        response={"type": "object", "required": ["temp_c"]},
+    )
+    result = asyncio.run(execute(made, ToolCall("1", "w")))
+    assert (result.is_error, result.value) == (True, {"error": "API request failed: timeout"})
+
+
+def test_a_result_that_json_cannot_say_is_described() -> None:
+    class Odd:
+        def __repr__(self) -> str:
+            return "<odd>" * 1000
+
+    class Mute:
+        def __repr__(self) -> str:
+            raise RuntimeError
+
+    for odd in (Odd(), Mute(), float("nan"), {"x": Odd()}):
+        made = tool_from_schema("give", "Gives.", {"type": "object"}, lambda arguments, odd=odd: odd)
+        result = asyncio.run(execute(made, ToolCall("1", "give")))
+        assert not result.is_error
+        assert "cannot be shown as data" in result.value
+        assert len(result.value) < 600
+
+
+@pytest.mark.parametrize("value", ["ü" * 500, ["x"] * 500, {"k": "v" * 500}])
+def test_a_result_that_is_too_large_is_cut_with_a_mark(value: Any) -> None:
+    def large() -> Any:
+        return value
+
+    result = use(large, options={"largest_result": 100})
+    assert isinstance(result.value, str)
+    assert "… [cut: the first 100 of " in result.value
+    assert len(result.value) < 200
+    assert "cut" in result.notes[0]
+
+
+def test_a_result_of_just_the_largest_size_is_whole() -> None:
+    def large() -> str:
+        return "ü" * 100
+
+    assert use(large, options={"largest_result": 100}).value == "ü" * 100
+
+
+def test_images_become_media() -> None:
+    def draw() -> Any:
+        return PNG
+
+    def blob() -> Any:
+        return Blob.of(PNG, "image/png", name="cat.png")
+
+    def several() -> Any:
+        return ["two cats", Blob.of(PNG, "image/png"), Blob.of(b"%PDF-1", "application/pdf")]
+
+    assert (use(draw).value, use(draw).media) == ("image/png", (Blob.of(PNG, "image/png"),))
+    assert (use(blob).value, use(blob).media[0].name) == ("cat.png", "cat.png")
+    assert (use(several).value, len(use(several).media)) == ("two cats", 2)
+
+
+def test_a_result_is_a_copy_that_the_tool_can_no_longer_change() -> None:
+    kept: dict[str, Any] = {"list": [1]}
+
+    def give() -> Any:
+        return kept
+
+    result = use(give)
+    kept["list"].append(2)
+    assert result.value == {"list": [1]}

@@ -1,0 +1,141 @@
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from wasat.errors import SchemaError
+from wasat.schema.signature import Context
+from wasat.tools.execute import execute
+from wasat.tools.function import Tool, tool, tool_from_schema
+from wasat.types.parts import ToolCall, ToolResult
+from wasat.types.specs import Effects
+
+TAKES = {"type": "object", "properties": {"city": {"type": "string", "minLength": 2}}, "required": ["city"]}
+GIVES = {"type": "object", "properties": {"temp_c": {"type": "integer"}}, "required": ["temp_c"]}
+
+
+def use(made: Tool[..., Any], context: Any = None, **arguments: Any) -> ToolResult:
+    return asyncio.run(execute(made, ToolCall("1", made.name, arguments), context))
+
+
+def test_a_decorated_function_is_a_tool_and_still_a_function() -> None:
+    @tool
+    def add(a: int, b: int = 1) -> int:
+        """Adds."""
+        return a + b
+
+    assert add(2, b=3) == 5
+    assert (add.name, add.spec.description) == ("add", "Adds.")
+    assert add.spec.parameters is not None
+    assert add.spec.parameters["required"] == ["a"]
+    assert add.spec.response == {"type": "integer"}
+    assert use(add, a=2) == ToolResult("1", "add", 3, notes=use(add, a=2).notes)
+
+
+def test_options_are_taken_from_the_decorator() -> None:
+    @tool(name="plus", description="Sums.", examples=[{"a": 1}], timeout=2, idempotent=True)
+    async def add(a: int) -> int:
+        return a
+
+    assert (add.spec.name, add.spec.description, add.spec.examples, add.timeout) == ("plus", "Sums.", ({"a": 1},), 2)
+    assert add.spec.effects == Effects(idempotent=True)
+
+
+@pytest.mark.requirement("S3-01", "S3-03")
+def test_an_explicit_tool_validates_what_goes_in_and_what_comes_out() -> None:
+    def callback(arguments: dict[str, Any]) -> Any:
+        return {"temp_c": 4} if arguments["city"] == "Oslo" else {"temp_c": "cold"}
+
+    made = tool_from_schema("weather", "The weather.", json.dumps(TAKES).encode(), callback, response=json.dumps(GIVES))
+    assert use(made, city="Oslo").value == {"temp_c": 4}
+    short, wrong = use(made, city="X"), use(made, city="Rome")
+    assert (short.is_error, wrong.is_error) == (True, True)
+    assert short.value.startswith("invalid parameters: city: ")
+    assert wrong.value.startswith("invalid response: temp_c: ")
+
+
+@pytest.mark.requirement("S3-01")
+def test_an_explicit_callback_may_be_async_and_may_take_the_context() -> None:
+    async def callback(context: Any, arguments: dict[str, Any]) -> Any:
+        return {"user": context, **arguments}
+
+    assert use(tool_from_schema("who", "Who.", TAKES, callback), "ann", city="Oslo").value == {
+        "user": "ann",
+        "city": "Oslo",
+    }
+
+
+@pytest.mark.requirement("S3-02")
+@pytest.mark.parametrize(
+    ("parameters", "response", "words"),
+    [
+        (
+            {"type": "object", "properties": {"a": {"minLength": "x"}}},
+            None,
+            "failed to create tool t: invalid parameters",
+        ),
+        (b"{", None, "failed to create tool t: invalid parameters schema"),
+        (TAKES, {"type": "object", "required": 5}, "failed to create tool t: invalid response"),
+        (TAKES, "[", "failed to create tool t: invalid response schema"),
+    ],
+)
+def test_an_invalid_schema_is_an_error_when_the_tool_is_made(parameters: Any, response: Any, words: str) -> None:
+    with pytest.raises(SchemaError, match=words):
+        tool_from_schema("t", "T.", parameters, lambda arguments: arguments, response=response)
+
+
+def test_the_context_is_given_past_the_model() -> None:
+    @tool
+    def who(greeting: str, context: Context[dict[str, str]]) -> str:
+        return f"{greeting} {context['user']}"
+
+    assert who.spec.parameters is not None
+    assert list(who.spec.parameters["properties"]) == ["greeting"]
+    assert use(who, {"user": "ann"}, greeting="hi").value == "hi ann"
+
+
+def test_effects_are_declared_with_holes_for_arguments() -> None:
+    @tool(reads="rates", writes=("account:{source}", "account:{target}"))
+    def transfer(source: str, target: str) -> None: ...
+
+    assert transfer.spec.effects == Effects(("rates",), ("account:{source}", "account:{target}"))
+
+
+@pytest.mark.parametrize(
+    ("template", "words"),
+    [
+        ("account:{sauce}", "hole for 'sauce', but the parameters are: source"),
+        ("", "no name"),
+        ("a{", "no name"),
+        ("}", "no name"),
+    ],
+)
+def test_a_template_that_fits_no_parameter_is_refused(template: str, words: str) -> None:
+    def transfer(source: str) -> None: ...
+
+    with pytest.raises(SchemaError, match=words):
+        tool(writes=template)(transfer)
+
+
+def test_an_example_that_is_no_call_is_refused() -> None:
+    def add(a: int) -> int:
+        return a
+
+    with pytest.raises(SchemaError, match="failed to create tool add: the example"):
+        tool(examples=[{"a": "many"}])(add)
+
+
+def test_a_final_tool_says_so_with_its_result() -> None:
+    @tool(final=True)
+    def done() -> str:
+        return "x"
+
+    @tool(final=lambda result: result["ok"])
+    def maybe(ok: bool) -> dict[str, bool]:
+        return {"ok": ok}
+
+    assert use(done).is_final
+    assert use(maybe, ok=True).is_final
+    assert not use(maybe, ok=False).is_final
+    assert not use(maybe, ok="perhaps").is_final

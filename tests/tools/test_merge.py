@@ -1,0 +1,58 @@
+import asyncio
+from typing import Any
+
+import pytest
+
+from wasat.errors import ConfigError, DuplicateTool
+from wasat.tools.function import tool
+from wasat.tools.local import LocalTools
+from wasat.tools.merge import Merged, source_of
+from wasat.types.parts import ToolCall
+
+
+def add(a: int) -> int:
+    return a
+
+
+@tool
+def sub(a: int) -> int:
+    return -a
+
+
+def names(tools: Any) -> list[str]:
+    return [spec.name for spec in asyncio.run(source_of(tools).list_tools())]
+
+
+def test_whatever_a_user_calls_his_tools_is_a_source() -> None:
+    assert names(add) == ["add"]
+    assert names(sub) == ["sub"]
+    assert names([add, sub]) == ["add", "sub"]
+    assert names([add, LocalTools([sub])]) == ["add", "sub"]
+    assert names(LocalTools([sub])) == ["sub"]
+    assert names([]) == []
+
+
+def test_what_is_no_tool_is_refused() -> None:
+    with pytest.raises(ConfigError, match="5 is no tool"):
+        source_of([add, 5])  # type: ignore[list-item]
+
+
+def test_two_tools_of_one_name_are_refused() -> None:
+    with pytest.raises(DuplicateTool, match="two tools are called 'add'"):
+        source_of([add, add])
+    with pytest.raises(DuplicateTool, match="two sources have a tool called 'add'"):
+        asyncio.run(Merged([LocalTools([add]), LocalTools([add])]).list_tools())
+
+
+def test_a_call_finds_its_source_without_a_listing_before() -> None:
+    merged = Merged([LocalTools([add]), LocalTools([sub])])
+    assert asyncio.run(merged.call(ToolCall("1", "sub", {"a": 2}))).value == -2
+
+
+def test_a_model_that_puts_its_namespace_before_a_name_is_told_the_name() -> None:
+    words = asyncio.run(LocalTools([add]).call(ToolCall("1", "default_api.add"))).value
+    assert "did you mean add?" in words
+
+
+def test_without_tools_that_is_said() -> None:
+    assert asyncio.run(LocalTools([]).call(ToolCall("1", "add"))).value == "unknown tool: add; there are no tools"

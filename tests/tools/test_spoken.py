@@ -1,0 +1,82 @@
+import asyncio
+from typing import Any
+
+from wasat.schema.dialects import GEMINI_JSON_SCHEMA, GEMINI_PARAMETERS
+from wasat.tools.function import tool, tool_from_schema
+from wasat.tools.local import LocalTools
+from wasat.tools.spoken import Spoken
+from wasat.types.parts import ToolCall
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "user name": {"type": "string"},
+        "inner": {"type": "object", "properties": {"x-y": {"type": "integer"}}},
+    },
+    "required": ["user name"],
+}
+
+
+@tool
+def add(a: int) -> int:
+    """Adds."""
+    return a
+
+
+def source() -> LocalTools:
+    greet = tool_from_schema("my:greet/user", "Greets.", SCHEMA, lambda arguments: arguments)
+    return LocalTools([add, greet])
+
+
+def test_names_and_schemas_are_made_legal_and_calls_find_back() -> None:
+    async def main() -> tuple[list[str], Any, Any]:
+        spoken = Spoken(source(), GEMINI_JSON_SCHEMA)
+        plain, odd = await spoken.list_tools()
+        assert odd.parameters is not None
+        name, inner = odd.parameters["properties"]
+        key = next(iter(odd.parameters["properties"][inner]["properties"]))
+        result = await spoken.call(ToolCall("1", odd.name, {name: "Ann", inner: {key: 5}}))
+        return [plain.name, odd.name, name, key], result, await spoken.call(ToolCall("2", "add", {"a": 3}))
+
+    names, result, sum_ = asyncio.run(main())
+    assert names[0] == "add"
+    assert all(set(name) <= set("abcdefghijklmnopqrstuvwxyz0123456789_.-") for name in names)
+    assert (result.name, result.value) == (names[1], {"user name": "Ann", "inner": {"x-y": 5}})
+    assert sum_.value == 3
+
+
+def test_what_a_dialect_cannot_say_is_listed_and_still_enforced() -> None:
+    schema = {"type": "object", "properties": {"n": {"type": "integer", "multipleOf": 5}}, "required": ["n"]}
+    spoken = Spoken(LocalTools([tool_from_schema("f", "F.", schema, lambda arguments: 1)]), GEMINI_PARAMETERS)
+
+    async def main() -> Any:
+        return await spoken.losses(), await spoken.call(ToolCall("1", "f", {"n": 7}))
+
+    losses, result = asyncio.run(main())
+    assert [loss.keyword for loss in losses["f"]] == ["multipleOf"]
+    assert result.is_error
+
+
+def test_a_call_before_any_listing_and_one_of_nothing() -> None:
+    spoken = Spoken(source(), GEMINI_PARAMETERS)
+    assert asyncio.run(spoken.call(ToolCall("1", "add", {"a": 3}))).value == 3
+    assert asyncio.run(spoken.call(ToolCall("1", "ad"))).value.startswith("unknown tool: ad; did you mean add?")
+
+
+def test_a_tool_without_parameters_has_no_schema() -> None:
+    def now() -> str:
+        """The time."""
+        return "now"
+
+    [spec] = asyncio.run(Spoken(LocalTools([now]), GEMINI_PARAMETERS).list_tools())
+    assert spec.parameters is None
+
+
+def test_a_schema_is_lowered_once() -> None:
+    spoken = Spoken(source(), GEMINI_PARAMETERS)
+
+    async def main() -> bool:
+        first, second = await spoken.list_tools(), await spoken.list_tools()
+        return all(one is other for one, other in zip(first, second, strict=True))
+
+    assert asyncio.run(main())

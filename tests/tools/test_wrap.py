@@ -1,0 +1,77 @@
+import asyncio
+from typing import Any
+
+import pytest
+
+from wasat.errors import ConfigError
+from wasat.tools.local import LocalTools
+from wasat.tools.source import ToolSource
+from wasat.tools.wrap import Filtered, Prefixed, Renamed, TimeLimited
+from wasat.types.parts import ToolCall
+
+
+def read(path: str) -> str:
+    return path
+
+
+def write(path: str) -> str:
+    return path
+
+
+async def wait() -> None:
+    await asyncio.sleep(60)
+
+
+FILES = LocalTools([read, write])
+
+
+def names(source: ToolSource) -> list[str]:
+    return [spec.name for spec in asyncio.run(source.list_tools())]
+
+
+def call(source: ToolSource, name: str) -> Any:
+    return asyncio.run(source.call(ToolCall("1", name, {"path": "x"})))
+
+
+def test_a_prefix_is_put_before_every_name() -> None:
+    source = Prefixed(FILES, "fs_")
+    assert names(source) == ["fs_read", "fs_write"]
+    assert (call(source, "fs_read").value, call(source, "fs_read").name) == ("x", "fs_read")
+    assert call(source, "read").is_error
+
+
+def test_names_are_exchanged() -> None:
+    source = Renamed(FILES, {"read": "write", "write": "read"})
+    assert names(source) == ["write", "read"]
+    assert call(source, "write").name == "write"
+
+
+def test_a_tool_that_was_renamed_has_lost_its_old_name() -> None:
+    source = Renamed(FILES, {"read": "read_file"})
+    assert names(source) == ["read_file", "write"]
+    assert call(source, "read_file").value == "x"
+    assert call(source, "read").is_error
+
+
+def test_two_tools_cannot_get_one_name() -> None:
+    with pytest.raises(ConfigError, match="the same name"):
+        Renamed(FILES, {"read": "x", "write": "x"})
+
+
+def test_what_is_filtered_out_cannot_be_called_either() -> None:
+    for keep in ({"read"}, lambda spec: spec.name == "read"):
+        source = Filtered(FILES, keep)
+        assert names(source) == ["read"]
+        assert call(source, "read").value == "x"
+        assert call(source, "write").is_error
+
+
+def test_a_time_limit_holds_for_every_tool_within() -> None:
+    result = asyncio.run(TimeLimited(LocalTools([wait]), 0.02).call(ToolCall("1", "wait")))
+    assert result.value == "wait took longer than 0.02 seconds and was stopped"
+
+
+def test_wrappers_can_be_put_around_each_other() -> None:
+    source = Filtered(Prefixed(TimeLimited(FILES, 5), "fs_"), {"fs_read"})
+    assert names(source) == ["fs_read"]
+    assert call(source, "fs_read").value == "x"
