@@ -6,9 +6,10 @@ Each row of a file is one HTTP exchange (see shared/data/README.md for the form)
 - the response becomes a message, or the error that it is, and the message is sent back as the server sent it;
 - a stream gives the same parts and the same message fed whole, byte by byte and in random pieces;
 - where a later row of the same conversation answers the calls of this one, the contents that we build from this
-  response and those results equal what that row sent.
+  response and those results are exactly what `traffic_expected` works out from the recording alone, and equal what
+  that row sent.
 
-A difference is allowed only by a rule of RULES. Prints how many rows each rule covered, each failing row with its
+Of what a client sent, a difference is allowed only by a rule of RULES. Prints how many rows each rule covered, each failing row with its
 reason, and the counts last on one line. Exits 1 if a row fails.
 """
 
@@ -19,10 +20,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
-from traffic_rules import RULES, Difference, Sides, after_rules, camel_cased, without_nulls
+from traffic_expected import as_list, expected_parts, expected_result, matched, open_calls, signed, without_ids
+from traffic_rules import RULES, Difference, Sides, after_rules, camel_cased, first_difference, without_nulls
 
 from wasat.errors import ProviderError
 from wasat.providers.gemini import decode, encode, proto, wire
@@ -30,7 +32,7 @@ from wasat.providers.gemini.capabilities import Api, Capabilities, capabilities_
 from wasat.providers.gemini.refusals import refusal
 from wasat.types.exchange import ModelRequest, ModelResponse, Setup
 from wasat.types.messages import History, Message
-from wasat.types.parts import Part, ToolResult
+from wasat.types.parts import Blob, Part, ToolResult
 
 Row = dict[str, Any]
 Parsed = list[Any]
@@ -44,22 +46,14 @@ def main(files: list[str]) -> int:
     failures: list[tuple[str, str]] = []
     total = loops = 0
     for file in files:
-        rows = [json.loads(line) for line in Path(file).read_text("utf-8").splitlines() if line.strip()]
-        conversations: dict[tuple[str, str], list[Row]] = defaultdict(list)
-        for row in sorted(rows, key=lambda row: row["index"] or 0):
-            row |= {"url": row["url"] or "", "status": row["status"] or 200}
-            conversations[row["repo"], row["path"]].append(row)
-        for conversation in conversations.values():
+        rows, unreadable = read_rows(Path(file))
+        total += len(rows) + len(unreadable)
+        failures += unreadable
+        for conversation in conversations(rows):
             looped = False
             for row in conversation:
-                total += 1
                 rules: set[str] = set()
-                try:
-                    looped |= check_row(row, conversation, rules)
-                except Difference as difference:
-                    failures.append((row["id"], str(difference)))
-                except Exception as error:  # noqa: BLE001 - whatever a row does to us, it is that row which failed
-                    failures.append((row["id"], f"{type(error).__name__}: {error}"))
+                looped |= check_safely(row, conversation, rules, failures)
                 covered.update(rules)
             loops += looped
     for name, count in sorted(covered.items()):
@@ -68,6 +62,59 @@ def main(files: list[str]) -> int:
         print(f"FAILED {id}: {reason}")
     print(f"{total} rows, {loops} tool loops, {total - len(failures)} passed, {len(failures)} failed")
     return 1 if failures else 0
+
+
+def read_rows(file: Path) -> tuple[list[Row], list[tuple[str, str]]]:
+    """The rows of a file, and by file and line those that are none."""
+    rows: list[Row] = []
+    unreadable = []
+    for number, line in enumerate(file.read_bytes().removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            unreadable.append((f"{file.name}:{number}", f"no JSON: {error}"))
+            continue
+        if not isinstance(row, dict):
+            unreadable.append((f"{file.name}:{number}", f"a row is an object, not {type(row).__name__}"))
+            continue
+        given = {name: value for name, value in row.items() if value is not None}
+        rows.append({**_ABSENT, "id": f"{file.name}:{number}", **given})
+    return rows, unreadable
+
+
+_ABSENT: Row = {
+    "repo": "",
+    "path": "",
+    "index": 0,
+    "url": "",
+    "provider": "",
+    "model": None,
+    "request_json": None,
+    "status": 200,
+    "response": None,
+    "response_kind": "json",
+    "streaming": False,
+}
+
+
+def conversations(rows: list[Row]) -> list[list[Row]]:
+    """Rows of one file of a repository, in order."""
+    found: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        found[f"{row['repo']} {row['path']}"].append(row)
+    return [sorted(one, key=lambda row: row["index"] if isinstance(row["index"], int) else 0) for one in found.values()]
+
+
+def check_safely(row: Row, conversation: list[Row], rules: set[str], failures: list[tuple[str, str]]) -> bool:
+    try:
+        return check_row(row, conversation, rules)
+    except Difference as difference:
+        failures.append((row["id"], str(difference)))
+    except Exception as error:  # noqa: BLE001 - whatever a row does to us, it is that row which failed
+        failures.append((row["id"], f"{type(error).__name__}: {error}"))
+    return False
 
 
 def check_row(row: Row, conversation: list[Row], rules: set[str]) -> bool:
@@ -85,7 +132,8 @@ def check_row(row: Row, conversation: list[Row], rules: set[str]) -> bool:
     if form is not wire.GenerateContentResponse or not documents:
         return False
     answer = check_response(row, documents, rules)
-    return answer is not None and check_loop(row, conversation, answer, rules)
+    looped = answer is not None and check_loop(row, conversation, answer, rules)
+    return looped or (len(conversation) == 1 and check_own_loop(row, rules))
 
 
 # What was recorded
@@ -95,12 +143,16 @@ def recorded_documents(row: Row) -> Parsed:
     """The JSON documents of a response, cut out of a stream in the simplest way there is."""
     response = row["response"]
     if row["response_kind"] == "sse":
-        events = response.replace("\r\n", "\n").split("\n\n")
-        texts = ["\n".join(line.removeprefix("data:") for line in event.split("\n")) for event in events]
+        events = str(response or "").replace("\r\n", "\n").split("\n\n")
+        texts = ["\n".join(_said(line) for line in event.split("\n")) for event in events]
         return [json.loads(text) for text in texts if is_json(text)]
-    if row["response_kind"] == "text" or response is None:
+    if row["response_kind"] == "text" or not isinstance(response, dict | list):
         return []
     return response if isinstance(response, list) else [response]
+
+
+def _said(line: str) -> str:
+    return "" if line.startswith((":", "event:", "id:", "retry:")) else line.removeprefix("data:")
 
 
 def is_json(text: str) -> bool:
@@ -152,7 +204,9 @@ def check_request(row: Row, rules: set[str]) -> None:
         if not content.get("parts"):
             rules.add("empty content")
         else:
-            after_rules(Sides([written], [content]), ("casing", "null", "role"), f"contents[{index}]", rules)
+            after_rules(
+                Sides([written], [content]), ("casing", "null", "role", "lone part"), f"contents[{index}]", rules
+            )
 
 
 LOSSLESS = Capabilities(signatures=False)
@@ -169,22 +223,26 @@ def rewritten(form: type[proto.Proto], document: Any) -> Any:
 def check_same(recorded: Any, ours: Any, what: str, rules: set[str]) -> None:
     if ours == recorded:
         return
-    cased = camel_cased(recorded)
+    cased, ours = camel_cased(recorded), camel_cased(ours)
     if cased != recorded:
         rules.add("casing")
-    if ours != cased and ours == without_nulls(cased):
+    if ours != cased:
         rules.add("null")
-    elif ours != cased:
-        raise Difference(f"{what} is written differently: {json.dumps(ours)[:200]} for {json.dumps(recorded)[:200]}")
+        if without_nulls(ours) != without_nulls(cased):
+            raise Difference(f"{what} is written differently: {first_difference(ours, cased)}")
 
 
 def contents_of(request: Any) -> list[Any]:
     contents = request.get("contents") if isinstance(request, dict) else None
-    return contents if isinstance(contents, list) else []
+    return [content for content in as_list(contents) if isinstance(content, dict)]
 
 
 def as_bytes(value: Any) -> bytes:
-    return json.dumps(value, ensure_ascii=False).encode()
+    """JSON as a server writes it; half a character is written as an escape, which is the only way that it can come."""
+    try:
+        return json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return json.dumps(value).encode()
 
 
 # Responses
@@ -192,7 +250,7 @@ def as_bytes(value: Any) -> bytes:
 
 def check_response(row: Row, documents: Parsed, rules: set[str]) -> ModelResponse | None:
     """The response through `decode`: as one answer, or as the error that it is."""
-    if any("error" in document for document in documents if isinstance(document, dict)):
+    if any(document.get("error") for document in documents if isinstance(document, dict)):
         check_error(row, documents)
         return None
     api = capabilities_for(row).api
@@ -211,14 +269,14 @@ def check_response(row: Row, documents: Parsed, rules: set[str]) -> ModelRespons
             raise Difference("the parts depend on how the stream is cut into pieces")
         if values(other.message.parts) != values(answer.message.parts) or plain(other.message) != plain(answer.message):
             raise Difference("the message depends on how the response is framed or cut")
-    check_sent_back(documents, answer, rules)
+    check_sent_back(documents, answer)
     return answer
 
 
 def check_error(row: Row, documents: Parsed) -> None:
     """The error is told in the server's words, whether it is the body of a refusal or comes within a stream."""
-    refused = next(document for document in documents if "error" in document)
-    words = refused["error"]["message"] if isinstance(refused["error"], dict) else refused["error"]
+    refused = next(document for document in documents if isinstance(document, dict) and document.get("error"))
+    words = refused["error"].get("message") or "" if isinstance(refused["error"], dict) else str(refused["error"])
     for body in (as_bytes(refused), as_bytes([refused])):
         error = refusal(row["status"] if row["status"] >= 400 else 500, body)
         if type(error) is ProviderError or words not in str(error):
@@ -235,32 +293,26 @@ def check_error(row: Row, documents: Parsed) -> None:
 
 
 def check_text(row: Row, rules: set[str]) -> None:
-    """A page of a front-end, or nothing at all: the error is still one of ours."""
-    body = (row["response"] or "").encode()
+    """A page of a front-end, or nothing at all: an error that is one of ours, if it is meant to be an answer."""
+    body = str(row["response"] or "").encode()
     rules.add("no JSON")
     if row["status"] >= 400:
-        assert type(refusal(row["status"], body)) is not ProviderError
-        return
-    try:
-        fed(iter((body,)), Api.DEVELOPER)
-    except ProviderError:
-        return
-    if body.strip():
+        if type(refusal(row["status"], body)) is ProviderError:
+            raise Difference("the refusal is none of our errors")
+    elif body.strip() and not is_json(body.decode()):
+        try:
+            fed(iter((body,)), Api.DEVELOPER)
+        except ProviderError:
+            return
         raise Difference("a text that is no JSON passes for an answer")
 
 
-def check_sent_back(documents: Parsed, answer: ModelResponse, rules: set[str]) -> None:
+def check_sent_back(documents: Parsed, answer: ModelResponse) -> None:
     """What goes back is what the server sent, part by part."""
-    sent = [part for document in documents for part in parts_sent(document)]
-    back = (plain(answer.message) or {}).get("parts") or []
-    names = ("streamed arguments", "joined text") if len(documents) > 1 else ()
-    after_rules(Sides([{"parts": back}], [{"parts": sent}]), names, "what goes back", rules)
-
-
-def parts_sent(document: Any) -> list[Any]:
-    candidates = document.get("candidates") or [] if isinstance(document, dict) else []
-    ours = [candidate for candidate in candidates if not candidate.get("index")][:1]
-    return [part for candidate in ours for part in (candidate.get("content") or {}).get("parts") or []]
+    back = as_list((plain(answer.message) or {}).get("parts"))
+    expected = expected_parts(documents)
+    if back != expected:
+        raise Difference(f"what goes back is not what came: {first_difference(back, expected)}")
 
 
 def plain(message: Message) -> Any:
@@ -321,15 +373,98 @@ def check_loop(row: Row, conversation: list[Row], answer: ModelResponse, rules: 
     if results_turn is None:
         rules.add("calls not answered")
         return False
-    capabilities = capabilities_for(row)
-    results = tool_results(answer, results_turn)
-    history = History([*(decode.message(as_bytes(content)) for content in before), answer.message])
-    body = encode.request_body(ModelRequest(Setup("m"), history.plus(Message("user", results))), capabilities)
-    ours = json.loads(body)["contents"]
-    after_rules(Sides(ours[-2:], [model_turn, results_turn], sent=answer_parts(row)), RULES, "the next request", rules)
-    if len(ours) != 2 + sum(1 for content in before if content.get("parts")):
-        raise Difference(f"the next request has {len(ours)} contents after {len(before)}")
+    sent = expected_parts(recorded_documents(row))
+    check_turns(row, Turns(before, answer.message, sent, model_turn, results_turn), rules)
     return True
+
+
+def check_own_loop(row: Row, rules: set[str]) -> bool:
+    """The same where a single recorded request holds a call and its results, and the answer with the call is lost."""
+    contents = contents_of(row["request_json"])
+    for index, content in enumerate(camel_cased(contents)):
+        parts = as_list(content.get("parts"))
+        results_turn = results_after(contents[index + 1 :]) if open_calls(parts) else None
+        if content.get("role") == "model" and results_turn is not None:
+            message = decode.message(as_bytes(contents[index]))
+            check_turns(row, Turns(contents[:index], message, parts, content, results_turn), rules)
+            rules.add("from one request")
+            return True
+    return False
+
+
+class Turns(NamedTuple):
+    """A step of a tool loop."""
+
+    before: list[Any]
+    """The contents until then."""
+    message: Message
+    """The model's turn as we read it."""
+    sent: Parsed
+    """The parts of that turn, as the server sent them."""
+    model_turn: Any
+    """The same as the client sent it back."""
+    results_turn: Any
+
+
+def check_turns(row: Row, turns: Turns, rules: set[str]) -> None:
+    """First our two turns against what they must be, then what they must be against what the client sent."""
+    capabilities = capabilities_for(row)
+    pairs = matched(open_calls(turns.sent), responses_in(turns.results_turn))
+    history = History([*decode.conversation(as_bytes(content) for content in turns.before), turns.message])
+    request = ModelRequest(Setup("m"), history.plus(Message("user", results_of(turns, pairs))))
+    ours = json.loads(encode.request_body(request, capabilities))["contents"]
+    expected = [expected_model_turn(turns.sent, capabilities), expected_results_turn(pairs, capabilities)]
+    built = [{"role": content["role"], "parts": as_list(content["parts"])} for content in ours[-2:]]
+    if built != expected:
+        raise Difference(f"the next request is not what it must be: {first_difference(built, expected)}")
+    if len(ours) != 2 + sum(1 for content in turns.before if content.get("parts")):
+        raise Difference(f"the next request has {len(ours)} contents after {len(turns.before)}")
+    after_rules(Sides(expected, [turns.model_turn, turns.results_turn], turns.sent), RULES, "the next request", rules)
+
+
+def responses_in(content: Any) -> list[Any]:
+    return [part["functionResponse"] for part in content["parts"] if isinstance(part.get("functionResponse"), dict)]
+
+
+def results_of(turns: Turns, pairs: list[tuple[Any, Any]]) -> tuple[ToolResult, ...]:
+    """The recorded results under the ids by which we know the calls, found by their place among those sent."""
+    places = {id(call): place for place, call in enumerate(open_calls(turns.sent))}
+    calls = turns.message.calls
+    return tuple(
+        ToolResult(calls[places[id(call)]].id, calls[places[id(call)]].name, *given(response))
+        for call, response in pairs
+    )
+
+
+def given(response: Any) -> tuple[Any, bool, tuple[Blob, ...]]:
+    """What the tool gave, out of the envelope that we would put it into ourselves; any other stays as it is."""
+    value = response.get("response")
+    value = value if isinstance(value, dict) else {}
+    part = as_bytes({"role": "user", "parts": [{"functionResponse": {**response, "response": value}}]})
+    media = decode.message(part).results[0].media
+    if value.keys() == {"result"} and not isinstance(value["result"], dict):
+        return value["result"], False, media
+    return value, "error" in value, media
+
+
+def expected_model_turn(sent: Parsed, capabilities: Capabilities) -> Any:
+    parts = signed(sent) if capabilities.signatures else sent
+    parts = parts if capabilities.call_ids else without_ids(parts)
+    if not capabilities.server_side_parts:
+        parts = [part for part in parts if not ({"toolCall", "toolResponse"} & part.keys())]
+    return {"role": "model", "parts": parts}
+
+
+def expected_results_turn(pairs: list[tuple[Any, Any]], capabilities: Capabilities) -> Any:
+    """One part for each result, and after all of them the media that the model does not look for inside."""
+    answers = [
+        expected_result(call, response, takes_ids=capabilities.call_ids, nests_media=capabilities.media_in_results)
+        for call, response in pairs
+    ]
+    return {
+        "role": "user",
+        "parts": [answer[0] for answer in answers] + [one for answer in answers for one in answer[1:]],
+    }
 
 
 def next_contents(row: Row, conversation: list[Row], before: list[Any]) -> list[Any] | None:
@@ -348,45 +483,18 @@ def turn_of(contents: list[Any], rules: set[str]) -> tuple[Any, list[Any]]:
     turn = list(takewhile(lambda content: content.get("role") == "model", camel_cased(contents)))
     if len(turn) > 1:
         rules.add("split turn")
-    return {**turn[0], "parts": [part for one in turn for part in one.get("parts") or []]}, contents[len(turn) :]
+    return {**turn[0], "parts": [part for one in turn for part in as_list(one.get("parts"))]}, contents[len(turn) :]
 
 
 def results_after(contents: list[Any]) -> Any:
     """The results of the turn as one content, however many the client made of it."""
     results: list[Any] = []
     for content in camel_cased(contents):
-        parts = content.get("parts") or []
-        if not any("functionResponse" in part for part in parts):
+        parts = as_list(content.get("parts"))
+        if not any(isinstance(part, dict) and isinstance(part.get("functionResponse"), dict) for part in parts):
             break
         results += parts
     return {"role": "user", "parts": results} if results else None
-
-
-def tool_results(answer: ModelResponse, results_turn: Any) -> tuple[ToolResult, ...]:
-    """The recorded results under the ids of the calls that they answer: by id, else by name and order."""
-    waiting = list(answer.message.calls)
-    results = []
-    for part in results_turn["parts"]:
-        response = part.get("functionResponse")
-        if response is None:
-            continue
-        found = next((call for call in waiting if call.id == response.get("id")), None)
-        found = found or next((call for call in waiting if call.name == response["name"]), None)
-        if found is not None:
-            waiting.remove(found)
-            read = decode.message(as_bytes({"role": "user", "parts": [part]})).results[0]
-            results.append(ToolResult(found.id, found.name, read_value(response), read.is_error, read.media))
-    return tuple(results)
-
-
-def read_value(response: Any) -> Any:
-    """What the tool gave, out of the envelope that we would put it into ourselves; any other stays as it is."""
-    value = response.get("response") or {}
-    return value["result"] if value.keys() == {"result"} and not isinstance(value["result"], dict) else value
-
-
-def answer_parts(row: Row) -> list[Any]:
-    return [part for document in recorded_documents(row) for part in parts_sent(document)]
 
 
 if __name__ == "__main__":

@@ -8,6 +8,8 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+from traffic_expected import SKIP
+
 RULES = {
     "another API": "an exchange of the Interactions API is passed through as it is; it has no contents",
     "no JSON": "the response is a text of a front-end; it becomes an error with its words",
@@ -17,8 +19,9 @@ RULES = {
     "calls not answered": "no later row goes on from this one with the results of its calls",
     "casing": "the client writes snake_case; the API reads both, we write camelCase",
     "null": "the client writes null for a field that is not set; for the API that is the same as leaving it out",
-    "role": "the client lets tools speak as function or tool, or leaves the role out; the API of today wants user",
-    "streamed arguments": "arguments that came piece by piece go back whole, as the API wants them",
+    "role": "the client lets tools speak as function or tool, or writes another role; the API of today wants user",
+    "lone part": "the client writes a single part without its list; the API reads both",
+    "from one request": "the answer with the call was not recorded; it is taken from the request that sent it back",
     "joined text": "deltas of text that carry nothing else are one part again; only the stream had cut them",
     "alphabet": "the client wrote a signature in the URL-safe alphabet of base64; we keep the server's",
     "empty text": "the client left out parts whose text is empty, or we did because only the stream had made them",
@@ -32,6 +35,8 @@ RULES = {
     "split turn": "the client sent each chunk of a stream as a turn of its own; ours is one turn, as the API wants it",
     "own order": "the client put the parts or results in an order of its own; ours is the server's",
     "extra parts": "the client added parts of its own beside the results",
+    "client's names": "the client put something else than the function's name on a result; ours is what was called",
+    "response fields": "the client added fields to a result that only live sessions use",
     "media": "the client put files of a result elsewhere than we do",
     "envelope": "the client and we put a result that is no object under different names",
     "rewritten turn": "the client changed what the model had said; ours is what the server sent",
@@ -65,7 +70,7 @@ def after_rules(sides: Sides, names: Iterable[str], where: str, covered: set[str
             used.add(name)
             ours, theirs = changed
     if ours != theirs:
-        raise Difference(f"{where}: {_first_difference(ours, theirs)}")
+        raise Difference(f"{where}: {first_difference(ours, theirs)}")
     covered |= used
 
 
@@ -158,32 +163,6 @@ def _joined_text(contents: list[Any]) -> list[Any]:
     return joined
 
 
-def _with_streamed_arguments(contents: list[Any]) -> list[Any]:
-    """Each call that came in pieces, as its opening part: the arguments are checked by tests of their own."""
-    kept = []
-    for content in contents:
-        parts = []
-        streaming = False
-        for part in content.get("parts") or []:
-            call = part.get("functionCall")
-            if isinstance(call, dict) and ("partialArgs" in call or "willContinue" in call or (streaming and not call)):
-                streaming = bool(call.get("willContinue"))
-                if "name" in call:
-                    call = {name: value for name, value in call.items() if name in ("name", "id")}
-                    parts.append({**part, "functionCall": call})
-                continue
-            parts.append(part)
-        kept.append({**content, "parts": parts})
-    return kept
-
-
-def _streamed_arguments(sides: Sides) -> Change:
-    theirs = _with_streamed_arguments(sides.theirs)
-    if theirs == sides.theirs:
-        return sides.ours, sides.theirs
-    return _mapped(sides.ours, lambda part: _inner(part, "functionCall", _only({"args"}))), theirs
-
-
 def _without_ids_unless(given: bool) -> Callable[[Sides], Change]:
     """Leave out ids: those that the server did not give, or those that it gave and one side does not send."""
 
@@ -230,8 +209,28 @@ def _key(part: Any) -> str:
 
 
 def _role(content: Any) -> Any:
-    role = content.get("role")
-    return {**content, "role": {"function": "user", "tool": "user", "assistant": "model", None: "user"}.get(role, role)}
+    return {**content, "role": "model" if content.get("role") in ("model", "assistant") else "user"}
+
+
+def _listed(contents: list[Any]) -> list[Any]:
+    return [
+        {**content, "parts": [content["parts"]]} if isinstance(content.get("parts"), dict) else content
+        for content in contents
+    ]
+
+
+def _positional_names(sides: Sides) -> Change:
+    """The results under our names, if they are in our order."""
+    ours, theirs = sides.ours[-1]["parts"], sides.theirs[-1].get("parts") or []
+    if len(ours) != len(theirs):
+        return sides.ours, sides.theirs
+    renamed = [_under_the_name_of(one, part) for one, part in zip(ours, theirs, strict=True)]
+    return sides.ours, [*sides.theirs[:-1], {**sides.theirs[-1], "parts": renamed}]
+
+
+def _under_the_name_of(one: Any, part: Any) -> Any:
+    name = one["functionResponse"]["name"] if "functionResponse" in one else None
+    return part if name is None else _inner(part, "functionResponse", lambda said: {**said, "name": name})
 
 
 def _standard_alphabet(part: Any) -> Any:
@@ -260,11 +259,16 @@ def _bare_result(part: Any) -> Any:
     return _inner(part, "functionResponse", bare)
 
 
+def _without_skip(part: Any) -> Any:
+    signature = str(part.get("thoughtSignature")).replace("/", "_")  # in whichever alphabet
+    return _only({"thoughtSignature"})(part) if signature == SKIP else part
+
+
 _CHANGES: dict[str, Callable[[Sides], Change]] = {
-    "casing": lambda sides: (sides.ours, camel_cased(sides.theirs)),
-    "null": lambda sides: (sides.ours, without_nulls(sides.theirs)),
+    "casing": lambda sides: (camel_cased(sides.ours), camel_cased(sides.theirs)),
+    "null": lambda sides: (without_nulls(sides.ours), without_nulls(sides.theirs)),
+    "lone part": lambda sides: (_listed(sides.ours), _listed(sides.theirs)),
     "role": lambda sides: ([_role(one) for one in sides.ours], [_role(one) for one in sides.theirs]),
-    "streamed arguments": _streamed_arguments,
     "joined text": lambda sides: (_joined_text(sides.ours), _joined_text(sides.theirs)),
     "alphabet": _each_part(_standard_alphabet),
     "empty text": _each_part(lambda part: None if part in ({"text": ""}, {"text": "", "thought": True}) else part),
@@ -272,31 +276,31 @@ _CHANGES: dict[str, Callable[[Sides], Change]] = {
     "client's ids": _without_ids_unless(given=False),
     "dropped ids": _without_ids_unless(given=True),
     "dropped thoughts": _each_part(lambda part: None if part.get("thought") else part),
-    "skip signature": _each_part(
-        lambda part: (
-            _only({"thoughtSignature"})(part) if str(part.get("thoughtSignature")).startswith("skip/thought") else part
-        )
-    ),
+    "skip signature": _each_part(_without_skip),
     "signatures": _each_part(_only({"thoughtSignature"})),
     "extra parts": _extra_parts,
     "dropped parts": _dropped_parts,
     "own order": _own_order,
+    "client's names": _positional_names,
+    "response fields": _each_part(
+        lambda part: _inner(_only({"partMetadata"})(part), "functionResponse", _only({"scheduling", "willContinue"}))
+    ),
     "media": _each_part(lambda part: _inner(part, "functionResponse", _only({"parts"}))),
     "envelope": _each_part(_bare_result),
     "rewritten turn": _rewritten_turn,
 }
 
 
-def _first_difference(ours: Any, theirs: Any, path: str = "$") -> str:
+def first_difference(ours: Any, theirs: Any, path: str = "$") -> str:
     if isinstance(ours, dict) and isinstance(theirs, dict):
         for name in [*ours, *(name for name in theirs if name not in ours)]:
-            if ours.get(name, _first_difference) != theirs.get(name, _first_difference):
+            if ours.get(name, first_difference) != theirs.get(name, first_difference):
                 if name in ours and name in theirs:
-                    return _first_difference(ours[name], theirs[name], f"{path}.{name}")
+                    return first_difference(ours[name], theirs[name], f"{path}.{name}")
                 return f"at {path}.{name} only {'ours' if name in ours else 'theirs'} has a value"
     if isinstance(ours, list) and isinstance(theirs, list):
         for index, (one, other) in enumerate(zip(ours, theirs, strict=False)):
             if one != other:
-                return _first_difference(one, other, f"{path}[{index}]")
+                return first_difference(one, other, f"{path}[{index}]")
         return f"at {path} ours has {len(ours)} items, theirs {len(theirs)}"
     return f"at {path} ours is {json.dumps(ours)[:120]}, theirs {json.dumps(theirs)[:120]}"

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from wasat.errors import CodecError
+from wasat.providers.gemini import decode
 from wasat.types import codec, events
 from wasat.types.exchange import FinishReason, ModelResponse, Output, Setup, Usage
 from wasat.types.messages import History, Message
@@ -60,6 +61,13 @@ def test_bytes_of_a_provider_are_saved_as_they_are() -> None:
     assert bytes(saved.raw) == b'{ "parts" : [ ] }'
 
 
+def test_an_empty_turn_of_a_model_can_be_saved() -> None:
+    body = b'{"candidates":[{"content":{"role":"model"},"finishReason":"STOP"}]}'
+    response = decode.response(body)
+    assert codec.from_json(codec.to_json(response), "response") == response
+    assert codec.from_json(codec.to_json(response.message), "message") == response.message
+
+
 def test_a_history_and_a_list_are_saved_as_messages() -> None:
     for messages in (History([MODEL_TURN]), [MODEL_TURN]):
         assert codec.from_json(codec.to_json(messages), "messages") == (MODEL_TURN,)
@@ -86,6 +94,15 @@ def test_what_json_cannot_say_is_refused_in_words() -> None:
         codec.to_json(Message.user(ToolResult("1", "f", object())))
     with pytest.raises(CodecError, match="a int has no document form"):
         codec.to_json(5)
+    with pytest.raises(CodecError, match="no kind of document called 'zzz'"):
+        codec.from_json(b"{}", "zzz")
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    with pytest.raises(CodecError):
+        codec.to_json(Message.user(ToolResult("1", "f", deep)))
+    with pytest.raises(CodecError):
+        codec.from_json(b'{"wasat":1,"kind":"usage","value":' + b"[" * 100_000, "usage")
 
 
 json_values = st.recursive(

@@ -1,3 +1,6 @@
+import copy
+import pickle
+
 from msgspec import Raw
 
 from wasat.types.messages import History, Message
@@ -27,6 +30,12 @@ def test_a_history_grows_without_changing() -> None:
     assert [message.text for message in second] == ["a", "b", "c"]
     assert second == History([*second])
     assert len(second) == 3
+
+
+def test_a_history_can_be_copied_and_pickled() -> None:
+    history = History([Message.user("a")])
+    history.encoded["x"] = (1, memoryview(b"a"))
+    assert copy.deepcopy(history) == pickle.loads(pickle.dumps(history)) == history
 
 
 def test_what_a_history_encodes_is_not_seen_by_the_one_it_grew_from() -> None:

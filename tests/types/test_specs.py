@@ -22,6 +22,8 @@ from wasat.types.specs import ToolChoice
         ({"mode": "FUNCTION", "name": "add"}, ToolChoice("any", ("add",))),
         ({"type": "any", "names": ["add", "sub"]}, ToolChoice("any", ("add", "sub"))),
         (ToolChoice("any"), ToolChoice("any")),
+        ({"mode": "ANY", "allowedFunctionNames": ["f"]}, ToolChoice("any", ("f",))),
+        ({"type": "function", "function": {"name": "f"}}, ToolChoice("any", ("f",))),
     ],
 )
 def test_a_tool_choice_is_understood_in_every_spelling(spelling: Any, choice: ToolChoice) -> None:
@@ -33,6 +35,8 @@ def test_a_tool_choice_is_understood_in_every_spelling(spelling: Any, choice: To
     [
         ("sometimes", "unknown tool choice 'sometimes'; known: auto, optional"),
         ({}, "unknown tool choice"),
+        (None, "unknown tool choice None"),
+        ({"type": "required", "tool": 5}, "names something that is no name"),
         ("required", "needs the name of a tool"),
         ("function", "needs the name of a tool"),
         ({"type": "none", "tool": "add"}, "takes no tool, got add"),

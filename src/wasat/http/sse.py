@@ -70,6 +70,7 @@ class EventStream:
         self._lines.append(line)
 
     def _close(self, events: list[Event]) -> None:
-        if self._lines:
-            events.append(Event(b"\n".join(self._lines), self._stray))
-            self._lines = []
+        data = b"\n".join(self._lines)
+        self._lines = []
+        if data:  # an event without data is no event
+            events.append(Event(data, self._stray))

@@ -36,12 +36,14 @@ def to_json(value: Any) -> bytes:
         value = tuple(value)
     try:
         return _encoder.encode(_Document(VERSION, _kind_of(value), value))
-    except (TypeError, msgspec.MsgspecError, UnicodeEncodeError) as error:
+    except (TypeError, msgspec.MsgspecError, UnicodeEncodeError, RecursionError) as error:
         raise CodecError(f"{type(value).__name__} holds something that JSON cannot say: {error}") from error
 
 
 def from_json(data: bytes | str, kind: str) -> Any:
     """The value of a document of this kind."""
+    if kind not in KINDS:
+        raise CodecError(f"there is no kind of document called {kind!r}; known: {', '.join(KINDS)}")
     document = _read(data, _Envelope, "a saved document")
     if document.wasat > VERSION:
         raise CodecError(f"written in form {document.wasat}, this version reads up to {VERSION}; install a newer Wasat")
@@ -75,7 +77,7 @@ def _kind_of(value: Any) -> str:
 def _read(data: Any, form: type[_Kind], what: str) -> _Kind:
     try:
         return _decoder(form).decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise CodecError(f"this is not {what}: {error}") from error
 
 

@@ -9,6 +9,9 @@ from wasat.types.parts import Part, Text, ToolCall, ToolResult
 
 Role = Literal["user", "model"]
 
+NO_BYTES = Raw(b"")
+"""Stands for bytes that are not there. It is compared by identity where defaults are left out of a document."""
+
 
 class Message(Struct, frozen=True, gc=False, omit_defaults=True):
     """One turn. What came from a provider also keeps the exact bytes it came in."""
@@ -17,7 +20,7 @@ class Message(Struct, frozen=True, gc=False, omit_defaults=True):
     parts: tuple[Part, ...]
     origin: str | None = None
     """The dialect that `raw` is written in; its provider gets `raw` back, every other one gets `parts`."""
-    raw: Raw = Raw(b"")
+    raw: Raw = NO_BYTES
 
     @classmethod
     def user(cls, *parts: Part | str) -> Self:
@@ -72,8 +75,10 @@ class History:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, History) and self.messages == other.messages
 
-    def __hash__(self) -> int:
-        return id(self)
+    __hash__ = None  # type: ignore[assignment]  # it is equal by its messages, which have no hash
+
+    def __reduce__(self) -> tuple[type["History"], tuple[tuple[Message, ...]]]:
+        return History, (self.messages,)  # what is encoded is made again where the copy is used
 
     def __repr__(self) -> str:
         return f"History({list(self.messages)!r})"

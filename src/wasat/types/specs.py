@@ -49,10 +49,11 @@ class ToolChoice(Struct, frozen=True, omit_defaults=True):
         """The choice in any spelling that users know: optional, required, required_any, AUTO, FUNCTION, …"""
         if isinstance(choice, ToolChoice):
             return choice
+        if not isinstance(choice, str | dict):
+            raise ConfigError(f"unknown tool choice {choice!r}; known: {', '.join(_MODES)}")
         given = choice if isinstance(choice, dict) else {"type": choice}
         word = str(given.get("type", given.get("mode", ""))).lower()
-        tool = given.get("tool") or given.get("name")
-        names = (tool,) if tool else tuple(given.get("names") or ())
+        names = _names(given)
         mode = _MODES.get(word)
         if mode is None:
             raise ConfigError(f"unknown tool choice {choice!r}; known: {', '.join(_MODES)}")
@@ -61,6 +62,16 @@ class ToolChoice(Struct, frozen=True, omit_defaults=True):
         if word in _NAMES_USELESS and names:
             raise ConfigError(f"tool choice {word!r} takes no tool, got {', '.join(names)}")
         return cls(mode, names)
+
+
+def _names(given: dict[str, Any]) -> tuple[str, ...]:
+    """The tools that a choice names, in any of the places where APIs put them."""
+    one = given.get("tool") or given.get("name") or (given.get("function") or {}).get("name")
+    several = given.get("names") or given.get("allowedFunctionNames") or given.get("allowed_function_names") or ()
+    names = (one,) if one else tuple(several)
+    if not all(isinstance(name, str) for name in names):
+        raise ConfigError(f"tool choice {given!r} names something that is no name of a tool")
+    return names
 
 
 _MODES: dict[str, Literal["auto", "any", "none", "validated"]] = {

@@ -183,13 +183,92 @@ def test_a_blocked_prompt_is_an_error() -> None:
 
 
 def test_fields_of_odd_types_do_not_harm_the_rest() -> None:
-    document = answer({"text": "x"}, {"text": 5, "thought": "yes"}, {"functionCall": {"name": "f", "args": "odd"}})
+    document = answer({"text": "x"}, {"text": 5, "thought": "yes"}, {"functionCall": {"name": "f", "id": 5}}, None, 7)
+    document["candidates"].insert(0, None)
     document |= {"usageMetadata": {"promptTokenCount": "many", "totalTokenCount": 7}, "modelVersion": 5}
     response = decoded(document)
     assert response.message.parts[0] == Text("x")
     assert response.message.calls[0].name == "f"
     assert response.usage == Usage(total=7)
-    assert json.loads(bytes(response.message.raw)) == document["candidates"][0]["content"]
+    assert json.loads(bytes(response.message.raw)) == document["candidates"][1]["content"]
+
+
+def test_bytes_stay_as_they_are_whatever_is_odd_around_them() -> None:
+    content = b'{"role":"model",  "parts":[{"text":"hi","n":1.50}]}'
+    odd = b'{"candidates":[{"content":%b,"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":null}}' % content
+    assert bytes(decode.response(odd).message.raw) == content
+
+
+def test_arguments_as_text_are_read_and_what_is_no_object_is_no_call_without_arguments() -> None:
+    call = decoded(answer({"functionCall": {"name": "f", "args": '{"id": 1}'}})).message.calls[0]
+    assert call.arguments == {"id": 1}
+    for args in ([1], "odd", 5):
+        with pytest.raises(MalformedResponse, match="where an object belongs"):
+            decoded(answer({"functionCall": {"name": "delete_all", "args": args}}))
+
+
+def test_a_call_beside_text_is_a_call() -> None:
+    assert decoded(answer({"text": "", "functionCall": {"name": "f"}})).message.calls[0].name == "f"
+
+
+def test_a_lone_part_without_its_list_is_a_part() -> None:
+    message = decode.message(b'{"role":"user","parts":{"text":"hi"}}')
+    assert message.text == "hi"
+
+
+def test_contents_in_snake_case_are_understood() -> None:
+    model, user = decode.conversation(
+        [
+            b'{"role":"model","parts":[{"function_call":{"name":"f","args":{"a_b":1}},"thought_signature":"s"}]}',
+            b'{"role":"function","parts":[{"function_response":{"name":"f","response":{"x_y":1}}}]}',
+        ]
+    )
+    assert model.calls[0].arguments == {"a_b": 1}
+    assert user.results[0] == ToolResult(model.calls[0].id, "f", {"x_y": 1})
+    assert json.loads(bytes(model.raw))["parts"][0]["thoughtSignature"] == "s"
+
+
+def test_results_over_two_contents_find_their_calls() -> None:
+    contents = [
+        b'{"role":"model","parts":[{"functionCall":{"name":"f"}},{"functionCall":{"name":"f"}}]}',
+        b'{"role":"user","parts":[{"functionResponse":{"name":"f","response":{"result":1}}}]}',
+        b'{"role":"user","parts":[{"functionResponse":{"name":"f","response":{"result":2}}}]}',
+    ]
+    model, one, two = decode.conversation(contents)
+    assert [one.results[0].id, two.results[0].id] == [call.id for call in model.calls]
+
+
+def test_an_error_in_a_list_of_one_is_an_error_in_a_plain_body_too() -> None:
+    with pytest.raises(RateLimited):
+        decode.response(b'[{"error":{"code":429,"message":"slow down"}}]')
+
+
+@pytest.mark.parametrize("prefix", [b"\xef\xbb\xbf", b" \r\n", b"\xef\xbb\xbf "])
+def test_a_byte_order_mark_does_no_harm(prefix: bytes) -> None:
+    document = json.dumps(answer({"text": "x"})).encode()
+    assert decode.response(prefix + document).message.text == "x"
+    for frame in (b"data: " + document + b"\n\n", b"[" + document + b"]", document):
+        whole, cut = streamed(prefix + frame), streamed(*(bytes([byte]) for byte in prefix + frame))
+        assert whole[1].message.text == cut[1].message.text == "x"
+
+
+@pytest.mark.parametrize("text", [b"OK", b"upstream connect error", b"Service Unavailable: try later", b"5"])
+def test_a_text_that_is_no_stream_is_refused_however_it_comes(text: bytes) -> None:
+    for pieces in ([text], [bytes([byte]) for byte in text]):
+        with pytest.raises(MalformedResponse):
+            streamed(*pieces)
+
+
+def test_an_empty_event_is_no_event() -> None:
+    assert streamed(b"data:\n\n" + events(answer({"text": "x"})) + b"data: [DONE] \n\n")[1].message.text == "x"
+
+
+def test_what_is_fed_is_read_even_if_nobody_takes_the_parts() -> None:
+    stream = decode.ResponseStream()
+    stream.feed(events(answer({"text": "a"}, finish=None)))
+    stream.feed(events(answer({"text": "b"})))
+    stream.end()
+    assert stream.response().message.text == "ab"
 
 
 @pytest.mark.parametrize("half", [b'"\\ud83d"', b'"a\xff"'])

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 from msgspec.structs import replace
 
+from wasat.errors import ConfigError
 from wasat.providers.gemini import decode
 from wasat.providers.gemini.capabilities import Api, Capabilities, capabilities_of
 from wasat.providers.gemini.encode import SKIP_SIGNATURE, encode_message, request_body
@@ -120,6 +121,33 @@ def test_an_unsigned_call_of_an_older_model_is_marked_for_a_newer_one() -> None:
     message = decode.message(content)
     assert [part.get("thoughtSignature") for part in written(message)["parts"]] == [SKIP_SIGNATURE, None]
     assert encode_message(message, LEGACY) is message.raw
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"functionCall": {"name": "f", "args": {"thoughtSignature": "x"}}},
+        {"functionCall": {"name": "f"}, "thoughtSignature": None},
+    ],
+)
+def test_a_signature_counts_only_where_it_belongs(part: Any) -> None:
+    content = {"role": "model", "parts": [{"text": "x", "thoughtSignature": "other"}, part]}
+    sent = written(decode.message(json.dumps(content).encode()))["parts"]
+    assert sent[1]["thoughtSignature"] == SKIP_SIGNATURE
+
+
+def test_calls_that_the_server_made_itself_are_not_shown_to_vertex() -> None:
+    content = b'{"role":"model","parts":[{"toolCall":{"id":"1"}},{"toolResponse":{"id":"1"}},{"text":"x"}]}'
+    message = decode.message(content)
+    assert encode_message(message, NEWEST) is message.raw
+    vertex = capabilities_of("gemini-3.8-flash", Api.VERTEX, "v1beta1")
+    assert written(message, vertex)["parts"] == [{"text": "x"}]
+
+
+@pytest.mark.parametrize("odd", ["a\ud800", object()])
+def test_what_json_cannot_say_is_refused_in_words(odd: Any) -> None:
+    with pytest.raises(ConfigError, match="a message of the user holds something that JSON cannot say"):
+        written(Message.user(ToolResult("1", "f", odd)))
 
 
 def test_thoughts_signatures_and_unknown_parts_of_another_provider_stay_with_it() -> None:

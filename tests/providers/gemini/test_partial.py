@@ -38,7 +38,7 @@ PIECES = [
     piece("$.ops[0].name", stringValue="a "),
     piece("$.ops[0].name", stringValue="b"),
     piece("$.ops[1]", stringValue="x"),
-    piece("$['a.b'][\"c'd\"]", numberValue=1),
+    piece("$['a\\u002eb'][\"c'd\"]", numberValue=1, stringValue=None),
 ]
 
 
@@ -52,8 +52,9 @@ PIECES = [
 )
 def test_streamed_arguments_are_put_together(ending: list[Any]) -> None:
     parts, response = read(*(chunk(part) for part in [OPEN, *PIECES]), chunk(*ending, finish="STOP"))
-    assert parts[0] == ToolCall("wasat_1", "book", ARGUMENTS, "sig")
-    assert response.message.calls == (parts[0],)
+    call = ToolCall("wasat_1", "book", ARGUMENTS, "sig")
+    assert call in parts
+    assert response.message.calls == (call,)
     assert json.loads(bytes(response.message.raw))["parts"][0] == {
         "functionCall": {"name": "book", "args": ARGUMENTS},
         "thoughtSignature": "sig",
@@ -82,9 +83,71 @@ def test_a_streamed_call_in_one_chunk_is_a_call() -> None:
 def test_a_call_that_a_cut_stream_left_open_is_no_call() -> None:
     parts, response = read(chunk(OPEN), chunk(piece("$.city", stringValue="Bos")))
     assert (parts, response.message.calls, response.finish) == ([], (), FinishReason.CUT)
+    _, response = read(chunk({"text": "a"}, OPEN))
+    assert json.loads(bytes(response.message.raw))["parts"] == [{"text": "a"}]
 
 
-@pytest.mark.parametrize("path", ["", "city", "$", "$.", "$[", "$..x", "$.a[99999999999]", "$.a[-1]", "$[*]"])
+def test_a_call_that_ran_out_of_tokens_is_no_call() -> None:
+    cut = piece("$.command", stringValue="rm -rf /tm")
+    parts, response = read(chunk({"text": "a"}), chunk(OPEN), chunk(cut, finish="MAX_TOKENS"))
+    assert (parts, response.message.calls, response.finish) == ([Text("a")], (), FinishReason.LENGTH)
+
+
+def test_a_part_in_between_does_not_end_a_call() -> None:
+    parts, response = read(
+        chunk(OPEN),
+        chunk({"text": ""}),
+        chunk(piece("$.a", stringValue="x")),
+        chunk({"functionCall": {}}, finish="STOP"),
+    )
+    assert parts == [Text(""), ToolCall("wasat_1", "book", {"a": "x"}, "sig")]
+    assert response.message.parts == (parts[1],)
+
+
+def test_what_stands_on_later_parts_of_a_call_is_kept() -> None:
+    late = {"functionCall": {"id": "late", "odd": 1}, "thoughtSignature": "late", "other": 2}
+    _, response = read(chunk({"functionCall": {"name": "f", "willContinue": True}}), chunk(late, finish="STOP"))
+    assert json.loads(bytes(response.message.raw))["parts"] == [
+        {"functionCall": {"name": "f", "id": "late", "odd": 1, "args": {}}, "thoughtSignature": "late", "other": 2}
+    ]
+    assert response.message.calls == (ToolCall("late", "f", {}, "late"),)
+
+
+def test_an_end_that_was_said_twice_is_no_part() -> None:
+    last = piece("$.a", stringValue="x", more=False)
+    parts, response = read(chunk(OPEN), chunk(last), chunk({"functionCall": {}}, finish="STOP"))
+    assert len(parts) == 1
+    assert len(json.loads(bytes(response.message.raw))["parts"]) == 1
+
+
+def test_a_long_text_in_small_pieces_is_put_together_in_linear_time() -> None:
+    pieces = [{"jsonPath": "$.text", "stringValue": "x" * 100, "willContinue": True}] * 50_000
+    parts, _ = read(chunk(OPEN), chunk({"functionCall": {"partialArgs": pieces}}, finish="STOP"))
+    assert isinstance(parts[0], ToolCall)
+    assert len(parts[0].arguments["text"]) == 5_000_000
+
+
+def test_a_signature_of_an_odd_type_does_no_harm() -> None:
+    odd = {"functionCall": {"name": "f", "willContinue": True}, "thoughtSignature": 5}
+    assert read(chunk(odd), chunk({"functionCall": {}}, finish="STOP"))[0] == [ToolCall("wasat_1", "f")]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "",
+        "city",
+        "$",
+        "$.",
+        "$[",
+        "$..x",
+        "$.a[99999999999]",
+        "$.a[-1]",
+        "$[*]",
+        "$.a[" + "9" * 5000 + "]",
+        "$" + ".a" * 50000,
+    ],
+)
 def test_a_path_that_cannot_be_followed_harms_nothing(path: str) -> None:
     parts, _ = read(chunk(OPEN), chunk(piece(path, stringValue="x")), chunk({"functionCall": {}}, finish="STOP"))
     assert isinstance(parts[0], ToolCall)

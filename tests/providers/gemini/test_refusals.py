@@ -57,7 +57,8 @@ def test_each_refusal_is_an_error_of_its_own(
         ([detail("RetryInfo", retryDelay="38s")], None, 38.0),
         ([detail("RetryInfo", retryDelay="1.5s")], "9", 1.5),
         ([], "9", 9.0),
-        ([], "Wed, 21 Oct 2026 07:28:00 GMT", None),
+        ([], "Wed, 21 Oct 1998 07:28:00 GMT", 0.0),
+        ([], "Wed, 99 Foo", None),
         ([detail("RetryInfo", retryDelay="soon")], None, None),
         ([detail("RetryInfo")], None, None),
         ([], "-5", None),
@@ -97,5 +98,28 @@ def test_a_body_of_any_form_becomes_words(page: bytes, words: str) -> None:
     assert words in str(error)
 
 
-def test_a_long_page_is_cut() -> None:
-    assert len(str(refusal(502, b"<p>" + b"x" * 100_000))) < 500
+@pytest.mark.parametrize("page", [b"<p>" + b"x" * 100_000, b"<script>" * 100_000, b"<" * 1_000_000, b"[" * 100_000])
+def test_a_long_page_is_cut(page: bytes) -> None:
+    assert len(str(refusal(502, page))) < 500
+
+
+@pytest.mark.parametrize(
+    "details",
+    [5, [5], [{"reason": {}}], [{"violations": 5}], [{"fieldViolations": 5}], {"a": 1}, [{"fieldViolations": [5]}]],
+)
+def test_details_of_odd_forms_do_no_harm(details: Any) -> None:
+    for status in (400, 429):
+        assert "words" in str(refusal(status, json.dumps(body(status, details=details)).encode()))
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        ({"status": "INVALID_ARGUMENT"}, errors.InvalidRequest),
+        ({"code": 8}, errors.RateLimited),
+        ({"code": 14}, errors.ServerError),
+        ({"status": "UNAUTHENTICATED", "code": 16}, errors.AuthenticationError),
+    ],
+)
+def test_a_status_in_the_words_or_numbers_of_rpc_is_understood(error: Any, kind: type[errors.ProviderError]) -> None:
+    assert type(refusal(500, json.dumps({"error": error}).encode())) is kind

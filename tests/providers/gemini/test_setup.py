@@ -67,6 +67,23 @@ def test_functions_are_one_tool_and_built_in_tools_are_their_own() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("schema", "sent"),
+    [
+        ({"$ref": "#/$defs/A", "$defs": {"A": {"type": "object"}}}, True),
+        ({"anyOf": [{"type": "object"}]}, True),
+        ({"type": "object", "additionalProperties": {"type": "string"}}, True),
+        ({"type": "object", "properties": {}, "required": []}, False),
+        ({"type": "object", "additionalProperties": False, "title": "x"}, False),
+        ({}, False),
+        (None, False),
+    ],
+)
+def test_only_a_schema_that_says_nothing_is_left_out(schema: Any, sent: bool) -> None:
+    [tool] = fields(Setup("m", tools=(ToolSpec("f", "F.", schema),)))["tools"]
+    assert ("parametersJsonSchema" in tool["functionDeclarations"][0]) == sent
+
+
 @pytest.mark.requirement("S1-10")
 @pytest.mark.parametrize(
     ("choice", "mode"),
@@ -171,6 +188,27 @@ def test_structured_output_is_json_of_a_schema() -> None:
     fields(Setup("m", tools=(ADD,), output=Output(SCHEMA)))
     with pytest.raises(ConfigError, match="not both"):
         fields(Setup("m", tools=(ADD,), output=Output(SCHEMA)), LEGACY)
+
+
+def test_a_forced_call_without_tools_is_refused() -> None:
+    with pytest.raises(ConfigError, match="there are no tools"):
+        fields(Setup("m", tool_choice=ToolChoice("any")))
+
+
+def test_a_cache_for_a_model_without_caches_is_refused() -> None:
+    with pytest.raises(ConfigError, match="no explicit caches"):
+        fields(Setup("gemini-4-argon", cache="cachedContents/1"), FOURTH)
+
+
+def test_extra_fields_are_laid_over_at_every_depth_in_either_casing() -> None:
+    settings = ModelSettings(
+        thinking="high", extra={"generation_config": {"thinking_config": {"include_thoughts": True}}}
+    )
+    assert fields(Setup("m", settings=settings)) == {
+        "generationConfig": {"thinkingConfig": {"thinkingLevel": "HIGH", "includeThoughts": True}}
+    }
+    with pytest.raises(ConfigError, match="contents cannot be given"):
+        fields(Setup("m", settings=ModelSettings(extra={"contents": []})))
 
 
 def test_fields_of_the_api_that_we_have_no_name_for_are_laid_over() -> None:

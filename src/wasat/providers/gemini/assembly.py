@@ -14,6 +14,7 @@ from wasat.providers.gemini.reading import (
     answer,
     encode_json,
     fields_of,
+    finish_word,
     linked,
     no_candidate,
     opaque_of,
@@ -34,54 +35,72 @@ class Assembly:
         self._make_id = make_id
         self._documents: list[Raw] = []
         self._contents: list[Raw] = []
-        self._parts: list[tuple[Part, Raw]] = []
+        self._parts: list[tuple[Part | None, Raw]] = []
+        """What came so far; None keeps the place of a call that is still coming."""
         self._open: OpenCall | None = None
+        self._opened_at = 0
+        self._verbatim = True
+        """Whether a single content can go back as it came, because nothing in it had to be put together."""
         self._chunk = lean.Chunk()
         self._candidate = lean.Candidate()
 
     def add(self, document: bytes) -> list[Part]:
-        raw, chunk, candidate, content, parts = read(document)
-        self._documents.append(raw)
-        self._chunk = _later(self._chunk, chunk)
-        if candidate is None:
-            return []
-        self._candidate = _later(self._candidate, candidate)
-        before = len(self._parts)
-        if parts:
-            self._contents.append(content)
-            for part, raw_part in zip(parts, raw_parts(content), strict=True):
-                self._add_part(part, raw_part)
-        return [part for part, _ in self._parts[before:]]
+        """What a document adds: deltas of text, and whatever else is whole."""
+        found = read(document)
+        self._documents.append(found.raw)
+        self._chunk = _later(self._chunk, found.chunk)
+        if found.candidate is not None:
+            self._candidate = _later(self._candidate, found.candidate)
+        made: list[Part] = []
+        if found.parts:
+            self._contents.append(found.content)
+            for part, raw in zip(found.parts, raw_parts(found.content), strict=True):
+                self._add_part(part, raw, made)
+        return made
 
-    def _add_part(self, part: lean.Part, raw: Raw) -> None:
+    def _add_part(self, part: lean.Part, raw: Raw, made: list[Part]) -> None:
         call = part.function_call
         if call is not None and (self._open or call.will_continue or call.partial_args is not None):
-            self._add_streamed(call, raw)
-            return
-        self._close_call()
-        self._parts.append((part_of(part, self._make_id) or opaque_of(raw), raw))
-
-    def _add_streamed(self, call: lean.Call, raw: Raw) -> None:
-        if call.name or self._open is None:
-            self._close_call()
-            self._open = OpenCall(call, raw)
+            self._add_streamed(call, raw, made)
+        elif call is not None and call.name is None and fields_of(raw).keys() == {"functionCall"}:
+            self._verbatim = False  # the end of a call that had said its end already
         else:
-            self._open.add(call)
-        if not call.will_continue:
-            self._close_call()
+            self._keep(part_of(part, self._make_id) or opaque_of(raw), raw, made)
 
-    def _close_call(self) -> None:
-        if self._open is not None:
-            whole = Raw(self._open.whole())
-            self._open = None
-            self._parts.append((part_of(lean.read_part(whole), self._make_id) or opaque_of(whole), whole))
-            self._contents.append(Raw(b"{}"))  # so that no content passes for the answer: it is put together
+    def _keep(self, part: Part, raw: Raw, made: list[Part]) -> None:
+        self._parts.append((part, raw))
+        made.append(part)
+
+    def _add_streamed(self, call: lean.Call, raw: Raw, made: list[Part]) -> None:
+        self._verbatim = False
+        if call.name or self._open is None:
+            self._close_call(made)
+            self._open, self._opened_at = OpenCall(call, raw), len(self._parts)
+            self._parts.append((None, raw))
+        else:
+            self._open.add(call, raw)
+        if not call.will_continue:
+            self._close_call(made)
+
+    def _close_call(self, made: list[Part]) -> None:
+        if self._open is None:
+            return
+        whole = Raw(self._open.whole())
+        self._open = None
+        try:
+            part = lean.read_part(whole)
+        except lean.READ_FAILURES:
+            part, whole = lean.recover(lean.Part, whole)
+        call = part_of(part, self._make_id) or opaque_of(whole)
+        self._parts[self._opened_at] = (call, whole)
+        made.append(call)
 
     def end(self) -> list[Part]:
-        before = len(self._parts)
-        if self._candidate.finish_reason:  # a call left open by a stream that was cut is no call
-            self._close_call()
-        return [part for part, _ in self._parts[before:]]
+        """The bytes are over; a call left open is whole only if the model itself said that it was done."""
+        made: list[Part] = []
+        if finish_word(self._candidate.finish_reason, self._api) == "STOP":
+            self._close_call(made)
+        return made
 
     def response(self) -> ModelResponse:
         if self._candidate.finish_reason is None and not self._parts:
@@ -89,9 +108,10 @@ class Assembly:
         return answer(self._message(), self._chunk, self._candidate, tuple(self._documents), self._api)
 
     def _message(self) -> Message:
-        if len(self._contents) == 1:
-            return Message("model", linked([part for part, _ in self._parts], ()), DIALECT, self._contents[0])
-        joined = _joined(self._parts)
+        pieces = [(part, raw) for part, raw in self._parts if part is not None]
+        if self._verbatim and len(self._contents) == 1:
+            return Message("model", linked([part for part, _ in pieces], ()), DIALECT, self._contents[0])
+        joined = _joined(pieces)
         if not joined:
             return Message("model", (), DIALECT)
         # Whatever else the contents of the stream held beside their parts stays too; of two the later counts.

@@ -36,6 +36,8 @@ class Capabilities(Struct, frozen=True, dict=True, cache_hash=True):
     """Structured output and function declarations in the same request."""
     server_side_calls: bool = True
     """Wants to be told that calls of built-in tools shall be shown, where functions are declared beside them."""
+    server_side_parts: bool = True
+    """Knows the parts in which such calls are shown, and takes them back."""
     thinking_levels: tuple[ThinkingLevel, ...] = ("low", "medium", "high")
     """Empty where thinking is counted in tokens, or where there is none."""
     thinking_budget: bool = False
@@ -50,8 +52,8 @@ class Capabilities(Struct, frozen=True, dict=True, cache_hash=True):
     def contents_dialect(self) -> str:
         """Names everything here that changes how a content is written, so that the bytes can be kept by it."""
         return (
-            f"gemini ids={self.call_ids:d} signatures={self.signatures:d}"
-            f" media={self.media_in_results:d} key={self.result_key}"
+            f"gemini ids={self.call_ids:d} signatures={self.signatures:d} media={self.media_in_results:d}"
+            f" server={self.server_side_parts:d} key={self.result_key}"
         )
 
 
@@ -117,6 +119,7 @@ def capabilities_of(model: str, api: Api = Api.DEVELOPER, version: str = "v1beta
         builtin_with_functions=third,
         json_with_functions=third,
         server_side_calls=third and api is Api.DEVELOPER,
+        server_side_parts=api is Api.DEVELOPER,
         thinking_levels=levels,
         thinking_budget=budget,
         sampling=generation < (4, 0) or gemma,
@@ -142,7 +145,7 @@ _LATEST_GENERATION = (3, 8)
 _RETIRED = re.compile(r"gemini-(1\.0|1\.5|2\.0)\b|gemini-(pro|pro-vision|ultra)$|(chat|text)-bison")
 _SPEECHLESS = re.compile(r"-image\b|-image-|-tts\b|-tts-|transcribe|embedding|live-translate|^imagen|^veo")
 _WITH_MINIMAL = re.compile(r"gemini-3(\.[1-6])?-flash")
-_NOT_THINKING = re.compile(r"^gemini-(1\.|2\.0)|^gemma-[1-3]\b|-image|-tts|embedding|transcribe")
+_NOT_THINKING = re.compile(r"^gemini-(1\.|2\.0)|^gemma-[1-3]n?\b|-image|-tts|embedding|transcribe")
 
 
 def _generation(name: str) -> tuple[int, int]:

@@ -10,11 +10,12 @@ from collections.abc import Iterable, Iterator
 from msgspec import Raw
 from msgspec.structs import replace
 
-from wasat.errors import MalformedResponse
-from wasat.providers.gemini import lean
+from wasat.errors import MalformedResponse, ProviderError
+from wasat.providers.gemini import lean, wire
 from wasat.providers.gemini.assembly import Assembly
 from wasat.providers.gemini.capabilities import Api
 from wasat.providers.gemini.framing import Framing
+from wasat.providers.gemini.proto import dump, load
 from wasat.providers.gemini.reading import (
     DIALECT,
     MakeId,
@@ -28,16 +29,15 @@ from wasat.providers.gemini.reading import (
 )
 from wasat.types.exchange import ModelResponse
 from wasat.types.messages import Message
-from wasat.types.parts import Part, local_id
+from wasat.types.parts import Part, ToolCall, local_id
 
 
 def response(body: bytes, api: Api = Api.DEVELOPER, *, make_id: MakeId = local_id) -> ModelResponse:
     """The answer in the body of a plain, unstreamed response."""
-    document, chunk, candidate, content, parts = read(body)
-    if candidate is None:
-        candidate = no_candidate(chunk.prompt_feedback)
-    message = Message("model", tuple(parts_of(parts, content, make_id)), DIALECT, content)
-    return answer(message, chunk, candidate, (document,), api)
+    found = read(body)
+    candidate = no_candidate(found.chunk.prompt_feedback) if found.candidate is None else found.candidate
+    message = Message("model", tuple(parts_of(found.parts, found.content, make_id)), DIALECT, found.content)
+    return answer(message, found.chunk, candidate, (found.raw,), api)
 
 
 class ResponseStream:
@@ -51,32 +51,44 @@ class ResponseStream:
         self._assembly = Assembly(api, make_id)
 
     def feed(self, piece: bytes) -> Iterator[Part]:
-        for document in self._framing.feed(piece):
-            yield from self._assembly.add(document)
+        return self._read(self._framing.feed(piece))
 
     def end(self) -> Iterator[Part]:
         """The bytes are over."""
-        for document in self._framing.end():
-            try:
-                yield from self._assembly.add(document)
-            except MalformedResponse:
-                if not self._framing.streams:
-                    raise
-                return  # the last document was cut; nobody said why the model stopped, and so it will be told
-        yield from self._assembly.end()
+        return self._read(self._framing.end(), last=True)
+
+    def _read(self, documents: Iterator[bytes], *, last: bool = False) -> Iterator[Part]:
+        """The parts of these documents, read now whether or not the caller takes them; an error comes after them."""
+        parts: list[Part] = []
+        try:
+            for document in documents:
+                parts += self._assembly.add(document)
+        except MalformedResponse as error:
+            # If the last document of a stream was cut, nobody said why the model stopped, and so it will be told.
+            if not last or not self._framing.streams:
+                return _then(parts, error)
+        except ProviderError as error:
+            return _then(parts, error)
+        return iter(parts + self._assembly.end() if last else parts)
 
     def response(self) -> ModelResponse:
         """The whole answer; one that nobody finished has `FinishReason.CUT`."""
         return self._assembly.response()
 
 
+def _then(parts: list[Part], error: ProviderError) -> Iterator[Part]:
+    yield from parts
+    raise error
+
+
 def message(content: bytes, *, make_id: MakeId = local_id) -> Message:
     """A content of a conversation, also one that we did not see being made, as a message that keeps its bytes."""
-    raw = Raw(content)
-    try:
-        found = lean.read_content(raw)
-    except lean.READ_FAILURES:
-        found, raw = lean.recover(lean.Content, raw)
+    found, raw = _read_content(Raw(content))
+    if lean.Part() in (found.parts or ()):
+        # Nothing that we know, so perhaps in the other casing: https://protobuf.dev/programming-guides/json
+        cased, cased_raw = _read_content(Raw(dump(load(wire.Content, raw))))
+        if cased.parts != found.parts:
+            found, raw = cased, cased_raw
     role = _ROLES.get(found.role or "user", "user")
     if found.role != role:
         raw = Raw(encode_json({**fields_of(raw), "role": role}))
@@ -84,13 +96,26 @@ def message(content: bytes, *, make_id: MakeId = local_id) -> Message:
     return Message("model" if role == "model" else "user", parts, DIALECT, raw)
 
 
+def _read_content(raw: Raw) -> tuple[lean.Content, Raw]:
+    try:
+        return lean.read_content(raw), raw
+    except lean.READ_FAILURES:
+        return lean.recover(lean.Content, raw)
+
+
 def conversation(contents: Iterable[bytes], *, make_id: MakeId = local_id) -> tuple[Message, ...]:
     """The contents of a request as messages; results without an id get the id of the call that they answer."""
     messages: list[Message] = []
+    waiting: tuple[ToolCall, ...] = ()
     for content in contents:
         made = message(content, make_id=make_id)
-        calls = messages[-1].calls if messages and made.results else ()
-        messages.append(replace(made, parts=linked(made.parts, calls)) if calls else made)
+        if made.role == "model":
+            waiting = made.calls
+        elif made.results:
+            made = replace(made, parts=linked(made.parts, waiting))
+            answered = {result.id for result in made.results}
+            waiting = tuple(call for call in waiting if call.id not in answered)
+        messages.append(made)
     return tuple(messages)
 
 

@@ -10,11 +10,12 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
+from wasat.errors import ConfigError
 from wasat.providers.gemini.capabilities import Capabilities
 from wasat.providers.gemini.reading import DIALECT, encode_json
 from wasat.providers.gemini.setup import encode_setup, encode_system_as_content
 from wasat.types.exchange import ModelRequest
-from wasat.types.messages import Message
+from wasat.types.messages import History, Message
 from wasat.types.parts import Blob, Opaque, Part, Text, Thought, ToolCall, ToolResult, is_local_id
 
 Written = bytes | memoryview | Raw
@@ -24,13 +25,24 @@ SKIP_SIGNATURE = "skip_thought_signature_validator"
 
 
 def request_body(request: ModelRequest, capabilities: Capabilities) -> bytes:
-    """The JSON that asks for the next turn. Of the history only what is new is written; the rest is copied, once."""
-    history, dialect = request.history, capabilities.contents_dialect
+    """The JSON that asks for the next turn."""
+    tail = encode_setup(request.setup, capabilities)
+    if request.continuation is not None:
+        tail += b',"continuationToken":' + encode_json(request.continuation)
+    return body_of(request.history, tail, capabilities, first=encode_system_as_content(request.setup, capabilities))
+
+
+def body_of(history: History, tail: bytes, capabilities: Capabilities, *, first: bytes = b"") -> bytes:
+    """A request of these contents, `first` before them and the fields of `tail` after them.
+
+    Of the history only what is new is written; the rest is copied, once.
+    """
+    dialect = capabilities.contents_dialect
     count, known = history.encoded.get(dialect, (0, b""))
     new = [encode_message(message, capabilities) for message in history.messages[count:]]
-    head = b'{"contents":[' + encode_system_as_content(request.setup, capabilities)
+    head = b'{"contents":[' + first
     contents = _with_commas(known, new)
-    body = b"".join((head, *contents, b"]", encode_setup(request.setup, capabilities), _continuation(request), b"}"))
+    body = b"".join((head, *contents, b"]", tail, b"}"))
     if new:
         # What was just written is known the next time; it is looked at inside this body, not copied out of it.
         size = sum(map(len, contents))
@@ -46,38 +58,51 @@ def _with_commas(known: Written, new: list[Written]) -> list[Written]:
     return pieces
 
 
-def _continuation(request: ModelRequest) -> bytes:
-    return b"" if request.continuation is None else b',"continuationToken":' + encode_json(request.continuation)
-
-
 def encode_message(message: Message, capabilities: Capabilities) -> Written:
     """One content; nothing for a message that holds nothing, because the API refuses a content without parts."""
-    if message.origin == DIALECT and message.raw and message.parts:
-        return _returned(message.raw, capabilities)
-    parts = _parts(message, capabilities)
-    return encode_json({"role": message.role, "parts": parts}) if parts else b""
+    try:
+        if message.origin == DIALECT and message.raw and message.parts:
+            return _returned(message, capabilities)
+        parts = _parts(message, capabilities)
+        return encode_json({"role": message.role, "parts": parts}) if parts else b""
+    except (TypeError, UnicodeEncodeError, RecursionError) as error:
+        raise ConfigError(f"a message of the {message.role} holds something that JSON cannot say: {error}") from error
 
 
-def _returned(raw: Raw, capabilities: Capabilities) -> Written:
+def _returned(message: Message, capabilities: Capabilities) -> Written:
     """What Gemini sent, untouched, unless this model refuses something that another one gave."""
-    data = bytes(raw)
-    calls = b'"functionCall"' in data
-    unsigned = calls and capabilities.signatures and b'"thoughtSignature"' not in data
-    with_ids = not capabilities.call_ids and b'"id"' in data and (calls or b'"functionResponse"' in data)
-    if not unsigned and not with_ids:
-        return raw
-    content = msgspec.json.decode(data)
+    first = next((part for part in message.parts if type(part) is ToolCall), None)
+    unsigned = capabilities.signatures and first is not None and first.signature is None
+    with_ids = not capabilities.call_ids and any(_has_id(part) for part in message.parts)
+    foreign = not capabilities.server_side_parts and any(_is_server_side(part) for part in message.parts)
+    if not (unsigned or with_ids or foreign):
+        return message.raw
+    content = msgspec.json.decode(message.raw)
+    parts = [
+        part for part in content["parts"] if not foreign or not isinstance(part, dict) or not _SERVER_SIDE & part.keys()
+    ]
     if unsigned:
-        _sign_first_call(content["parts"])
+        _sign_first_call(parts)
     if with_ids:
-        _drop_ids(content["parts"])
-    return encode_json(content)
+        _drop_ids(parts)
+    return encode_json({**content, "parts": parts}) if parts else b""
+
+
+_SERVER_SIDE = frozenset(("toolCall", "toolResponse"))
+
+
+def _has_id(part: Part) -> bool:
+    return isinstance(part, ToolCall | ToolResult) and not is_local_id(part.id)
+
+
+def _is_server_side(part: Part) -> bool:
+    return isinstance(part, Opaque) and part.name in _SERVER_SIDE
 
 
 def _drop_ids(parts: list[Any]) -> None:
     for part in parts:
         for kind in ("functionCall", "functionResponse"):
-            if isinstance(part.get(kind), dict):
+            if isinstance(part, dict) and isinstance(part.get(kind), dict):
                 part[kind].pop("id", None)
 
 
@@ -93,8 +118,8 @@ def _parts(message: Message, capabilities: Capabilities) -> list[Any]:
 
 def _sign_first_call(parts: list[Any]) -> None:
     for part in parts:
-        if isinstance(part, dict) and "functionCall" in part:
-            part.setdefault("thoughtSignature", SKIP_SIGNATURE)
+        if isinstance(part, dict) and isinstance(part.get("functionCall"), dict):
+            part["thoughtSignature"] = part.get("thoughtSignature") or SKIP_SIGNATURE
             return
 
 

@@ -4,12 +4,18 @@ A stream is server-sent events, or one JSON array; a plain response is one docum
 byte, not in what was asked for: gateways answer as they please.
 """
 
+import re
 from collections.abc import Iterator
 
 from wasat.http.json_array import ArrayStream
 from wasat.http.sse import Event, EventStream
 
 _WHITE_SPACE = b" \t\r\n"
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_FIELD = re.compile(rb"[\w-]{0,20}:")
+"""How a stream of events begins: `data:`, `event:`, a comment, or a field that nobody knows."""
+_UNDECIDED = re.compile(rb"[\w-]{0,20}")
+"""What may become such a field, when there is more of it."""
 
 
 class Framing:
@@ -17,29 +23,32 @@ class Framing:
 
     def __init__(self) -> None:
         self._frame: _Events | _Elements | _Whole | None = None
+        self._head = b""
 
     @property
     def streams(self) -> bool:
         """The documents come one by one, so that the last may be cut without harm to those before it."""
-        return not isinstance(self._frame, _Whole)
+        return isinstance(self._frame, _Events | _Elements)
 
     def feed(self, piece: bytes) -> Iterator[bytes]:
         if self._frame is None:
-            piece = piece.lstrip(_WHITE_SPACE)
-            if not piece:
+            piece = self._head = (self._head + piece).removeprefix(_BYTE_ORDER_MARK).lstrip(_WHITE_SPACE)
+            if _BYTE_ORDER_MARK.startswith(piece) or _UNDECIDED.fullmatch(piece):
                 return iter(())
             self._frame = _frame_for(piece)
         return self._frame.feed(piece)
 
     def end(self) -> Iterator[bytes]:
         """The document that was not closed, which may be cut anywhere."""
-        return self._frame.end() if self._frame else iter(())
+        if self._frame is None:
+            return iter(() if b"data:".startswith(self._head) else (self._head,))
+        return self._frame.end()
 
 
 def _frame_for(piece: bytes) -> "_Events | _Elements | _Whole":
     if piece.startswith(b"["):
         return _Elements()
-    return _Whole() if piece[:1] in b"{<" else _Events()
+    return _Events() if _FIELD.match(piece) else _Whole()
 
 
 class _Events:
@@ -56,7 +65,7 @@ class _Events:
 def _documents(events: list[Event]) -> Iterator[bytes]:
     for data, stray in events:
         # Gateways end a stream with [DONE]; of stray lines only JSON is meant for us: an error between two events.
-        if data != b"[DONE]" and (not stray or data.lstrip()[:1] == b"{"):
+        if data.strip() != b"[DONE]" and (not stray or data.lstrip()[:1] == b"{"):
             yield data
 
 

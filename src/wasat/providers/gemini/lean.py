@@ -4,6 +4,8 @@ Where a server writes a known field in an unknown way, that field is as good as 
 """
 
 import json
+import re
+from collections.abc import Iterator
 from typing import Any, TypeVar
 
 import msgspec
@@ -103,27 +105,43 @@ _Form = TypeVar("_Form", Chunk, Content, Part)
 
 def recover(form: type[_Form], data: bytes | Raw) -> tuple[_Form, Raw]:
     """What can be read of `data`, and `data` itself, mended where it was broken in its characters only."""
+    raw = Raw(data)
     try:
-        return _read_leniently(form, msgspec.json.decode(data)), Raw(data)
+        return _read_leniently(form, raw), raw
     except READ_FAILURES as error:
-        mended = _mended(bytes(data))
+        mended = _mended(bytes(raw))
         if mended is None:
-            raise MalformedResponse(f"Gemini sent no JSON: {_quoted(bytes(data))}") from error
+            raise MalformedResponse(f"Gemini sent no JSON: {_quoted(bytes(raw))}") from error
     return recover(form, mended)
 
 
-def _read_leniently(form: type[Any], plain: Any) -> Any:
-    if not isinstance(plain, dict):
-        raise MalformedResponse(f"Gemini sent {_quoted(repr(plain).encode())} where an object belongs")
+def _read_leniently(form: type[Any], raw: Raw) -> Any:
+    """Every field that can be read; the others are as good as absent, and the bytes stay what they are."""
+    plain = _raw_object(raw)
     known = {}
     for field in fields(form):
-        if field.encode_name in plain:
+        value = plain.get(field.encode_name)
+        if value is not None:
             try:
-                known[field.name] = _convert(field.type, plain[field.encode_name])
-            except (msgspec.ValidationError, MalformedResponse):
+                known[field.name] = _convert(field.type, value)
+            except msgspec.ValidationError:
                 continue
     return form(**known)
 
+
+def _raw_object(raw: Raw) -> dict[str, Raw]:
+    try:
+        return _raw_fields(raw)
+    except msgspec.ValidationError:
+        pass
+    items = _raw_items(raw) if bytes(raw).lstrip()[:1] == b"[" else []
+    if len(items) == 1:  # front-ends wrap an answer in a list of one
+        return _raw_object(items[0])
+    raise MalformedResponse(f"Gemini sent {_quoted(bytes(raw))} where an object belongs")
+
+
+_raw_fields = msgspec.json.Decoder(dict[str, Raw]).decode
+_raw_items = msgspec.json.Decoder(list[Raw]).decode
 
 _LISTS: dict[Any, type[Struct]] = {list[Candidate] | None: Candidate, list[Part] | None: Part}
 _STRUCTS: dict[Any, type[Struct]] = {
@@ -135,21 +153,44 @@ _STRUCTS: dict[Any, type[Struct]] = {
 }
 
 
-def _convert(hint: Any, plain: Any) -> Any:
+def _convert(hint: Any, raw: Raw) -> Any:
+    first = bytes(raw)[:1]
     if hint is Raw:
-        return Raw(msgspec.json.encode(plain))
-    if hint in _LISTS and isinstance(plain, list):
-        return [_read_leniently(_LISTS[hint], item) for item in plain]
-    if hint in _STRUCTS and plain is not None:
-        return _read_leniently(_STRUCTS[hint], plain)
-    return msgspec.convert(plain, hint)
+        return raw
+    if hint in _LISTS:
+        items = _raw_items(raw) if first == b"[" else [raw]
+        return list(_read_items(_LISTS[hint], items))
+    if hint in _STRUCTS and first == b"{":
+        return _read_leniently(_STRUCTS[hint], raw)
+    if hint == dict[str, Any] | None and first not in (b"{", b"n"):
+        return _arguments(raw)
+    return msgspec.json.decode(raw, type=hint, strict=False)
+
+
+def _read_items(form: type[Struct], items: list[Raw]) -> Iterator[Any]:
+    for item in items:
+        if bytes(item)[:1] == b"{":
+            yield _read_leniently(form, item)
+        elif form is Part:
+            yield Part()  # a thing that is none still counts: parts are looked up by their place
+
+
+def _arguments(raw: Raw) -> Any:
+    """Arguments that came as text. What is no object in any way must not pass for «no arguments»."""
+    try:
+        return msgspec.json.decode(msgspec.json.decode(raw, type=str), type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeEncodeError) as error:
+        raise MalformedResponse(f"Gemini sent {_quoted(bytes(raw))} where an object belongs") from error
+
+
+_HALF = re.compile("[\ud800-\udfff]")
 
 
 def _mended(data: bytes) -> bytes | None:
     """The same JSON without half characters, which Python's own parser forgives; None if it is no JSON at all."""
     try:
-        plain = json.loads(data.decode("utf-8", "replace"), parse_constant=_refuse)
-        mended = json.dumps(plain, ensure_ascii=False).encode("utf-8", "replace")
+        plain = json.loads(data.decode("utf-8-sig", "replace"), parse_constant=_refuse)
+        mended = _HALF.sub("\ufffd", json.dumps(plain, ensure_ascii=False)).encode()
     except (ValueError, RecursionError):
         return None
     return mended if mended != data else None

@@ -11,7 +11,7 @@ from types import NoneType, UnionType
 from typing import Any, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType, field
+from msgspec import NODEFAULT, UNSET, Struct, UnsetType, field
 from msgspec.structs import fields
 
 from wasat.errors import MalformedResponse
@@ -36,7 +36,7 @@ def load(form: type[AnyProto], data: bytes | str | msgspec.Raw) -> AnyProto:
     """Read a message; every JSON object is one, only what is not JSON is refused."""
     try:
         message: AnyProto = _decoder(form).decode(data)
-        if not message.extra:
+        if _MARK not in (data.encode() if isinstance(data, str) else bytes(data)):
             return message
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         pass  # an unknown field, an odd type or the other casing: the slow way keeps them all
@@ -79,7 +79,7 @@ def to_plain(value: Any) -> Any:
             written = {
                 found.name: to_plain(item)
                 for found in _fields(type(value)).values()
-                if (item := getattr(value, found.attribute)) is not None and item is not UNSET
+                if not found.is_default(item := getattr(value, found.attribute))
             }
             return {**written, **value.extra}
         case list():
@@ -93,6 +93,11 @@ class _Field(NamedTuple):
     attribute: str
     name: str
     convert: Callable[[Any], Any]
+    empty: Any
+    """What it is if nobody set it: nothing, or a list or dict without items."""
+
+    def is_default(self, value: Any) -> bool:
+        return value is None or value is UNSET or (self.empty is not None and value == self.empty)
 
 
 @cache
@@ -102,7 +107,8 @@ def _fields(form: type[Proto]) -> dict[str, _Field]:
     for known in fields(form):
         if known.encode_name == EXTRA:
             continue
-        found = _Field(known.name, known.encode_name, _converter(hints[known.name]))
+        empty = known.default_factory() if known.default_factory is not NODEFAULT else None
+        found = _Field(known.name, known.encode_name, _converter(hints[known.name]), empty)
         table[known.encode_name] = table[known.name] = found
     return table
 

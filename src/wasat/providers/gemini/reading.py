@@ -1,5 +1,6 @@
 """One document of a response, as our values: what it says, and each of its parts."""
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
@@ -11,7 +12,7 @@ from wasat.providers.gemini import lean
 from wasat.providers.gemini.capabilities import FINISH_NUMBERS, Api
 from wasat.providers.gemini.refusals import blocked, refusal
 from wasat.types.exchange import FinishReason, ModelResponse, Usage
-from wasat.types.messages import Message
+from wasat.types.messages import NO_BYTES, Message
 from wasat.types.parts import Blob, Opaque, Part, Text, Thought, ToolCall, ToolResult, is_local_id
 
 DIALECT = "gemini"
@@ -19,31 +20,40 @@ DIALECT = "gemini"
 MakeId = Callable[[], str]
 
 
-def read(document: bytes) -> tuple[Raw, lean.Chunk, lean.Candidate | None, Raw, list[lean.Part]]:
-    """A document, what it says, the candidate that is ours, its content and the parts of that."""
+class Document(Struct, gc=False):
+    """What one document of a response says, and where the bytes of that are."""
+
+    raw: Raw
+    chunk: lean.Chunk
+    candidate: lean.Candidate | None = None
+    content: Raw = NO_BYTES
+    parts: list[lean.Part] = []
+
+
+def read(document: bytes) -> Document:
+    """Read a document; an error that it holds is raised."""
     raw = Raw(document)
     try:
         chunk = lean.read_chunk(raw)
     except lean.READ_FAILURES:
         chunk, raw = lean.recover(lean.Chunk, raw)
     if chunk.error and chunk.error != _NULL:
-        raise refusal(500, document)
+        raise refusal(500, raw)
     for candidate in chunk.candidates or ():
         if not candidate.index:  # of several candidates the first is ours; its index may be left out
-            content, parts = read_content(candidate.content)
-            return raw, chunk, candidate, content, parts
-    return raw, chunk, None, _NOTHING, []
+            return Document(raw, chunk, candidate, *_read_content(candidate.content))
+    return Document(raw, chunk)
 
 
-def read_content(raw: Raw) -> tuple[Raw, list[lean.Part]]:
+def _read_content(raw: Raw) -> tuple[Raw, list[lean.Part]]:
     if not raw or raw == _NULL:
-        return _NOTHING, []
+        return NO_BYTES, []
     try:
         content = lean.read_content(raw)
     except lean.READ_FAILURES:
         content, raw = lean.recover(lean.Content, raw)
     if not content.parts:
-        return _NOTHING, []
+        return NO_BYTES, []
     if content.role is None:  # sent back like this, it would pass for the user's
         raw = Raw(encode_json({**fields_of(raw), "role": "model"}))
     return raw, content.parts
@@ -63,7 +73,7 @@ def answer(
     word = candidate.finish_reason
     finish = _FINISH.get(word)
     if finish is None:
-        word = _word(word, api)
+        word = finish_word(word, api)
         finish = _FINISH.get(word, FinishReason.OTHER if word else FinishReason.CUT)
     tokens = chunk.usage_metadata
     return ModelResponse(
@@ -79,7 +89,8 @@ def answer(
     )
 
 
-def _word(reason: str | int | None, api: Api) -> str | None:
+def finish_word(reason: str | int | None, api: Api) -> str | None:
+    """Why the model stopped, in the API's own word, also where it sent a number."""
     if isinstance(reason, int):
         words = FINISH_NUMBERS[api]
         reason = words[reason] if 0 <= reason < len(words) else str(reason)
@@ -103,27 +114,34 @@ def parts_of(parts: list[lean.Part], content: Raw, make_id: MakeId) -> Sequence[
 
 def linked(parts: Sequence[Part], calls: Sequence[ToolCall]) -> tuple[Part, ...]:
     """The parts, each result that came without an id under the id of the call that it answers: by name, in order."""
-    waiting = list(calls)
+    if not any(isinstance(part, ToolResult) for part in parts):
+        return tuple(parts)
+    waiting: dict[str, deque[str]] = {}
+    for call in calls:
+        waiting.setdefault(call.name, deque()).append(call.id)
     made: list[Part] = []
     for part in parts:
         if isinstance(part, ToolCall):
-            waiting.append(part)
-        elif isinstance(part, ToolResult):
-            call = next((call for call in waiting if call.name == part.name), None) if is_local_id(part.id) else None
-            made.append(part if call is None else replace(part, id=call.id))
-            waiting = [one for one in waiting if one is not call and one.id != part.id]
-            continue
-        made.append(part)
+            waiting.setdefault(part.name, deque()).append(part.id)
+        ids = waiting.get(part.name) if isinstance(part, ToolResult) else None
+        if not ids or not isinstance(part, ToolResult):
+            made.append(part)
+        elif is_local_id(part.id):
+            made.append(replace(part, id=ids.popleft()))
+        else:
+            made.append(part)
+            if part.id in ids:
+                ids.remove(part.id)
     return tuple(made)
 
 
 def part_of(part: lean.Part, make_id: MakeId) -> Part | None:
     """Our value for a part of Gemini's, if it is of a kind that we know."""
-    if part.text is not None:
-        return (Thought if part.thought else Text)(part.text, part.thought_signature)
     call = part.function_call
     if call is not None and call.name:
         return ToolCall(call.id or make_id(), call.name, call.args or {}, part.thought_signature)
+    if part.text is not None:
+        return (Thought if part.thought else Text)(part.text, part.thought_signature)
     if part.inline_data is not None:
         found = part.inline_data
         return Blob(found.mime_type, found.data, None, found.display_name, part.thought_signature)
@@ -136,7 +154,8 @@ def part_of(part: lean.Part, make_id: MakeId) -> Part | None:
 
 
 def opaque_of(raw: Raw) -> Opaque:
-    names = [name for name in fields_of(raw) if not name.startswith("thought")]
+    data = bytes(raw)
+    names = [name for name in fields_of(raw) if not name.startswith("thought")] if data[:1] == b"{" else []
     return Opaque(names[0] if names else "", raw)
 
 
@@ -181,18 +200,14 @@ _FINISH: dict[str | int | None, FinishReason] = {
 
 
 _NULL = Raw(b"null")
-_NOTHING = Raw(b"")
-_EMPTY = Raw(b"{}")
-
-
-class _RawContent(Struct):
-    parts: list[Raw] = []
 
 
 encode_json = msgspec.json.Encoder().encode
 fields_of = msgspec.json.Decoder(dict[str, Raw]).decode
-_raw_content = msgspec.json.Decoder(_RawContent).decode
+_items_of = msgspec.json.Decoder(list[Raw]).decode
 
 
 def raw_parts(content: Raw) -> list[Raw]:
-    return _raw_content(content).parts
+    """The bytes of each part of a content; a lone part may stand there without its list."""
+    parts = fields_of(content)["parts"]
+    return _items_of(parts) if bytes(parts)[:1] == b"[" else [parts]

@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Iterator
+from datetime import datetime
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 import msgspec
@@ -20,6 +22,7 @@ from wasat.errors import (
 
 _TAG = re.compile(r"<(script|style)\b.*?</\1>|<[^>]*>", re.DOTALL | re.IGNORECASE)
 _LONGEST_QUOTE = 400
+_LONGEST_PAGE = 4_000
 
 
 def refusal(status: int, body: bytes | msgspec.Raw, retry_after: str | None = None) -> ProviderError:
@@ -28,9 +31,8 @@ def refusal(status: int, body: bytes | msgspec.Raw, retry_after: str | None = No
     if error is None:
         words = _words_of_page(bytes(body)) or "nothing more"
         return _error(status, f"Gemini answered {status}: {words}", (), _seconds(retry_after))
-    code = error.get("code")
-    status = code if isinstance(code, int) and code >= 400 else status
-    details = [one for one in error.get("details") or () if isinstance(one, dict)]
+    status = _http_status(error) or status
+    details = _objects(error.get("details"))
     name = f"{status} {error['status']}" if isinstance(error.get("status"), str) else str(status)
     words = f"Gemini answered {name}: {error.get('message') or 'nothing more'}"
     return _error(status, words, details, _retry_delay(details) or _seconds(retry_after))
@@ -44,7 +46,7 @@ def blocked(feedback: dict[str, Any]) -> PromptBlocked:
 
 
 def _error(status: int, words: str, details: Any, delay: float | None) -> ProviderError:
-    reasons = {one.get("reason") for one in details}
+    reasons = [one.get("reason") for one in details]
     if status == 401 or "API_KEY_INVALID" in reasons:
         return AuthenticationError(words, status=status, details=details)
     if status == 403:
@@ -62,7 +64,7 @@ def _error(status: int, words: str, details: Any, delay: float | None) -> Provid
 def _error_object(body: bytes) -> dict[str, Any] | None:
     try:
         found = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     if isinstance(found, list) and len(found) == 1:
         found = found[0]
@@ -72,8 +74,38 @@ def _error_object(body: bytes) -> dict[str, Any] | None:
     return error if isinstance(error, dict) else None
 
 
+# The words of google.rpc.Code, and their numbers, which some streams send instead of a status of HTTP.
+_STATUSES = {
+    "INVALID_ARGUMENT": 400,
+    "FAILED_PRECONDITION": 400,
+    "OUT_OF_RANGE": 400,
+    "UNAUTHENTICATED": 401,
+    "PERMISSION_DENIED": 403,
+    "NOT_FOUND": 404,
+    "RESOURCE_EXHAUSTED": 429,
+    "CANCELLED": 499,
+    "INTERNAL": 500,
+    "UNKNOWN": 500,
+    "UNAVAILABLE": 503,
+    "DEADLINE_EXCEEDED": 504,
+}
+_NUMBERS = {1: 499, 2: 500, 3: 400, 4: 504, 5: 404, 7: 403, 8: 429, 9: 400, 11: 400, 13: 500, 14: 503, 16: 401}
+
+
+def _http_status(error: dict[str, Any]) -> int | None:
+    code = error.get("code")
+    if isinstance(code, int) and code >= 400:
+        return code
+    word = error.get("status")
+    return _STATUSES.get(word if isinstance(word, str) else "") or _NUMBERS.get(code if isinstance(code, int) else 0)
+
+
+def _objects(value: Any) -> list[dict[str, Any]]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
 def _words_of_page(body: bytes) -> str:
-    text = " ".join(_TAG.sub(" ", body.decode("utf-8", "replace")).split())
+    text = " ".join(_TAG.sub(" ", body[:_LONGEST_PAGE].decode("utf-8", "replace")).split())
     return text if len(text) <= _LONGEST_QUOTE else text[:_LONGEST_QUOTE] + "…"
 
 
@@ -85,21 +117,28 @@ def _retry_delay(details: list[dict[str, Any]]) -> float | None:
 
 
 def _seconds(text: object) -> float | None:
-    """Seconds as a RetryInfo («38.2s») or a Retry-After header («38») writes them."""
+    """Seconds as a RetryInfo («38.2s») or a Retry-After header («38», or a date) writes them."""
     try:
         seconds = float(str(text).removesuffix("s"))
     except ValueError:
-        return None
+        seconds = _seconds_until(str(text))
     return seconds if 0 <= seconds < float("inf") else None
 
 
+def _seconds_until(date: str) -> float:
+    try:
+        when = parsedate_to_datetime(date)
+    except ValueError:
+        return -1.0
+    return max(0.0, (when - datetime.now(when.tzinfo)).total_seconds())
+
+
 def _used_up_for_today(details: list[dict[str, Any]]) -> bool:
-    violations = (one for detail in details for one in detail.get("violations") or () if isinstance(one, dict))
+    violations = (one for detail in details for one in _objects(detail.get("violations")))
     return any("PerDay" in str(one.get("quotaId")) for one in violations)
 
 
 def _violations(details: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
     for detail in details:
-        for one in detail.get("fieldViolations") or ():
-            if isinstance(one, dict):
-                yield str(one.get("field", "")), str(one.get("description", ""))
+        for one in _objects(detail.get("fieldViolations")):
+            yield str(one.get("field", "")), str(one.get("description", ""))

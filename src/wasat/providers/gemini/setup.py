@@ -5,7 +5,9 @@ from typing import Any
 import msgspec
 
 from wasat.errors import ConfigError
+from wasat.providers.gemini import wire
 from wasat.providers.gemini.capabilities import Capabilities
+from wasat.providers.gemini.proto import from_plain, to_plain
 from wasat.types.exchange import Setup
 from wasat.types.specs import BuiltinTool, ModelSettings, ThinkingLevel, ToolChoice, ToolSpec
 
@@ -22,7 +24,7 @@ def encode_setup(setup: Setup, capabilities: Capabilities) -> bytes:
 
 def encode_system_as_content(setup: Setup, capabilities: Capabilities) -> bytes:
     """The system prompt as the first thing the user says, with a comma after it, for models that know no other way."""
-    if capabilities.system_instruction or not setup.system:
+    if capabilities.system_instruction or not setup.system or setup.cache is not None:
         return b""
     return _encode({"role": "user", "parts": [{"text": setup.system}]}) + b","
 
@@ -31,6 +33,8 @@ def setup_fields(setup: Setup, capabilities: Capabilities) -> dict[str, Any]:
     """The same as plain values; also what a cache is made of."""
     fields: dict[str, Any] = {}
     if setup.cache is not None:
+        if not capabilities.explicit_cache:
+            raise ConfigError(f"{setup.model!r} has no explicit caches; it caches long prefixes by itself")
         # The API refuses all three beside a cache: they are in it already.
         fields["cachedContent"] = setup.cache
     else:
@@ -55,11 +59,18 @@ def _tools(setup: Setup) -> list[dict[str, Any]]:
 
 
 def _declaration(tool: ToolSpec) -> dict[str, Any]:
-    declaration: dict[str, Any] = {"name": tool.name, "description": tool.description}
+    declaration: dict[str, Any] = {"name": tool.name}
+    if tool.description:
+        declaration["description"] = tool.description
     # A function without parameters leaves the schema out; an object without properties is refused by some versions.
-    if tool.parameters and tool.parameters.get("properties"):
+    if tool.parameters and not _says_nothing(tool.parameters):
         declaration["parametersJsonSchema"] = tool.parameters
     return declaration
+
+
+def _says_nothing(schema: dict[str, Any]) -> bool:
+    said = {name for name, value in schema.items() if value not in ({}, [], None, False, True)}
+    return said <= {"type", "title", "description", "$schema", "$id"}
 
 
 def _tool_config(setup: Setup, capabilities: Capabilities) -> dict[str, Any]:
@@ -68,6 +79,8 @@ def _tool_config(setup: Setup, capabilities: Capabilities) -> dict[str, Any]:
     if mixed and not capabilities.builtin_with_functions:
         raise ConfigError(f"{setup.model!r} takes functions or built-in tools, not both; use a Gemini 3 model")
     choice = setup.tool_choice
+    if choice is not None and choice.mode == "any" and not setup.tools:
+        raise ConfigError("tool choice 'any' demands a call, but there are no tools")
     config: dict[str, Any] = {}
     if mixed and capabilities.server_side_calls:
         config["includeServerSideToolInvocations"] = True
@@ -135,11 +148,22 @@ def _level(thinking: ThinkingLevel | int, levels: tuple[ThinkingLevel, ...]) -> 
 
 
 def _overlaid(fields: dict[str, Any], extra: dict[str, Any]) -> dict[str, Any]:
-    merged = dict(fields)
-    for name, value in extra.items():
-        under = merged.get(name)
-        merged[name] = {**under, **value} if isinstance(under, dict) and isinstance(value, dict) else value
-    return merged
+    """The fields with those of the caller laid over them, in whatever casing he wrote them."""
+    if not extra:
+        return fields
+    given = to_plain(from_plain(wire.GenerateContentRequest, extra))
+    for name in ("contents", "continuationToken"):
+        if name in given:
+            raise ConfigError(f"{name} cannot be given as an extra setting; it is made of the history")
+    return _merged(fields, given)
+
+
+def _merged(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    both = {**under, **over}
+    for name, value in over.items():
+        if isinstance(under.get(name), dict) and isinstance(value, dict):
+            both[name] = _merged(under[name], value)
+    return both
 
 
 _encode = msgspec.json.Encoder().encode
