@@ -9,8 +9,8 @@ Each row of a file is one HTTP exchange (see shared/data/README.md for the form)
   response and those results are exactly what `traffic_expected` works out from the recording alone, and equal what
   that row sent.
 
-Of what a client sent, a difference is allowed only by a rule of RULES. Prints how many rows each rule covered, each failing row with its
-reason, and the counts last on one line. Exits 1 if a row fails.
+Of what a client sent, a difference is allowed only by a rule of RULES. Prints how many rows each rule covered, each
+failing row with its reason, and the counts last on one line. Exits 1 if a row fails.
 """
 
 import json

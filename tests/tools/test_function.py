@@ -1,10 +1,11 @@
 import asyncio
+import datetime
 import json
 from typing import Any
 
 import pytest
 
-from wasat.errors import SchemaError
+from wasat.errors import ConfigError, SchemaError
 from wasat.schema.signature import Context
 from wasat.tools.execute import execute
 from wasat.tools.function import Tool, tool, tool_from_schema
@@ -83,6 +84,66 @@ def test_an_explicit_callback_may_be_async_and_may_take_the_context() -> None:
 def test_an_invalid_schema_is_an_error_when_the_tool_is_made(parameters: Any, response: Any, words: str) -> None:
     with pytest.raises(SchemaError, match=words):
         tool_from_schema("t", "T.", parameters, lambda arguments: arguments, response=response)
+
+
+def test_an_explicit_schema_may_use_type_words_of_python() -> None:
+    schema = {"type": "dict", "properties": {"n": {"type": "float"}, "type": {"type": "any"}}}
+    made = tool_from_schema("t", "T.", schema, lambda arguments: arguments)
+    assert made.spec.parameters == {"type": "object", "properties": {"n": {"type": "number"}, "type": {}}}
+
+
+def test_a_callback_cannot_change_the_call() -> None:
+    made = tool_from_schema("t", "T.", {"type": "object"}, lambda arguments: arguments["x"].append(1))
+    call = ToolCall("1", "t", {"x": []})
+    asyncio.run(execute(made, call))
+    assert call.arguments == {"x": []}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"timeout": -1},
+        {"timeout": "5"},
+        {"timeout": float("nan")},
+        {"largest_result": None},
+        {"largest_result": -1},
+        {"final": "yes"},
+    ],
+)
+def test_an_option_that_makes_no_sense_is_refused_when_the_tool_is_made(options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="add: "):
+        tool(**options)(lambda_named_add())
+
+
+def lambda_named_add() -> Any:
+    def add(a: int) -> int:
+        return a
+
+    return add
+
+
+def test_options_for_what_is_a_tool_already_are_refused() -> None:
+    made = tool(lambda_named_add())
+    with pytest.raises(ConfigError, match="is a tool already"):
+        tool(name="other")(made)
+    assert tool(made) is made
+
+
+def test_an_example_that_cannot_become_a_value_is_refused() -> None:
+    def book(day: datetime.date) -> None: ...
+
+    with pytest.raises(SchemaError, match="no valid call"):
+        tool(examples=[{"day": "2026-02-31"}])(book)
+
+
+def test_a_final_predicate_sees_the_whole_result_and_may_fail(caplog: pytest.LogCaptureFixture) -> None:
+    @tool(final=lambda result: result["done"], largest_result=10)
+    def work(done: bool) -> dict[str, Any]:
+        return {"done": done, "text": "x" * 100} if done else {"text": "x"}
+
+    assert use(work, done=True).is_final
+    assert not use(work, done=False).is_final
+    assert "final" in caplog.text
 
 
 def test_the_context_is_given_past_the_model() -> None:

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from wasat.errors import ConfigError
+from wasat.errors import ConfigError, DuplicateTool
 from wasat.tools.local import LocalTools
 from wasat.tools.source import ToolSource
 from wasat.tools.wrap import Filtered, Prefixed, Renamed, TimeLimited
@@ -56,6 +56,16 @@ def test_a_tool_that_was_renamed_has_lost_its_old_name() -> None:
 def test_two_tools_cannot_get_one_name() -> None:
     with pytest.raises(ConfigError, match="the same name"):
         Renamed(FILES, {"read": "x", "write": "x"})
+
+
+def test_a_new_name_that_is_taken_is_refused() -> None:
+    with pytest.raises(DuplicateTool, match="two tools of one name: write, write"):
+        names(Renamed(FILES, {"read": "write"}))
+
+
+def test_a_lone_name_is_no_set_of_names() -> None:
+    with pytest.raises(ConfigError, match="as a set"):
+        Filtered(FILES, "read")
 
 
 def test_what_is_filtered_out_cannot_be_called_either() -> None:

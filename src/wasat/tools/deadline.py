@@ -9,8 +9,12 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
+class Expired(TimeoutError):
+    """A time limit of ours is over; any other TimeoutError is the doing of whoever raised it."""
+
+
 def limited(coroutine: Coroutine[Any, Any, T], seconds: float | None) -> Awaitable[T]:
-    """Await the coroutine, and raise TimeoutError if it takes longer; None is no limit.
+    """Await the coroutine, and raise Expired if it takes longer; None is no limit.
 
     What ends without ever waiting never starts the clock: most tools of a few microseconds are of that kind, and for
     them the clock would be most of the price.
@@ -39,7 +43,7 @@ def _limited(coroutine: Coroutine[Any, Any, T], seconds: float) -> Generator[Any
 
 
 class Deadline:
-    """Raises TimeoutError where the body takes longer than `seconds`.
+    """Raises Expired where the body takes longer than `seconds`.
 
     What `asyncio.timeout` does, without its two coroutines.
     """
@@ -67,4 +71,4 @@ class Deadline:
         self._handle.cancel()
         # If somebody else cancelled the task meanwhile, that counts, and not our limit.
         if self._expired and self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
-            raise TimeoutError from error
+            raise Expired from error

@@ -6,10 +6,11 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 import msgspec
 
-from wasat.errors import SchemaError
+from wasat.errors import ArgumentError, ConfigError, SchemaError
 from wasat.schema.arguments import Checker
 from wasat.schema.binding import Binding
-from wasat.schema.signature import signature_of
+from wasat.schema.normal import normal
+from wasat.schema.signature import Signature, signature_of
 from wasat.tools.effects import effects_of
 from wasat.types.specs import ToolSpec
 
@@ -35,6 +36,7 @@ class Tool(Generic[P, R]):
         invoke: Invoke,
         *,
         is_async: bool,
+        check: Callable[[dict[str, Any]], Iterable[Any]] = lambda _arguments: (),
         final: Final = False,
         timeout: float | None = DEFAULT_TIMEOUT,
         largest_result: int = DEFAULT_LARGEST_RESULT,
@@ -44,10 +46,13 @@ class Tool(Generic[P, R]):
         self.invoke = invoke
         """Takes valid arguments and the context, calls the function."""
         self.is_async = is_async
+        self.check = check
+        """What stands against arguments beyond their schema: the 31st of February."""
         self.final = final
         self.timeout = timeout
         self.largest_result = largest_result
         """In characters of JSON; what is longer is cut before a model pays for it."""
+        self._check_options()
         try:
             self.parameters = Checker(spec.parameters or {"type": "object"}, word="parameters")
             self.response = Checker(spec.response, word="response") if spec.response is not None else None
@@ -65,9 +70,21 @@ class Tool(Generic[P, R]):
     def __repr__(self) -> str:
         return f"<tool {self.spec.name}>"
 
+    def _check_options(self) -> None:
+        name, timeout, largest = self.spec.name, self.timeout, self.largest_result
+        if not name or not isinstance(name, str):
+            raise ConfigError("a tool needs a name")
+        if timeout is not None and not (isinstance(timeout, int | float) and 0 < timeout < float("inf")):
+            raise ConfigError(f"{name}: timeout is a number of seconds above 0, or None for no limit; not {timeout!r}")
+        if not isinstance(largest, int) or largest < 1:
+            raise ConfigError(f"{name}: largest_result is a number of characters above 0, not {largest!r}")
+        if not isinstance(self.final, bool) and not callable(self.final):
+            raise ConfigError(f"{name}: final is True, False or a function of the result, not {self.final!r}")
+
     def _check_examples(self) -> None:
         for example in self.spec.examples:
-            problems = self.parameters.prepare(example).problems
+            prepared = self.parameters.prepare(example)
+            problems = [*prepared.problems, *(self.check(prepared.arguments) if not prepared.problems else ())]
             if problems:
                 raise SchemaError(f"the example {example!r} is no valid call: {problems[0]}")
 
@@ -115,6 +132,8 @@ def tool_of(
 ) -> Tool[..., Any]:
     """The tool that a callable is; one that is a tool already stays as it is."""
     if isinstance(function, Tool):
+        if name or description or reads or writes or idempotent or examples or execution:
+            raise ConfigError(f"{function.name} is a tool already; give its options where it is made")
         return function
     signature = signature_of(function, name=name, description=description)
     spec = ToolSpec(
@@ -126,7 +145,18 @@ def tool_of(
         tuple(examples),
     )
     invoke = _passing_on(function) if signature.binding.takes_json else _binding(function, signature.binding)
-    return Tool(spec, function, invoke, is_async=signature.is_async, **execution)
+    return Tool(spec, function, invoke, is_async=signature.is_async, check=_binding_problems(signature), **execution)
+
+
+def _binding_problems(signature: Signature) -> Callable[[dict[str, Any]], Iterable[Any]]:
+    def check(arguments: dict[str, Any]) -> Iterable[Any]:
+        try:
+            signature.bind(arguments)
+        except ArgumentError as error:
+            return (error,)
+        return ()
+
+    return check
 
 
 def _passing_on(function: Callable[..., Any]) -> Invoke:
@@ -164,7 +194,8 @@ def tool_from_schema(
     takes_context = _takes_two(callback)
 
     def invoke(arguments: dict[str, Any], context: Any) -> Any:
-        return callback(context, arguments) if takes_context else callback(arguments)
+        own = _copied(arguments)  # the callback may change it, and the conversation must not change with it
+        return callback(context, own) if takes_context else callback(own)
 
     return Tool(
         ToolSpec(name, description, takes, gives, effects, tuple(examples)),
@@ -175,13 +206,37 @@ def tool_from_schema(
     )
 
 
-def _read(schema: JsonSchema, word: str) -> Any:
-    if isinstance(schema, dict):
-        return schema
+def _copied(value: Any) -> Any:
+    if type(value) is dict:
+        return {name: _copied(item) for name, item in value.items()}
+    return [_copied(item) for item in value] if type(value) is list else value
+
+
+def _read(schema: JsonSchema, word: str) -> dict[str, Any]:
+    """The schema as an object, with type words of Python and others read for what they mean."""
     try:
-        return msgspec.json.decode(schema)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        read = schema if isinstance(schema, dict) else msgspec.json.decode(schema)
+    except (msgspec.DecodeError, UnicodeDecodeError, TypeError) as error:
         raise SchemaError(f"invalid {word} schema: {error}") from error
+    if not isinstance(read, dict):
+        raise SchemaError(f"invalid {word} schema: it is an object, not {type(read).__name__}")
+    return normal(read) if _speaks_otherwise(read) else read
+
+
+_TYPES = frozenset(("string", "number", "integer", "boolean", "array", "object", "null"))
+
+
+def _speaks_otherwise(schema: Any, depth: int = 0) -> bool:
+    """Whether a type in it is a word of another language: `dict`, `float`, `STRING`."""
+    if depth > 100:
+        return False  # which is refused for its depth anyway
+    if isinstance(schema, list):
+        return any(_speaks_otherwise(item, depth + 1) for item in schema)
+    if not isinstance(schema, dict):
+        return False
+    word = schema.get("type")
+    odd = isinstance(word, str) and word not in _TYPES
+    return odd or any(_speaks_otherwise(item, depth + 1) for item in schema.values())
 
 
 def _takes_two(callback: Callable[..., Any]) -> bool:

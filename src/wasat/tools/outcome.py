@@ -1,6 +1,6 @@
 """What a tool returned, as a result: sayable in JSON, of the shape it promised, no larger than a model can pay for."""
 
-from collections.abc import Sequence
+import logging
 from typing import Any
 
 import msgspec
@@ -8,29 +8,42 @@ import msgspec
 from wasat.errors import ResultError
 from wasat.schema.arguments import Checker
 from wasat.schema.results import sayable
+from wasat.tools.failure import failed, fitting, listed
 from wasat.tools.function import Tool
 from wasat.types.parts import Blob, ToolCall, ToolResult
+
+_log = logging.getLogger("wasat.tools")
 
 
 def outcome(tool: Tool[..., Any], call: ToolCall, returned: Any, notes: tuple[str, ...]) -> ToolResult:
     """The result of a call whose function returned this."""
-    value, media = (returned, ()) if type(returned) in _NO_MEDIA else _without_media(returned)
+    media: list[Blob] = []
     try:
-        value, size = _sayable(value)
+        value, size = _sayable(returned, media)
     except ResultError as error:
-        value, notes = _described(value, error), (*notes, f"the result was described: {error}")
-        size = len(value)
+        if tool.response is not None:
+            return failed(call, f"invalid response: {error}")
+        value = _described(returned, error)
+        size, notes = len(value), (*notes, f"the result was described: {error}")
     else:
         if tool.response is not None and not media and not tool.response.accepts(value):
             return _broken_promise(tool.response, call, value, notes)
+    is_final = tool.final if tool.final is False or tool.final is True else _is_final(tool, value)
     if size > tool.largest_result:
         value, notes = _cut(value, tool.largest_result, notes)
-    is_final = tool.final if tool.final is False or tool.final is True else bool(tool.final(value))
-    return ToolResult(call.id, call.name, value, False, media, is_final, notes)
+    return ToolResult(call.id, call.name, value, False, tuple(media), is_final, notes)
 
 
-def _sayable(value: Any) -> tuple[Any, int]:
-    """The value as JSON has it, and how many bytes that are.
+def _is_final(tool: Tool[..., Any], value: Any) -> bool:
+    try:
+        return bool(tool.final(value))  # type: ignore[operator]  # it is no bool here
+    except Exception:  # noqa: BLE001 - a function of the user's
+        _log.exception("whether the result of %s is final could not be said; it is not", tool.name)
+        return False
+
+
+def _sayable(value: Any, media: list[Blob]) -> tuple[Any, int]:
+    """The value as JSON has it, and how many bytes that are; what is to be looked at or heard is put into `media`.
 
     What comes out of JSON equal to what went in was plain data, and most results are: msgspec finds that out much
     faster than a walk in Python. The copy also keeps the conversation apart from what the tool does with its own.
@@ -42,36 +55,45 @@ def _sayable(value: Any) -> tuple[Any, int]:
             return plain, len(written)
     except Exception:  # noqa: BLE001, S110 - comparing may run foreign code; the careful way below finds the words
         pass
-    said = sayable(value)
+    said = sayable(_without_media(value, media))
     return said, len(_encode(said))
 
 
 def _broken_promise(promised: Checker, call: ToolCall, value: Any, notes: tuple[str, ...]) -> ToolResult:
     # A tool may say «error» in its result, whatever shape its successes have.
-    told = isinstance(value, dict) and "error" in value
-    words = value if told else f"invalid response: {'; '.join(map(str, promised.problems(value)))}"
-    return ToolResult(call.id, call.name, words, is_error=True, notes=notes)
+    if isinstance(value, dict) and "error" in value:
+        told = value if len(_encode(value)) <= _LARGEST_ERROR else fitting(_encode(value).decode())
+        return ToolResult(call.id, call.name, told, is_error=True, notes=notes)
+    return failed(call, f"invalid response:{listed(map(str, promised.problems(value)))}")
 
 
-_NO_MEDIA = frozenset((dict, str, int, float, bool, type(None)))
+def _without_media(value: Any, media: list[Blob], depth: int = 0) -> Any:
+    """The value for the model to read, with a name where there was something to look at."""
+    blob = _blob(value)
+    if blob is not None:
+        media.append(blob)
+        return blob.name or blob.media_type
+    if depth < _DEEPEST_MEDIA and type(value) in (list, tuple):
+        items = [_without_media(item, media, depth + 1) for item in value]
+        texts = [item for item, given in zip(items, value, strict=True) if _blob(given) is None]
+        if len(texts) == len(items):
+            return value if all(one is other for one, other in zip(items, value, strict=True)) else items
+        return (texts[0] if len(texts) == 1 else texts) if texts else ", ".join(items)
+    if depth < _DEEPEST_MEDIA and type(value) is dict:
+        return {name: _without_media(item, media, depth + 1) for name, item in value.items()}
+    return value
 
 
-def _without_media(returned: Any) -> tuple[Any, tuple[Blob, ...]]:
-    """The value for the model to read, and what it shall look at or hear."""
-    if isinstance(returned, Blob):
-        return _named((returned,)), (returned,)
-    if isinstance(returned, bytes | bytearray) and (found := _media_type(bytes(returned[:16]))):
-        blob = Blob.of(bytes(returned), found)
-        return _named((blob,)), (blob,)
-    if type(returned) in (list, tuple) and any(isinstance(one, Blob) for one in returned):
-        media = tuple(one for one in returned if isinstance(one, Blob))
-        rest = [one for one in returned if not isinstance(one, Blob)]
-        return (rest[0] if len(rest) == 1 else rest) if rest else _named(media), media
-    return returned, ()
+def _blob(value: Any) -> Blob | None:
+    if isinstance(value, Blob):
+        return value
+    if isinstance(value, bytes | bytearray | memoryview) and (found := _media_type(bytes(value[:16]))):
+        return Blob.of(bytes(value), found)
+    return None
 
 
-def _named(media: Sequence[Blob]) -> str:
-    return ", ".join(blob.name or blob.media_type for blob in media)
+_DEEPEST_MEDIA = 4
+_LARGEST_ERROR = 4_000
 
 
 _SIGNS = {
@@ -92,9 +114,9 @@ def _described(value: Any, error: ResultError) -> str:
     """Words for what JSON cannot say; an object's own words may run anything, so they are only asked for."""
     try:
         words = repr(value)[:200]
-    except Exception:  # noqa: BLE001 - foreign code
+    except BaseException:  # noqa: BLE001 - foreign code, of which nothing shall escape
         words = "it cannot describe itself"
-    return f"a {type(value).__name__} that cannot be shown as data ({error}): {words}"
+    return fitting(f"a {type(value).__name__} that cannot be shown as data ({error}): {words}")
 
 
 def _cut(value: Any, largest: int, notes: tuple[str, ...]) -> tuple[Any, tuple[str, ...]]:

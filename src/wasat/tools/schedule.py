@@ -5,7 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 
-from wasat.tools.execute import failed
+from wasat.tools.failure import described, failed
 from wasat.types.parts import ToolCall, ToolResult
 
 _log = logging.getLogger("wasat.tools")
@@ -33,7 +33,7 @@ async def _settled(call: ToolCall, run: Run) -> ToolResult:
         result = await run(call)
     except Exception as error:  # noqa: BLE001 - a source is foreign code
         _log.exception("the source of %s failed", call.name)
-        return failed(call, f"{call.name} failed: {type(error).__name__}: {error}")
+        return failed(call, f"{call.name} failed: {described(error)}")
     if not isinstance(result, ToolResult) or result.id != call.id:
         _log.error("the source of %s answered another call: %r", call.name, result)
         return failed(call, f"{call.name} failed: its source answered another call")

@@ -67,7 +67,7 @@ class Toolbox:
 
     def _tools_of(self, session: str | None) -> dict[str, Tool[..., Any]]:
         if session is None:
-            return self._common
+            return self._common.copy()  # another thread may register while ours looks
         if session not in self._sessions:
             known = ", ".join(map(repr, self._sessions)) or "none"
             raise UnknownSession(f"unknown session {session!r}; open ones: {known}")

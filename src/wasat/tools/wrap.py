@@ -5,9 +5,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from wasat.errors import ConfigError
-from wasat.tools.deadline import limited
-from wasat.tools.execute import failed
+from wasat.errors import ConfigError, DuplicateTool
+from wasat.tools.deadline import Expired, limited
+from wasat.tools.failure import failed
 from wasat.tools.local import unknown
 from wasat.tools.source import ToolSource
 from wasat.types.parts import ToolCall, ToolResult
@@ -27,7 +27,11 @@ class Renamed:
         return self._names.get(name, name)
 
     async def list_tools(self) -> list[ToolSpec]:
-        return [replace(spec, name=self._new_name(spec.name)) for spec in await self._source.list_tools()]
+        specs = [replace(spec, name=self._new_name(spec.name)) for spec in await self._source.list_tools()]
+        names = [spec.name for spec in specs]
+        if len(set(names)) < len(names):
+            raise DuplicateTool(f"renaming makes two tools of one name: {', '.join(names)}")
+        return specs
 
     async def call(self, call: ToolCall, context: Any = None) -> ToolResult:
         originals = {self._new_name(spec.name): spec.name for spec in await self._source.list_tools()}
@@ -52,6 +56,8 @@ class Filtered:
 
     def __init__(self, source: ToolSource, keep: Collection[str] | Callable[[ToolSpec], bool]) -> None:
         self._source = source
+        if isinstance(keep, str):
+            raise ConfigError(f"give the names to keep as a set: {{{keep!r}}}")
         self._keep = keep if callable(keep) else lambda spec: spec.name in keep
 
     async def list_tools(self) -> list[ToolSpec]:
@@ -75,5 +81,5 @@ class TimeLimited:
     async def call(self, call: ToolCall, context: Any = None) -> ToolResult:
         try:
             return await limited(self._source.call(call, context), self._seconds)
-        except TimeoutError:
+        except Expired:
             return failed(call, f"{call.name} took longer than {self._seconds:g} seconds and was stopped")

@@ -1,5 +1,6 @@
 """The recordings of real exchanges, where they are beside the project, all go through the wire layer."""
 
+import importlib
 import json
 import subprocess
 import sys
@@ -7,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from wasat.providers.gemini import decode
 
 ROOT = Path(__file__).parents[3]
 SCRIPT = ROOT / "scripts" / "replay_traffic.py"
@@ -74,10 +77,31 @@ def test_a_row_that_fails_is_named_with_its_reason(tmp_path: Path) -> None:
     assert lines[-1] == "2 rows, 0 tool loops, 1 passed, 1 failed"
 
 
-def test_a_difference_that_no_rule_allows_fails(tmp_path: Path) -> None:
-    two = {"candidates": [{"content": {"role": "model", "parts": [CALL, CALL]}, "finishReason": "STOP"}]}
-    unanswered = {"functionResponse": {"id": "9", "name": "other", "response": {"result": 5}}}
-    contents = [USER, {"role": "model", "parts": [CALL, CALL]}, {"role": "user", "parts": [RESULT, unanswered]}]
-    code, lines = replay_rows(tmp_path, row(0, {"contents": [USER]}, two), row(1, {"contents": contents}, TOLD))
+def test_a_mistake_of_ours_is_found_whatever_the_client_did(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(SCRIPT.parent))
+    script, rules = importlib.import_module("replay_traffic"), importlib.import_module("traffic_rules")
+    turn = {"role": "model", "parts": [CALL]}
+    results = {"role": "user", "parts": [RESULT]}
+    right = decode.message(json.dumps(turn).encode())
+    script.check_turns(row(0, None, None), script.Turns([USER], right, [CALL], turn, results), set())
+    without_id = json.dumps(turn).replace('"id": "1", ', "").encode()
+    for wrong in (
+        without_id,
+        json.dumps(turn).replace("a_b", "aB").encode(),
+        json.dumps(turn).replace("A+/=", "").encode(),
+    ):
+        turns = script.Turns([USER], decode.message(wrong), [CALL], turn, results)
+        with pytest.raises(rules.Difference, match="not what it must be"):
+            script.check_turns(row(0, None, None), turns, set())
+
+
+def test_what_is_no_row_is_a_failure_named_by_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "odd.jsonl"
+    good = json.dumps(row(0, None, TOLD) | {"note": "a\u2028b"}, ensure_ascii=False)
+    file.write_bytes(b"\xef\xbb\xbf" + good.encode() + b'\n{"broken\n[]\nnull\n\xff\n{}\n')
+    code, lines = replay(file)
     assert code == 1
-    assert "FAILED row-0: the next request: " in lines[-2]
+    assert [line.split(": ")[0] for line in lines if line.startswith("FAILED")] == [
+        f"FAILED odd.jsonl:{n}" for n in (2, 3, 4, 5)
+    ]
+    assert lines[-1] == "6 rows, 0 tool loops, 2 passed, 4 failed"
