@@ -12,7 +12,7 @@ help:
 	@echo "make bench   the benchmarks, as ratios to a hand-written floor"
 	@echo "make clean   remove .venv and caches"
 
-$(STAMP): pyproject.toml constraints.txt src/wasat/__init__.py
+$(STAMP): pyproject.toml constraints.txt src/wasat/version.py
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Wasat needs Python 3.11 or newer: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'

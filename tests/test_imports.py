@@ -10,7 +10,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "wasat"
 
 # Each layer may import those before it and itself; names on one line are blind to each other.
 LAYERS = [
-    ["errors"],
+    ["errors", "version"],
     ["types"],
     ["schema", "storage", "http"],
     ["tools", "providers"],

@@ -1,3 +1,7 @@
 """Wasat, the runtime between a language model and its tools."""
 
-__version__ = "0.1.0"
+from wasat.version import VERSION
+
+__all__ = ["__version__"]
+
+__version__ = VERSION

@@ -32,7 +32,7 @@ def test_wrong_arguments_come_back_in_words_all_at_once() -> None:
         raise AssertionError("never called")
 
     words = told(use(book, nights="many", hotel="x"))
-    assert words.startswith("invalid parameters: ")
+    assert words.startswith("invalid parameters:\n- ")
     assert "city" in words
     assert "nights" in words
     assert "hotel" in words

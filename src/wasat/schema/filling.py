@@ -3,15 +3,20 @@
 Which places are concerned is found out once, so that a call pays only for those.
 """
 
-from copy import deepcopy
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import msgspec
+
+from wasat.schema.positions import array_schemas
 from wasat.schema.size import measured
+from wasat.schema.unions import type_of
 from wasat.schema.validators import Compiled
 from wasat.schema.weight import DEEPEST_VALUE
 from wasat.schema.wording import path_of
 
 Steps = tuple[str | int, ...]
+Test = Callable[[Any], bool]
 
 _LARGEST_DEFAULT = 1_000
 
@@ -19,60 +24,91 @@ _LARGEST_DEFAULT = 1_000
 class Filling:
     """What to do at one place of a value, and inside it."""
 
-    __slots__ = ("defaults", "inside", "is_integer", "items", "others", "prefix")
+    __slots__ = ("branches", "defaults", "inside", "is_integer", "items", "others", "patterns", "prefix")
 
     def __init__(self) -> None:
         self.is_integer = False
         self.defaults: dict[str, Any] = {}
         self.inside: dict[str, Filling] = {}
+        self.patterns: list[tuple[Test, Filling | None]] = []
+        """For properties whose names match."""
         self.others: Filling | None = None
         self.items: Filling | None = None
         self.prefix: list[Filling | None] = []
+        self.branches: list[tuple[Test, Filling | None]] = []
+        """Of a union: the first whose schema the value fits is followed."""
 
     @property
     def is_idle(self) -> bool:
-        return not (self.is_integer or self.defaults or self.inside or self.others or self.items or any(self.prefix))
+        """Whether there is nothing to do here."""
+        inner = (self.inside, self.patterns, self.others, self.items, self.prefix, self.branches)
+        return not (self.is_integer or self.defaults or any(inner))
 
-    def applied(self, value: Any, steps: Steps, changes: list[str]) -> Any:
+    @property
+    def is_scalar(self) -> bool:
+        """Whether floats are all that there may be to do."""
+        inner = (self.inside, self.patterns, self.others, self.items, self.prefix, self.branches)
+        return not (self.defaults or any(inner))
+
+    def applied(self, value: Any, steps: Steps, changes: list[str], *, defaults: bool = True) -> Any:
         """The value put right; the same object if there was nothing to do."""
         kind = type(value)
         if kind is dict:
-            return self._object(value, steps, changes)
-        if kind is list and (self.items is not None or self.prefix):
-            return self._array(value, steps, changes)
+            return self._branch(self._object(value, steps, changes, defaults), steps, changes, defaults)
+        if kind is list:
+            return self._branch(self._array(value, steps, changes, defaults), steps, changes, defaults)
         if kind is float and self.is_integer and value.is_integer():
             changes.append(f"{path_of(steps)}: {value} → {int(value)}")
             return int(value)
         return value
 
-    def _object(self, value: dict[str, Any], steps: Steps, changes: list[str]) -> dict[str, Any]:
+    def _branch(self, value: Any, steps: Steps, changes: list[str], defaults: bool) -> Any:
+        for fits, filling in self.branches:
+            if fits(value):
+                return value if filling is None else filling.applied(value, steps, changes, defaults=defaults)
+        return value
+
+    def _object(self, value: dict[str, Any], steps: Steps, changes: list[str], defaults: bool) -> dict[str, Any]:
         result = value
-        for name, default in self.defaults.items():
+        for name, default in self.defaults.items() if defaults else ():
             if name not in value:
                 result = dict(value) if result is value else result
-                # A copy, because the tool may change what it is given. It is filled in already, when it was read:
-                # a schema whose default asks for itself would never end here.
-                result[name] = deepcopy(default) if isinstance(default, dict | list) else default
-        if self.others is not None:
-            concerned = {name: self.inside.get(name, self.others) for name in value}
-        else:
-            concerned = self.inside
-        for name, filling in concerned.items():
-            if name in value:
-                inner = value[name]
-                filled = filling.applied(inner, (*steps, name), changes)
-                if filled is not inner:
-                    result = dict(value) if result is value else result
-                    result[name] = filled
+                # It is filled in already, when it was read: a schema whose default asks for itself would never end here.
+                result[name] = own(default)
+        for name, filling in self._concerned(value):
+            inner = value[name]
+            filled = filling.applied(inner, (*steps, name), changes, defaults=defaults)
+            if filled is not inner:
+                result = dict(value) if result is value else result
+                result[name] = filled
         return result
 
-    def _array(self, value: list[Any], steps: Steps, changes: list[str]) -> list[Any]:
-        fillings = [*self.prefix, *[self.items] * (len(value) - len(self.prefix))]
+    def _concerned(self, value: dict[str, Any]) -> Iterator[tuple[str, "Filling"]]:
+        if self.others is None and not self.patterns:
+            yield from ((name, filling) for name, filling in self.inside.items() if name in value)
+            return
+        for name in value:
+            found = self.inside.get(name) or next((one for fits, one in self.patterns if fits(name)), self.others)
+            if found is not None:
+                yield name, found
+
+    def _array(self, value: list[Any], steps: Steps, changes: list[str], defaults: bool) -> list[Any]:
+        items, prefix = self.items, self.prefix
+        if items is None and not prefix:
+            return value
+        if not prefix and items is not None and items.is_scalar and float not in map(type, value):
+            return value
+        fillings = [*prefix, *[items] * (len(value) - len(prefix))]
         filled = [
-            one if filling is None else filling.applied(one, (*steps, at), changes)
+            one if filling is None else filling.applied(one, (*steps, at), changes, defaults=defaults)
             for at, (one, filling) in enumerate(zip(value, fillings, strict=False))
         ]
         return value if all(new is old for new, old in zip(filled, value, strict=False)) else filled
+
+
+def own(value: Any) -> Any:
+    """A copy, if it could be changed by whoever gets it: the tool may do so."""
+    return msgspec.to_builtins(value) if isinstance(value, dict | list) else value
 
 
 def filling_of(compiled: Compiled) -> Filling | None:
@@ -85,6 +121,7 @@ class _Planner:
     def __init__(self, compiled: Compiled) -> None:
         self._compiled = compiled
         self._known: dict[int, Filling] = {}
+        self._words: dict[int, frozenset[str]] = {}
 
     def at(self, schema: Any) -> Filling | None:
         """The same object for the same schema, so that recursion in the one becomes recursion in the other."""
@@ -93,6 +130,8 @@ class _Planner:
         known = self._known.get(id(schema))
         if known is None:
             known = self._known[id(schema)] = Filling()
+            words = self._types(schema)
+            known.is_integer = "integer" in words and "number" not in words
             self._gather(known, schema, 0)
             self._prune(known)
         return known
@@ -101,18 +140,30 @@ class _Planner:
         if not isinstance(schema, dict) or depth > 16:
             return
         target = self._compiled.document.targets.get(id(schema))
-        for part in (target, *schema.get("allOf", ()), _only_branch(schema)):
+        branches = _branches(schema)
+        for part in (target, *schema.get("allOf", ()), *(branches if len(branches) == 1 else ())):
             self._gather(filling, part, depth + 1)
-        filling.is_integer = filling.is_integer or _is_integer(schema)
         for name, inner in schema.get("properties", {}).items():
             within = self.at(inner)
             if within is not None:
                 filling.inside.setdefault(name, within)
             if isinstance(inner, dict) and "default" in inner and self._fits(inner["default"], inner):
                 filling.defaults.setdefault(name, self._filled(inner["default"], inner, within))
+        filling.patterns = filling.patterns or [
+            (self._matcher(pattern), self.at(inner)) for pattern, inner in schema.get("patternProperties", {}).items()
+        ]
         filling.others = filling.others or self.at(schema.get("additionalProperties"))
-        filling.items = filling.items or self.at(schema.get("items"))
-        filling.prefix = filling.prefix or [self.at(one) for one in schema.get("prefixItems", ())]
+        prefix, items = array_schemas(schema)
+        filling.items = filling.items or self.at(items)
+        filling.prefix = filling.prefix or [self.at(one) for one in prefix]
+        if len(branches) > 1 and not filling.branches:
+            filling.branches = [(self._tester(one), self.at(one)) for one in branches]
+
+    def _matcher(self, pattern: str) -> Test:
+        return lambda name: self._compiled.matches(pattern, name)
+
+    def _tester(self, schema: Any) -> Test:
+        return lambda value: self._fits(value, schema)
 
     def _filled(self, default: Any, schema: dict[str, Any], within: Filling | None) -> Any:
         """A default with the defaults inside it."""
@@ -123,25 +174,66 @@ class _Planner:
     def _prune(self, filling: Filling) -> None:
         """Places without work are forgotten; those still being looked at are kept, they may have some."""
         filling.inside = {name: one for name, one in filling.inside.items() if not one.is_idle}
-        filling.others = None if filling.others is None or filling.others.is_idle else filling.others
-        filling.items = None if filling.items is None or filling.items.is_idle else filling.items
+        filling.others = _unless_idle(filling.others)
+        filling.items = _unless_idle(filling.items)
+        filling.patterns = [(fits, _unless_idle(one)) for fits, one in filling.patterns]
+        if filling.others is None and not any(one for _, one in filling.patterns):
+            filling.patterns = []
+        filling.branches = [(fits, _unless_works_inside(one)) for fits, one in filling.branches]
+        if not any(one for _, one in filling.branches):
+            filling.branches = []
         if all(one is None or one.is_idle for one in filling.prefix):
             filling.prefix = []
 
-    def _fits(self, default: Any, schema: dict[str, Any]) -> bool:
+    def _fits(self, value: Any, schema: Any) -> bool:
         """A default that its own schema forbids (a lone null, mostly) means «may be left out»."""
+        if isinstance(schema, bool):
+            return schema
         validator = self._compiled.part(schema)
-        return validator is not None and validator.is_valid(default)
+        return validator is not None and validator.is_valid(value)
+
+    def _types(self, schema: Any) -> frozenset[str]:
+        """The types that a value here may have; "number" is among them only if it may have a fraction."""
+        if not isinstance(schema, dict):
+            return frozenset() if schema is False else _ALL
+        if (known := self._words.get(id(schema))) is not None:
+            return known
+        self._words[id(schema)] = _ALL  # for a schema that speaks of itself
+        found = _own_types(schema)
+        target = self._compiled.document.targets.get(id(schema))
+        for part in (*([] if target is None else [target]), *schema.get("allOf", ())):
+            found &= self._types(part)
+        for union in (schema.get("anyOf"), schema.get("oneOf")):
+            if union:
+                found &= frozenset[str]().union(*(self._types(one) for one in union))
+        self._words[id(schema)] = found
+        return found
 
 
-def _only_branch(schema: dict[str, Any]) -> Any:
-    """The one branch of a union that is not null: what `Optional` becomes."""
+_ALL = frozenset({"string", "number", "integer", "boolean", "array", "object", "null"})
+
+
+def _own_types(schema: dict[str, Any]) -> frozenset[str]:
+    words = schema.get("type", _ALL)
+    found = frozenset([words] if isinstance(words, str) else words)
+    if "number" in found:
+        found |= {"integer"}
+    if "const" in schema or isinstance(schema.get("enum"), list):
+        options = [schema["const"]] if "const" in schema else schema["enum"]
+        found &= {"number" if type(option) is float else type_of(option) for option in options}
+    return found
+
+
+def _branches(schema: dict[str, Any]) -> list[Any]:
+    """The branches of a union that are not null; `Optional` has one."""
     branches = schema.get("anyOf") or schema.get("oneOf") or ()
-    others = [one for one in branches if not (isinstance(one, dict) and one.get("type") == "null")]
-    return others[0] if len(others) == 1 else None
+    return [one for one in branches if not (isinstance(one, dict) and one.get("type") == "null")]
 
 
-def _is_integer(schema: dict[str, Any]) -> bool:
-    """Whether a number here must be whole; a union that also takes fractions leaves floats alone."""
-    words = schema.get("type")
-    return words == "integer" or (isinstance(words, list) and "integer" in words and "number" not in words)
+def _unless_idle(filling: Filling | None) -> Filling | None:
+    return None if filling is None or filling.is_idle else filling
+
+
+def _unless_works_inside(filling: Filling | None) -> Filling | None:
+    """A branch only matters for objects and arrays: what a number shall be, the whole union says."""
+    return None if filling is None or filling.is_scalar else filling

@@ -33,14 +33,23 @@ IN_PLACE = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "d
 def subschemas(schema: dict[str, Any]) -> Iterator[tuple[str, tuple[str, ...], Any]]:
     """Every schema directly inside this one: the keyword, the way to it, and itself."""
     for keyword, value in schema.items():
-        if keyword in SINGLE:
-            yield keyword, (keyword,), value
-        elif keyword in LISTS and isinstance(value, list):
+        # Up to draft 2019-09 `items` may be a list, too.
+        if isinstance(value, list) and (keyword in LISTS or keyword == "items"):
             for index, inner in enumerate(value):
                 yield keyword, (keyword, str(index)), inner
+        elif keyword in SINGLE:
+            yield keyword, (keyword,), value
         elif keyword in MAPS and isinstance(value, dict):
             for name, inner in value.items():
                 yield keyword, (keyword, name), inner
+
+
+def array_schemas(schema: dict[str, Any]) -> tuple[list[Any], Any]:
+    """The schemas of the first items one by one, and the one of all that follow; in the words of any draft."""
+    items = schema.get("items", True)
+    if isinstance(items, list):
+        return items, schema.get("additionalItems", True)
+    return schema.get("prefixItems", []), items
 
 
 def pointer(way: tuple[str, ...]) -> str:

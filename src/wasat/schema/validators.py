@@ -30,6 +30,7 @@ class Compiled:
         self._options: dict[str, Any] = {"validate_formats": formats, "retriever": _retriever(remotes or {})}
         self._draft = draft
         self._parts: Any = None
+        self._matchers: dict[str, Any] = {}
         try:
             check_size(schema)
             self.document = Document(schema if isinstance(schema, dict) else {})
@@ -51,6 +52,15 @@ class Compiled:
             self._parts = jsonschema_rs.validator_map_for(self.schema, **self._options, **self._patterns())
         pointer = self.document.pointers.get(id(node))
         found: jsonschema_rs.Validator | None = None if pointer is None else self._parts.get(f"#{pointer}")
+        return found
+
+    def matches(self, pattern: str, text: str) -> bool:
+        """Whether a text has the pattern, as the validator reads patterns: no text makes it take for ever."""
+        import jsonschema_rs
+
+        if pattern not in self._matchers:
+            self._matchers[pattern] = jsonschema_rs.validator_for({"pattern": pattern}, **self._patterns())
+        found: bool = self._matchers[pattern].is_valid(text)
         return found
 
     def _built(self) -> "jsonschema_rs.Validator":
