@@ -1,7 +1,7 @@
 """What a message is made of."""
 
 from base64 import b64decode, b64encode
-from secrets import token_hex
+from os import urandom
 from typing import Any, Self
 
 from msgspec import Raw, Struct
@@ -86,7 +86,7 @@ _LOCAL_ID = "wasat_"
 
 def local_id() -> str:
     """An id for a call to which the provider gave none; it tells calls apart here and never leaves."""
-    return _LOCAL_ID + token_hex(8)
+    return _LOCAL_ID + urandom(8).hex()
 
 
 def is_local_id(id: str) -> bool:

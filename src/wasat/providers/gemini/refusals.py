@@ -2,8 +2,6 @@
 
 import re
 from collections.abc import Iterator
-from datetime import datetime
-from email.utils import parsedate_to_datetime
 from typing import Any
 
 import msgspec
@@ -126,6 +124,9 @@ def _seconds(text: object) -> float | None:
 
 
 def _seconds_until(date: str) -> float:
+    from datetime import datetime  # both for a form of the header that hardly anybody sends
+    from email.utils import parsedate_to_datetime
+
     try:
         when = parsedate_to_datetime(date)
     except ValueError:

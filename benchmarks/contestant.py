@@ -1,0 +1,39 @@
+"""A loop written by hand on the Gemini-level client, as a contestant of the shared benchmark."""
+
+import asyncio
+from typing import Any
+
+IMPORT = "from wasat import gemini"
+MODE = "async"
+
+
+def make(base: str, tools: dict[str, Any]) -> Any:
+    from wasat.gemini import AsyncClient, History, declaration_of
+    from wasat.types.messages import Message
+    from wasat.types.parts import ToolCall, ToolResult
+
+    client = AsyncClient(api_key="x", base_url=base)
+    declared = [declaration_of(function) for function in tools.values()]
+
+    async def result_of(call: ToolCall) -> ToolResult:
+        return ToolResult(call.id, call.name, await tools[call.name](**call.arguments))
+
+    class Loop:
+        async def run(self, model: str, prompt: str) -> str:
+            history = History([Message.user(prompt)])
+            while True:
+                response = await client.generate_content(history, model=model, tools=declared)
+                calls = response.message.calls
+                if not calls:
+                    return response.text
+                results = await asyncio.gather(*map(result_of, calls))
+                history = history.plus(response.message, Message.user(*results))
+
+        async def stream(self, model: str, prompt: str) -> Any:
+            async for chunk in client.stream_generate_content(prompt, model=model, tools=declared):
+                yield chunk.text
+
+        async def aclose(self) -> None:
+            await client.close()
+
+    return Loop()

@@ -1,0 +1,107 @@
+"""Context caches, and the pages in which the API lists things."""
+
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from wasat.errors import ConfigError
+from wasat.gemini.request import Contents, request_fields, request_of, tools_of
+from wasat.loop.blocking import wait_for
+from wasat.providers.gemini import wire
+from wasat.providers.gemini.api import GeminiApi
+from wasat.providers.gemini.capabilities import Capabilities
+from wasat.providers.gemini.proto import dump, load, to_plain
+
+_MOST_PAGES = 1000
+
+
+async def pages(api: GeminiApi, path: str, form: Any) -> AsyncIterator[Any]:
+    """All pages of a list."""
+    token = ""
+    for _ in range(_MOST_PAGES):
+        page = load(form, await api.call("GET", f"{path}?pageToken={quote(token, '')}" if token else path))
+        yield page
+        token = page.next_page_token or ""
+        if not token:
+            return
+    raise ConfigError(f"{path} has more than {_MOST_PAGES} pages, which cannot be right")
+
+
+class Caches:
+    """Context caches: contents, system instruction and tools that the server keeps."""
+
+    def __init__(self, api: GeminiApi, model: Callable[[str | None], tuple[str, Capabilities]]) -> None:
+        self._api = api
+        self._model = model
+
+    async def create(
+        self,
+        contents: Contents = (),
+        *,
+        model: str | None = None,
+        ttl_seconds: float = 3600,
+        display_name: str | None = None,
+        system_instruction: Contents | None = None,
+        tools: Iterable[Any] = (),
+        tool_config: Any = None,
+    ) -> wire.CachedContent:
+        """Make a cache; name it with cached_content=… in requests, and leave out what it holds."""
+        path, capabilities = self._model(model)
+        if not capabilities.explicit_cache:
+            raise ConfigError(f"{path} has no explicit caches; it caches long prefixes by itself")
+        settings = {"displayName": display_name, "tools": [to_plain(tool) for tool in tools_of(tools)] or None}
+        head = msgspec.json.encode(
+            {"model": path, "ttl": _duration(ttl_seconds), **{k: v for k, v in settings.items() if v}}
+        )
+        fields = request_fields(capabilities, system_instruction=system_instruction, tool_config=tool_config)
+        body = request_of(contents, b"," + head[1:-1] + fields, capabilities)
+        return load(wire.CachedContent, await self._call("POST", "cachedContents", body))
+
+    async def get(self, name: str) -> wire.CachedContent:
+        return load(wire.CachedContent, await self._call("GET", name))
+
+    async def list(self) -> list[wire.CachedContent]:
+        found: list[wire.CachedContent] = []
+        path = self._api.endpoint.resource("cachedContents")
+        async for page in pages(self._api, path, wire.ListCachedContentsResponse):
+            found += page.cached_contents or []
+        return found
+
+    async def update(self, name: str, *, ttl_seconds: float) -> wire.CachedContent:
+        """Let a cache live on for so long from now."""
+        body = dump(wire.CachedContent(ttl=_duration(ttl_seconds)))
+        return load(wire.CachedContent, await self._call("PATCH", name, body, "?updateMask=ttl"))
+
+    async def delete(self, name: str) -> None:
+        await self._call("DELETE", name)
+
+    async def _call(self, method: str, name: str, body: bytes = b"", query: str = "") -> bytes:
+        return await self._api.call(method, self._api.endpoint.resource(name) + query, body)
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:g}s"
+
+
+class SyncCaches:
+    """`Caches` for plain code."""
+
+    def __init__(self, caches: Caches) -> None:
+        self._caches = caches
+
+    def create(self, contents: Contents = (), **cache: Any) -> wire.CachedContent:
+        return wait_for(self._caches.create(contents, **cache))
+
+    def get(self, name: str) -> wire.CachedContent:
+        return wait_for(self._caches.get(name))
+
+    def list(self) -> list[wire.CachedContent]:
+        return wait_for(self._caches.list())
+
+    def update(self, name: str, *, ttl_seconds: float) -> wire.CachedContent:
+        return wait_for(self._caches.update(name, ttl_seconds=ttl_seconds))
+
+    def delete(self, name: str) -> None:
+        wait_for(self._caches.delete(name))

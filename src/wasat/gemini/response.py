@@ -1,0 +1,136 @@
+"""What the Gemini API answered, for callers who want to see it as it is."""
+
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import Any, TypeVar, overload
+
+import msgspec
+from msgspec import Raw
+
+from wasat.errors import MalformedResponse, PromptBlocked
+from wasat.gemini.types import FunctionCall
+from wasat.providers.gemini import decode, wire
+from wasat.providers.gemini.assembly import Assembly
+from wasat.providers.gemini.capabilities import Api
+from wasat.providers.gemini.framing import Framing
+from wasat.providers.gemini.proto import load
+from wasat.types.exchange import FinishReason, ModelResponse
+from wasat.types.messages import Message
+from wasat.types.parts import local_id
+
+T = TypeVar("T")
+
+
+class GenerateContentResponse:
+    """An answer, or a chunk of one. Everything that the server sent is typed here, when it is asked for."""
+
+    def __init__(self, answer: ModelResponse | Callable[[], ModelResponse]) -> None:
+        self._made = answer
+
+    @cached_property
+    def answer(self) -> ModelResponse:
+        """The answer as every provider gives it; that of a chunk is read when somebody asks."""
+        return self._made() if callable(self._made) else self._made
+
+    @property
+    def message(self) -> Message:
+        """The answer as a turn of a History, which sends it back byte for byte."""
+        return self.answer.message
+
+    @cached_property
+    def chunks(self) -> tuple[wire.GenerateContentResponse, ...]:
+        """What the server sent, one for each chunk of a stream."""
+        return tuple(load(wire.GenerateContentResponse, raw) for raw in self.answer.raw)
+
+    @cached_property
+    def content(self) -> wire.Content:
+        """The model's turn, to be put into the contents of the next request."""
+        raw = self.answer.message.raw
+        return load(wire.Content, raw) if raw else wire.Content(role="model", parts=[])
+
+    @property
+    def candidates(self) -> list[wire.Candidate]:
+        """Those of the last chunk that has any."""
+        return next((chunk.candidates for chunk in reversed(self.chunks) if chunk.candidates), [])
+
+    @property
+    def parts(self) -> list[wire.Part]:
+        return self.content.parts or []
+
+    @property
+    def text(self) -> str:
+        """The words of the answer, without thoughts; empty if there are none."""
+        return self.answer.message.text
+
+    @property
+    def function_calls(self) -> list[FunctionCall]:
+        """The calls that want an answer."""
+        known = {part.function_call.id for part in self.parts if part.function_call is not None}
+        return [
+            FunctionCall(name=call.name, args=call.arguments, id=call.id if call.id in known else None)
+            for call in self.answer.message.calls
+        ]
+
+    @property
+    def finish_reason(self) -> str | None:
+        return self.answer.finish_word
+
+    @property
+    def usage_metadata(self) -> Any:
+        return next((chunk.usage_metadata for chunk in reversed(self.chunks) if chunk.usage_metadata), None)
+
+    @property
+    def grounding_metadata(self) -> Any:
+        """The sources of the answer, where Google searched for it."""
+        found = (one.grounding_metadata for chunk in reversed(self.chunks) for one in chunk.candidates or [])
+        return next((one for one in found if one is not None), None)
+
+    @overload
+    def parsed(self) -> Any: ...
+
+    @overload
+    def parsed(self, form: type[T]) -> T: ...
+
+    def parsed(self, form: Any = Any) -> Any:
+        """The answer read as JSON, into a type if one is given."""
+        try:
+            return msgspec.json.decode(self.text, type=form)
+        except (msgspec.DecodeError, UnicodeEncodeError) as error:
+            raise MalformedResponse(f"the answer is not the JSON that was asked for: {error}") from error
+
+    def __repr__(self) -> str:
+        return f"<response {self.finish_reason}: {self.text[:60]!r}, {len(self.function_calls)} calls>"
+
+
+class ChunkReader:
+    """Bytes of a stream in, chunks out, and in the end the whole answer."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self._framing = Framing()
+        self._assembly = Assembly(api, local_id)
+
+    def feed(self, piece: bytes) -> Iterator[GenerateContentResponse]:
+        return map(self._chunk, self._framing.feed(piece))
+
+    def end(self) -> Iterator[GenerateContentResponse]:
+        for document in self._framing.end():
+            try:
+                yield self._chunk(document)
+            except MalformedResponse:
+                if not self._framing.streams:
+                    raise
+        self._assembly.end()
+
+    def _chunk(self, document: bytes) -> GenerateContentResponse:
+        self._assembly.add(document)
+        return GenerateContentResponse(lambda: self._alone(document))
+
+    def _alone(self, document: bytes) -> ModelResponse:
+        try:
+            return decode.response(document, self._api)
+        except PromptBlocked:  # told once, by the whole answer
+            return ModelResponse(Message("model", ()), finish=FinishReason.CUT, raw=(Raw(document),))
+
+    def whole(self) -> GenerateContentResponse:
+        return GenerateContentResponse(self._assembly.response())

@@ -1,0 +1,80 @@
+"""When to try again, and how long to wait before.
+
+A stream may be tried again only until its first byte has reached whoever reads it, because nobody can take back what
+was read. So let the attempt open the stream and wait for its first piece, and read the rest outside:
+
+    async def attempt():
+        stream = await opened(request)
+        return await anext(stream), stream
+
+    first, rest = await retried(attempt, policy)
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from msgspec import Struct
+
+from wasat.errors import ConfigError, ProviderError
+from wasat.http.clock import Clock, SystemClock
+
+T = TypeVar("T")
+
+_MOST_DOUBLINGS = 60
+"""A wait is far beyond any cap by then, and a float still holds it."""
+
+
+class RetryPolicy(Struct, frozen=True):
+    """How often and how long to try: `RetryPolicy(tries=1)` never does so again."""
+
+    tries: int = 5
+    base_seconds: float = 1.0
+    """The longest first wait; each further one may be twice as long."""
+    cap_seconds: float = 60.0
+    total_seconds: float = 600.0
+    """Nothing is tried again later than this after the first try began."""
+
+    def __post_init__(self) -> None:
+        if self.tries < 1:
+            raise ConfigError(f"tries is {self.tries!r}; it is 1 for a single try, or more")
+        if min(self.base_seconds, self.cap_seconds, self.total_seconds) < 0:
+            raise ConfigError(f"a time in {self!r} is below 0")
+
+
+_DEFAULT_POLICY = RetryPolicy()
+_SYSTEM_CLOCK = SystemClock()
+
+
+async def retried(
+    attempt: Callable[[], Awaitable[T]], policy: RetryPolicy = _DEFAULT_POLICY, clock: Clock = _SYSTEM_CLOCK
+) -> T:
+    """What the attempt gives, tried again while it fails with an error that says it may pass."""
+    begun = clock.monotonic()
+    tried = 0
+    while True:
+        tried += 1
+        try:
+            return await attempt()
+        except ProviderError as error:
+            wait = _wait_after(error, tried, policy, clock)
+            over = tried >= policy.tries or clock.monotonic() + wait - begun > policy.total_seconds
+            if over or not error.retryable:
+                _note(error, tried, wait)
+                raise
+        await clock.sleep(wait)
+
+
+def _wait_after(error: ProviderError, tried: int, policy: RetryPolicy, clock: Clock) -> float:
+    """The server's wish if it has one, else up to twice as long as last time; by chance, lest all come back at once."""
+    if error.retry_delay_seconds is not None:
+        return error.retry_delay_seconds + clock.random() * policy.base_seconds
+    longest: float = policy.base_seconds * 2 ** min(tried - 1, _MOST_DOUBLINGS)
+    return clock.random() * min(policy.cap_seconds, longest)
+
+
+def _note(error: ProviderError, tried: int, wait: float) -> None:
+    if tried == 1 and not error.retryable:
+        return
+    times = "once" if tried == 1 else f"{tried} times"
+    more = f"; the next try would have been in {wait:.1f} s" if error.retryable else ""
+    error.add_note(f"tried {times}{more}")

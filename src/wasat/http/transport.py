@@ -1,0 +1,131 @@
+"""Two calls over HTTP, send and stream: the one way from Wasat to the network.
+
+Above are the providers, who know what they ask and what an answer means; below is aiohttp, which is loaded with the
+first request. It knows nothing of models, does not follow redirects (services have none) and judges no status: what a
+server answers is an answer. What does not arrive is an error of ours.
+"""
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from wasat.errors import ConfigError
+from wasat.http.deadlines import Deadlines
+from wasat.http.loops import PoolPerLoop
+from wasat.http.messages import HttpRequest, HttpResponse, header
+from wasat.http.watch import Wait
+
+if TYPE_CHECKING:
+    from wasat.http.pool import Pool
+    from wasat.http.response import Response
+
+__all__ = ["Deadlines", "HttpRequest", "HttpResponse", "HttpStream", "Transport"]
+
+
+class Transport:
+    """Sends requests from any thread and any event loop; connections are kept per loop and closed with it.
+
+    `connections` is how many requests of one loop may be under way at once, None for as many as there are; the others
+    wait, which counts in no deadline.
+    """
+
+    def __init__(self, deadlines: Deadlines | None = None, *, connections: int | None = None) -> None:
+        if connections is not None and connections < 1:
+            raise ConfigError(f"connections is {connections!r}; it is a number above 0, or None for no limit")
+        self._deadlines = deadlines or Deadlines()
+        self._pools = PoolPerLoop(connections)
+
+    async def send(self, request: HttpRequest, deadlines: Deadlines | None = None) -> HttpResponse:
+        """The response with its whole body."""
+        async with HttpStream(self._pools, request, deadlines or self._deadlines) as answer:
+            return HttpResponse(answer.status, answer.headers, await answer.read())
+
+    def stream(self, request: HttpRequest, deadlines: Deadlines | None = None) -> "HttpStream":
+        """The response as it arrives, within `async with`; leaving that early closes the connection."""
+        return HttpStream(self._pools, request, deadlines or self._deadlines)
+
+    async def close(self) -> None:
+        """Close the connections of this event loop; a request after that opens new ones."""
+        await self._pools.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+class HttpStream:
+    """A response whose body is still arriving: iterate over its pieces, of any size, or `read` all that is left."""
+
+    __slots__ = ("_deadlines", "_pool", "_pools", "_request", "_response", "_wait", "headers", "status")
+
+    status: int
+    headers: Mapping[str, str]
+
+    def __init__(self, pools: PoolPerLoop, request: HttpRequest, deadlines: Deadlines) -> None:
+        self._pools = pools
+        self._request = request
+        self._deadlines = deadlines
+
+    def header(self, name: str) -> str | None:
+        """The header of that name, in whatever case either of us writes it."""
+        return header(self.headers, name)
+
+    # Errors are raised outside the `except`: within, the foreign one, which may tell secrets, would go along.
+
+    async def __aenter__(self) -> Self:
+        self._pool: Pool = self._pools.current() or await self._pools.begin()
+        self._wait = Wait(self._pool.watch, self._deadlines)
+        try:
+            response = await self._pool.open(self._request, self._wait)
+        except BaseException as error:  # noqa: BLE001 - aiohttp and the network are foreign
+            self._wait.end()
+            failure = self._failure(error, in_body=False)
+        else:
+            self._wait.pause()
+            self._response: Response = response
+            self.status = response.status
+            self.headers = response.headers
+            return self
+        raise failure
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        self._wait.begin("between_bytes")
+        try:
+            piece = await self._response.content.readany()
+        except BaseException as error:  # noqa: BLE001 - as above
+            failure = self._failure(error, in_body=True)
+        else:
+            self._wait.pause()
+            if piece:
+                return piece
+            failure = StopAsyncIteration()
+        raise failure
+
+    async def read(self) -> bytes:
+        """All that has not been given yet."""
+        pieces = []
+        async for piece in self:
+            pieces.append(piece)
+            if self._response.content.at_eof():
+                break
+        return b"".join(pieces)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._wait.end()
+        self._pool.done(self._response)
+
+    def _failure(self, error: BaseException, *, in_body: bool) -> BaseException:
+        from wasat.http.failures import cut, timed_out, unanswered
+
+        if self._wait.expired is not None and self._wait.gave_up():
+            return timed_out(self._wait.expired, self._request, self._deadlines)
+        return (cut if in_body else unanswered)(error, self._request)

@@ -1,0 +1,1 @@
+"""The run: ask, listen, act, repeat."""

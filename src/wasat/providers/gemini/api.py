@@ -1,0 +1,120 @@
+"""The REST calls of the Gemini API: addressed, authorised, tried again where that helps, refused in our own errors.
+
+Above are the provider and the typed client, which know what is asked; below is the transport, which only carries.
+"""
+
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack
+from typing import Protocol, TypeVar
+
+from wasat.errors import ProviderError
+from wasat.http.clock import Clock, SystemClock
+from wasat.http.messages import HttpRequest
+from wasat.http.retry import RetryPolicy, retried
+from wasat.http.transport import Transport
+from wasat.providers.gemini.credentials import ApiKey, Credentials, SecretHeaders
+from wasat.providers.gemini.endpoint import Endpoint
+from wasat.providers.gemini.refusals import refusal
+from wasat.version import VERSION
+
+Item = TypeVar("Item", covariant=True)
+
+
+class Reader(Protocol[Item]):
+    """Whatever is fed the bytes of a stream and gives what they complete."""
+
+    def feed(self, piece: bytes) -> Iterator[Item]: ...
+
+    def end(self) -> Iterator[Item]: ...
+
+
+AnyReader = TypeVar("AnyReader", bound=Reader[object])
+
+
+class GeminiApi:
+    """One endpoint with one set of credentials; safe to share between tasks, loops and threads."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        credentials: Credentials,
+        *,
+        transport: Transport | None = None,
+        retry: RetryPolicy | None = None,
+        clock: Clock | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        self.endpoint = endpoint
+        self._credentials = credentials
+        self._transport = transport or Transport()
+        self._retry = retry or RetryPolicy()
+        self._clock = clock or SystemClock()
+        self._headers = {"user-agent": f"wasat/{VERSION}", "content-type": "application/json", **(headers or {})}
+        self._fixed_headers: SecretHeaders | None = None
+
+    async def call(self, method: str, path: str, body: bytes = b"") -> bytes:
+        """The body of the answer."""
+        request = HttpRequest(method, self.endpoint.url(path), await self._all_headers(), body)
+
+        async def attempt() -> bytes:
+            response = await self._transport.send(request)
+            if response.status >= 400:
+                raise refusal(response.status, response.body, response.header("retry-after"))
+            return response.body
+
+        return await retried(attempt, self._retry, self._clock)
+
+    async def stream(
+        self, path: str, body: bytes, make_reader: Callable[[], AnyReader]
+    ) -> AsyncIterator[tuple[AnyReader, list[object]]]:
+        """The reader of a streamed answer with what each piece completed; the last time, what its end did.
+
+        As long as nothing was given it is tried again, each time with a new reader; after that the caller has seen the
+        beginning, and whether to ask once more is for him to say.
+        """
+        request = HttpRequest("POST", self.endpoint.url(path), await self._all_headers(), body)
+        async with AsyncExitStack() as opened:
+
+            async def attempt() -> tuple[AnyReader, list[object], AsyncIterator[bytes] | None]:
+                await opened.aclose()
+                response = await opened.enter_async_context(self._transport.stream(request))
+                if response.status >= 400:
+                    raise refusal(response.status, await response.read(), response.header("retry-after"))
+                reader, pieces = make_reader(), aiter(response)
+                async for piece in pieces:
+                    items = list(reader.feed(piece))
+                    if items:
+                        return reader, items, pieces
+                return reader, list(reader.end()), None
+
+            reader, items, pieces = await retried(attempt, self._retry, self._clock)
+            yield reader, items
+            if pieces is not None:
+                async for piece in pieces:
+                    items, error = _fed(reader, piece)
+                    if items:
+                        yield reader, items
+                    if error is not None:
+                        raise error
+                yield reader, list(reader.end())
+
+    async def _all_headers(self) -> SecretHeaders:
+        if self._fixed_headers is not None:
+            return self._fixed_headers
+        headers = SecretHeaders({**self._headers, **await self._credentials.headers()})
+        if isinstance(self._credentials, ApiKey):
+            self._fixed_headers = headers
+        return headers
+
+    async def close(self) -> None:
+        await self._transport.close()
+
+
+def _fed(reader: Reader[object], piece: bytes) -> tuple[list[object], ProviderError | None]:
+    """What a piece completed, and the error that may follow it within the same piece."""
+    items: list[object] = []
+    try:
+        items.extend(reader.feed(piece))
+    except ProviderError as error:
+        return items, error
+    return items, None

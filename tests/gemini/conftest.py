@@ -1,0 +1,18 @@
+from collections.abc import Iterator
+
+import pytest
+
+from tests.gemini.recorder import Recorder, recorder
+from wasat.gemini import Client
+
+
+@pytest.fixture
+def server() -> Iterator[Recorder]:
+    with recorder() as record:
+        yield record
+
+
+@pytest.fixture
+def client(server: Recorder) -> Iterator[Client]:
+    with Client(api_key="k", base_url=server.url) as made:
+        yield made

@@ -1,0 +1,369 @@
+import asyncio
+import threading
+from typing import Any, Literal
+from urllib.parse import unquote
+
+import pytest
+
+from tests.gemini.recorder import Recorder
+from wasat import errors
+from wasat.gemini import (
+    AsyncClient,
+    Client,
+    Content,
+    FunctionDeclaration,
+    GoogleSearch,
+    History,
+    Part,
+    Schema,
+    Tool,
+    UrlContext,
+)
+from wasat.tools.execute import execute
+from wasat.tools.function import tool
+from wasat.types.messages import Message
+from wasat.types.parts import ToolCall, ToolResult
+
+
+def said(*parts: Any, finish: str = "STOP", **more: Any) -> dict[str, Any]:
+    return {"candidates": [{"content": {"role": "model", "parts": list(parts)}, "finishReason": finish}], **more}
+
+
+CALL = {"functionCall": {"id": "7", "name": "add", "args": {"a_b": 1}}, "thoughtSignature": "s"}
+
+
+@tool
+def add(a_b: int, c: int = 0) -> int:
+    """Adds."""
+    return a_b + c
+
+
+def test_a_text_is_asked_and_answered(client: Client, server: Recorder) -> None:
+    server.answer(said({"text": "Hi."}, usageMetadata={"totalTokenCount": 5}))
+    response = client.generate_content("Hello")
+    assert (response.text, response.finish_reason, response.usage_metadata.total_token_count) == ("Hi.", "STOP", 5)
+    assert server.last.path == "/v1beta/models/gemini-3.8-flash:generateContent"
+    assert server.last.headers["x-goog-api-key"] == "k"
+    assert server.last.headers["user-agent"].startswith("wasat/")
+    assert server.last.body == {"contents": [{"role": "user", "parts": [{"text": "Hello"}]}]}
+
+
+@pytest.mark.requirement("S1-11")
+def test_everything_that_can_be_said_reaches_the_api(client: Client, server: Recorder) -> None:
+    server.answer(said({"text": "x"}))
+    client.generate_content(
+        [Content.text("a"), Content.text("b", "model"), Content(role="user", parts=[Part.from_text("c")])],
+        model="gemini-2.5-pro",
+        system_instruction="Be brief.",
+        temperature=0,
+        max_output_tokens=5,
+        stop_sequences=["x"],
+        thinking_config={"thinking_budget": -1},
+        response_modalities=["TEXT"],
+        safety_settings=[{"category": "HARM_CATEGORY_HARASSMENT", "threshold": "OFF"}],
+        labels={"cost_center": "a_b"},
+    )
+    assert server.last.path == "/v1beta/models/gemini-2.5-pro:generateContent"
+    assert server.last.body == {
+        "contents": [
+            {"role": "user", "parts": [{"text": "a"}]},
+            {"role": "model", "parts": [{"text": "b"}]},
+            {"role": "user", "parts": [{"text": "c"}]},
+        ],
+        "systemInstruction": {"parts": [{"text": "Be brief."}]},
+        "generationConfig": {
+            "temperature": 0,
+            "maxOutputTokens": 5,
+            "stopSequences": ["x"],
+            "thinkingConfig": {"thinkingBudget": -1},
+            "responseModalities": ["TEXT"],
+        },
+        "safetySettings": [{"category": "HARM_CATEGORY_HARASSMENT", "threshold": "OFF"}],
+        "labels": {"cost_center": "a_b"},
+    }
+
+
+def test_a_setting_that_does_not_exist_is_refused_with_the_nearest(client: Client) -> None:
+    with pytest.raises(errors.ConfigError, match="no setting called 'temprature'; did you mean temperature"):
+        client.generate_content("x", temprature=1)
+
+
+INLINE = {"inlineData": {"mimeType": "image/png", "data": "eA=="}}
+ONLY_INLINE = {"role": "user", "parts": [INLINE]}
+FILE = {"fileData": {"fileUri": "gs://x", "mimeType": "video/mp4"}}
+
+
+@pytest.mark.parametrize(
+    ("contents", "sent"),
+    [
+        ("a", [{"role": "user", "parts": [{"text": "a"}]}]),
+        (["a", Part.from_bytes(b"x", "image/png")], [{"role": "user", "parts": [{"text": "a"}, INLINE]}]),
+        (Part.from_uri("gs://x", "video/mp4"), [{"role": "user", "parts": [FILE]}]),
+        ({"role": "user", "parts": [{"inline_data": {"mime_type": "image/png", "data": "eA=="}}]}, [ONLY_INLINE]),
+        (
+            [Content.text("a"), "b"],
+            [{"role": "user", "parts": [{"text": "a"}]}, {"role": "user", "parts": [{"text": "b"}]}],
+        ),
+        ([Message.user("a", "b")], [{"role": "user", "parts": [{"text": "a"}, {"text": "b"}]}]),
+        (History([Message.user("a")]), [{"role": "user", "parts": [{"text": "a"}]}]),
+    ],
+)
+def test_contents_may_have_any_form(client: Client, server: Recorder, contents: Any, sent: Any) -> None:
+    server.answer(said({"text": "x"}))
+    client.generate_content(contents)
+    assert server.last.body["contents"] == sent
+
+
+@pytest.mark.requirement("S0-01", "S0-08")
+def test_functions_are_sent_as_one_tool_after_the_built_in_ones(client: Client, server: Recorder) -> None:
+    def now() -> str:
+        """The time."""
+        return "now"
+
+    server.answer(said({"text": "x"}))
+    declared = FunctionDeclaration(
+        name="f", description="F.", parameters=Schema(type="OBJECT", properties={"x_y": Schema(type="STRING")})
+    )
+    client.generate_content("x", tools=[add, GoogleSearch(), declared, Tool(url_context=UrlContext()), now])
+    search, context, functions = server.last.body["tools"]
+    assert (search, context) == ({"googleSearch": {}}, {"urlContext": {}})
+    assert [one["name"] for one in functions["functionDeclarations"]] == ["add", "f", "now"]
+    assert functions["functionDeclarations"][0]["parametersJsonSchema"]["properties"]["a_b"]["type"] == "integer"
+    assert functions["functionDeclarations"][1]["parameters"] == {
+        "type": "OBJECT",
+        "properties": {"x_y": {"type": "STRING"}},
+    }
+    assert functions["functionDeclarations"][2] == {"name": "now", "description": "The time."}
+    assert server.last.body["toolConfig"] == {
+        "includeServerSideToolInvocations": True,
+        "functionCallingConfig": {"mode": "VALIDATED"},
+    }
+    client.generate_content("x", tools=[])
+    assert "tools" not in server.last.body
+
+
+def test_what_an_older_model_refuses_is_refused_before_it_is_sent(client: Client, server: Recorder) -> None:
+    with pytest.raises(errors.ConfigError, match="not both"):
+        client.generate_content("x", model="gemini-2.5-flash", tools=[add, GoogleSearch()])
+    with pytest.raises(errors.ConfigError, match="two functions are called 'add'"):
+        client.generate_content("x", tools=[add, add])
+    with pytest.raises(errors.ConfigError, match="5 is no tool"):
+        client.generate_content("x", tools=[5])
+    assert server.seen == []
+
+
+@pytest.mark.parametrize(
+    ("choice", "mode"),
+    [
+        ("required_any", {"mode": "ANY"}),
+        ("none", {"mode": "NONE"}),
+        ({"type": "required", "tool": "add"}, {"mode": "ANY", "allowedFunctionNames": ["add"]}),
+    ],
+)
+def test_a_tool_choice_is_sent(client: Client, server: Recorder, choice: Any, mode: Any) -> None:
+    server.answer(said({"text": "x"}))
+    client.generate_content("x", tools=[add], tool_choice=choice)
+    assert server.last.body["toolConfig"] == {"functionCallingConfig": mode}
+    with pytest.raises(errors.ConfigError, match="no such function"):
+        client.generate_content("x", tools=[add], tool_choice={"type": "required", "tool": "sub"})
+
+
+@pytest.mark.requirement("S0-18")
+def test_the_caller_can_execute_the_calls_himself(client: Client, server: Recorder) -> None:
+    server.answer(said(CALL))
+    server.answer(said({"text": "It is 1."}))
+    history = [Content.text("What is 1 + 0?")]
+    response = client.generate_content(history, tools=[add])
+    [call] = response.function_calls
+    assert (call.name, call.args, call.id) == ("add", {"a_b": 1}, "7")
+    result = asyncio.run(execute(add, ToolCall("7", "add", call.args)))
+    answer = Content(role="user", parts=[Part.from_function_response("add", {"result": result.value}, id=call.id)])
+    final = client.generate_content([*history, response.content, answer], tools=[add])
+    assert final.text == "It is 1."
+    assert server.last.body["contents"][1:] == [
+        {"role": "model", "parts": [CALL]},
+        {"role": "user", "parts": [{"functionResponse": {"id": "7", "name": "add", "response": {"result": 1}}}]},
+    ]
+
+
+def test_a_history_is_sent_back_byte_for_byte(client: Client, server: Recorder) -> None:
+    server.answer(said(CALL, {"brandNew": {"x": 1}}))
+    server.answer(said({"text": "x"}))
+    history = History([Message.user("x")])
+    response = client.generate_content(history)
+    [call] = response.message.calls
+    client.generate_content(history.plus(response.message, Message.user(ToolResult(call.id, call.name, 1))))
+    assert server.last.body["contents"][1] == {"role": "model", "parts": [CALL, {"brandNew": {"x": 1}}]}
+
+
+def test_a_stream_gives_chunks_and_then_the_whole(client: Client, server: Recorder) -> None:
+    server.answer_stream(
+        said({"text": "It "}, finish=""),
+        said({"text": "is 5."}, usageMetadata={"totalTokenCount": 9}),
+    )
+    stream = client.stream_generate_content("x", temperature=1)
+    with pytest.raises(errors.ConfigError, match="not over yet"):
+        _ = stream.response
+    assert [chunk.text for chunk in stream] == ["It ", "is 5."]
+    assert (stream.response.text, stream.response.usage_metadata.total_token_count) == ("It is 5.", 9)
+    assert server.last.path == "/v1beta/models/gemini-3.8-flash:streamGenerateContent?alt=sse"
+
+
+def test_an_async_stream_can_be_left_early(server: Recorder) -> None:
+    server.answer_stream(*[said({"text": str(number)}, finish="") for number in range(50)])
+
+    async def main() -> list[str]:
+        async with AsyncClient(api_key="k", base_url=server.url) as client:
+            seen = []
+            async for chunk in client.stream_generate_content("x"):
+                seen.append(chunk.text)
+                if len(seen) == 3:
+                    break
+            return seen
+
+    assert asyncio.run(main()) == ["0", "1", "2"]
+
+
+def test_structured_output_is_parsed(client: Client, server: Recorder) -> None:
+    server.answer(said({"text": '{"sum": 3}'}))
+    schema = {"type": "object", "properties": {"sum": {"type": "integer"}}}
+    response = client.generate_content("x", response_mime_type="application/json", response_json_schema=schema)
+    assert server.last.body["generationConfig"] == {
+        "responseMimeType": "application/json",
+        "responseJsonSchema": schema,
+    }
+    assert response.parsed() == {"sum": 3}
+    assert response.parsed(dict[str, int]) == {"sum": 3}
+    with pytest.raises(errors.MalformedResponse, match="not the JSON that was asked for"):
+        response.parsed(list[int])
+
+
+def test_sources_of_a_search_are_typed(client: Client, server: Recorder) -> None:
+    document = said({"text": "x"})
+    document["candidates"][0]["groundingMetadata"] = {"groundingChunks": [{"web": {"uri": "u", "title": "t"}}]}
+    server.answer(document)
+    found = client.generate_content("x", tools=[GoogleSearch()]).grounding_metadata
+    assert [chunk.web.uri for chunk in found.grounding_chunks] == ["u"]
+
+
+def test_tokens_are_counted(client: Client, server: Recorder) -> None:
+    server.answer({"totalTokens": 31})
+    assert client.count_tokens("x").total_tokens == 31
+    assert server.last.body == {"contents": [{"role": "user", "parts": [{"text": "x"}]}]}
+    assert client.count_tokens("x", system_instruction="s").total_tokens == 31
+    assert server.last.body == {
+        "generateContentRequest": {
+            "model": "models/gemini-3.8-flash",
+            "contents": [{"role": "user", "parts": [{"text": "x"}]}],
+            "systemInstruction": {"parts": [{"text": "s"}]},
+        }
+    }
+
+
+def test_models_are_listed_over_all_pages(client: Client, server: Recorder) -> None:
+    server.answer({"models": [{"name": "models/a"}], "nextPageToken": "p/2="})
+    server.answer({"models": [{"name": "models/b", "inputTokenLimit": 5}]})
+    assert [model.name for model in client.list_models()] == ["models/a", "models/b"]
+    assert [unquote(seen.path) for seen in server.seen] == ["/v1beta/models", "/v1beta/models?pageToken=p/2="]
+    server.answers[:] = []
+    server.answer({"name": "models/gemini-3.8-flash"})
+    assert client.get_model().name == "models/gemini-3.8-flash"
+
+
+def test_caches_are_made_read_listed_prolonged_and_deleted(client: Client, server: Recorder) -> None:
+    server.answer({"name": "cachedContents/1", "expireTime": "t"})
+    made = client.caches.create("a long text", ttl_seconds=300, system_instruction="s", tools=[add], display_name="d")
+    assert made.name == "cachedContents/1"
+    assert (server.last.method, server.last.path) == ("POST", "/v1beta/cachedContents")
+    body = server.last.body
+    assert (body["model"], body["ttl"], body["displayName"]) == ("models/gemini-3.8-flash", "300s", "d")
+    assert body["systemInstruction"] == {"parts": [{"text": "s"}]}
+    assert body["tools"][0]["functionDeclarations"][0]["name"] == "add"
+    assert client.caches.get("cachedContents/1").name == "cachedContents/1"
+    client.caches.update("cachedContents/1", ttl_seconds=60)
+    assert (server.last.method, server.last.path, server.last.body) == (
+        "PATCH",
+        "/v1beta/cachedContents/1?updateMask=ttl",
+        {"ttl": "60s"},
+    )
+    client.caches.delete("cachedContents/1")
+    assert (server.last.method, server.last.path) == ("DELETE", "/v1beta/cachedContents/1")
+    server.answers[:] = []
+    server.answer({"cachedContents": [{"name": "cachedContents/1"}]})
+    assert [one.name for one in client.caches.list()] == ["cachedContents/1"]
+    with pytest.raises(errors.ConfigError, match="no explicit caches"):
+        client.caches.create("x", model="gemini-4-argon")
+
+
+@pytest.mark.requirement("S3-13")
+def test_what_a_cache_holds_is_not_sent_again(client: Client, server: Recorder) -> None:
+    server.answer(said({"text": "x"}))
+    client.generate_content("x", cached_content="cachedContents/1", tools=[add], system_instruction="s", temperature=1)
+    assert server.last.body.keys() == {"contents", "cachedContent", "generationConfig"}
+
+
+@pytest.mark.requirement("S1-15", "S1-16")
+@pytest.mark.parametrize(
+    ("status", "error", "kind"),
+    [
+        (
+            400,
+            {"message": "API key not valid.", "details": [{"reason": "API_KEY_INVALID"}]},
+            errors.AuthenticationError,
+        ),
+        (404, {"message": "models/x is not found"}, errors.UnknownModel),
+        (403, {"message": "no"}, errors.PermissionDenied),
+        (400, {"message": "bad"}, errors.InvalidRequest),
+    ],
+)
+def test_refusals_are_errors_of_their_own(
+    client: Client, server: Recorder, status: int, error: Any, kind: type[errors.ProviderError]
+) -> None:
+    server.answer({"error": {"code": status, **error}}, status=status)
+    with pytest.raises(kind, match=error["message"]) as raised:
+        client.generate_content("x")
+    assert raised.value.status == status
+    with pytest.raises(kind):
+        list(client.stream_generate_content("x"))
+    assert len(server.seen) == 2
+
+
+def test_threads_share_a_client(client: Client, server: Recorder) -> None:
+    server.answer(said({"text": "x"}))
+    texts: list[str] = []
+
+    def ask() -> None:
+        texts.extend(client.generate_content(str(number)).text for number in range(5))
+
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert texts == ["x"] * 40
+
+
+def test_plain_calls_work_inside_a_running_loop(client: Client, server: Recorder) -> None:
+    server.answer(said({"text": "x"}))
+
+    async def main() -> str:
+        return client.generate_content("x").text
+
+    assert asyncio.run(main()) == "x"
+
+
+def test_one_async_client_serves_several_loops(server: Recorder) -> None:
+    server.answer(said({"text": "x"}))
+    client = AsyncClient(api_key="k", base_url=server.url)
+
+    async def ask() -> str:
+        return (await client.generate_content("x")).text
+
+    assert [asyncio.run(ask()) for _ in range(3)] == ["x", "x", "x"]
+
+
+@pytest.mark.parametrize("role", ["user", "model"])
+def test_a_blocked_prompt_is_an_error(client: Client, server: Recorder, role: Literal["user", "model"]) -> None:
+    server.answer({"promptFeedback": {"blockReason": "SAFETY"}})
+    with pytest.raises(errors.PromptBlocked):
+        client.generate_content(Content.text("x", role))

@@ -1,0 +1,79 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wasat.errors import ConfigError
+from wasat.gemini import Content, FunctionCall, FunctionDeclaration, FunctionResponse, GoogleSearch, Part, Schema, Tool
+from wasat.providers.gemini.proto import dump
+
+
+@pytest.mark.requirement("S0-01")
+def test_a_tool_holds_declarations_or_built_in_tools() -> None:
+    assert Tool().function_declarations == []
+    assert Tool().google_search is None
+    assert dump(Tool()) == b"{}"
+    assert dump(Tool(google_search=GoogleSearch())) == b'{"googleSearch":{}}'
+
+
+@pytest.mark.requirement("S0-04", "S4-08")
+@pytest.mark.parametrize(
+    "fields",
+    [{}, {"name": "f"}, {"description": "F."}, {"name": " ", "description": "F."}, {"name": "f", "description": ""}],
+)
+def test_a_declaration_needs_a_name_and_a_description(fields: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=r"a function declaration needs a (name|description)"):
+        FunctionDeclaration(**fields)
+    made = FunctionDeclaration(name="f", description="F.", parameters=Schema(type="OBJECT"))
+    assert dump(made) == b'{"name":"f","description":"F.","parameters":{"type":"OBJECT"}}'
+
+
+@pytest.mark.requirement("S0-05")
+def test_a_call_needs_a_name_and_has_arguments() -> None:
+    assert FunctionCall(name="f").args == {}
+    with pytest.raises(ConfigError, match="a function call needs a name"):
+        FunctionCall(args={})
+
+
+@pytest.mark.requirement("S0-06")
+@pytest.mark.parametrize(
+    "fields", [{}, {"name": "f"}, {"response": {}}, {"name": "f", "response": [1]}, {"name": "f", "response": "x"}]
+)
+def test_a_response_needs_a_name_and_an_object(fields: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError):
+        FunctionResponse(**fields)
+
+
+@pytest.mark.requirement("S0-07")
+def test_parts_are_made_by_helpers() -> None:
+    part = Part()
+    assert (part.text, part.inline_data, part.function_call, part.function_response) == (None, None, None, None)
+    assert dump(Part.from_text("a")) == b'{"text":"a"}'
+    assert dump(Part.from_bytes(b"x", "image/png")) == b'{"inlineData":{"mimeType":"image/png","data":"eA=="}}'
+    assert dump(Part.from_uri("u", "a/b")) == b'{"fileData":{"fileUri":"u","mimeType":"a/b"}}'
+    assert dump(Part.from_function_call("f", {"a_b": 1})) == b'{"functionCall":{"name":"f","args":{"a_b":1}}}'
+    assert (
+        dump(Part.from_function_response("f", {"a_b": 1})) == b'{"functionResponse":{"name":"f","response":{"a_b":1}}}'
+    )
+
+
+@pytest.mark.requirement("S0-18")
+def test_contents_are_made_by_helpers() -> None:
+    assert dump(Content.text("a")) == b'{"role":"user","parts":[{"text":"a"}]}'
+    assert dump(Content(role="model", parts=[Part.from_text("a")])) == b'{"role":"model","parts":[{"text":"a"}]}'
+
+
+def test_a_file_is_read_and_its_kind_seen_from_its_name(tmp_path: Path) -> None:
+    image = tmp_path / "cat.png"
+    image.write_bytes(b"x")
+    assert Part.from_file(image).inline_data is not None
+    odd = tmp_path / "cat.zzzz"
+    odd.write_bytes(b"x")
+    with pytest.raises(ConfigError, match="give mime_type"):
+        Part.from_file(odd)
+    assert Part.from_file(odd, "text/plain").inline_data is not None
+
+
+def test_what_is_too_large_to_send_inline_is_refused_with_a_way_out() -> None:
+    with pytest.raises(ConfigError, match=r"16\.0 MB of video/mp4 are too much to send inline .* Files API"):
+        Part.from_bytes(bytes(16 * 2**20), "video/mp4")

@@ -1,0 +1,296 @@
+"""Proxies and certificates as the environment names them, with a real proxy and real TLS on loopback."""
+
+import asyncio
+import base64
+import shutil
+import ssl
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.http import misbehaving
+from tests.http.misbehaving import BOUND, Server
+from tests.http.test_failures import everything_told, run
+from wasat.errors import ConfigError, NetworkError, TimedOut
+from wasat.http.environment import Proxies
+from wasat.http.transport import Deadlines, HttpRequest, Transport
+
+VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR")
+SECRET = "sesame-42"
+
+
+@pytest.fixture(autouse=True)
+def _bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if shutil.which("openssl") is None:
+        pytest.skip("no openssl command to make a certificate with")
+    folder = tmp_path_factory.mktemp("tls")
+    command = "openssl req -x509 -newkey rsa:2048 -nodes -keyout key.pem -out cert.pem -days 2 -subj /CN=localhost"
+    alternatives = ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
+    subprocess.run([*command.split(), *alternatives], cwd=folder, check=True, capture_output=True)
+    return folder / "cert.pem"
+
+
+def tls(certificate: Path) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, certificate.with_name("key.pem"))
+    return context
+
+
+class Proxy:
+    """Notes what it is asked, and tunnels as CONNECT says or forwards to the host that the first line names."""
+
+    def __init__(self, refuses: bytes = b"") -> None:
+        self.asked, self.heads, self._refuses = list[str](), list[bytes](), refuses
+        self._tasks = set[asyncio.Task[None]]()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator["Proxy"]:
+        server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        self.port = server.sockets[0].getsockname()[1]
+        try:
+            yield self
+        finally:
+            server.close()
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._tasks.add(asyncio.ensure_future(self._serve(reader, writer)))
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            head = await reader.readuntil(b"\r\n\r\n")
+            self.heads.append(head)
+            method, target, _ = head.split(b" ", 2)
+            self.asked.append(f"{method.decode()} {target.decode()}")
+            if self._refuses:
+                writer.write(self._refuses)
+                await reader.read()
+                return
+            place = target if method == b"CONNECT" else target.split(b"/")[2]
+            host, port = place.decode().split(":")
+            there = await asyncio.open_connection(host, int(port))
+            if method == b"CONNECT":
+                writer.write(b"HTTP/1.1 200 Connected\r\n\r\n")
+            else:
+                there[1].write(head)
+            try:
+                await asyncio.gather(_pipe(reader, there[1]), _pipe(there[0], writer))
+            finally:
+                there[1].close()
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
+
+
+async def _pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while piece := await reader.read(2**16):
+        writer.write(piece)
+        await writer.drain()
+    writer.close()
+
+
+def post(url: str) -> HttpRequest:
+    return HttpRequest("POST", f"{url}?key={SECRET}", {"x-goog-api-key": SECRET}, b"{}")
+
+
+def test_a_certificate_nobody_vouches_for_is_refused_and_the_way_out_is_named(certificate: Path) -> None:
+    async def main() -> None:
+        async with Server(misbehaving.answer, context=tls(certificate)) as server, Transport() as transport:
+            with pytest.raises(NetworkError, match=r"not trusted: self.signed certificate.*SSL_CERT_FILE") as caught:
+                await transport.send(post(server.url))
+            assert not caught.value.retryable
+            assert SECRET not in everything_told(caught.value)
+            await server.until_all_gone()
+
+    run(main())
+
+
+def test_ssl_cert_file_names_whom_to_trust(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+
+    async def main() -> None:
+        async with Server(misbehaving.answer, context=tls(certificate)) as server, Transport() as transport:
+            for _ in range(3):
+                assert (await transport.send(post(server.url))).status == 200
+            assert server.accepted == 1
+            by_name = post(server.url.replace("127.0.0.1", "localhost"))
+            assert (await transport.send(by_name)).status == 200
+
+    run(main())
+
+
+def test_a_kept_tls_connection_that_was_closed_is_no_error(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def once(exchange: misbehaving.Exchange) -> None:
+        await (misbehaving.answer(exchange) if exchange.number == 1 else misbehaving.close_before_head(exchange))
+
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+
+    async def main() -> None:
+        async with Server(once, context=tls(certificate)) as server, Transport() as transport:
+            for _ in range(4):
+                assert (await transport.send(post(server.url))).status == 200
+
+    run(main())
+
+
+def test_leaving_a_tls_stream_early_closes_its_connection_at_once(
+    certificate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+
+    async def main() -> None:
+        async with Server(misbehaving.drip, context=tls(certificate)) as server, Transport() as transport:
+            async with transport.stream(post(server.url)) as answer:
+                await anext(answer)
+            await server.until_all_gone()
+
+    run(main())
+
+
+def test_a_file_of_certificates_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "empty.pem").write_bytes(b"")
+
+    async def main() -> None:
+        for name in ("missing.pem", "empty.pem"):
+            monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / name))
+            with pytest.raises(ConfigError, match=f"SSL_CERT_FILE.*{name}"):
+                await Transport().send(post("https://127.0.0.1:1/"))
+
+    run(main())
+
+
+def test_plain_http_where_tls_is_expected_is_said() -> None:
+    async def speak_plainly(exchange: misbehaving.Exchange) -> None:
+        await exchange.send(misbehaving.response(b"plain", "400 Bad Request"))
+        await exchange.until_gone()
+
+    async def main() -> None:
+        async with Server(misbehaving.answer, on_connection=speak_plainly) as server, Transport() as transport:
+            with pytest.raises(NetworkError, match="no TLS with"):
+                await transport.send(post(server.url.replace("http:", "https:")))
+            await server.until_all_gone()
+
+    run(main())
+
+
+@pytest.mark.parametrize("variable", ["HTTPS_PROXY", "https_proxy", "ALL_PROXY"])
+def test_https_goes_through_a_tunnel_of_the_proxy(
+    certificate: Path, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+
+    async def main() -> None:
+        async with Server(misbehaving.answer, context=tls(certificate)) as server, Proxy().running() as proxy:
+            monkeypatch.setenv(variable, f"http://user:{SECRET}@127.0.0.1:{proxy.port}")
+            async with Transport() as transport:
+                for _ in range(2):
+                    assert (await transport.send(post(server.url))).status == 200
+            assert proxy.asked == [f"CONNECT 127.0.0.1:{server.port}"]
+            expected = base64.b64encode(f"user:{SECRET}".encode())
+            assert b"Proxy-Authorization: Basic " + expected in proxy.heads[0]
+            assert b"x-goog-api-key" not in proxy.heads[0]
+            await server.until_all_gone()
+
+    run(main())
+
+
+def test_http_goes_through_the_proxy_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with Server(misbehaving.answer) as server, Proxy().running() as proxy:
+            monkeypatch.setenv("http_proxy", f"127.0.0.1:{proxy.port}")
+            async with Transport() as transport:
+                assert (await transport.send(post(server.url))).status == 200
+            assert proxy.asked == [f"POST {server.url}?key={SECRET}"]
+
+    run(main())
+
+
+def test_no_proxy_is_obeyed_and_what_changes_later_is_not_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with Server(misbehaving.answer) as server, Proxy().running() as proxy:
+            monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{proxy.port}")
+            monkeypatch.setenv("NO_PROXY", "example.org,127.0.0.1")
+            async with Transport() as transport:
+                await transport.send(post(server.url))
+                monkeypatch.delenv("NO_PROXY")
+                await transport.send(post(server.url))
+            assert proxy.asked == []
+
+    run(main())
+
+
+def test_a_proxy_that_refuses_or_is_not_there_is_blamed_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        refusing = Proxy(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n")
+        async with refusing.running() as proxy:
+            monkeypatch.setenv("HTTPS_PROXY", f"http://user:{SECRET}@127.0.0.1:{proxy.port}")
+            async with Transport() as transport:
+                with pytest.raises(NetworkError, match=r"the proxy for example\.org:443 answered 407") as caught:
+                    await transport.send(post("https://example.org/"))
+                assert not caught.value.retryable
+                assert SECRET not in everything_told(caught.value)
+        monkeypatch.setenv("HTTPS_PROXY", f"http://user:{SECRET}@127.0.0.1:1")
+        async with Transport() as transport:
+            with pytest.raises(NetworkError, match="cannot connect to the proxy that HTTPS_PROXY") as caught:
+                await transport.send(post("https://example.org/"))
+            assert SECRET not in everything_told(caught.value)
+
+    run(main())
+
+
+def test_a_proxy_that_says_nothing_ends_with_the_connect_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with Server(misbehaving.stall_before_head) as server:
+            monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{server.port}")
+            async with Transport(Deadlines(connect=0.05)) as transport:
+                with pytest.raises(TimedOut, match=r"example\.org:443 .*\(deadline 'connect'\)"):
+                    await transport.send(post("https://example.org/"))
+            await server.until_all_gone()
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("settings", "url", "proxy"),
+    [
+        ({}, "https://a.org/", None),
+        ({"HTTPS_PROXY": "http://p:1"}, "https://a.org/", "http://p:1"),
+        ({"HTTPS_PROXY": "http://p:1"}, "http://a.org/", None),
+        ({"HTTPS_PROXY": "p:1"}, "https://a.org/", "http://p:1"),
+        ({"HTTPS_PROXY": "http://p:1", "https_proxy": "http://q:1"}, "https://a.org/", "http://q:1"),
+        ({"HTTPS_PROXY": ""}, "https://a.org/", None),
+        ({"ALL_PROXY": "http://p:1", "HTTPS_PROXY": "http://q:1"}, "https://a.org/", "http://q:1"),
+        ({"ALL_PROXY": "http://p:1"}, "http://a.org/", "http://p:1"),
+        ({"ALL_PROXY": "http://p:1", "NO_PROXY": "*"}, "http://a.org/", None),
+        ({"ALL_PROXY": "http://p:1", "NO_PROXY": ".org"}, "http://a.org/", None),
+        ({"ALL_PROXY": "http://p:1", "no_proxy": "a.org:8080"}, "http://a.org:8080/", None),
+        ({"ALL_PROXY": "http://p:1", "NO_PROXY": "a.org"}, "http://user@a.org/", None),
+        ({"ALL_PROXY": "http://p:1", "NO_PROXY": "a.org"}, "http://ba.org/", "http://p:1"),
+    ],
+)
+def test_the_right_proxy_is_chosen(
+    monkeypatch: pytest.MonkeyPatch, settings: dict[str, str], url: str, proxy: str | None
+) -> None:
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    assert Proxies().proxy_for(url) == proxy
+
+
+def test_a_kind_of_proxy_that_cannot_be_used_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALL_PROXY", f"socks5://user:{SECRET}@127.0.0.1:{int(BOUND)}")
+    with pytest.raises(ConfigError, match="'socks5'") as caught:
+        Proxies().proxy_for("https://a.org/")
+    assert SECRET not in str(caught.value)

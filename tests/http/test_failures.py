@@ -1,0 +1,306 @@
+import asyncio
+import socket
+import traceback
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from tests.http import misbehaving
+from tests.http.misbehaving import BOUND, Behaviour, Server
+from wasat.errors import ConfigError, NetworkError, ProviderError, StreamCut, TimedOut
+from wasat.http.transport import Deadlines, HttpRequest, Transport
+
+SECRET = "sesame-42"
+SHORT = 0.05
+PATIENT = Deadlines(connect=BOUND, first_byte=BOUND, between_bytes=BOUND, total=BOUND)
+
+
+def run(main: Coroutine[Any, Any, None]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(BOUND):
+            await main
+        assert await other_tasks() == set()
+
+    asyncio.run(bounded())
+
+
+async def other_tasks() -> set[asyncio.Task[Any]]:
+    """The tasks that are left, once those that were cancelled have had the time to notice."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+    return asyncio.all_tasks() - {asyncio.current_task()}
+
+
+def post(url: str, body: bytes = b"{}") -> HttpRequest:
+    return HttpRequest("POST", f"{url}?key={SECRET}", {"x-goog-api-key": SECRET, "content-type": "text/json"}, body)
+
+
+async def failure_of(behaviour: Behaviour, deadlines: Deadlines = PATIENT, **more: Any) -> ProviderError:
+    """The error of a request to a server that behaves so, after which no connection is left."""
+    async with Server(behaviour, **more) as server, Transport(deadlines) as transport:
+        with pytest.raises(ProviderError) as caught:
+            await transport.send(post(server.url))
+        await server.until_all_gone()
+        assert f"127.0.0.1:{server.port}" in str(caught.value)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "kind"),
+    [
+        (misbehaving.reset_before_head, NetworkError),
+        (misbehaving.close_before_head, NetworkError),
+        (misbehaving.close_within_head, NetworkError),
+        (misbehaving.garbage, NetworkError),
+        (misbehaving.huge_head, NetworkError),
+        (misbehaving.endless_head, NetworkError),
+        (misbehaving.close_within_chunk, StreamCut),
+        (misbehaving.close_between_chunks, StreamCut),
+        (misbehaving.promise_more_than_sent, StreamCut),
+        (misbehaving.bad_compression, StreamCut),
+    ],
+)
+def test_each_way_to_break_off_is_an_error_of_its_kind(behaviour: Behaviour, kind: type[Exception]) -> None:
+    async def main() -> None:
+        error = await failure_of(behaviour)
+        assert type(error) is kind
+        assert error.retryable
+
+    run(main())
+
+
+@pytest.mark.parametrize("behaviour", [misbehaving.reset_in_body, misbehaving.bad_chunk_size])
+def test_what_breaks_in_the_body_is_a_cut_stream_after_the_pieces_that_came(behaviour: Behaviour) -> None:
+    async def main() -> None:
+        async with Server(behaviour) as server, Transport(PATIENT) as transport:
+            async with transport.stream(post(server.url)) as answer:
+                assert await anext(answer) == b"data: 1\r\n\r\n"
+                server.go_on.set()
+                with pytest.raises(StreamCut, match=str(server.port)):
+                    await anext(answer)
+            await server.until_all_gone()
+
+    run(main())
+
+
+def test_a_port_where_nobody_listens_refuses() -> None:
+    async def main() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        async with Transport(PATIENT) as transport:
+            with pytest.raises(NetworkError, match=f"cannot connect to 127.0.0.1:{port}: nothing listens there"):
+                await transport.send(post(f"http://127.0.0.1:{port}/"))
+
+    run(main())
+
+
+def test_a_name_that_does_not_exist_is_named() -> None:
+    async def main() -> None:
+        async with Transport(PATIENT) as transport:
+            with pytest.raises(NetworkError, match=r"no-such-host\.invalid:443 cannot be resolved"):
+                await transport.send(post("https://no-such-host.invalid/"))
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "deadlines", "words"),
+    [
+        (misbehaving.stall_before_head, Deadlines(first_byte=SHORT), "within 0.05 s (deadline 'first_byte')"),
+        (misbehaving.stall_within_head, Deadlines(first_byte=SHORT), "within 0.05 s (deadline 'first_byte')"),
+        (misbehaving.stall_in_body, Deadlines(between_bytes=SHORT), "within 0.05 s (deadline 'between_bytes')"),
+        (misbehaving.stall_before_head, Deadlines(total=SHORT), "within 0.05 s (deadline 'total')"),
+        (misbehaving.stall_in_body, Deadlines(total=SHORT), "within 0.05 s (deadline 'total')"),
+        (misbehaving.drip, Deadlines(total=SHORT), "within 0.05 s (deadline 'total')"),
+    ],
+)
+def test_each_stage_has_its_deadline(behaviour: Behaviour, deadlines: Deadlines, words: str) -> None:
+    async def main() -> None:
+        error = await failure_of(behaviour, deadlines)
+        assert type(error) is TimedOut
+        assert words in str(error)
+
+    run(main())
+
+
+def test_a_tls_greeting_without_an_answer_ends_with_the_connect_deadline() -> None:
+    async def stall(exchange: misbehaving.Exchange) -> None:
+        await exchange.until_gone()
+
+    async def main() -> None:
+        async with (
+            Server(misbehaving.answer, on_connection=stall) as server,
+            Transport(Deadlines(connect=SHORT)) as transport,
+        ):
+            with pytest.raises(TimedOut, match=r"no connection to .* within 0.05 s \(deadline 'connect'\)"):
+                await transport.send(post(server.url.replace("http:", "https:")))
+            await server.until_all_gone()
+
+    run(main())
+
+
+def test_a_server_that_does_not_accept_ends_with_the_connect_deadline() -> None:
+    async def main() -> None:
+        with socket.create_server(("127.0.0.1", 0), backlog=0) as deaf:
+            place = deaf.getsockname()
+            with socket.create_connection(place):  # the one that the queue has room for
+                async with Transport(Deadlines(connect=SHORT)) as transport:
+                    with pytest.raises(TimedOut, match="deadline 'connect'"):
+                        await transport.send(post(f"http://127.0.0.1:{place[1]}/"))
+
+    run(main())
+
+
+@pytest.mark.parametrize("size", [900_000, 30_000_000])
+def test_a_server_that_does_not_read_ends_with_the_first_byte_deadline(size: int) -> None:
+    async def main() -> None:
+        async with (
+            Server(misbehaving.answer, on_connection=misbehaving.never_read) as server,
+            Transport(Deadlines(first_byte=SHORT)) as transport,
+        ):
+            with pytest.raises(TimedOut, match="deadline 'first_byte'"):
+                await transport.send(post(server.url, b"x" * size))
+            server.go_on.set()
+            await server.until_all_gone()
+            assert size < 2**20 or server.received < size, "what was still to be sent is thrown away"
+
+    run(main())
+
+
+def test_the_silence_between_bytes_does_not_count_while_the_caller_is_busy() -> None:
+    async def answer_in_two(exchange: misbehaving.Exchange) -> None:
+        await exchange.send(misbehaving.CHUNKED_HEAD + misbehaving.chunk(b"one"))
+        await exchange.server.go_on.wait()
+        await exchange.send(misbehaving.chunk(b"two") + b"0\r\n\r\n")
+
+    async def main() -> None:
+        async with (
+            Server(answer_in_two) as server,
+            Transport(Deadlines(between_bytes=SHORT)) as transport,
+            transport.stream(post(server.url)) as answer,
+        ):
+            assert await anext(answer) == b"one"
+            await asyncio.sleep(2 * SHORT)
+            server.go_on.set()
+            assert await answer.read() == b"two"
+
+    run(main())
+
+
+def test_a_drip_that_keeps_coming_is_no_silence() -> None:
+    async def main() -> None:
+        async with (
+            Server(misbehaving.drip) as server,
+            Transport(Deadlines(between_bytes=0.5)) as transport,
+            transport.stream(post(server.url)) as answer,
+        ):
+            received = 0
+            while received < 150:  # more than half a second, at one in 5 ms
+                received += len(await anext(answer))
+
+    run(main())
+
+
+def test_a_deadline_of_ours_and_a_cancellation_of_others_do_not_get_mixed_up() -> None:
+    async def main() -> None:
+        async with Server(misbehaving.stall_before_head) as server, Transport(Deadlines(first_byte=SHORT)) as transport:
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(SHORT / 5):
+                    await transport.send(post(server.url))
+            async with asyncio.timeout(BOUND) as outer:
+                with pytest.raises(TimedOut):
+                    await transport.send(post(server.url))
+                await asyncio.sleep(0)
+            assert not outer.expired()
+            task = asyncio.current_task()
+            assert task is not None
+            assert task.cancelling() == 0
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    "behaviour", [misbehaving.stall_before_head, misbehaving.stall_within_head, misbehaving.stall_in_body]
+)
+def test_cancelling_closes_the_connection_at_once(behaviour: Behaviour) -> None:
+    async def main() -> None:
+        async with Server(behaviour) as server, Transport() as transport:
+            task = asyncio.create_task(transport.send(post(server.url)))
+            await server.until(lambda: len(server.requests) == 1)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            await server.until_all_gone()
+
+    run(main())
+
+
+@pytest.mark.parametrize("value", ["two\r\nlines", "null\0", "trailing newline\n"])
+def test_a_header_with_a_control_character_is_refused_without_being_shown(value: str) -> None:
+    async def main() -> None:
+        async with Server(misbehaving.answer) as server, Transport(PATIENT) as transport:
+            with pytest.raises(ConfigError, match="control character") as caught:
+                await transport.send(HttpRequest("POST", server.url, {"x-goog-api-key": value}))
+            assert value not in everything_told(caught.value)
+
+    run(main())
+
+
+@pytest.mark.parametrize("url", ["", "no address", "ftp://127.0.0.1/", "http://", "http://[::1/", "http://a:99999/"])
+def test_an_address_that_is_none_is_refused(url: str) -> None:
+    async def main() -> None:
+        async with Transport(PATIENT) as transport:
+            with pytest.raises(ConfigError, match="cannot be sent"):
+                await transport.send(HttpRequest("POST", url))
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    "behaviour",
+    [
+        misbehaving.reset_before_head,
+        misbehaving.close_before_head,
+        misbehaving.garbage,
+        misbehaving.huge_head,
+        misbehaving.close_within_chunk,
+        misbehaving.stall_before_head,
+        misbehaving.stall_in_body,
+    ],
+)
+def test_no_failure_tells_a_secret(behaviour: Behaviour) -> None:
+    deadlines = Deadlines(first_byte=SHORT, between_bytes=SHORT)
+
+    async def main() -> None:
+        assert SECRET not in everything_told(await failure_of(behaviour, deadlines))
+
+    run(main())
+
+
+def test_no_failure_to_connect_tells_a_secret() -> None:
+    async def main() -> None:
+        async with Transport(Deadlines(connect=SHORT)) as transport:
+            for url in ("http://127.0.0.1:1/", "https://no-such-host.invalid/", "ftp://127.0.0.1/"):
+                with pytest.raises((NetworkError, ConfigError)) as caught:
+                    await transport.send(post(url))
+                assert SECRET not in everything_told(caught.value)
+
+    run(main())
+
+
+def everything_told(error: BaseException) -> str:
+    """Whatever a log or a debugger could show of an error: its chain, its fields, and the locals of our frames."""
+    told, seen = "", set[int]()
+    todo: list[BaseException | None] = [error]
+    while todo:
+        one = todo.pop()
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        told += f"{one!r} {one} {one.args!r} {vars(one)!r}\n"
+        for frame, line in traceback.walk_tb(one.__traceback__):
+            if "tests" not in frame.f_code.co_filename:
+                told += f"{frame.f_code.co_filename}:{line} {frame.f_locals!r}\n"
+        todo += [one.__cause__, one.__context__]
+    return told

@@ -1,0 +1,337 @@
+import asyncio
+import gc
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.http import misbehaving
+from tests.http.misbehaving import BOUND, Exchange, Server
+from tests.http.test_failures import run
+from wasat.errors import ConfigError, NetworkError
+from wasat.http.messages import header
+from wasat.http.transport import Deadlines, HttpRequest, HttpResponse, Transport
+
+SECRET = "sesame-42"
+
+
+def post(url: str, body: bytes = b"{}") -> HttpRequest:
+    return HttpRequest("POST", url, {"x-goog-api-key": SECRET, "content-type": "application/json"}, body)
+
+
+def test_importing_the_transport_loads_neither_aiohttp_nor_yarl() -> None:
+    code = "import sys, wasat.http.transport, wasat.http.retry; print({'aiohttp', 'yarl'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
+
+
+def test_a_request_goes_out_as_it_is_and_the_answer_comes_back_as_it_is() -> None:
+    async def main() -> None:
+        async with Server(misbehaving.answer) as server, Transport() as transport:
+            answer = await transport.send(post(server.url, b'{"a": 1}'))
+            assert (answer.status, answer.body) == (200, b'{"ok": true}')
+            assert answer.header("content-length") == answer.header("CONTENT-LENGTH") == "12"
+            assert answer.header("retry-after") is None
+            sent = server.requests[0]
+            assert sent.head.startswith(b"POST /v1/models/m:generateContent HTTP/1.1\r\n")
+            assert f"x-goog-api-key: {SECRET}\r\n".encode() in sent.head
+            assert sent.body == b'{"a": 1}'
+
+    run(main())
+
+
+def test_a_request_without_a_body_has_none() -> None:
+    async def main() -> None:
+        async with Server(misbehaving.answer) as server, Transport() as transport:
+            assert (await transport.send(HttpRequest("GET", server.url))).status == 200
+            assert (await transport.send(HttpRequest("DELETE", server.url))).status == 200
+            assert [sent.body for sent in server.requests] == [b"", b""]
+
+    run(main())
+
+
+@pytest.mark.parametrize("size", [2**10, 2**20, 2**20 + 1, 2**23])
+def test_bodies_of_any_size_arrive_whole(size: int) -> None:
+    body = os.urandom(size)
+
+    async def main() -> None:
+        async with Server(misbehaving.echo) as server, Transport() as transport:
+            assert (await transport.send(post(server.url, body))).body == body
+
+    run(main())
+
+
+def test_every_status_is_an_answer_and_no_redirect_is_followed() -> None:
+    async def refuse(exchange: Exchange) -> None:
+        await exchange.send(misbehaving.response(b"<html>busy</html>", "503 Unavailable", "Retry-After: 7"))
+
+    async def main() -> None:
+        async with Server(refuse) as server, Transport() as transport:
+            answer = await transport.send(post(server.url))
+            assert (answer.status, answer.header("retry-after"), answer.body) == (503, "7", b"<html>busy</html>")
+        async with Server(misbehaving.redirect) as server, Transport() as transport:
+            answer = await transport.send(post(server.url))
+            assert (answer.status, answer.body) == (307, b"elsewhere")
+
+    run(main())
+
+
+def test_compressed_answers_and_those_without_a_length_are_read_to_their_end() -> None:
+    async def main() -> None:
+        async with Server(misbehaving.answer_compressed) as server, Transport() as transport:
+            assert (await transport.send(post(server.url))).body == b"the same text " * 1000
+            assert b"gzip" in server.requests[0].head
+        async with Server(misbehaving.answer_without_length) as server, Transport() as transport:
+            assert (await transport.send(post(server.url))).body == b"until the end"
+
+    run(main())
+
+
+def test_pieces_are_given_as_they_arrive() -> None:
+    async def in_steps(exchange: Exchange) -> None:
+        await exchange.send(misbehaving.CHUNKED_HEAD)
+        for number in range(3):
+            await steps.get()
+            await exchange.send(misbehaving.chunk(b"data: %d\r\n\r\n" % number))
+        await exchange.send(b"0\r\n\r\n")
+
+    async def main() -> None:
+        async with (
+            Server(in_steps) as server,
+            Transport() as transport,
+            transport.stream(post(server.url)) as answer,
+        ):
+            assert answer.status == 200
+            assert answer.header("content-type") == "text/event-stream"
+            steps.put_nowait(None)
+            pieces = []
+            async for piece in answer:
+                pieces.append(piece)
+                steps.put_nowait(None)
+            assert pieces == [b"data: 0\r\n\r\n", b"data: 1\r\n\r\n", b"data: 2\r\n\r\n"]
+            assert await answer.read() == b""
+
+    steps = asyncio.Queue[None]()
+    run(main())
+
+
+def test_what_was_not_iterated_over_can_be_read_at_once() -> None:
+    async def in_two(exchange: Exchange) -> None:
+        await exchange.send(misbehaving.CHUNKED_HEAD + misbehaving.chunk(b"one"))
+        await exchange.server.go_on.wait()
+        await exchange.send(misbehaving.chunk(b"two") + misbehaving.chunk(b"three") + b"0\r\n\r\n")
+
+    async def main() -> None:
+        async with Server(in_two) as server, Transport() as transport, transport.stream(post(server.url)) as answer:
+            assert await anext(answer) == b"one"
+            server.go_on.set()
+            assert await answer.read() == b"twothree"
+
+    run(main())
+
+
+def test_leaving_a_stream_early_closes_its_connection_and_leaving_it_at_the_end_does_not() -> None:
+    async def main() -> None:
+        async with Server(misbehaving.drip) as server, Transport() as transport:
+            async with transport.stream(post(server.url)) as answer:
+                await anext(answer)
+            await server.until_all_gone()
+        async with Server(misbehaving.answer) as server, Transport() as transport:
+            async with transport.stream(post(server.url)) as answer:
+                await answer.read()
+            await transport.send(post(server.url))
+            assert (server.accepted, server.open) == (1, 1)
+
+    run(main())
+
+
+def test_an_answer_before_the_request_was_read_is_heard_and_the_rest_is_not_sent() -> None:
+    async def answer_at_once(exchange: Exchange) -> None:
+        await exchange.send(misbehaving.response(b"too large", "413 Content Too Large"))
+        await misbehaving.never_read(exchange)
+
+    async def main() -> None:
+        async with Server(misbehaving.answer, on_connection=answer_at_once) as server, Transport() as transport:
+            answer = await transport.send(post(server.url, b"x" * 30_000_000))
+            assert answer.status == 413
+            server.go_on.set()
+            await server.until_all_gone()
+            assert server.received < 30_000_000
+
+    run(main())
+
+
+@pytest.mark.parametrize("end", [misbehaving.close_before_head, misbehaving.reset_before_head])
+def test_a_kept_connection_that_the_server_closed_meanwhile_is_no_error(end: misbehaving.Behaviour) -> None:
+    async def once(exchange: Exchange) -> None:
+        await (misbehaving.answer(exchange) if exchange.number == 1 else end(exchange))
+
+    async def main() -> None:
+        async with Server(once) as server, Transport() as transport:
+            for _ in range(4):
+                assert (await transport.send(post(server.url, b"again"))).status == 200
+                assert {sent.body for sent in server.requests} == {b"again"}
+            assert server.accepted == 4
+
+    run(main())
+
+
+def test_a_request_to_which_an_answer_had_begun_is_not_sent_again() -> None:
+    async def begin(exchange: Exchange) -> None:
+        await (misbehaving.answer(exchange) if exchange.number == 1 else misbehaving.close_within_head(exchange))
+
+    async def main() -> None:
+        async with Server(begin) as server, Transport() as transport:
+            await transport.send(post(server.url))
+            with pytest.raises(NetworkError) as caught:
+                await transport.send(post(server.url))
+            assert len(server.requests) == 2
+            assert caught.value.__cause__ is None, "aiohttp's error holds the head that was half read"
+
+    run(main())
+
+
+def test_an_idle_connection_that_was_closed_is_not_used_again() -> None:
+    async def then_close(exchange: Exchange) -> None:
+        await misbehaving.answer(exchange)
+        exchange.close()
+
+    async def main() -> None:
+        async with Server(then_close) as server, Transport() as transport:
+            for _ in range(3):
+                assert (await transport.send(post(server.url))).status == 200
+                await server.until_all_gone()
+            assert len(server.requests) == 3
+
+    run(main())
+
+
+def test_a_request_is_sent_again_only_once_and_only_if_its_connection_was_kept() -> None:
+    async def first_only(exchange: Exchange) -> None:
+        await (misbehaving.answer(exchange) if len(server.requests) == 1 else misbehaving.close_before_head(exchange))
+
+    async def main() -> None:
+        nonlocal server
+        async with Server(first_only) as server, Transport() as transport:
+            await transport.send(post(server.url))
+            with pytest.raises(NetworkError, match="closed the connection without an answer"):
+                await transport.send(post(server.url))
+            assert len(server.requests) == 3
+            with pytest.raises(NetworkError):
+                await transport.send(post(server.url))
+            assert len(server.requests) == 4
+            await server.until_all_gone()
+
+    server: Server
+    run(main())
+
+
+def test_a_thousand_requests_at_once_do_not_wait_for_each_other() -> None:
+    async def when_all_are_here(exchange: Exchange) -> None:
+        if len(exchange.server.requests) == 1000:
+            exchange.server.go_on.set()
+        await exchange.server.go_on.wait()
+        await misbehaving.answer(exchange)
+
+    async def main() -> None:
+        async with Server(when_all_are_here) as server, Transport(Deadlines(connect=BOUND)) as transport:
+            answers = await asyncio.gather(*(transport.send(post(server.url)) for _ in range(1000)))
+            assert {answer.status for answer in answers} == {200}
+            assert server.accepted == 1000
+            await transport.close()
+            await server.until_all_gone()
+
+    run(main())
+
+
+def test_connections_may_be_limited_and_those_who_wait_do_not_time_out() -> None:
+    async def slowly(exchange: Exchange) -> None:
+        nonlocal peak
+        peak = max(peak, exchange.server.open)
+        await asyncio.sleep(0.02)
+        await misbehaving.answer(exchange)
+
+    async def main() -> None:
+        short = Deadlines(connect=0.3, first_byte=0.3, total=0.3)
+        async with Server(slowly) as server, Transport(short, connections=2) as transport:
+            answers = await asyncio.gather(*(transport.send(post(server.url)) for _ in range(40)))
+            assert len(answers) == 40
+
+    peak = 0
+    run(main())
+    assert peak == 2
+
+
+def test_a_limited_place_is_free_again_after_a_failure_a_cancellation_and_a_stream_left_early() -> None:
+    async def main() -> None:
+        async with Server(misbehaving.drip) as server, Transport(Deadlines(total=0.2), connections=1) as transport:
+            for _ in range(3):
+                with pytest.raises(NetworkError):
+                    await transport.send(post("http://127.0.0.1:1/"))
+                with pytest.raises(NetworkError):
+                    await transport.send(post(server.url))
+                task = asyncio.create_task(transport.send(post(server.url)))
+                await asyncio.sleep(0.01)
+                task.cancel()
+                async with transport.stream(post(server.url)) as answer:
+                    await anext(answer)
+
+    run(main())
+
+
+def test_thousands_of_requests_in_a_row_leave_no_file_open() -> None:
+    async def main() -> None:
+        async with Server(misbehaving.answer) as server, Transport() as transport:
+            await transport.send(post(server.url))
+            before = open_files()
+            for _ in range(3000):
+                await transport.send(post(server.url))
+            assert open_files() == before
+            assert server.accepted == 1
+
+    run(main())
+
+
+def test_failures_and_streams_left_early_leave_no_file_open() -> None:
+    async def main() -> None:
+        async with Server(misbehaving.drip) as server, Transport(Deadlines(total=0.02)) as transport:
+            before = open_files()
+            for _ in range(30):
+                with pytest.raises(NetworkError):
+                    await transport.send(post(server.url))
+                async with transport.stream(post(server.url)) as answer:
+                    await anext(answer)
+            await server.until_all_gone()
+            gc.collect()
+            assert open_files() == before
+
+    run(main())
+
+
+def open_files() -> int:
+    return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - a count, not paths
+
+
+def test_requests_and_responses_show_no_secret() -> None:
+    request = HttpRequest("POST", f"https://user:{SECRET}@host/path?key={SECRET}", {"x-key": SECRET}, SECRET.encode())
+    assert repr(request) == "HttpRequest(method='POST', to='host:443', headers=['x-key'], bytes=9)"
+    response = HttpResponse(200, {"set-cookie": SECRET}, SECRET.encode())
+    assert repr(response) == "HttpResponse(status=200, headers=['set-cookie'], bytes=9)"
+    assert SECRET not in repr(request.__rich_repr__()) + repr(response.__rich_repr__())
+
+
+@pytest.mark.parametrize("name", ["Retry-After", "retry-after", "RETRY-AFTER"])
+def test_headers_are_found_in_any_case(name: str) -> None:
+    assert header({"Retry-After": "7"}, name) == header({"retry-after": "7"}, name) == "7"
+
+
+@pytest.mark.parametrize("seconds", [0, -1, float("nan")])
+def test_a_deadline_is_above_zero(seconds: float) -> None:
+    with pytest.raises(ConfigError, match="first_byte"):
+        Deadlines(first_byte=seconds)
+
+
+def test_a_limit_of_connections_is_above_zero() -> None:
+    with pytest.raises(ConfigError, match="connections"):
+        Transport(connections=0)

@@ -1,0 +1,335 @@
+"""The provider against servers on loopback, well-behaved and not."""
+
+import asyncio
+import io
+import json
+import logging
+import traceback
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from tests.gemini.recorder import Recorder, recorder
+from wasat import errors
+from wasat.http.clock import VirtualClock
+from wasat.http.retry import RetryPolicy
+from wasat.providers.gemini.client import Gemini
+from wasat.providers.provider import Provider
+from wasat.types.exchange import ModelRequest, ModelResponse, Setup
+from wasat.types.messages import History, Message
+from wasat.types.parts import Part, Text
+
+SECRET = "AIzaSy-this-is-a-secret"
+REQUEST = ModelRequest(Setup("gemini-3.8-flash"), History([Message.user("hi")]))
+
+
+def said(text: str, finish: str | None = "STOP") -> dict[str, Any]:
+    candidate: dict[str, Any] = {"content": {"role": "model", "parts": [{"text": text}]}}
+    return {"candidates": [candidate | ({"finishReason": finish} if finish else {})]}
+
+
+def event(text: str, finish: str | None = None) -> bytes:
+    return b"data: %b\r\n\r\n" % json.dumps(said(text, finish), ensure_ascii=False).encode()
+
+
+async def listen(gemini: Gemini, *, whole: bool = False) -> tuple[list[Part], ModelResponse]:
+    *parts, response = [item async for item in gemini.stream(REQUEST, whole=whole)]
+    assert isinstance(response, ModelResponse)
+    return parts, response  # type: ignore[return-value]
+
+
+def test_it_is_a_provider() -> None:
+    assert isinstance(Gemini(api_key="k"), Provider)
+
+
+@pytest.mark.requirement("S1-17")
+def test_parts_come_as_they_are_sent_then_the_answer() -> None:
+    with recorder() as server:
+        server.answer_stream(said("a", None), said("b"))
+
+        async def main() -> tuple[list[Part], ModelResponse]:
+            async with Gemini(api_key="k", base_url=server.url) as gemini:
+                return await listen(gemini)
+
+        parts, response = asyncio.run(main())
+    assert parts == [Text("a"), Text("b")]
+    assert response.message.text == "ab"
+    assert server.last.path == "/v1beta/models/gemini-3.8-flash:streamGenerateContent?alt=sse"
+
+
+def test_where_nobody_listens_the_answer_is_asked_for_at_once() -> None:
+    with recorder() as server:
+        server.answer(said("ab"))
+
+        async def main() -> tuple[list[Part], ModelResponse]:
+            async with Gemini(api_key="k", base_url=server.url) as gemini:
+                return await listen(gemini, whole=True)
+
+        parts, response = asyncio.run(main())
+    assert (parts, response.message.text) == ([], "ab")
+    assert server.last.path.endswith(":generateContent")
+
+
+def test_vertex_is_asked_with_a_token_at_its_own_path() -> None:
+    with recorder() as server:
+        server.answer(said("x"))
+
+        async def main() -> ModelResponse:
+            async with Gemini(
+                token=lambda: "t", project="p", location="l", base_url=server.url, headers={"x-mine": "1"}
+            ) as gemini:
+                return await gemini.respond(REQUEST)
+
+        asyncio.run(main())
+    assert (
+        server.last.path == "/v1beta1/projects/p/locations/l/publishers/google/models/gemini-3.8-flash:generateContent"
+    )
+    assert (server.last.headers["authorization"], server.last.headers["x-mine"]) == ("Bearer t", "1")
+
+
+@pytest.mark.requirement("S1-02")
+def test_a_retired_model_is_used_with_a_word_about_its_successor(caplog: pytest.LogCaptureFixture) -> None:
+    Gemini("gemini-1.5-flash", api_key="k")
+    assert "gemini-1.5-flash was shut down; use gemini-3.8-flash" in caplog.text
+
+
+def refused(status: int, **more: Any) -> tuple[dict[str, Any], int]:
+    return {"error": {"code": status, "message": "words", **more}}, status
+
+
+RETRY_INFO = [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "7s"}]
+PER_DAY = [{"@type": "type.googleapis.com/google.rpc.QuotaFailure", "violations": [{"quotaId": "RequestsPerDay"}]}]
+
+
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize(
+    ("document", "status", "kind", "waits"),
+    [
+        (*refused(503), errors.ServerError, 4),
+        (*refused(429), errors.RateLimited, 4),
+        (*refused(429, details=RETRY_INFO), errors.RateLimited, 4),
+        (*refused(429, details=PER_DAY), errors.QuotaExhausted, 0),
+        (*refused(400), errors.InvalidRequest, 0),
+        ([refused(500)[0]], 500, errors.ServerError, 4),
+        (b"<html><h1>Bad gateway</h1></html>", 502, errors.ServerError, 4),
+    ],
+)
+def test_refusals_are_tried_again_where_that_helps(
+    document: Any, status: int, kind: type[errors.ProviderError], waits: int, whole: bool
+) -> None:
+    clock = VirtualClock([1.0])
+    with recorder() as server:
+        server.answer(document, status=status)
+
+        async def main() -> None:
+            async with Gemini(api_key="k", base_url=server.url, clock=clock) as gemini:
+                with pytest.raises(kind):
+                    await listen(gemini, whole=whole)
+
+        asyncio.run(main())
+    assert len(server.seen) == waits + 1
+    assert len(clock.slept) == waits
+    if document == refused(429, details=RETRY_INFO)[0]:
+        assert min(clock.slept) >= 7
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_what_fails_once_and_then_works_is_no_failure(whole: bool) -> None:
+    with recorder() as server:
+        server.answer({"error": {"code": 503, "message": "overloaded"}}, status=503)
+        if whole:
+            server.answer(said("ab"))
+        else:
+            server.answer_stream({"error": {"code": 503, "message": "overloaded, said within the stream"}})
+            server.answer_stream(said("ab"))
+
+        async def main() -> ModelResponse:
+            async with Gemini(api_key="k", base_url=server.url, clock=VirtualClock()) as gemini:
+                return (await listen(gemini, whole=whole))[1]
+
+        assert asyncio.run(main()).message.text == "ab"
+
+
+@asynccontextmanager
+async def raw_server(behave: Callable[[asyncio.StreamWriter], Any]) -> AsyncIterator[tuple[str, list[int]]]:
+    """A server that answers every request with the same bytes, however wrong; it counts open connections."""
+    open_connections: list[int] = [0, 0]
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        open_connections[0] += 1
+        open_connections[1] += 1
+        try:
+            head = await reader.readuntil(b"\r\n\r\n")
+            length = next(
+                int(line.split(b":")[1]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length")
+            )
+            await reader.readexactly(length)
+            await behave(writer)
+            writer.close()
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            open_connections[0] -= 1
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", open_connections
+    finally:
+        server.close()
+
+
+HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+
+
+def chunked(data: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+FIRST, SECOND = event("grüße 🙂"), event("x🙂y")
+
+
+def sends(*pieces: bytes) -> Callable[[asyncio.StreamWriter], Any]:
+    async def behave(writer: asyncio.StreamWriter) -> None:
+        for piece in pieces:
+            writer.write(piece)
+            await writer.drain()
+
+    return behave
+
+
+def breaks_after(*pieces: bytes) -> Callable[[asyncio.StreamWriter], Any]:
+    async def behave(writer: asyncio.StreamWriter) -> None:
+        for piece in pieces:
+            writer.write(piece)
+            await writer.drain()
+        await asyncio.sleep(0.02)
+        writer.transport.abort()
+
+    return behave
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        pytest.param([HEAD, chunked(FIRST)], id="after an event"),
+        pytest.param([HEAD, chunked(FIRST + SECOND[:40])], id="in an event"),
+        pytest.param([HEAD, chunked(FIRST + SECOND[: SECOND.index("🙂".encode()) + 2])], id="in a character"),
+        pytest.param([HEAD, chunked(FIRST), b"5\r\nab"], id="in a chunk"),
+    ],
+)
+def test_a_stream_that_breaks_gives_what_came_and_then_an_error(pieces: list[bytes]) -> None:
+    async def main() -> tuple[list[Any], list[int]]:
+        async with raw_server(breaks_after(*pieces)) as (url, open_connections):
+            seen: list[Any] = []
+            async with Gemini(api_key="k", base_url=url, clock=VirtualClock()) as gemini:
+                with pytest.raises(errors.NetworkError):  # noqa: PT012 - what came before the error is looked at too
+                    async for item in gemini.stream(REQUEST):
+                        seen.append(item)  # noqa: PERF401 - as above
+            await asyncio.sleep(0.02)
+            return seen, open_connections
+
+    seen, open_connections = asyncio.run(asyncio.wait_for(main(), 10))
+    assert seen == [Text("grüße 🙂")]
+    assert open_connections == [0, 1], "it was asked once, and nothing is left open"
+
+
+def test_a_stream_that_just_ends_is_an_answer_that_was_cut() -> None:
+    async def main() -> ModelResponse:
+        whole = sends(HEAD, chunked(FIRST), b"0\r\n\r\n")
+        async with raw_server(whole) as (url, _), Gemini(api_key="k", base_url=url) as gemini:
+            return (await listen(gemini))[1]
+
+    assert asyncio.run(asyncio.wait_for(main(), 10)).finish == "cut"
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_connection_reset_before_the_headers_is_tried_again_and_then_told(whole: bool) -> None:
+    async def main() -> list[int]:
+        async with raw_server(breaks_after()) as (url, open_connections):
+            async with Gemini(api_key="k", base_url=url, clock=VirtualClock(), retry=RetryPolicy(tries=3)) as gemini:
+                with pytest.raises(errors.NetworkError):
+                    await listen(gemini, whole=whole)
+            return open_connections
+
+    assert asyncio.run(asyncio.wait_for(main(), 10))[1] == 3
+
+
+def test_leaving_a_stream_early_leaves_nothing_open() -> None:
+    async def forever(writer: asyncio.StreamWriter) -> None:
+        writer.write(HEAD)
+        while True:
+            writer.write(chunked(FIRST))
+            await writer.drain()
+            await asyncio.sleep(0.005)
+
+    async def main() -> None:
+        async with raw_server(forever) as (url, open_connections), Gemini(api_key="k", base_url=url) as gemini:
+            stream = gemini.stream(REQUEST)
+            async for _ in stream:
+                break
+            await stream.aclose()  # type: ignore[attr-defined]
+            for _ in range(100):
+                if not open_connections[0]:
+                    break
+                await asyncio.sleep(0.02)
+            assert open_connections[0] == 0
+
+            task = asyncio.create_task(listen(gemini))
+            await asyncio.sleep(0.05)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            for _ in range(100):
+                if not open_connections[0]:
+                    break
+                await asyncio.sleep(0.02)
+            assert open_connections[0] == 0
+
+    asyncio.run(asyncio.wait_for(main(), 15))
+
+
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("status", [400, 503, None])
+def test_secrets_are_in_no_error_log_repr_or_local_of_ours(
+    caplog: pytest.LogCaptureFixture, status: int | None, whole: bool
+) -> None:
+    shown = io.StringIO()
+
+    async def main(url: str) -> None:
+        gemini = Gemini(api_key=SECRET, base_url=url, retry=RetryPolicy(tries=1))
+        shown.write(repr(gemini) + repr(gemini.api) + str(vars(gemini)))
+        with pytest.raises(errors.ProviderError) as raised:
+            await listen(gemini, whole=whole)
+        shown.write(f"{raised.value.details}")
+        error: BaseException | None = raised.value
+        while error is not None:
+            shown.write(f"{error!r} {error} {error.args} {getattr(error, '__notes__', '')}")
+            for frame in traceback.TracebackException.from_exception(error, capture_locals=True).stack:
+                if "wasat" in frame.filename:
+                    shown.write(f"{frame.locals}")
+            error = error.__cause__
+        await gemini.close()
+
+    with caplog.at_level(logging.DEBUG), recorder() as server:
+        if status is None:
+            asyncio.run(main("http://127.0.0.1:9"))
+        else:
+            server.answer({"error": {"code": status, "message": "no"}}, status=status)
+            asyncio.run(main(server.url))
+    assert SECRET not in shown.getvalue()
+    assert SECRET not in caplog.text
+
+
+def test_the_recorder_itself_sees_the_key() -> None:
+    with recorder() as server:
+        server.answer(said("x"))
+
+        async def main() -> None:
+            async with Gemini(api_key=SECRET, base_url=server.url) as gemini:
+                await gemini.respond(REQUEST)
+
+        asyncio.run(main())
+        assert isinstance(server, Recorder)
+        assert server.last.headers["x-goog-api-key"] == SECRET

@@ -1,0 +1,65 @@
+from typing import Any
+
+import pytest
+
+from wasat.errors import ConfigError
+from wasat.providers.gemini.capabilities import Api
+from wasat.providers.gemini.endpoint import endpoint
+
+
+@pytest.mark.parametrize(
+    ("given", "environment", "address"),
+    [
+        ({}, {}, "https://generativelanguage.googleapis.com/v1beta/models/m"),
+        ({"version": "v1"}, {}, "https://generativelanguage.googleapis.com/v1/models/m"),
+        ({}, {"GOOGLE_GENAI_API_VERSION": "v1alpha"}, "https://generativelanguage.googleapis.com/v1alpha/models/m"),
+        ({}, {"GOOGLE_GENAI_API_VERSION": "beta"}, "https://generativelanguage.googleapis.com/v1beta/models/m"),
+        ({}, {"GOOGLE_GEMINI_BASE_URL": "http://127.0.0.1:1/"}, "http://127.0.0.1:1/v1beta/models/m"),
+        ({"base_url": "http://a/x"}, {"GOOGLE_GEMINI_BASE_URL": "http://b"}, "http://a/x/v1beta/models/m"),
+        ({"vertex": True, "project": "p"}, {}, "https://aiplatform.googleapis.com/v1beta1/projects/p/locations/global/publishers/google/models/m"),
+        ({"vertex": True, "project": "p", "location": "us-central1"}, {}, "https://us-central1-aiplatform.googleapis.com/v1beta1/projects/p/locations/us-central1/publishers/google/models/m"),
+        ({"vertex": True, "project": "p", "location": "eu"}, {}, "https://aiplatform.eu.rep.googleapis.com/v1beta1/projects/p/locations/eu/publishers/google/models/m"),
+        ({}, {"GOOGLE_GENAI_USE_VERTEXAI": "true", "GOOGLE_CLOUD_PROJECT": "p", "GOOGLE_CLOUD_LOCATION": "us"}, "https://aiplatform.us.rep.googleapis.com/v1beta1/projects/p/locations/us/publishers/google/models/m"),
+        ({}, {"GOOGLE_GENAI_USE_ENTERPRISE": "1"}, "https://aiplatform.googleapis.com/v1beta1/publishers/google/models/m"),
+        ({"vertex": False}, {"GOOGLE_GENAI_USE_VERTEXAI": "1"}, "https://generativelanguage.googleapis.com/v1beta/models/m"),
+    ],
+)  # fmt: skip
+def test_the_address_is_what_is_said_here_or_in_the_environment(given: Any, environment: Any, address: str) -> None:
+    where = endpoint(**given, environment=environment)
+    assert where.url(where.model("m")) == address
+
+
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [
+        ("gemini-3.8-flash", "models/gemini-3.8-flash"),
+        ("models/gemini-3.8-flash", "models/gemini-3.8-flash"),
+        ("tunedModels/mine", "tunedModels/mine"),
+        ("a b?key=1#x", "models/a%20b%3Fkey%3D1%23x"),
+    ],
+)
+def test_a_model_has_a_path(name: str, path: str) -> None:
+    assert endpoint(environment={}).model(name) == path
+
+
+@pytest.mark.parametrize("name", ["../../secrets", "models/../x", "", " "])
+def test_a_name_that_leads_elsewhere_is_refused(name: str) -> None:
+    for where in (endpoint(environment={}), endpoint(vertex=True, project="p", environment={})):
+        with pytest.raises(ConfigError, match="is no name of a model"):
+            where.model(name)
+
+
+def test_on_vertex_a_model_may_be_named_in_full() -> None:
+    where = endpoint(vertex=True, project="p", environment={})
+    full = "projects/q/locations/l/endpoints/7"
+    assert where.model(full) == full
+    assert where.model("publishers/meta/models/x") == "projects/p/locations/global/publishers/meta/models/x"
+    assert where.resource("cachedContents/1") == "projects/p/locations/global/cachedContents/1"
+    assert where.api is Api.VERTEX
+
+
+@pytest.mark.parametrize("address", ["", "localhost:80", "ftp://x", "http://"])
+def test_what_is_no_address_is_refused(address: str) -> None:
+    if address:
+        with pytest.raises(ConfigError, match="no base address"):
+            endpoint(base_url=address, environment={})
