@@ -17,7 +17,7 @@ from wasat.providers.gemini.endpoint import endpoint
 from wasat.types.exchange import ModelRequest, ModelResponse
 from wasat.types.parts import Part
 
-_log = logging.getLogger("wasat.gemini")
+_log = logging.getLogger("wasat.providers.gemini")
 
 
 def connect(

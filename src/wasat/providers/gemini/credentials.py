@@ -8,7 +8,7 @@ from typing import Any
 
 from wasat.errors import ConfigError, CredentialsError
 
-_log = logging.getLogger("wasat.gemini")
+_log = logging.getLogger("wasat.providers.gemini")
 
 GiveToken = Callable[[], str | Awaitable[str]]
 
