@@ -1,12 +1,17 @@
 """Every Python example in the README and the docs runs, and prints what is said beside it."""
 
+import json
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from tests.gemini.recorder import Recorder, recorder
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -23,11 +28,41 @@ def examples() -> list[pytest.param]:
     ]
 
 
+CALL = {"functionCall": {"name": "get_weather", "args": {"city": "Oslo"}}}
+
+
+def said(*parts: Any, finish: str | None = "STOP") -> dict[str, Any]:
+    candidate: dict[str, Any] = {"content": {"role": "model", "parts": list(parts)}}
+    return {"candidates": [candidate | ({"finishReason": finish} if finish else {})]}
+
+
+class Model(Recorder):
+    """Answers as a model might, by what it is asked."""
+
+    def next(self) -> tuple[int, bytes, dict[str, str]]:
+        body = json.dumps(self.last.body)
+        if "functionResponse" in body:
+            self.answer(said({"text": "It is 4 degrees in Oslo."}))
+        elif "functionDeclarations" in body:
+            self.answer(said(CALL))
+        elif "stream" in self.last.path:
+            self.answer_stream(said({"text": "Hel"}, finish=None), said({"text": "lo!"}))
+        else:
+            self.answer(said({"text": "Hello!"}))
+        return self.answers.pop()
+
+
+@pytest.fixture(scope="module")
+def gemini() -> Iterator[str]:
+    with recorder(Model()) as record:
+        yield record.url
+
+
 @pytest.mark.parametrize(("code", "output"), examples())
-def test_example_runs_and_prints_what_is_said(code: str, output: str, tmp_path: Path) -> None:
+def test_example_runs_and_prints_what_is_said(code: str, output: str, tmp_path: Path, gemini: str) -> None:
     script = tmp_path / "example.py"
     script.write_text(code, "utf-8")
-    environment = {name: value for name, value in os.environ.items() if "API_KEY" not in name}
+    environment = {**os.environ, "GOOGLE_API_KEY": "", "GEMINI_API_KEY": "k", "GOOGLE_GEMINI_BASE_URL": gemini}
     ran = subprocess.run(
         [sys.executable, "-W", "error", str(script)],
         capture_output=True,

@@ -42,8 +42,8 @@ class Recorder:
 
 
 @contextmanager
-def recorder() -> Iterator[Recorder]:
-    record = Recorder()
+def recorder(record: Recorder | None = None) -> Iterator[Recorder]:
+    record = record or Recorder()
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
