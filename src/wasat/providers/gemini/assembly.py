@@ -1,7 +1,6 @@
 """The documents of a stream, put together to one answer."""
 
 from itertools import groupby
-from typing import TypeVar
 
 from msgspec import Raw
 
@@ -50,7 +49,7 @@ class Assembly:
         self._documents.append(found.raw)
         self._chunk = _later(self._chunk, found.chunk)
         if found.candidate is not None:
-            self._candidate = _later(self._candidate, found.candidate)
+            self._candidate = _later_candidate(self._candidate, found.candidate)
         made: list[Part] = []
         if found.parts:
             self._contents.append(found.content)
@@ -121,14 +120,19 @@ class Assembly:
         return Message("model", linked([part for part, _ in joined], ()), DIALECT, Raw(encode_json(content)))
 
 
-_Told = TypeVar("_Told", lean.Chunk, lean.Candidate)
-
-
-def _later(before: _Told, now: _Told) -> _Told:
+def _later(before: lean.Chunk, now: lean.Chunk) -> lean.Chunk:
     """Both as one: what is said later in a stream counts, what is not said again stays."""
-    for name in now.__struct_fields__:
-        if not getattr(now, name):
-            setattr(now, name, getattr(before, name))
+    now.usage_metadata = now.usage_metadata or before.usage_metadata
+    now.model_version = now.model_version or before.model_version
+    now.response_id = now.response_id or before.response_id
+    now.prompt_feedback = now.prompt_feedback or before.prompt_feedback
+    return now
+
+
+def _later_candidate(before: lean.Candidate, now: lean.Candidate) -> lean.Candidate:
+    now.finish_reason = now.finish_reason or before.finish_reason
+    now.finish_message = now.finish_message or before.finish_message
+    now.continuation_token = now.continuation_token or before.continuation_token
     return now
 
 
