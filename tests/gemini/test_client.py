@@ -367,3 +367,20 @@ def test_a_blocked_prompt_is_an_error(client: Client, server: Recorder, role: Li
     server.answer({"promptFeedback": {"blockReason": "SAFETY"}})
     with pytest.raises(errors.PromptBlocked):
         client.generate_content(Content.text("x", role))
+
+
+def test_what_changes_between_two_requests_is_seen(client: Client, server: Recorder) -> None:
+    server.answer(said({"text": "x"}))
+    tools: list[Any] = [add]
+    settings: dict[str, Any] = {"thinking_level": "LOW"}
+    for _ in range(2):
+        client.generate_content("x", tools=tools, thinking_config=settings, temperature=1)
+    before = server.last.body
+    tools.append(GoogleSearch())
+    settings["thinking_level"] = "HIGH"
+    client.generate_content("x", tools=tools, thinking_config=settings, temperature=1)
+    after = server.last.body
+    assert (len(before["tools"]), len(after["tools"])) == (1, 2)
+    assert after["generationConfig"]["thinkingConfig"] == {"thinkingLevel": "HIGH"}
+    client.generate_content("x", tools=tools, temperature=0)
+    assert server.last.body["generationConfig"] == {"temperature": 0}

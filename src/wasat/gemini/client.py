@@ -24,7 +24,7 @@ class AsyncClient:
         self._api = connect(**connection)
         self.caches = Caches(self._api, self._model)
         self._known: dict[str, tuple[str, Capabilities]] = {}
-        self._written: dict[Any, tuple[bytes, dict[str, Any]]] = {}
+        self._written: dict[Any, tuple[bytes, list[Any]]] = {}
         """By the identity of what was asked; that is kept too, so that no other thing gets the same identity."""
 
     def __repr__(self) -> str:
@@ -81,11 +81,12 @@ class AsyncClient:
 
     def _fields(self, capabilities: Capabilities, request: dict[str, Any]) -> bytes:
         """What stands beside the contents; written once for each way of asking, as in a loop it is always the same."""
-        key = identity_of((capabilities, *request.items()))
-        kept = self._written.get(key) if key is not None else None
+        key = (capabilities, identity_of(request))
+        kept = self._written.get(key)
         if kept is None:
-            kept = (request_fields(capabilities, **request) if request else b"", request)
-            if key is not None:
+            held = [tuple(value) if isinstance(value, list) else value for value in request.values()]
+            kept = (request_fields(capabilities, **request) if request else b"", held)
+            if key[1] is not None:
                 if len(self._written) >= _MOST_KEPT:
                     self._written.clear()
                 self._written[key] = kept

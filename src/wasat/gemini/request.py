@@ -85,14 +85,26 @@ def tools_of(tools: Iterable[Toolish]) -> list[declarations.Tool]:
     return [*builtin, Tool(function_declarations=functions)] if functions else builtin
 
 
-def identity_of(value: Any) -> Any:
-    """What tells two requests apart without looking into them; None if something in them may change in place."""
-    if isinstance(value, str | int | float | Capabilities) or value is None:
-        return value
-    if isinstance(value, list | tuple):
-        items = [identity_of(item) for item in value]
-        return None if None in items else tuple(items)
-    return id(value) if isinstance(value, Proto) or callable(value) else None
+_SAME_IF_EQUAL = (str, int, float, bool, type(None))
+_MAY_CHANGE = frozenset((dict, list))
+
+
+def identity_of(request: dict[str, Any]) -> tuple[Any, ...] | None:
+    """What tells two requests apart without looking far into them; None if something may change in place."""
+    key: list[Any] = []
+    for name, value in request.items():
+        kind = type(value)
+        if kind in _SAME_IF_EQUAL:
+            key.append((name, value))
+        elif kind is list or kind is tuple:
+            if not _MAY_CHANGE.isdisjoint(map(type, value)):
+                return None
+            key.append((name, *map(id, value)))
+        elif kind is dict:
+            return None
+        else:
+            key.append((name, id(value)))
+    return tuple(key)
 
 
 def declaration_of(function: Callable[..., Any]) -> FunctionDeclaration:
