@@ -202,6 +202,20 @@ def test_a_drip_that_keeps_coming_is_no_silence() -> None:
     run(main())
 
 
+def test_a_failure_that_the_caller_catches_leaves_no_deadline_behind() -> None:
+    async def main() -> None:
+        async with (
+            Server(misbehaving.close_between_chunks) as server,
+            Transport(Deadlines(between_bytes=SHORT)) as transport,
+            transport.stream(post(server.url)) as answer,
+        ):
+            with pytest.raises(StreamCut):
+                await answer.read()
+            await asyncio.sleep(2 * SHORT)
+
+    run(main())
+
+
 def test_a_deadline_of_ours_and_a_cancellation_of_others_do_not_get_mixed_up() -> None:
     async def main() -> None:
         async with Server(misbehaving.stall_before_head) as server, Transport(Deadlines(first_byte=SHORT)) as transport:

@@ -57,7 +57,7 @@ def unanswered(error: BaseException, request: HttpRequest) -> BaseException:
         case aiohttp.ClientError() | OSError():
             found = NetworkError(f"the connection to {place} broke before an answer came; trying again may help")
         case ValueError() if not isinstance(error, WasatError):
-            return ConfigError("a header of the request, or its method, holds a control character, such as a line end")
+            return ConfigError("a header of the request, its method or its address holds a control character or such")
         case _:
             return error
     return _caused(found, error)

@@ -77,6 +77,7 @@ class Pool:
 
     def drop(self) -> None:
         """Close all connections without waiting, for a loop that may never run again."""
+        self.watch.stop()
         transports = [protocol.transport for protocol in self._protocols if protocol.transport is not None]
         if self._loop.is_closed():
             _abort_on_closed_loop(self._loop, transports)

@@ -100,6 +100,7 @@ class HttpStream:
         try:
             piece = await self._response.content.readany()
         except BaseException as error:  # noqa: BLE001 - as above
+            self._wait.pause()
             failure = self._failure(error, in_body=True)
         else:
             self._wait.pause()
