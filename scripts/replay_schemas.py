@@ -107,22 +107,44 @@ def main(files: list[str]) -> int:
 
 
 def replay(file: Path, tally: Tally) -> None:
-    with file.open(encoding="utf-8") as lines:
-        rows = [json.loads(line) for line in lines if line.strip()]
-    for row in rows:
-        replay_row(row, file, tally)
+    try:
+        lines = file.read_bytes().splitlines()
+    except OSError as error:
+        tally.fail(f"{file}: {error.strerror}")
+        return
+    if not any(line.strip() for line in lines):
+        tally.fail(f"{file}: it is empty")
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            replay_line(line, f"{file}:{number}", file, tally)
 
 
-def replay_row(row: Row, file: Path, tally: Tally) -> None:
+def replay_line(line: bytes, place: str, file: Path, tally: Tally) -> None:
+    """One row; whatever is wrong with it is told with its place, and the next one follows."""
     tally.counts["rows"] += 1
+    try:
+        row = json.loads(line)
+    except ValueError as error:
+        tally.fail(f"{place}: not JSON: {error}")
+        return
+    if not isinstance(row, dict):
+        tally.fail(f"{place}: a row is an object, and this is {line[:80].decode(errors='replace')}")
+        return
+    try:
+        replay_row({"id": place, **row}, place, file, tally)
+    except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
+        tally.fail(f"{place}: a row of an unknown shape: {type(error).__name__}: {error}")
+
+
+def replay_row(row: Row, place: str, file: Path, tally: Tally) -> None:
     if "tests" in row:
         replay_group(row, file, tally)
     elif "functions" in row:
         replay_functions(row, file, tally)
-    elif "schema" in row:
+    elif "schema" in row and "name" in row:
         replay_declarations(row["id"], [{"name": row["name"], "parameters": row["schema"]}], tally)
     else:
-        tally.fail(f"{row.get('id')}: a row of no known shape, its keys are {', '.join(row)}")
+        tally.fail(f"{place}: a row of no known shape, its keys are {', '.join(row)}")
 
 
 def replay_group(row: Row, file: Path, tally: Tally) -> None:
@@ -220,6 +242,8 @@ def json_schema_faults(schema: Any, path: str) -> Iterator[str]:
     if "enum" in schema and not all(type(value) in (str, int, float) and value != "" for value in schema["enum"]):
         yield f"{path}.enum: {schema['enum']!r} are not all strings and numbers"
     words = schema.get("type", [])
+    if isinstance(words, list) and len(set(words)) < len(words):
+        yield f"{path}: the types {words!r}"
     for word in words if isinstance(words, list) else [words]:
         if word.upper() not in _OPENAPI_TYPES or word != word.lower():
             yield f"{path}: type {word!r}"

@@ -52,3 +52,21 @@ def test_a_row_that_fails_is_told_and_fails_the_script(tmp_path: Path) -> None:
     code, counts, output = replay(rows)
     assert (code, counts["failures"]) == (1, 1)
     assert "FAIL bad t: unknown type 'frob'" in output
+
+
+def test_what_is_no_row_is_told_with_its_line_and_the_others_are_replayed(tmp_path: Path) -> None:
+    rows = tmp_path / "rows.jsonl"
+    good = json.dumps({"id": "good", "name": "t", "schema": {"type": "object"}})
+    wrong = ["not json", "[1]", '"x"', '{"id": "a", "schema": {}}', '{"functions": 5}', '{"tests": [{}], "schema": {}}']
+    rows.write_text("\n".join([*wrong, good]) + "\n")
+    code, counts, output = replay(rows)
+    assert (code, counts["failures"], counts["declarations"]) == (1, len(wrong), 1)
+    assert [f"FAIL {rows}:{number}: " in output for number in range(1, len(wrong) + 1)] == [True] * len(wrong)
+
+
+def test_an_empty_file_is_no_success(tmp_path: Path) -> None:
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text("\n")
+    code, counts, output = replay(rows)
+    assert (code, counts["failures"]) == (1, 1)
+    assert "it is empty" in output

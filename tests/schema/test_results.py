@@ -103,6 +103,19 @@ def test_a_value_has_its_json(value, said):
     assert msgspec.json.decode(msgspec.json.encode(result)) == said or isinstance(said, int)
 
 
+class Table:
+    """As the tables of pandas: a length, columns, and no Sequence."""
+
+    def __len__(self) -> int:
+        return 2
+
+    def __iter__(self) -> Any:
+        return iter(["a", "b"])
+
+    def __contains__(self, name: object) -> bool:
+        return name in ("a", "b")
+
+
 class Broken:
     def tolist(self) -> Any:
         raise RuntimeError("not today")
@@ -128,6 +141,8 @@ ENDLESS.append(ENDLESS)
         (print, "a builtin_function_or_method cannot"),
         (Broken(), "RuntimeError: not today"),
         (ENDLESS, "it contains itself"),
+        ([Table()], "[0]: a Table cannot be said in JSON"),
+        ({"x": {1: "a", "1": "b"}}, "x: some of the keys 1, '1' are the same as text"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -135,6 +150,13 @@ def test_what_json_cannot_say_is_refused_with_its_place(value, words):
     with pytest.raises(ResultError) as caught:
         sayable(value)
     assert words in str(caught.value)
+
+
+def test_the_words_of_a_refusal_can_always_be_written_down():
+    with pytest.raises(ResultError) as caught:
+        sayable({"\ud800": {"\n": object()}})
+    assert str(caught.value).encode().isascii()
+    assert "\n" not in str(caught.value)
 
 
 def test_the_result_shares_nothing_with_the_value():

@@ -12,8 +12,9 @@ import math
 import pathlib
 import subprocess
 import sys
+import uuid
 from dataclasses import dataclass
-from typing import Annotated, Any, NotRequired, Optional, TypedDict, Unpack
+from typing import Annotated, Any, Literal, NotRequired, Optional, TypedDict, Unpack
 
 import jsonschema_rs
 import msgspec
@@ -23,6 +24,7 @@ from hypothesis import strategies as st
 
 from tests.schema import annotated_as_text
 from wasat.errors import ArgumentError, ResultError, SchemaError
+from wasat.schema.arguments import Checker
 from wasat.schema.signature import Context, signature_of
 
 NO_PARAMETERS = {"type": "object", "properties": {}}
@@ -650,7 +652,7 @@ def test_what_json_cannot_say_is_a_result_error():
         ({"day": "2024-01-01", "stops": [{}]}, "stops[0].at", "required, but missing"),
         ({"day": "2024-01-01", "stops": [{"at": "10:00:00", "by": 1}]}, "stops[0].by", "no such"),
         ({"day": "2024-01-01", "stops": [{"at": "10:00:00", "wait": "x"}]}, "stops[0].wait", "ISO 8601"),
-        ({"day": "2024-01-01", "guests": {"Ann": "x"}}, "guests[...]", "Expected `int`"),
+        ({"day": "2024-01-01", "guests": {"Ann": "x"}}, "guests.Ann", "Expected `int`"),
         ({"day": "2024-01-01", "kind": "bus"}, "kind", "'bus'"),
         ({"day": "2024-01-01", "seat": "x"}, "seat", "fits none of the allowed forms"),
         ({"day": 5}, "day", "Expected `date`, got `int`"),
@@ -679,6 +681,118 @@ def test_a_value_that_is_not_of_its_type_is_told_with_its_path(arguments, path, 
     assert caught.value.path == path
     assert words in caught.value.problem
     assert str(caught.value) == f"{path}: {caught.value.problem}"
+
+
+def test_all_values_that_are_not_of_their_type_are_told_at_once_with_the_keys_of_dicts():
+    @dataclass
+    class Stop:
+        days: dict[str, datetime.date]
+
+    def travel(
+        day: datetime.date,
+        stops: list[Stop],
+        ids: Annotated[dict[str, uuid.UUID] | None, msgspec.Meta(max_length=3)] = None,
+        *also: datetime.date,
+        **further: datetime.date,
+    ): ...
+
+    given = {
+        "day": "x",
+        "stops": [{"days": {"3": "x", "a": "2024-01-01", "b c": "y"}}, {"days": {}}],
+        "ids": {"one": "1"},
+        "also": ["2024-01-01", "z"],
+        "more": "w",
+    }
+    with pytest.raises(ArgumentError) as caught:
+        signature_of(travel).bind(given)
+    assert [line.partition(": ")[0] for line in str(caught.value).splitlines()] == [
+        "day",
+        'stops[0].days["3"]',
+        'stops[0].days["b c"]',
+        "ids.one",
+        "also[1]",
+        "more",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("hint", "given", "expected"),
+    [
+        (int | str, 5.0, 5),
+        (Literal[1, "a"], 1.0, 1),
+        (bool | int, 1.0, 1),
+        (list[int] | int, 5.0, 5),
+        (list[int] | int, [5.0], [5]),
+        (dict[str, int] | list[str], {"a": 5.0}, {"a": 5}),
+        (float, 5, 5.0),
+        (float | None, 5, 5.0),
+        (list[float], [5, 1.5], [5.0, 1.5]),
+        (dict[str, float] | str, {"a": 5}, {"a": 5.0}),
+        (dict[str, float], {"a": 5, "b": 1.5}, {"a": 5.0, "b": 1.5}),
+        (dict[str, int], {"a": 5.0, "b": 1}, {"a": 5, "b": 1}),
+    ],
+)
+def test_valid_arguments_arrive_as_values_of_their_hint(hint, given, expected):
+    def take(value): ...
+
+    take.__annotations__["value"] = hint
+    signature = signature_of(take)
+    prepared = Checker(signature.parameters).prepare({"value": given})
+    assert prepared.problems == ()
+    arguments = prepared.arguments
+    if not signature.binding.takes_json:
+        _, arguments = signature.bind(arguments)
+    assert repr(arguments) == repr({"value": expected})
+
+
+UNHINTED = object()
+
+
+@pytest.mark.parametrize(
+    "hint",
+    [
+        Any,
+        list,
+        dict,
+        list[Any],
+        list[list[int]],
+        dict[str, Any],
+        list[dict[str, int]],
+        list[str],
+        dict[str, int],
+        UNHINTED,
+    ],
+)
+def test_a_function_gets_containers_of_its_own(hint):
+    def take(value): ...
+
+    def take_more(**values): ...
+
+    if hint is not UNHINTED:
+        take.__annotations__["value"] = hint
+        take_more.__annotations__["values"] = hint
+    given = {"value": {"k": {"l": [1]}} if hint in (dict, dict[str, Any]) else _list_of(hint)}
+    for function in (take, take_more):
+        _, keywords = signature_of(function).bind(given)
+        assert keywords == given
+        assert not _containers(keywords) & _containers(given)
+
+
+def _list_of(hint):
+    return {dict[str, int]: {"a": 1}, list[list[int]]: [[1]], list[dict[str, int]]: [{"a": 1}], list[str]: ["a"]}.get(
+        hint, [[{"a": [1]}]]
+    )
+
+
+def _containers(value):
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return {id(value)}.union(*map(_containers, inner)) if isinstance(value, dict | list) else set()
+
+
+def test_a_default_of_a_float_is_one():
+    def scale(factor: float = 1): ...
+
+    assert repr(signature_of(scale).parameters["properties"]["factor"]["default"]) == "1.0"
 
 
 def test_what_a_constructor_refuses_is_told_too():

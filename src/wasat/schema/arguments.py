@@ -3,14 +3,14 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
-from wasat.schema.coercion import Coercion
-from wasat.schema.filling import Filling, filling_of
-from wasat.schema.locating import located
-from wasat.schema.size import measured
-from wasat.schema.validators import Compiled
-from wasat.schema.wording import Problem, worded
+from wasat.schema.checking.filling import Filling, filling_of
+from wasat.schema.checking.mending import Mending
+from wasat.schema.checking.validators import Compiled
+from wasat.schema.checking.weight import measured
+from wasat.schema.checking.wording import Problem, located, worded
 
 __all__ = ["Checker", "Prepared", "Problem", "problems"]
 
@@ -76,25 +76,37 @@ class Checker:
         deepest = self._compiled.weight.deepest_value
         if measured(arguments, deepest)[1] > deepest:
             return Prepared(arguments, problems=_problems(arguments, self._compiled))
-        changes: list[str] = []
-        if self._filling is not None:
-            arguments = self._filling.applied(arguments, (), changes)
-        found = _problems(arguments, self._compiled)
-        if not found:
-            return Prepared(arguments, tuple(changes))
-        return self._mended(arguments, changes, found)
+        # A default can break what is valid without it (`oneOf`, `maxProperties`): then the given stays as it is.
+        ways = (True, False) if self._filling is not None else (False,)
+        filled = [self._filled(arguments, defaults=defaults) for defaults in ways]
+        tried = []
+        for attempt in (*filled, *map(self._mended, filled)):
+            tried.append(msgspec.structs.replace(attempt, problems=_problems(attempt.arguments, self._compiled)))
+            if not tried[-1].problems:
+                return tried[-1]
+        return min(tried[len(filled) :], key=lambda one: len(one.problems))
 
-    def _mended(self, arguments: dict[str, Any], changes: list[str], found: tuple[Problem, ...]) -> Prepared:
-        coercion = Coercion(self._compiled)
+    def _filled(self, arguments: dict[str, Any], *, defaults: bool) -> Prepared:
+        if self._filling is None:
+            return Prepared(arguments)
+        changes: list[str] = []
+        filled = self._filling.applied(arguments, (), changes, defaults=defaults)
+        return Prepared(filled, tuple(changes))
+
+    def _mended(self, given: Prepared) -> Prepared:
+        mending = Mending(self._compiled)
         try:
-            mended = coercion.mended(arguments, self._compiled.schema)
+            mended = mending.mended(given.arguments, self._compiled.schema)
         except ValueError:
-            return Prepared(arguments, tuple(changes), found)
-        if not coercion.changes:
-            return Prepared(arguments, tuple(changes), found)
-        if self._filling is not None:
-            mended = self._filling.applied(mended, (), changes)
-        return Prepared(mended, (*changes, *coercion.changes), _problems(mended, self._compiled))
+            return given
+        if not mending.changes:
+            return given
+        changes = (*given.changes, *mending.changes)
+        # What was text a moment ago may be an object now, and lack its defaults.
+        filled = self._filled(mended, defaults=True)
+        if filled.arguments is mended or _problems(filled.arguments, self._compiled):
+            filled = self._filled(mended, defaults=False)
+        return Prepared(filled.arguments, (*changes, *filled.changes))
 
     def _is_right(self, value: Any) -> bool:
         return not self.problems(value)
@@ -108,30 +120,40 @@ def _shortcut(compiled: Compiled, filling: Filling | None) -> Callable[[dict[str
     """The way of a call that is valid as it comes; a closure, because looking up attributes is half of the price."""
     is_valid = compiled.validator.is_valid
     defaults = filling.defaults if filling else {}
-    watched = tuple(filling.inside) if filling else ()
+    # A default that is a container is one of its own for each call.
+    containers = {name: default for name, default in defaults.items() if isinstance(default, dict | list)}
+    copied = msgspec.to_builtins
+    inside = filling.inside.items() if filling else ()
+    flat = tuple(name for name, one in inside if one.is_flat)
+    deep = tuple((name, one) for name, one in inside if not one.is_flat)
+
+    has_containers = bool(containers or deep)
 
     def ready(arguments: dict[str, Any]) -> dict[str, Any] | None:
         try:
             filled = defaults | arguments if defaults else arguments
-            for name in watched:
-                kind = type(filled.get(name))
-                # In these there may be a float to make an integer of, or a default to fill in.
-                if kind is float or kind is dict or kind is list:
+            # Where a float shall be an integer, or a default is missing deep inside, `prepare` mends and tells it.
+            for name in flat:
+                if type(filled.get(name)) is float:
                     return None
+            if has_containers:
+                for name in containers:
+                    if name not in arguments:
+                        filled[name] = copied(containers[name])
+                for name, within in deep:
+                    value = filled.get(name)
+                    if within.applied(value, (), []) is not value:
+                        return None
             return filled if is_valid(filled) else None
-        except (ValueError, TypeError, AttributeError):
+        except (ValueError, TypeError, AttributeError, RecursionError):
             return None  # no object, or something in it that JSON cannot say: `prepare` tells what
 
     def never(_: dict[str, Any]) -> None:
         return None
 
-    # A recursive schema must look at the depth of a value first, and a default that is a container be copied.
-    is_plain = not (
-        compiled.compares_deeply
-        or (filling and (filling.others or filling.items or filling.prefix))
-        or any(isinstance(default, dict | list) for default in defaults.values())
-    )
-    return ready if is_plain else never
+    # A recursive schema must look at the depth of a value first.
+    at_top = filling and (filling.others or filling.patterns or filling.branches or filling.items or filling.prefix)
+    return never if compiled.compares_deeply or at_top else ready
 
 
 def _problems(value: Any, compiled: Compiled) -> tuple[Problem, ...]:
@@ -143,7 +165,7 @@ def _problems(value: Any, compiled: Compiled) -> tuple[Problem, ...]:
         if compiled.validator.is_valid(value):
             return ()
         if weight.cost(size, depth) <= _MOST_WORK:
-            return tuple(worded(list(compiled.validator.iter_errors(value)), compiled.document))
+            return tuple(worded(compiled.validator.iter_errors(value), compiled.document, value))
         return located(value, compiled)
     except ValueError as error:
         return (Problem("", f"holds something that JSON cannot say: {error}"[:300]),)

@@ -3,10 +3,9 @@
 from collections.abc import Iterable
 from typing import Any
 
-from wasat.schema.dialect import Dialect, Lowered
-from wasat.schema.losses import Loss
-from wasat.schema.lowering import lowered
-from wasat.schema.names import NameRule, legal
+from wasat.schema.lowering.dialect import Dialect, Loss, Lowered
+from wasat.schema.lowering.names import NameRule, legal
+from wasat.schema.lowering.walk import lowered
 
 __all__ = ["GEMINI_JSON_SCHEMA", "GEMINI_PARAMETERS", "Dialect", "Loss", "Lowered", "legal_names", "lower"]
 

@@ -4,11 +4,11 @@ import re
 from typing import Any
 
 from wasat.errors import SchemaError
-from wasat.schema.keywords import PLAIN, fit_enum
-from wasat.schema.losses import Loss
+from wasat.schema.lowering.dialect import Loss
+from wasat.schema.lowering.keywords import PLAIN, fit_enum
 from wasat.schema.positions import LISTS, MAPS, SINGLE, check_size, pointer, subschemas
 from wasat.schema.references import Document
-from wasat.schema.words import meaning
+from wasat.schema.type_words import meaning
 
 Way = tuple[str, ...]
 
@@ -196,6 +196,8 @@ def _hoist_required(node: dict[str, Any], properties: Any) -> None:
 
 
 def _with_null(node: dict[str, Any]) -> dict[str, Any]:
+    if "const" in node:
+        node["enum"] = [node.pop("const")]
     if "enum" in node and None not in node["enum"]:
         node["enum"] = [*node["enum"], None]
     if "type" in node:

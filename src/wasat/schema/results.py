@@ -11,7 +11,8 @@ import enum
 import math
 import pathlib
 import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence, ValuesView
+from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from typing import Any
 
@@ -19,8 +20,8 @@ import msgspec
 from msgspec import Struct
 
 from wasat.errors import ResultError
-from wasat.schema.models import is_pydantic, pydantic_value
-from wasat.schema.records import is_named_tuple
+from wasat.schema.signatures.models import is_pydantic, pydantic_value
+from wasat.schema.signatures.records import is_named_tuple
 
 
 def sayable(value: Any) -> Any:
@@ -69,7 +70,7 @@ def _array(value: Iterable[Any]) -> list[Any]:
     return said
 
 
-def _set(value: Collection[Any]) -> list[Any]:
+def _set(value: AbstractSet[Any]) -> list[Any]:
     # Text hashes differently in each process; a result that is kept or compared shall not.
     try:
         return _array(sorted(value))
@@ -85,8 +86,15 @@ def _object(value: Mapping[Any, Any]) -> dict[str, Any]:
             name = key if type(key) is str and key.isascii() else _key(key)
             said[name] = (_BY_TYPE.get(kind) or _way_of(kind))(item)
     except ResultError as error:
-        raise error.within(f".{key}") from None
+        raise error.within(_step(key)) from None
+    if len(said) < len(value):
+        raise ResultError(f"some of the keys {', '.join(map(repr, list(value)[:10]))} are the same as text")
     return said
+
+
+def _step(key: Any) -> str:
+    # Half a character must not get into the words either.
+    return f".{key}" if isinstance(key, str) and key.isprintable() else f"[{key!r}]"
 
 
 def _key(key: Any) -> str:
@@ -177,8 +185,9 @@ _BY_BASE: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
     (int, int),
     (float, lambda value: _number(float(value))),
 )
+# Only what says of itself that it is one of these: a table has a length and gives its columns, and is no list of them.
 _BY_KIND_OF_COLLECTION: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
     (Mapping, _object),
-    ((set, frozenset), _set),
-    (Collection, _array),
+    (AbstractSet, _set),
+    ((Sequence, ValuesView), _array),
 )

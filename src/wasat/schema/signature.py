@@ -13,13 +13,13 @@ from typing import Annotated, Any, Optional, TypeVar
 from msgspec import Struct
 
 from wasat.errors import SchemaError
-from wasat.schema.binding import Binding, Call, binding_of
-from wasat.schema.callables import UNKNOWN, Parameter, declaration
-from wasat.schema.definitions import Schema
-from wasat.schema.docstrings import Documentation, documentation
-from wasat.schema.hints import Form, Forms
-from wasat.schema.records import NO_DEFAULT, Field, record_of
 from wasat.schema.results import sayable
+from wasat.schema.signatures.binding import Binding, Call, binding_of
+from wasat.schema.signatures.callables import UNKNOWN, Parameter, declaration
+from wasat.schema.signatures.definitions import Schema
+from wasat.schema.signatures.docstrings import Documentation, documentation
+from wasat.schema.signatures.hints import Form, Forms
+from wasat.schema.signatures.records import NO_DEFAULT, Field, record_of
 
 T = TypeVar("T")
 

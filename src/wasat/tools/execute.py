@@ -66,7 +66,7 @@ def _raised(tool: Tool[..., Any], call: ToolCall, error: BaseException) -> ToolR
         end = "was stopped" if tool.is_async else "is not waited for any longer; it may still be running"
         return failed(call, f"{tool.name} took longer than {tool.timeout:g} seconds and {end}")
     if isinstance(error, ArgumentError):
-        return failed(call, f"invalid parameters: {error}")
+        return failed(call, f"invalid parameters:{listed(str(error).splitlines())}")
     if isinstance(error, ToolError):
         return failed(call, str(error))
     _log.warning("tool %s raised %s", tool.name, type(error).__name__, exc_info=error)

@@ -8,9 +8,9 @@ import msgspec
 
 from wasat.errors import ArgumentError, ConfigError, SchemaError
 from wasat.schema.arguments import Checker
-from wasat.schema.binding import Binding
 from wasat.schema.normal import normal
 from wasat.schema.signature import Signature, signature_of
+from wasat.schema.signatures.binding import Binding
 from wasat.tools.effects import effects_of
 from wasat.types.specs import ToolSpec
 

@@ -1,0 +1,1 @@
+"""What stands behind `signature.py`: callables, hints, docstrings, and JSON made into values."""

@@ -1,0 +1,264 @@
+"""Docstrings of every style, also the odd ones."""
+
+import subprocess
+import sys
+
+import pytest
+
+from wasat.schema.signatures.docstrings import Documentation, documentation
+
+pytestmark = pytest.mark.requirement("S0-14")
+
+BOTH = {"city": "The city, such as Paris.", "days": "How many days,\nup to ten."}
+
+STYLES = {
+    "google": """Look up the weather.
+
+        Uses the nearest station.
+
+        Args:
+            city: The city, such as Paris.
+            days (int, optional): How many days,
+                up to ten.
+
+        Raises:
+            ValueError: if there is none.
+        """,
+    "google without blank lines": """Look up the weather.
+
+        Uses the nearest station.
+        Args:
+            city (str): The city, such as Paris.
+            days: How many days,
+                up to ten.
+        Raises:
+            ValueError: if there is none.
+        """,
+    "google with two spaces": """Look up the weather.
+
+      Uses the nearest station.
+
+      Arguments:
+        city: The city, such as Paris.
+        days: How many days,
+          up to ten.
+      """,
+    "google with keyword arguments": """Look up the weather.
+
+        Uses the nearest station.
+
+        Args:
+            city: The city, such as Paris.
+
+        Keyword Args:
+            days: How many days,
+                up to ten.
+        """,
+    "numpy": """Look up the weather.
+
+        Uses the nearest station.
+
+        Parameters
+        ----------
+        city : str
+            The city, such as Paris.
+        days : int, optional
+            How many days,
+            up to ten.
+
+        Raises
+        ------
+        ValueError
+            If there is none.
+        """,
+    "numpy without blank lines or types": """Look up the weather.
+
+        Uses the nearest station.
+        Parameters
+        ----------
+        city
+            The city, such as Paris.
+        days: int
+            How many days,
+            up to ten.
+        """,
+    "sphinx": """Look up the weather.
+
+        Uses the nearest station.
+
+        :param city: The city, such as Paris.
+        :param int days: How many days,
+            up to ten.
+        :type city: str
+        :raises ValueError: if there is none.
+        """,
+    "sphinx without blank lines": """Look up the weather.
+
+        Uses the nearest station.
+        :param str city: The city, such as Paris.
+        :param days: How many days,
+            up to ten.
+        :rtype: str
+        """,
+    "sphinx with types of several words": """Look up the weather.
+
+        Uses the nearest station.
+
+        :param list of str city: The city, such as Paris.
+        :keyword dict[str, int] days: How many days,
+            up to ten.
+        """,
+    "epydoc": """Look up the weather.
+
+        Uses the nearest station.
+
+        @param city: The city, such as Paris.
+        @type city: str
+        @param days: How many days,
+            up to ten.
+        """,
+}
+
+
+@pytest.mark.parametrize("text", STYLES.values(), ids=STYLES.keys())
+def test_every_style_says_the_same(text):
+    assert documentation(text) == Documentation("Look up the weather.\n\nUses the nearest station.", BOTH)
+
+
+@pytest.mark.parametrize("text", [None, "", "  \n "])
+def test_nothing_says_nothing(text):
+    assert documentation(text) == Documentation()
+
+
+def test_one_line_is_the_description():
+    assert documentation("Say: hello.") == Documentation("Say: hello.")
+
+
+def test_words_around_the_parameters_stay():
+    text = """Look up.
+
+        Note:
+            Not at night.
+
+        Args:
+            city: The city.
+
+        Use it only for today.
+
+        Returns:
+            The weather.
+
+        Example:
+            >>> look_up("Paris")
+        """
+    assert documentation(text) == Documentation(
+        "Look up.\n\nNote:\n    Not at night.\n\nUse it only for today.\n\n"
+        'Returns:\n    The weather.\n\nExample:\n    >>> look_up("Paris")',
+        {"city": "The city."},
+    )
+
+
+def test_what_numpy_and_sphinx_say_of_the_result_stays():
+    numpy = """Look up.
+
+        Parameters
+        ----------
+        city : str
+            The city.
+
+        Returns
+        -------
+        str
+            The weather.
+        """
+    sphinx = """Look up.
+
+        :param city: The city.
+        :returns: The weather.
+        """
+    assert documentation(numpy) == Documentation(
+        "Look up.\n\nReturns\n-------\nstr\n    The weather.", {"city": "The city."}
+    )
+    assert documentation(sphinx) == Documentation("Look up.\n\nReturns: The weather.", {"city": "The city."})
+
+
+def test_one_description_may_be_of_several_parameters():
+    text = """Move.
+
+        Parameters
+        ----------
+        x, y : float
+            Where to.
+        **options
+            The rest.
+        """
+    assert documentation(text).parameters == {"x": "Where to.", "y": "Where to.", "options": "The rest."}
+
+
+def test_descriptions_may_have_colons_lists_and_paragraphs():
+    text = """Move.
+
+        Args:
+            mode (Literal["a", "b"]): One of:
+                - a: the first
+                - b: the second
+            place: The place: its name.
+
+                With the street.
+        """
+    assert documentation(text).parameters == {
+        "mode": "One of:\n- a: the first\n- b: the second",
+        "place": "The place: its name.\nWith the street.",
+    }
+
+
+def test_attributes_of_classes_are_parameters():
+    google = """A place.
+
+        Attributes:
+            x: To the right.
+        """
+    sphinx = """A place.
+
+        :ivar x: To the right.
+        """
+    numpy = """A place.
+
+        Attributes
+        ----------
+        x : int
+            To the right.
+        """
+    for text in (google, sphinx, numpy):
+        assert documentation(text) == Documentation("A place.", {"x": "To the right."})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Do.\n\nArgs:\n    city - The city\n    days - The days",
+        "Do.\n\nArgs:\ncity: The city.",
+        "Steps:\n\n    1. one: this\n    2. two: that\n\nNote: nothing else.",
+    ],
+)
+def test_what_no_style_can_read_is_left_to_the_model_as_it_is(text):
+    assert documentation(text) == Documentation(text)
+
+
+@pytest.mark.parametrize("text", ["Sum.\n\n: : x", "Sum.\n\n:", "Sum.\n\n:param:\n:raises"])
+def test_what_the_parser_cannot_take_is_no_structure(text):
+    assert documentation(text).parameters == {}
+    assert documentation(text).description.startswith("Sum.")
+
+
+def test_the_parser_is_loaded_only_for_a_docstring_with_more_than_one_line():
+    code = (
+        "import sys\n"
+        "from wasat.schema.signatures.docstrings import documentation\n"
+        "documentation('One line.')\n"
+        "before = 'docstring_parser' in sys.modules\n"
+        "documentation('Two.\\n\\nArgs:\\n    x: y')\n"
+        "print(before, 'docstring_parser' in sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "True"]
