@@ -18,7 +18,7 @@ SHARED = ROOT.parent / "shared" / "bench"
 FLOOR = "floor:aiohttp:inc"
 OURS = "client"
 BUDGET = {"loop1": 1.2, "loop10": 1.2, "loop100": 1.2}
-ROUNDS = 5
+ROUNDS = 7
 
 
 def main() -> int:
@@ -51,7 +51,10 @@ def compare(bench: Any) -> int:
     finally:
         server.kill()
     value = {key: statistics.median(times) for key, times in took.items()}
-    ratios = {name: value[OURS, name] / value[FLOOR, name] for name in [*BUDGET, "stream"]}
+    ratios = {
+        name: statistics.median(ours / floor for ours, floor in zip(took[OURS, name], took[FLOOR, name], strict=True))
+        for name in [*BUDGET, "stream"]
+    }
     for name in ratios:
         print(f"{name}: {value[OURS, name]:.3f} beside {value[FLOOR, name]:.3f}")
     print(

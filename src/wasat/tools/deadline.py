@@ -2,9 +2,10 @@
 
 import asyncio
 import types
-from collections.abc import Awaitable, Coroutine, Generator
+from collections.abc import Coroutine, Generator
+from contextlib import nullcontext
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 T = TypeVar("T")
 
@@ -13,22 +14,28 @@ class Expired(TimeoutError):
     """A time limit of ours is over; any other TimeoutError is the doing of whoever raised it."""
 
 
-def limited(coroutine: Coroutine[Any, Any, T], seconds: float | None) -> Awaitable[T]:
-    """Await the coroutine, and raise Expired if it takes longer; None is no limit.
+async def limited(coroutine: Coroutine[Any, Any, T], seconds: float | None) -> T:
+    """Await the coroutine, and raise Expired if it takes longer; None is no limit."""
+    ended, value = begun(coroutine)
+    return cast("T", value) if ended else await rest_of(coroutine, value, seconds)
 
-    What ends without ever waiting never starts the clock: most tools of a few microseconds are of that kind, and for
-    them the clock would be most of the price.
+
+def begun(coroutine: Coroutine[Any, Any, Any]) -> tuple[bool, Any]:
+    """Run a coroutine until it first waits: whether it ended, with its value; else what it waits for, for `rest_of`.
+
+    What ends without ever waiting needs no clock: most tools of a few microseconds are of that kind, and for them the
+    clock would be most of the price.
     """
-    return coroutine if seconds is None else _limited(coroutine, seconds)
+    try:
+        return False, coroutine.send(None)
+    except StopIteration as end:
+        return True, end.value
 
 
 @types.coroutine
-def _limited(coroutine: Coroutine[Any, Any, T], seconds: float) -> Generator[Any, None, T]:
-    try:
-        waits_for = coroutine.send(None)
-    except StopIteration as end:
-        return end.value  # type: ignore[no-any-return]  # a StopIteration does not say of what type its value is
-    with Deadline(seconds):
+def rest_of(coroutine: Coroutine[Any, Any, T], waits_for: Any, seconds: float | None) -> Generator[Any, None, T]:
+    """What a coroutine gives that was begun, within so many seconds."""
+    with Deadline(seconds) if seconds is not None else nullcontext():
         while True:
             try:
                 yield waits_for
@@ -39,7 +46,7 @@ def _limited(coroutine: Coroutine[Any, Any, T], seconds: float) -> Generator[Any
             try:
                 waits_for = coroutine.send(None) if thrown is None else coroutine.throw(thrown)
             except StopIteration as end:
-                return end.value  # type: ignore[no-any-return]  # as above
+                return cast("T", end.value)
 
 
 class Deadline:

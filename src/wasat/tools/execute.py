@@ -11,7 +11,7 @@ from collections.abc import Awaitable
 from typing import Any
 
 from wasat.errors import ArgumentError, ToolError
-from wasat.tools.deadline import Expired, limited
+from wasat.tools.deadline import Expired, begun, limited, rest_of
 from wasat.tools.failure import described, failed, listed
 from wasat.tools.function import Tool
 from wasat.tools.outcome import outcome
@@ -32,7 +32,10 @@ async def execute(tool: Tool[..., Any], call: ToolCall, context: Any = None) -> 
         arguments, changes = prepared.arguments, prepared.changes
     try:
         if tool.is_async:
-            returned = await limited(tool.invoke(arguments, context), tool.timeout)
+            work = tool.invoke(arguments, context)
+            ended, returned = begun(work)
+            if not ended:
+                returned = await rest_of(work, returned, tool.timeout)
         else:
             returned = await _in_thread(tool, arguments, context)
     except (KeyboardInterrupt, GeneratorExit):
