@@ -8,12 +8,12 @@ MODE = "async"
 
 
 def make(base: str, tools: dict[str, Any]) -> Any:
-    from wasat.gemini import AsyncClient, History, declaration_of
+    from wasat.gemini import AsyncClient, History
     from wasat.types.messages import Message
     from wasat.types.parts import ToolCall, ToolResult
 
     client = AsyncClient(api_key="x", base_url=base)
-    declared = [declaration_of(function) for function in tools.values()]
+    declared = list(tools.values())
 
     async def result_of(call: ToolCall) -> ToolResult:
         return ToolResult(call.id, call.name, await tools[call.name](**call.arguments))

@@ -1,5 +1,6 @@
 import asyncio
 import threading
+import traceback
 from typing import Any, Literal
 from urllib.parse import unquote
 
@@ -19,6 +20,7 @@ from wasat.gemini import (
     Tool,
     UrlContext,
 )
+from wasat.http.retry import RetryPolicy
 from wasat.tools.execute import execute
 from wasat.tools.function import tool
 from wasat.types.messages import Message
@@ -384,3 +386,148 @@ def test_what_changes_between_two_requests_is_seen(client: Client, server: Recor
     assert after["generationConfig"]["thinkingConfig"] == {"thinkingLevel": "HIGH"}
     client.generate_content("x", tools=tools, temperature=0)
     assert server.last.body["generationConfig"] == {"temperature": 0}
+
+
+@pytest.mark.parametrize(
+    "contents", [[], (), History([]), None, 5, b"abc", [[]], {"foo": object()}, "a\ud800", Content(parts=["a"])]
+)
+def test_contents_that_are_none_are_refused_in_words(client: Client, server: Recorder, contents: Any) -> None:
+    with pytest.raises(errors.ConfigError):
+        client.generate_content(contents)
+    assert server.seen == []
+
+
+def test_texts_among_parts_are_parts(client: Client, server: Recorder) -> None:
+    server.answer(said({"text": "x"}))
+    for contents in ({"role": "user", "parts": ["hi"]}, {"role": "user", "parts": "hi"}):
+        client.generate_content(contents, system_instruction={"text": "s"})
+        assert server.last.body["contents"] == [{"role": "user", "parts": [{"text": "hi"}]}]
+        assert server.last.body["systemInstruction"] == {"parts": [{"text": "s"}]}
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        {"stop_sequences": "x"},
+        {"max_output_tokens": 1.5},
+        {"thinking_config": 5},
+        {"cached_content": 5},
+        {"safety_settings": 5},
+        {"tools": [GoogleSearch]},
+        {"tools": 5},
+        {"tool_choice": "required_any"},
+    ],
+)
+def test_what_has_the_wrong_type_is_refused_before_it_is_sent(client: Client, server: Recorder, request_: Any) -> None:
+    with pytest.raises(errors.ConfigError):
+        client.generate_content("x", **request_)
+    assert server.seen == []
+
+
+def test_a_tool_may_be_given_alone_or_as_a_declaration_in_a_dict(client: Client, server: Recorder) -> None:
+    server.answer(said({"text": "x"}))
+    for tools in (add, {"name": "add", "description": "Adds."}, [{"name": "add", "description": "Adds."}]):
+        client.generate_content("x", tools=tools)
+        assert server.last.body["tools"][0]["functionDeclarations"][0]["name"] == "add"
+    client.generate_content("x", tools=None)
+    assert "tools" not in server.last.body
+
+
+def test_a_change_within_what_was_given_is_seen(client: Client, server: Recorder) -> None:
+    server.answer(said({"text": "x"}))
+    tool_ = Tool(function_declarations=[FunctionDeclaration(name="a", description="A.")])
+    client.generate_content("x", tools=[tool_])
+    tool_.function_declarations.append(FunctionDeclaration(name="b", description="B."))
+    client.generate_content("x", tools=[tool_])
+    assert len(server.last.body["tools"][0]["functionDeclarations"]) == 2
+    client.generate_content("x", seed=1)
+    with pytest.raises(errors.ConfigError, match="seed cannot be True"):
+        client.generate_content("x", seed=True)
+
+
+@pytest.mark.parametrize(("seconds", "ttl"), [(12_345_678, "12345678s"), (1.5, "1.5s"), (1e7, "10000000s")])
+def test_the_life_of_a_cache_is_written_in_plain_digits(
+    client: Client, server: Recorder, seconds: float, ttl: str
+) -> None:
+    server.answer({"name": "cachedContents/1"})
+    client.caches.update("1", ttl_seconds=seconds)
+    assert (server.last.body, server.last.path) == ({"ttl": ttl}, "/v1beta/cachedContents/1?updateMask=ttl")
+
+
+@pytest.mark.parametrize("seconds", [0, -1, float("nan"), "1h", None])
+def test_a_life_that_is_none_is_refused(client: Client, seconds: Any) -> None:
+    with pytest.raises(errors.ConfigError, match="ttl_seconds"):
+        client.caches.update("cachedContents/1", ttl_seconds=seconds)
+
+
+@pytest.mark.parametrize("name", ["", "/", "models/x", "cachedContents/../x", 5])
+def test_a_name_of_no_cache_is_refused(client: Client, server: Recorder, name: Any) -> None:
+    with pytest.raises(errors.ConfigError, match="is no name in cachedContents"):
+        client.caches.get(name)
+    assert server.seen == []
+
+
+def test_a_stream_is_taken_once_and_left_for_good(client: Client, server: Recorder) -> None:
+    server.answer_stream(said({"text": "a"}, finish=""), said({"text": "b"}))
+    stream = client.stream_generate_content("x")
+    for _ in stream:
+        break
+    with pytest.raises(errors.ConfigError, match="only once"):
+        list(stream)
+    with pytest.raises(errors.ConfigError, match="not over yet"):
+        _ = stream.response
+    with client.stream_generate_content("x") as other:
+        assert next(iter(other)).text == "a"
+
+
+def test_a_stream_that_was_cut_is_told_after_what_came(client: Client, server: Recorder) -> None:
+    server.answer_stream(said({"text": "a"}, finish=""))
+    stream = client.stream_generate_content("x")
+    seen = []
+    with pytest.raises(errors.StreamCut):  # noqa: PT012 - what came before is looked at too
+        for chunk in stream:
+            seen.append(chunk.text)  # noqa: PERF401 - as above
+    assert (seen, stream.response.text) == (["a"], "a")
+
+
+@pytest.mark.parametrize(("status", "kind"), [(302, errors.InvalidRequest), (204, errors.ProviderError)])
+def test_an_answer_that_is_none_is_an_error(server: Recorder, status: int, kind: type[errors.ProviderError]) -> None:
+    server.answer(b"", status=status)
+    with Client(api_key="k", base_url=server.url, retry=RetryPolicy(tries=1)) as client:
+        with pytest.raises(kind):
+            client.generate_content("x")
+        with pytest.raises(kind):
+            list(client.stream_generate_content("x"))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"foo": 1},
+        {"timeout": 3},
+        {"base_url": "x"},
+        {"base_url": "http://user:SECRETPW@h?x=1"},
+        {"base_url": "http://h:99999"},
+        {"retry": 5},
+        {"token": "SECRETPW"},
+        {"headers": {"Authorization": ("SECRETPW",)}},
+        {"headers": {"content-length": "3"}},
+        {"vertex": "false"},
+        {"vertex": False, "token": lambda: "t"},
+        {"vertex": True, "project": "p", "location": "evil.com/"},
+        {"version": "../x"},
+        {"model": ""},
+    ],
+)
+def test_a_client_that_cannot_work_is_refused_in_words_that_show_no_secret(arguments: dict[str, Any]) -> None:
+    with pytest.raises(errors.ConfigError) as raised:
+        Client(**{"api_key": "SECRETPW", **arguments})
+    shown = str(raised.value)
+    for frame in traceback.TracebackException.from_exception(raised.value, capture_locals=True).stack:
+        if "/src/wasat/" in frame.filename and "headers" not in arguments and "token" not in arguments:
+            shown += str(frame.locals)
+    assert "SECRETPW" not in shown.replace("user:SECRETPW@h", "")
+
+
+def test_secrets_in_an_address_are_not_shown() -> None:
+    assert "SECRETPW" not in repr(Client(api_key="k", base_url="http://u:SECRETPW@h"))

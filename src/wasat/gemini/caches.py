@@ -56,8 +56,9 @@ class Caches:
             {"model": path, "ttl": _duration(ttl_seconds), **{k: v for k, v in settings.items() if v}}
         )
         fields = request_fields(capabilities, system_instruction=system_instruction, tool_config=tool_config)
-        body = request_of(contents, b"," + head[1:-1] + fields, capabilities)
-        return load(wire.CachedContent, await self._call("POST", "cachedContents", body))
+        body = request_of(contents, b"," + head[1:-1] + fields, capabilities, needed=False)
+        path = self._api.endpoint.resource("cachedContents")
+        return load(wire.CachedContent, await self._api.call("POST", path, body))
 
     async def get(self, name: str) -> wire.CachedContent:
         return load(wire.CachedContent, await self._call("GET", name))
@@ -78,11 +79,13 @@ class Caches:
         await self._call("DELETE", name)
 
     async def _call(self, method: str, name: str, body: bytes = b"", query: str = "") -> bytes:
-        return await self._api.call(method, self._api.endpoint.resource(name) + query, body)
+        return await self._api.call(method, self._api.endpoint.resource("cachedContents", name) + query, body)
 
 
 def _duration(seconds: float) -> str:
-    return f"{seconds:g}s"
+    if not isinstance(seconds, int | float) or not 0 < seconds < float("inf"):
+        raise ConfigError(f"ttl_seconds is a number above 0, not {seconds!r}")
+    return f"{seconds:.9f}".rstrip("0").rstrip(".") + "s"
 
 
 class SyncCaches:

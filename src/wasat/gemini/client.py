@@ -6,10 +6,12 @@ from wasat.gemini.caches import Caches, SyncCaches, pages
 from wasat.gemini.request import Contents, from_plain_or_same, identity_of, request_fields, request_of
 from wasat.gemini.response import ChunkReader, GenerateContentResponse
 from wasat.gemini.streams import AsyncResponseStream, ResponseStream
+from wasat.http.messages import origin_of
 from wasat.loop.blocking import wait_for
 from wasat.providers.gemini import decode, wire
 from wasat.providers.gemini.capabilities import DEFAULT_MODEL, Api, Capabilities, capabilities_of
-from wasat.providers.gemini.client import connect, warn_if_retired
+from wasat.providers.gemini.client import connected, warn_if_retired
+from wasat.providers.gemini.credentials import HiddenArguments
 from wasat.providers.gemini.proto import load
 
 _MOST_KEPT = 64
@@ -19,16 +21,19 @@ class AsyncClient:
     """The Gemini API for async code. `connection` is what `connect` takes: api_key, base_url, vertex, project, …"""
 
     def __init__(self, model: str = DEFAULT_MODEL, **connection: Any) -> None:
+        connection = HiddenArguments(connection)
         warn_if_retired(model)
         self.model = model
-        self._api = connect(**connection)
+        self._api = connected(connection)
         self.caches = Caches(self._api, self._model)
         self._known: dict[str, tuple[str, Capabilities]] = {}
         self._written: dict[Any, tuple[bytes, list[Any]]] = {}
         """By the identity of what was asked; that is kept too, so that no other thing gets the same identity."""
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.model!r}, {self._api.endpoint.base_url!r})"
+        api = getattr(self, "_api", None)
+        where = origin_of(api.endpoint.base_url) if api is not None else "not connected"
+        return f"{type(self).__name__}({getattr(self, 'model', None)!r}, {where!r})"
 
     async def generate_content(
         self, contents: Contents, *, model: str | None = None, **request: Any
@@ -40,8 +45,10 @@ class AsyncClient:
         """
         path, capabilities = self._model(model)
         body = request_of(contents, self._fields(capabilities, request), capabilities)
-        answer = await self._api.call("POST", f"{path}:generateContent", body)
-        return GenerateContentResponse(decode.response(answer, capabilities.api))
+        answer = await self._api.call(
+            "POST", f"{path}:generateContent", body, read=lambda answer: decode.response(answer, capabilities.api)
+        )
+        return GenerateContentResponse(answer)
 
     def stream_generate_content(
         self, contents: Contents, *, model: str | None = None, **request: Any
@@ -114,6 +121,7 @@ class Client:
     """The Gemini API for plain code; `aio` is the same for async code. Any number of threads may share one."""
 
     def __init__(self, model: str = DEFAULT_MODEL, **connection: Any) -> None:
+        connection = HiddenArguments(connection)
         self.aio = AsyncClient(model, **connection)
         self.caches = SyncCaches(self.aio.caches)
 
@@ -122,7 +130,7 @@ class Client:
         return self.aio.model
 
     def __repr__(self) -> str:
-        return repr(self.aio).removeprefix("Async")
+        return repr(getattr(self, "aio", "Client(not connected)")).removeprefix("Async")
 
     def generate_content(self, contents: Contents, **request: Any) -> GenerateContentResponse:
         """Ask, and wait for the whole answer; see `AsyncClient.generate_content`."""

@@ -26,7 +26,7 @@ def request_fields(
     capabilities: Capabilities,
     *,
     system_instruction: Contents | None = None,
-    tools: Iterable[Toolish] = (),
+    tools: Toolish | Iterable[Toolish] | None = (),
     tool_choice: ToolChoice | str | dict[str, Any] | None = None,
     tool_config: Any = None,
     cached_content: str | None = None,
@@ -37,7 +37,7 @@ def request_fields(
     (`temperature=…`, `thinking_config=…`), or of the request (`labels=…`, `safety_settings=…`).
     """
     top = {name: more.pop(name) for name in list(more) if name in _TOP_FIELDS}
-    given = tools_of(tools)
+    given = tools_of(_several(tools))
     request: dict[str, Any] = dict(top)
     if cached_content is not None:
         request["cached_content"] = cached_content  # which holds system instruction and tools; the API refuses both
@@ -49,19 +49,29 @@ def request_fields(
         }
     request["generation_config"] = _generation_config(generation_config, more)
     message = from_plain_or_same(wire.GenerateContentRequest, {k: v for k, v in request.items() if v is not None})
+    _check_types(message, _TOP_FIELDS | {"cached_content"})
     inside = dump(message)[1:-1]
     return b"," + inside if inside else b""
 
 
-def request_of(contents: Contents, more: bytes, capabilities: Capabilities) -> bytes:
+def request_of(contents: Contents, more: bytes, capabilities: Capabilities, *, needed: bool = True) -> bytes:
     """The body of a request: contents of any form, and the fields that `request_fields` made."""
-    if isinstance(contents, History):
+    if isinstance(contents, History) and len(contents):
         return body_of(contents, more, capabilities)
-    return b"".join((b'{"contents":[', _contents(contents, capabilities), b"]", more, b"}"))
+    try:
+        written = _contents(contents, capabilities)
+    except (TypeError, UnicodeEncodeError) as error:
+        raise ConfigError(f"the contents hold something that JSON cannot say: {error}") from error
+    if needed and not written:
+        raise ConfigError("there is nothing to ask: the contents are empty")
+    return b"".join((b'{"contents":[', written, b"]", more, b"}"))
 
 
 def _contents(contents: Contents, capabilities: Capabilities) -> Written:
-    items = list(contents) if isinstance(contents, Sequence) and not isinstance(contents, str) else [contents]
+    if isinstance(contents, bytes | bytearray):
+        raise ConfigError("bytes are no contents; say of what kind they are with Part.from_bytes(data, mime_type)")
+    several = isinstance(contents, Sequence | History) and not isinstance(contents, str)
+    items = list(contents) if several else [contents]
     if items and all(_is_part(item) for item in items):
         return dump(wire.Content(role="user", parts=[_part(item) for item in items]))
     pieces = [_content(item, capabilities) for item in items]
@@ -85,25 +95,23 @@ def tools_of(tools: Iterable[Toolish]) -> list[declarations.Tool]:
     return [*builtin, Tool(function_declarations=functions)] if functions else builtin
 
 
-_SAME_IF_EQUAL = (str, int, float, bool, type(None))
-_MAY_CHANGE = frozenset((dict, list))
+_SCALARS = frozenset((str, int, float, bool, type(None)))
 
 
 def identity_of(request: dict[str, Any]) -> tuple[Any, ...] | None:
-    """What tells two requests apart without looking far into them; None if something may change in place."""
+    """What tells two requests apart without looking far into them; None if something in it may change in place."""
     key: list[Any] = []
     for name, value in request.items():
-        kind = type(value)
-        if kind in _SAME_IF_EQUAL:
-            key.append((name, value))
-        elif kind is list or kind is tuple:
-            if not _MAY_CHANGE.isdisjoint(map(type, value)):
+        items = value if type(value) in (list, tuple) else (value,)
+        key.append(name)
+        for item in items:
+            kind = type(item)
+            if kind in _SCALARS:
+                key += (kind, item)  # the kind too, because True is 1
+            elif not isinstance(item, Proto) and callable(item):
+                key.append(id(item))
+            else:
                 return None
-            key.append((name, *map(id, value)))
-        elif kind is dict:
-            return None
-        else:
-            key.append((name, id(value)))
     return tuple(key)
 
 
@@ -152,8 +160,12 @@ def _tool(one: Toolish) -> declarations.Tool:
             return declarations.Tool(mcp_servers=[one])
         case Proto() if type(one) in _BUILTIN:
             return from_plain(declarations.Tool, {_BUILTIN[type(one)]: to_plain(one)})
+        case Mapping() if "name" in one:
+            return Tool(function_declarations=[from_plain(declarations.FunctionDeclaration, dict(one))])
         case Mapping():
             return from_plain(declarations.Tool, dict(one))
+    if isinstance(one, type) and issubclass(one, Proto):
+        raise ConfigError(f"{one.__name__} is the kind of a tool; the tool is {one.__name__}()")
     if callable(one):
         return Tool(function_declarations=[declaration_of(one)])
     raise ConfigError(f"{one!r} is no tool: give a Tool, a FunctionDeclaration, a built-in tool, a function or a dict")
@@ -173,6 +185,8 @@ def _tool_config(
         if (chosen is None or chosen.mode == "auto") and made.function_calling_config is None:
             chosen = ToolChoice("validated")
     if chosen is not None:
+        if chosen.mode == "any" and not functions:
+            raise ConfigError("tool choice 'any' demands a call, but there are no functions")
         missing = [name for name in chosen.names if name not in functions]
         if missing:
             raise ConfigError(f"tool choice asks for {', '.join(missing)}, but there is no such function")
@@ -197,13 +211,28 @@ def _generation_config(config: Any, settings: dict[str, Any]) -> wire.Generation
             raise ConfigError(f"there is no setting called {name!r}{hint}")
     base = to_plain(config) if isinstance(config, Proto) else dict(config or {})
     made = from_plain(wire.GenerationConfig, {**base, **{name: to_plain(value) for name, value in settings.items()}})
+    _check_types(made, _GENERATION_FIELDS)
     return made if made != wire.GenerationConfig() else None
+
+
+def _check_types(message: Proto, names: set[str]) -> None:
+    """What has a name of ours and stands among the leftovers has not the type that this name stands for."""
+    for name, value in message.extra.items():
+        if name in names:
+            raise ConfigError(f"{name} cannot be {value!r}; see the API's documentation for what it takes")
+
+
+def _several(tools: Any) -> Iterable[Any]:
+    """One tool or many, or none."""
+    if tools is None:
+        return ()
+    return tools if isinstance(tools, Iterable) and not isinstance(tools, Mapping | str) else (tools,)
 
 
 def _system(given: Contents | None) -> Any:
     if given is None or isinstance(given, wire.Content):
         return given
-    if isinstance(given, Mapping):
+    if isinstance(given, Mapping) and "parts" in given:
         return dict(given)
     parts = given if isinstance(given, Sequence) and not isinstance(given, str) else [given]
     return wire.Content(parts=[_part(part) for part in parts])
@@ -220,7 +249,13 @@ def _part(item: Any) -> wire.Part:
         return wire.Part(text=item)
     if isinstance(item, wire.Part | Mapping):
         return from_plain_or_same(wire.Part, item)
-    raise ConfigError(f"{item!r} is no part of a content: give a text or a Part")
+    raise ConfigError(f"{item!r} is no part of a content: give a text, a Part, a Content, a Message or a dict of them")
+
+
+def _checked(content: wire.Content) -> wire.Content:
+    if not isinstance(content.parts, list) or not all(isinstance(part, wire.Part) for part in content.parts):
+        raise ConfigError(f"the parts of a content are a list of Part, not {content.parts!r}")
+    return content
 
 
 def _content(item: Any, capabilities: Capabilities) -> Written:
@@ -228,7 +263,9 @@ def _content(item: Any, capabilities: Capabilities) -> Written:
         case Message():
             return encode_message(item, capabilities)
         case wire.Content():
-            return dump(item)
+            return dump(_checked(item))
         case Mapping() if "parts" in item or "role" in item:
-            return dump(from_plain(wire.Content, dict(item)))
+            parts = item.get("parts")
+            listed = parts if isinstance(parts, list | tuple) else [] if parts is None else [parts]
+            return dump(_checked(from_plain(wire.Content, {**item, "parts": [to_plain(_part(one)) for one in listed]})))
     return dump(wire.Content(role="user", parts=[_part(item)]))

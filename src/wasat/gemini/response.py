@@ -132,5 +132,9 @@ class ChunkReader:
         except PromptBlocked:  # told once, by the whole answer
             return ModelResponse(Message("model", ()), finish=FinishReason.CUT, raw=(Raw(document),))
 
+    @property
+    def is_empty(self) -> bool:
+        return self._assembly.is_empty
+
     def whole(self) -> GenerateContentResponse:
         return GenerateContentResponse(self._assembly.response())

@@ -1,20 +1,23 @@
 """A streamed answer as the caller takes it, in async and in plain code."""
 
-from collections.abc import AsyncIterator, Iterator
-from contextlib import aclosing
-from typing import cast
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from typing import Self, cast
 
-from wasat.errors import ConfigError
+from wasat.errors import ConfigError, StreamCut
 from wasat.gemini.response import ChunkReader, GenerateContentResponse
-from wasat.loop.blocking import iterate
+from wasat.loop.blocking import iterate, wait_for
+from wasat.types.exchange import FinishReason
 
 
 class AsyncResponseStream:
-    """The chunks of an answer; once they are over, `response` is all of it."""
+    """The chunks of an answer, to be taken once; when they are over, `response` is all of it.
+
+    If the answer was cut, StreamCut is raised after the last chunk, and `response` is what came.
+    """
 
     def __init__(self, chunks: AsyncIterator[tuple[ChunkReader, list[object]]]) -> None:
-        self._chunks = chunks
-        self._reader: ChunkReader | None = None
+        self._chunks = cast("AsyncGenerator[tuple[ChunkReader, list[object]]]", chunks)
+        self._taken = False
         self._response: GenerateContentResponse | None = None
 
     @property
@@ -24,17 +27,36 @@ class AsyncResponseStream:
         return self._response
 
     async def __aiter__(self) -> AsyncIterator[GenerateContentResponse]:
-        async with aclosing(self._chunks):  # type: ignore[type-var]  # an async generator, declared as an iterator
-            async for reader, chunks in self._chunks:
-                self._reader = reader
+        if self._taken:
+            raise ConfigError("a stream can be taken only once; ask again for another one")
+        self._taken = True
+        reader: ChunkReader | None = None
+        try:
+            async for now, chunks in self._chunks:
+                reader = now
                 for chunk in chunks:
                     yield cast("GenerateContentResponse", chunk)
-        assert self._reader is not None, "the last item of a stream comes with its reader"
-        self._response = self._reader.whole()
+        finally:
+            await self._chunks.aclose()
+        assert reader is not None, "the last item of a stream comes with its reader"
+        self._response = reader.whole()
+        if self._response.answer.finish is FinishReason.CUT:
+            raise StreamCut("Gemini ended the stream without saying that the answer is whole", status=200)
+
+    async def aclose(self) -> None:
+        """Leave the stream, wherever it is."""
+        self._taken = True
+        await self._chunks.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
 
 
 class ResponseStream:
-    """The chunks of an answer for plain code; once they are over, `response` is all of it."""
+    """The chunks of an answer for plain code; see `AsyncResponseStream`."""
 
     def __init__(self, stream: AsyncResponseStream) -> None:
         self._stream = stream
@@ -45,3 +67,12 @@ class ResponseStream:
 
     def __iter__(self) -> Iterator[GenerateContentResponse]:
         return iterate(aiter(self._stream))
+
+    def close(self) -> None:
+        wait_for(self._stream.aclose())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

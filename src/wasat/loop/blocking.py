@@ -5,20 +5,71 @@ It works in any thread, also in one whose own event loop is running, and connect
 
 import asyncio
 import atexit
+import contextlib
 import os
 import threading
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from typing import Any, TypeVar, cast
 
+from wasat.errors import ConfigError
+
 T = TypeVar("T")
 
-_lock = threading.Lock()
-_loop: asyncio.AbstractEventLoop | None = None
+
+class _Door:
+    """The loop of this process, started when somebody first comes in."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def loop(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._closed:
+                raise ConfigError("the program is ending; nothing can be asked any more")
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(target=_run, args=(self._loop,), name="wasat-loop", daemon=True)
+                self._thread.start()
+                atexit.register(self.close)
+            return self._loop
+
+    def is_inside(self) -> bool:
+        return threading.current_thread() is self._thread
+
+    def schedule(self, coroutine: Coroutine[Any, Any, Any]) -> None:
+        """Have something done without waiting; when the program ends, not at all: the loop closes what is open."""
+        with self._lock:
+            loop = None if self._closed else self._loop
+        if loop is None:
+            coroutine.close()
+        else:
+            asyncio.run_coroutine_threadsafe(_silently(coroutine), loop)
+
+    def close(self) -> None:
+        """At the end of the program: let the loop close what is open, but do not wait for ever."""
+        with self._lock:
+            self._closed = True
+        if self._loop is not None and self._thread is not None:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(2.0)
+
+
+_door = _Door()
 
 
 def wait_for(coroutine: Coroutine[Any, Any, T]) -> T:
     """What the coroutine returns or raises. Ctrl-C stops the waiting and cancels the coroutine."""
-    future = asyncio.run_coroutine_threadsafe(coroutine, _running_loop())
+    if _door.is_inside():
+        coroutine.close()
+        raise ConfigError("a blocking call was made from inside another one; use the async client there")
+    try:
+        future = asyncio.run_coroutine_threadsafe(coroutine, _door.loop())
+    except BaseException:
+        coroutine.close()
+        raise
     try:
         return future.result()
     except BaseException:
@@ -27,14 +78,17 @@ def wait_for(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 def iterate(items: AsyncIterator[T]) -> Iterator[T]:
-    """The items of an async iterator, one after another; leaving early closes it."""
+    """The items of an async iterator, one after another; leaving early closes it, without waiting for that.
+
+    The end of a generator may come from the garbage collector, in any thread and at any time, where nobody may wait.
+    """
     try:
         while (item := wait_for(_next(items))) is not _END:
             yield cast("T", item)
     finally:
         close = getattr(items, "aclose", None)
         if close is not None:
-            wait_for(close())
+            _door.schedule(close())
 
 
 _END = object()
@@ -44,15 +98,9 @@ async def _next(items: AsyncIterator[T]) -> T | object:
     return await anext(items, _END)
 
 
-def _running_loop() -> asyncio.AbstractEventLoop:
-    global _loop  # noqa: PLW0603 - one for the process, made when it is first needed
-    with _lock:
-        if _loop is None or _loop.is_closed():
-            _loop = asyncio.new_event_loop()
-            thread = threading.Thread(target=_run, args=(_loop,), name="wasat-loop", daemon=True)
-            thread.start()
-            atexit.register(_stop, _loop, thread)
-        return _loop
+async def _silently(coroutine: Coroutine[Any, Any, Any]) -> None:
+    with contextlib.suppress(Exception):  # it is being closed, and nobody is there to hear of it
+        await coroutine
 
 
 def _run(loop: asyncio.AbstractEventLoop) -> None:
@@ -60,20 +108,19 @@ def _run(loop: asyncio.AbstractEventLoop) -> None:
     try:
         loop.run_forever()
     finally:
+        # First what runs, then what waits to be closed: an iterator that runs cannot be closed.
+        tasks = asyncio.all_tasks(loop)
+        for task in tasks:
+            task.cancel()
+        loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.close()
 
 
-def _stop(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
-    """At the end of the program: let the loop close what is open, but do not wait for ever."""
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join(2.0)
-
-
 def _forget() -> None:
     """A forked child has the loop, but not the thread that ran it."""
-    global _loop, _lock
-    _loop, _lock = None, threading.Lock()
+    global _door  # noqa: PLW0603 - one for the process
+    _door = _Door()
 
 
 if hasattr(os, "register_at_fork"):

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from typing import Protocol, TypeVar
 
-from wasat.errors import ProviderError
+from wasat.errors import ProviderError, StreamCut
 from wasat.http.clock import Clock, SystemClock
 from wasat.http.messages import HttpRequest
 from wasat.http.retry import RetryPolicy, retried
@@ -17,6 +17,7 @@ from wasat.providers.gemini.endpoint import Endpoint
 from wasat.providers.gemini.refusals import refusal
 from wasat.version import VERSION
 
+T = TypeVar("T")
 Item = TypeVar("Item", covariant=True)
 
 
@@ -26,6 +27,9 @@ class Reader(Protocol[Item]):
     def feed(self, piece: bytes) -> Iterator[Item]: ...
 
     def end(self) -> Iterator[Item]: ...
+
+    @property
+    def is_empty(self) -> bool: ...
 
 
 AnyReader = TypeVar("AnyReader", bound=Reader[object])
@@ -52,15 +56,15 @@ class GeminiApi:
         self._headers = {"user-agent": f"wasat/{VERSION}", "content-type": "application/json", **(headers or {})}
         self._fixed_headers: SecretHeaders | None = None
 
-    async def call(self, method: str, path: str, body: bytes = b"") -> bytes:
-        """The body of the answer."""
-        request = HttpRequest(method, self.endpoint.url(path), await self._all_headers(), body)
+    async def call(self, method: str, path: str, body: bytes = b"", *, read: Callable[[bytes], T] = bytes) -> T:  # type: ignore[assignment]  # bytes reads bytes
+        """What `read` makes of the body of the answer; what it cannot read is asked for again, too."""
 
-        async def attempt() -> bytes:
+        async def attempt() -> T:
+            request = HttpRequest(method, self.endpoint.url(path), await self._all_headers(), body)
             response = await self._transport.send(request)
-            if response.status >= 400:
+            if not 200 <= response.status < 300:
                 raise refusal(response.status, response.body, response.header("retry-after"))
-            return response.body
+            return read(response.body)
 
         return await retried(attempt, self._retry, self._clock)
 
@@ -72,20 +76,23 @@ class GeminiApi:
         As long as nothing was given it is tried again, each time with a new reader; after that the caller has seen the
         beginning, and whether to ask once more is for him to say.
         """
-        request = HttpRequest("POST", self.endpoint.url(path), await self._all_headers(), body)
         async with AsyncExitStack() as opened:
 
             async def attempt() -> tuple[AnyReader, list[object], AsyncIterator[bytes] | None]:
                 await opened.aclose()
+                request = HttpRequest("POST", self.endpoint.url(path), await self._all_headers(), body)
                 response = await opened.enter_async_context(self._transport.stream(request))
-                if response.status >= 400:
+                if not 200 <= response.status < 300:
                     raise refusal(response.status, await response.read(), response.header("retry-after"))
                 reader, pieces = make_reader(), aiter(response)
                 async for piece in pieces:
                     items = list(reader.feed(piece))
                     if items:
                         return reader, items, pieces
-                return reader, list(reader.end()), None
+                items = list(reader.end())
+                if reader.is_empty:
+                    raise StreamCut("Gemini ended a stream before it had begun", status=response.status)
+                return reader, items, None
 
             reader, items, pieces = await retried(attempt, self._retry, self._clock)
             yield reader, items

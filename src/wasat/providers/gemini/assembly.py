@@ -43,6 +43,10 @@ class Assembly:
         self._chunk = lean.Chunk()
         self._candidate = lean.Candidate()
 
+    @property
+    def is_empty(self) -> bool:
+        return not self._documents
+
     def add(self, document: bytes) -> list[Part]:
         """What a document adds: deltas of text, and whatever else is whole."""
         found = read(document)

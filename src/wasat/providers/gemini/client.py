@@ -3,15 +3,24 @@
 import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
+from difflib import get_close_matches
 from typing import Any, Self, cast
 
+from wasat.errors import ConfigError
 from wasat.http.clock import Clock
+from wasat.http.messages import origin_of
 from wasat.http.retry import RetryPolicy
 from wasat.http.transport import Transport
 from wasat.providers.gemini import decode
 from wasat.providers.gemini.api import GeminiApi
 from wasat.providers.gemini.capabilities import DEFAULT_MODEL, Api, Capabilities, capabilities_of, successor_of
-from wasat.providers.gemini.credentials import GiveToken, developer_credentials, vertex_credentials
+from wasat.providers.gemini.credentials import (
+    GiveToken,
+    Hidden,
+    HiddenArguments,
+    developer_credentials,
+    vertex_credentials,
+)
 from wasat.providers.gemini.encode import request_body
 from wasat.providers.gemini.endpoint import endpoint
 from wasat.types.exchange import ModelRequest, ModelResponse
@@ -35,11 +44,44 @@ def connect(
     clock: Clock | None = None,
 ) -> GeminiApi:
     """The API that the caller means, by what he says and by the environment; nothing is sent yet."""
-    vertex = True if token is not None else vertex
+    api_key = Hidden(api_key) if isinstance(api_key, str) else api_key
+    _check(token=token, retry=retry, headers=headers)
+    if token is not None:
+        if vertex is False:
+            raise ConfigError("a token is for Vertex; give api_key=… for the Developer API")
+        vertex = True
     where = endpoint(vertex=vertex, base_url=base_url, version=version, project=project, location=location)
     on_vertex = where.api is Api.VERTEX
     credentials = vertex_credentials(api_key, token) if on_vertex else developer_credentials(api_key)
     return GeminiApi(where, credentials, transport=transport, retry=retry, clock=clock, headers=headers)
+
+
+def connected(connection: dict[str, Any]) -> GeminiApi:
+    """The same from arguments that were passed on; one that is not known is told by its name."""
+    for name in connection:
+        if name not in _CONNECTION:
+            near = get_close_matches(name, _CONNECTION, 1)
+            hint = f"; did you mean {near[0]}?" if near else f"; known: {', '.join(_CONNECTION)}"
+            raise ConfigError(f"there is no argument called {name!r}{hint}")
+    return connect(**connection)
+
+
+_CONNECTION = tuple(connect.__annotations__)[:-1]
+_HEADERS_OF_HTTP = ("content-length", "transfer-encoding", "host", "connection")
+
+
+def _check(*, token: Any, retry: Any, headers: Any) -> None:
+    if token is not None and not callable(token):
+        raise ConfigError("token is a function that returns a token, so that it can be renewed; give lambda: token")
+    if retry is not None and not isinstance(retry, RetryPolicy):
+        raise ConfigError(f"retry is a RetryPolicy, not {retry!r}")
+    if headers is not None and not isinstance(headers, Mapping):
+        raise ConfigError("headers is a dict of texts")
+    for name, value in (headers or {}).items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise ConfigError(f"the header {name!r} is not a text with a text for its value")
+        if name.lower() in _HEADERS_OF_HTTP:
+            raise ConfigError(f"the header {name!r} belongs to HTTP itself and cannot be set")
 
 
 class Gemini:
@@ -50,9 +92,10 @@ class Gemini:
         **connection: Any,
     ) -> None:  # fmt: skip
         """`connection` is what `connect` takes: api_key, base_url, vertex, project, token, headers, retry, …"""
+        connection = HiddenArguments(connection)
         warn_if_retired(model)
         self._model = model
-        self.api = api or connect(**connection)
+        self.api = api or connected(connection)
         where = self.api.endpoint
         self.capabilities = capabilities or capabilities_of(model, where.api, where.version)
         self._path = where.model(model)
@@ -62,7 +105,7 @@ class Gemini:
         return self._model
 
     def __repr__(self) -> str:
-        return f"Gemini({self._model!r}, {self.api.endpoint.base_url!r})"
+        return f"Gemini({self._model!r}, {origin_of(self.api.endpoint.base_url)!r})"
 
     async def stream(self, request: ModelRequest, *, whole: bool = False) -> AsyncIterator[Part | ModelResponse]:
         """The parts of the answer as they come, then the answer; see `Provider`."""
@@ -83,8 +126,9 @@ class Gemini:
         return await self._whole(request_body(request, self.capabilities))
 
     async def _whole(self, body: bytes) -> ModelResponse:
-        return decode.response(
-            await self.api.call("POST", f"{self._path}:generateContent", body), self.capabilities.api
+        api = self.capabilities.api
+        return await self.api.call(
+            "POST", f"{self._path}:generateContent", body, read=lambda answer: decode.response(answer, api)
         )
 
     def _reader(self) -> decode.ResponseStream:
@@ -102,6 +146,8 @@ class Gemini:
 
 def warn_if_retired(model: str) -> None:
     """A word in the log about a model that was shut down."""
+    if not isinstance(model, str) or not model.strip():
+        raise ConfigError(f"{model!r} is no name of a model")
     successor = successor_of(model)
     if successor is not None:
         _log.warning("%s was shut down; use %s", model, successor)

@@ -13,6 +13,22 @@ _log = logging.getLogger("wasat.providers.gemini")
 GiveToken = Callable[[], str | Awaitable[str]]
 
 
+class Hidden(str):
+    """A text that does not show itself: where locals or arguments are printed, this is not."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "<hidden>"
+
+
+class HiddenArguments(dict[str, Any]):
+    """Arguments among which there may be a key."""
+
+    def __repr__(self) -> str:
+        return f"<arguments {', '.join(self)}; values hidden>"
+
+
 class SecretHeaders(dict[str, str]):
     """Headers whose values nobody is shown."""
 
@@ -28,6 +44,7 @@ class ApiKey:
     __slots__ = ("_headers",)
 
     def __init__(self, key: str) -> None:
+        key = Hidden(key) if isinstance(key, str) else key
         self._headers = SecretHeaders({"x-goog-api-key": _checked(key)})
 
     async def headers(self) -> Mapping[str, str]:
@@ -35,6 +52,9 @@ class ApiKey:
 
     def __repr__(self) -> str:
         return "<API key, hidden>"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("an API key is not copied out of the process that has it")
 
 
 class BearerToken:
@@ -69,6 +89,7 @@ def key_from(environment: Mapping[str, str]) -> ApiKey | None:
 
 def developer_credentials(api_key: str | None, environment: Mapping[str, str] = os.environ) -> Credentials:
     """The credentials for the Developer API, or a word on how to give them."""
+    api_key = Hidden(api_key) if isinstance(api_key, str) else api_key
     found = ApiKey(api_key) if api_key is not None else key_from(environment)
     if found is None:
         raise CredentialsError(
@@ -116,7 +137,9 @@ def _token_of_google_auth() -> GiveToken:
 
 
 def _checked(key: str) -> str:
-    key = key.strip()
+    if not isinstance(key, str):
+        raise ConfigError(f"the API key is a text, not a {type(key).__name__}")
+    key = Hidden(key.strip())
     if not key:
         raise CredentialsError("the API key is empty")
     if key.startswith("auth_tokens/"):

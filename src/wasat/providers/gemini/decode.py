@@ -71,6 +71,11 @@ class ResponseStream:
             return _then(parts, error)
         return iter(parts + self._assembly.end() if last else parts)
 
+    @property
+    def is_empty(self) -> bool:
+        """Nothing has come yet that says anything."""
+        return self._assembly.is_empty
+
     def response(self) -> ModelResponse:
         """The whole answer; one that nobody finished has `FinishReason.CUT`."""
         return self._assembly.response()

@@ -1,6 +1,7 @@
 """Where the two Gemini APIs are, and what their resources are called there."""
 
 import os
+import re
 from collections.abc import Mapping
 from urllib.parse import quote, urlsplit
 
@@ -37,13 +38,16 @@ class Endpoint(Struct, frozen=True):
         path = name if name.startswith("publishers/") else f"publishers/google/models/{name.removeprefix('models/')}"
         return quote(f"{self.parent}/{path}".lstrip("/"), "/")
 
-    def resource(self, name: str) -> str:
-        """The path of a cache or a file: on Vertex it belongs to a project."""
-        if ".." in name.split("/"):
-            raise ConfigError(f"{name!r} is no name of a resource")
-        if self.api is Api.VERTEX and not name.startswith("projects/"):
-            name = f"{self.parent}/{name}"
-        return quote(name, "/")
+    def resource(self, collection: str, name: str | None = None) -> str:
+        """The path of a collection, or of one thing in it, with or without the collection before its name."""
+        if self.api is Api.VERTEX and not self.parent:
+            raise ConfigError(f"{collection} belong to a project; give project=…")
+        if name is None:
+            return quote(f"{self.parent}/{collection}".lstrip("/"), "/")
+        bare = name.rsplit(f"{collection}/", 1)[-1].strip("/") if isinstance(name, str) else ""
+        if not bare or "/" in bare or bare in (".", ".."):
+            raise ConfigError(f"{name!r} is no name in {collection}")
+        return self.resource(collection) + "/" + quote(bare, "")
 
 
 def endpoint(
@@ -56,16 +60,18 @@ def endpoint(
     environment: Mapping[str, str] = os.environ,
 ) -> Endpoint:
     """The endpoint that the caller means; what he does not say, the environment does."""
+    if vertex not in (None, True, False):
+        raise ConfigError(f"vertex is True or False, not {vertex!r}")
     on_vertex = _wants_vertex(environment) if vertex is None else vertex
     version = version or _version(environment.get("GOOGLE_GENAI_API_VERSION"))
     if not on_vertex:
         address = base_url or environment.get("GOOGLE_GEMINI_BASE_URL") or _DEVELOPER
-        return Endpoint(Api.DEVELOPER, _checked(address), version or "v1beta")
+        return Endpoint(Api.DEVELOPER, _checked(address), _word("version", version or "v1beta"))
     project = project or environment.get("GOOGLE_CLOUD_PROJECT")
-    location = location or environment.get("GOOGLE_CLOUD_LOCATION") or "global"
+    location = _word("location", location or environment.get("GOOGLE_CLOUD_LOCATION") or "global")
     address = base_url or environment.get("GOOGLE_VERTEX_BASE_URL") or _vertex_address(location)
-    parent = f"projects/{project}/locations/{location}" if project else ""
-    return Endpoint(Api.VERTEX, _checked(address), version or "v1beta1", parent)
+    parent = f"projects/{_word('project', project)}/locations/{location}" if project else ""
+    return Endpoint(Api.VERTEX, _checked(address), _word("version", version or "v1beta1"), parent)
 
 
 def _wants_vertex(environment: Mapping[str, str]) -> bool:
@@ -85,8 +91,20 @@ def _vertex_address(location: str) -> str:
     return f"https://{location}-aiplatform.googleapis.com"
 
 
+def _word(what: str, value: str) -> str:
+    """A piece of an address that must not lead elsewhere."""
+    if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9][\w.:-]*", value):
+        raise ConfigError(f"{value!r} is no {what}")
+    return value
+
+
 def _checked(address: str) -> str:
-    parts = urlsplit(address)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigError(f"{address!r} is no base address; write it like https://host or http://127.0.0.1:8080")
-    return address.rstrip("/")
+    try:
+        parts = urlsplit(address.strip() if isinstance(address, str) else "")
+        right = parts.scheme in ("http", "https") and parts.hostname and (parts.port is None or parts.port > 0)
+    except ValueError:
+        right = False
+    if not right or parts.query or parts.fragment:
+        shown = address.split("@")[-1].split("?")[0] if isinstance(address, str) else address
+        raise ConfigError(f"{shown!r} is no base address; write it like https://host or http://127.0.0.1:8080")
+    return address.strip().rstrip("/")

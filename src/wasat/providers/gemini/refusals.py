@@ -54,7 +54,7 @@ def _error(status: int, words: str, details: Any, delay: float | None) -> Provid
         return kind(words, status=status, details=details, retry_delay_seconds=delay)
     if status == 404 and "models/" in words:
         return UnknownModel(words, status=status, details=details)
-    if 400 <= status < 500 and status not in (408, 499):
+    if 300 <= status < 500 and status not in (408, 499):
         return InvalidRequest(words, status=status, details=details, violations=tuple(_violations(details)))
     return ServerError(words, status=status, details=details, retry_delay_seconds=delay)
 
@@ -129,7 +129,7 @@ def _seconds_until(date: str) -> float:
 
     try:
         when = parsedate_to_datetime(date)
-    except ValueError:
+    except (ValueError, OverflowError):
         return -1.0
     return max(0.0, (when - datetime.now(when.tzinfo)).total_seconds())
 
