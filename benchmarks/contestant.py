@@ -26,7 +26,8 @@ def make(base: str, tools: dict[str, Any]) -> Any:
                 calls = response.message.calls
                 if not calls:
                     return response.text
-                results = await asyncio.gather(*map(result_of, calls))
+                one = len(calls) == 1
+                results = [await result_of(calls[0])] if one else await asyncio.gather(*map(result_of, calls))
                 history = history.plus(response.message, Message.user(*results))
 
         async def stream(self, model: str, prompt: str) -> Any:
