@@ -9,6 +9,7 @@ import contextlib
 import os
 import threading
 from collections.abc import AsyncIterator, Coroutine, Iterator
+from concurrent.futures import CancelledError
 from typing import Any, TypeVar, cast
 
 from wasat.errors import ConfigError
@@ -35,6 +36,10 @@ class _Door:
                 self._thread.start()
                 atexit.register(self.close)
             return self._loop
+
+    @property
+    def is_closed(self) -> bool:
+        return self._closed
 
     def is_inside(self) -> bool:
         return threading.current_thread() is self._thread
@@ -72,6 +77,10 @@ def wait_for(coroutine: Coroutine[Any, Any, T]) -> T:
         raise
     try:
         return future.result()
+    except CancelledError:
+        if _door.is_closed:
+            raise SystemExit from None  # the program ends, and a thread that still waits here ends with it, silently
+        raise
     except BaseException:
         future.cancel()
         raise
