@@ -6,98 +6,36 @@ Nothing is loaded before it is used.
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from wasat.gemini.client import AsyncClient, Client
-    from wasat.gemini.request import declaration_of
-    from wasat.gemini.response import GenerateContentResponse
-    from wasat.gemini.types import (
-        CodeExecution,
-        ComputerUse,
-        Content,
-        FileSearch,
-        FunctionCall,
-        FunctionDeclaration,
-        FunctionResponse,
-        GenerationConfig,
-        GoogleMaps,
-        GoogleSearch,
-        GoogleSearchRetrieval,
-        McpServer,
-        Part,
-        SafetySetting,
-        Schema,
-        ThinkingConfig,
-        Tool,
-        ToolConfig,
-        UrlContext,
-    )
-    from wasat.types.messages import History
+    from wasat.gemini.client import AsyncClient as AsyncClient
+    from wasat.gemini.client import Client as Client
+    from wasat.gemini.request import declaration_of as declaration_of
+    from wasat.gemini.response import GenerateContentResponse as GenerateContentResponse
+    from wasat.gemini.types import *  # noqa: F403 - its __all__ is the list of the API's own names
+    from wasat.types.messages import History as History
 
 _HOMES = {
-    "wasat.gemini.client": ("AsyncClient", "Client"),
-    "wasat.gemini.request": ("declaration_of",),
-    "wasat.gemini.response": ("GenerateContentResponse",),
-    "wasat.types.messages": ("History",),
-    "wasat.gemini.types": (
-        "CodeExecution",
-        "ComputerUse",
-        "Content",
-        "FileSearch",
-        "FunctionCall",
-        "FunctionDeclaration",
-        "FunctionResponse",
-        "GenerationConfig",
-        "GoogleMaps",
-        "GoogleSearch",
-        "GoogleSearchRetrieval",
-        "McpServer",
-        "Part",
-        "SafetySetting",
-        "Schema",
-        "ThinkingConfig",
-        "Tool",
-        "ToolConfig",
-        "UrlContext",
-    ),
+    "AsyncClient": "wasat.gemini.client",
+    "Client": "wasat.gemini.client",
+    "GenerateContentResponse": "wasat.gemini.response",
+    "History": "wasat.types.messages",
+    "declaration_of": "wasat.gemini.request",
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-
-__all__ = [
-    "AsyncClient",
-    "Client",
-    "CodeExecution",
-    "ComputerUse",
-    "Content",
-    "FileSearch",
-    "FunctionCall",
-    "FunctionDeclaration",
-    "FunctionResponse",
-    "GenerateContentResponse",
-    "GenerationConfig",
-    "GoogleMaps",
-    "GoogleSearch",
-    "GoogleSearchRetrieval",
-    "History",
-    "McpServer",
-    "Part",
-    "SafetySetting",
-    "Schema",
-    "ThinkingConfig",
-    "Tool",
-    "ToolConfig",
-    "UrlContext",
-    "declaration_of",
-]
+_HOME_OF_THE_OTHERS = "wasat.gemini.types"
 
 
-def __getattr__(name: str) -> Any:
-    home = _HOME_OF.get(name)
-    if home is None:
-        raise AttributeError(f"module 'wasat.gemini' has no attribute {name!r}")
-    from importlib import import_module
+if not TYPE_CHECKING:  # or a checker would believe that every name is here
 
-    value = globals()[name] = getattr(import_module(home), name)
-    return value
+    def __getattr__(name: str) -> Any:
+        from importlib import import_module
+
+        home = import_module(_HOMES.get(name, _HOME_OF_THE_OTHERS))
+        if name.startswith("__") or (name not in _HOMES and name not in home.__all__):
+            raise AttributeError(f"module 'wasat.gemini' has no attribute {name!r}")
+        value = globals()[name] = getattr(home, name)
+        return value
 
 
 def __dir__() -> list[str]:
-    return __all__
+    from wasat.gemini import types
+
+    return sorted([*_HOMES, *types.__all__])
