@@ -27,10 +27,12 @@ class GenerateContentResponse:
     def __init__(self, answer: ModelResponse | Callable[[], ModelResponse]) -> None:
         self._made = answer
 
-    @cached_property
+    @property
     def answer(self) -> ModelResponse:
         """The answer as every provider gives it; that of a chunk is read when somebody asks."""
-        return self._made() if callable(self._made) else self._made
+        if not isinstance(self._made, ModelResponse):
+            self._made = self._made()
+        return self._made
 
     @property
     def message(self) -> Message:
