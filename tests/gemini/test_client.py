@@ -531,3 +531,10 @@ def test_a_client_that_cannot_work_is_refused_in_words_that_show_no_secret(argum
 
 def test_secrets_in_an_address_are_not_shown() -> None:
     assert "SECRETPW" not in repr(Client(api_key="k", base_url="http://u:SECRETPW@h"))
+
+
+def test_a_request_that_is_too_large_as_a_whole_is_refused(client: Client, server: Recorder) -> None:
+    part = Part.from_bytes(bytes(8 * 2**20), "video/mp4")
+    with pytest.raises(errors.ConfigError, match=r"weighs 32\.\d MB, and the API takes 20"):
+        client.generate_content([part, part, part])
+    assert server.seen == []

@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import fields
 
 from wasat.errors import ConfigError
-from wasat.gemini.types import FunctionDeclaration, Tool
+from wasat.gemini.types import LARGEST_INLINE_BYTES, FunctionDeclaration, Tool
 from wasat.providers.gemini import declarations, wire
 from wasat.providers.gemini.capabilities import Capabilities
 from wasat.providers.gemini.encode import Written, body_of, encode_message
@@ -64,7 +64,13 @@ def request_of(contents: Contents, more: bytes, capabilities: Capabilities, *, n
         raise ConfigError(f"the contents hold something that JSON cannot say: {error}") from error
     if needed and not written:
         raise ConfigError("there is nothing to ask: the contents are empty")
-    return b"".join((b'{"contents":[', written, b"]", more, b"}"))
+    body = b"".join((b'{"contents":[', written, b"]", more, b"}"))
+    if len(body) > LARGEST_INLINE_BYTES:
+        raise ConfigError(
+            f"the request weighs {len(body) / 2**20:.1f} MB, and the API takes 20; upload large files with the Files API "
+            "and give Part.from_uri(…)"
+        )
+    return body
 
 
 def _contents(contents: Contents, capabilities: Capabilities) -> Written:
