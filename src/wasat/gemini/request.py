@@ -67,8 +67,8 @@ def request_of(contents: Contents, more: bytes, capabilities: Capabilities, *, n
     body = b"".join((b'{"contents":[', written, b"]", more, b"}"))
     if len(body) > LARGEST_INLINE_BYTES:
         raise ConfigError(
-            f"the request weighs {len(body) / 2**20:.1f} MB, and the API takes 20; upload large files with the Files API "
-            "and give Part.from_uri(…)"
+            f"the request weighs {len(body) / 2**20:.1f} MB, and the API takes 20; upload large files with the "
+            "Files API and give Part.from_uri(…)"
         )
     return body
 
