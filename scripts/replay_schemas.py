@@ -4,6 +4,9 @@ What a file is follows from the shape of its rows: tool declarations (`schema`),
 (`functions`, `calls`), groups of the JSON Schema test suite (`schema`, `tests`). Exits 1 if anything fails.
 """
 
+import project_python  # noqa: F401 - it comes first, before what another Python may not have
+
+# isort: split
 import json
 import re
 import sys

@@ -13,6 +13,9 @@ Of what a client sent, a difference is allowed only by a rule of RULES. Prints h
 failing row with its reason, and the counts last on one line. Exits 1 if a row fails.
 """
 
+import project_python  # noqa: F401 - it comes first, before what another Python may not have
+
+# isort: split
 import json
 import random
 import sys
