@@ -15,13 +15,12 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "src"))
+from wasat.errors import SchemaError
+from wasat.schema.arguments import Checker, problems
+from wasat.schema.dialects import GEMINI_JSON_SCHEMA, GEMINI_PARAMETERS, legal_names, lower
+from wasat.schema.normal import normal
 
-from wasat.errors import SchemaError  # noqa: E402 - the checkout is what is measured, installed or not
-from wasat.schema.arguments import Checker, problems  # noqa: E402
-from wasat.schema.dialects import GEMINI_JSON_SCHEMA, GEMINI_PARAMETERS, legal_names, lower  # noqa: E402
-from wasat.schema.normal import normal  # noqa: E402
+ROOT = Path(__file__).resolve().parent.parent
 
 Row = dict[str, Any]
 
