@@ -1,5 +1,6 @@
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -164,3 +165,12 @@ def test_the_clock_of_the_system_tells_time_and_chance() -> None:
 def test_a_policy_that_makes_no_sense_is_refused(settings: dict[str, float]) -> None:
     with pytest.raises(ConfigError):
         RetryPolicy(**settings)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"tries": "3"}, {"tries": 1.5}, {"tries": True}, {"base_seconds": None}, {"total_seconds": float("nan")}],
+)
+def test_a_policy_that_makes_no_sense_is_refused_in_words(settings: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError):
+        RetryPolicy(**settings)

@@ -5,7 +5,7 @@ import ssl
 from functools import lru_cache
 from pathlib import Path
 from urllib.parse import urlsplit
-from urllib.request import getproxies_environment, proxy_bypass_environment  # type: ignore[attr-defined]
+from urllib.request import getproxies_environment, proxy_bypass_environment  # type: ignore[attr-defined]  # the stubs lack both
 
 from wasat.errors import ConfigError
 

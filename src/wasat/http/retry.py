@@ -35,10 +35,11 @@ class RetryPolicy(Struct, frozen=True):
     """Nothing is tried again later than this after the first try began."""
 
     def __post_init__(self) -> None:
-        if self.tries < 1:
+        if type(self.tries) is not int or self.tries < 1:
             raise ConfigError(f"tries is {self.tries!r}; it is 1 for a single try, or more")
-        if min(self.base_seconds, self.cap_seconds, self.total_seconds) < 0:
-            raise ConfigError(f"a time in {self!r} is below 0")
+        for seconds in (self.base_seconds, self.cap_seconds, self.total_seconds):
+            if not isinstance(seconds, int | float) or not seconds >= 0:  # which NaN is not either
+                raise ConfigError(f"a time in {self!r} is no number of seconds, or below 0")
 
 
 _DEFAULT_POLICY = RetryPolicy()

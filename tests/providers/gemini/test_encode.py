@@ -209,6 +209,43 @@ def test_an_answer_is_continued_with_its_token() -> None:
     assert body(History([Message.user("a")]), continuation="abc=")["continuationToken"] == "abc="
 
 
+json_objects = st.dictionaries(
+    st.text(max_size=6),
+    st.recursive(
+        st.none()
+        | st.booleans()
+        | st.integers(-(2**53), 2**53)
+        | st.floats(allow_nan=False, allow_infinity=False)
+        | st.text(),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
+        max_leaves=6,
+    ),
+    max_size=3,
+)
+
+
+@given(json_objects, st.text(max_size=6), st.integers(0, 5), st.booleans())
+def test_any_object_anywhere_in_a_content_goes_back_with_it(
+    unknown: dict[str, Any], name: str, place: int, streamed: bool
+) -> None:
+    call = {"functionCall": {"name": "f", "args": {}}, "thoughtSignature": "s"}
+    content: dict[str, Any] = {"role": "model", "parts": [{"text": "a"}, call, {"new": {}}]}
+    places = [content, *content["parts"], call["functionCall"], content["parts"][2]["new"]]
+    places[place][f"new {name}"] = unknown
+    document = json.dumps(
+        {"candidates": [{"content": content, "finishReason": "STOP", "odd": unknown}], "more": unknown}
+    ).encode()
+    if streamed:
+        stream = decode.ResponseStream()
+        stream.feed(b"data: " + document + b"\r\n\r\n")
+        stream.end()
+        response = stream.response()
+    else:
+        response = decode.response(document)
+    assert body(History([Message.user("x"), response.message]))["contents"][1] == content
+    assert [json.loads(bytes(raw)) for raw in response.raw] == [json.loads(document)]
+
+
 texts = st.text(max_size=8)
 any_messages = st.builds(
     Message,
