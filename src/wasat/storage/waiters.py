@@ -1,0 +1,88 @@
+"""Who waits for the next event of which run, in whatever thread and event loop."""
+
+import asyncio
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+Waiter = asyncio.Future[Any]
+
+
+class Waiters:
+    """Futures by run; false while nobody waits, which a writer asks before anything else."""
+
+    def __init__(self) -> None:
+        # Reentrant: a watcher that nobody finished is closed by the garbage collector, which may come at any moment.
+        self._lock = threading.RLock()
+        self._waiting: dict[str, set[Waiter]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def runs(self) -> list[str]:
+        """The runs that somebody waits for."""
+        with self._lock:
+            return list(self._waiting)
+
+    @contextmanager
+    def waiting(self, run: str) -> Iterator[Waiter]:
+        """A future that the next append to the run resolves.
+
+        Enter this first and look into the journal then: what comes after the look resolves the future.
+        """
+        waiter = asyncio.get_running_loop().create_future()
+        with self._lock:
+            waiters = self._waiting.get(run) or set()
+            waiters.add(waiter)
+            self._waiting[run] = waiters  # also one that was there: it may have been taken out in between, see above
+        try:
+            yield waiter
+        finally:
+            self._forget(run, waiter)
+
+    def wake(self, run: str, value: Any = None) -> None:
+        """Have all who wait for this run look again; `value` is what they get from waiting."""
+        with self._lock:
+            waiters = self._waiting.pop(run, None)
+        if waiters:
+            _resolve_all(waiters, value)
+
+    def wake_all(self) -> None:
+        for run in self.runs():
+            self.wake(run)
+
+    def _forget(self, run: str, waiter: Waiter) -> None:
+        with self._lock:
+            waiters = self._waiting.get(run)
+            if waiters is not None:
+                waiters.discard(waiter)
+                if not waiters:
+                    self._waiting.pop(run, None)
+
+
+def _resolve_all(waiters: Iterable[Waiter], value: Any) -> None:
+    here = _running_loop()
+    elsewhere: dict[asyncio.AbstractEventLoop, list[Waiter]] = {}
+    for waiter in waiters:
+        loop = waiter.get_loop()
+        if loop is here:
+            _resolve((waiter,), value)
+        else:
+            elsewhere.setdefault(loop, []).append(waiter)
+    for loop, theirs in elsewhere.items():
+        with suppress(RuntimeError):  # the loop was closed, and nobody waits there any more
+            loop.call_soon_threadsafe(_resolve, theirs, value)
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+def _resolve(waiters: Iterable[Waiter], value: Any) -> None:
+    for waiter in waiters:
+        if not waiter.done():
+            waiter.set_result(value)

@@ -1,0 +1,49 @@
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from wasat.errors import ConfigError, JournalError
+from wasat.storage.database.failures import translated
+
+PATH = Path("/somewhere/journal.db")
+
+
+def test_a_full_disk_is_said_in_one_sentence() -> None:
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute("PRAGMA max_page_count = 10")
+        connection.execute("CREATE TABLE events (body BLOB)")
+        with pytest.raises(sqlite3.OperationalError) as full:
+            connection.execute("INSERT INTO events VALUES (zeroblob(1000000))")
+    error = translated(full.value, PATH)
+    assert str(error) == (
+        "no space is left for /somewhere/journal.db; nothing of this was kept: free some, then try again"
+    )
+    assert type(error) is JournalError
+    assert error.__cause__ is full.value
+
+
+def test_a_damaged_file_is_said_in_one_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE events (body BLOB)")
+        connection.execute("INSERT INTO events VALUES (zeroblob(100000))")
+        connection.commit()
+    damaged = bytearray(path.read_bytes())
+    damaged[4096:] = b"\xff" * (len(damaged) - 4096)
+    path.write_bytes(damaged)
+    with closing(sqlite3.connect(path)) as connection, pytest.raises(sqlite3.DatabaseError) as corrupt:
+        connection.execute("SELECT body FROM events").fetchall()
+    assert str(translated(corrupt.value, path)).startswith(f"{path} is damaged; restore it from a copy")
+
+
+def test_what_we_do_not_know_is_passed_on_in_its_own_words() -> None:
+    assert str(translated(sqlite3.Error("never heard of"), PATH)) == "/somewhere/journal.db failed: never heard of"
+
+
+def test_each_who_waits_gets_an_exception_of_its_own() -> None:
+    error = ConfigError("a journal of version 99")
+    copy = translated(error, PATH)
+    assert copy is not error
+    assert (type(copy), str(copy)) == (ConfigError, str(error))

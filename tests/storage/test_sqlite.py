@@ -1,0 +1,469 @@
+import asyncio
+import gc
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from wasat.errors import ConfigError, JournalConflict, WasatError
+from wasat.storage.sqlite import SqliteJournal
+
+T = TypeVar("T")
+
+
+def run(coroutine: Coroutine[Any, Any, T], seconds: float = 5) -> T:
+    async def bounded() -> T:
+        async with asyncio.timeout(seconds):
+            return await coroutine
+
+    return asyncio.run(bounded())
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "journal.db"
+
+
+@pytest.fixture
+def journal(path: Path) -> Iterator[SqliteJournal]:
+    made = SqliteJournal(path)
+    yield made
+    run(made.close())
+
+
+PROLOGUE = """
+import asyncio, logging, os, sys, threading
+from wasat.storage.sqlite import SqliteJournal
+
+# On a busy machine any step of a loop may take long, and in this mode asyncio says so.
+logging.getLogger("asyncio").addFilter(lambda record: not record.getMessage().endswith("seconds"))
+"""
+
+
+def script(code: str, *arguments: object) -> subprocess.Popen[str]:
+    """Another process with this program, which gets the arguments in `sys.argv`."""
+    command = [sys.executable, "-X", "dev", "-W", "error", "-c", PROLOGUE + code, *map(str, arguments)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def printed(process: subprocess.Popen[str]) -> str:
+    """What it prints to its end, which has to be a good one."""
+    output, errors = process.communicate(timeout=20)
+    assert (process.returncode, errors) == (0, "")
+    return output
+
+
+def test_what_was_appended_is_there_for_the_next_process(path: Path) -> None:
+    writing = script(
+        """
+async def main():
+    journal = SqliteJournal(sys.argv[1])
+    await journal.append("a", 0, [b"1", b"2"])
+    await journal.append("a", 2, [b"3"], end=True)
+asyncio.run(main())
+""",
+        path,
+    )
+    assert printed(writing) == ""
+    journal = SqliteJournal(path)
+    assert run(journal.read("a")) == [(0, b"1"), (1, b"2"), (2, b"3")]
+    with pytest.raises(JournalConflict):
+        run(journal.append("a", 3, [b"4"]))
+    run(journal.close())
+
+
+RACER = """
+from wasat.errors import JournalConflict
+async def main():
+    journal = SqliteJournal(sys.argv[1], synchronous="normal")
+    await journal.list()
+    print("ready", flush=True)
+    sys.stdin.readline()
+    won = length = 0
+    while length < 400:
+        try:
+            length = await journal.append("a", length, [sys.argv[2].encode()] * 2)
+            won += 2
+        except JournalConflict as conflict:
+            length = conflict.found
+    await journal.close()
+    print(won)
+asyncio.run(main())
+"""
+
+
+def test_of_several_processes_that_drive_one_run_one_gets_each_number(path: Path) -> None:
+    racers = [script(RACER, path, number) for number in range(3)]
+    for racer in racers:
+        assert racer.stdout is not None
+        assert racer.stdout.readline() == "ready\n"
+    for racer in racers:
+        assert racer.stdin is not None
+        racer.stdin.write("go\n")
+        racer.stdin.flush()
+    won = [int(printed(racer)) for racer in racers]
+    assert sum(won) == 400
+    journal = SqliteJournal(path)
+    events = run(journal.read("a"))
+    assert [seq for seq, _ in events] == list(range(400))
+    assert [sum(event == b"%d" % number for _, event in events) for number in range(3)] == won
+    run(journal.close())
+
+
+def test_processes_that_open_a_new_file_at_once_all_get_it(path: Path) -> None:
+    code = """
+sys.stdin.readline()
+async def main():
+    journal = SqliteJournal(sys.argv[1])
+    await asyncio.gather(journal.append(sys.argv[2], 0, [b"x"]), journal.list())
+    await journal.close()
+asyncio.run(main())
+"""
+    openers = [script(code, path, number) for number in range(6)]
+    for opener in openers:
+        assert opener.stdin is not None
+        opener.stdin.write("go\n")
+        opener.stdin.flush()
+    for opener in openers:
+        printed(opener)
+    journal = SqliteJournal(path)
+    assert sorted(info.run for info in run(journal.list())) == list("012345")
+    run(journal.close())
+
+
+def test_a_watcher_sees_what_another_process_does(path: Path, journal: SqliteJournal) -> None:
+    code = """
+async def main():
+    journal = SqliteJournal(sys.argv[1])
+    sys.stdin.readline()
+    for number in range(50):
+        await journal.append("a", number, [b"%d" % number])
+    sys.stdin.readline()
+    await journal.append("a", 50, [], end=True)
+    await journal.delete("b")
+    await journal.close()
+asyncio.run(main())
+"""
+    other = script(code, path)
+
+    def tell() -> None:
+        assert other.stdin is not None
+        other.stdin.write("go\n")
+        other.stdin.flush()
+
+    async def main() -> None:
+        await journal.append("b", 0, [b"x"])
+        deleted = asyncio.create_task(collected("b"))
+        watcher = journal.watch("a")
+        first = asyncio.ensure_future(anext(watcher))
+        await asyncio.sleep(0)
+        tell()
+        seen = [await first] + [await anext(watcher) for _ in range(49)]
+        assert seen == [(number, b"%d" % number) for number in range(50)]
+        rest = asyncio.ensure_future(anext(watcher, None))
+        await asyncio.sleep(0)
+        tell()
+        assert await rest is None
+        assert await deleted == [(0, b"x")]
+
+    async def collected(name: str) -> list[tuple[int, bytes]]:
+        return [item async for item in journal.watch(name)]
+
+    run(main(), seconds=20)
+    printed(other)
+
+
+APPENDER = """
+from itertools import count
+async def one(journal, name, size):
+    length = 0
+    for number in count():
+        events = [b"%d/%d/" % (number, place) + b"x" * size for place in range(5)]
+        length = await journal.append(name, length, events)
+        os.write(1, b"%s %d\\n" % (name.encode(), length))
+async def main():
+    journal = SqliteJournal(sys.argv[1], synchronous=sys.argv[2])
+    await asyncio.gather(*(one(journal, f"run-{number}", number * 700) for number in range(8)))
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("synchronous", ["full", "normal"])
+@pytest.mark.parametrize("lines", [1, 40, 41, 300, 1001])
+def test_a_process_killed_in_the_middle_leaves_a_prefix_with_all_it_was_promised(
+    path: Path, lines: int, synchronous: str
+) -> None:
+    process = script(APPENDER, path, synchronous)
+    assert process.stdout is not None
+    acknowledged = [process.stdout.readline() for _ in range(lines)]
+    process.send_signal(signal.SIGKILL)
+    rest, errors = process.communicate(timeout=5)
+    assert (process.returncode, errors) == (-signal.SIGKILL, "")
+    promised: dict[str, int] = {}
+    for line in "".join([*acknowledged, rest]).splitlines():
+        name, _, length = line.partition(" ")
+        promised[name] = int(length)
+    journal = SqliteJournal(path)
+    for number in range(8):
+        name = f"run-{number}"
+        events = run(journal.read(name))
+        assert [seq for seq, _ in events] == list(range(len(events)))
+        assert len(events) % 5 == 0, "an append is there as a whole or not at all"
+        assert len(events) >= promised.get(name, 0)
+        body = b"x" * (number * 700)
+        assert [event for _, event in events] == [b"%d/%d/" % divmod(seq, 5) + body for seq in range(len(events))]
+        assert run(journal.append(name, len(events), [b"go on"])) == len(events) + 1
+    run(journal.close())
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+def test_one_journal_serves_many_threads_and_one_loop_after_another(journal: SqliteJournal) -> None:
+    def work(number: int) -> None:
+        for turn in range(5):
+            run(journal.append(f"run {number}", turn, [b"x"]))
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(work, range(16)))
+    assert {(info.run, info.length) for info in run(journal.list())} == {(f"run {number}", 5) for number in range(16)}
+
+
+def test_the_event_loop_goes_on_while_another_process_holds_the_file(path: Path, journal: SqliteJournal) -> None:
+    async def main() -> None:
+        await journal.append("a", 0, [b"1"])
+        other = sqlite3.connect(path, isolation_level=None)
+        with closing(other):
+            other.execute("BEGIN IMMEDIATE")
+            waiting = asyncio.create_task(journal.append("a", 1, [b"2"]))
+            assert await journal.read("a") == [(0, b"1")]
+            assert len(await journal.list()) == 1
+            assert not waiting.done()
+            other.execute("COMMIT")
+            assert await waiting == 2
+
+    run(main())
+
+
+def test_a_file_that_stays_locked_is_an_error_and_later_appends_go_on(path: Path) -> None:
+    async def main() -> None:
+        journal = SqliteJournal(path, busy_timeout=0.05)
+        await journal.append("a", 0, [b"1"])
+        other = sqlite3.connect(path, isolation_level=None)
+        with closing(other):
+            other.execute("BEGIN IMMEDIATE")
+            with pytest.raises(WasatError, match=r"journal.db was locked by another process for too long"):
+                await journal.append("a", 1, [b"2"])
+            other.execute("COMMIT")
+        assert await journal.append("a", 1, [b"2"]) == 2
+        await journal.close()
+
+    run(main())
+
+
+def test_a_bad_append_does_no_harm_to_those_that_share_its_transaction(journal: SqliteJournal) -> None:
+    async def main() -> None:
+        await journal.append("taken", 0, [b"x"])
+        appends = [journal.append(f"run {number}", 0, [b"x"]) for number in range(20)]
+        appends.insert(10, journal.append("taken", 0, [b"y"] * 3))
+        outcomes = await asyncio.gather(*appends, return_exceptions=True)
+        assert isinstance(outcomes.pop(10), JournalConflict)
+        assert outcomes == [1] * 20
+
+    run(main())
+
+
+@pytest.fixture
+def unwritable(tmp_path: Path) -> Iterator[Path]:
+    if os.geteuid() == 0:  # whom no permissions hold back
+        yield Path("/proc/self")
+        return
+    tmp_path.chmod(0o500)
+    yield tmp_path
+    tmp_path.chmod(0o700)
+
+
+def test_a_directory_that_cannot_be_written_is_named(unwritable: Path) -> None:
+    expect_refusal(
+        unwritable / "journal.db", r"cannot open .*journal\.db; its directory has to exist and to be writable"
+    )
+
+
+def test_a_directory_that_is_not_there_is_named(tmp_path: Path) -> None:
+    expect_refusal(
+        tmp_path / "missing" / "journal.db", r"cannot open .*missing/journal\.db; its directory has to exist"
+    )
+
+
+def test_a_directory_is_no_journal(tmp_path: Path) -> None:
+    expect_refusal(tmp_path, "cannot open ")
+
+
+def test_a_file_that_is_no_database_is_refused_untouched(path: Path) -> None:
+    text = "these are my notes\n" * 100
+    path.write_text(text)
+    expect_refusal(path, r"journal\.db is not an SQLite database; give the path")
+    assert path.read_text() == text
+
+
+def test_a_database_of_something_else_is_refused_untouched(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE recipes (name TEXT)")
+    before = path.read_bytes()
+    expect_refusal(path, r"journal\.db is a database of something else; give the journal a file of its own")
+    assert path.read_bytes() == before
+
+
+def test_a_journal_of_a_newer_version_is_refused(path: Path, journal: SqliteJournal) -> None:
+    run(journal.append("a", 0, [b"x"]))
+    run(journal.close())
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("UPDATE journal_version SET version = 99")
+    expect_refusal(path, r"journal of version 99, and this is for 1; use a newer Wasat")
+
+
+def expect_refusal(path: Path, words: str) -> None:
+    journal = SqliteJournal(path)
+
+    async def watch() -> list[tuple[int, bytes]]:
+        return [item async for item in journal.watch("a")]
+
+    for use in (journal.append("a", 0, [b"x"]), journal.read("a"), journal.list(), journal.delete("a"), watch()):
+        with pytest.raises(ConfigError, match=words):
+            run(use)
+    run(journal.close())
+
+
+@pytest.mark.parametrize("name", ["", ":memory:", "a\0b", b"bytes.db"])
+def test_what_is_not_the_path_of_a_file_is_refused(name: Any) -> None:
+    with pytest.raises(ConfigError, match="a journal needs the path of a file"):
+        SqliteJournal(name)
+
+
+def test_an_unknown_way_to_be_synchronous_is_refused(path: Path) -> None:
+    with pytest.raises(ConfigError, match="known: full, normal"):
+        SqliteJournal(path, synchronous="off")  # type: ignore[arg-type]
+
+
+def test_a_file_that_may_not_grow_is_an_error_that_keeps_nothing_and_passes(path: Path) -> None:
+    code = """
+import resource
+from wasat.errors import WasatError
+async def main():
+    journal = SqliteJournal(sys.argv[1])
+    await journal.append("a", 0, [b"1"])
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, hard))
+    try:
+        await journal.append("a", 1, [b"x" * 1_000_000, b"y"])
+    except WasatError as error:
+        print(str(error).replace(sys.argv[1], "FILE"))
+    assert await journal.read("a") == [(0, b"1")]
+    resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+    assert await journal.append("a", 1, [b"x" * 1_000_000, b"y"]) == 3
+    await journal.close()
+asyncio.run(main())
+"""
+    words = "FILE could not be read or written; look to its disk (disk I/O error)\n"
+    assert printed(script(code, path)) == words
+
+
+ENDINGS = {
+    "never closed": """
+async def main():
+    await journal.append("a", 0, [b"x"])
+    await journal.read("a")
+asyncio.run(main())
+""",
+    "never used": "",
+    "closed": """
+async def main():
+    await journal.append("a", 0, [b"x"])
+    await journal.close()
+    assert threading.active_count() == 1
+asyncio.run(main())
+""",
+    "a watcher waits": """
+async def main():
+    await journal.append("a", 0, [b"x"])
+    watcher = journal.watch("a")
+    await anext(watcher)
+    watching = asyncio.ensure_future(anext(watcher))
+    await journal.read("a")
+asyncio.run(main())
+""",
+    "the loop is closed while an append is under way": """
+loop = asyncio.new_event_loop()
+async def main():
+    loop.call_soon(loop.stop)
+    await journal.append("a", 0, [b"x" * 3_000_000])
+task = loop.create_task(main())
+try:
+    loop.run_forever()
+finally:
+    task._log_destroy_pending = False
+    loop.close()
+""",
+    "thousands of appends are under way": """
+async def main():
+    tasks = [asyncio.create_task(journal.append(str(n), 0, [b"x"])) for n in range(3000)]
+    await asyncio.sleep(0)
+asyncio.run(main())
+""",
+}
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_a_program_ends_at_once_and_silently(path: Path, ending: str) -> None:
+    assert printed(script("journal = SqliteJournal(sys.argv[1])\n" + ENDINGS[ending], path)) == ""
+
+
+def test_a_journal_that_is_thrown_away_ends_its_threads(path: Path) -> None:
+    before = set(threading.enumerate())
+    journal = SqliteJournal(path)
+    run(journal.append("a", 0, [b"x"]))
+    run(journal.read("a"))
+    started = set(threading.enumerate()) - before
+    assert len(started) == 2
+    del journal
+    gc.collect()
+    for thread in started:
+        thread.join(5)
+        assert not thread.is_alive()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_a_forked_child_goes_on_with_threads_of_its_own(path: Path) -> None:
+    code = """
+import warnings
+warnings.simplefilter("ignore", DeprecationWarning)
+journal = SqliteJournal(sys.argv[1])
+asyncio.run(journal.append("a", 0, [b"parent"]))
+child = os.fork()
+if not child:
+    asyncio.run(asyncio.wait_for(journal.append("a", 1, [b"child"]), 5))
+    asyncio.run(asyncio.wait_for(journal.close(), 5))
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+assert asyncio.run(journal.read("a")) == [(0, b"parent"), (1, b"child")]
+asyncio.run(journal.close())
+"""
+    assert printed(script(code, path)) == ""
+
+
+def test_the_file_and_its_log_do_not_grow_without_end(path: Path, journal: SqliteJournal) -> None:
+    async def main() -> None:
+        for number in range(30):
+            await journal.append(f"run {number}", 0, [b"x" * 1_000_000], end=True)
+            await journal.delete(f"run {number}")
+
+    run(main(), seconds=20)
+    assert sum(file.stat().st_size for file in path.parent.iterdir()) < 20_000_000
