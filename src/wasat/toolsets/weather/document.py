@@ -1,0 +1,83 @@
+"""The answer of the weather service, as far as we use it.
+
+What every report needs is required here. The rest may be missing or odd, and is then not told.
+"""
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct, field
+
+from wasat.errors import ToolError
+
+Words = Annotated[str, Meta(min_length=1, max_length=200)]
+Reading = Annotated[str, Meta(max_length=12, pattern=r"^-?[0-9]+([.][0-9]+)?$")]
+"""A number, which the service writes as text."""
+Time = Annotated[str, Meta(pattern="^([0-9]|[0-5][0-9]|[0-9][0-5][0-9]|[01][0-9][0-5][0-9]|2[0-3][0-5][0-9])$")]
+"""Hours and minutes without a colon, and without zeros before them: 0, 300, 1200."""
+
+
+class Word(Struct):
+    value: Words
+
+
+OneWord = Annotated[tuple[Word, ...], Meta(min_length=1, max_length=10)]
+
+
+class Sky(Struct):
+    """What is told of now and of every third hour alike."""
+
+    condition: OneWord = field(name="weatherDesc")
+    feels_like_c: Any = field(name="FeelsLikeC", default=None)
+    humidity: Any = None
+    wind_kmph: Any = field(name="windspeedKmph", default=None)
+    wind_direction: Any = field(name="winddir16Point", default=None)
+    precipitation_mm: Any = field(name="precipMM", default=None)
+    rain_chance: Any = field(name="chanceofrain", default=None)
+    snow_chance: Any = field(name="chanceofsnow", default=None)
+    pressure: Any = None
+    visibility: Any = None
+    cloud_cover: Any = field(name="cloudcover", default=None)
+    uv_index: Any = field(name="uvIndex", default=None)
+
+
+class Now(Sky, kw_only=True):
+    temp_c: Reading = field(name="temp_C")
+    observed_at: Any = field(name="localObsDateTime", default=None)
+
+
+class Hour(Sky, kw_only=True):
+    time: Time
+    temp_c: Reading = field(name="tempC")
+
+
+class Astronomy(Struct):
+    sunrise: Any = None
+    sunset: Any = None
+
+
+class Day(Struct):
+    date: Annotated[str, Meta(pattern="^[0-9]{4}-[0-9]{2}-[0-9]{2}$")]
+    min_temp_c: Reading = field(name="mintempC")
+    max_temp_c: Reading = field(name="maxtempC")
+    hourly: Annotated[tuple[Hour, ...], Meta(min_length=1, max_length=24)]
+    astronomy: Annotated[tuple[Astronomy, ...], Meta(max_length=10)] = ()
+
+
+class Document(Struct):
+    now: Annotated[tuple[Now, ...], Meta(min_length=1, max_length=10)] = field(name="current_condition")
+    days: Annotated[tuple[Day, ...], Meta(max_length=20)] = field(name="weather", default=())
+    areas: Any = field(name="nearest_area", default=None)
+
+
+_decode = msgspec.json.Decoder(Document).decode
+
+
+def read(body: bytes) -> Document:
+    """The document, if that is what the service sent."""
+    try:
+        return _decode(body)
+    except msgspec.ValidationError as error:
+        raise ToolError(f"API request failed: the answer is no weather report: {error}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ToolError("API request failed: the answer is not JSON; the place may be unknown") from error

@@ -1,0 +1,387 @@
+import asyncio
+import math
+import operator
+from collections.abc import Callable
+from contextlib import suppress
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from wasat.errors import ToolError
+from wasat.tools.execute import execute
+from wasat.toolsets.calculator import calculate, calculator_tool
+from wasat.toolsets.calculator.grammar import evaluate
+from wasat.types.parts import ToolCall
+from wasat.types.specs import Effects
+
+
+def value(expression: str) -> str:
+    return calculate(expression).result
+
+
+def problem(expression: str) -> str:
+    with pytest.raises(ToolError) as caught:
+        calculate(expression)
+    words = str(caught.value)
+    assert "\n" not in words
+    return words
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("0.1 + 0.2", "0.3"),
+        ("1.10 * 3", "3.3"),
+        ("2 + 3 * 4", "14"),
+        ("(2 + 3) * 4", "20"),
+        ("10 - 4 - 3", "3"),
+        ("100 / 10 / 2", "5"),
+        ("7 // 2 * 2", "6"),
+        ("-7 // 2", "-4"),
+        ("7 % 3", "1"),
+        ("-7 % 3", "2"),
+        ("7 % (-3)", "-2"),
+        ("5.5 % 2", "1.5"),
+        ("2 ** 3 ** 2", "512"),
+        ("2 ^ 10", "1024"),
+        ("-2 ** 2", "-4"),
+        ("(-2) ** 2", "4"),
+        ("2 ** -1", "0.5"),
+        ("0 ** 0", "1"),
+        ("--5", "5"),
+        ("2 - -3", "5"),
+        ("2*-3", "-6"),
+        ("5!", "120"),
+        ("2 ^ 3!", "64"),
+        ("-3!", "-6"),
+        ("15%", "0.15"),
+        ("15% of 80", "12"),
+        ("80 * 15%", "12"),
+        ("(1 + 2)%", "0.03"),
+        ("100 + 10% + 1", "101.1"),
+        ("1e3", "1000"),
+        ("1.5E-3", "0.0015"),
+        ("1_000_000", "1000000"),
+        (".5 + 5.", "5.5"),
+        ("6 \N{MULTIPLICATION SIGN} 7 \N{DIVISION SIGN} 2 \N{MINUS SIGN} 1", "20"),
+        ("1/8", "0.125"),
+        ("1/2**40", "9.094947017729282379150390625e-13"),
+        ("1200 * (1 + 3.5%) ** 10", "1692.71851274534661901463671875"),
+        ("sqrt(16)", "4"),
+        ("sqrt(2.25)", "1.5"),
+        ("4 ** 0.5", "2"),
+        ("cbrt(-27)", "-3"),
+        ("abs(-3.5)", "3.5"),
+        ("round(2.5)", "3"),
+        ("round(-2.5)", "-3"),
+        ("round(2.675, 2)", "2.68"),
+        ("round(1234, -2)", "1200"),
+        ("floor(-1.5)", "-2"),
+        ("ceil(-1.5)", "-1"),
+        ("trunc(-1.5)", "-1"),
+        ("min(3, 1, 2)", "1"),
+        ("max(3, 1, 2)", "3"),
+        ("sum(1, 2, 3)", "6"),
+        ("mean(1, 2, 3, 4)", "2.5"),
+        ("gcd(12, 18, 27)", "3"),
+        ("lcm(4, 6)", "12"),
+        ("factorial(20)", "2432902008176640000"),
+        ("SQRT(9)", "3"),
+        ("floor(pi)", "3"),
+        ("floor(sqrt(3) * sqrt(3))", "3"),
+        ("floor(log(1000, 10))", "3"),
+        ("ceil(log(8, 2))", "3"),
+        ("(sqrt(2) * sqrt(2))!", "2"),
+    ],
+)
+def test_what_is_exact_is_told_exactly(expression: str, expected: str) -> None:
+    found = calculate(expression)
+    assert (found.result, found.is_exact) == (expected, True)
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("1/3", "0.333333333333333"),
+        ("2/3", "0.666666666666667"),
+        ("1/7**800", "8.34772221242772e-677"),
+        ("sqrt(2)", "1.4142135623731"),
+        ("sqrt(2) ** 2", "2"),
+        ("sqrt(2) * sqrt(2) - 2", "0"),
+        ("cbrt(2)", "1.25992104989487"),
+        ("2 ** 0.25", "1.18920711500272"),
+        ("pi", "3.14159265358979"),
+        ("2 * π - tau", "0"),
+        ("e", "2.71828182845905"),
+        ("exp(1) - e", "0"),
+        ("exp(-100000)", "0"),
+        ("ln(e)", "1"),
+        ("log(8, 2)", "3"),
+        ("log2(1024)", "10"),
+        ("log10(1000)", "3"),
+        ("log(10)", "2.30258509299405"),
+        ("sin(pi)", "0"),
+        ("sin(pi/6)", "0.5"),
+        ("cos(pi/2)", "0"),
+        ("cos(1e15)", "-0.51319373778697"),
+        ("tan(pi/4)", "1"),
+        ("sin(1e-20)", "1e-20"),
+        ("asin(1)", "1.5707963267949"),
+        ("acos(-1) - pi", "0"),
+        ("atan(1) * 4 - pi", "0"),
+        ("degrees(pi)", "180"),
+        ("sin(radians(30))", "0.5"),
+        ("1.0000001 ** 10000000", "2.71828169254497"),
+        ("2e20 * pi", "628318530717958647693"),
+    ],
+)
+def test_what_is_not_exact_is_rounded_and_says_so(expression: str, expected: str) -> None:
+    found = calculate(expression)
+    assert found.is_exact is False
+    assert found.result == expected or math.isclose(float(found.result), float(expected), rel_tol=1e-14)
+
+
+def test_whole_numbers_keep_all_their_digits() -> None:
+    assert value("2 ** 1000") == str(2**1000)
+    assert value("1e400") == "1" + "0" * 400
+    assert value("807!") == str(math.factorial(807))
+    assert value("99999999999999999999 * 99999999999999999999") == str((10**20 - 1) ** 2)
+
+
+@pytest.mark.parametrize(
+    ("expression", "words"),
+    [
+        ("", "the expression ends where a number, a function or '(' should follow, at position 1"),
+        ("1 +", "at position 4"),
+        ("1 + * 2", "found '*' at position 5"),
+        ("1 2", "expected an operator, found '2' at position 3"),
+        ("2pi", "expected an operator, found 'pi' at position 2"),
+        ("2(3)", "found '(' at position 2"),
+        ("(1 + 2", "the '(' at position 1 is never closed"),
+        ("(1 2)", "expected an operator or ')', found '2' at position 4"),
+        ("1)", "found ')' at position 2"),
+        ("1,000", "at position 2; write numbers without thousands separators"),
+        ("1.2.3", "found '.3' at position 4"),
+        ("foo(1)", "'foo' is not known, at position 1; the functions are sqrt"),
+        ("x + 1", "'x' is not known, at position 1"),
+        ("sqrt 4", "sqrt needs its arguments in parentheses, at position 6"),
+        ("sqrt(1, 2)", "sqrt takes 1 number, got 2, at position 1"),
+        ("round()", "round takes 1 or 2 numbers, got 0"),
+        ("max()", "max takes 1 or more numbers, got 0"),
+        ("1 + 1 / (3 - 3)", "division by zero, at position 7"),
+        ("5 % 0", "division by zero"),
+        ("5 // 0", "division by zero"),
+        ("0 ** -1", "division by zero"),
+        ("sqrt(-1)", "no real square root, at position 1"),
+        ("(-8) ** (1/3)", "use cbrt"),
+        ("ln(0)", "only numbers above 0 have a logarithm"),
+        ("log(8, 1)", "division by zero"),
+        ("asin(2)", "from -1 to 1"),
+        ("tan(pi/2)", "no tangent of a right angle"),
+        ("2.5!", "only whole numbers from 0 have a factorial"),
+        ("(-1)!", "only whole numbers from 0"),
+        ("gcd(1.5, 2)", "must be whole"),
+        ("round(1, 0.5)", "must be whole"),
+        ("round(1, 101)", "at most 100 digits"),
+        ("5 % -3", "'% -' may be a remainder or a percentage, at position 3"),
+        ("2 = 2", "'=' means nothing in an expression, at position 3"),
+    ],
+)
+def test_a_mistake_is_told_with_its_place(expression: str, words: str) -> None:
+    assert words in problem(expression)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "9**9**9**9",
+        "9**9**9",
+        "10**2001",
+        "1e1999*10",
+        "100000!",
+        "808!",
+        "3!!!!",
+        "((9!)!)!",
+        "1e2001",
+        "1e99999999999999999999",
+        "1e-99999999999999999999",
+        "1" * 1001,
+        "(" * 100_000,
+        "(" * 1000,
+        "(" * 400 + "1" + ")" * 400,
+        "-" * 999 + "1",
+        "2**" * 300 + "1",
+        "sqrt(" * 150 + "1" + ")" * 150,
+        "exp(" * 40 + "1" + ")" * 40,
+        "exp(1e1900)",
+        "2**1e1900",
+        "1.0001**1e300",
+        "sin(1e300)",
+        "٣ + ٤",
+        "\N{FULLWIDTH DIGIT ONE}\N{FULLWIDTH PLUS SIGN}1",
+        "²",
+        "\x00",
+        "\ud800",
+        "1\u202e2",
+        "nan",
+        "inf",
+        "True",
+        "__import__('os').system('true')",
+        "().__class__",
+        "lambda: 1",
+        "1 if 1 else 2",
+        "[1]",
+        "'a' * 9999999999",
+    ],
+)
+def test_a_hostile_expression_gets_a_sentence(expression: str) -> None:
+    assert 10 < len(problem(expression)) < 500
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "*".join(["99999999"] * 111),
+        "+".join(f"1/{number}" for number in range(1, 170)),
+        "*".join(["1e-300", "1e300"] * 70),
+        "(1/3)**1000",
+        "1/" * 499 + "7",
+        "sin(" * 40 + "1e15" + ")" * 40,
+        "max(" + ",".join(["exp(9)"] * 120) + ")",
+        "lcm(" + ",".join(str(number) for number in range(1, 250)) + ")",
+        "1.5e-1999",
+        "floor(exp(-4000))",
+        "(1e1999 + 0.5) // 7",
+        "1" + "%" * 900,
+        "1" * 1000,
+        "0." + "0" * 900 + "1",
+    ],
+)
+def test_a_heavy_expression_has_a_value(expression: str) -> None:
+    assert calculate(expression).result
+
+
+def test_the_tool_answers_the_model() -> None:
+    tool = calculator_tool()
+
+    def ask(expression: Any) -> Any:
+        return asyncio.run(execute(tool, ToolCall("1", "calculate", {"expression": expression})))
+
+    assert ask("0.1 + 0.2").value == {"result": "0.3", "is_exact": True}
+    assert ask("2 ** 500").value["result"] == str(2**500)
+    assert (ask("1/0").is_error, ask("1/0").value) == (True, "division by zero, at position 2")
+    assert ask("(" * 100_000).value.startswith("invalid parameters: expression: ")
+    assert ask("").value.startswith("invalid parameters: expression: ")
+
+
+def test_the_tool_says_that_it_does_nothing_to_the_world() -> None:
+    spec = calculator_tool().spec
+    assert (spec.name, spec.effects) == ("calculate", Effects(idempotent=True))
+    assert spec.description.startswith("Calculate the value")
+    assert spec.parameters is not None
+    assert spec.parameters["properties"]["expression"]["description"].startswith("The expression, such as")
+
+
+Tree = tuple[str, Fraction]
+"""An expression and what it is worth."""
+
+_OPERATORS: dict[str, Callable[[Fraction, Fraction], Any]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+    "//": operator.floordiv,
+    "%": operator.mod,
+}
+
+
+def literal(number: Decimal) -> Tree:
+    return f"{number:f}", Fraction(number)
+
+
+def joined(left: Tree, sign: str, right: Tree) -> Tree:
+    if not right[1] and sign in ("/", "//", "%"):
+        sign = "+"
+    return f"({left[0]}) {sign} ({right[0]})", Fraction(_OPERATORS[sign](left[1], right[1]))
+
+
+def larger(trees: st.SearchStrategy[Tree]) -> st.SearchStrategy[Tree]:
+    return (
+        st.builds(joined, trees, st.sampled_from(list(_OPERATORS)), trees)
+        | trees.map(lambda tree: (f"-({tree[0]})", -tree[1]))
+        | trees.map(lambda tree: (f"abs({tree[0]})", abs(tree[1])))
+        | trees.map(lambda tree: (f"({tree[0]})%", tree[1] / 100))
+        | st.tuples(trees, st.integers(0, 5)).map(lambda pair: (f"({pair[0][0]}) ** {pair[1]}", pair[0][1] ** pair[1]))
+        | st.lists(trees, min_size=1, max_size=3).map(
+            lambda given: (f"max({', '.join(one[0] for one in given)})", max(one[1] for one in given))
+        )
+    )
+
+
+NUMBERS = st.decimals(0, 10**6, places=3).map(literal) | st.integers(0, 10**9).map(lambda n: literal(Decimal(n)))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.recursive(NUMBERS, larger, max_leaves=8))
+def test_any_expression_is_worth_what_fractions_say(tree: Tree) -> None:
+    expression, worth = tree
+    if len(expression) > 1000:
+        return
+    found = evaluate(expression)
+    if isinstance(found, Fraction):
+        assert found == worth
+    else:
+        assert abs(Fraction(found) - worth) <= abs(worth) / 10**30
+    shown = calculate(expression)
+    if shown.is_exact:
+        assert Fraction(shown.result) == worth
+    elif worth:
+        assert abs(Fraction(shown.result) - worth) <= abs(worth) / 10**14
+
+
+FLAT = st.lists(
+    st.tuples(st.sampled_from(["+", "-", "*", "/", "//", "%", "**"]), st.sampled_from(["", "-"]), st.integers(1, 9)),
+    max_size=6,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(1, 9), FLAT)
+def test_operators_bind_as_in_python(first: int, rest: list[tuple[str, str, int]]) -> None:
+    parts = [(sign, "" if sign in ("%", "**") else minus, number) for sign, minus, number in rest]
+    powers = [sign for sign, _, _ in parts if sign == "**"]
+    if len(powers) > 1:
+        return  # towers of powers grow beyond what can be compared
+    expression = str(first) + "".join(f" {sign} {minus}{number}" for sign, minus, number in parts)
+    exact = f"F({first})" + "".join(f" {sign} {minus}F({number})" for sign, minus, number in parts)
+    try:
+        worth = eval(exact, {"F": Fraction})
+    except ZeroDivisionError:
+        assert "division by zero" in problem(expression)
+        return
+    assert evaluate(expression) == worth
+
+
+ANGLES = st.floats(-1000, 1000).map(lambda angle: round(angle, 9))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.sampled_from(["sin", "cos", "atan", "exp", "sqrt", "ln", "log10", "log2", "cbrt"]), ANGLES)
+def test_functions_agree_with_those_of_the_math_module(name: str, number: float) -> None:
+    number = number / 2 if name == "exp" else number
+    if name in ("sqrt", "ln", "log10", "log2"):
+        number = abs(number) + 1e-9
+    known = math.log(number) if name == "ln" else getattr(math, name)(number)
+    # What cancels out is known to the math module only as far as its numbers go.
+    assert math.isclose(float(value(f"{name}({Decimal(number):f})")), known, rel_tol=1e-12, abs_tol=1e-12)
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.text("0123456789.+-*/%^!(), episqrtmax", max_size=60) | st.text(max_size=30))
+def test_any_text_has_a_value_or_a_sentence(text: str) -> None:
+    with suppress(ToolError):
+        assert calculate(text).result

@@ -1,0 +1,208 @@
+import asyncio
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from wasat.errors import ConfigError
+from wasat.tools.execute import execute
+from wasat.toolsets.clock import clock_tools
+from wasat.types.parts import ToolCall, ToolResult
+
+WINTER = datetime(2026, 1, 15, 12, 30, 15, 999, tzinfo=UTC)
+SUMMER = datetime(2026, 7, 15, 12, 30, tzinfo=UTC)
+BEFORE_SPRING = datetime(2026, 3, 29, 0, 59, 59, tzinfo=UTC)
+"""The last second of winter time in Europe."""
+
+
+def ask(name: str, now: datetime = WINTER, home: str = "UTC", **arguments: Any) -> ToolResult:
+    tools = {tool.name: tool for tool in clock_tools(now=lambda: now, home=home)}
+    return asyncio.run(execute(tools[name], ToolCall("1", name, arguments)))
+
+
+def time_in(zone: str, now: datetime = WINTER) -> str:
+    result = ask("get_time", now, zone=zone)
+    assert not result.is_error, result.value
+    return str(result.value["time"])
+
+
+def told(result: ToolResult) -> str:
+    assert result.is_error
+    return str(result.value)
+
+
+def test_the_time_is_told_with_its_weekday_and_zone() -> None:
+    assert ask("get_time", zone="Europe/Oslo").value == {
+        "time": "2026-01-15T13:30:15+01:00",
+        "weekday": "Thursday",
+        "zone": "Europe/Oslo",
+        "abbreviation": "CET",
+        "is_summer_time": False,
+    }
+    assert ask("get_time", SUMMER, zone="Europe/Oslo").value["is_summer_time"] is True
+
+
+def test_the_home_zone_is_utc_unless_another_is_given() -> None:
+    assert ask("get_time").value["zone"] == "UTC"
+    assert ask("get_time", home="Asia/Tokyo").value["zone"] == "Asia/Tokyo"
+    with pytest.raises(ConfigError, match="home: there is no time zone 'Nowhere'"):
+        clock_tools(home="Nowhere")
+
+
+@pytest.mark.parametrize(
+    ("written", "zone"),
+    [
+        ("Tokyo", "Asia/Tokyo"),
+        ("new york", "America/New_York"),
+        ("New_York", "America/New_York"),
+        ("New York, USA", "America/New_York"),
+        ("São Paulo", "America/Sao_Paulo"),
+        ("america/los angeles", "America/Los_Angeles"),
+        ("EUROPE/OSLO", "Europe/Oslo"),
+        (" Paris ", "Europe/Paris"),
+        ("Port-au-Prince", "America/Port-au-Prince"),
+        ("utc", "UTC"),
+        ("Z", "UTC"),
+        ("UTC+2", "UTC+02:00"),
+        ("gmt -3:30", "UTC-03:30"),
+        ("+0530", "UTC+05:30"),
+        ("Etc/GMT+2", "Etc/GMT+2"),
+    ],
+)
+def test_zones_are_found_by_the_names_that_people_use(written: str, zone: str) -> None:
+    assert ask("get_time", zone=written).value["zone"] == zone
+
+
+def test_a_fixed_offset_east_is_ahead() -> None:
+    assert time_in("UTC+2") == "2026-01-15T14:30:15+02:00"
+    assert time_in("Etc/GMT+2") == "2026-01-15T10:30:15-02:00"  # where the sign is the other way round
+
+
+def test_several_names_of_one_zone_are_one() -> None:
+    assert ask("get_time", zone="Buenos Aires").value["zone"].endswith("/Buenos_Aires")
+
+
+def test_a_name_that_may_be_two_zones_is_asked_about() -> None:
+    assert "'West' may be Australia/West or Brazil/West; say which" in told(ask("get_time", zone="West"))
+
+
+def test_the_nearest_names_are_offered_for_one_that_is_unknown() -> None:
+    assert told(ask("get_time", zone="Tokio")).startswith(
+        "invalid parameters: zone: there is no time zone 'Tokio'; did you mean Asia/Tokyo?"
+    )
+    assert "did you mean" not in told(ask("get_time", zone="Rivendell Valley"))
+
+
+@pytest.mark.parametrize(
+    "zone",
+    ["../../etc/passwd", "/etc/localtime", "America", "zone.tab", "\x00", "UTC+99", "UTC+2:75", "東京", "-", "a" * 64],
+)
+def test_what_is_no_zone_is_told(zone: str) -> None:
+    assert told(ask("get_time", zone=zone)).startswith("invalid parameters: zone: there is no time zone ")
+
+
+@pytest.mark.parametrize("zone", ["", "a" * 65, ["Oslo", "Rome"]])
+def test_a_zone_is_a_short_text(zone: Any) -> None:
+    assert told(ask("get_time", zone=zone)).startswith("invalid parameters: zone: ")
+
+
+def test_clocks_go_forward_and_back_in_the_right_second() -> None:
+    assert time_in("Europe/Berlin", BEFORE_SPRING) == "2026-03-29T01:59:59+01:00"
+    assert time_in("Europe/Berlin", BEFORE_SPRING + timedelta(seconds=1)) == "2026-03-29T03:00:00+02:00"
+    autumn = datetime(2026, 10, 25, 0, 59, 59, tzinfo=UTC)
+    assert time_in("Europe/Berlin", autumn) == "2026-10-25T02:59:59+02:00"
+    assert time_in("Europe/Berlin", autumn + timedelta(seconds=1)) == "2026-10-25T02:00:00+01:00"
+    assert time_in("Australia/Lord_Howe", WINTER)[-6:] == "+11:00"
+    assert time_in("Australia/Lord_Howe", SUMMER)[-6:] == "+10:30"
+
+
+def test_a_time_is_converted_with_the_day_it_falls_on() -> None:
+    result = ask("convert_time", time="20:00", source="New York", target="Asia/Tokyo")
+    assert result.value["source"]["time"] == "2026-01-15T20:00:00-05:00"
+    assert result.value["target"]["time"] == "2026-01-16T10:00:00+09:00"
+    assert result.value["target"]["weekday"] == "Friday"
+    assert (result.value["target_is_ahead_by_hours"], result.value["note"]) == (14, None)
+
+
+def test_the_distance_of_zones_is_that_of_the_day() -> None:
+    apart = [
+        ask("convert_time", time=f"2026-{day}T12:00", source="America/New_York", target="Europe/London").value
+        for day in ("01-15", "03-15", "07-15")  # in March they change on different days
+    ]
+    assert [one["target_is_ahead_by_hours"] for one in apart] == [5, 4, 5]
+
+
+def test_today_is_the_day_of_the_source() -> None:
+    late = datetime(2026, 1, 15, 23, 30, tzinfo=UTC)
+    assert ask("convert_time", late, time="9:05", source="Tokyo").value["source"]["time"][:16] == "2026-01-16T09:05"
+
+
+def test_a_time_that_clocks_skip_or_show_twice_is_noted() -> None:
+    skipped = ask("convert_time", time="2026-03-29T02:30", source="Europe/Berlin").value
+    assert skipped["note"].startswith("02:30 is left out there on that day")
+    assert (skipped["source"]["time"], skipped["target"]["time"]) == (
+        "2026-03-29T03:30:00+02:00",
+        "2026-03-29T01:30:00+00:00",
+    )
+    twice = ask("convert_time", time="2026-10-25 02:30", source="Europe/Berlin").value
+    assert twice["note"].startswith("02:30 comes twice there on that day")
+    assert twice["target"]["time"] == "2026-10-25T00:30:00+00:00"
+
+
+@pytest.mark.parametrize(
+    "time",
+    [
+        "25:00",
+        "noon",
+        "2026-03-29",
+        "2026-02-31T10:00",
+        "0001-01-01T00:00",
+        "9999-12-31T23:59",
+        "14:30Z",
+        "12:00+02:00",
+        "\N{ARABIC-INDIC DIGIT THREE}:00",
+    ],
+)
+def test_what_is_no_time_is_told(time: str) -> None:
+    assert told(ask("convert_time", time=time, source="Tokyo")).startswith("invalid parameters: time: ")
+
+
+def test_an_unknown_zone_is_told_by_its_parameter() -> None:
+    assert "source: there is no" in told(ask("convert_time", time="10:00", source="Atlantis"))
+    assert "target: there is no" in told(ask("convert_time", time="10:00", source="Oslo", target="Atlantis"))
+
+
+def test_a_clock_without_a_zone_is_a_mistake_of_the_caller() -> None:
+    get_time, _ = clock_tools(now=lambda: datetime(2026, 1, 1))
+    with pytest.raises(ConfigError, match="without a zone"):
+        get_time()
+
+
+def test_the_time_may_never_come_from_a_cache() -> None:
+    assert [tool.spec.effects for tool in clock_tools()] == [None, None]
+
+
+def test_a_machine_without_data_about_zones_still_has_utc_and_offsets() -> None:
+    code = """if True:
+        import sys
+        sys.modules["tzdata"] = None
+        from datetime import UTC, datetime
+        from wasat.toolsets.clock import clock_tools
+        get_time, _ = clock_tools(now=lambda: datetime(2026, 1, 1, tzinfo=UTC))
+        print(get_time("UTC").time, get_time("UTC+2").time)
+        try:
+            get_time("Europe/Oslo")
+        except Exception as error:
+            print(type(error).__name__, error)
+    """
+    environment = {**os.environ, "PYTHONTZPATH": ""}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment, timeout=60
+    )
+    times, words = done.stdout.splitlines()
+    assert times == "2026-01-01T00:00:00+00:00 2026-01-01T02:00:00+02:00"
+    assert words.startswith("ToolError this machine has no data about time zones")
+    assert "tzdata" in words

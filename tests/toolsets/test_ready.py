@@ -1,0 +1,110 @@
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from tests.http.misbehaving import Server
+from tests.http.test_failures import run
+from tests.toolsets.stand_in import forecast
+from wasat import toolsets
+from wasat.loop.agent import Agent
+from wasat.providers.scripted import ScriptedProvider
+from wasat.schema.dialects import GEMINI_JSON_SCHEMA, GEMINI_PARAMETERS, Dialect, lower
+from wasat.tools.merge import source_of
+from wasat.tools.schedule import run_calls
+from wasat.types.exchange import ModelRequest
+from wasat.types.parts import ToolCall, ToolResult
+
+
+def test_importing_the_toolsets_loads_none_of_them() -> None:
+    heavy = {"zoneinfo", "aiohttp", "jsonschema_rs", "wasat.http", "wasat.tools", "wasat.toolsets.clock"}
+    code = (
+        f"import sys, wasat.toolsets as toolsets; print({heavy} & set(sys.modules)); "
+        "toolsets.ready_tools(); print('aiohttp' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "set()\nFalse\n"
+
+
+def test_each_toolset_is_found_by_its_name_and_no_other_is() -> None:
+    for name in ("weather", "clock", "calculator"):
+        assert getattr(toolsets, name).__name__ == f"wasat.toolsets.{name}"
+        assert name in dir(toolsets)
+    with pytest.raises(AttributeError, match="no attribute 'astrology'"):
+        toolsets.astrology  # noqa: B018 - the look is the test
+
+
+def test_the_ready_tools_are_told_to_a_model_in_full() -> None:
+    tools = toolsets.ready_tools()
+    assert [tool.name for tool in tools] == ["get_weather", "get_time", "convert_time", "calculate"]
+    for tool in tools:
+        assert tool.spec.description.endswith((".", "*.")), tool.name
+        assert tool.spec.examples
+        assert tool.spec.response is not None
+        assert tool.spec.parameters is not None
+        for name, schema in tool.spec.parameters["properties"].items():
+            assert schema.get("description"), f"{tool.name}.{name}"
+
+
+@pytest.mark.parametrize("dialect", [GEMINI_PARAMETERS, GEMINI_JSON_SCHEMA])
+def test_gemini_is_told_all_of_the_parameters_but_their_bounds(dialect: Dialect) -> None:
+    for tool in toolsets.ready_tools():
+        assert tool.spec.parameters is not None
+        lost = {loss.keyword for loss in lower(tool.spec.parameters, dialect).losses}
+        assert lost <= {"additionalProperties", "minLength", "maxLength"}, tool.name
+
+
+def test_several_tools_are_used_one_after_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with Server(forecast) as server:
+            monkeypatch.setenv("WASAT_WEATHER_URL", f"http://127.0.0.1:{server.port}")
+            source = source_of(toolsets.ready_tools())
+
+            async def ask(name: str, **arguments: Any) -> Any:
+                (result,) = await run_calls([ToolCall("1", name, arguments)], source.call)
+                assert not result.is_error, result.value
+                return result.value
+
+            celsius = (await ask("get_weather", location="Oslo"))["current_temp_c"]
+            fahrenheit = await ask("calculate", expression=f"{celsius} * 9/5 + 32")
+            assert fahrenheit["result"] == "33.8"
+            assert (await ask("get_time", zone="Europe/Oslo"))["zone"] == "Europe/Oslo"
+
+    run(main())
+
+
+def test_an_agent_uses_several_tools_one_after_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    def convert(request: ModelRequest) -> ToolCall:
+        (weather,) = request.history[-1].parts
+        assert isinstance(weather, ToolResult)
+        return ToolCall("2", "calculate", {"expression": f"{weather.value['current_temp_c']} * 9/5 + 32"})
+
+    def answer(request: ModelRequest) -> str:
+        (calculation,) = request.history[-1].parts
+        assert isinstance(calculation, ToolResult)
+        return f"It is {calculation.value['result']} °F."
+
+    async def main() -> None:
+        async with Server(forecast) as server:
+            monkeypatch.setenv("WASAT_WEATHER_URL", f"http://127.0.0.1:{server.port}")
+            provider = ScriptedProvider([ToolCall("1", "get_weather", {"location": "Oslo"}), convert, answer])
+            result = await Agent(provider, toolsets.ready_tools()).run("How warm is it in Oslo, in Fahrenheit?")
+            assert result.text == "It is 33.8 °F."
+
+    run(main())
+
+
+def test_all_of_them_run_together_and_keep_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with Server(forecast) as server:
+            monkeypatch.setenv("WASAT_WEATHER_URL", f"http://127.0.0.1:{server.port}")
+            calls = [
+                ToolCall("1", "get_weather", {"location": "東京"}),
+                ToolCall("2", "get_time", {"zone": "Tokyo"}),
+                ToolCall("3", "calculate", {"expression": "6 * 7"}),
+            ]
+            results = await run_calls(calls, source_of(toolsets.ready_tools()).call)
+            assert [(result.id, result.is_error) for result in results] == [("1", False), ("2", False), ("3", False)]
+
+    run(main())

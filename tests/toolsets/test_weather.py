@@ -1,0 +1,447 @@
+import asyncio
+import gzip
+import json
+from importlib.resources import files
+from typing import Any
+
+import pytest
+
+from tests.http import misbehaving
+from tests.http.misbehaving import Behaviour, Exchange, Server, response
+from tests.http.test_failures import run
+from tests.toolsets.stand_in import DAYS, document, forecast, path_of
+from wasat.errors import ConfigError
+from wasat.schema.arguments import problems
+from wasat.tools.execute import execute
+from wasat.tools.function import Tool
+from wasat.toolsets.weather import weather_tool
+from wasat.types.parts import ToolCall, ToolResult
+from wasat.types.specs import Effects
+
+BASIC = {"location": "東京", "current_temp_c": "1", "condition": "Partly cloudy"}
+
+
+def ask(behaviour: Behaviour, timeout: float = 4.0, **arguments: Any) -> ToolResult:
+    """What comes of a call while the service behaves so, after which no connection is left."""
+    results = []
+
+    async def main() -> None:
+        async with Server(behaviour) as server:
+            tool = tool_for(server, timeout)
+            results.append(await call(tool, **{"location": "東京", **arguments}))
+            server.go_on.set()
+        assert all(b"Host: 127.0.0.1" in request.head for request in server.requests)
+
+    run(main())
+    return results[0]
+
+
+def tool_for(server: Server, timeout: float = 4.0) -> Tool[..., Any]:
+    return weather_tool(url=f"http://127.0.0.1:{server.port}", timeout=timeout)
+
+
+async def call(tool: Tool[..., Any], **arguments: Any) -> ToolResult:
+    return await execute(tool, ToolCall("1", "get_weather", arguments))
+
+
+def answering(body: Any, status: str = "200 OK", *headers: str) -> Behaviour:
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+
+    async def answer(exchange: Exchange) -> None:
+        await exchange.send(response(data, status, *headers))
+
+    return answer
+
+
+def told(result: ToolResult) -> str:
+    assert result.is_error
+    assert isinstance(result.value, str)
+    return result.value
+
+
+def test_the_usual_call_tells_three_things_of_a_place_in_any_script() -> None:
+    result = ask(forecast)
+    assert (result.is_error, result.value) == (False, BASIC)
+
+
+@pytest.mark.parametrize(
+    ("place", "path"),
+    [
+        ("東京", "/%E6%9D%B1%E4%BA%AC"),
+        ("São Paulo", "/S%C3%A3o%20Paulo"),
+        (" Springfield, Illinois ", "/Springfield%2C%20Illinois"),
+        ("48.85,-2.35", "/48.85%2C-2.35"),
+        ("~Eiffel Tower", "/~Eiffel%20Tower"),
+        ("a&b=c+d", "/a%26b%3Dc%2Bd"),
+        ("दिल्ली", "/%E0%A4%A6%E0%A4%BF%E0%A4%B2%E0%A5%8D%E0%A4%B2%E0%A5%80"),
+    ],
+)
+def test_a_place_is_one_segment_of_the_path(place: str, path: str) -> None:
+    async def main() -> None:
+        async with Server(forecast) as server:
+            result = await call(tool_for(server), location=place)
+            assert result.value["location"] == place
+            asked, _, query = path_of(server.requests[0]).partition("?")
+            assert query == "format=j1"
+            # Some characters may stand in a path as they are or quoted, and mean the same.
+            assert asked.replace(",", "%2C").replace("+", "%2B").replace("&", "%26").replace("=", "%3D") == path
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "..",
+        ".",
+        "   ",
+        "../../admin",
+        "a/b",
+        "a\\b",
+        "x?format=3",
+        "x#y",
+        "%2e%2e",
+        "@example.org",
+        ":help",
+        "a\r\nb",
+        "a\x00b",
+        "\ud800x",
+        "http://elsewhere",
+        "//elsewhere",
+    ],
+)
+def test_what_is_no_place_is_never_sent(place: str) -> None:
+    async def main() -> None:
+        async with Server(forecast) as server:
+            words = told(await call(tool_for(server), location=place))
+            assert words.startswith("invalid parameters: location: ")
+            assert server.requests == []
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"location": ""},
+        {"location": "x" * 101},
+        {"location": ["Oslo", "Rome"]},
+        {},
+        {"location": "Oslo", "detail": "all"},
+        {"location": "Oslo", "host": "elsewhere"},
+    ],
+)
+def test_arguments_are_held_to_their_schema(arguments: dict[str, Any]) -> None:
+    assert told(asyncio.run(call(weather_tool(), **arguments))).startswith("invalid parameters:")
+
+
+@pytest.mark.parametrize(
+    ("date", "expected"),
+    [
+        ("today", DAYS[0]),
+        ("tomorrow", DAYS[1]),
+        ("day_after_tomorrow", DAYS[2]),
+        ("Day after tomorrow", DAYS[2]),
+        ("0", DAYS[0]),
+        ("+2", DAYS[2]),
+        (DAYS[1], DAYS[1]),
+    ],
+)
+def test_a_day_can_be_named_counted_or_dated(date: str, expected: str) -> None:
+    result = ask(forecast, date=date)
+    assert result.value["forecast"]["date"] == expected
+    assert {name: result.value[name] for name in BASIC} == BASIC
+
+
+def test_a_forecast_tells_the_range_and_the_weather_at_noon() -> None:
+    assert ask(forecast, date="today").value == {
+        **BASIC,
+        "forecast": {"date": DAYS[0], "min_temp_c": "-2", "max_temp_c": "5", "condition": "Sunny"},
+    }
+
+
+@pytest.mark.parametrize("date", ["2026-11-30", "7", "2026-02-31"])
+def test_a_day_beyond_the_forecast_is_told_with_the_days_there_are(date: str) -> None:
+    assert told(ask(forecast, date=date)) == f"there is no forecast for {date!r}; there is one for {', '.join(DAYS)}"
+
+
+@pytest.mark.parametrize("date", ["next week", "16.11.2026", "-1", "٣"])
+def test_what_is_no_day_is_told(date: str) -> None:
+    assert told(ask(forecast, date=date)).startswith(f"invalid parameters: date: {date!r} is no day; give today")
+
+
+def test_a_report_kept_since_yesterday_does_not_shift_the_days() -> None:
+    kept = document()
+    kept["current_condition"][0]["localObsDateTime"] = f"{DAYS[1]} 00:10 AM"
+    assert ask(answering(kept), date="today").value["forecast"]["date"] == DAYS[1]
+    assert "there is no forecast" in told(ask(answering(kept), date="2"))
+
+
+def test_details_extend_the_result() -> None:
+    detailed, full = ask(forecast, detail="detailed").value, ask(forecast, detail="full", date="today").value
+    assert detailed == {
+        **BASIC,
+        "details": {
+            "feels_like_c": "-3",
+            "humidity_percent": "81",
+            "wind_kmph": "14",
+            "precipitation_mm": "0.4",
+            "wind_direction": "SSW",
+        },
+    }
+    assert full["details"]["pressure_hpa"] == "1013"
+    assert full["area"] == "東京, Norway"
+    assert full["observed_at"] == f"{DAYS[0]} 10:12 AM"
+    assert (full["forecast"]["sunrise"], full["forecast"]["sunset"]) == ("08:05 AM", "03:50 PM")
+    assert full["forecast"]["details"]["rain_chance_percent"] == "20"
+
+
+def test_hours_are_told_for_the_day_in_question() -> None:
+    hours = ask(forecast, hourly=True, date="tomorrow").value["forecast"]["hourly"]
+    assert [hour["time"] for hour in hours] == [f"{hour:02}:00" for hour in range(0, 24, 3)]
+    assert hours[4] == {"time": "12:00", "temp_c": "4", "condition": "Sunny"}
+    assert "details" in ask(forecast, hourly=True, detail="full").value["forecast"]["hourly"][0]
+
+
+@pytest.mark.parametrize(
+    ("areas", "told"),
+    [
+        ([{"areaName": [{"value": "Rockall"}], "country": [{"value": ""}]}], "Rockall"),
+        ([{"areaName": [{"value": "x" * 99}], "country": [{"value": "Norway"}]}], "x" * 40),
+        ([{"areaName": []}], None),
+        ([], None),
+        ({}, None),
+        ("Oslo", None),
+    ],
+)
+def test_an_area_is_told_as_far_as_it_is_known(areas: Any, told: str | None) -> None:
+    assert ask(answering(document(nearest_area=areas)), detail="full").value.get("area") == told
+
+
+def test_odd_details_are_left_out_and_spoil_nothing() -> None:
+    odd = document()
+    odd["current_condition"][0] |= {"humidity": "", "uvIndex": 3, "pressure": None, "winddir16Point": ["N"]}
+    odd["weather"][0]["astronomy"] = [{}]
+    value = ask(answering(odd), detail="full", date="today").value
+    assert value["details"].keys() == {
+        "feels_like_c",
+        "wind_kmph",
+        "precipitation_mm",
+        "visibility_km",
+        "cloud_cover_percent",
+    }
+    assert "sunrise" not in value["forecast"]
+
+
+@pytest.mark.requirement("S3-10")
+@pytest.mark.parametrize(
+    "behaviour",
+    [misbehaving.stall_before_head, misbehaving.stall_within_head, misbehaving.stall_in_body, misbehaving.drip],
+)
+def test_a_service_that_takes_too_long_is_told_as_a_timeout(behaviour: Behaviour) -> None:
+    assert told(ask(behaviour, timeout=0.1)) == "API request failed: timeout"
+
+
+@pytest.mark.requirement("S3-10")
+def test_the_time_is_three_seconds_unless_another_is_given() -> None:
+    assert weather_tool().timeout == 13.0  # with some patience around it
+    assert weather_tool(timeout=20).timeout == 30.0
+
+
+@pytest.mark.parametrize(
+    "behaviour",
+    [
+        misbehaving.reset_before_head,
+        misbehaving.close_within_head,
+        misbehaving.garbage,
+        misbehaving.close_within_chunk,
+        misbehaving.promise_more_than_sent,
+        misbehaving.bad_compression,
+    ],
+)
+def test_a_broken_connection_is_told(behaviour: Behaviour) -> None:
+    assert told(ask(behaviour)).startswith("API request failed: ")
+
+
+def test_a_service_that_is_not_there_is_told() -> None:
+    async def main() -> None:
+        async with Server(forecast) as server:
+            port = server.port
+        words = told(await call(weather_tool(url=f"http://127.0.0.1:{port}"), location="Oslo"))
+        assert words.startswith("API request failed: ")
+        assert f"127.0.0.1:{port}" in words
+        assert "nothing listens there" in words
+
+    run(main())
+
+
+async def endless(exchange: Exchange) -> None:
+    await exchange.send(misbehaving.CHUNKED_HEAD)
+    while True:
+        await exchange.send(misbehaving.chunk(b" " * 2**16))
+
+
+@pytest.mark.parametrize(
+    "behaviour",
+    [
+        answering(b'"' + b"x" * 2**21 + b'"'),
+        answering(gzip.compress(b" " * 2**24), "200 OK", "Content-Encoding: gzip"),
+        endless,
+    ],
+)
+def test_an_answer_beyond_a_mebibyte_is_not_read_to_its_end(behaviour: Behaviour) -> None:
+    assert told(ask(behaviour)) == "API request failed: the answer is larger than 1,048,576 bytes"
+
+
+def test_an_answer_of_just_a_mebibyte_is_read() -> None:
+    body = json.dumps(document()).encode()
+    assert not ask(answering(body + b" " * (2**20 - len(body)))).is_error
+    assert ask(answering(body + b" " * (2**20 - len(body) + 1))).is_error
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        ("404 Not Found", "no place called '東京' is known (status 404)"),
+        ("429 Too Many Requests", "too many requests (status 429)"),
+        ("500 Internal Server Error", "the service answered with status 500"),
+        ("204 No Content", "status 204"),
+        ("403 Forbidden", "status 403"),
+    ],
+)
+def test_a_refusal_is_told_by_its_meaning(status: str, words: str) -> None:
+    body = b"" if status.startswith("204") else b"<html>no</html>"
+    assert words in told(ask(answering(body, status)))
+
+
+def test_a_redirect_leads_nowhere() -> None:
+    async def main() -> None:
+        async with Server(forecast) as elsewhere:
+            location = f"Location: http://127.0.0.1:{elsewhere.port}/Oslo?format=j1"
+            async with Server(answering(b"", "301 Moved Permanently", location)) as server:
+                assert "elsewhere (status 301)" in told(await call(tool_for(server), location="Oslo"))
+            assert elsewhere.accepted == 0
+
+    run(main())
+
+
+def without(*path: Any) -> dict[str, Any]:
+    found: Any = document()
+    whole = found
+    for step in path[:-1]:
+        found = found[step]
+    del found[path[-1]]
+    return whole
+
+
+def changed(value: Any, *path: Any) -> dict[str, Any]:
+    found: Any = document()
+    whole = found
+    for step in path[:-1]:
+        found = found[step]
+    found[path[-1]] = value
+    return whole
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"<html><body>Sorry</body></html>",
+        b"Unknown location; please try ~35.6,139.7",
+        b"\xff\xfe",
+        b'{"current_condition": [',
+        b"[" * 100_000,
+        b'{"x":' * 100_000,
+        [],
+        {},
+        "text",
+        {"current_condition": []},
+        without("current_condition", 0, "temp_C"),
+        without("current_condition", 0, "weatherDesc"),
+        without("weather", 0, "date"),
+        without("weather", 0, "hourly"),
+        changed(15, "current_condition", 0, "temp_C"),
+        changed("warm", "current_condition", 0, "temp_C"),
+        changed([], "current_condition", 0, "weatherDesc"),
+        changed([{"value": "x" * 201}], "current_condition", 0, "weatherDesc"),
+        changed("2500", "weather", 0, "hourly", 0, "time"),
+        changed({}, "weather"),
+    ],
+)
+def test_a_wrong_body_is_one_clear_error(body: Any) -> None:
+    words = told(ask(answering(body), date="today"))
+    assert words.startswith("API request failed: the answer is no")
+    assert "\n" not in words
+    assert "html" not in words
+
+
+def test_a_report_without_days_tells_the_weather_now() -> None:
+    assert ask(answering(document(weather=[]))).value == BASIC
+    assert "without a date" in told(ask(answering(document(weather=[])), date="today"))
+
+
+def test_many_calls_at_once_share_a_few_connections() -> None:
+    async def main() -> None:
+        async with Server(forecast) as server:
+            tool = tool_for(server)
+            results = await asyncio.gather(*(call(tool, location=f"Town {number}") for number in range(200)))
+            assert [result.value["location"] for result in results] == [f"Town {number}" for number in range(200)]
+            assert server.accepted <= 16
+
+    run(main())
+
+
+def test_cancelling_a_call_closes_its_connection() -> None:
+    async def main() -> None:
+        async with Server(misbehaving.stall_before_head) as server:
+            task = asyncio.create_task(call(tool_for(server), location="Oslo"))
+            await server.until(lambda: bool(server.requests))
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            await server.until_all_gone()
+
+    run(main())
+
+
+def test_the_address_is_that_of_the_environment_unless_one_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with Server(forecast) as server:
+            monkeypatch.setenv("WASAT_WEATHER_URL", f"http://127.0.0.1:{server.port}/weather/")
+            assert not (await call(weather_tool(), location="Oslo")).is_error
+            assert path_of(server.requests[0]) == "/weather/Oslo?format=j1"
+            monkeypatch.setenv("WASAT_WEATHER_URL", "http://127.0.0.1:9")
+            assert not (await call(tool_for(server), location="Oslo")).is_error
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    "url", ["wttr.in", "ftp://wttr.in", "http://", "http://h?x=1", "http://h#x", "http://h:x", "http://[::1"]
+)
+def test_an_address_that_cannot_work_is_refused_at_once(url: str) -> None:
+    with pytest.raises(ConfigError, match="the address of the weather is"):
+        weather_tool(url=url)
+
+
+@pytest.mark.parametrize("timeout", [0, -1, float("nan"), float("inf"), "3"])
+def test_a_time_that_makes_no_sense_is_refused_at_once(timeout: Any) -> None:
+    with pytest.raises(ConfigError, match="timeout of the weather"):
+        weather_tool(timeout=timeout)
+
+
+def test_the_schemas_are_data_of_the_package() -> None:
+    tool = weather_tool()
+    for name, schema in (("parameters.json", tool.spec.parameters), ("response.json", tool.spec.response)):
+        assert json.loads(files("wasat.toolsets.weather").joinpath(name).read_bytes()) == schema
+    assert tool.spec.response is not None
+    assert problems(BASIC, tool.spec.response) == []
+    assert problems({**BASIC, "more": 1}, tool.spec.response)
+
+
+def test_the_tool_says_what_it_reads_and_how_it_is_called() -> None:
+    spec = weather_tool().spec
+    assert spec.name == "get_weather"
+    assert spec.effects == Effects(reads=("weather:{location}",))
+    assert {"location": "東京"} in spec.examples
