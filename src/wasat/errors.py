@@ -9,7 +9,14 @@ WasatError
 ├── ArgumentError               an argument that cannot become a value of its type; also a ValueError
 ├── ResultError                 a result that JSON cannot say; also a ValueError
 ├── ToolError                   raised by a tool: words for the model, who gets them as the result of its call
+├── RunError                    a run ended without an answer
+│   ├── LimitReached            it went as far as it may
+│   ├── AnswerBlocked           a filter stopped the model in the middle
+│   ├── NoAnswer                the model said nothing that can be used, however often it was asked
+│   └── OutputError             what it said is not what it was asked for
 ├── CodecError                  a document that is not one of ours, or is newer than this version; also a ValueError
+├── JournalError                a journal could not be read or written
+│   └── JournalConflict         another writer was first, or the run has ended: nothing was appended
 └── ProviderError               a model's service refused, failed or broke off
     ├── AuthenticationError     the key or token is wrong
     ├── PermissionDenied        it is right, but may not do this
@@ -25,12 +32,15 @@ WasatError
         └── StreamCut           a stream ended before the model was done
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 
 class WasatError(Exception):
     """Whatever Wasat raises on purpose."""
+
+    transcript: Collection[Any] | None = None
+    """Where a run ended with it: all messages so far, every call with its result, fit to go on with."""
 
 
 class ConfigError(WasatError, ValueError):
@@ -79,8 +89,57 @@ class ToolError(WasatError):
     """Raise it in a tool to tell the model what is wrong, in these words and no others."""
 
 
+class RunError(WasatError):
+    """A run ended without an answer."""
+
+
+class LimitReached(RunError):
+    """A run went as far as it may; `limit` is the field of `Limits` that says how far."""
+
+    def __init__(self, message: str, limit: str = "max_turns") -> None:
+        super().__init__(message)
+        self.limit = limit
+
+    @property
+    def type(self) -> str:
+        return "turn_limit_exceeded" if self.limit == "max_turns" else f"{self.limit}_exceeded"
+
+
+class AnswerBlocked(RunError):
+    """A filter stopped the model; `finish_word` is the provider's own word for why."""
+
+    def __init__(self, message: str, finish_word: str | None = None) -> None:
+        super().__init__(message)
+        self.finish_word = finish_word
+
+
+class NoAnswer(RunError):
+    """The model said nothing that can be used, however often it was asked."""
+
+
+class OutputError(RunError):
+    """What the model said is not what it was asked for."""
+
+
 class CodecError(WasatError, ValueError):
     """A document that is not one of ours, or was written by a newer version."""
+
+
+class JournalError(WasatError):
+    """A journal could not be read or written."""
+
+
+class JournalConflict(JournalError):
+    """Another writer was first, or the run has ended; nothing of the append was kept."""
+
+    def __init__(self, run: str, *, expected: int, found: int, ended: bool = False) -> None:
+        state = f"has ended with {found} events" if ended else f"has {found} events, not {expected}"
+        super().__init__(f"run {run!r} {state}; read what another writer did before going on")
+        self.run = run
+        self.expected = expected
+        self.found = found
+        """How many events there are: the number that the next one would get."""
+        self.ended = ended
 
 
 class ProviderError(WasatError):

@@ -5,10 +5,15 @@ beyond their declarations, and nothing of turns beyond the history it is given.
 """
 
 from collections.abc import AsyncIterator
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Optional, Protocol, runtime_checkable
+
+from msgspec import Struct
 
 from wasat.types.exchange import ModelRequest, ModelResponse
 from wasat.types.parts import Part
+
+if TYPE_CHECKING:
+    from wasat.schema.dialects import Dialect
 
 
 @runtime_checkable
@@ -27,3 +32,25 @@ class Provider(Protocol):
 
     async def close(self) -> None:
         """Let go of what is open."""
+
+
+class Traits(Struct, frozen=True):
+    """What a run must know of a model before it asks; a provider that differs from the rule has them as `traits`."""
+
+    family: str = "Model"
+    """Whose it is, for the log."""
+    functions: bool = True
+    """Takes declarations of tools and makes calls; otherwise both have to be written into the prompt."""
+    dialect: Optional["Dialect"] = None
+    """How it wants schemas and names to be; None takes them as they are."""
+    json_with_functions: bool = True
+    """Answers in JSON of a given schema where tools are declared too."""
+    calls_in_order: bool = False
+    """One call of its turn may need what an earlier one did."""
+
+
+def traits_of(provider: Provider) -> Traits:
+    return getattr(provider, "traits", _PLAIN)
+
+
+_PLAIN = Traits()

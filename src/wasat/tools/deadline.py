@@ -49,6 +49,12 @@ def rest_of(coroutine: Coroutine[Any, Any, T], waits_for: Any, seconds: float | 
                 return cast("T", end.value)
 
 
+def cancelled_from_outside() -> bool:
+    """Whether somebody cancelled this task; foreign code may raise CancelledError though nobody did."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
 class Deadline:
     """Raises Expired where the body takes longer than `seconds`.
 

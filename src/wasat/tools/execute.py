@@ -11,7 +11,7 @@ from collections.abc import Awaitable
 from typing import Any
 
 from wasat.errors import ArgumentError, ToolError
-from wasat.tools.deadline import Expired, begun, limited, rest_of
+from wasat.tools.deadline import Expired, begun, cancelled_from_outside, limited, rest_of
 from wasat.tools.failure import described, failed, listed
 from wasat.tools.function import Tool
 from wasat.tools.outcome import outcome
@@ -41,7 +41,7 @@ async def execute(tool: Tool[..., Any], call: ToolCall, context: Any = None) -> 
     except (KeyboardInterrupt, GeneratorExit):
         raise
     except BaseException as error:
-        if isinstance(error, asyncio.CancelledError) and _cancelled_from_outside():
+        if isinstance(error, asyncio.CancelledError) and cancelled_from_outside():
             raise
         return _raised(tool, call, error)
     return outcome(tool, call, returned, changes)
@@ -55,11 +55,6 @@ async def _in_thread(tool: Tool[..., Any], arguments: dict[str, Any], context: A
 
 async def _awaited(waiting: Awaitable[Any]) -> Any:
     return await waiting
-
-
-def _cancelled_from_outside() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
 
 
 def _raised(tool: Tool[..., Any], call: ToolCall, error: BaseException) -> ToolResult:

@@ -102,6 +102,7 @@ def tool(
     writes: Names = (),
     idempotent: bool = False,
     examples: Iterable[dict[str, Any]] = (),
+    repeatable: bool = False,
     final: Final = False,
     timeout: float | None = DEFAULT_TIMEOUT,
     largest_result: int = DEFAULT_LARGEST_RESULT,
@@ -113,6 +114,7 @@ def tool(function: Callable[P, R] | None = None, /, **options: Any) -> Any:
 
     `reads` and `writes` name what it does to the world, with holes for its arguments: `"account:{id}"`.
     `final` ends the run with the result, always or if the function given says so of it.
+    `repeatable` lets a model make the same call for ever, as one that waits for something may.
     """
     if function is None:
         return lambda function: tool_of(function, **options)
@@ -128,11 +130,12 @@ def tool_of(
     writes: Names = (),
     idempotent: bool = False,
     examples: Iterable[dict[str, Any]] = (),
+    repeatable: bool = False,
     **execution: Any,
 ) -> Tool[..., Any]:
     """The tool that a callable is; one that is a tool already stays as it is."""
     if isinstance(function, Tool):
-        if name or description or reads or writes or idempotent or examples or execution:
+        if name or description or reads or writes or idempotent or examples or repeatable or execution:
             raise ConfigError(f"{function.name} is a tool already; give its options where it is made")
         return function
     signature = signature_of(function, name=name, description=description)
@@ -143,6 +146,7 @@ def tool_of(
         signature.response,
         effects_of(signature.name, signature.parameters, reads=reads, writes=writes, idempotent=idempotent),
         tuple(examples),
+        repeatable,
     )
     invoke = _passing_on(function) if signature.binding.takes_json else _binding(function, signature.binding)
     return Tool(spec, function, invoke, is_async=signature.is_async, check=_binding_problems(signature), **execution)
@@ -182,6 +186,7 @@ def tool_from_schema(
     writes: Names = (),
     idempotent: bool = False,
     examples: Iterable[dict[str, Any]] = (),
+    repeatable: bool = False,
     **execution: Any,
 ) -> Tool[..., Any]:
     """A tool of explicit schemas; the callback gets the arguments as one dict, after the context if it takes two."""
@@ -198,7 +203,7 @@ def tool_from_schema(
         return callback(context, own) if takes_context else callback(own)
 
     return Tool(
-        ToolSpec(name, description, takes, gives, effects, tuple(examples)),
+        ToolSpec(name, description, takes, gives, effects, tuple(examples), repeatable),
         callback,
         invoke,
         is_async=inspect.iscoroutinefunction(callback) or inspect.iscoroutinefunction(type(callback).__call__),

@@ -34,6 +34,15 @@ class TurnEnd(Struct, frozen=True, omit_defaults=True, tag="turn_end"):
     usage: Usage
 
 
+class TurnRetry(Struct, frozen=True, omit_defaults=True, tag="turn_retry"):
+    """The turn that just ended brought nothing to go on with, so the model is asked again."""
+
+    turn: int
+    reason: str
+    message: Message | None = None
+    """What the model is told, if it is told anything."""
+
+
 class ToolStart(Struct, frozen=True, omit_defaults=True, tag="tool_start"):
     turn: int
     call: ToolCall
@@ -45,11 +54,22 @@ class ToolEnd(Struct, frozen=True, omit_defaults=True, tag="tool_end"):
     duration_seconds: float
 
 
+class Fault(Struct, frozen=True, omit_defaults=True):
+    """Why a run ended without an answer."""
+
+    kind: str
+    """What the exception is called, or `cancelled`."""
+    message: str
+
+
 class RunEnd(Struct, frozen=True, omit_defaults=True, tag="run_end"):
     run_id: str
     text: str
     usage: Usage
     turns: int
+    limit: str | None = None
+    """The limit that ended it, where that is no fault."""
+    fault: Fault | None = None
 
 
-RunEvent = RunStart | TurnStart | TextDelta | ThoughtDelta | TurnEnd | ToolStart | ToolEnd | RunEnd
+RunEvent = RunStart | TurnStart | TextDelta | ThoughtDelta | TurnEnd | TurnRetry | ToolStart | ToolEnd | RunEnd

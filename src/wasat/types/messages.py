@@ -1,8 +1,9 @@
 """Turns of a conversation, and the conversation itself."""
 
 from collections.abc import Iterable, Iterator
-from typing import Literal, Self
+from typing import Literal, Self, overload
 
+import msgspec
 from msgspec import Raw, Struct
 
 from wasat.types.parts import Part, Text, ToolCall, ToolResult
@@ -42,8 +43,33 @@ class Message(Struct, frozen=True, gc=False, omit_defaults=True):
         return tuple(part for part in self.parts if type(part) is ToolResult)
 
     def edited(self, parts: Iterable[Part]) -> Self:
-        """This turn with other parts; signatures stay on the parts that had them, the original bytes go."""
-        return type(self)(self.role, tuple(parts), self.origin)
+        """This turn with other parts; signatures stay on the parts that had them.
+
+        If all of the parts are of this turn, in any order, their original bytes stay too, with whatever in them only
+        the provider knows. With a part among them that is new or changed, the bytes of all go.
+        """
+        chosen = tuple(parts)
+        return type(self)(self.role, chosen, self.origin, _bytes_of(chosen, self))
+
+
+def _bytes_of(chosen: tuple[Part, ...], message: Message) -> Raw:
+    """The bytes of a turn with only these of its parts; none if they cannot be told apart in it."""
+    places = {id(part): at for at, part in enumerate(message.parts)}
+    if not message.raw or not chosen or any(id(part) not in places for part in chosen):
+        return NO_BYTES
+    try:
+        fields = _fields_of(message.raw)
+        pieces = _items_of(fields["parts"])
+    except (msgspec.DecodeError, KeyError):
+        return NO_BYTES  # a dialect that does not write one piece for each part
+    if len(pieces) != len(message.parts):
+        return NO_BYTES
+    kept = b",".join([pieces[places[id(part)]] for part in chosen])
+    return Raw(msgspec.json.encode(fields | {"parts": Raw(b"[%b]" % kept)}))
+
+
+_fields_of = msgspec.json.Decoder(dict[str, Raw]).decode
+_items_of = msgspec.json.Decoder(list[Raw]).decode
 
 
 class History:
@@ -72,7 +98,21 @@ class History:
     def __len__(self) -> int:
         return len(self.messages)
 
+    def __contains__(self, message: object) -> bool:
+        return message in self.messages
+
+    @overload
+    def __getitem__(self, place: int) -> Message: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> tuple[Message, ...]: ...
+
+    def __getitem__(self, place: int | slice) -> Message | tuple[Message, ...]:
+        return self.messages[place]
+
     def __eq__(self, other: object) -> bool:
+        if isinstance(other, tuple):
+            return self.messages == other
         return isinstance(other, History) and self.messages == other.messages
 
     __hash__ = None  # type: ignore[assignment]  # it is equal by its messages, which have no hash

@@ -26,6 +26,8 @@ class ToolSpec(Struct, frozen=True, omit_defaults=True, tag="function"):
     """None means that nothing is declared, which is not the same as no effects."""
     examples: tuple[dict[str, Any], ...] = ()
     """Arguments as a good call has them."""
+    repeatable: bool = False
+    """The same call with the same result, again and again, is no sign of a model that goes in circles."""
 
 
 class BuiltinTool(Struct, frozen=True, omit_defaults=True, tag="builtin"):
@@ -86,6 +88,46 @@ _MODES: dict[str, Literal["auto", "any", "none", "validated"]] = {
 }
 _NAME_NEEDED = ("required", "function")
 _NAMES_USELESS = ("auto", "optional", "required_any", "none")
+
+OnLimit = Literal["error", "message", "answer"]
+
+
+class Limits(Struct, frozen=True, omit_defaults=True):
+    """How far a run may go; None is no limit."""
+
+    max_turns: int | None = 10
+    """Requests to the model. With `on_limit="answer"` one more is made, to ask for the answer."""
+    max_tool_calls: int | None = None
+    max_calls_per_tool: int | dict[str, int] | None = None
+    """For every tool, or for each by its name."""
+    max_seconds: float | None = None
+    max_tokens: int | None = None
+    """In and out, over all requests; looked at after each of them."""
+    max_repeats: int | None = 2
+    """How often the same call with the same result is run; after that it is answered from memory."""
+    on_limit: OnLimit = "error"
+    """Raise LimitReached; or end with a polite text; or ask the model for an answer without tools."""
+
+    def __post_init__(self) -> None:
+        for name in ("max_turns", "max_tool_calls", "max_seconds", "max_tokens", "max_repeats"):
+            _check_limit(name, getattr(self, name), float if name == "max_seconds" else int)
+        per_tool = self.max_calls_per_tool
+        for name, most in (per_tool if isinstance(per_tool, dict) else {"": per_tool}).items():
+            _check_limit(f"max_calls_per_tool {name}".strip(), most, int)
+        if self.on_limit not in ("error", "message", "answer"):
+            raise ConfigError(f"on_limit is 'error', 'message' or 'answer', not {self.on_limit!r}")
+
+    def calls_of(self, tool: str) -> int | None:
+        """How often this tool may be called."""
+        most = self.max_calls_per_tool
+        return most.get(tool) if isinstance(most, dict) else most
+
+
+def _check_limit(name: str, value: object, kind: type[int] | type[float]) -> None:
+    if value is None or (isinstance(value, int | kind) and not isinstance(value, bool) and value > 0):
+        return
+    raise ConfigError(f"{name} is a number above 0, or None for no limit; not {value!r}")
+
 
 ThinkingLevel = Literal["minimal", "low", "medium", "high"]
 

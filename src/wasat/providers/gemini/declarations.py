@@ -4,7 +4,8 @@ from typing import Any
 
 from msgspec import UNSET, UnsetType
 
-from wasat.providers.gemini.proto import Number, Proto, Word
+from wasat.providers.gemini.proto import Number, Proto, Word, to_plain
+from wasat.types.specs import BuiltinTool
 
 
 class Schema(Proto, frozen=True):
@@ -47,6 +48,15 @@ class FunctionDeclaration(Proto, frozen=True):
     behavior: Word | None = None
 
 
+class Builtin(Proto, frozen=True):
+    """A tool that Google runs itself; a field of `Tool` has its name."""
+
+    def as_builtin(self) -> BuiltinTool:
+        """The same for any place where tools are given, beside functions."""
+        kind = type(self).__name__
+        return BuiltinTool(kind[0].lower() + kind[1:], to_plain(self))
+
+
 class Interval(Proto, frozen=True):
     start_time: str | None = None
     end_time: str | None = None
@@ -57,7 +67,7 @@ class SearchTypes(Proto, frozen=True):
     image_search: dict[str, Any] | None = None
 
 
-class GoogleSearch(Proto, frozen=True):
+class GoogleSearch(Builtin, frozen=True):
     search_types: SearchTypes | None = None
     time_range_filter: Interval | None = None
     exclude_domains: list[str] | None = None
@@ -69,31 +79,31 @@ class DynamicRetrievalConfig(Proto, frozen=True):
     dynamic_threshold: Number | None = None
 
 
-class GoogleSearchRetrieval(Proto, frozen=True):
+class GoogleSearchRetrieval(Builtin, frozen=True):
     dynamic_retrieval_config: DynamicRetrievalConfig | None = None
 
 
-class UrlContext(Proto, frozen=True):
+class UrlContext(Builtin, frozen=True):
     pass
 
 
-class CodeExecution(Proto, frozen=True):
+class CodeExecution(Builtin, frozen=True):
     pass
 
 
-class GoogleMaps(Proto, frozen=True):
+class GoogleMaps(Builtin, frozen=True):
     enable_widget: bool | None = None
     auth_config: dict[str, Any] | None = None
     grounding_types: dict[str, Any] | None = None
 
 
-class FileSearch(Proto, frozen=True):
+class FileSearch(Builtin, frozen=True):
     file_search_store_names: list[str] | None = None
     top_k: int | None = None
     metadata_filter: str | None = None
 
 
-class ComputerUse(Proto, frozen=True):
+class ComputerUse(Builtin, frozen=True):
     environment: Word | None = None
     excluded_predefined_functions: list[str] | None = None
     enable_prompt_injection_detection: bool | None = None
@@ -113,7 +123,7 @@ class McpServer(Proto, frozen=True):
     streamable_http_transport: StreamableHttpTransport | None = None
 
 
-class EnterpriseWebSearch(Proto, frozen=True):
+class EnterpriseWebSearch(Builtin, frozen=True):
     exclude_domains: list[str] | None = None
     blocking_confidence: Word | None = None
 

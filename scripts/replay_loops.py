@@ -1,0 +1,296 @@
+"""Replay recorded tool loops through the loop itself: python scripts/replay_loops.py FILE…
+
+A tool loop is an answer with calls, and a later request of the same conversation that gives their results (see
+replay_traffic.py for the form of the files). A server on loopback gives the recorded answers, the tools give the
+recorded results, and an Agent does the rest, once blocking and once streaming. Each request that it sends must be what
+`traffic_expected` works out from the recording alone, and the events must be the same in both modes.
+
+Prints each failing loop with its reason, and the counts last on one line. Exits 1 if a loop fails.
+"""
+
+import project_python  # noqa: F401 - it comes first, before what another Python may not have
+
+# isort: split
+import asyncio
+import json
+import re
+import sys
+from collections import Counter
+from itertools import groupby
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from aiohttp import web
+from replay_traffic import (
+    Row,
+    as_bytes,
+    capabilities_for,
+    contents_of,
+    conversations,
+    expected_model_turn,
+    expected_results_turn,
+    given,
+    next_contents,
+    read_rows,
+    recorded_documents,
+    responses_in,
+    results_after,
+    turn_of,
+)
+from traffic_expected import as_list, expected_parts, matched, open_calls
+from traffic_rules import Difference, camel_cased, first_difference
+
+from wasat import Agent, Gemini, Limits
+from wasat.providers.gemini import decode
+from wasat.types.codec import to_json
+from wasat.types.events import RunEvent, TextDelta, ThoughtDelta, ToolEnd
+from wasat.types.messages import History
+from wasat.types.parts import ToolCall, ToolResult
+from wasat.types.specs import ToolSpec
+
+DONE = {"candidates": [{"content": {"role": "model", "parts": [{"text": "done"}]}, "finishReason": "STOP"}]}
+
+
+class Step(NamedTuple):
+    """One turn with calls, and the results that were given for them."""
+
+    documents: list[Any]
+    sent: list[Any]
+    pairs: list[tuple[Any, Any]]
+    """Each call with its response, in the order of the calls."""
+
+
+class Loop(NamedTuple):
+    """Steps that follow one another, from these contents on."""
+
+    row: Row
+    before: list[Any]
+    steps: list[Step]
+
+
+def main(files: list[str]) -> int:
+    if not files:
+        print(__doc__)
+        return 2
+    skipped: Counter[str] = Counter()
+    loops = [
+        loop for file in files for rows in conversations(read_rows(Path(file))[0]) for loop in found(rows, skipped)
+    ]
+    failures = asyncio.run(replayed(loops))
+    for reason, count in sorted(skipped.items()):
+        print(f"{count:5} steps left out: {reason}")
+    for loop, reason in failures:
+        print(f"FAILED {loop.row['id']}: {reason}")
+    steps = sum(len(loop.steps) for loop in loops)
+    passed = len(loops) - len(failures)
+    print(f"{len(loops)} loops of {steps} rounds, blocking and streaming, {passed} passed, {len(failures)} failed")
+    return 1 if failures else 0
+
+
+# What was recorded
+
+
+def found(rows: list[Row], skipped: Counter[str]) -> list[Loop]:
+    """The loops of a conversation; steps of which each goes on where the one before ended are one loop."""
+    loops: list[Loop] = []
+    ends: dict[str, int] = {}
+    for row in rows:
+        if "/interactions" in row["url"] or row["status"] >= 400:
+            continue
+        for before, after, step in steps_of(row, rows, skipped):
+            place = ends.pop(key(before), None)
+            if place is None:
+                place = len(loops)
+                loops.append(Loop(row, before, []))
+            loops[place].steps.append(step)
+            ends[key(after)] = place
+    return loops
+
+
+def key(contents: list[Any]) -> str:
+    return json.dumps(camel_cased(contents), sort_keys=True)
+
+
+def steps_of(row: Row, rows: list[Row], skipped: Counter[str]) -> list[tuple[list[Any], list[Any], Step]]:
+    before = contents_of(row["request_json"])
+    documents = [document for document in recorded_documents(row) if isinstance(document, dict)]
+    sent = expected_parts(documents) if documents and not any("error" in one for one in documents) else []
+    if open_calls(sent):
+        after = next_contents(row, rows, before)
+        if after is not None:
+            _, rest = turn_of(after[len(before) :], set())
+            made = step(documents, sent, results_after(rest), skipped)
+            return [(before, after, made)] if made is not None else []
+    return own_steps(before, skipped) if len(rows) == 1 else []
+
+
+def own_steps(contents: list[Any], skipped: Counter[str]) -> list[tuple[list[Any], list[Any], Step]]:
+    """Where a single request was recorded, the turns with calls that it holds stand for answers."""
+    steps = []
+    for index, content in enumerate(camel_cased(contents)):
+        parts = as_list(content.get("parts"))
+        if content.get("role") != "model" or not open_calls(parts):
+            continue
+        answer = {"candidates": [{"content": {**content, "parts": parts}, "finishReason": "STOP"}]}
+        made = step([answer], parts, results_after(contents[index + 1 :]), skipped)
+        if made is not None:
+            steps.append((contents[:index], contents[: index + 2], made))
+    return steps
+
+
+def step(documents: list[Any], sent: list[Any], results_turn: Any, skipped: Counter[str]) -> Step | None:
+    calls = open_calls(sent)
+    pairs = matched(calls, responses_in(results_turn)) if results_turn is not None else []
+    if len(pairs) < len(calls):
+        skipped["not every call has a recorded result"] += 1
+        return None
+    places = {id(call): place for place, call in enumerate(calls)}
+    return Step(documents, sent, sorted(pairs, key=lambda pair: places[id(pair[0])]))
+
+
+# Replaying
+
+
+async def replayed(loops: list[Loop]) -> list[tuple[Loop, str]]:
+    server = Playback()
+    failures = []
+    await server.open()
+    try:
+        for loop in loops:
+            try:
+                await check(server, loop)
+            except Difference as difference:
+                failures.append((loop, str(difference)))
+            except Exception as error:  # noqa: BLE001 - whatever a loop does to us, it is that loop which failed
+                failures.append((loop, f"{type(error).__name__}: {error}"))
+    finally:
+        await server.close()
+    return failures
+
+
+async def check(server: "Playback", loop: Loop) -> None:
+    blocking = await played(server, loop, streaming=False)
+    streaming = await played(server, loop, streaming=True)
+    if blocking != streaming:
+        raise Difference(f"streaming gives other events: {first_difference(streaming, blocking)}")
+
+
+async def played(server: "Playback", loop: Loop, *, streaming: bool) -> list[Any]:
+    """Run the loop, compare what it sends, and give its events."""
+    capabilities = capabilities_for(loop.row)
+    server.begin([step.documents for step in loop.steps])
+    history = History(decode.conversation(as_bytes(content) for content in loop.before))
+    async with Gemini(
+        loop.row["model"] or "unknown", api_key="k", base_url=server.url, capabilities=capabilities
+    ) as gemini:
+        agent = Agent(gemini, tools=[Recorded(loop.steps)], limits=Limits(max_turns=None, max_repeats=None))
+        stream = agent.stream(messages=history)
+        if streaming:
+            events = [event async for event in stream]
+        else:
+            events = await blocking_events(agent, history)
+    compare(server.requests, loop, capabilities)
+    return told(events)
+
+
+async def blocking_events(agent: Agent, history: History) -> list[RunEvent]:
+    """The events of a run to which nobody listens; no caller sees them, but they are there."""
+    question = agent._question(None, messages=history)
+    run = await agent._run(question, whole=True)
+    return [event async for event in run.events()]
+
+
+def compare(requests: list[Any], loop: Loop, capabilities: Any) -> None:
+    if len(requests) != len(loop.steps) + 1:
+        raise Difference(f"{len(requests)} requests were sent for {len(loop.steps)} rounds")
+    for number, made in enumerate(loop.steps, 1):
+        built = [{"role": one["role"], "parts": as_list(one["parts"])} for one in requests[number]["contents"][-2:]]
+        expected = [expected_model_turn(made.sent, capabilities), expected_results_turn(made.pairs, capabilities)]
+        if built != expected:
+            raise Difference(f"request {number + 1} is not what it must be: {first_difference(built, expected)}")
+        if requests[number]["contents"][:-2] != requests[number - 1]["contents"]:
+            raise Difference(f"request {number + 1} changes what was said before")
+
+
+def told(events: list[RunEvent]) -> list[Any]:
+    """Events as plain values, without what is never the same: durations, ids of our own, how text came in pieces."""
+    numbers: dict[str, str] = {}
+
+    def plain(event: RunEvent) -> Any:
+        text = re.sub(r'"duration_seconds":[^,}]+', '"duration_seconds":0', to_json(event).decode())
+        return json.loads(
+            re.sub(r"(wasat|run)_[0-9a-f]{16}", lambda id: numbers.setdefault(id[0], f"id{len(numbers)}"), text)
+        )
+
+    made: list[Any] = []
+    for (kind, turn), group in groupby(events, lambda event: (type(event), getattr(event, "turn", None))):
+        if kind in (TextDelta, ThoughtDelta):
+            made.append([kind.__name__, turn, "".join(event.text for event in group)])  # type: ignore[union-attr]
+        elif kind is ToolEnd:  # those of one turn may come in any order
+            made += sorted(map(plain, group), key=json.dumps)
+        else:
+            made += map(plain, group)
+    return made
+
+
+class Recorded:
+    """Tools that give what was recorded."""
+
+    def __init__(self, steps: list[Step]) -> None:
+        self._waiting = [pair for step in steps for pair in step.pairs]
+        self._names = sorted({call["name"] for call, _ in self._waiting})
+
+    async def list_tools(self) -> list[ToolSpec]:
+        return [ToolSpec(name) for name in self._names]
+
+    async def call(self, call: ToolCall, context: Any = None) -> ToolResult:  # noqa: ARG002 - the seam has it
+        place = next(n for n, (asked, _) in enumerate(self._waiting) if asked["name"] == call.name)
+        _, response = self._waiting.pop(place)
+        return ToolResult(call.id, call.name, *given(response))
+
+
+class Playback:
+    """A server that gives recorded answers, whole or as a stream, whichever is asked for."""
+
+    def __init__(self) -> None:
+        self.requests: list[Any] = []
+        self._answers: list[list[Any]] = []
+        self.url = ""
+
+    async def open(self) -> None:
+        application = web.Application(client_max_size=2**30)
+        application.router.add_post("/{path:.*}", self._answer)
+        self._runner = web.AppRunner(application)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        await site.start()
+        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+
+    def begin(self, answers: list[list[Any]]) -> None:
+        self.requests, self._answers = [], [*answers, [DONE]]
+
+    async def _answer(self, request: web.Request) -> web.Response:
+        self.requests.append(await request.json())
+        documents = self._answers.pop(0)
+        if "stream" in request.path:
+            body = b"".join(b"data: %b\r\n\r\n" % as_bytes(document) for document in documents)
+            return web.Response(body=body, content_type="text/event-stream")
+        return web.Response(body=as_bytes(whole(documents)), content_type="application/json")
+
+    async def close(self) -> None:
+        await self._runner.cleanup()
+
+
+def whole(documents: list[Any]) -> Any:
+    """A stream as one answer."""
+    if len(documents) == 1:
+        return documents[0]
+    last = {name: value for document in documents for name, value in document.items() if value is not None}
+    candidates = [one for document in documents for one in (document.get("candidates") or [])[:1]]
+    candidate = {name: value for one in candidates for name, value in one.items() if value is not None}
+    candidate["content"] = {"role": "model", "parts": expected_parts(documents)}
+    return {**last, "candidates": [candidate]}
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,242 @@
+"""What a user holds: a model with its tools and limits, ready to be asked any number of times at once."""
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from os import urandom
+from typing import Any, Self
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from wasat.errors import ConfigError
+from wasat.loop.blocking import wait_for
+from wasat.loop.plan import Plan, Wishes, plan_of, split
+from wasat.loop.prompt import Messages, Prompt, conversation
+from wasat.loop.result import RunResult, RunStream, result_of
+from wasat.loop.run import Run
+from wasat.providers.provider import Provider
+from wasat.providers.registry import provider_of
+from wasat.types.events import RunEnd, RunEvent
+from wasat.types.messages import History
+from wasat.types.specs import Limits, ModelSettings, ToolChoice
+
+
+class _Question(Struct, frozen=True, eq=False):
+    history: History
+    given: int
+    """How many of the messages were there before."""
+    context: Any
+    limits: Limits
+    run_id: str
+    wishes: Wishes | None
+    """What is wanted of this run, where that is not what is wanted of all."""
+
+
+class Agent:
+    """A model, its tools and its limits. One agent serves any number of runs at once; it keeps nothing of them."""
+
+    def __init__(
+        self,
+        model: Provider | str,
+        tools: Any = (),
+        *,
+        system: str | None = None,
+        limits: Limits = Limits(),  # noqa: B008 - it never changes
+        settings: ModelSettings | dict[str, Any] | None = None,
+        output: Any = None,
+        tool_choice: ToolChoice | str | dict[str, Any] | None = None,
+        calls_only: bool = False,
+    ) -> None:
+        """`model` is a provider or a name like `"gemini:gemini-3.8-flash"`; `tools` are functions, tools or sources.
+
+        `output` is a type or a JSON Schema that the answer shall have. With `calls_only` the model never answers in
+        words: a tool that is final ends the run.
+        """
+        self._own: dict[str, Provider] = {}
+        _check_system(system)
+        _check_limits(limits)
+        self._limits = limits
+        self._wishes = Wishes(
+            provider=self._provider(model),
+            tools=_several(tools),
+            system=system,
+            settings=_settings(settings),
+            output=output,
+            tool_choice=None if tool_choice is None else ToolChoice.of(tool_choice),
+            calls_only=calls_only,
+        )
+        if self._wishes.tools:
+            split(self._wishes.tools)  # so that a wrong tool is told here, and not at the first question
+        self._plan: Plan | None = None
+
+    @property
+    def model(self) -> Provider:
+        return self._wishes.provider
+
+    def __repr__(self) -> str:
+        wishes = getattr(self, "_wishes", None)
+        return "Agent()" if wishes is None else f"Agent({wishes.provider!r}, {len(wishes.tools)} tools)"
+
+    async def run(self, prompt: Prompt | None = None, **options: Any) -> RunResult:
+        """Ask, have the tools called, and wait for the answer.
+
+        Of the options, `messages` is the conversation so far, `context` is what tools get past the model, and `run_id`
+        is how the run shall be called. For this run alone, `model`, `tools`, `system`, `settings`, `limits`, `output`,
+        `tool_choice` and `calls_only` take the place of the agent's own; a name among the tools is one of the agent's.
+        """
+        question = self._question(prompt, **options)
+        run = await self._run(question, whole=True)
+        return result_of(run, await _drained(run), question.given)
+
+    def run_sync(self, prompt: Prompt | None = None, **options: Any) -> RunResult:
+        """The same for plain code, also where an event loop is running."""
+        return wait_for(self.run(prompt, **options))
+
+    def stream(self, prompt: Prompt | None = None, **options: Any) -> RunStream:
+        """Ask, and take the events of the run as they come; the options are those of `run`."""
+        question = self._question(prompt, **options)
+
+        async def events() -> AsyncGenerator[RunEvent, None]:
+            run = await self._run(question, whole=False)
+            stream.begin(run)
+            async with aclosing(run.events()) as running:
+                async for event in running:
+                    if type(event) is RunEnd:
+                        stream.end(event)
+                    yield event
+
+        stream = RunStream(events(), question.history, question.given)
+        return stream
+
+    def _question(
+        self,
+        prompt: Any,
+        *,
+        messages: Messages = (),
+        context: Any = None,
+        limits: Limits | None = None,
+        run_id: str | None = None,
+        **other: Any,
+    ) -> "_Question":
+        """What a run is asked, with all that can be wrong in it told now."""
+        if limits is not None:
+            _check_limits(limits)
+        messages = messages if isinstance(messages, History) else tuple(messages)
+        return _Question(
+            history=conversation(prompt, messages),
+            given=len(messages),
+            context=context,
+            limits=limits or self._limits,
+            run_id=run_id or f"run_{urandom(8).hex()}",
+            wishes=self._differing(other) if other else None,
+        )
+
+    async def _run(self, question: "_Question", *, whole: bool) -> Run:
+        plan = await (self._planned() if question.wishes is None else plan_of(question.wishes))
+        return Run(
+            question.run_id,
+            plan,
+            question.history,
+            limits=question.limits,
+            context=question.context,
+            whole=whole,
+        )
+
+    async def _planned(self) -> Plan:
+        """The plan, made anew only where the tools are others than the last time."""
+        plan = self._plan
+        if plan is None or not await plan.still_holds():
+            plan = self._plan = await plan_of(self._wishes)
+        return plan
+
+    def _differing(self, other: dict[str, Any]) -> Wishes:
+        changes: dict[str, Any] = {}
+        for name, value in other.items():
+            match name:
+                case "model":
+                    changes["provider"] = self._provider(value)
+                case "tools":
+                    changes["tools"] = [self._tool(one) for one in _several(value)]
+                case "settings":
+                    changes["settings"] = _settings(value)
+                case "tool_choice":
+                    changes["tool_choice"] = None if value is None else ToolChoice.of(value)
+                case "system":
+                    _check_system(value)
+                    changes["system"] = value
+                case "output" | "calls_only":
+                    changes[name] = value
+                case _:
+                    raise ConfigError(f"a run takes no {name!r}; it takes: {', '.join(_OPTIONS)}")
+        return replace(self._wishes, **changes)
+
+    def _tool(self, tool: Any) -> Any:
+        if not isinstance(tool, str):
+            return tool
+        named = {getattr(one, "name", None) or getattr(one, "__name__", None): one for one in self._wishes.tools}
+        if tool not in named:
+            known = ", ".join(name for name in named if name) or "none"
+            raise ConfigError(f"the agent has no tool called {tool!r}; it has: {known}")
+        return named[tool]
+
+    def _provider(self, model: Provider | str) -> Provider:
+        if isinstance(model, Provider):
+            return model
+        if not isinstance(model, str):
+            raise ConfigError(f"a model is a provider or a name like 'gemini:gemini-3.8-flash', not {model!r}")
+        if model not in self._own:
+            self._own[model] = provider_of(model)
+        return self._own[model]
+
+    async def close(self) -> None:
+        """Close the models that the agent made itself, of names; one that it was given belongs to the giver."""
+        for provider in self._own.values():
+            await provider.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+
+_OPTIONS = (
+    "messages", "context", "run_id", "model", "tools", "system", "settings", "limits", "output", "tool_choice",
+    "calls_only",
+)  # fmt: skip
+
+
+async def _drained(run: Run) -> RunEnd:
+    """The last event of a run to which nobody listens."""
+    async for event in run.events():
+        last = event
+    assert type(last) is RunEnd, "a run ends with its end or an error"
+    return last
+
+
+def _check_system(system: Any) -> None:
+    if system is not None and not isinstance(system, str):
+        raise ConfigError(f"system is a text, not {type(system).__name__}")
+
+
+def _check_limits(limits: Any) -> None:
+    if not isinstance(limits, Limits):
+        raise ConfigError(f"limits are of the type Limits, not {limits!r}")
+
+
+def _several(tools: Any) -> Sequence[Any]:
+    if tools is None:
+        return ()
+    return tuple(tools) if isinstance(tools, list | tuple | set | frozenset) else (tools,)
+
+
+def _settings(given: ModelSettings | dict[str, Any] | None) -> ModelSettings:
+    if given is None:
+        return ModelSettings()
+    if isinstance(given, ModelSettings):
+        return given
+    try:
+        return msgspec.convert(given, ModelSettings, strict=True)
+    except (msgspec.ValidationError, TypeError) as error:
+        raise ConfigError(f"settings: {error}") from error

@@ -1,0 +1,51 @@
+"""An immutable conversation: every turn makes the next one, and any of them can be gone on from."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from wasat.errors import ConfigError
+from wasat.loop.agent import Agent
+from wasat.loop.blocking import wait_for
+from wasat.loop.prompt import Prompt, message_of
+from wasat.loop.result import RunResult
+from wasat.types.messages import History
+
+_ROLES = {"user": "user", "model": "model", "assistant": "model", "tool": "user", "function": "user"}
+
+
+class Chat(Struct, frozen=True, eq=False):
+    """A conversation with an agent: `chat = await chat.ask("…")`, then `chat.text`."""
+
+    agent: Agent
+    messages: History = History()
+    result: RunResult | None = None
+    """What the last question gave."""
+
+    @property
+    def text(self) -> str:
+        """The last answer; empty if nothing was asked yet."""
+        return "" if self.result is None else self.result.text
+
+    def add_turn(self, role: str, content: Prompt | Iterable[Any]) -> "Chat":
+        """The conversation with one turn more: a text, parts, the calls of a model, or the results of tools."""
+        if role not in _ROLES:
+            raise ConfigError(f"unknown role {role!r}; known: {', '.join(_ROLES)}")
+        said = message_of(content if isinstance(content, str) or not isinstance(content, Iterable) else list(content))
+        message = replace(said, role=_ROLES[role])
+        if message.calls and message.role != "model":
+            raise ConfigError("calls are made by the model; give them with the role 'model'")
+        if message.results and message.role != "user":
+            raise ConfigError("results are given to the model; give them with the role 'user'")
+        return replace(self, messages=self.messages.plus(message), result=None)
+
+    async def ask(self, prompt: Prompt | None = None, **options: Any) -> "Chat":
+        """The conversation with this question and its answer; `options` are those of `Agent.run`."""
+        result = await self.agent.run(prompt, messages=self.messages, **options)
+        return replace(self, messages=result.messages, result=result)
+
+    def ask_sync(self, prompt: Prompt | None = None, **options: Any) -> "Chat":
+        """The same for plain code."""
+        return wait_for(self.ask(prompt, **options))

@@ -1,0 +1,134 @@
+"""What stays the same while a run goes on: the model, its tools in the model's own words, the limits."""
+
+from collections.abc import Iterable, Sequence
+from operator import is_
+from typing import TYPE_CHECKING, Any, Optional
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from wasat.errors import ConfigError
+from wasat.providers.provider import Provider, Traits, traits_of
+from wasat.tools.source import ToolSource
+from wasat.types.exchange import Setup
+from wasat.types.specs import BuiltinTool, ModelSettings, ToolChoice, ToolSpec
+
+if TYPE_CHECKING:
+    from wasat.loop.output import TypedOutput
+
+
+class Wishes(Struct, frozen=True, eq=False):
+    """What the caller wants of a run, as he said it."""
+
+    provider: Provider
+    tools: Sequence[Any] = ()
+    system: str | None = None
+    settings: ModelSettings = ModelSettings()
+    output: Any = None
+    tool_choice: ToolChoice | None = None
+    calls_only: bool = False
+    """The model never answers in words; a tool that is final ends the run."""
+
+
+class Plan(Struct, frozen=True, eq=False):
+    """The same, ready to be run; `source` has the calls done, under the names that the model uses."""
+
+    provider: Provider
+    source: ToolSource
+    setup: Setup
+    output: Optional["TypedOutput"]
+    repeatable: frozenset[str]
+    calls_only: bool
+    first: Setup
+    """For the first request, where a call is forced; after that the model may answer."""
+    last: Setup
+    """For a request that asks for an answer: the tools stay declared, because the history speaks of them."""
+    given: ToolSource
+    """The tools as the caller gave them."""
+    specs: Sequence[ToolSpec]
+    """What they were when the plan was made."""
+
+    @property
+    def calls_in_order(self) -> bool:
+        return traits_of(self.provider).calls_in_order
+
+    async def still_holds(self) -> bool:
+        """Whether the tools are still the same."""
+        specs = await self.given.list_tools()
+        return specs is self.specs or (len(specs) == len(self.specs) and all(map(is_, specs, self.specs)))
+
+
+async def plan_of(wishes: Wishes) -> Plan:
+    """Ask the tools what there is, and put all into the words of the model."""
+    from wasat.tools.merge import source_of  # loaded with the first run, not with the agent
+    from wasat.tools.spoken import Spoken
+
+    provider, traits = wishes.provider, traits_of(wishes.provider)
+    builtins, given = split(wishes.tools)
+    specs = await given.list_tools()
+    source = given
+    output = _output(wishes, traits, has_tools=bool(specs or builtins))
+    if output is not None and output.by_tool:
+        source = source_of([source, output.tool()])
+    spoken = source if traits.dialect is None else Spoken(source, traits.dialect)
+    declared = await spoken.list_tools()
+    choice = _choice(wishes, declared, builtins)
+    setup = Setup(
+        model=provider.model,
+        system=wishes.system,
+        tools=(*builtins, *declared),
+        tool_choice=None if choice is not None and choice.mode == "any" and not wishes.calls_only else choice,
+        settings=wishes.settings,
+        output=None if output is None else output.asked,
+    )
+    return Plan(
+        provider=provider,
+        source=spoken,
+        setup=setup,
+        output=output,
+        repeatable=frozenset(spec.name for spec in declared if spec.repeatable),
+        calls_only=wishes.calls_only,
+        first=setup if setup.tool_choice == choice else replace(setup, tool_choice=choice),
+        last=replace(setup, tool_choice=ToolChoice("none")) if setup.tools else setup,
+        given=given,
+        specs=specs,
+    )
+
+
+def split(tools: Sequence[Any]) -> tuple[tuple[BuiltinTool, ...], ToolSource]:
+    """The tools that the provider runs itself, and the source of all others."""
+    from wasat.tools.merge import source_of  # loaded with the first tool
+
+    builtins = tuple(built for one in tools if (built := _builtin(one)) is not None)
+    others = [one for one in tools if _builtin(one) is None]
+    return builtins, source_of(others)
+
+
+def _output(wishes: Wishes, traits: Traits, *, has_tools: bool) -> Optional["TypedOutput"]:
+    if wishes.output is None or wishes.output is str:
+        return None
+    from wasat.loop.output import typed_output  # loaded where an answer shall be typed
+
+    return typed_output(wishes.output, traits.dialect, by_tool=has_tools and not traits.json_with_functions)
+
+
+def _builtin(tool: Any) -> BuiltinTool | None:
+    """A built-in tool, also one that only knows how to become one."""
+    if isinstance(tool, BuiltinTool):
+        return tool
+    convert = getattr(tool, "as_builtin", None)
+    return convert() if callable(convert) and not isinstance(tool, type) else None
+
+
+def _choice(wishes: Wishes, declared: Iterable[ToolSpec], builtins: Sequence[BuiltinTool]) -> ToolChoice | None:
+    choice = ToolChoice("any") if wishes.calls_only and wishes.tool_choice is None else wishes.tool_choice
+    if choice is None:
+        return None
+    names = [spec.name for spec in declared]
+    if choice.mode == "any" and not names and not builtins:
+        raise ConfigError("a call is demanded, but there are no tools")
+    missing = [name for name in choice.names if name not in names]
+    if missing:
+        known = ", ".join(names) or "none"
+        raise ConfigError(f"tool choice asks for {', '.join(missing)}, but the tools are: {known}")
+    return choice

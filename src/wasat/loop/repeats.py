@@ -1,0 +1,62 @@
+"""A model that goes in circles: the same call with the same result, over and over."""
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from wasat.types.parts import ToolCall, ToolResult
+
+_WORDS = (
+    "This was not run again: the same call has given this same result {count} times. "
+    "Answer with what you know, or call something else."
+)
+
+
+class _Known(Struct):
+    result: ToolResult
+    count: int = 1
+    told: bool = False
+
+
+class Repeats:
+    """Remembers what calls gave, and answers from memory what was asked often enough."""
+
+    def __init__(self, most: int | None, repeatable: frozenset[str]) -> None:
+        self._most = most
+        self._repeatable = repeatable
+        self._known: dict[tuple[str, bytes], _Known] = {}
+        self.going_on = False
+        """The model was told, and still makes the same call."""
+
+    def remembered(self, call: ToolCall) -> ToolResult | None:
+        """The result of this call if it need not be run any more, with a word to the model."""
+        if self._most is None:
+            return None
+        known = self._known.get(_key(call))
+        if known is None or known.count < self._most or call.name in self._repeatable:
+            return None
+        self.going_on = self.going_on or known.told
+        known.told = True
+        before = known.result
+        note = _WORDS.format(count=known.count)
+        value: dict[str, Any] = {"error" if before.is_error else "result": before.value, "note": note}
+        return ToolResult(call.id, call.name, value, before.is_error, before.media, notes=("answered from memory",))
+
+    def note(self, call: ToolCall, result: ToolResult) -> None:
+        """What a call gave when it was run."""
+        if self._most is None:
+            return
+        key = _key(call)
+        known = self._known.get(key)
+        if known is not None and known.result.value == result.value and known.result.is_error == result.is_error:
+            known.count += 1
+        else:
+            self._known[key] = _Known(result)
+
+
+def _key(call: ToolCall) -> tuple[str, bytes]:
+    return call.name, _canonical(call.arguments)
+
+
+_canonical = msgspec.json.Encoder(order="deterministic").encode

@@ -1,0 +1,126 @@
+"""Where a run stands: a value that each event turns into the next."""
+
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from wasat.tools.failure import failed
+from wasat.tools.schedule import in_order
+from wasat.types.events import RunEnd, RunEvent, ToolEnd, TurnEnd, TurnRetry, TurnStart
+from wasat.types.exchange import FinishReason, Usage
+from wasat.types.messages import History, Message
+from wasat.types.parts import Text, Thought, ToolCall, ToolResult
+
+
+class ToolRun(Struct, frozen=True):
+    """A call and what came of it."""
+
+    call: ToolCall
+    result: ToolResult
+    duration_seconds: float
+
+    @property
+    def id(self) -> str:
+        return self.call.id
+
+    @property
+    def name(self) -> str:
+        return self.call.name
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        return self.call.arguments
+
+    @property
+    def value(self) -> Any:
+        return self.result.value
+
+    @property
+    def is_error(self) -> bool:
+        return self.result.is_error
+
+
+class RunState(Struct, frozen=True):
+    """All that a run has done; it can be made again from its events."""
+
+    history: History
+    turn: int = 0
+    """How often the model was asked."""
+    usage: Usage = Usage()
+    calls: tuple[ToolCall, ...] = ()
+    """What the model wants done and is not all done yet."""
+    ended: tuple[ToolRun, ...] = ()
+    """What of it is done."""
+    tool_runs: tuple[ToolRun, ...] = ()
+    """All that was done before."""
+    misses: int = 0
+    """How many turns in a row brought nothing to go on with."""
+
+    @classmethod
+    def of(cls, history: History) -> "RunState":
+        """The start of a run; calls that nobody has answered yet come first."""
+        last = history[-1] if len(history) else None
+        return cls(history, calls=last.calls if last is not None and last.role == "model" else ())
+
+    def after(self, event: RunEvent) -> "RunState":
+        kind = type(event)
+        if kind is ToolEnd:
+            return self._after_call(event)  # type: ignore[arg-type]  # narrowed by its kind, which is cheaper to ask for
+        if kind is TurnEnd:
+            return self._after_turn(event)  # type: ignore[arg-type]  # as above
+        if kind is TurnStart:
+            return replace(self, turn=event.turn)  # type: ignore[union-attr]  # as above
+        if isinstance(event, TurnRetry):
+            history = self.history if event.message is None else self.history.plus(event.message)
+            return replace(self, history=history, misses=self.misses + 1)
+        if isinstance(event, RunEnd) and event.limit is not None and event.text:
+            return self._after_limit(event)
+        return self
+
+    def _after_limit(self, event: RunEnd) -> "RunState":
+        """What the user was told instead of an answer is part of the conversation, unless the model said it."""
+        last = self.history[-1]
+        said = last.role == "model" and last.text == event.text
+        return self if said else replace(self, history=self.history.plus(Message("model", (Text(event.text),))))
+
+    def _after_turn(self, event: TurnEnd) -> "RunState":
+        usage = self.usage + event.usage
+        if event.finish is FinishReason.CUT or is_empty(event.message):
+            return replace(self, usage=usage)
+        calls = event.message.calls
+        return replace(
+            self,
+            history=self.history.plus(event.message),
+            usage=usage,
+            calls=calls,
+            misses=0 if calls else self.misses,
+        )
+
+    def _after_call(self, event: ToolEnd) -> "RunState":
+        done = [run.call for run in self.ended if run.id == event.result.id]
+        call = next(call for call in self.calls if call.id == event.result.id and not any(call is one for one in done))
+        ended = (*self.ended, ToolRun(call, event.result, event.duration_seconds))
+        if len(ended) < len(self.calls):
+            return replace(self, ended=ended)
+        results = in_order(self.calls, [run.result for run in ended])
+        history = self.history.plus(Message("user", tuple(results)))
+        return replace(self, history=history, calls=(), ended=(), tool_runs=self.tool_runs + ended)
+
+    def settled(self, words: str) -> "RunState":
+        """The same with an answer for each call that has none, so that the conversation can go on."""
+        state = self
+        for call in self.waiting:
+            state = state.after(ToolEnd(self.turn, failed(call, f"{call.name} {words}"), 0.0))
+        return state
+
+    @property
+    def waiting(self) -> tuple[ToolCall, ...]:
+        """The calls that nobody has answered yet."""
+        done = [run.call for run in self.ended]
+        return tuple(call for call in self.calls if not any(call is one for one in done)) if done else self.calls
+
+
+def is_empty(message: Message) -> bool:
+    """Whether a model said nothing in it: no call, no medium, no word that is part of its answer."""
+    return all(isinstance(part, Text | Thought) and (type(part) is Thought or not part.text) for part in message.parts)

@@ -1,0 +1,120 @@
+"""When a run ends: what a turn without calls means, and how far a run may go."""
+
+from collections.abc import Sequence
+from time import monotonic
+
+from msgspec import Struct
+
+from wasat.errors import AnswerBlocked, LimitReached, NoAnswer
+from wasat.loop.state import RunState, is_empty
+from wasat.types.exchange import FinishReason, ModelResponse
+from wasat.types.messages import Message
+from wasat.types.parts import ToolCall
+from wasat.types.specs import Limits
+
+MOST_MISSES = 3
+"""Turns in a row that bring nothing before a run gives up."""
+POLITE_WORDS = "Maximum tool execution iterations reached. Please try breaking down your request."
+
+
+class Again(Struct, frozen=True):
+    """Ask the model once more, having told it this."""
+
+    reason: str
+    words: str | None = None
+
+    @property
+    def message(self) -> Message | None:
+        return None if self.words is None else Message.user(self.words)
+
+
+def verdict(answer: ModelResponse, state: RunState) -> Again | None:
+    """What to do after a turn without calls: nothing, because it is the answer, or ask again; raises if in vain."""
+    again = _again(answer, after_results=bool(state.tool_runs))
+    if again is not None and state.misses >= MOST_MISSES:
+        raise NoAnswer(f"{again.reason}, {state.misses + 1} times in a row")
+    return again
+
+
+def _again(answer: ModelResponse, *, after_results: bool) -> Again | None:
+    said = f": {answer.finish_message}" if answer.finish_message else ""
+    empty = is_empty(answer.message)
+    match answer.finish:
+        case FinishReason.CUT:
+            return Again("the answer was cut off on its way")
+        case FinishReason.MALFORMED_CALL:
+            return Again(
+                f"the model made a malformed call{said}",
+                f"Your last function call could not be read{said}. "
+                "Make it again, with arguments as valid JSON of the declared schema; or answer in words.",
+            )
+        case FinishReason.UNEXPECTED_CALL:
+            return Again(
+                f"the model made a call that it may not make{said}",
+                "You tried to call a function that cannot be called now. Answer in words, with what you know.",
+            )
+        case FinishReason.CONTINUES:
+            return Again("the model did not come to an end", "Go on exactly where you stopped.")
+        case FinishReason.LENGTH if empty:
+            raise NoAnswer("the model had used up its tokens before it said anything; raise max_tokens in the settings")
+    if not empty:
+        return None
+    if after_results:
+        return Again(
+            "the model said nothing after the results",
+            "You have the results of your calls. Answer the question with them now, or make the next call.",
+        )
+    return Again("the model said nothing", "You said nothing. Answer, please.")
+
+
+def blocked(answer: ModelResponse) -> AnswerBlocked:
+    """The error for a turn that a filter ended; nothing in it is done, and asking again would not help."""
+    said = f": {answer.finish_message}" if answer.finish_message else ""
+    return AnswerBlocked(f"the model was stopped by a filter ({answer.finish_word}){said}", answer.finish_word)
+
+
+class Bounds:
+    """The limits of one run, looked at while it goes on."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._begin = monotonic()
+
+    @property
+    def on_limit(self) -> str:
+        return self._limits.on_limit
+
+    def seconds_left(self) -> float | None:
+        most = self._limits.max_seconds
+        return None if most is None else self._begin + most - monotonic()
+
+    def reached(self, state: RunState, *, time_is_over: bool) -> LimitReached | None:
+        """The limit that keeps the run from going on with these calls, or with another question."""
+        limits = self._limits
+        if limits.max_turns is not None and state.turn >= limits.max_turns:
+            return LimitReached("Maximum tool-calling turns exceeded", "max_turns")
+        if limits.max_tokens is not None and state.usage.total >= limits.max_tokens:
+            used = f"{state.usage.total:,} of {limits.max_tokens:,}"
+            return LimitReached(f"Maximum tokens exceeded ({used})", "max_tokens")
+        if limits.max_seconds is not None and (time_is_over or monotonic() - self._begin >= limits.max_seconds):
+            return LimitReached(f"Maximum run time exceeded ({limits.max_seconds:g} seconds)", "max_seconds")
+        return self.allowed(state)[1]
+
+    def allowed(self, state: RunState) -> tuple[Sequence[ToolCall], LimitReached | None]:
+        """Of the calls that wait, those that may still be run; and the limit, if that is not all of them."""
+        limits = self._limits
+        if limits.max_tool_calls is None and limits.max_calls_per_tool is None:
+            return state.waiting, None
+        names = [run.name for run in (*state.tool_runs, *state.ended)]
+        allowed: list[ToolCall] = []
+        reached: LimitReached | None = None
+        for call in state.waiting:
+            most = limits.calls_of(call.name)
+            if limits.max_tool_calls is not None and len(names) >= limits.max_tool_calls:
+                reached = LimitReached(f"Maximum tool calls exceeded ({limits.max_tool_calls})", "max_tool_calls")
+            elif most is not None and names.count(call.name) >= most:
+                reached = LimitReached(f"Maximum calls of {call.name} exceeded ({most})", "max_calls_per_tool")
+            else:
+                allowed.append(call)
+                names.append(call.name)
+        return allowed, reached

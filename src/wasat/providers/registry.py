@@ -1,0 +1,54 @@
+"""From the name of a model to its provider. Nothing is imported before somebody asks for it."""
+
+from importlib import import_module
+from typing import Any
+
+from wasat.errors import ConfigError
+from wasat.providers.provider import Provider
+
+PROVIDERS = {
+    "gemini": "wasat.providers.gemini.client:Gemini",
+    "offline": "wasat.providers.offline:Offline",
+}
+GROUP = "wasat.providers"
+"""The entry points under which other packages offer theirs."""
+_BARE = {"gemini-": "gemini", "gemma-": "gemini", "models/": "gemini"}
+
+
+def provider_of(name: str) -> Provider:
+    """The provider of `"gemini:gemini-3.8-flash"`; the family may be left out where the model's own name tells it."""
+    family, colon, model = name.partition(":")
+    if not colon:
+        family, model = _family(name)
+    make = _maker(family)
+    if make is None:
+        raise ConfigError(f"unknown provider {family!r} in {name!r}; known: {', '.join(known_families())}")
+    provider: Provider = make(model) if model else make()
+    return provider
+
+
+def known_families() -> list[str]:
+    """What can stand before the colon."""
+    from importlib.metadata import entry_points  # slow to load, and most names are our own
+
+    return sorted({*PROVIDERS, *(point.name for point in entry_points(group=GROUP))})
+
+
+def _family(name: str) -> tuple[str, str]:
+    if name in PROVIDERS:
+        return name, ""
+    for prefix, family in _BARE.items():
+        if name.startswith(prefix):
+            return family, name
+    raise ConfigError(f"whose model {name!r} is cannot be told; write it as 'gemini:{name or 'gemini-3.8-flash'}'")
+
+
+def _maker(family: str) -> Any:
+    home = PROVIDERS.get(family)
+    if home is not None:
+        module, _, attribute = home.partition(":")
+        return getattr(import_module(module), attribute)
+    from importlib.metadata import entry_points  # as above
+
+    point = next(iter(entry_points(group=GROUP, name=family)), None)
+    return None if point is None else point.load()

@@ -1,0 +1,250 @@
+"""What a user holds: names of models, options of a run, files, many runs at once, history to and from JSON."""
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wasat import Agent, Context, Limits, ModelSettings, Toolbox, from_json, to_json, tool
+from wasat.errors import ConfigError, CredentialsError, DuplicateTool
+from wasat.gemini import GoogleSearch
+from wasat.loop.chat import Chat
+from wasat.providers.gemini.client import Gemini
+from wasat.testing import ScriptedProvider
+from wasat.types.messages import History, Message
+from wasat.types.parts import Blob, Text, ToolCall, ToolResult
+from wasat.types.specs import BuiltinTool
+
+
+@tool
+async def add(a: int, b: int) -> int:
+    """Add."""
+    return a + b
+
+
+@tool
+async def whoami(context: Context[str]) -> str:
+    """Who asks."""
+    return context
+
+
+def test_a_model_can_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GOOGLE_API_KEY", "k")
+    for name in ("gemini:gemini-3.8-flash", "gemini-3.8-flash"):
+        agent = Agent(name, tools=[add])
+        assert isinstance(agent.model, Gemini)
+        assert agent.model.model == "gemini-3.8-flash"
+        asyncio.run(agent.close())
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        ("nobody:x", "unknown provider 'nobody'"),
+        ("gpt", "whose model 'gpt' is cannot be told"),
+        ("", "cannot be told"),
+        (5, "a model is a provider or a name"),
+    ],
+)
+def test_a_model_that_nobody_knows_is_told(model: Any, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        Agent(model)
+
+
+def test_a_named_model_without_a_key_is_a_credentials_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("GOOGLE_API_KEY", "GEMINI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(CredentialsError):
+        Agent("gemini:gemini-3.8-flash")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"tools": [5]}, "5 is no tool"),
+        ({"system": 5}, "system is a text"),
+        ({"limits": 5}, "limits are of the type Limits"),
+        ({"tool_choice": "maybe"}, "unknown tool choice"),
+    ],
+)
+def test_a_wrong_option_is_told_when_the_agent_is_made(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        Agent(ScriptedProvider([]), **options)
+
+
+def test_two_tools_of_one_name_are_told_when_the_agent_is_made() -> None:
+    with pytest.raises(DuplicateTool):
+        Agent(ScriptedProvider([]), tools=[add, add])
+
+
+def test_a_wrong_option_of_a_run_is_told_by_its_name() -> None:
+    agent = Agent(ScriptedProvider([]))
+    for wrong, words in [
+        ({"temprature": 1}, "takes no 'temprature'"),
+        ({"tools": ["sub"]}, "no tool called 'sub'"),
+        ({"messages": [{"role": "user"}]}, "messages are of the type Message"),
+        ({"limits": 3}, "limits are of the type"),
+    ]:
+        with pytest.raises(ConfigError, match=words):
+            agent.run_sync("?", **wrong)
+        with pytest.raises(ConfigError, match=words):
+            agent.stream("?", **wrong)
+
+
+def test_tools_model_settings_and_system_can_be_others_for_one_run() -> None:
+    first, second = ScriptedProvider(["a", "b", "c"]), ScriptedProvider(["d"], model="other")
+    agent = Agent(first, tools=[add, whoami], system="Be brief.", settings={"temperature": 0.5})
+    agent.run_sync("?")
+    agent.run_sync("?", tools=["add"], settings=ModelSettings(seed=1), system=None)
+    agent.run_sync("?", tools=[])
+    assert agent.run_sync("?", model=second).text == "d"
+    tools = [[spec.name for spec in request.setup.tools] for request in first.requests]
+    assert tools == [["add", "whoami"], ["add"], []]
+    assert first.requests[0].setup.settings.temperature == 0.5
+    assert (first.requests[1].setup.settings.seed, first.requests[1].setup.system) == (1, None)
+    assert second.requests[0].setup.model == "other"
+
+
+def test_context_goes_to_tools_past_the_model() -> None:
+    provider = ScriptedProvider([[ToolCall("1", "whoami", {})], "you"])
+    result = Agent(provider, tools=[whoami]).run_sync("?", context="Ada")
+    assert result.tool_calls[0].value == "Ada"
+    assert "context" not in str(provider.requests[0].setup.tools)
+
+
+def test_tools_of_a_session_are_seen_and_what_is_registered_later_too() -> None:
+    box = Toolbox()
+    box.register(add, session="user_123")
+    provider = ScriptedProvider(["a", "b"])
+    agent = Agent(provider, tools=box.source("user_123"))
+    agent.run_sync("?")
+    box.register(whoami, session="user_123")
+    agent.run_sync("?")
+    assert [len(request.setup.tools) for request in provider.requests] == [1, 2]
+
+
+def test_built_in_tools_go_beside_functions() -> None:
+    provider = ScriptedProvider(["x"])
+    Agent(provider, tools=[GoogleSearch(), add]).run_sync("?")
+    assert provider.requests[0].setup.tools == (BuiltinTool("googleSearch"), add.spec)
+
+
+def test_images_and_files_are_part_of_a_prompt(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(b"\x89PNG")
+    (tmp_path / "b.csv").write_text("a,b\n1,2\n")
+    provider = ScriptedProvider(["seen"])
+    Agent(provider).run_sync(["Look:", tmp_path / "a.png", tmp_path / "b.csv", Blob("image/gif", url="https://x/y")])
+    parts = provider.requests[0].history[0].parts
+    assert parts[0] == Text("Look:")
+    assert parts[1] == Blob.of(b"\x89PNG", "image/png", name="a.png")
+    assert parts[2] == Text("a,b\n1,2\n")
+    assert isinstance(parts[3], Blob)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "words"),
+    [
+        (Path("nowhere.png"), "cannot be read: No such file"),
+        (b"x", "Blob.of"),
+        ([], "the prompt is empty"),
+        ({"a": 1}, "not of dict"),
+        ([5], "not of int"),
+    ],
+)
+def test_a_prompt_that_is_none_is_told(prompt: Any, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        Agent(ScriptedProvider([])).run_sync(prompt)
+
+
+def test_a_file_of_an_unknown_kind_is_told(tmp_path: Path) -> None:
+    (tmp_path / "x.zzz").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigError, match="of what kind"):
+        Agent(ScriptedProvider([])).run_sync(tmp_path / "x.zzz")
+
+
+def test_a_conversation_goes_on_and_survives_json() -> None:
+    agent = Agent(ScriptedProvider([[ToolCall("1", "add", {"a": 1, "b": 2})], "3", "still 3"]), tools=[add])
+    first = agent.run_sync("1 + 2?")
+    saved = to_json(first.messages)
+    loaded = from_json(saved, "messages")
+    assert first.messages == loaded
+    second = agent.run_sync("Sure?", messages=loaded)
+    assert second.text == "still 3"
+    assert second.new_messages == (Message.user("Sure?"), Message("model", (Text("still 3"),)))
+    assert len(second.messages) == 6
+
+
+def test_run_sync_works_inside_a_running_event_loop_and_in_threads() -> None:
+    agent = Agent(ScriptedProvider(lambda request: [Text(request.history[0].text)]), tools=[add])
+
+    async def main() -> str:
+        return agent.run_sync("inside").text
+
+    assert asyncio.run(main()) == "inside"
+    texts: list[str] = []
+    threads = [threading.Thread(target=lambda n=n: texts.append(agent.run_sync(f"q{n}").text)) for n in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert sorted(texts) == sorted(f"q{n}" for n in range(20))
+
+
+def test_one_agent_serves_a_thousand_runs_at_once() -> None:
+    async def model(request: Any) -> Any:
+        await asyncio.sleep(0)
+        first = request.history[0].text
+        return [Text(first)] if len(request.history) > 1 else ToolCall("1", "add", {"a": int(first), "b": 1})
+
+    async def main() -> list[Any]:
+        agent = Agent(ScriptedProvider(model), tools=[add])
+        return await asyncio.gather(*(agent.run(str(number)) for number in range(1_000)))
+
+    results = asyncio.run(main())
+    assert [result.text for result in results] == [str(number) for number in range(1_000)]
+    assert [result.tool_calls[0].value for result in results] == list(range(1, 1_001))
+    assert len({result.run_id for result in results}) == 1_000
+
+
+@pytest.mark.requirement("S4-05")
+def test_a_chat_never_changes_and_any_of_its_turns_can_be_gone_on_from() -> None:
+    agent = Agent(ScriptedProvider(["a", "b", "c"]), tools=[add])
+    empty = Chat(agent)
+    first = empty.ask_sync("one")
+    second = first.ask_sync("two")
+    other = first.ask_sync("three")
+    assert (empty.text, first.text, second.text, other.text) == ("", "a", "b", "c")
+    assert [len(chat.messages) for chat in (empty, first, second, other)] == [0, 2, 4, 4]
+    told = empty.add_turn("user", "1 + 2?").add_turn("model", [ToolCall("1", "add", {"a": 1, "b": 2})])
+    told = told.add_turn("tool", [ToolResult("1", "add", 3)])
+    assert [message.role for message in told.messages] == ["user", "model", "user"]
+    for role, content in [
+        ("user", [ToolCall("1", "add", {})]),
+        ("model", [ToolResult("1", "add", 1)]),
+        ("nobody", "x"),
+    ]:
+        with pytest.raises(ConfigError):
+            empty.add_turn(role, content)
+
+
+def test_the_agent_closes_what_it_made_and_nothing_else() -> None:
+    closed = []
+
+    class Given(ScriptedProvider):
+        async def close(self) -> None:
+            closed.append(self)
+
+    async def main() -> None:
+        async with Agent(Given(["x"])) as agent:
+            await agent.run("?")
+
+    asyncio.run(main())
+    assert closed == []
+
+
+def test_the_result_says_what_it_is() -> None:
+    result = Agent(ScriptedProvider(["x" * 100]), limits=Limits()).run_sync("?")
+    assert repr(result) == f"<result '{'x' * 60}…', 1 turns, 0 tool calls>"
+    assert isinstance(result.messages, History)

@@ -1,0 +1,162 @@
+"""A run that is left or cancelled, at each of its events: nothing goes on, and the conversation can."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from wasat import Agent, tool
+from wasat.testing import ScriptedProvider
+from wasat.types.exchange import ModelRequest
+from wasat.types.messages import History
+from wasat.types.parts import Text, ToolCall
+
+SCRIPT = [
+    [Text("Let me see."), ToolCall("1", "work", {"n": 1}), ToolCall("2", "work", {"n": 2}), ToolCall("3", "no", {})],
+    [ToolCall("4", "work", {"n": 4})],
+    [Text("do"), Text("ne")],
+]
+EVENTS = 19
+
+
+class Workshop:
+    """Tools that know what of them is running, and a model that knows whether it is being listened to."""
+
+    def __init__(self) -> None:
+        self.running = 0
+        self.listening = 0
+
+    def agent(self) -> Agent:
+        @tool
+        async def work(n: int) -> int:
+            """Work."""
+            self.running += 1
+            try:
+                for _ in range(3):
+                    await asyncio.sleep(0)
+                return n
+            finally:
+                self.running -= 1
+
+        workshop = self
+
+        class Model(ScriptedProvider):
+            async def stream(self, request: ModelRequest, *, whole: bool = False) -> Any:
+                workshop.listening += 1
+                try:
+                    await asyncio.sleep(0)
+                    async for part in super().stream(request, whole=whole):
+                        yield part
+                finally:
+                    workshop.listening -= 1
+
+        return Agent(Model(SCRIPT), tools=[work])
+
+
+def run(main: Any) -> Any:
+    async def bounded() -> Any:
+        async with asyncio.timeout(5):
+            return await main
+
+    return asyncio.run(bounded())
+
+
+def is_legal(history: History) -> bool:
+    following = [*history.messages[1:], None]
+    return all(
+        not one.calls or (after is not None and [result.id for result in after.results] == [c.id for c in one.calls])
+        for one, after in zip(history, following, strict=True)
+    )
+
+
+def test_there_are_so_many_events() -> None:
+    async def main() -> int:
+        return len([event async for event in Workshop().agent().stream("go")])
+
+    assert asyncio.run(main()) == EVENTS
+
+
+@pytest.mark.parametrize("after", range(1, EVENTS + 1))
+def test_leaving_after_any_event_leaves_nothing_running_and_a_legal_history(after: int) -> None:
+    async def main() -> None:
+        shop = Workshop()
+        stream = shop.agent().stream("go")
+        seen = 0
+        async for _ in stream:
+            seen += 1
+            if seen == after:
+                break
+        await stream.aclose()
+        assert (shop.running, shop.listening, len(asyncio.all_tasks())) == (0, 0, 1)
+        assert is_legal(stream.messages)
+        result = await Agent(ScriptedProvider(["went on"])).run("go on", messages=stream.messages)
+        assert result.text == "went on"
+        assert is_legal(result.messages)
+
+    run(main())
+
+
+@pytest.mark.parametrize("steps", range(30))
+def test_cancelling_at_any_step_leaves_nothing_running_and_a_legal_history(steps: int) -> None:
+    async def main() -> None:
+        shop = Workshop()
+        stream = shop.agent().stream("go")
+
+        async def take() -> None:
+            async with stream:
+                async for _ in stream:
+                    pass
+
+        task = asyncio.create_task(take())
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+        assert (shop.running, shop.listening, len(asyncio.all_tasks())) == (0, 0, 1)
+        assert is_legal(stream.messages)
+
+    run(main())
+
+
+@pytest.mark.parametrize("steps", range(0, 30, 3))
+def test_cancelling_a_blocking_run_leaves_nothing_running(steps: int) -> None:
+    async def main() -> None:
+        shop = Workshop()
+        task = asyncio.create_task(shop.agent().run("go"))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert (shop.running, shop.listening, len(asyncio.all_tasks())) == (0, 0, 1)
+
+    run(main())
+
+
+def test_a_cancelled_call_has_its_result_under_its_own_id() -> None:
+    started = asyncio.Event
+
+    async def main() -> History:
+        began = started()
+
+        @tool
+        async def slow() -> None:
+            began.set()
+            await asyncio.sleep(60)
+
+        stream = Agent(ScriptedProvider([[ToolCall("x", "slow", {})]]), tools=[slow]).stream("?")
+
+        async def take() -> None:
+            async for _ in stream:
+                pass
+
+        task = asyncio.create_task(take())
+        await began.wait()
+        task.cancel()
+        await asyncio.wait([task])
+        return stream.messages
+
+    result = run(main())[-1].results[0]
+    assert (result.id, result.is_error) == ("x", True)
+    assert "was cancelled" in result.value

@@ -1,0 +1,143 @@
+"""Typed answers, alone and together with tools."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import msgspec
+import pydantic
+import pytest
+
+from wasat import Agent, Limits, tool
+from wasat.errors import ConfigError, OutputError, SchemaError
+from wasat.loop.output import ANSWER_TOOL
+from wasat.providers.provider import Traits
+from wasat.schema.dialects import GEMINI_JSON_SCHEMA
+from wasat.testing import ScriptedProvider
+from wasat.types.exchange import Output
+from wasat.types.parts import ToolCall
+
+
+@dataclass
+class City:
+    name: str
+    people: int
+
+
+class Town(pydantic.BaseModel):
+    name: str
+    people: int = pydantic.Field(gt=0)
+
+
+class Village(msgspec.Struct):
+    name: str
+    kind: Literal["old", "new"] = "old"
+
+
+@pytest.mark.parametrize(
+    ("form", "said", "value"),
+    [
+        (City, '{"name": "Oslo", "people": 700000}', City("Oslo", 700000)),
+        (Town, '{"name": "Oslo", "people": 7}', Town(name="Oslo", people=7)),
+        (Village, '{"name": "Flåm"}', Village("Flåm")),
+        (list[int], "[1, 2]", [1, 2]),
+        (int, "5", 5),
+        (dict[str, float], '{"a": 1}', {"a": 1.0}),
+        ({"type": "object", "properties": {"a": {"type": "integer"}}}, '{"a": 1}', {"a": 1}),
+        (City, '```json\n{"name": "Oslo", "people": 1}\n```', City("Oslo", 1)),
+    ],
+)
+def test_an_answer_is_read_as_what_was_asked_for(form: Any, said: str, value: Any) -> None:
+    provider = ScriptedProvider([said])
+    result = Agent(provider, output=form).run_sync("Which?")
+    assert (result.output, result.text) == (value, said)
+    assert isinstance(provider.requests[0].setup.output, Output)
+
+
+def test_plain_text_needs_no_form() -> None:
+    provider = ScriptedProvider(["hi"])
+    assert Agent(provider, output=str).run_sync("?").output == "hi"
+    assert provider.requests[0].setup.output is None
+
+
+def test_an_answer_of_another_form_is_told_what_is_wrong_with_it() -> None:
+    provider = ScriptedProvider(["It is Oslo.", '{"name": "Oslo"}', '{"name": "Oslo", "people": 7}'])
+    result = Agent(provider, output=City).run_sync("Which?")
+    assert result.output == City("Oslo", 7)
+    assert "it is not JSON" in provider.requests[1].history[-1].text
+    assert "people" in provider.requests[2].history[-1].text
+
+
+def test_an_answer_that_never_has_the_form_is_an_error_with_the_transcript() -> None:
+    with pytest.raises(OutputError, match="not what was asked for") as caught:
+        Agent(ScriptedProvider(["no"] * 9), output=City).run_sync("Which?")
+    assert caught.value.transcript is not None
+
+
+def test_the_form_of_an_answer_can_be_another_for_one_run() -> None:
+    agent = Agent(ScriptedProvider(["[1]", "plain"]))
+    assert agent.run_sync("?", output=list[int]).output == [1]
+    assert agent.run_sync("?").output == "plain"
+
+
+@tool
+async def people(city: str) -> int:
+    """How many live there."""
+    return 700_000
+
+
+def test_tools_and_a_typed_answer_go_together() -> None:
+    script = [[ToolCall("1", "people", {"city": "Oslo"})], '{"name": "Oslo", "people": 700000}']
+    provider = ScriptedProvider(script)
+    result = Agent(provider, tools=[people], output=City).run_sync("Which?")
+    assert result.output == City("Oslo", 700_000)
+    assert all(request.setup.output is not None for request in provider.requests)
+
+
+class Old(ScriptedProvider):
+    """A model that takes tools or a form of the answer, but not both."""
+
+    traits = Traits("Old", dialect=GEMINI_JSON_SCHEMA, json_with_functions=False)
+
+
+@pytest.mark.parametrize(
+    ("form", "value"), [(City, City("Oslo", 7)), (Town, Town(name="Oslo", people=7)), (list[City], [City("Oslo", 7)])]
+)
+def test_a_model_that_cannot_do_both_answers_by_calling_a_tool(form: Any, value: Any) -> None:
+    said: Any = {"name": "Oslo", "people": 7}
+    arguments = {"answer": [said] if form == list[City] else said}
+    script = [[ToolCall("1", "people", {"city": "Oslo"})], "Oslo, I think", [ToolCall("2", ANSWER_TOOL, arguments)]]
+    provider = Old(script)
+    result = Agent(provider, tools=[people], output=form).run_sync("Which?")
+    assert result.output == value
+    assert provider.requests[0].setup.output is None
+    assert f"Call {ANSWER_TOOL}" in provider.requests[2].history[-1].text
+    assert Old(["7"]).requests == []
+    alone = Old(['{"name": "Oslo", "people": 7}'])
+    assert Agent(alone, output=City).run_sync("?").output == City("Oslo", 7)
+
+
+def test_wrong_arguments_of_the_answer_come_back_to_the_model() -> None:
+    script = [
+        [ToolCall("1", ANSWER_TOOL, {"answer": {}})],
+        [ToolCall("2", ANSWER_TOOL, {"answer": {"name": "a", "people": 1}})],
+    ]
+    result = Agent(Old(script), tools=[people], output=City).run_sync("?")
+    assert result.output == City("a", 1)
+    assert result.tool_calls[0].is_error
+
+
+def test_a_form_that_no_schema_can_say_is_refused() -> None:
+    with pytest.raises(SchemaError, match="cannot have the form"):
+        Agent(ScriptedProvider([]), output=5).run_sync("?")
+
+
+def test_a_limit_with_a_polite_end_gives_the_text() -> None:
+    script = [[ToolCall(str(n), "people", {"city": str(n)})] for n in range(5)]
+    limits = Limits(max_turns=1, on_limit="message")
+    result = Agent(ScriptedProvider(script), tools=[people], output=City, limits=limits).run_sync("?")
+    assert result.output == result.text
+
+
+def test_settings_that_do_not_exist_are_told() -> None:
+    with pytest.raises(ConfigError, match="settings"):
+        Agent(ScriptedProvider([]), settings={"temperature": "hot"})

@@ -1,0 +1,487 @@
+"""What other frameworks get wrong, each as a test; through the public API, with a scripted model."""
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+
+from wasat import Agent, Limits, tool
+from wasat.errors import AnswerBlocked, ConfigError, LimitReached, NoAnswer, ServerError, StreamCut, WasatError
+from wasat.testing import ScriptedProvider
+from wasat.types.exchange import FinishReason, ModelRequest, ModelResponse, Usage
+from wasat.types.messages import History, Message
+from wasat.types.parts import Blob, Text, Thought, ToolCall, ToolResult
+from wasat.types.specs import ToolChoice
+
+
+@tool
+async def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def call(tool: str = "add", id: str = "1", /, **arguments: Any) -> ToolCall:
+    return ToolCall(id, tool, arguments)
+
+
+def answer(*parts: Any, finish: FinishReason = FinishReason.END, **more: Any) -> ModelResponse:
+    return ModelResponse(Message("model", tuple(parts)), finish, **more)
+
+
+def test_a_tool_is_called_and_the_answer_comes() -> None:
+    agent = Agent(ScriptedProvider([[call(a=1, b=2)], [Text("3")]]), tools=[add], limits=Limits(max_turns=None))
+    result = agent.run_sync("1 + 2?")
+    assert (result.text, result.output, result.turns, result.run_id[:4]) == ("3", "3", 2, "run_")
+    assert [(one.name, one.arguments, one.value) for one in result.tool_calls] == [("add", {"a": 1, "b": 2}, 3)]
+    assert result.messages == (
+        Message.user("1 + 2?"),
+        Message("model", (call(a=1, b=2),)),
+        Message.user(ToolResult("1", "add", 3)),
+        Message("model", (Text("3"),)),
+    )
+    assert result.new_messages == result.messages[0:]
+
+
+def test_an_invented_tool_name_does_not_end_the_run() -> None:
+    provider = ScriptedProvider([[call("ad", a=1, b=2)], [call(a=1, b=2)], "3"])
+    result = Agent(provider, tools=[add]).run_sync("1 + 2?")
+    assert result.text == "3"
+    assert result.tool_calls[0].is_error
+    assert "did you mean add?" in result.tool_calls[0].value
+
+
+def test_two_one_second_tools_of_one_turn_take_about_one_second() -> None:
+    @tool
+    async def wait(name: str) -> str:
+        await asyncio.sleep(0.5)
+        return name
+
+    @tool
+    def block(name: str) -> str:
+        time.sleep(0.5)
+        return name
+
+    agent = Agent(ScriptedProvider([[call("wait", "1", name="a"), call("block", "2", name="b")], "ok"]), [wait, block])
+    begin = time.monotonic()
+    result = agent.run_sync("go")
+    assert time.monotonic() - begin < 0.9
+    assert [one.value for one in result.messages[2].results] == ["a", "b"]
+
+
+def test_the_same_call_for_ever_is_run_twice_and_ends_in_an_answer() -> None:
+    runs = []
+
+    @tool
+    async def weather(city: str) -> str:
+        """The weather."""
+        runs.append(city)
+        return "rain"
+
+    def model(request: ModelRequest) -> Any:
+        if request.setup.tool_choice == ToolChoice("none"):
+            return "It rains."
+        return call("weather", f"id{len(request.history)}", city="Oslo")
+
+    provider = ScriptedProvider(model)
+    result = Agent(provider, tools=[weather]).run_sync("How is it?")
+    assert result.text == "It rains."
+    assert runs == ["Oslo", "Oslo"]
+    remembered = result.messages[6].results[0]
+    assert remembered.value["result"] == "rain"
+    assert "not run again" in remembered.value["note"]
+    assert [len(request.setup.tools) for request in provider.requests] == [1] * len(provider.requests)
+
+
+def test_a_model_that_ignores_that_its_tools_were_withdrawn_gets_no_answer_for_ever() -> None:
+    provider = ScriptedProvider(lambda request: call("add", f"id{len(request.history)}", a=1, b=1))
+    with pytest.raises(NoAnswer, match="same calls") as caught:
+        Agent(provider, tools=[add], limits=Limits(max_turns=None)).run_sync("?")
+    assert_legal(caught.value)
+
+
+@pytest.mark.parametrize("off", ["repeatable", "limit"])
+def test_repetition_can_be_switched_off(off: str) -> None:
+    runs = []
+
+    @tool(repeatable=off == "repeatable")
+    async def poll() -> str:
+        runs.append(1)
+        return "pending"
+
+    script = [[call("poll", str(number))] for number in range(6)]
+    limits = Limits(max_repeats=2 if off == "repeatable" else None)
+    Agent(ScriptedProvider([*script, "done"]), tools=[poll], limits=limits).run_sync("?")
+    assert len(runs) == 6
+
+
+def test_different_arguments_or_results_are_never_the_same_call() -> None:
+    numbers = iter(range(100))
+
+    @tool
+    async def next_number(step: int = 1) -> int:
+        return next(numbers)
+
+    @tool
+    async def echo(text: str) -> str:
+        return "ok"
+
+    script = [[call("next_number", f"a{n}"), call("echo", f"b{n}", text=str(n))] for n in range(6)]
+    result = Agent(ScriptedProvider([*script, "done"]), tools=[next_number, echo]).run_sync("?")
+    assert next(numbers) == 6
+    assert not any(one.result.notes for one in result.tool_calls)
+
+
+def test_a_malformed_call_recovers_by_being_told() -> None:
+    malformed = answer(finish=FinishReason.MALFORMED_CALL, finish_message="Malformed function call: add(a=")
+    provider = ScriptedProvider([malformed, [call(a=1, b=2)], "3"])
+    result = Agent(provider, tools=[add]).run_sync("1 + 2?")
+    assert result.text == "3"
+    assert "could not be read: Malformed function call" in provider.requests[1].history[-1].text
+
+
+def test_a_malformed_call_is_salvaged_where_it_says_all() -> None:
+    words = "Malformed function call: print(default_api.add(a=1, b=2))"
+    provider = ScriptedProvider([answer(finish=FinishReason.MALFORMED_CALL, finish_message=words), "3"])
+    result = Agent(provider, tools=[add]).run_sync("1 + 2?")
+    assert (result.text, result.turns) == ("3", 2)
+    assert [(one.name, one.arguments, one.value) for one in result.tool_calls] == [("add", {"a": 1, "b": 2}, 3)]
+
+
+def test_types_that_are_nearly_right_take_one_round() -> None:
+    seen = []
+
+    @tool
+    async def mark(n: int, tags: list[str]) -> str:
+        seen.append((n, tags))
+        return "ok"
+
+    provider = ScriptedProvider([[call("mark", n="5", tags='["a"]')], "done"])
+    result = Agent(provider, tools=[mark]).run_sync("?")
+    assert seen == [(5, ["a"])]
+    assert result.turns == 2
+
+
+def test_a_result_of_the_wrong_type_is_told_to_the_model() -> None:
+    @tool
+    async def count() -> int:
+        return "many"  # type: ignore[return-value]  # that is the point
+
+    result = Agent(ScriptedProvider([[call("count")], "hm"]), tools=[count]).run_sync("?")
+    assert result.tool_calls[0].is_error
+    assert "invalid response" in result.tool_calls[0].value
+
+
+def test_usage_is_the_sum_of_all_requests() -> None:
+    script = [answer(call(a=1, b=1), usage=Usage(10, 5, total=15)), answer(Text("2"), usage=Usage(20, 1, 3, total=24))]
+    assert Agent(ScriptedProvider(script), tools=[add]).run_sync("?").usage == Usage(30, 6, 3, total=39)
+
+
+def test_text_before_a_call_is_neither_lost_nor_doubled() -> None:
+    async def main() -> tuple[list[str], Any]:
+        provider = ScriptedProvider([[Text("Let me"), Text(" see."), call(a=1, b=2)], [Text("3")]])
+        stream = Agent(provider, tools=[add]).stream("?")
+        texts = [event.text async for event in stream if type(event).__name__ == "TextDelta"]
+        return texts, stream.result
+
+    texts, result = asyncio.run(main())
+    assert texts == ["Let me", " see.", "3"]
+    assert result.text == "3"
+    assert result.messages[1].parts == (Text("Let me see."), call(a=1, b=2))
+
+
+def test_a_forced_choice_goes_back_to_auto_after_the_call_ran() -> None:
+    provider = ScriptedProvider([[call(a=1, b=2)], "3"])
+    Agent(provider, tools=[add], tool_choice={"type": "required", "tool": "add"}).run_sync("?")
+    assert [request.setup.tool_choice for request in provider.requests] == [ToolChoice("any", ("add",)), None]
+
+
+def test_a_choice_of_a_tool_that_is_not_there_is_told_by_its_name() -> None:
+    with pytest.raises(ConfigError, match="asks for sub, but the tools are: add"):
+        Agent(ScriptedProvider([]), tools=[add], tool_choice={"type": "required", "tool": "sub"}).run_sync("?")
+
+
+def test_calls_only_ends_with_a_final_tool() -> None:
+    @tool(final=lambda value: value == "done")
+    async def act(what: str) -> str:
+        return what
+
+    provider = ScriptedProvider([[call("act", "1", what="more")], [call("act", "2", what="done")]])
+    result = Agent(provider, tools=[act], calls_only=True).run_sync("?")
+    assert (result.text, result.turns) == ("done", 2)
+    assert {request.setup.tool_choice for request in provider.requests} == {ToolChoice("any")}
+    assert result.messages[-1].results[0].value == "done"
+
+
+@pytest.mark.parametrize("nothing", [[], [Text("")], [Thought("hm")], [Text("", signature="s")]])
+def test_an_empty_turn_is_asked_again(nothing: list[Any]) -> None:
+    provider = ScriptedProvider([[call(a=1, b=2)], nothing, "3"])
+    result = Agent(provider, tools=[add]).run_sync("?")
+    assert result.text == "3"
+    assert "You have the results" in provider.requests[2].history[-1].text
+    with pytest.raises(NoAnswer, match="4 times in a row") as caught:
+        Agent(ScriptedProvider([nothing] * 9)).run_sync("?")
+    assert_legal(caught.value)
+
+
+def test_an_answer_of_media_alone_is_an_answer() -> None:
+    result = Agent(ScriptedProvider([[Blob("image/png", "aGk=")]])).run_sync("draw")
+    assert result.text == ""
+    assert result.messages[-1].parts == (Blob("image/png", "aGk="),)
+
+
+def test_a_call_that_may_not_be_made_is_told() -> None:
+    provider = ScriptedProvider([answer(finish=FinishReason.UNEXPECTED_CALL), "fine"])
+    assert Agent(provider).run_sync("?").text == "fine"
+    assert "cannot be called now" in provider.requests[1].history[-1].text
+
+
+def test_a_block_in_the_middle_is_an_error_with_the_transcript_and_runs_nothing() -> None:
+    blocked = answer(Text("so"), call(a=1, b=1), finish=FinishReason.BLOCKED, finish_word="SAFETY")
+    with pytest.raises(AnswerBlocked, match="SAFETY") as caught:
+        Agent(ScriptedProvider([blocked]), tools=[add]).run_sync("?")
+    transcript = assert_legal(caught.value)
+    assert "was not run" in transcript[-1].results[0].value
+
+
+def test_tokens_used_up_before_a_word_are_told() -> None:
+    with pytest.raises(NoAnswer, match="raise max_tokens"):
+        Agent(ScriptedProvider([answer(finish=FinishReason.LENGTH)])).run_sync("?")
+
+
+def test_tokens_used_up_in_the_middle_of_the_answer_give_what_there_is() -> None:
+    result = Agent(ScriptedProvider([answer(Text("It is"), finish=FinishReason.LENGTH)])).run_sync("?")
+    assert (result.text, result.finish) == ("It is", FinishReason.LENGTH)
+
+
+def test_a_whole_call_before_the_tokens_were_used_up_is_run() -> None:
+    script = [answer(call(a=1, b=2), finish=FinishReason.LENGTH), "3"]
+    assert Agent(ScriptedProvider(script), tools=[add]).run_sync("?").tool_calls[0].value == 3
+
+
+def cut(*parts: Any, error: Exception) -> Any:
+    class Cut(ScriptedProvider):
+        def __init__(self) -> None:
+            super().__init__(["whole"])
+            self.times = 0
+
+        async def stream(self, request: ModelRequest, *, whole: bool = False) -> Any:
+            self.times += 1
+            if self.times > cuts:
+                async for part in super().stream(request, whole=whole):
+                    yield part
+                return
+            for part in parts:
+                yield part
+            raise error
+
+    cuts = 2
+    return Cut()
+
+
+@pytest.mark.parametrize("error", [StreamCut("gone"), ServerError("busy", status=503)])
+def test_a_cut_stream_is_asked_for_again_and_leaves_nothing(error: Exception) -> None:
+    async def main() -> Any:
+        stream = Agent(cut(Text("who"), error=error)).stream("?")
+        events = [event async for event in stream]
+        return events, stream.result
+
+    events, result = asyncio.run(main())
+    assert result.text == "whole"
+    assert result.messages == (Message.user("?"), Message("model", (Text("whole"),)))
+    assert [event.reason for event in events if type(event).__name__ == "TurnRetry"] == [
+        "the answer was cut off on its way"
+    ] * 2
+
+
+def test_a_stream_that_is_always_cut_is_the_error_it_was() -> None:
+    class Broken(ScriptedProvider):
+        async def stream(self, request: ModelRequest, *, whole: bool = False) -> Any:
+            yield Text("a")
+            raise StreamCut("gone", status=200)
+
+    with pytest.raises(StreamCut, match="gone") as caught:
+        Agent(Broken([])).run_sync("?")
+    assert_legal(caught.value)
+
+
+def test_an_error_of_the_provider_carries_the_transcript() -> None:
+    script = [[call(a=1, b=2)], ServerError("down", status=503)]
+    with pytest.raises(ServerError) as caught:
+        Agent(ScriptedProvider(script), tools=[add]).run_sync("?")
+    transcript = assert_legal(caught.value)
+    assert transcript[-1].results[0].value == 3
+
+
+def test_ten_rounds_later_every_signature_is_still_on_its_part() -> None:
+    turns = [[ToolCall(str(n), "add", {"a": n, "b": n}, signature=f"s{n}")] for n in range(9)]
+    result = Agent(ScriptedProvider([*turns, "done"]), tools=[add]).run_sync("?")
+    signatures = [part.signature for one in result.messages for part in one.parts if isinstance(part, ToolCall)]
+    assert signatures == [f"s{n}" for n in range(9)]
+
+
+def test_two_calls_of_one_id_get_one_result_each() -> None:
+    provider = ScriptedProvider([[call(a=1, b=1), call(a=2, b=2)], "ok"])
+    result = Agent(provider, tools=[add]).run_sync("?")
+    assert [one.value for one in result.messages[2].results] == [2, 4]
+
+
+def test_a_source_that_dies_or_answers_wrongly_still_gives_one_result() -> None:
+    class Dying:
+        async def list_tools(self) -> list[Any]:
+            return [add.spec]
+
+        async def call(self, call: ToolCall, context: Any = None) -> ToolResult:
+            raise asyncio.CancelledError if call.id == "1" else SystemExit(3)
+
+    provider = ScriptedProvider(
+        [[call("add", "1", a=1, b=1), call("add", "2", a=1, b=1)], [call("add", "1", a=9, b=9)], "ok"]
+    )
+    result = Agent(provider, tools=[Dying()]).run_sync("?")
+    assert [one.is_error for one in result.tool_calls] == [True, True, True]
+
+
+def test_calls_left_unanswered_are_run_first_when_the_run_goes_on() -> None:
+    history = [Message.user("1 + 2?"), Message("model", (call(a=1, b=2),))]
+    result = Agent(ScriptedProvider(["3"]), tools=[add]).run_sync(messages=history)
+    assert (result.text, result.tool_calls[0].value) == ("3", 3)
+
+
+def test_calls_that_a_new_prompt_leaves_unanswered_are_answered_first() -> None:
+    history = [Message.user("1 + 2?"), Message("model", (call(a=1, b=2),))]
+    provider = ScriptedProvider(["hi"])
+    result = Agent(provider, tools=[add]).run_sync("never mind", messages=history)
+    assert [one.role for one in result.messages] == ["user", "model", "user", "user", "model"]
+    assert "was not run" in result.messages[2].results[0].value
+
+
+def test_a_broken_history_is_mended() -> None:
+    calls = (call("add", "1", a=1, b=1), call("add", "2", a=2, b=2))
+    history = [Message("model", calls), Message.user(ToolResult("2", "add", 4)), Message.user("so?")]
+    provider = ScriptedProvider(["ok"])
+    Agent(provider).run_sync("?", messages=history)
+    assert [one.id for one in provider.requests[0].history[1].results] == ["2", "1"]
+
+
+def test_a_run_without_anything_to_ask_is_refused() -> None:
+    with pytest.raises(ConfigError, match="nothing to ask"):
+        Agent(ScriptedProvider([])).run_sync()
+
+
+def assert_legal(error: WasatError) -> History:
+    """Every call in the transcript has its one result in the next message."""
+    transcript = error.transcript
+    assert isinstance(transcript, History)
+    for one, following in zip(transcript, [*transcript.messages[1:], None], strict=True):
+        if one.calls:
+            assert following is not None
+            assert [result.id for result in following.results] == [asked.id for asked in one.calls]
+    return transcript
+
+
+def forever(request: ModelRequest) -> ToolCall:
+    number = len(request.history)
+    return call("add", str(number), a=number, b=0)
+
+
+def test_turns_are_limited_to_ten_requests_with_the_words_of_the_design() -> None:
+    provider = ScriptedProvider(forever)
+    with pytest.raises(LimitReached, match=r"^Maximum tool-calling turns exceeded$") as caught:
+        Agent(provider, tools=[add]).run_sync("?")
+    assert len(provider.requests) == 10
+    assert (caught.value.type, caught.value.limit) == ("turn_limit_exceeded", "max_turns")
+    assert len(assert_legal(caught.value)) == 21
+    assert "was not run" in assert_legal(caught.value)[-1].results[0].value
+
+
+def test_a_limit_can_end_in_a_polite_text() -> None:
+    provider = ScriptedProvider(forever)
+    result = Agent(provider, tools=[add], limits=Limits(max_turns=2, on_limit="message")).run_sync("?")
+    assert result.text == "Maximum tool execution iterations reached. Please try breaking down your request."
+    assert (result.turns, result.limit) == (2, "max_turns")
+    assert result.messages[-1].text == result.text
+    assert result.messages[-2].results
+
+
+def test_a_limit_can_end_in_an_answer_without_tools() -> None:
+    provider = ScriptedProvider([[call(a=1, b=1)], [call("add", "2", a=2, b=2)], "as far as I came: 4"])
+    result = Agent(provider, tools=[add], limits=Limits(max_turns=2, on_limit="answer")).run_sync("?")
+    assert (result.text, result.limit) == ("as far as I came: 4", "max_turns")
+    assert [one.value for one in result.tool_calls] == [2, 4]
+    assert [request.setup.tool_choice for request in provider.requests] == [None, None, ToolChoice("none")]
+
+
+def test_a_model_that_calls_instead_of_the_last_answer_reaches_the_limit() -> None:
+    with pytest.raises(LimitReached) as caught:
+        Agent(ScriptedProvider(forever), tools=[add], limits=Limits(max_turns=2, on_limit="answer")).run_sync("?")
+    assert_legal(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("limits", "words"),
+    [
+        (Limits(max_tool_calls=3), "Maximum tool calls exceeded \\(3\\)"),
+        (Limits(max_calls_per_tool=3), "Maximum calls of add exceeded \\(3\\)"),
+        (Limits(max_calls_per_tool={"add": 3}), "Maximum calls of add exceeded \\(3\\)"),
+    ],
+)
+def test_tool_calls_are_limited_in_all_and_per_tool(limits: Limits, words: str) -> None:
+    provider = ScriptedProvider(forever)
+    with pytest.raises(LimitReached, match=words) as caught:
+        Agent(provider, tools=[add], limits=limits).run_sync("?")
+    assert len(provider.requests) == 4
+    assert_legal(caught.value)
+
+
+def test_calls_within_the_limit_are_still_run_before_the_last_answer() -> None:
+    provider = ScriptedProvider([[call("add", str(n), a=n, b=n) for n in range(4)], "done"])
+    result = Agent(provider, tools=[add], limits=Limits(max_tool_calls=2, on_limit="answer")).run_sync("?")
+    assert [one.is_error for one in result.messages[2].results] == [False, False, True, True]
+    assert result.text == "done"
+
+
+def test_tokens_are_limited() -> None:
+    script = [answer(call("add", str(n), a=n, b=n), usage=Usage(total=40)) for n in range(9)]
+    with pytest.raises(LimitReached, match=r"Maximum tokens exceeded \(120 of 100\)"):
+        Agent(ScriptedProvider(script), tools=[add], limits=Limits(max_tokens=100)).run_sync("?")
+
+
+def test_the_answer_that_goes_over_the_tokens_is_still_the_answer() -> None:
+    script = [answer(Text("long"), usage=Usage(total=400))]
+    assert Agent(ScriptedProvider(script), limits=Limits(max_tokens=100)).run_sync("?").text == "long"
+
+
+@pytest.mark.parametrize("slow", ["tool", "model"])
+def test_the_wall_clock_is_limited_and_stops_what_runs(slow: str) -> None:
+    stopped = []
+
+    async def hang(*_: Any) -> Any:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            stopped.append(slow)
+            raise
+
+    @tool
+    async def wait() -> None:
+        await hang()
+
+    for on_limit in ("error", "message", "answer"):
+        provider = ScriptedProvider([[call("wait")], "done"] if slow == "tool" else hang)
+        agent = Agent(provider, tools=[wait], limits=Limits(max_seconds=0.05, on_limit=on_limit))
+        if on_limit == "error":
+            with pytest.raises(LimitReached, match=r"run time exceeded \(0\.05 seconds\)") as caught:
+                agent.run_sync("?")
+            assert_legal(caught.value)
+        else:
+            assert agent.run_sync("?").text.startswith("Maximum tool execution")
+    assert stopped == [slow] * 3
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"max_turns": 0}, {"max_turns": "3"}, {"max_seconds": -1}, {"max_calls_per_tool": {"a": 0}}, {"on_limit": "cry"}],
+)
+def test_a_limit_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError):
+        Limits(**wrong)
