@@ -74,17 +74,17 @@ def events_of(provider: ScriptedProvider, limits: Limits, *, whole: bool) -> tup
     agent = Agent(provider, tools=[echo, finish], limits=limits)
     events: list[RunEvent] = []
 
-    async def main() -> str:
+    async def main() -> tuple[str, bool]:
         run = await agent._run(agent._question("go", run_id="r"), whole=whole)
         try:
             async for event in run.events():
-                events.append(event)
+                events.append(event)  # noqa: PERF401 - those before an error count too
         except WasatError as error:
-            assert error.transcript == run.state.history
-            return f"{type(error).__name__}: {error}"
-        return "ended"
+            return f"{type(error).__name__}: {error}", error.transcript == run.state.history
+        return "ended", True
 
-    ending = asyncio.run(main())
+    ending, has_transcript = asyncio.run(main())
+    assert has_transcript
     return told(events), ending
 
 

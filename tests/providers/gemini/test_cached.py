@@ -1,0 +1,165 @@
+"""A loop whose system prompt and declarations live in a context cache."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.gemini.recorder import Recorder, recorder
+from wasat import Agent, Limits, tool
+from wasat.errors import ConfigError
+from wasat.http.clock import VirtualClock
+from wasat.providers.gemini.cached import Cached
+from wasat.providers.gemini.client import Gemini
+
+LONG = "Be kind and brief. " * 400
+
+
+@tool
+async def add(a: int, b: int) -> int:
+    """Add."""
+    return a + b
+
+
+class Server(Recorder):
+    """Makes caches, refuses what the API refuses beside one, and answers a call or a text."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.made: list[Any] = []
+        self.gone: set[str] = set()
+        self.refuses = False
+
+    def next(self) -> tuple[int, bytes, dict[str, str]]:
+        status, document = self.answered()
+        return status, json.dumps(document).encode(), {}
+
+    def answered(self) -> tuple[int, Any]:
+        seen = self.last
+        if "/cachedContents" in seen.path:
+            if seen.method == "POST":
+                if self.refuses:
+                    return 400, {"error": {"code": 400, "message": "Cached content is too small.", "status": "x"}}
+                self.made.append(seen.body)
+                return 200, {"name": f"cachedContents/{len(self.made)}"}
+            gone = seen.path.split("?")[0].rsplit("/", 1)[-1] in self.gone
+            return (404, {"error": {"code": 404, "message": "gone"}}) if gone else (200, {})
+        cache = seen.body.get("cachedContent")
+        if cache is not None:
+            if cache.rsplit("/")[-1] in self.gone:
+                return 403, {
+                    "error": {"code": 403, "message": "CachedContent not found", "status": "PERMISSION_DENIED"}
+                }
+            if {"tools", "toolConfig", "systemInstruction"} & seen.body.keys():
+                return 400, {"error": {"code": 400, "message": "CachedContent can not be used with tools"}}
+        rounds = sum("functionResponse" in json.dumps(one) for one in seen.body["contents"])
+        call = {"functionCall": {"name": "add", "args": {"a": rounds, "b": 1}}}
+        forbidden = "NONE" in json.dumps(seen.body.get("toolConfig", {}))
+        part = {"text": "done"} if rounds >= 3 or forbidden else call
+        return 200, {"candidates": [{"content": {"role": "model", "parts": [part]}, "finishReason": "STOP"}]}
+
+    def asked(self) -> list[Any]:
+        return [one.body for one in self.seen if "generateContent" in one.path]
+
+    def methods(self) -> list[str]:
+        return [one.method for one in self.seen if "/cachedContents" in one.path]
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with recorder(Server()) as record:
+        assert isinstance(record, Server)
+        yield record
+
+
+def agent(server: Server, system: str | None = LONG, clock: Any = None, model: str = "gemini-3.8-flash") -> Agent:
+    gemini = Gemini(model, api_key="k", base_url=server.url)
+    return Agent(Cached(gemini, ttl_seconds=100, clock=clock), tools=[add], system=system)
+
+
+@pytest.mark.requirement("S3-13")
+def test_declarations_live_in_the_cache_and_tools_still_run(server: Server) -> None:
+    asker = agent(server)
+    result = asker.run_sync("go")
+    assert [run.value for run in result.tool_calls] == [1, 2, 3]
+    assert len(server.made) == 1
+    assert server.made[0]["ttl"] == "100s"
+    assert server.made[0]["tools"][0]["functionDeclarations"][0]["name"] == "add"
+    assert server.made[0]["systemInstruction"]["parts"] == [{"text": LONG}]
+    for body in server.asked():
+        assert body["cachedContent"] == "cachedContents/1"
+        assert not {"tools", "systemInstruction", "toolConfig"} & body.keys()
+    asker.run_sync("again", settings={"temperature": 0.1})
+    assert len(server.made) == 1
+    assert server.asked()[-1]["generationConfig"] == {"temperature": 0.1}
+
+
+@pytest.mark.parametrize(("system", "model"), [("short", "gemini-3.8-flash"), (LONG, "gemini-4-argon")])
+def test_nothing_is_cached_where_it_is_too_small_or_cannot_be(server: Server, system: str, model: str) -> None:
+    assert agent(server, system, model=model).run_sync("go").text == "done"
+    assert server.methods() == []
+    assert "tools" in server.asked()[0]
+
+
+def test_a_server_that_finds_it_too_small_is_asked_without_a_cache(server: Server) -> None:
+    server.refuses = True
+    assert agent(server).run_sync("go").text == "done"
+    assert server.methods() == ["POST"]
+    assert all("tools" in body for body in server.asked())
+
+
+def test_a_cache_is_refreshed_at_half_its_life_and_made_again_after_its_end(server: Server) -> None:
+    clock = VirtualClock()
+    asker = agent(server, clock=clock)
+
+    async def main() -> None:
+        await asker.run("go")
+        await clock.sleep(49)
+        await asker.run("go")
+        assert server.methods() == ["POST"]
+        await clock.sleep(2)
+        await asker.run("go")
+        assert server.methods() == ["POST", "PATCH"]
+        assert server.seen[-5].path.endswith("/cachedContents/1?updateMask=ttl")
+        await clock.sleep(101)
+        await asker.run("go")
+        assert server.methods() == ["POST", "PATCH", "POST"]
+
+    asyncio.run(main())
+
+
+def test_a_cache_that_is_gone_is_done_without_and_made_again(server: Server) -> None:
+    asker = agent(server)
+    asker.run_sync("go")
+    server.gone.add("1")
+    assert asker.run_sync("go").text == "done"
+    assert len(server.made) == 2
+    assert server.asked()[-1]["cachedContent"] == "cachedContents/2"
+
+
+def test_the_last_question_without_tools_goes_past_the_cache(server: Server) -> None:
+    asker = agent(server)
+    result = asker.run_sync("go", limits=Limits(max_turns=1, on_limit="answer"))
+    assert result.text == "done"
+    assert "cachedContent" not in server.asked()[-1]
+    assert server.asked()[-1]["toolConfig"] == {"functionCallingConfig": {"mode": "NONE"}}
+
+
+def test_many_at_once_make_one_cache_and_closing_deletes_it(server: Server) -> None:
+    async def main() -> None:
+        provider = Cached(Gemini(api_key="k", base_url=server.url))
+        asker = Agent(provider, tools=[add], system=LONG)
+        results = await asyncio.gather(*(asker.run("go") for _ in range(20)))
+        assert {result.text for result in results} == {"done"}
+        assert len(server.made) == 1
+        await provider.close()
+
+    asyncio.run(main())
+    assert server.methods() == ["POST", "DELETE"]
+
+
+def test_a_life_that_makes_no_sense_is_refused() -> None:
+    with pytest.raises(ConfigError, match="ttl_seconds"):
+        Cached(Gemini(api_key="k"), ttl_seconds=0)
