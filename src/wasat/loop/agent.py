@@ -1,5 +1,6 @@
 """What a user holds: a model with its tools and limits, ready to be asked any number of times at once."""
 
+import sys
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from os import urandom
@@ -16,7 +17,7 @@ from wasat.loop.prompt import Messages, Prompt, conversation
 from wasat.loop.result import RunResult, RunStream, result_of
 from wasat.loop.run import Run
 from wasat.providers.provider import Provider
-from wasat.providers.registry import provider_of
+from wasat.providers.registry import default_provider, provider_of
 from wasat.types.events import RunEnd, RunEvent
 from wasat.types.messages import History
 from wasat.types.specs import Limits, ModelSettings, ToolChoice
@@ -38,7 +39,7 @@ class Agent:
 
     def __init__(
         self,
-        model: Provider | str,
+        model: Provider | str | None = None,
         tools: Any = (),
         *,
         system: str | None = None,
@@ -49,6 +50,8 @@ class Agent:
         calls_only: bool = False,
     ) -> None:
         """`model` is a provider or a name like `"gemini:gemini-3.8-flash"`; `tools` are functions, tools or sources.
+
+        Without a model it is Gemini if there is a key for it, else the offline model, which says so on stderr.
 
         `output` is a type or a JSON Schema that the answer shall have. With `calls_only` the model never answers in
         words: a tool that is final ends the run.
@@ -180,9 +183,11 @@ class Agent:
             raise ConfigError(f"the agent has no tool called {tool!r}; it has: {known}")
         return named[tool]
 
-    def _provider(self, model: Provider | str) -> Provider:
+    def _provider(self, model: Provider | str | None) -> Provider:
         if isinstance(model, Provider):
             return model
+        if model is None:
+            return self._own.setdefault("", _default())
         if not isinstance(model, str):
             raise ConfigError(f"a model is a provider or a name like 'gemini:gemini-3.8-flash', not {model!r}")
         if model not in self._own:
@@ -213,6 +218,19 @@ async def _drained(run: Run) -> RunEnd:
         last = event
     assert type(last) is RunEnd, "a run ends with its end or an error"
     return last
+
+
+def _default() -> Provider:
+    provider = default_provider()
+    if provider.model == "offline":
+        print(_OFFLINE, file=sys.stderr)
+    return provider
+
+
+_OFFLINE = (
+    "wasat: no model is named and no key is set, so the offline model answers; it calls tools, but knows nothing. "
+    "Set GEMINI_API_KEY or name a model."
+)
 
 
 def _check_system(system: Any) -> None:

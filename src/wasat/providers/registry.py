@@ -1,6 +1,7 @@
 """From the name of a model to its provider. Nothing is imported before somebody asks for it."""
 
 from importlib import import_module
+from os import environ
 from typing import Any
 
 from wasat.errors import ConfigError
@@ -8,7 +9,7 @@ from wasat.providers.provider import Provider
 
 PROVIDERS = {
     "gemini": "wasat.providers.gemini.client:Gemini",
-    "offline": "wasat.providers.offline:Offline",
+    "offline": "wasat.providers.offline.client:Offline",
 }
 GROUP = "wasat.providers"
 """The entry points under which other packages offer theirs."""
@@ -25,6 +26,19 @@ def provider_of(name: str) -> Provider:
         raise ConfigError(f"unknown provider {family!r} in {name!r}; known: {', '.join(known_families())}")
     provider: Provider = make(model) if model else make()
     return provider
+
+
+def default_provider() -> Provider:
+    """The model where none is named: Gemini if there is a key for it, else the one that needs neither key nor network.
+
+    Whoever gets the second one should say so; it is no model that anybody meant.
+    """
+    if any(environ.get(name) for name in _KEYS):
+        return provider_of("gemini")
+    return provider_of("offline")
+
+
+_KEYS = ("GOOGLE_API_KEY", "GEMINI_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI")
 
 
 def known_families() -> list[str]:
