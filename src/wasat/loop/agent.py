@@ -223,13 +223,13 @@ async def _drained(run: Run) -> RunEnd:
 def _default() -> Provider:
     provider = default_provider()
     if provider.model == "offline":
-        print(_OFFLINE, file=sys.stderr)
+        sys.stderr.write(_OFFLINE)
     return provider
 
 
 _OFFLINE = (
     "wasat: no model is named and no key is set, so the offline model answers; it calls tools, but knows nothing. "
-    "Set GEMINI_API_KEY or name a model."
+    "Set GEMINI_API_KEY or name a model.\n"
 )
 
 
