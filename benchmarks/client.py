@@ -17,7 +17,7 @@ ROOT = Path(__file__).parent.parent
 SHARED = ROOT.parent / "shared" / "bench"
 FLOOR = "floor:aiohttp:inc"
 OURS = "client"
-BUDGET = {"loop1": 1.2, "loop100": 1.2}
+BUDGET = {"loop1": 1.1, "loop100": 1.1, "stream": 1.2}
 ROUNDS = 9
 
 
@@ -43,7 +43,7 @@ def compare(bench: Any) -> int:
     try:
         for _ in range(ROUNDS):
             for who in (FLOOR, OURS):
-                for result in bench.run(who, ",".join([*BUDGET, "stream"]), f"http://127.0.0.1:{ports[0]}"):
+                for result in bench.run(who, ",".join(BUDGET), f"http://127.0.0.1:{ports[0]}"):
                     if "error" in result:
                         sys.exit(f"{who} {result['scenario']}: {result['error'][-300:]}")
                     figure = "cpu_us_per_chunk" if result["scenario"] == "stream" else "cpu_ms_per_turn"
@@ -51,17 +51,15 @@ def compare(bench: Any) -> int:
     finally:
         server.kill()
     ratios = {}
-    for name in [*BUDGET, "stream"]:
+    for name in BUDGET:
         ours, floor = took[OURS, name], took[FLOOR, name]
-        # Whatever else the machine does only adds to a time, so the least of several is nearest to the truth.
-        ratios[name] = min(ours) / min(floor)
+        # Whatever else the machine does only adds to a time, so the least of several is nearest to the truth. The time
+        # of a chunk is the difference of two times, and what disturbs one of them may also lessen it.
+        typical = statistics.median if name == "stream" else min
+        ratios[name] = typical(ours) / typical(floor)
         median = statistics.median(one / other for one, other in zip(ours, floor, strict=True))
-        print(f"{name}: {min(ours):.3f} beside {min(floor):.3f}, {ratios[name]:.2f}x; median of rounds {median:.2f}x")
-    print(
-        " ".join(
-            f"{name} {ratio:.2f}x" + (f" ({BUDGET[name]})" if name in BUDGET else "") for name, ratio in ratios.items()
-        )
-    )
+        print(f"{name}: {typical(ours):.3f} beside {typical(floor):.3f}, median of rounds {median:.2f}x")
+    print(" ".join(f"{name} {ratio:.2f}x ({BUDGET[name]})" for name, ratio in ratios.items()))
     return int(any(ratios[name] > budget for name, budget in BUDGET.items()))
 
 

@@ -9,6 +9,7 @@ import gzip
 import socket
 import ssl
 import struct
+import zlib
 from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Self
@@ -255,3 +256,23 @@ async def drip(exchange: Exchange) -> None:
     while True:
         await exchange.send(chunk(b"."))
         await asyncio.sleep(0.005)
+
+
+async def gzip_bomb(exchange: Exchange) -> None:
+    """64 MiB that weigh 64 KiB, all of them in one chunk."""
+    await exchange.send(CHUNKED_HEAD.replace(b"\r\n\r\n", b"\r\nContent-Encoding: gzip\r\n\r\n"))
+    packer = zlib.compressobj(wbits=31)
+    packed = b"".join([packer.compress(bytes(2**20)) for _ in range(64)]) + packer.flush()
+    await exchange.send(chunk(packed) + b"0\r\n\r\n")
+    await exchange.until_gone()
+
+
+def endless(begin: bytes) -> Behaviour:
+    """An answer that begins so and never ends."""
+
+    async def behaviour(exchange: Exchange) -> None:
+        await exchange.send(CHUNKED_HEAD + chunk(begin))
+        while True:
+            await exchange.send(chunk(b"a" * 2**16))
+
+    return behaviour

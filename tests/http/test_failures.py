@@ -292,6 +292,22 @@ def test_no_failure_tells_a_secret(behaviour: Behaviour) -> None:
     run(main())
 
 
+@pytest.mark.parametrize("behaviour", [misbehaving.stall_before_head, misbehaving.stall_in_body])
+@pytest.mark.parametrize("size", [2, 2**21])
+def test_a_cancellation_tells_no_secret(behaviour: Behaviour, size: int) -> None:
+    async def main() -> None:
+        async with Server(behaviour) as server, Transport() as transport:
+            task = asyncio.create_task(transport.send(post(server.url, b"x" * size)))
+            await server.until(lambda: bool(server.requests))
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError) as caught:
+                await task
+            assert SECRET not in everything_told(caught.value)
+            await server.until_all_gone()
+
+    run(main())
+
+
 def test_no_failure_to_connect_tells_a_secret() -> None:
     async def main() -> None:
         async with Transport(Deadlines(connect=SHORT)) as transport:

@@ -3,13 +3,14 @@ import gc
 import os
 import subprocess
 import sys
+import tracemalloc
 
 import pytest
 
 from tests.http import misbehaving
 from tests.http.misbehaving import BOUND, Exchange, Server
 from tests.http.test_failures import run
-from wasat.errors import ConfigError, NetworkError
+from wasat.errors import ConfigError, MalformedResponse, NetworkError, StreamCut
 from wasat.http.messages import header
 from wasat.http.transport import Deadlines, HttpRequest, HttpResponse, Transport
 
@@ -47,6 +48,59 @@ def test_a_request_without_a_body_has_none() -> None:
             assert (await transport.send(HttpRequest("GET", server.url))).status == 200
             assert (await transport.send(HttpRequest("DELETE", server.url))).status == 200
             assert [sent.body for sent in server.requests] == [b"", b""]
+
+    run(main())
+
+
+def test_a_header_of_the_caller_stands_in_place_of_ours() -> None:
+    async def main() -> None:
+        async with Server(misbehaving.answer) as server, Transport() as transport:
+            await transport.send(HttpRequest("POST", server.url, {"USER-agent": "me", "accept": "text/plain"}, b"{}"))
+            lines = server.requests[0].head.decode().lower().split("\r\n")
+            assert {"user-agent: me", "accept: text/plain", "content-length: 2"} <= set(lines)
+            names = [line.partition(":")[0] for line in lines[1:] if line]
+            assert len(names) == len(set(names))
+
+    run(main())
+
+
+def test_what_a_server_says_before_its_answer_is_passed_over() -> None:
+    async def hesitate(exchange: Exchange) -> None:
+        await exchange.send(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n")
+        await misbehaving.answer(exchange)
+
+    async def main() -> None:
+        async with Server(hesitate) as server, Transport() as transport:
+            for _ in range(2):
+                answer = await transport.send(post(server.url))
+                assert (answer.status, answer.body) == (200, b'{"ok": true}')
+            assert server.accepted == 1
+
+    run(main())
+
+
+def test_answers_without_a_body_leave_their_connection_to_the_next() -> None:
+    async def answer_nothing(exchange: Exchange) -> None:
+        is_head = exchange.head.startswith(b"HEAD")
+        await exchange.send(b"HTTP/1.1 %b\r\n\r\n" % (b"200 OK\r\nContent-Length: 5" if is_head else b"204 No Content"))
+
+    async def main() -> None:
+        async with Server(answer_nothing) as server, Transport() as transport:
+            for method, status in (("HEAD", 200), ("DELETE", 204), ("HEAD", 200)):
+                answer = await transport.send(HttpRequest(method, server.url))
+                assert (answer.status, answer.body) == (status, b"")
+            assert server.accepted == 1
+
+    run(main())
+
+
+def test_any_number_of_addresses_can_be_asked() -> None:
+    async def main() -> None:
+        async with Server(misbehaving.answer) as server, Transport() as transport:
+            for number in range(600):
+                await transport.send(HttpRequest("GET", f"{server.url}?page={number}"))
+            assert server.requests[-1].head.startswith(b"GET /v1/models/m:generateContent?page=599 HTTP/1.1\r\n")
+            assert server.accepted == 1
 
     run(main())
 
@@ -332,6 +386,71 @@ def test_a_deadline_is_above_zero(seconds: float) -> None:
         Deadlines(first_byte=seconds)
 
 
-def test_a_limit_of_connections_is_above_zero() -> None:
+def test_a_limit_is_above_zero() -> None:
     with pytest.raises(ConfigError, match="connections"):
         Transport(connections=0)
+    with pytest.raises(ConfigError, match="largest_body"):
+        Transport(largest_body=0)
+
+
+@pytest.mark.parametrize(
+    "behaviour", [misbehaving.gzip_bomb, misbehaving.endless(b"{")], ids=["gzip bomb", "endless body"]
+)
+def test_a_body_beyond_the_limit_is_not_read_further_and_fills_no_memory(behaviour: misbehaving.Behaviour) -> None:
+    limit = 2**22
+
+    async def main() -> None:
+        async with Server(behaviour) as server, Transport(largest_body=limit) as transport:
+            tracemalloc.start()
+            with pytest.raises(
+                MalformedResponse, match=r"more than 4,194,304 bytes.*Transport\(largest_body=…\)"
+            ) as told:
+                await transport.send(post(server.url))
+            peak = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+            assert not told.value.retryable
+            assert peak < 2 * limit
+            await server.until_all_gone()
+
+    run(main())
+
+
+def test_a_stream_beyond_the_limit_ends_with_an_error_after_the_pieces_within_it() -> None:
+    async def main() -> None:
+        async with Server(misbehaving.endless(b"data: ")) as server, Transport(largest_body=2**20) as transport:
+            received = 0
+            async with transport.stream(post(server.url)) as answer:
+                with pytest.raises(MalformedResponse, match="largest_body"):  # noqa: PT012 - what came before counts
+                    async for piece in answer:
+                        received += len(piece)
+                await server.until_all_gone()
+                with pytest.raises(StreamCut):
+                    await anext(answer)
+            assert 0 < received <= 2**20
+
+    run(main())
+
+
+@pytest.mark.parametrize("limit", [14_000, None])
+def test_a_body_up_to_the_limit_is_read_whole(limit: int | None) -> None:
+    async def main() -> None:
+        async with Server(misbehaving.answer_compressed) as server, Transport(largest_body=limit) as transport:
+            assert len((await transport.send(post(server.url))).body) == 14_000
+        async with Server(misbehaving.answer_compressed) as server, Transport(largest_body=13_999) as transport:
+            with pytest.raises(MalformedResponse):
+                await transport.send(post(server.url))
+
+    run(main())
+
+
+def test_a_body_too_large_leaves_its_limited_place_to_the_next() -> None:
+    async def main() -> None:
+        async with (
+            Server(misbehaving.endless(b"{")) as server,
+            Transport(connections=1, largest_body=2**16) as transport,
+        ):
+            for _ in range(3):
+                with pytest.raises(MalformedResponse):
+                    await transport.send(post(server.url))
+
+    run(main())

@@ -8,7 +8,7 @@ import errno
 
 import aiohttp
 
-from wasat.errors import ConfigError, NetworkError, StreamCut, TimedOut, WasatError
+from wasat.errors import ConfigError, MalformedResponse, NetworkError, StreamCut, TimedOut, WasatError
 from wasat.http.deadlines import Deadlines
 from wasat.http.messages import HttpRequest, origin_of
 from wasat.http.response import StaleConnection
@@ -48,7 +48,7 @@ def unanswered(error: BaseException, request: HttpRequest) -> BaseException:
         case aiohttp.ClientHttpProxyError():
             found = NetworkError(f"the proxy for {place} answered {error.status} and made no connection to it")
             found.retryable = error.status >= 500
-        case aiohttp.ClientResponseError():
+        case aiohttp.http_exceptions.HttpProcessingError():
             found = NetworkError(f"{place} answered something that is not HTTP, or a head too large to be one")
         case StaleConnection() | aiohttp.ServerDisconnectedError():
             found = NetworkError(f"{place} closed the connection without an answer; trying again may help")
@@ -70,6 +70,16 @@ def cut(error: BaseException, request: HttpRequest) -> BaseException:
             return _caused(StreamCut(f"the answer of {origin_of(request.url)} broke off before its end"), error)
         case _:
             return error
+
+
+def too_large(request: HttpRequest, limit: int | None) -> MalformedResponse:
+    """The error for a response whose body is beyond the limit; to ask for it again would not make it smaller."""
+    found = MalformedResponse(
+        f"the answer of {origin_of(request.url)} has more than {limit:,} bytes and was not read further; "
+        "if that is right, raise the limit with Transport(largest_body=…)"
+    )
+    found.retryable = False
+    return found
 
 
 def _no_connection(error: aiohttp.ClientConnectorError) -> NetworkError:

@@ -1,29 +1,32 @@
 """The connections of one event loop: aiohttp, arranged for calls to models.
 
+Of aiohttp we take what is hard: the connector, which makes, keeps and reuses connections through proxies and TLS, and
+the parser of responses. Its session, which can do much that services do not need, would cost as much as both.
 Importing this loads aiohttp and ssl, so nobody imports it before the first request.
 """
 
 import asyncio
-import io
-import socket
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, cast
-from urllib.parse import urlsplit
+from contextlib import suppress
 from weakref import WeakSet
 
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
+from aiohttp.http import StreamWriter
 
-from wasat.http.environment import Proxies, trusted_certificates
+from wasat.http.environment import trusted_certificates
 from wasat.http.messages import HttpRequest
-from wasat.http.response import Response, StaleConnection
+from wasat.http.response import Response, StaleConnection, close
+from wasat.http.routes import Route, Routes
+from wasat.http.sockets import abort, abort_on_closed_loop, probing_socket
 from wasat.http.watch import Wait, Watch
 
 _IDLE_SECONDS = 75.0
 """How long a connection is kept for the next request; a tool may well run for a minute between two turns."""
 _LONGEST_HEAD_LINE = 2**16
-_LONGEST_PLAIN_BODY = 2**20
-_PROBES = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
+_LONGEST_IN_ONE_GO = 2**20
+_PIECE = 2**16
+_NO_TIMEOUT = aiohttp.ClientTimeout()
+"""A Wait is cheaper."""
 
 
 class Pool:
@@ -32,36 +35,28 @@ class Pool:
     def __init__(self, connections: int | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         self.watch = Watch(self._loop)
-        self._opening: dict[asyncio.Task[Any] | None, Wait] = {}
-        self._resending: set[asyncio.Task[Any] | None] = set()
+        self._routes = Routes(self._loop)
         self._protocols: WeakSet[ResponseHandler] = WeakSet()
-        self._proxies = Proxies()
+        """The connections that carried a request before."""
         self._slots = asyncio.Semaphore(connections) if connections else None
         self._connector = aiohttp.TCPConnector(
             limit=0,
             ssl=trusted_certificates() or True,
             keepalive_timeout=_IDLE_SECONDS,
             resolver=aiohttp.ThreadedResolver(),
-            socket_factory=_probing_socket,
-        )
-        self._session = aiohttp.ClientSession(
-            connector=self._connector,
-            cookie_jar=aiohttp.DummyCookieJar(),
-            response_class=self._response_class(),
-            timeout=aiohttp.ClientTimeout(),  # none: a Wait is cheaper
-            max_line_size=_LONGEST_HEAD_LINE,
-            max_field_size=_LONGEST_HEAD_LINE,
+            socket_factory=probing_socket,
         )
 
     async def open(self, request: HttpRequest, wait: Wait) -> Response:
         """Send the request and wait for the head of the response, which is to be given back to `done`."""
-        if self._slots is None:
-            return await self._open(request, wait)
-        await self._slots.acquire()
+        if self._slots is not None:
+            await self._slots.acquire()
+        wait.start()
         try:
             return await self._open(request, wait)
         except BaseException:
-            self._slots.release()
+            if self._slots is not None:
+                self._slots.release()
             raise
 
     def done(self, response: Response) -> None:
@@ -73,92 +68,88 @@ class Pool:
     async def close(self) -> None:
         """Close all connections and wait until they are closed."""
         self.watch.stop()
-        await self._session.close()
+        await self._connector.close()
 
     def drop(self) -> None:
         """Close all connections without waiting, for a loop that may never run again."""
         self.watch.stop()
         transports = [protocol.transport for protocol in self._protocols if protocol.transport is not None]
         if self._loop.is_closed():
-            _abort_on_closed_loop(self._loop, transports)
+            abort_on_closed_loop(self._loop, transports)
         else:
-            _abort(transports)
-        self._session.detach()
+            abort(transports)
         self._connector.__exit__()
 
-    def _response_class(self) -> type[Response]:
-        collections = {"protocols": self._protocols, "opening": self._opening, "resending": self._resending}
-        return type("Response", (Response,), collections)
-
     async def _open(self, request: HttpRequest, wait: Wait) -> Response:
-        wait.start()
-        task = asyncio.current_task()
-        self._opening[task] = wait
         try:
-            return await self._ask(request, wait)
-        except StaleConnection:
-            # The server closed an idle connection just when we wrote to it. aiohttp tries again by itself for methods
-            # that are idempotent, but not for POST. To name the host for TLS changes nothing but the key under which
-            # connections are kept; nothing is kept under this one, so the connection is new.
-            self._resending.add(task)
-            return await self._ask(request, wait, server_hostname=urlsplit(request.url).hostname)
-        finally:
-            del self._opening[task]
-            self._resending.discard(task)
+            return await self._ask(request, self._routes.to(request), wait)
+        except StaleConnection:  # the server closed an idle connection just when we wrote to it
+            return await self._ask(request, self._routes.apart(request), wait)
 
-    def _ask(self, request: HttpRequest, wait: Wait, **more: Any) -> Awaitable[Response]:
+    async def _ask(self, request: HttpRequest, route: Route, wait: Wait) -> Response:
         wait.begin("connect")
-        answer = self._session.request(
-            request.method,
-            request.url,
-            headers=request.headers,
-            data=_payload(request.body),
-            allow_redirects=False,
-            proxy=self._proxies.proxy_for(request.url),
-            **more,
-        )
-        return cast("Awaitable[Response]", answer)
+        connection = await self._connector.connect(route.way, traces=[], timeout=_NO_TIMEOUT)
+        wait.begin("first_byte")
+        protocol = connection.protocol
+        assert protocol is not None, "a connection is open when it is given"
+        kept = protocol in self._protocols
+        upload: asyncio.Task[None] | None = None
+        try:
+            if not kept:
+                self._meet(protocol, route)
+            protocol.set_response_params(
+                skip_payload=route.way.method == "HEAD",
+                read_until_eof=True,
+                max_line_size=_LONGEST_HEAD_LINE,
+                max_field_size=_LONGEST_HEAD_LINE,
+            )
+            upload = await self._send(request, route, protocol)
+            message, content = await protocol.read()
+            while 100 <= message.code < 200 and message.code != 101:  # only that the server is at it
+                message, content = await protocol.read()
+        except BaseException as error:
+            close(connection, upload)
+            if kept and _is_stale(error):
+                raise StaleConnection from error
+            raise
+        return Response(connection, message, content, upload)
+
+    async def _send(self, request: HttpRequest, route: Route, protocol: ResponseHandler) -> "asyncio.Task[None] | None":
+        """Send the request; a task goes on with what is too much to be written at once."""
+        writer = StreamWriter(protocol, self._loop)
+        await writer.write_headers(route.line, route.head(request))
+        if len(request.body) > _LONGEST_IN_ONE_GO:
+            return self._loop.create_task(_upload(request.body, writer))
+        if request.body:
+            await writer.write(request.body, drain=False)  # together with the head
+        else:
+            writer.send_headers()
+        return None
+
+    def _meet(self, protocol: ResponseHandler, route: Route) -> None:
+        self._protocols.add(protocol)
+        if protocol.closed is not None:
+            protocol.closed.add_done_callback(_take_note)
+        if route.way.server_hostname is not None:
+            protocol.force_close()
 
 
-def _payload(body: bytes) -> bytes | io.BytesIO | None:
-    # aiohttp warns of plain bytes beyond a megabyte, because they are written in one go.
-    return io.BytesIO(body) if len(body) > _LONGEST_PLAIN_BODY else body or None
+async def _upload(body: bytes, writer: StreamWriter) -> None:
+    """Send a large body piece by piece, as the server takes it; it may answer before the end."""
+    view = memoryview(body)
+    with suppress(aiohttp.ClientError, OSError):  # the connection is gone, which whoever waits for the answer is told
+        for start in range(0, len(view), _PIECE):
+            await writer.write(view[start : start + _PIECE])
 
 
-def _probing_socket(address: tuple[Any, ...]) -> socket.socket:
-    """A socket whose idle connection is probed: a dead peer is noticed in 90 s, and gateways do not forget a live one.
-
-    A model may think for minutes without a byte, and gateways forget silent connections sooner than that.
-    """
-    family, kind, protocol, *_ = address
-    made = socket.socket(family, kind, protocol)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in _PROBES.items():
-        if (option := getattr(socket, name, None)) is not None:  # not every system has all of them
-            made.setsockopt(socket.IPPROTO_TCP, option, value)
-    return made
+def _is_stale(error: BaseException) -> bool:
+    """Whether nothing of a head had come when the connection broke; of one that was reset, aiohttp does not tell."""
+    if isinstance(error, aiohttp.ServerDisconnectedError):
+        return isinstance(error.message, str)
+    return isinstance(error, OSError)
 
 
-def _abort(transports: Iterable[asyncio.Transport]) -> None:
-    for transport in transports:
-        transport.abort()
-
-
-def _abort_on_closed_loop(loop: asyncio.AbstractEventLoop, transports: Iterable[asyncio.Transport]) -> None:
-    """Close sockets whose loop was closed before them.
-
-    To close a transport is to have its loop close the socket in the next round, and a closed loop refuses that. So the
-    step that it would schedule is taken here. What that step schedules in turn is for tasks that will never run.
-    """
-    steps: list[tuple[Callable[..., object], tuple[Any, ...]]] = []
-
-    def note(callback: Callable[..., object], *arguments: Any, context: object = None) -> None:  # noqa: ARG001 - as the loop's own
-        steps.append((callback, arguments))
-
-    try:
-        loop.call_soon = note  # type: ignore[method-assign, assignment]
-    except AttributeError:  # a loop in C closes its sockets itself
-        return
-    _abort(transports)
-    for callback, arguments in tuple(steps):
-        callback(*arguments)
+def _take_note(gone: "asyncio.Future[None]") -> None:
+    """Whoever asks for this future has to look at it, or asyncio logs that nobody did."""
+    if not gone.cancelled():
+        gone.exception()

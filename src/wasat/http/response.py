@@ -1,74 +1,62 @@
-"""aiohttp's response, where some of its habits are not good enough for us."""
+"""A response on the connection that carries it."""
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Self
-from weakref import WeakSet
+from collections.abc import Mapping
 
 import aiohttp
-from aiohttp.client_proto import ResponseHandler
-
-from wasat.http.watch import Wait
-
-if TYPE_CHECKING:
-    from aiohttp.connector import Connection
+from aiohttp.connector import Connection
+from aiohttp.http import RawResponseMessage
 
 
 class StaleConnection(Exception):
     """A connection that was kept from earlier was broken off instead of being used again."""
 
 
-class Response(aiohttp.ClientResponse):
-    """A response that knows whether its connection is new, when the request was sent, and that closes at once.
+class Response:
+    """A response whose body is still arriving. Its end frees the connection; whoever leaves it earlier closes that."""
 
-    A pool gives the collections.
-    """
+    __slots__ = ("_connection", "_gone", "_upload", "content", "headers", "status")
 
-    protocols: WeakSet[ResponseHandler]
-    """The connections that carried a request before."""
-    opening: "dict[asyncio.Task[Any] | None, Wait]"
-    """The waits of the tasks that wait for a response to begin."""
-    resending: "set[asyncio.Task[Any] | None]"
-    """Those of them that try again, on a connection of which nothing is kept."""
-    _gone: "asyncio.Future[None] | None" = None
-
-    async def start(self, connection: "Connection") -> Self:
-        protocol = connection.protocol
-        assert protocol is not None, "a response is started on an open connection"
-        kept = protocol in self.protocols
-        if not kept:
-            self._meet(protocol)
-        task = asyncio.current_task()
-        self.opening[task].begin("first_byte")
-        if task in self.resending:
-            protocol.force_close()
-        try:
-            await super().start(connection)
-        except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
-            if kept and not _had_begun(error):
-                raise StaleConnection from error
-            raise
-        if self.connection is not None and protocol.closed is not None:
-            self._gone = protocol.closed
-            self._gone.add_done_callback(self._tell_reader)
-        return self
-
-    def close(self) -> None:
-        # An orderly end would wait until the server has read all that we sent, or has answered a TLS farewell.
-        if self.connection is not None and self.connection.transport is not None:
-            self.connection.transport.abort()
-        super().close()
+    def __init__(
+        self,
+        connection: Connection,
+        message: RawResponseMessage,
+        content: aiohttp.StreamReader,
+        upload: "asyncio.Task[None] | None",
+    ) -> None:
+        self.status = message.code
+        self.headers: Mapping[str, str] = message.headers
+        self.content = content
+        self._connection: Connection | None = connection
+        self._upload = upload
+        self._gone: asyncio.Future[None] | None = None
+        content.on_eof(self._free)  # at once, if all of the body came with the head
+        if self._connection is not None and connection.protocol is not None:
+            self._gone = connection.protocol.closed
+            if self._gone is not None:
+                self._gone.add_done_callback(self._tell_reader)
 
     def done(self) -> None:
         """Close what is still open; a response that was read to its end has freed its connection already."""
         if self._gone is not None:
             self._gone.remove_done_callback(self._tell_reader)
-        if self.connection is not None:
-            self.close()
+        if self._connection is not None:
+            self._close(self._connection)
 
-    def _meet(self, protocol: ResponseHandler) -> None:
-        self.protocols.add(protocol)
-        if protocol.closed is not None:
-            protocol.closed.add_done_callback(_take_note)
+    def _free(self) -> None:
+        if self._connection is None:
+            return
+        if self._upload is not None and not self._upload.done():
+            self._close(self._connection)  # answered before it was asked to the end: nothing else fits behind that
+        else:
+            self._connection.release()
+            self._connection = None
+
+    def _close(self, connection: Connection) -> None:
+        self._connection = None
+        if not self.content.is_eof() and self.content.exception() is None:
+            self.content.set_exception(aiohttp.ClientConnectionError("the response was left"))
+        close(connection, self._upload)
 
     # aiohttp tells nobody when a body breaks the rules of HTTP, as it does where a gateway writes an error page into a
     # stream: it closes the connection and lets the reader wait.
@@ -76,17 +64,12 @@ class Response(aiohttp.ClientResponse):
         if not self.content.is_eof() and self.content.exception() is None:
             self.content.set_exception(aiohttp.ClientPayloadError("the body is not HTTP"))
 
-    # aiohttp's own shows the whole address, where a key may be in the query.
-    def __repr__(self) -> str:
-        return f"<Response {self.status}>"
 
-
-def _had_begun(error: aiohttp.ClientError) -> bool:
-    """Whether a part of the head had come; of a connection that was reset, aiohttp does not tell."""
-    return isinstance(error, aiohttp.ServerDisconnectedError) and not isinstance(error.message, str)
-
-
-def _take_note(gone: "asyncio.Future[None]") -> None:
-    """Whoever asks for this future has to look at it, or asyncio logs that nobody did."""
-    if not gone.cancelled():
-        gone.exception()
+def close(connection: Connection, upload: "asyncio.Task[None] | None") -> None:
+    """Close a connection at once, with what is still being sent on it."""
+    if upload is not None:
+        upload.cancel()
+    # An orderly end would wait until the server has read all that we sent, or has answered a TLS farewell.
+    if connection.transport is not None:
+        connection.transport.abort()
+    connection.close()

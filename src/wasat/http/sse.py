@@ -4,13 +4,14 @@ It knows nothing of what the data means. Lines that are no field of an event are
 standard would have it: some servers print an error between two events as bare JSON, and it must be heard.
 """
 
-from typing import NamedTuple
+from msgspec import Struct
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _FIELDS_IGNORED = (b"event", b"id", b"retry")
+_EMPTY_LINE = (b"\r\n", b"\n")
 
 
-class Event(NamedTuple):
+class Event(Struct, frozen=True, gc=False):
     """The data of one event; or, if `stray`, lines that belong to none."""
 
     data: bytes
@@ -21,47 +22,46 @@ class EventStream:
     """Feed it pieces; it gives the events that they complete."""
 
     def __init__(self) -> None:
-        self._buffer = bytearray()
-        self._searched = 0
+        self._begun: list[bytes] = []
+        """The pieces of a line whose end has not come."""
         self._lines: list[bytes] = []
         self._stray = False
         self._at_start = True
 
     def feed(self, piece: bytes) -> list[Event]:
-        buffer = self._buffer
-        buffer += piece
-        events: list[Event] = []
-        start = 0
-        while (end := buffer.find(b"\n", max(start, self._searched))) >= 0:
-            self._line(bytes(buffer[start:end]), events)
-            start = end + 1
-        if start:
-            del buffer[:start]
-        self._searched = len(buffer)
-        return events
+        line, end, rest = piece.partition(b"\n")
+        if rest in _EMPTY_LINE and line.startswith(b"data: ") and not self._begun and not self._lines:
+            # Servers write an event in one go, and so it comes: nearly every piece is this.
+            self._at_start = False
+            data = line[6:].removesuffix(b"\r")
+            return [Event(data)] if data else []
+        if not end:
+            self._begun.append(piece)
+            return []
+        *lines, rest = b"".join([*self._begun, piece]).split(b"\n")
+        self._begun = [rest] if rest else []
+        return self._read(lines)
 
     def end(self) -> list[Event]:
         """What was begun and not closed by an empty line; the stream may have been cut within it."""
-        events: list[Event] = []
-        if self._buffer:
-            self._line(bytes(self._buffer), events)
-        self._buffer.clear()
-        self._searched = 0
-        self._close(events)
-        return events
+        rest = b"".join(self._begun)
+        self._begun = []
+        return self._read([rest, b""] if rest else [b""])
 
-    def _line(self, line: bytes, events: list[Event]) -> None:
+    def _read(self, lines: list[bytes]) -> list[Event]:
+        events: list[Event] = []
         if self._at_start:
             self._at_start = False
-            line = line.removeprefix(_BYTE_ORDER_MARK)
-        if line.endswith(b"\r"):
-            line = line[:-1]
-        if line.startswith(b"data:"):
-            self._keep(line[6:] if line[5:6] == b" " else line[5:], events, stray=False)
-        elif not line:
-            self._close(events)
-        elif not line.startswith(b":") and line.partition(b":")[0] not in _FIELDS_IGNORED:
-            self._keep(line, events, stray=True)
+            lines[0] = lines[0].removeprefix(_BYTE_ORDER_MARK)
+        for line in lines:
+            line = line.removesuffix(b"\r")  # noqa: PLW2901 - the same line
+            if line.startswith(b"data:"):
+                self._keep(line[6:] if line.startswith(b" ", 5) else line[5:], events, stray=False)
+            elif not line:
+                self._close(events)
+            elif not line.startswith(b":") and line.partition(b":")[0] not in _FIELDS_IGNORED:
+                self._keep(line, events, stray=True)
+        return events
 
     def _keep(self, line: bytes, events: list[Event], *, stray: bool) -> None:
         if self._lines and self._stray != stray:

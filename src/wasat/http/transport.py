@@ -21,28 +21,39 @@ if TYPE_CHECKING:
 
 __all__ = ["Deadlines", "HttpRequest", "HttpResponse", "HttpStream", "Transport"]
 
+_LARGEST_BODY = 256 * 2**20
+
 
 class Transport:
     """Sends requests from any thread and any event loop; connections are kept per loop and closed with it.
 
     `connections` is how many requests of one loop may be under way at once, None for as many as there are; the others
-    wait, which counts in no deadline.
+    wait, which counts in no deadline. `largest_body` is how many bytes the body of a response may have, streamed or
+    not, after it was decompressed; a larger one is not read further, so that no server can fill the memory.
     """
 
-    def __init__(self, deadlines: Deadlines | None = None, *, connections: int | None = None) -> None:
-        if connections is not None and connections < 1:
-            raise ConfigError(f"connections is {connections!r}; it is a number above 0, or None for no limit")
+    def __init__(
+        self,
+        deadlines: Deadlines | None = None,
+        *,
+        connections: int | None = None,
+        largest_body: int | None = _LARGEST_BODY,
+    ) -> None:
+        for name, limit in (("connections", connections), ("largest_body", largest_body)):
+            if limit is not None and limit < 1:
+                raise ConfigError(f"{name} is {limit!r}; it is a number above 0, or None for no limit")
         self._deadlines = deadlines or Deadlines()
+        self._largest_body = largest_body
         self._pools = PoolPerLoop(connections)
 
     async def send(self, request: HttpRequest, deadlines: Deadlines | None = None) -> HttpResponse:
         """The response with its whole body."""
-        async with HttpStream(self._pools, request, deadlines or self._deadlines) as answer:
+        async with self.stream(request, deadlines) as answer:
             return HttpResponse(answer.status, answer.headers, await answer.read())
 
     def stream(self, request: HttpRequest, deadlines: Deadlines | None = None) -> "HttpStream":
         """The response as it arrives, within `async with`; leaving that early closes the connection."""
-        return HttpStream(self._pools, request, deadlines or self._deadlines)
+        return HttpStream(self._pools, request, deadlines or self._deadlines, self._largest_body)
 
     async def close(self) -> None:
         """Close the connections of this event loop; a request after that opens new ones."""
@@ -60,15 +71,21 @@ class Transport:
 class HttpStream:
     """A response whose body is still arriving: iterate over its pieces, of any size, or `read` all that is left."""
 
-    __slots__ = ("_deadlines", "_pool", "_pools", "_request", "_response", "_wait", "headers", "status")
+    __slots__ = (
+        "_deadlines", "_largest", "_left", "_pool", "_pools", "_request", "_response", "_wait", "headers", "status"
+    )  # fmt: skip
 
     status: int
     headers: Mapping[str, str]
 
-    def __init__(self, pools: PoolPerLoop, request: HttpRequest, deadlines: Deadlines) -> None:
+    def __init__(
+        self, pools: PoolPerLoop, request: HttpRequest, deadlines: Deadlines, largest_body: int | None = None
+    ) -> None:
         self._pools = pools
         self._request = request
         self._deadlines = deadlines
+        self._largest = largest_body
+        self._left = float("inf") if largest_body is None else largest_body
 
     def header(self, name: str) -> str | None:
         """The header of that name, in whatever case either of us writes it."""
@@ -96,17 +113,20 @@ class HttpStream:
         return self
 
     async def __anext__(self) -> bytes:
-        self._wait.begin("between_bytes")
+        content = self._response.content
+        if not content.is_eof():  # else the rest is here already
+            self._wait.begin("between_bytes")
         try:
-            piece = await self._response.content.readany()
+            piece = await content.readany()
         except BaseException as error:  # noqa: BLE001 - as above
             self._wait.pause()
             failure = self._failure(error, in_body=True)
         else:
             self._wait.pause()
-            if piece:
+            self._left -= len(piece)
+            if piece and self._left >= 0:
                 return piece
-            failure = StopAsyncIteration()
+            failure = self._too_large() if piece else StopAsyncIteration()
         raise failure
 
     async def read(self) -> bytes:
@@ -123,6 +143,12 @@ class HttpStream:
     ) -> None:
         self._wait.end()
         self._pool.done(self._response)
+
+    def _too_large(self) -> BaseException:
+        from wasat.http.failures import too_large
+
+        self._response.done()
+        return too_large(self._request, self._largest)
 
     def _failure(self, error: BaseException, *, in_body: bool) -> BaseException:
         from wasat.http.failures import cut, timed_out, unanswered

@@ -17,33 +17,34 @@ _NEVER = float("inf")
 class Watch:
     """The waits of one event loop, and their timer."""
 
-    __slots__ = ("_handle", "_rings_at", "loop", "waits")
+    __slots__ = ("_handle", "loop", "rings_at", "waits")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self.waits: set[Wait] = set()
         self._handle: asyncio.TimerHandle | None = None
-        self._rings_at = _NEVER
+        self.rings_at = _NEVER
 
     def expect(self, due: float) -> None:
-        """Be awake when this wait is due."""
-        if due < self._rings_at:
-            self.stop()
-            self._rings_at = due
-            self._handle = self.loop.call_at(due, self._ring)
+        """Be awake when a wait is due that is due before all others."""
+        self.stop()
+        self.rings_at = due
+        self._handle = self.loop.call_at(due, self._ring)
 
     def stop(self) -> None:
         if self._handle is not None:
             self._handle.cancel()
-        self._rings_at = _NEVER
+        self.rings_at = _NEVER
 
     def _ring(self) -> None:
-        self._rings_at = _NEVER
+        self.rings_at = _NEVER
         now = self.loop.time()
         for wait in self.waits:
             if wait.due <= now:
                 wait.expire()
-        self.expect(min((wait.due for wait in self.waits), default=_NEVER))
+        due = min((wait.due for wait in self.waits), default=_NEVER)
+        if due < _NEVER:
+            self.expect(due)
 
 
 class Wait:
@@ -66,18 +67,20 @@ class Wait:
 
     def begin(self, stage: Stage) -> None:
         """From now on this task waits for what ends the stage."""
-        task = asyncio.current_task()
+        loop = self._watch.loop
+        task = asyncio.current_task(loop)
         assert task is not None, "requests are sent and read by tasks"
         self._task = task
         self._cancelling = task.cancelling()
         self._stage = stage
         seconds: float | None = getattr(self._deadlines, stage)
-        due = _NEVER if seconds is None else self._watch.loop.time() + seconds
+        due = _NEVER if seconds is None else loop.time() + seconds
         if self._total_due < due:
             self._stage = "total"
             due = self._total_due
         self.due = due
-        self._watch.expect(due)
+        if due < self._watch.rings_at:
+            self._watch.expect(due)
 
     def pause(self) -> None:
         """The task has got what it waited for, and does something else."""

@@ -110,6 +110,7 @@ def test_a_server_that_finds_it_too_small_is_asked_without_a_cache(server: Serve
     assert all("tools" in body for body in server.asked())
 
 
+@pytest.mark.requirement("S3-15")
 def test_a_cache_is_refreshed_at_half_its_life_and_made_again_after_its_end(server: Server) -> None:
     clock = VirtualClock()
     asker = agent(server, clock=clock)

@@ -12,9 +12,12 @@ from typing import Any
 import pytest
 
 from tests.gemini.recorder import Recorder, recorder
+from tests.http import misbehaving
+from tests.http.misbehaving import Server
 from wasat import errors
 from wasat.http.clock import VirtualClock
 from wasat.http.retry import RetryPolicy
+from wasat.http.transport import Transport
 from wasat.providers.gemini.client import Gemini
 from wasat.providers.provider import Provider
 from wasat.types.exchange import ModelRequest, ModelResponse, Setup
@@ -254,6 +257,42 @@ def test_a_connection_reset_before_the_headers_is_tried_again_and_then_told(whol
             return open_connections
 
     assert asyncio.run(asyncio.wait_for(main(), 10))[1] == 3
+
+
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize(
+    "document", [{"error": {"code": 501, "message": "no"}}, {"error": {"status": "UNIMPLEMENTED"}}]
+)
+def test_what_the_service_cannot_do_is_asked_for_only_once(document: Any, whole: bool) -> None:
+    with recorder() as server:
+        server.answer(document, status=501)
+
+        async def main() -> None:
+            async with Gemini(api_key="k", base_url=server.url, clock=VirtualClock()) as gemini:
+                with pytest.raises(errors.ServerError) as told:
+                    await listen(gemini, whole=whole)
+                assert (told.value.status, told.value.retryable) == (501, False)
+
+        asyncio.run(main())
+    assert len(server.seen) == 1
+
+
+@pytest.mark.parametrize("begin", [b'data: {"a":"', b'[{"a":"', b'{"a":"', FIRST + b'data: {"a":"'])
+def test_a_stream_of_one_endless_event_ends_at_the_limit_of_the_transport(begin: bytes) -> None:
+    async def main() -> None:
+        async with (
+            Server(misbehaving.endless(begin)) as server,
+            Transport(largest_body=2**20) as transport,
+            Gemini(
+                api_key="k", base_url=f"http://127.0.0.1:{server.port}", clock=VirtualClock(), transport=transport
+            ) as gemini,
+        ):
+            with pytest.raises(errors.MalformedResponse, match="more than 1,048,576 bytes"):
+                await listen(gemini)
+            await server.until_all_gone()
+            assert server.accepted == 1, "it was not asked again"
+
+    asyncio.run(asyncio.wait_for(main(), 5))
 
 
 def test_leaving_a_stream_early_leaves_nothing_open() -> None:

@@ -1,6 +1,9 @@
 import asyncio
 import logging
 import sys
+import threading
+from functools import partial
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -47,6 +50,84 @@ def test_a_token_comes_from_a_function_of_the_caller_sync_or_async() -> None:
 
     assert headers(BearerToken(lambda: "t1")) == {"Authorization": "Bearer t1"}
     assert headers(BearerToken(later, user_project="p")) == {"Authorization": "Bearer t2", "x-goog-user-project": "p"}
+
+
+def test_a_plain_function_that_blocks_holds_up_nothing_else() -> None:
+    asked, go_on = threading.Event(), threading.Event()
+
+    def slow() -> str:
+        asked.set()
+        assert go_on.wait(5), "nobody else could run meanwhile"
+        return "t"
+
+    async def main() -> None:
+        async with asyncio.timeout(5):
+            waiting = asyncio.create_task(BearerToken(slow).headers())
+            await asyncio.to_thread(asked.wait, 5)
+            go_on.set()
+            assert dict(await waiting) == {"Authorization": "Bearer t"}
+
+    asyncio.run(main())
+
+
+def test_whatever_is_async_runs_on_the_loop_of_its_caller() -> None:
+    async def give() -> str:
+        return threading.current_thread().name
+
+    class Giver:
+        async def __call__(self) -> str:
+            return threading.current_thread().name
+
+    here = {"Authorization": f"Bearer {threading.current_thread().name}"}
+    assert headers(BearerToken(give)) == headers(BearerToken(Giver())) == headers(BearerToken(partial(give))) == here
+    assert headers(BearerToken(lambda: give())) == here
+    assert headers(BearerToken(lambda: threading.current_thread().name)) != here
+
+
+def test_a_token_is_asked_for_each_time_and_its_failure_is_told_as_it_is() -> None:
+    tokens = iter(("t1", "t2"))
+    token = BearerToken(lambda: next(tokens, ""))
+    assert [headers(token)["Authorization"] for _ in range(2)] == ["Bearer t1", "Bearer t2"]
+
+    def fail() -> str:
+        raise PermissionError("no metadata server")
+
+    with pytest.raises(PermissionError, match="no metadata server"):
+        headers(BearerToken(fail))
+
+
+def test_google_auth_gives_the_token_in_a_thread_and_renews_it_once_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    renewed: list[str] = []
+
+    class Found:
+        valid, token = False, ""
+
+        def refresh(self, _: object) -> None:
+            renewed.append(threading.current_thread().name)
+            self.valid, self.token = True, "t"
+
+    auth, requests = ModuleType("google.auth"), ModuleType("google.auth.transport.requests")
+    auth.default = lambda scopes: (Found(), "project")  # type: ignore[attr-defined]
+    auth.transport = SimpleNamespace(requests=requests)  # type: ignore[attr-defined]
+    requests.Request = object  # type: ignore[attr-defined]
+    google = ModuleType("google")
+    google.auth = auth  # type: ignore[attr-defined]
+    for name, module in {
+        "google": google,
+        "google.auth": auth,
+        "google.auth.transport": ModuleType("google.auth.transport"),
+        "google.auth.transport.requests": requests,
+    }.items():
+        monkeypatch.setitem(sys.modules, name, module)
+
+    async def main() -> None:
+        credentials = vertex_credentials(None, None, {})
+        given = await asyncio.gather(*(credentials.headers() for _ in range(20)))
+        assert all(dict(one) == {"Authorization": "Bearer t"} for one in given)
+
+    asyncio.run(main())
+    assert len(renewed) == 1
+    assert renewed[0] != threading.current_thread().name
 
 
 def test_vertex_takes_a_token_a_key_or_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -335,6 +335,47 @@ def test_signed_parts_and_parts_with_more_than_text_stay_apart() -> None:
     ]
 
 
+def test_a_text_alone_in_its_run_goes_back_in_the_bytes_that_it_came_in() -> None:
+    text = b'{ "text" :"\\u00e4" }'
+    call = b'{"functionCall":{"id":"7","name":"f","args":{}}}'
+    document = b'{"candidates":[{"content":{"parts":[%b], "role":"model"}}]}'
+    _, alone = streamed(b"data: %b\n\n" % (document % text))
+    assert bytes(alone.message.raw) == b'{"parts":[%b], "role":"model"}' % text
+    _, between = streamed(*(b"data: %b\n\n" % (document % part) for part in (call, text, call)))
+    assert bytes(between.message.raw) == b'{"parts":[%b],"role":"model"}' % b",".join((call, text, call))
+    assert between.message.parts[1] == Text("ä")
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"text": "b"},
+        {"text": "b", "thought": False},
+        {"text": "b", "thoughtSignature": ""},
+        {"text": "b", "thoughtSignature": "s"},
+        {"text": "b", "new": {"x": 1}},
+    ],
+)
+@pytest.mark.parametrize("around", [{}, {"index": 0}, {"index": "0"}, {"citationMetadata": {"x": 1}}, {"index": None}])
+def test_a_delta_with_anything_odd_is_still_read(part: dict[str, Any], around: dict[str, Any]) -> None:
+    document = answer(part, finish=None)
+    document["candidates"][0] |= around
+    parts, response = streamed(events(answer({"text": "a"}, finish=None), document, answer({"text": "c"})))
+    assert [one.text for one in parts if isinstance(one, Text)] == ["a", "b", "c"]
+    assert (response.message.text, response.finish) == ("abc", FinishReason.END)
+    assert [bytes(raw) for raw in response.raw][1] == json.dumps(document).encode()
+    kept = json.loads(bytes(response.message.raw))["parts"]
+    is_plain = part.keys() <= {"text", "thought"}
+    assert kept == ([{"text": "abc"}] if is_plain else [{"text": "a"}, part, {"text": "c"}])
+
+
+def test_what_was_said_once_in_a_stream_is_told_in_the_end() -> None:
+    first = answer({"text": "a"}, finish=None, modelVersion="m", responseId="r", usageMetadata={"promptTokenCount": 3})
+    _, response = streamed(events(first, answer({"text": "b"}), answer({"text": "c"}, finish=None)))
+    assert (response.model, response.id) == ("m", "r")
+    assert (response.usage.input, response.finish) == (3, FinishReason.END)
+
+
 def test_parallel_calls_spread_over_chunks_are_one_turn() -> None:
     first = {"functionCall": {"id": "1", "name": "f", "args": {"x": 1}}, "thoughtSignature": "s"}
     second = {"functionCall": {"id": "2", "name": "f", "args": {"x": 2}}}

@@ -104,6 +104,11 @@ def test_a_part_in_between_does_not_end_a_call() -> None:
     assert response.message.parts == (parts[1],)
 
 
+def test_texts_around_a_call_that_was_left_open_are_one() -> None:
+    _, response = read(chunk({"text": "a"}), chunk(OPEN), chunk({"text": "b"}))
+    assert response.message.parts == (Text("ab"),)
+
+
 def test_what_stands_on_later_parts_of_a_call_is_kept() -> None:
     late = {"functionCall": {"id": "late", "odd": 1}, "thoughtSignature": "late", "other": 2}
     _, response = read(chunk({"functionCall": {"name": "f", "willContinue": True}}), chunk(late, finish="STOP"))

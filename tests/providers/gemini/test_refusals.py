@@ -34,6 +34,7 @@ def per(period: str) -> dict[str, Any]:
         (429, body(429, details=[per("Day")]), errors.QuotaExhausted, False),
         (499, body(499), errors.ServerError, True),
         (500, body(500), errors.ServerError, True),
+        (501, body(501), errors.ServerError, False),
         (503, body(503), errors.ServerError, True),
         (504, body(504), errors.ServerError, True),
         (200, body(429), errors.RateLimited, True),

@@ -25,6 +25,9 @@ from wasat.types.exchange import ModelResponse
 from wasat.types.messages import Message
 from wasat.types.parts import Part, Text, Thought
 
+Piece = tuple[Part | None, Raw, bool]
+"""A part and its bytes; or, if the last says so, a delta of text and the bytes of the document that is no more."""
+
 
 class Assembly:
     """The documents of a stream in, one answer out."""
@@ -34,7 +37,10 @@ class Assembly:
         self._make_id = make_id
         self._documents: list[Raw] = []
         self._contents: list[Raw] = []
-        self._parts: list[tuple[Part | None, Raw]] = []
+        """Those that held anything but a delta of text."""
+        self._spoken = 0
+        """How many documents had parts."""
+        self._parts: list[Piece] = []
         """What came so far; None keeps the place of a call that is still coming."""
         self._open: OpenCall | None = None
         self._opened_at = 0
@@ -49,13 +55,31 @@ class Assembly:
 
     def add(self, document: bytes) -> list[Part]:
         """What a document adds: deltas of text, and whatever else is whole."""
+        try:
+            delta = lean.read_delta(document)
+        except lean.READ_FAILURES:
+            return self._add_any(document)
+        raw = Raw(document)
+        self._documents.append(raw)
+        candidate = delta.candidates[0]
+        _note(self._chunk, delta)
+        self._candidate.finish_reason = candidate.finish_reason or self._candidate.finish_reason
+        (found,) = candidate.content.parts
+        part = (Thought if found.thought else Text)(found.text)
+        self._spoken += 1
+        self._parts.append((part, raw, True))
+        return [part]
+
+    def _add_any(self, document: bytes) -> list[Part]:
         found = read(document)
         self._documents.append(found.raw)
-        self._chunk = _later(self._chunk, found.chunk)
+        _note(self._chunk, found.chunk)
+        self._chunk.prompt_feedback = found.chunk.prompt_feedback or self._chunk.prompt_feedback
         if found.candidate is not None:
-            self._candidate = _later_candidate(self._candidate, found.candidate)
+            _note_candidate(self._candidate, found.candidate)
         made: list[Part] = []
         if found.parts:
+            self._spoken += 1
             self._contents.append(found.content)
             for part, raw in zip(found.parts, raw_parts(found.content), strict=True):
                 self._add_part(part, raw, made)
@@ -71,7 +95,7 @@ class Assembly:
             self._keep(part_of(part, self._make_id) or opaque_of(raw), raw, made)
 
     def _keep(self, part: Part, raw: Raw, made: list[Part]) -> None:
-        self._parts.append((part, raw))
+        self._parts.append((part, raw, False))
         made.append(part)
 
     def _add_streamed(self, call: lean.Call, raw: Raw, made: list[Part]) -> None:
@@ -79,7 +103,7 @@ class Assembly:
         if call.name or self._open is None:
             self._close_call(made)
             self._open, self._opened_at = OpenCall(call, raw), len(self._parts)
-            self._parts.append((None, raw))
+            self._parts.append((None, raw, False))
         else:
             self._open.add(call, raw)
         if not call.will_continue:
@@ -95,7 +119,7 @@ class Assembly:
         except lean.READ_FAILURES:
             part, whole = lean.recover(lean.Part, whole)
         call = part_of(part, self._make_id) or opaque_of(whole)
-        self._parts[self._opened_at] = (call, whole)
+        self._parts[self._opened_at] = (call, whole, False)
         made.append(call)
 
     def end(self) -> list[Part]:
@@ -111,9 +135,10 @@ class Assembly:
         return answer(self._message(), self._chunk, self._candidate, tuple(self._documents), self._api)
 
     def _message(self) -> Message:
-        pieces = [(part, raw) for part, raw in self._parts if part is not None]
-        if self._verbatim and len(self._contents) == 1:
-            return Message("model", linked([part for part, _ in pieces], ()), DIALECT, self._contents[0])
+        pieces = [piece for piece in self._parts if piece[0] is not None]
+        if self._verbatim and self._spoken == 1:
+            alone = self._contents[0] if self._contents else read(pieces[0][1]).content
+            return Message("model", linked([part for part, *_ in pieces if part is not None], ()), DIALECT, alone)
         joined = _joined(pieces)
         if not joined:
             return Message("model", (), DIALECT)
@@ -124,23 +149,20 @@ class Assembly:
         return Message("model", linked([part for part, _ in joined], ()), DIALECT, Raw(encode_json(content)))
 
 
-def _later(before: lean.Chunk, now: lean.Chunk) -> lean.Chunk:
-    """Both as one: what is said later in a stream counts, what is not said again stays."""
-    now.usage_metadata = now.usage_metadata or before.usage_metadata
-    now.model_version = now.model_version or before.model_version
-    now.response_id = now.response_id or before.response_id
-    now.prompt_feedback = now.prompt_feedback or before.prompt_feedback
-    return now
+def _note(kept: lean.Chunk, now: lean.Chunk | lean.Delta) -> None:
+    """What is said later in a stream counts, what is not said again stays."""
+    kept.usage_metadata = now.usage_metadata or kept.usage_metadata
+    kept.model_version = now.model_version or kept.model_version
+    kept.response_id = now.response_id or kept.response_id
 
 
-def _later_candidate(before: lean.Candidate, now: lean.Candidate) -> lean.Candidate:
-    now.finish_reason = now.finish_reason or before.finish_reason
-    now.finish_message = now.finish_message or before.finish_message
-    now.continuation_token = now.continuation_token or before.continuation_token
-    return now
+def _note_candidate(kept: lean.Candidate, now: lean.Candidate) -> None:
+    kept.finish_reason = now.finish_reason or kept.finish_reason
+    kept.finish_message = now.finish_message or kept.finish_message
+    kept.continuation_token = now.continuation_token or kept.continuation_token
 
 
-def _joined(pieces: list[tuple[Part, Raw]]) -> list[tuple[Part, bytes | Raw]]:
+def _joined(pieces: list[Piece]) -> list[tuple[Part, bytes | Raw]]:
     """Text that only the stream cut into deltas, as one part again; what says more than its text stays apart.
 
     A signed part is never merged and never dropped, even when its text is empty: the server wants it back.
@@ -148,19 +170,20 @@ def _joined(pieces: list[tuple[Part, Raw]]) -> list[tuple[Part, bytes | Raw]]:
     joined: list[tuple[Part, bytes | Raw]] = []
     for kind, group in groupby(pieces, _plain_kind):
         if kind is None:
-            joined += group
+            joined += [(part, raw) for part, raw, _ in group if part is not None]
             continue
-        run = [(part.text, raw) for part, raw in group if isinstance(part, kind) and part.text]
+        run = [(part.text, raw, is_delta) for part, raw, is_delta in group if isinstance(part, kind) and part.text]
         if len(run) == 1:
-            joined.append((kind(run[0][0]), run[0][1]))
+            text, raw, is_delta = run[0]
+            joined.append((kind(text), raw_parts(read(raw).content)[0] if is_delta else raw))
         elif run:
-            text = "".join([text for text, _ in run])
+            text = "".join([text for text, *_ in run])
             joined.append((kind(text), encode_json({"text": text, **({"thought": True} if kind is Thought else {})})))
     return joined
 
 
-def _plain_kind(piece: tuple[Part, Raw]) -> type[Text] | type[Thought] | None:
-    part, raw = piece
+def _plain_kind(piece: Piece) -> type[Text] | type[Thought] | None:
+    part, raw, is_delta = piece
     if not isinstance(part, Text | Thought) or part.signature is not None:
         return None
-    return type(part) if fields_of(raw).keys() <= {"text", "thought"} else None
+    return type(part) if is_delta or fields_of(raw).keys() <= {"text", "thought"} else None

@@ -4,7 +4,10 @@ import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from difflib import get_close_matches
+from functools import cached_property
 from typing import Any, Self, cast
+
+from msgspec.structs import replace
 
 from wasat.errors import ConfigError
 from wasat.http.clock import Clock
@@ -14,6 +17,7 @@ from wasat.http.transport import Transport
 from wasat.providers.gemini import decode
 from wasat.providers.gemini.api import GeminiApi
 from wasat.providers.gemini.capabilities import DEFAULT_MODEL, Api, Capabilities, capabilities_of, successor_of
+from wasat.providers.gemini.continuation import joined, next_token
 from wasat.providers.gemini.credentials import (
     GiveToken,
     Hidden,
@@ -23,8 +27,11 @@ from wasat.providers.gemini.credentials import (
 )
 from wasat.providers.gemini.encode import request_body
 from wasat.providers.gemini.endpoint import endpoint
+from wasat.providers.gemini.sources import sources_of
+from wasat.providers.provider import Traits
 from wasat.types.exchange import ModelRequest, ModelResponse
 from wasat.types.parts import Part
+from wasat.types.specs import BuiltinTool
 
 _log = logging.getLogger("wasat.providers.gemini")
 
@@ -104,26 +111,47 @@ class Gemini:
     def model(self) -> str:
         return self._model
 
+    @cached_property
+    def traits(self) -> Traits:
+        """What a run must know of the model; see `Traits`."""
+        from wasat.schema.dialects import GEMINI_JSON_SCHEMA  # loaded with the first run, not with the client
+
+        can = self.capabilities
+        return Traits("Gemini", can.functions, GEMINI_JSON_SCHEMA, can.json_with_functions)
+
     def __repr__(self) -> str:
         return f"Gemini({self._model!r}, {origin_of(self.api.endpoint.base_url)!r})"
 
     async def stream(self, request: ModelRequest, *, whole: bool = False) -> AsyncIterator[Part | ModelResponse]:
         """The parts of the answer as they come, then the answer; see `Provider`."""
-        body = request_body(request, self.capabilities)
-        if whole:
-            yield await self._whole(body)
-            return
-        answers = self.api.stream(f"{self._path}:streamGenerateContent?alt=sse", body, self._reader)
-        async with aclosing(answers):  # type: ignore[type-var]  # an async generator, which is declared as an iterator
-            async for reader, parts in answers:
-                answer = reader
-                for part in parts:
-                    yield cast("Part", part)
-        yield answer.response()
+        answers: list[ModelResponse] = []
+        token = request.continuation
+        while True:
+            body = request_body(request if token is None else replace(request, continuation=token), self.capabilities)
+            if whole:
+                answers.append(await self._whole(body))
+            else:
+                pieces = self.api.stream(f"{self._path}:streamGenerateContent?alt=sse", body, self._reader)
+                async with aclosing(pieces):  # type: ignore[type-var]  # a generator, declared as an iterator
+                    async for reader, parts in pieces:
+                        answer = reader
+                        for part in parts:
+                            yield cast("Part", part)
+                answers.append(answer.response())
+            token = next_token(answers)
+            if token is None:
+                break
+        yield self._sourced(joined(answers), request)
 
     async def respond(self, request: ModelRequest) -> ModelResponse:
         """The answer at once."""
-        return await self._whole(request_body(request, self.capabilities))
+        [answer] = [item async for item in self.stream(request, whole=True)]
+        return cast("ModelResponse", answer)
+
+    def _sourced(self, answer: ModelResponse, request: ModelRequest) -> ModelResponse:
+        if not any(type(tool) is BuiltinTool for tool in request.setup.tools):
+            return answer
+        return replace(answer, sources=sources_of(answer))
 
     async def _whole(self, body: bytes) -> ModelResponse:
         api = self.capabilities.api

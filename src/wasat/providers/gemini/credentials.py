@@ -1,8 +1,10 @@
 """Keys and tokens, held so that nobody sees them by accident: not in a repr, a log or the locals of a traceback."""
 
+import asyncio
 import inspect
 import logging
 import os
+import threading
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -58,16 +60,20 @@ class ApiKey:
 
 
 class BearerToken:
-    """A token that a function of the caller gives, each time anew; whether it is cached is for that function."""
+    """A token that a function of the caller gives, each time anew; whether it is cached is for that function.
 
-    __slots__ = ("_give", "_more")
+    A plain function runs in a thread, because it may ask a server for the token.
+    """
+
+    __slots__ = ("_give", "_is_async", "_more")
 
     def __init__(self, give: GiveToken, *, user_project: str | None = None) -> None:
         self._give = give
+        self._is_async = inspect.iscoroutinefunction(give) or inspect.iscoroutinefunction(type(give).__call__)
         self._more = {"x-goog-user-project": user_project} if user_project else {}
 
     async def headers(self) -> Mapping[str, str]:
-        given = self._give()
+        given = self._give() if self._is_async else await asyncio.to_thread(self._give)
         if inspect.isawaitable(given):
             given = await given
         return SecretHeaders(Authorization=f"Bearer {given}", **self._more)
@@ -120,20 +126,17 @@ def _token_of_google_auth() -> GiveToken:
             "or install google-auth"
         ) from None
     found: list[Any] = []
+    one_at_a_time = threading.Lock()  # or a thousand requests would ask for a thousand tokens
 
     def give() -> str:
-        if not found:
-            found.append(google.auth.default(scopes=["https://www.googleapis.com/auth/cloud-platform"])[0])
-        if not found[0].valid:
-            found[0].refresh(google.auth.transport.requests.Request())
-        return str(found[0].token)
+        with one_at_a_time:
+            if not found:
+                found.append(google.auth.default(scopes=["https://www.googleapis.com/auth/cloud-platform"])[0])
+            if not found[0].valid:
+                found[0].refresh(google.auth.transport.requests.Request())
+            return str(found[0].token)
 
-    async def give_from_thread() -> str:
-        import asyncio
-
-        return await asyncio.to_thread(give)
-
-    return give_from_thread
+    return give
 
 
 def _checked(key: str) -> str:

@@ -57,7 +57,7 @@ class ResponseStream:
         """The bytes are over."""
         return self._read(self._framing.end(), last=True)
 
-    def _read(self, documents: Iterator[bytes], *, last: bool = False) -> Iterator[Part]:
+    def _read(self, documents: Iterable[bytes], *, last: bool = False) -> Iterator[Part]:
         """The parts of these documents, read now whether or not the caller takes them; an error comes after them."""
         parts: list[Part] = []
         try:

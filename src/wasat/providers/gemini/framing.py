@@ -5,7 +5,6 @@ byte, not in what was asked for: gateways answer as they please.
 """
 
 import re
-from collections.abc import Iterator
 
 from wasat.http.json_array import ArrayStream
 from wasat.http.sse import Event, EventStream
@@ -30,18 +29,18 @@ class Framing:
         """The documents come one by one, so that the last may be cut without harm to those before it."""
         return isinstance(self._frame, _Events | _Elements)
 
-    def feed(self, piece: bytes) -> Iterator[bytes]:
+    def feed(self, piece: bytes) -> list[bytes]:
         if self._frame is None:
             piece = self._head = (self._head + piece).removeprefix(_BYTE_ORDER_MARK).lstrip(_WHITE_SPACE)
             if _BYTE_ORDER_MARK.startswith(piece) or _UNDECIDED.fullmatch(piece):
-                return iter(())
+                return []
             self._frame = _frame_for(piece)
         return self._frame.feed(piece)
 
-    def end(self) -> Iterator[bytes]:
+    def end(self) -> list[bytes]:
         """The document that was not closed, which may be cut anywhere."""
         if self._frame is None:
-            return iter(() if b"data:".startswith(self._head) else (self._head,))
+            return [] if b"data:".startswith(self._head) else [self._head]
         return self._frame.end()
 
 
@@ -55,39 +54,41 @@ class _Events:
     def __init__(self) -> None:
         self._stream = EventStream()
 
-    def feed(self, piece: bytes) -> Iterator[bytes]:
+    def feed(self, piece: bytes) -> list[bytes]:
         return _documents(self._stream.feed(piece))
 
-    def end(self) -> Iterator[bytes]:
+    def end(self) -> list[bytes]:
         return _documents(self._stream.end())
 
 
-def _documents(events: list[Event]) -> Iterator[bytes]:
-    for data, stray in events:
-        # Gateways end a stream with [DONE]; of stray lines only JSON is meant for us: an error between two events.
-        if data.strip() != b"[DONE]" and (not stray or data.lstrip()[:1] == b"{"):
-            yield data
+def _documents(events: list[Event]) -> list[bytes]:
+    # Gateways end a stream with [DONE]; of stray lines only JSON is meant for us: an error between two events.
+    return [
+        event.data
+        for event in events
+        if event.data.strip() != b"[DONE]" and (not event.stray or event.data.lstrip()[:1] == b"{")
+    ]
 
 
 class _Elements:
     def __init__(self) -> None:
         self._stream = ArrayStream()
 
-    def feed(self, piece: bytes) -> Iterator[bytes]:
-        return iter(self._stream.feed(piece))
+    def feed(self, piece: bytes) -> list[bytes]:
+        return self._stream.feed(piece)
 
-    def end(self) -> Iterator[bytes]:
+    def end(self) -> list[bytes]:
         rest = self._stream.end()
-        return iter((rest,) if rest else ())
+        return [rest] if rest else []
 
 
 class _Whole:
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
 
-    def feed(self, piece: bytes) -> Iterator[bytes]:
+    def feed(self, piece: bytes) -> list[bytes]:
         self._pieces.append(piece)
-        return iter(())
+        return []
 
-    def end(self) -> Iterator[bytes]:
-        return iter((b"".join(self._pieces),))
+    def end(self) -> list[bytes]:
+        return [b"".join(self._pieces)]

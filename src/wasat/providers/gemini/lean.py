@@ -6,7 +6,7 @@ Where a server writes a known field in an unknown way, that field is as good as 
 import json
 import re
 from collections.abc import Iterator
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
@@ -94,11 +94,44 @@ class Chunk(Struct, rename="camel", gc=False):
     error: Raw = Raw(b"")
 
 
+class DeltaPart(Struct, forbid_unknown_fields=True, gc=False):
+    text: str
+    thought: bool | None = None
+
+
+class DeltaContent(Struct, forbid_unknown_fields=True, gc=False):
+    parts: tuple[DeltaPart]
+    role: Literal["model"]
+
+
+class DeltaCandidate(Struct, rename="camel", gc=False):
+    content: DeltaContent
+    finish_reason: str | int | None = None
+    index: Literal[0] | None = None
+    finish_message: None = None
+    continuation_token: None = None
+
+
+class Delta(Struct, rename="camel", gc=False):
+    """A chunk that adds one piece of text, as most of a stream do, read in one pass and strictly.
+
+    What can be read as one says nothing more that counts; what cannot is read as a `Chunk`.
+    """
+
+    candidates: tuple[DeltaCandidate]
+    usage_metadata: Tokens | None = None
+    model_version: str | None = None
+    response_id: str | None = None
+    prompt_feedback: None = None
+    error: None = None
+
+
+read_delta = msgspec.json.Decoder(Delta).decode
 read_chunk = msgspec.json.Decoder(Chunk).decode
 read_content = msgspec.json.Decoder(Content).decode
 read_part = msgspec.json.Decoder(Part).decode
 READ_FAILURES = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What these three raise; `recover` is for then. They are apart because the way without failure is the hot one."""
+"""What these raise; `recover` is for then. They are apart because the way without failure is the hot one."""
 
 _Form = TypeVar("_Form", Chunk, Content, Part)
 

@@ -56,7 +56,9 @@ def _error(status: int, words: str, details: Any, delay: float | None) -> Provid
         return UnknownModel(words, status=status, details=details)
     if 300 <= status < 500 and status not in (408, 499):
         return InvalidRequest(words, status=status, details=details, violations=tuple(_violations(details)))
-    return ServerError(words, status=status, details=details, retry_delay_seconds=delay)
+    failed = ServerError(words, status=status, details=details, retry_delay_seconds=delay)
+    failed.retryable = status != 501  # what it cannot do at all, it cannot do a second later
+    return failed
 
 
 def _error_object(body: bytes) -> dict[str, Any] | None:
@@ -83,11 +85,12 @@ _STATUSES = {
     "RESOURCE_EXHAUSTED": 429,
     "CANCELLED": 499,
     "INTERNAL": 500,
+    "UNIMPLEMENTED": 501,
     "UNKNOWN": 500,
     "UNAVAILABLE": 503,
     "DEADLINE_EXCEEDED": 504,
 }
-_NUMBERS = {1: 499, 2: 500, 3: 400, 4: 504, 5: 404, 7: 403, 8: 429, 9: 400, 11: 400, 13: 500, 14: 503, 16: 401}
+_NUMBERS = {1: 499, 2: 500, 3: 400, 4: 504, 5: 404, 7: 403, 8: 429, 9: 400, 11: 400, 12: 501, 13: 500, 14: 503, 16: 401}
 
 
 def _http_status(error: dict[str, Any]) -> int | None:

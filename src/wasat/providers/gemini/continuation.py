@@ -1,0 +1,40 @@
+"""An answer that takes several requests: the model says that it goes on, and is asked the same with its token.
+
+https://ai.google.dev/gemini-api/docs/long-decode
+"""
+
+from collections.abc import Sequence
+
+from msgspec import Raw
+from msgspec.structs import replace
+
+from wasat.providers.gemini.reading import DIALECT, encode_json, fields_of, raw_parts
+from wasat.types.exchange import FinishReason, ModelResponse, Usage
+from wasat.types.messages import Message
+
+_MOST_REQUESTS = 100
+
+
+def next_token(answers: Sequence[ModelResponse]) -> str | None:
+    """The token with which to ask for more; None if the answer is whole, or does not get any further."""
+    last = answers[-1]
+    if last.finish is not FinishReason.CONTINUES or len(answers) >= _MOST_REQUESTS:
+        return None
+    stuck = len(answers) > 1 and answers[-2].continuation == last.continuation
+    return None if stuck else last.continuation
+
+
+def joined(answers: Sequence[ModelResponse]) -> ModelResponse:
+    """Several answers as the one that they are: all parts in one turn, all tokens counted."""
+    last = answers[-1]
+    if len(answers) == 1:
+        return last
+    messages = [answer.message for answer in answers if answer.message.parts and answer.message.raw]
+    message = last.message
+    if messages:
+        content = {name: value for one in messages for name, value in fields_of(one.raw).items()}
+        content["parts"] = Raw(b"[%b]" % b",".join(raw for one in messages for raw in raw_parts(one.raw)))
+        parts = tuple(part for one in messages for part in one.parts)
+        message = Message("model", parts, DIALECT, Raw(encode_json(content)))
+    usage = sum((answer.usage for answer in answers), Usage())
+    return replace(last, message=message, usage=usage, raw=tuple(raw for answer in answers for raw in answer.raw))
