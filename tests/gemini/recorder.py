@@ -47,6 +47,7 @@ def recorder(record: Recorder | None = None) -> Iterator[Recorder]:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True  # or each body waits 40 ms for its headers to be acknowledged
 
         def handle_any(self) -> None:
             raw = self.rfile.read(int(self.headers.get("content-length") or 0))

@@ -1,3 +1,5 @@
+import dataclasses
+import datetime
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +32,7 @@ def test_a_declaration_needs_a_name_and_a_description(fields: dict[str, Any]) ->
 
 @pytest.mark.requirement("S0-05")
 def test_a_call_needs_a_name_and_has_arguments() -> None:
-    assert FunctionCall(name="f").args == {}
+    assert FunctionCall(name="f").args == FunctionCall(name="f", args=None).args == {}  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="a function call needs a name"):
         FunctionCall(args={})
 
@@ -77,3 +79,34 @@ def test_a_file_is_read_and_its_kind_seen_from_its_name(tmp_path: Path) -> None:
 def test_what_is_too_large_to_send_inline_is_refused_with_a_way_out() -> None:
     with pytest.raises(ConfigError, match=r"16\.0 MB of video/mp4 are too much to send inline .* Files API"):
         Part.from_bytes(bytes(16 * 2**20), "video/mp4")
+
+
+def test_a_file_that_is_too_large_is_not_read_to_its_end(tmp_path: Path) -> None:
+    video = tmp_path / "long.mp4"
+    with video.open("wb") as file:
+        file.truncate(2**40)  # a hole; the disk holds none of it
+    with pytest.raises(ConfigError, match=r"long\.mp4' is too large to send inline .* Files API .* Part\.from_uri"):
+        Part.from_file(video)
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"), [("nowhere.png", "No such file"), (".", "directory"), ("a\0b", "null byte")]
+)
+def test_a_file_that_cannot_be_read_is_told_by_its_name(tmp_path: Path, path: str, reason: str) -> None:
+    with pytest.raises(ConfigError, match=f"the file .* cannot be read: .*{reason}"):
+        Part.from_file(tmp_path / path, "image/png")
+
+
+def test_results_may_be_whatever_json_says_as_an_object() -> None:
+    @dataclasses.dataclass
+    class Weather:
+        on: datetime.date
+
+    part = Part.from_function_response("f", Weather(datetime.date(2026, 1, 1)))
+    assert dump(part) == b'{"functionResponse":{"name":"f","response":{"on":"2026-01-01"}}}'
+    with pytest.raises(ConfigError, match=r"the response of 'f' is 5, but .* only objects; give a dict, as {'result'"):
+        Part.from_function_response("f", 5)
+    with pytest.raises(ConfigError, match="'x' is no media for the response of 'f'"):
+        Part.from_function_response("f", {}, media="x")
+    with pytest.raises(ConfigError, match="'png' is no mime_type; write it like image/png"):
+        Part.from_bytes(b"x", "png")

@@ -201,6 +201,7 @@ def test_a_choice_of_a_tool_that_is_not_there_is_told_by_its_name() -> None:
         Agent(ScriptedProvider([]), tools=[add], tool_choice={"type": "required", "tool": "sub"}).run_sync("?")
 
 
+@pytest.mark.requirement("S3-15")
 def test_calls_only_ends_with_a_final_tool() -> None:
     @tool(final=lambda value: value == "done")
     async def act(what: str) -> str:

@@ -156,6 +156,7 @@ def test_an_error_of_the_run_is_told_to_those_who_watch_it() -> None:
     run(main())
 
 
+@pytest.mark.requirement("S4-16")
 def test_a_subscriber_that_takes_nothing_neither_blocks_the_run_nor_holds_events() -> None:
     async def main() -> None:
         journal = MemoryJournal()

@@ -1,6 +1,8 @@
 import asyncio
 from typing import Any
 
+import pytest
+
 from wasat.schema.dialects import GEMINI_JSON_SCHEMA, GEMINI_PARAMETERS
 from wasat.tools.function import tool, tool_from_schema
 from wasat.tools.local import LocalTools
@@ -80,3 +82,55 @@ def test_a_schema_is_lowered_once() -> None:
         return all(one is other for one, other in zip(first, second, strict=True))
 
     assert asyncio.run(main())
+
+
+ODD_NAMES = {
+    "type": "object",
+    "properties": {
+        "user name": {"type": "string"},
+        "2": {"type": "integer", "minimum": 2},
+        "größe": {"type": "integer"},
+        "inner": {"type": "object", "properties": {"x-y": {"type": "integer"}}, "required": ["x-y"]},
+        "list": {"type": "array", "items": {"type": "object", "properties": {"p q": {"type": "string"}}}},
+    },
+    "required": ["user name"],
+    "additionalProperties": False,
+}
+
+
+KNOWN = "known are: user_name, 2, gr__e, inner, list"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({}, "invalid parameters: user_name: is required but missing; expected string"),
+        ({"user_name": "a", "_2": 1}, "invalid parameters: _2: must be at least 2, got 1"),
+        ({"user_name": "a", "gr__e": "x"}, 'invalid parameters: gr__e: expected integer, got string "x"'),
+        ({"user_name": "a", "inner": {}}, "invalid parameters: inner.x_y: is required but missing; expected integer"),
+        (
+            {"user_name": "a", "inner": {"x_y": "x-y"}},
+            'invalid parameters: inner.x_y: expected integer, got string "x-y"',
+        ),
+        (
+            {"user_name": {"user_name": "user name"}},
+            'invalid parameters: user_name: expected string, got object {"user_name": "user name"}',
+        ),
+        (
+            {"user_name": "a", "list": [{}, {"p_q": [1, 2]}]},
+            "invalid parameters: list[1].p_q: expected string, got array [1, 2]",
+        ),
+        (
+            {"user_name": "a", "usr_name": 1},
+            f"invalid parameters: usr_name: is no property of this object; did you mean user_name? {KNOWN}",
+        ),
+        ({"user_name": "a"}, "my_f failed: ValueError: user name"),
+    ],
+)
+def test_problems_are_told_under_the_names_that_the_model_saw(arguments: dict[str, Any], words: str) -> None:
+    def callback(arguments: dict[str, Any]) -> None:
+        raise ValueError("user name")
+
+    spoken = Spoken(LocalTools([tool_from_schema("my:f", "F.", ODD_NAMES, callback)]), GEMINI_JSON_SCHEMA)
+    result = asyncio.run(spoken.call(ToolCall("1", "my_f", arguments)))
+    assert (result.is_error, result.value) == (True, words)

@@ -3,7 +3,7 @@ import pickle
 
 from msgspec import Raw
 
-from wasat.types.messages import History, Message
+from wasat.types.messages import NO_BYTES, History, Message
 from wasat.types.parts import Text, Thought, ToolCall, ToolResult
 
 
@@ -21,6 +21,26 @@ def test_an_edited_message_keeps_signatures_and_loses_its_bytes() -> None:
     message = Message("model", (Text("a", "sig"), Text("b")), "gemini", Raw(b"{}"))
     edited = message.edited(message.parts[:1])
     assert edited == Message("model", (Text("a", "sig"),), "gemini")
+
+
+def test_an_edited_message_keeps_the_bytes_of_parts_that_are_all_its_own() -> None:
+    raw = Raw(b'{"role":"model","new":1,"parts":[{"text":"a","x":1}, {"text":"b"},{"text":"a","x":2}]}')
+    message = Message("model", (Text("a"), Text("b"), Text("a")), "gemini", raw)
+    first, _, last = message.parts
+    edited = message.edited((last, first))
+    assert edited.parts == (Text("a"), Text("a"))
+    assert edited.raw == Raw(b'{"role":"model","new":1,"parts":[{"text":"a","x":2},{"text":"a","x":1}]}')
+    assert edited.edited((edited.parts[0],)).raw == Raw(b'{"role":"model","new":1,"parts":[{"text":"a","x":2}]}')
+
+
+def test_an_edited_message_loses_its_bytes_where_they_would_not_say_what_it_says() -> None:
+    parts = (Text("a"), Text("b"))
+    raw = b'{"parts":[{"text":"a"},{"text":"b"}]}'
+    message = Message("model", parts, "gemini", Raw(raw))
+    assert message.edited((parts[0], Text("c"))).raw is NO_BYTES
+    assert message.edited(()).raw is NO_BYTES
+    for other in (b"", b"{}", b"[]", b'{"parts":{"text":"a"}}', b'{"parts":[1]}', b'{"content":[1,2]}', b"{"):
+        assert Message("model", parts, "gemini", Raw(other)).edited(parts[:1]).raw is NO_BYTES
 
 
 def test_a_history_grows_without_changing() -> None:

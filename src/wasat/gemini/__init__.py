@@ -6,19 +6,31 @@ Nothing is loaded before it is used.
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from wasat.gemini.auto import extract_text as extract_text
     from wasat.gemini.client import AsyncClient as AsyncClient
     from wasat.gemini.client import Client as Client
-    from wasat.gemini.request import declaration_of as declaration_of
+    from wasat.gemini.registry import ToolRegistry as ToolRegistry
+    from wasat.gemini.registry import Tools as Tools
+    from wasat.gemini.registry import from_tool_results as from_tool_results
+    from wasat.gemini.registry import new_function_declaration as new_function_declaration
     from wasat.gemini.response import GenerateContentResponse as GenerateContentResponse
+    from wasat.gemini.tools import declaration_of as declaration_of
     from wasat.gemini.types import *  # noqa: F403 - its __all__ is the list of the API's own names
+    from wasat.providers.gemini.cached import Cached as Cached
     from wasat.types.messages import History as History
 
 _HOMES = {
     "AsyncClient": "wasat.gemini.client",
+    "Cached": "wasat.providers.gemini.cached",
     "Client": "wasat.gemini.client",
     "GenerateContentResponse": "wasat.gemini.response",
     "History": "wasat.types.messages",
-    "declaration_of": "wasat.gemini.request",
+    "ToolRegistry": "wasat.gemini.registry",
+    "Tools": "wasat.gemini.registry",
+    "declaration_of": "wasat.gemini.tools",
+    "extract_text": "wasat.gemini.auto",
+    "from_tool_results": "wasat.gemini.registry",
+    "new_function_declaration": "wasat.gemini.registry",
 }
 _HOME_OF_THE_OTHERS = "wasat.gemini.types"
 
@@ -28,6 +40,8 @@ if not TYPE_CHECKING:  # or a checker would believe that every name is here
     def __getattr__(name: str) -> Any:
         from importlib import import_module
 
+        if name == "__all__":  # what `import *` asks for
+            return __dir__()
         home = import_module(_HOMES.get(name, _HOME_OF_THE_OTHERS))
         if name.startswith("__") or (name not in _HOMES and name not in home.__all__):
             raise AttributeError(f"module 'wasat.gemini' has no attribute {name!r}")

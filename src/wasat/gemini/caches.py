@@ -4,15 +4,16 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
 from urllib.parse import quote
 
-import msgspec
+from msgspec.structs import replace
 
 from wasat.errors import ConfigError
-from wasat.gemini.request import Contents, request_fields, request_of, tools_of
+from wasat.gemini.checking import plain, read_plain, shown
+from wasat.gemini.request import Contents, Toolish, cache_name, request_fields, request_of, tools_of
 from wasat.loop.blocking import wait_for
 from wasat.providers.gemini import wire
 from wasat.providers.gemini.api import GeminiApi
 from wasat.providers.gemini.capabilities import Capabilities
-from wasat.providers.gemini.proto import dump, load, to_plain
+from wasat.providers.gemini.proto import dump, load
 
 _MOST_PAGES = 1000
 
@@ -44,23 +45,26 @@ class Caches:
         ttl_seconds: float = 3600,
         display_name: str | None = None,
         system_instruction: Contents | None = None,
-        tools: Iterable[Any] = (),
+        tools: Toolish | Iterable[Toolish] | None = (),
         tool_config: Any = None,
+        **unknown: Any,
     ) -> wire.CachedContent:
         """Make a cache; name it with cached_content=… in requests, and leave out what it holds."""
+        for name in unknown:
+            raise ConfigError(f"there is no setting of a cache called {name!r}; known: {', '.join(_SETTINGS)}")
+        if model is not None and not (isinstance(model, str) and model.isprintable()):
+            raise ConfigError(f"{shown(model)} is no name of a model")
         path, capabilities = self._model(model)
         if not capabilities.explicit_cache:
             raise ConfigError(f"{path} has no explicit caches; it caches long prefixes by itself")
-        settings = {"displayName": display_name, "tools": [to_plain(tool) for tool in tools_of(tools)] or None}
-        head = msgspec.json.encode(
-            {"model": path, "ttl": _duration(ttl_seconds), **{k: v for k, v in settings.items() if v}}
-        )
+        fixed = {"model": path, "ttl": _duration(ttl_seconds), "display_name": plain(display_name, "display_name")}
+        head = dump(replace(read_plain(wire.CachedContent, fixed, ""), tools=tools_of(tools) or None))
         fields = request_fields(capabilities, system_instruction=system_instruction, tool_config=tool_config)
         body = request_of(contents, b"," + head[1:-1] + fields, capabilities, needed=False)
         path = self._api.endpoint.resource("cachedContents")
         return load(wire.CachedContent, await self._api.call("POST", path, body))
 
-    async def get(self, name: str) -> wire.CachedContent:
+    async def get(self, name: str | wire.CachedContent) -> wire.CachedContent:
         return load(wire.CachedContent, await self._call("GET", name))
 
     async def list(self) -> list[wire.CachedContent]:
@@ -70,21 +74,26 @@ class Caches:
             found += page.cached_contents or []
         return found
 
-    async def update(self, name: str, *, ttl_seconds: float) -> wire.CachedContent:
+    async def update(self, name: str | wire.CachedContent, *, ttl_seconds: float) -> wire.CachedContent:
         """Let a cache live on for so long from now."""
         body = dump(wire.CachedContent(ttl=_duration(ttl_seconds)))
         return load(wire.CachedContent, await self._call("PATCH", name, body, "?updateMask=ttl"))
 
-    async def delete(self, name: str) -> None:
+    async def delete(self, name: str | wire.CachedContent) -> None:
         await self._call("DELETE", name)
 
-    async def _call(self, method: str, name: str, body: bytes = b"", query: str = "") -> bytes:
-        return await self._api.call(method, self._api.endpoint.resource("cachedContents", name) + query, body)
+    async def _call(self, method: str, name: str | wire.CachedContent, body: bytes = b"", query: str = "") -> bytes:
+        path = self._api.endpoint.resource("cachedContents", cache_name(name, "the name of a cache"))
+        return await self._api.call(method, path + query, body)
+
+
+_SETTINGS = ("model", "ttl_seconds", "display_name", "system_instruction", "tools", "tool_config")
+_LONGEST_SECONDS = 315_576_000_000  # of a Duration: https://protobuf.dev/reference/protobuf/google.protobuf
 
 
 def _duration(seconds: float) -> str:
-    if not isinstance(seconds, int | float) or not 0 < seconds < float("inf"):
-        raise ConfigError(f"ttl_seconds is a number above 0, not {seconds!r}")
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= _LONGEST_SECONDS:
+        raise ConfigError(f"ttl_seconds is a number of seconds above 0, not {shown(seconds)}")
     return f"{seconds:.9f}".rstrip("0").rstrip(".") + "s"
 
 
@@ -97,14 +106,14 @@ class SyncCaches:
     def create(self, contents: Contents = (), **cache: Any) -> wire.CachedContent:
         return wait_for(self._caches.create(contents, **cache))
 
-    def get(self, name: str) -> wire.CachedContent:
+    def get(self, name: str | wire.CachedContent) -> wire.CachedContent:
         return wait_for(self._caches.get(name))
 
     def list(self) -> list[wire.CachedContent]:
         return wait_for(self._caches.list())
 
-    def update(self, name: str, *, ttl_seconds: float) -> wire.CachedContent:
+    def update(self, name: str | wire.CachedContent, *, ttl_seconds: float) -> wire.CachedContent:
         return wait_for(self._caches.update(name, ttl_seconds=ttl_seconds))
 
-    def delete(self, name: str) -> None:
+    def delete(self, name: str | wire.CachedContent) -> None:
         wait_for(self._caches.delete(name))

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any, TypeVar, overload
 
-import msgspec
 from msgspec import Raw
 
 from wasat.errors import MalformedResponse, PromptBlocked
+from wasat.gemini.output import answer_of
 from wasat.gemini.types import FunctionCall
 from wasat.providers.gemini import decode, wire
 from wasat.providers.gemini.assembly import Assembly
@@ -16,7 +16,7 @@ from wasat.providers.gemini.framing import Framing
 from wasat.providers.gemini.proto import load
 from wasat.types.exchange import FinishReason, ModelResponse
 from wasat.types.messages import Message
-from wasat.types.parts import local_id
+from wasat.types.parts import Text, local_id
 
 T = TypeVar("T")
 
@@ -24,8 +24,13 @@ T = TypeVar("T")
 class GenerateContentResponse:
     """An answer, or a chunk of one. Everything that the server sent is typed here, when it is asked for."""
 
-    def __init__(self, answer: ModelResponse | Callable[[], ModelResponse]) -> None:
+    def __init__(
+        self, answer: ModelResponse | Callable[[], ModelResponse], text: str | None = None, *, form: Any = Any
+    ) -> None:
         self._made = answer
+        self._text = text
+        self._form = form
+        """The type that the answer was asked to be of."""
 
     @property
     def answer(self) -> ModelResponse:
@@ -62,7 +67,7 @@ class GenerateContentResponse:
     @property
     def text(self) -> str:
         """The words of the answer, without thoughts; empty if there are none."""
-        return self.answer.message.text
+        return self.answer.message.text if self._text is None else self._text
 
     @property
     def function_calls(self) -> list[FunctionCall]:
@@ -88,17 +93,17 @@ class GenerateContentResponse:
         return next((one for one in found if one is not None), None)
 
     @overload
-    def parsed(self) -> Any: ...
-
-    @overload
     def parsed(self, form: type[T]) -> T: ...
 
-    def parsed(self, form: Any = Any) -> Any:
-        """The answer read as JSON, into a type if one is given."""
-        try:
-            return msgspec.json.decode(self.text, type=form)
-        except (msgspec.DecodeError, UnicodeEncodeError) as error:
-            raise MalformedResponse(f"the answer is not the JSON that was asked for: {error}") from error
+    @overload
+    def parsed(self, form: Any = None) -> Any: ...
+
+    def parsed(self, form: Any = None) -> Any:
+        """The answer read as JSON, into a value of this type: a class, a dataclass, a model, `list[int]`, an Enum.
+
+        Without one it is a value of the type that was given as `response_schema`; if that was none, plain JSON.
+        """
+        return answer_of(self.text, self._form if form is None else form)
 
     def __repr__(self) -> str:
         return f"<response {self.finish_reason}: {self.text[:60]!r}, {len(self.function_calls)} calls>"
@@ -107,8 +112,9 @@ class GenerateContentResponse:
 class ChunkReader:
     """Bytes of a stream in, chunks out, and in the end the whole answer."""
 
-    def __init__(self, api: Api) -> None:
+    def __init__(self, api: Api, form: Any = Any) -> None:
         self._api = api
+        self._form = form
         self._framing = Framing()
         self._assembly = Assembly(api, local_id)
 
@@ -125,8 +131,8 @@ class ChunkReader:
         self._assembly.end()
 
     def _chunk(self, document: bytes) -> GenerateContentResponse:
-        self._assembly.add(document)
-        return GenerateContentResponse(lambda: self._alone(document))
+        text = [part.text for part in self._assembly.add(document) if type(part) is Text]
+        return GenerateContentResponse(lambda: self._alone(document), "".join(text))
 
     def _alone(self, document: bytes) -> ModelResponse:
         try:
@@ -139,4 +145,4 @@ class ChunkReader:
         return self._assembly.is_empty
 
     def whole(self) -> GenerateContentResponse:
-        return GenerateContentResponse(self._assembly.response())
+        return GenerateContentResponse(self._assembly.response(), form=self._form)

@@ -1,12 +1,15 @@
 """A streamed answer as the caller takes it, in async and in plain code."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
-from typing import Self, cast
+from typing import TYPE_CHECKING, Self, cast
 
 from wasat.errors import ConfigError, StreamCut
 from wasat.gemini.response import ChunkReader, GenerateContentResponse
 from wasat.loop.blocking import iterate, wait_for
 from wasat.types.exchange import FinishReason
+
+if TYPE_CHECKING:
+    from wasat.gemini.auto import AutoStream
 
 
 class AsyncResponseStream:
@@ -16,7 +19,7 @@ class AsyncResponseStream:
     """
 
     def __init__(self, chunks: AsyncIterator[tuple[ChunkReader, list[object]]]) -> None:
-        self._chunks = cast("AsyncGenerator[tuple[ChunkReader, list[object]]]", chunks)
+        self._chunks = cast("AsyncGenerator[tuple[ChunkReader, list[GenerateContentResponse]]]", chunks)
         self._taken = False
         self._response: GenerateContentResponse | None = None
 
@@ -35,7 +38,7 @@ class AsyncResponseStream:
             async for now, chunks in self._chunks:
                 reader = now
                 for chunk in chunks:
-                    yield cast("GenerateContentResponse", chunk)
+                    yield chunk
         finally:
             await self._chunks.aclose()
         assert reader is not None, "the last item of a stream comes with its reader"
@@ -58,7 +61,7 @@ class AsyncResponseStream:
 class ResponseStream:
     """The chunks of an answer for plain code; see `AsyncResponseStream`."""
 
-    def __init__(self, stream: AsyncResponseStream) -> None:
+    def __init__(self, stream: "AsyncResponseStream | AutoStream") -> None:
         self._stream = stream
 
     @property

@@ -9,7 +9,7 @@ from wasat.errors import ConfigError
 from wasat.loop.run import Run
 from wasat.loop.state import ToolRun
 from wasat.types.events import RunEnd, RunEvent
-from wasat.types.exchange import FinishReason, Usage
+from wasat.types.exchange import FinishReason, ModelResponse, Source, Usage
 from wasat.types.messages import History, Message
 
 
@@ -30,6 +30,10 @@ class RunResult(Struct, frozen=True, eq=False):
     """How often the model was asked."""
     run_id: str
     finish: FinishReason
+    sources: tuple[Source, ...]
+    """What the answer rests on, where the provider's own tools searched for it."""
+    response: ModelResponse
+    """What the model said last, with all that the provider sent."""
     limit: str | None = None
     """The limit that the run came to, where it ended all the same without an error."""
 
@@ -58,6 +62,8 @@ def result_of(run: Run, end: RunEnd, given: int) -> RunResult:
         turns=state.turn,
         run_id=run.id,
         finish=run.answer.finish,
+        sources=tuple(dict.fromkeys(state.sources)),
+        response=run.answer,
         limit=end.limit,
     )
 

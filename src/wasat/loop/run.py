@@ -20,7 +20,7 @@ from wasat.loop.stop import MOST_MISSES, POLITE_WORDS, Again, Bounds, blocked, v
 from wasat.providers.provider import traits_of
 from wasat.tools.deadline import Expired, limited
 from wasat.tools.failure import failed
-from wasat.tools.schedule import each_call
+from wasat.tools.schedule import each_call, settled
 from wasat.types.events import (
     RunEnd,
     RunEvent,
@@ -62,6 +62,7 @@ class Run:
         """The result with which a tool ended the run."""
         self.limit: LimitReached | None = None
         """The limit that the run has come to, from where on nothing but an answer is asked for."""
+        self._family = traits_of(plan.provider).family
         self._bounds = Bounds(limits)
         self._repeats = Repeats(limits.max_repeats, plan.repeatable)
         self._context = context
@@ -113,16 +114,22 @@ class Run:
         """One question to the model, and its answer."""
         turn = self.state.turn + 1
         yield self._after(TurnStart(turn))
-        answer = None
-        async with aclosing(self._timed(self._ask())) as parts:
-            async for part in parts:
-                match part:
-                    case Text(text) if text:
-                        yield TextDelta(turn, text)
-                    case Thought(text) if text:
-                        yield ThoughtDelta(turn, text)
-                    case ModelResponse():
-                        answer = part
+        answer, heard = None, False
+        try:
+            async with aclosing(self._timed(self._ask())) as parts:
+                async for part in parts:
+                    heard = True
+                    match part:
+                        case Text(text) if text:
+                            yield TextDelta(turn, text)
+                        case Thought(text) if text:
+                            yield ThoughtDelta(turn, text)
+                        case ModelResponse():
+                            answer = part
+        except ProviderError as error:
+            if not heard or not error.retryable:
+                raise
+            self._fault, answer = error, _CUT  # a stream that breaks off after it began can be asked for again
         if answer is None:
             return  # the time is over
         if self._whole:
@@ -130,25 +137,14 @@ class Run:
                 yield delta
         self.answer = answer = salvaged(answer, self.plan.setup.tools)
         _log.debug("[%s] Response: %s", self._family, answer.message)
-        yield self._after(TurnEnd(turn, answer.message, answer.finish, answer.usage))
+        yield self._after(TurnEnd(turn, answer.message, answer.finish, answer.usage, answer.sources))
         if answer.finish is FinishReason.BLOCKED:
             raise blocked(answer)
 
-    async def _ask(self) -> AsyncGenerator[Part | ModelResponse, None]:
-        """What the model says; a stream that breaks off after it began is an answer that was cut."""
-        heard = False
+    def _ask(self) -> AsyncGenerator[Part | ModelResponse, None]:
         request = ModelRequest(self._setup(), self.state.history)
-        stream = cast("AsyncGenerator[Part | ModelResponse]", self.plan.provider.stream(request, whole=self._whole))
-        try:
-            async with aclosing(stream):
-                async for part in stream:
-                    heard = True
-                    yield part
-        except ProviderError as error:
-            if not heard or not error.retryable:
-                raise
-            self._fault = error
-            yield _CUT
+        stream = self.plan.provider.stream(request, whole=self._whole)
+        return cast("AsyncGenerator[Part | ModelResponse, None]", stream)
 
     def _setup(self) -> Setup:
         if self.limit is not None or self._repeats.going_on:
@@ -177,6 +173,9 @@ class Run:
                 to_run.append(call)
             else:
                 yield self._after(ToolEnd(turn, known, 0.0))
+        if len(to_run) == 1 and self._bounds.seconds_left() is None:
+            yield self._ended(turn, *await settled(to_run[0], self._call))  # the most common case, made short
+            return
         at_once = 1 if self.plan.calls_in_order else None
         async with aclosing(self._timed(each_call(to_run, self._call, at_once=at_once))) as ended:
             async for result, seconds in ended:
@@ -249,10 +248,6 @@ class Run:
     def _after(self, event: Event) -> Event:
         self.state = self.state.after(event)
         return event
-
-    @property
-    def _family(self) -> str:
-        return traits_of(self.plan.provider).family
 
     def _log_prompt(self) -> None:
         if _log.isEnabledFor(logging.DEBUG):

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from wasat.tools.failure import failed
 from wasat.tools.schedule import in_order
 from wasat.types.events import RunEnd, RunEvent, ToolEnd, TurnEnd, TurnRetry, TurnStart
-from wasat.types.exchange import FinishReason, Usage
+from wasat.types.exchange import FinishReason, Source, Usage
 from wasat.types.messages import History, Message
 from wasat.types.parts import Text, Thought, ToolCall, ToolResult
 
@@ -54,6 +54,8 @@ class RunState(Struct, frozen=True):
     """What of it is done."""
     tool_runs: tuple[ToolRun, ...] = ()
     """All that was done before."""
+    sources: tuple[Source, ...] = ()
+    """What the provider's own tools found."""
     misses: int = 0
     """How many turns in a row brought nothing to go on with."""
 
@@ -86,6 +88,7 @@ class RunState(Struct, frozen=True):
 
     def _after_turn(self, event: TurnEnd) -> "RunState":
         usage = self.usage + event.usage
+        sources = self.sources + event.sources if event.sources else self.sources
         if event.finish is FinishReason.CUT or is_empty(event.message):
             return replace(self, usage=usage)
         calls = event.message.calls
@@ -93,6 +96,7 @@ class RunState(Struct, frozen=True):
             self,
             history=self.history.plus(event.message),
             usage=usage,
+            sources=sources,
             calls=calls,
             misses=0 if calls else self.misses,
         )

@@ -85,9 +85,9 @@ CANCELLED = "cancelled"
 
 
 class Streams:
-    """Runs of an agent that go on in the background."""
+    """Runs that go on in the background."""
 
-    def __init__(self, agent: Agent, journal: Journal | None = None) -> None:
+    def __init__(self, agent: Agent | None = None, journal: Journal | None = None) -> None:
         """Without a journal the last thousand runs are kept in memory."""
         self._agent = agent
         self._journal = MemoryJournal(max_runs=_RUNS_KEPT) if journal is None else journal
@@ -97,14 +97,19 @@ class Streams:
         """Of the runs that go on; those that have ended are in the journal."""
         self._closed = False
 
-    def start(self, prompt: Prompt | None = None, *, run_id: str | None = None, **options: Any) -> str:
-        """Begin a run and return its id; `options` are those of `Agent.run`."""
+    def start(
+        self, prompt: Prompt | None = None, *, agent: Agent | None = None, run_id: str | None = None, **options: Any
+    ) -> str:
+        """Begin a run, of another agent if one is given, and return its id; `options` are those of `Agent.run`."""
         if self._closed:
             raise ConfigError("these streams are closed; make new ones")
         id = run_id or f"run_{urandom(8).hex()}"
         if id in self._tasks:
             raise ConfigError(f"a run called {id!r} is going on already; give another run_id, or none")
-        stream = self._agent.stream(prompt, run_id=id, **options)
+        asked = agent or self._agent
+        if asked is None:
+            raise ConfigError("there is no agent to ask; give one to the streams, or here with agent=…")
+        stream = asked.stream(prompt, run_id=id, **options)
         self._status[id] = StreamStatus(id)
         task = self._tasks[id] = asyncio.get_running_loop().create_task(self._drive(id, stream), name=id)
         task.add_done_callback(lambda _: self._forget(id))
@@ -120,24 +125,20 @@ class Streams:
         if view not in ("all", "final"):
             raise ConfigError(f"unknown view {view!r}; known: all, final")
         await self.status(run_id)  # which tells an unknown run
-        final: list[tuple[int, RunEvent]] = []
-        async with aclosing(self._journal.watch(run_id, from_event if view == "all" else 0)) as documents:
+        if view == "final":
+            async with aclosing(final_text(self._events(run_id, 0))) as texts:
+                async for number, text in texts:
+                    if number >= from_event:
+                        yield number, text
+            return
+        async with aclosing(self._events(run_id, from_event)) as events:
+            async for item in events:
+                yield item
+
+    async def _events(self, run_id: str, from_event: int) -> AsyncGenerator[tuple[int, RunEvent], None]:
+        async with aclosing(self._journal.watch(run_id, from_event)) as documents:
             async for number, document in documents:
-                event: RunEvent = from_json(document, "event")
-                if view == "all":
-                    yield number, event
-                    continue
-                match event:
-                    case TextDelta():
-                        final.append((number, event))
-                    case TurnStart() | ToolStart() | TurnRetry():
-                        final.clear()  # what was said before was not the answer
-                    case RunEnd(fault=Fault(kind, message)):
-                        raise RunError(f"the run ended without an answer: {kind}: {message}")
-                    case RunEnd():
-                        for item in _answer(event, number, final):
-                            if item[0] >= from_event:
-                                yield item
+                yield number, from_json(document, "event")
 
     async def status(self, run_id: str) -> StreamStatus:
         """Where a run stands; one that has ended is read from the journal."""
@@ -158,17 +159,13 @@ class Streams:
         if task is None:
             await self.status(run_id)
             return False
-        task.cancel()
-        await asyncio.wait([task])
+        await _ended(task)
         return True
 
     async def close(self) -> None:
         """Stop all that was started."""
         self._closed = True
-        for task in list(self._tasks.values()):
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(list(self._tasks.values()))
+        await asyncio.gather(*map(_ended, list(self._tasks.values())))
         if self._own_journal:
             await self._journal.close()
 
@@ -209,10 +206,41 @@ class Streams:
         self._status.pop(id, None)
 
 
-def _answer(end: RunEnd, number: int, deltas: list[tuple[int, RunEvent]]) -> list[tuple[int, RunEvent]]:
-    """The text of the answer as it came; where no model said it, as the run ended with it."""
-    said = "".join(event.text for _, event in deltas if isinstance(event, TextDelta))
-    return deltas if said == end.text else [(number, TextDelta(end.turns, end.text))] if end.text else []
+async def _ended(task: asyncio.Task[None]) -> None:
+    """Cancel a task and wait for its end, also where it runs in another event loop."""
+
+    async def end() -> None:
+        task.cancel()
+        await asyncio.wait([task])
+
+    if task.get_loop() is asyncio.get_running_loop():
+        await end()
+    else:
+        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(end(), task.get_loop()))
+
+
+async def final_text(
+    events: AsyncGenerator[tuple[int, RunEvent], None],
+) -> AsyncGenerator[tuple[int, TextDelta], None]:
+    """Of numbered events, the text of the final answer; RunError if there is none.
+
+    What a model says before a call, or before it is cut off, is not the answer, and only the end of a turn tells.
+    """
+    held: list[tuple[int, TextDelta]] = []
+    async with aclosing(events):
+        async for number, event in events:
+            match event:
+                case TextDelta():
+                    held.append((number, event))
+                case TurnStart() | ToolStart() | TurnRetry():
+                    held.clear()
+                case RunEnd(fault=Fault(kind, message)):
+                    raise RunError(f"the run ended without an answer: {kind}: {message}")
+                case RunEnd(text=text, turns=turns):
+                    said = "".join(delta.text for _, delta in held)
+                    # A tool or a limit may have had the last word, and not the model.
+                    for item in held if said == text else [(number, TextDelta(turns, text))] if text else []:
+                        yield item
 
 
 class _Writer:

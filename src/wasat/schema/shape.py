@@ -1,15 +1,16 @@
 """What a value shall look like, by a Python type or a JSON Schema: its schema, and how JSON becomes the value."""
 
+from collections.abc import Iterable
+from itertools import islice
 from typing import Any
 
 import msgspec
 
 from wasat.errors import ArgumentError, SchemaError
 from wasat.schema.arguments import Checker
-from wasat.schema.checking.wording import Problem
-from wasat.schema.signatures.conversion import argument_error, converted
-from wasat.schema.signatures.hints import Forms
+from wasat.schema.signature import Signature, signature_of
 
+_VALUE = "value"
 _MOST_TOLD = 5
 
 
@@ -17,43 +18,57 @@ class Shape:
     """The shape of values of one type; of a JSON Schema, values stay as JSON has them."""
 
     def __init__(self, form: Any) -> None:
-        self._hint: Any = Any
         if isinstance(form, dict):
-            self.schema = form
+            self._signature, self.schema = None, form
+            self._checker = Checker(form, word="output")
         else:
-            self.schema, self._hint = _form(form)
-        self._checker = Checker(self.schema, word="output")
+            self._signature = _signature(form)
+            parameters = self._signature.parameters
+            self.schema = {**parameters["properties"][_VALUE]}
+            if "$defs" in parameters:
+                self.schema["$defs"] = parameters["$defs"]
+            self._checker = Checker(parameters, word="output")
 
     def made(self, value: Any) -> Any:
         """The value that JSON says; an ArgumentError in words that a model can act on, if it says none."""
-        problems = self._checker.problems(value)
-        if problems:
-            raise ArgumentError("", _listed(problems))
+        if self._signature is None:
+            problems = self._checker.problems(value)
+            if problems:
+                raise _told(map(str, problems))
+            return value
+        prepared = self._checker.prepare({_VALUE: value})
+        if prepared.problems:
+            raise _told(str(problem).removeprefix(_VALUE).lstrip(".: ") for problem in prepared.problems)
         try:
-            return converted(value, self._hint)
-        except (ValueError, RecursionError) as error:
-            raise argument_error([(value, self._hint)]) from error
+            positional, keywords = self._signature.bind(prepared.arguments)
+        except ArgumentError as error:
+            raise _told(line.removeprefix(_VALUE).lstrip(".: ") for line in str(error).splitlines()) from error
+        return next(iter((*positional, *keywords.values())))
 
 
 def json_in(text: str) -> Any:
     """The JSON that a text is; an ArgumentError if it is none."""
     try:
         return msgspec.json.decode(_without_fence(text))
-    except (msgspec.DecodeError, UnicodeEncodeError) as error:
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
         raise ArgumentError("", f"it is not JSON: {error}") from error
 
 
-def _form(hint: Any) -> tuple[dict[str, Any], Any]:
-    forms = Forms("in")
+def _signature(form: Any) -> Signature:
+    """A type read as the only parameter of a function, so that answers and arguments follow the same rules."""
+
+    def answer(value: Any) -> None: ...
+
+    answer.__annotations__ = {_VALUE: form}
     try:
-        form = forms.form(hint)
+        return signature_of(answer)
     except (SchemaError, TypeError) as error:
-        raise SchemaError(f"an answer cannot have the form {hint!r}: {error}") from error
-    return forms.definitions.resolved(form.schema), form.hint
+        words = str(error).removeprefix(f"parameter {_VALUE!r} of answer: ")
+        raise SchemaError(f"an answer cannot have the form {form!r}: {words}") from error
 
 
-def _listed(problems: tuple[Problem, ...]) -> str:
-    return "; ".join(map(str, problems[:_MOST_TOLD]))
+def _told(problems: Iterable[str]) -> ArgumentError:
+    return ArgumentError("", "; ".join(islice(problems, _MOST_TOLD)))
 
 
 def _without_fence(text: str) -> str:

@@ -37,7 +37,7 @@ async def each_call(calls: Sequence[ToolCall], run: Run, *, at_once: int | None 
     """
     if len(calls) == 1 or at_once == 1:  # no task for the most common case
         for call in calls:
-            yield await _settled(call, run)
+            yield await settled(call, run)
         return
     waiting = deque(calls)
     ended: deque[Ended] = deque()
@@ -45,7 +45,7 @@ async def each_call(calls: Sequence[ToolCall], run: Run, *, at_once: int | None 
 
     async def work() -> None:
         while waiting:
-            ended.append(await _settled(waiting.popleft(), run))
+            ended.append(await settled(waiting.popleft(), run))
             wake.set()
 
     workers = [asyncio.ensure_future(work()) for _ in range(min(at_once or len(calls), len(calls)))]
@@ -61,7 +61,7 @@ async def each_call(calls: Sequence[ToolCall], run: Run, *, at_once: int | None 
         await asyncio.gather(*workers, return_exceptions=True)
 
 
-async def _settled(call: ToolCall, run: Run) -> Ended:
+async def settled(call: ToolCall, run: Run) -> Ended:
     """One result, even where the source breaks its promise and raises or answers another call."""
     begin = perf_counter()
     try:

@@ -1,11 +1,15 @@
 """The tools of a source as one family of models can say them: legal names, lowered schemas. Calls are led back."""
 
+import json
+import re
+from collections.abc import Iterator
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from wasat.schema.dialects import Dialect, Loss, Lowered, legal_names, lower
+from wasat.schema.lowering.names import Renaming
 from wasat.tools.local import unknown
 from wasat.tools.source import ToolSource
 from wasat.types.parts import ToolCall, ToolResult
@@ -48,9 +52,51 @@ class Spoken:
         if said is None:
             return unknown(call, self._said)
         original = replace(call, name=said.original.name, arguments=said.lowered.original(call.arguments))
-        return replace(await self._source.call(original, context), name=call.name)
+        result = replace(await self._source.call(original, context), name=call.name)
+        return _retold(result, said) if result.is_error and isinstance(result.value, str) else result
 
     async def losses(self) -> dict[str, tuple[Loss, ...]]:
         """By tool, what its schema says and the dialect cannot."""
         await self.list_tools()
         return {said.original.name: said.lowered.losses for said in self._said.values() if said.lowered.losses}
+
+
+def _retold(result: ToolResult, said: _Said) -> ToolResult:
+    """What went wrong, under the names that the model knows and not those of the tool."""
+    words = result.value
+    if words.startswith(_ABOUT_ARGUMENTS):
+        aliases = dict(_aliases(said.lowered.renaming))
+        words = _with_aliases(words, aliases) if aliases else words
+    elif words.startswith(f"{said.original.name} "):
+        words = said.said.name + words.removeprefix(said.original.name)
+    return replace(result, value=words)
+
+
+_ABOUT_ARGUMENTS = "invalid parameters:"
+
+
+def _aliases(renaming: Renaming | None) -> Iterator[tuple[str, str]]:
+    """Original and legal name of every property that has two; the same wherever it is."""
+    if renaming is not None:
+        yield from ((original, legal) for legal, original in renaming.names.items())
+        for inner in (*renaming.inside.values(), renaming.others, renaming.items):
+            yield from _aliases(inner)
+
+
+def _with_aliases(words: str, aliases: dict[str, str]) -> str:
+    """A name stands in brackets as a step of a path, in quotes as a key, else bare; other quotes are the model's."""
+    names = sorted(aliases, key=len, reverse=True)
+    written = {json.dumps(name, ensure_ascii=False): name for name in names}
+    step = "|".join(map(re.escape, written))
+    bare = "|".join(re.escape(name) for name in names if re.search(r"[^\W\d_]", name)) or r"(?!)"
+    pattern = rf"(?P<inner>(?<=[\w\]]))?\[(?P<step>{step})\]|(?P<key>{step})(?=:)|"
+    pattern += rf'"(?:[^"\\]|\\.)*"|(?<![\w-])(?P<bare>{bare})(?![\w-])'
+
+    def alias(found: re.Match[str]) -> str:
+        if found["step"]:
+            return ("." if found["inner"] is not None else "") + aliases[written[found["step"]]]
+        if found["key"]:
+            return json.dumps(aliases[written[found["key"]]])
+        return aliases[found["bare"]] if found["bare"] else found[0]
+
+    return re.sub(pattern, alias, words)

@@ -50,6 +50,10 @@ class Toolbox:
     def sessions(self) -> tuple[str, ...]:
         return tuple(self._sessions)
 
+    def tools(self, session: str | None = None) -> dict[str, Tool[..., Any]]:
+        """What a session has, by name; without one, what all have."""
+        return self._tools_of(session)
+
     def list_tools(self, session: str | None = None) -> tuple[ToolSpec, ...]:
         """What a session sees; without one, what all see."""
         return tuple(made.spec for made in self._tools_of(session).values())

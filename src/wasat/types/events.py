@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from wasat.types.exchange import FinishReason, Usage
+from wasat.types.exchange import FinishReason, Source, Usage
 from wasat.types.messages import Message
 from wasat.types.parts import ToolCall, ToolResult
 
@@ -32,6 +32,7 @@ class TurnEnd(Struct, frozen=True, omit_defaults=True, tag="turn_end"):
     message: Message
     finish: FinishReason
     usage: Usage
+    sources: tuple[Source, ...] = ()
 
 
 class TurnRetry(Struct, frozen=True, omit_defaults=True, tag="turn_retry"):

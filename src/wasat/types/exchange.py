@@ -73,6 +73,13 @@ class Usage(Struct, frozen=True, gc=False, omit_defaults=True):
         )
 
 
+class Source(Struct, frozen=True, gc=False, omit_defaults=True):
+    """Something that an answer rests on."""
+
+    url: str
+    title: str = ""
+
+
 class ModelResponse(Struct, frozen=True, gc=False, omit_defaults=True):
     """One answer of a model."""
 
@@ -86,3 +93,5 @@ class ModelResponse(Struct, frozen=True, gc=False, omit_defaults=True):
     continuation: str | None = None
     raw: tuple[Raw, ...] = ()
     """Everything the provider sent, one document for each chunk of a stream."""
+    sources: tuple[Source, ...] = ()
+    """What the provider's own tools found for it."""

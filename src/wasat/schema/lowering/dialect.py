@@ -51,9 +51,6 @@ class Lowered(Struct, frozen=True):
         """Whether it says no more than «an object»; Gemini wants such parameters left out."""
         return not self.schema.keys() - {"type", "properties"} and not self.schema.get("properties")
 
-    def original(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Arguments that a model gave under legal names, under the names of the original schema."""
-        if self.renaming is None:
-            return arguments
-        renamed: dict[str, Any] = self.renaming.applied(arguments)
-        return renamed
+    def original(self, value: Any) -> Any:
+        """What a model gave under legal names, under the names of the original schema."""
+        return value if self.renaming is None else self.renaming.applied(value)

@@ -1,0 +1,179 @@
+"""Automatic execution: a question goes in, tools are called as often as the model wants, the answer comes out.
+
+The loop is the one that every agent runs; here it speaks the words of the Gemini API.
+"""
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+from msgspec import Raw
+from msgspec.structs import replace
+
+from wasat.errors import ConfigError
+from wasat.gemini.checking import shown
+from wasat.gemini.contents import Contents, encode_contents
+from wasat.gemini.output import form_of
+from wasat.gemini.registry import Tools
+from wasat.gemini.request import cache_name, request_fields
+from wasat.gemini.response import GenerateContentResponse
+from wasat.loop.agent import Agent
+from wasat.loop.result import RunResult, RunStream
+from wasat.loop.streams import Streams, final_text
+from wasat.providers.gemini import decode, wire
+from wasat.providers.gemini.capabilities import Capabilities
+from wasat.providers.gemini.client import Gemini
+from wasat.providers.gemini.encode import encode_message
+from wasat.providers.gemini.proto import load
+from wasat.providers.provider import Provider, Traits
+from wasat.types.events import RunEvent
+from wasat.types.exchange import FinishReason, ModelRequest, ModelResponse
+from wasat.types.messages import History, Message
+from wasat.types.parts import Part, Text
+from wasat.types.specs import Limits, ModelSettings
+
+if TYPE_CHECKING:
+    from wasat.gemini.client import AsyncClient
+
+
+_LOSSLESS = Capabilities(signatures=False)
+"""An API that takes everything back as it gave it."""
+
+
+class AutoResponse(GenerateContentResponse):
+    """The final answer; `result` is all that led to it."""
+
+    def __init__(self, result: RunResult, form: Any) -> None:
+        super().__init__(result.response, form=form)
+        self.result = result
+
+    @property
+    def added(self) -> list[wire.Content]:
+        """Every content that came after those that were given: the model's turns, and the results of its calls."""
+        given = self.result.new_messages
+        return [load(wire.Content, bytes(encode_message(one, _LOSSLESS))) for one in given if one.parts]
+
+
+class Automatic:
+    """The tool loop of one client."""
+
+    def __init__(self, client: "AsyncClient") -> None:
+        self._client = client
+        self._streams: Streams | None = None
+
+    async def generate(self, contents: Contents, options: dict[str, Any]) -> AutoResponse:
+        agent, form = self._agent(options)
+        return AutoResponse(await agent.run(messages=self._history(contents, options)), form)
+
+    def stream(self, contents: Contents, options: dict[str, Any]) -> "AutoStream":
+        agent, form = self._agent(options)
+        return AutoStream(agent.stream(messages=self._history(contents, options)), form)
+
+    def start(self, contents: Contents, options: dict[str, Any]) -> str:
+        """Begin in the background; returns the id."""
+        agent, _ = self._agent(options)
+        return self.streams.start(agent=agent, messages=self._history(contents, options))
+
+    @property
+    def streams(self) -> Streams:
+        if self._streams is None:
+            self._streams = Streams()
+        return self._streams
+
+    async def close(self) -> None:
+        if self._streams is not None:
+            await self._streams.close()
+
+    def _agent(self, options: dict[str, Any]) -> tuple[Agent, Any]:
+        """The agent that a request means, and the type of the answer."""
+        request = dict(options)
+        name, tools = request.pop("model", None), request.pop("tools", None)
+        limits = _limits(request)
+        cache, choice = request.pop("cached_content", None), request.pop("tool_choice", None)
+        _, capabilities = self._client.known(name)
+        provider: Provider = Gemini(name or self._client.model, api=self._client.api, capabilities=capabilities)
+        if cache is not None:
+            provider = _WithCache(provider, cache_name(cache, "cached_content"))
+        said = msgspec.json.decode(b"{%b}" % request_fields(capabilities, **request)[1:])
+        given = tools if isinstance(tools, list | tuple) else [] if tools is None else [tools]
+        settings = ModelSettings(extra=said)
+        agent = Agent(provider, Tools.executable(given), limits=limits, settings=settings, tool_choice=choice)
+        return agent, form_of(request)
+
+    def _history(self, contents: Contents, options: dict[str, Any]) -> History:
+        if isinstance(contents, History):
+            return contents
+        _, capabilities = self._client.known(options.get("model"))
+        written = b"[%b]" % bytes(encode_contents(contents, capabilities))
+        return History(decode.conversation(map(bytes, msgspec.json.decode(written, type=list[Raw]))))
+
+
+class AutoStream:
+    """The final answer, piece by piece, to be taken once; when it is over, `response` is all of it."""
+
+    def __init__(self, stream: RunStream, form: Any) -> None:
+        self._stream = stream
+        self._form = form
+
+    @property
+    def response(self) -> AutoResponse:
+        return AutoResponse(self._stream.result, self._form)
+
+    async def __aiter__(self) -> AsyncIterator[GenerateContentResponse]:
+        async for _, delta in final_text(_numbered(self._stream)):
+            message = Message("model", (Text(delta.text),))
+            yield GenerateContentResponse(ModelResponse(message, FinishReason.END), form=self._form)
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+async def _numbered(stream: RunStream) -> AsyncGenerator[tuple[int, RunEvent], None]:
+    async with stream:
+        number = 0
+        async for event in stream:
+            yield number, event
+            number += 1
+
+
+class _WithCache:
+    """A model whose system prompt and declarations are in a cache already; the tools are still run here."""
+
+    def __init__(self, provider: Provider, cache: str) -> None:
+        self._provider = provider
+        self._cache = cache
+
+    @property
+    def model(self) -> str:
+        return self._provider.model
+
+    @property
+    def traits(self) -> Traits:
+        return cast("Gemini", self._provider).traits
+
+    def stream(self, request: ModelRequest, *, whole: bool = False) -> AsyncIterator[Part | ModelResponse]:
+        setup = replace(request.setup, cache=self._cache)
+        return self._provider.stream(replace(request, setup=setup), whole=whole)
+
+    async def close(self) -> None:
+        await self._provider.close()
+
+
+def _limits(request: dict[str, Any]) -> Limits:
+    turns, limits = request.pop("turn_limit", None), request.pop("limits", None)
+    if limits is None:
+        return Limits() if turns is None else Limits(max_turns=turns)
+    if turns is not None:
+        raise ConfigError("turn_limit and limits are both given; say it in limits=Limits(max_turns=…)")
+    if not isinstance(limits, Limits):
+        raise ConfigError(f"limits are of the type Limits, not {shown(limits)}")
+    return limits
+
+
+def extract_text(response: Any) -> str:
+    """The words of an answer, without thoughts; an error if there are none."""
+    answer = response if isinstance(response, GenerateContentResponse) else getattr(response, "message", response)
+    text = getattr(answer, "text", None)
+    if not isinstance(text, str) or not text:
+        raise ConfigError("No text content found in response")
+    return text

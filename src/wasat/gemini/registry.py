@@ -1,0 +1,137 @@
+"""Declarations and the functions behind them: register once, execute whatever calls a model makes."""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from wasat.errors import ConfigError
+from wasat.gemini.checking import shown
+from wasat.gemini.tools import Toolish, tools_of
+from wasat.gemini.types import Content, FunctionCall, FunctionDeclaration
+from wasat.loop.blocking import wait_for
+from wasat.providers.gemini import declarations, wire
+from wasat.providers.gemini.capabilities import Capabilities
+from wasat.providers.gemini.encode import encode_message
+from wasat.providers.gemini.proto import Proto, load, to_plain
+from wasat.tools.function import Tool, tool_from_schema
+from wasat.tools.schedule import run_calls
+from wasat.tools.toolbox import Duplicates, Toolbox
+from wasat.types.messages import Message
+from wasat.types.parts import ToolCall, ToolResult, local_id
+from wasat.types.specs import BuiltinTool
+
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+
+def new_function_declaration(name: str, description: str, parameters: Any = None, **more: Any) -> FunctionDeclaration:
+    """A declaration that every API of the family takes: a short plain name, and words that say what it is for."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise ConfigError(f"{shown(name)} is no name for a function: 1 to 64 letters, digits, _ and - of ASCII")
+    if not isinstance(description, str) or not description.strip():
+        raise ConfigError(f"{name} needs a description, which is all that the model knows of it")
+    fields = {"name": name, "description": description, **({} if parameters is None else {"parameters": parameters})}
+    [made] = tools_of([{**fields, **more}])
+    declared = (made.function_declarations or [])[0]
+    return FunctionDeclaration(
+        **{field: getattr(declared, field) for field in declared.__struct_fields__ if field != "extra"}
+    )
+
+
+class ToolRegistry:
+    """Functions by the names of their declarations."""
+
+    def __init__(self) -> None:
+        self._box = Toolbox()
+
+    def register(
+        self,
+        declaration: declarations.FunctionDeclaration | dict[str, Any] | Callable[..., Any],
+        function: Callable[..., Any] | None = None,
+        *,
+        duplicates: Duplicates = "error",
+    ) -> Tool[..., Any]:
+        """Have calls of this declaration done by a function, which gets the arguments as one dict.
+
+        A Python function alone needs no declaration: it is made from its signature.
+        """
+        if function is None and callable(declaration) and not isinstance(declaration, Proto):
+            return self._box.register(declaration, duplicates=duplicates)
+        if not callable(function):
+            raise ConfigError(f"{shown(function)} is no function that could be called")
+        declared = [one for made in tools_of([declaration]) for one in made.function_declarations or []]
+        if len(declared) != 1:
+            raise ConfigError(f"{shown(declaration)} is not the declaration of one function")
+        return self._box.register(_tool(declared[0], function), duplicates=duplicates)
+
+    async def execute_calls_async(self, calls: Iterable[Any]) -> list[ToolResult]:
+        """What came of each call, in their order; one that fails is a result that says so, and disturbs no other."""
+        return await run_calls([_call(one) for one in calls], self._box.source().call)
+
+    def execute_calls(self, calls: Iterable[Any]) -> list[ToolResult]:
+        """The same for plain code."""
+        return wait_for(self.execute_calls_async(calls))
+
+    def executable(self, tools: Sequence[Toolish]) -> list[Any]:
+        """Tools as an agent takes them: declarations with the functions registered for them, all others as they are."""
+        found: list[Any] = []
+        for one in tools:
+            if not isinstance(one, Proto | dict):
+                found.append(one)
+                continue
+            for made in tools_of([one]):
+                found += [self._registered(declared) for declared in made.function_declarations or ()]
+                found += [
+                    BuiltinTool(kind, config)
+                    for kind, config in to_plain(made).items()
+                    if kind != "functionDeclarations"
+                ]
+        return found
+
+    def _registered(self, declared: declarations.FunctionDeclaration) -> Tool[..., Any]:
+        name = declared.name or ""
+        known = self._box.tools()
+        if name not in known:
+            raise ConfigError(f"no function is registered for {name!r}; see Tools.register(declaration, function)")
+        return _tool(declared, known[name])
+
+    def clear(self) -> None:
+        """Forget all of them."""
+        self._box = Toolbox()
+
+
+Tools = ToolRegistry()
+"""The registry of this process."""
+
+
+def _tool(declared: declarations.FunctionDeclaration, function: Any) -> Tool[..., Any]:
+    if isinstance(function, Tool):
+        return function
+    schema = declared.parameters_json_schema
+    if schema is msgspec.UNSET or schema is None:
+        schema = {"type": "object"} if declared.parameters is None else to_plain(declared.parameters)
+    return tool_from_schema(declared.name or "", declared.description or "", schema, function)
+
+
+def _call(given: Any) -> ToolCall:
+    if isinstance(given, ToolCall):
+        return given
+    if isinstance(given, wire.FunctionCall):
+        return ToolCall(given.id or local_id(), given.name or "", given.args or {})
+    if isinstance(given, wire.Part) and given.function_call is not None:
+        return _call(given.function_call)
+    if isinstance(given, dict) and isinstance(given.get("name"), str):
+        return _call(FunctionCall(name=given["name"], args=given.get("args") or {}, id=given.get("id")))
+    raise ConfigError(f"{shown(given)} is no call; give a FunctionCall, a ToolCall or a dict of name and args")
+
+
+def from_tool_results(results: Iterable[ToolResult]) -> Content:
+    """The turn that gives results to the model: one content, one part for each of them, in their order."""
+    given = tuple(results)
+    for result in given:
+        if not isinstance(result, ToolResult):
+            raise ConfigError(f"{shown(result)} is no result; give what Tools.execute_calls returned")
+    if not given:
+        raise ConfigError("there are no results, and the API refuses a turn that says nothing")
+    return load(Content, bytes(encode_message(Message("user", given), Capabilities())))

@@ -1,0 +1,272 @@
+"""Automatic execution in the words of the Gemini API: blocking, streaming, in the background."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.gemini.recorder import Recorder, recorder
+from wasat.errors import ConfigError, LimitReached, RunError
+from wasat.gemini import (
+    AsyncClient,
+    Client,
+    Content,
+    FunctionDeclaration,
+    GoogleSearch,
+    History,
+    Part,
+    Tool,
+    ToolRegistry,
+    Tools,
+    extract_text,
+    from_tool_results,
+    new_function_declaration,
+)
+from wasat.loop.streams import Phase
+from wasat.types.parts import ToolCall, ToolResult
+
+
+class Model(Recorder):
+    """Calls `add` so many times, then answers; in the form that is asked for."""
+
+    rounds = 2
+
+    def next(self) -> tuple[int, bytes, dict[str, str]]:
+        done = sum("functionResponse" in json.dumps(one) for one in self.last.body["contents"])
+        call = {"functionCall": {"name": "add", "args": {"a": done, "b": 1}, "id": f"c{done}"}}
+        parts = [{"text": "It is "}, {"text": "3."}] if done >= self.rounds else [{"text": "Let me see."}, call]
+        documents = [
+            {"candidates": [{"content": {"role": "model", "parts": [part]}, "finishReason": finish}]}
+            for part, finish in zip(parts, [None, "STOP"], strict=True)
+        ]
+        self.answers.clear()
+        if "stream" in self.last.path:
+            self.answer_stream(*documents)
+        else:
+            self.answer({"candidates": [{"content": {"role": "model", "parts": parts}, "finishReason": "STOP"}]})
+        return super().next()
+
+
+@pytest.fixture
+def model() -> Iterator[Model]:
+    with recorder(Model()) as record:
+        assert isinstance(record, Model)
+        yield record
+
+
+@pytest.fixture
+def client(model: Model) -> Iterator[Client]:
+    with Client(api_key="k", base_url=model.url) as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def registry() -> Iterator[None]:
+    Tools.clear()
+    yield
+    Tools.clear()
+
+
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+ADD = FunctionDeclaration(
+    name="add",
+    description="Add two numbers.",
+    parameters_json_schema={"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}},
+)
+
+
+@pytest.mark.requirement("S4-01", "S4-03", "S3-06", "S3-11", "S3-14")
+@pytest.mark.parametrize(
+    "contents", ["1 + 2?", [Content.text("1 + 2?")], [{"role": "user", "parts": [{"text": "1 + 2?"}]}]]
+)
+def test_one_call_runs_the_whole_loop_from_a_text_or_a_history(client: Client, model: Model, contents: Any) -> None:
+    answer = client.generate_content_with_auto_tools(contents, tools=[add], temperature=0.5)
+    assert (answer.text, extract_text(answer)) == ("It is 3.", "It is 3.")
+    assert [run.value for run in answer.result.tool_calls] == [1, 2]
+    assert [content.role for content in answer.added] == ["model", "user", "model", "user", "model"]
+    assert answer.added[0].parts is not None
+    assert [part.text for part in answer.added[0].parts] == ["Let me see.", None]
+    bodies = [seen.body for seen in model.seen]
+    assert len(bodies) == 3
+    for body in bodies:
+        assert body["tools"][0]["functionDeclarations"][0]["name"] == "add"
+        assert body["generationConfig"] == {"temperature": 0.5}
+    assert bodies[2]["contents"][2]["parts"] == [
+        {"functionResponse": {"name": "add", "response": {"result": 1}, "id": "c0"}}
+    ]
+
+
+def test_a_history_goes_on(client: Client) -> None:
+    first = client.generate_content_with_auto_tools("1 + 2?", tools=[add])
+    assert isinstance(first.result.messages, History)
+    assert client.generate_content_with_auto_tools(first.result.messages, tools=[add]).text == "It is 3."
+
+
+@pytest.mark.requirement("S4-02")
+def test_the_turn_limit_is_a_typed_error(client: Client, model: Model) -> None:
+    model.rounds = 99
+    with pytest.raises(LimitReached, match="Maximum tool-calling turns exceeded") as caught:
+        client.generate_content_with_auto_tools("?", tools=[add], turn_limit=3)
+    assert (len(model.seen), caught.value.type) == (3, "turn_limit_exceeded")
+    with pytest.raises(LimitReached):
+        client.generate_content_with_auto_tools("?", tools=[add])
+    assert len(model.seen) == 13
+
+
+@pytest.mark.requirement("S4-07")
+def test_declarations_find_their_registered_functions(client: Client, model: Model) -> None:
+    Tools.register(ADD, lambda arguments: arguments["a"] + arguments["b"])
+    for tools in (
+        [ADD],
+        [Tool(function_declarations=[ADD])],
+        [{"functionDeclarations": [{"name": "add", "description": "Add."}]}],
+    ):
+        answer = client.generate_content_with_auto_tools("?", tools=tools)
+        assert [run.value for run in answer.result.tool_calls] == [1, 2]
+    client.generate_content_with_auto_tools("?", tools=[GoogleSearch(), ADD])
+    assert model.last.body["tools"][0] == {"googleSearch": {}}
+    with pytest.raises(ConfigError, match="no function is registered for 'sub'"):
+        client.generate_content_with_auto_tools("?", tools=[FunctionDeclaration(name="sub", description="Subtract.")])
+
+
+@pytest.mark.requirement("S4-07", "S4-06")
+def test_registered_calls_are_executed_and_one_failure_disturbs_no_other() -> None:
+    tools = ToolRegistry()
+    tools.register(ADD, lambda arguments: arguments["a"] + arguments["b"])
+    tools.register(new_function_declaration("fail", "Fails."), lambda _: 1 / 0)
+    calls = [
+        Part.from_function_call("add", {"a": 1, "b": 2}, id="1"),
+        ToolCall("2", "fail", {}),
+        {"name": "nothing"},
+        ToolCall("4", "add", {"a": "2", "b": 2}),
+    ]
+    results = tools.execute_calls(calls)
+    assert [(result.value if not result.is_error else "error") for result in results] == [3, "error", "error", 4]
+    content = from_tool_results(results)
+    assert content.role == "user"
+    responses = [part.function_response for part in content.parts or []]
+    assert [response.id for response in responses if response] == ["1", "2", None, "4"]
+    assert responses[0] is not None
+    assert responses[0].response == {"result": 3}
+    assert responses[1] is not None
+    assert "ZeroDivisionError" in str(responses[1].response)
+
+
+@pytest.mark.requirement("S4-08")
+@pytest.mark.parametrize(
+    ("name", "description"), [("a b", "x"), ("", "x"), ("a" * 65, "x"), ("ok", " "), (5, "x"), ("ä", "x")]
+)
+def test_a_declaration_with_a_wrong_name_or_without_words_is_refused(name: Any, description: str) -> None:
+    with pytest.raises(ConfigError):
+        new_function_declaration(name, description)
+
+
+def test_a_declaration_is_made_by_its_checking_constructor() -> None:
+    made = new_function_declaration("add-2_x", "Adds.", {"type": "OBJECT", "properties": {"a": {"type": "INTEGER"}}})
+    assert (made.name, made.description) == ("add-2_x", "Adds.")
+    assert made.parameters is not None
+    with pytest.raises(ConfigError):
+        from_tool_results([])
+    with pytest.raises(ConfigError):
+        from_tool_results(["x"])  # type: ignore[list-item]  # that is the point
+
+
+@pytest.mark.requirement("S4-09", "S4-11", "S4-12")
+def test_a_stream_has_an_id_subscribers_and_a_status(client: Client) -> None:
+    id = client.stream_generate_with_auto_tools("1 + 2?", tools=[add])
+    assert "".join(client.subscribe_stream(id)) == "It is 3."
+    assert list(client.subscribe_stream(id)) == ["It is ", "3."]
+    events = list(client.subscribe_stream(id, view="all"))
+    assert [number for number, _ in events] == list(range(len(events)))
+    assert [event for _, event in events if type(event).__name__ == "ToolEnd"]
+    status = client.get_stream_status(id)
+    assert (status.phase, status.turn, status.events) == (Phase.COMPLETED, 3, len(events))
+    assert not client.stop_stream(id)
+
+
+@pytest.mark.requirement("S4-09", "S4-14")
+def test_a_stream_can_be_stopped_and_errors_reach_its_subscribers(model: Model) -> None:
+    async def main() -> None:
+        started = asyncio.Event()
+
+        async def slow(a: int, b: int) -> int:
+            """Add slowly."""
+            started.set()
+            await asyncio.sleep(60)
+            return a + b
+
+        async with asyncio.timeout(10), AsyncClient(api_key="k", base_url=model.url) as client:
+            slow.__name__ = "add"
+            id = client.stream_generate_with_auto_tools("?", tools=[slow])
+            await started.wait()
+            assert (await client.get_stream_status(id)).phase is Phase.EXECUTING_TOOLS
+            assert await client.stop_stream(id)
+            with pytest.raises(RunError, match="cancelled"):
+                [text async for text in client.subscribe_stream(id)]
+            model.rounds = 99
+            id = client.stream_generate_with_auto_tools("?", tools=[add], turn_limit=1)
+            with pytest.raises(RunError, match="Maximum tool-calling turns exceeded"):
+                [text async for text in client.subscribe_stream(id)]
+            assert (await client.get_stream_status(id)).phase is Phase.ERROR
+
+    asyncio.run(main())
+
+
+@pytest.mark.requirement("S4-13", "S4-17")
+def test_the_streaming_entry_executes_tools_only_if_it_is_told_to(client: Client, model: Model) -> None:
+    stream = client.stream_generate_content("?", tools=[add])
+    assert [chunk.text for chunk in stream] == ["Let me see.", ""]
+    assert stream.response.function_calls[0].name == "add"
+    assert len(model.seen) == 1
+    automatic = client.stream_generate_content("?", tools=[add], auto_execute_tools=True)
+    assert [chunk.text for chunk in automatic] == ["It is ", "3."]
+    assert automatic.response.text == "It is 3."
+    assert len(model.seen) == 4
+
+
+@pytest.mark.requirement("S4-18")
+def test_text_is_extracted_without_thoughts(client: Client, model: Model) -> None:
+    model.next = lambda: (
+        200,
+        json.dumps(
+            {
+                "candidates": [
+                    {"content": {"role": "model", "parts": [{"text": "hm", "thought": True}]}, "finishReason": "STOP"}
+                ]
+            }
+        ).encode(),
+        {},
+    )  # type: ignore[method-assign]
+    with pytest.raises(ConfigError, match="No text content found in response"):
+        extract_text(client.generate_content("?"))
+    with pytest.raises(ConfigError, match="No text content found in response"):
+        extract_text(None)
+
+
+def test_a_cache_holds_the_declarations_and_the_functions_still_run(client: Client, model: Model) -> None:
+    answer = client.generate_content_with_auto_tools("?", tools=[add], cached_content="cachedContents/1")
+    assert answer.text == "It is 3."
+    for seen in model.seen:
+        assert seen.body["cachedContent"] == "cachedContents/1"
+        assert "tools" not in seen.body
+
+
+def test_wrong_options_are_told(client: Client) -> None:
+    for wrong in ({"turn_limit": 0}, {"limits": 5}, {"tools": [5]}, {"temprature": 1}, {"tool_choice": "maybe"}):
+        with pytest.raises(ConfigError):
+            client.generate_content_with_auto_tools("?", **wrong)
+        with pytest.raises(ConfigError):
+            client.stream_generate_with_auto_tools("?", **wrong)
+
+
+def test_results_are_values(client: Client) -> None:
+    assert Tools.execute_calls([]) == []
+    with pytest.raises(ConfigError, match="is no call"):
+        Tools.execute_calls([5])
+    assert isinstance(Tools.execute_calls([{"name": "x"}])[0], ToolResult)

@@ -1,0 +1,309 @@
+"""Whatever is given wherever, it is sent, or refused in one sentence of ours: no error of Python's comes out."""
+
+import dataclasses
+import datetime
+import enum
+import math
+from collections.abc import Callable
+from typing import Any, TypedDict
+
+import msgspec
+import pydantic
+import pytest
+
+from tests.gemini.recorder import Recorder
+from wasat import gemini
+from wasat.errors import ConfigError, WasatError
+from wasat.gemini.checking import shown
+from wasat.gemini.request import request_fields
+from wasat.providers.gemini.capabilities import capabilities_of
+from wasat.providers.gemini.wire import GenerateContentRequest, GenerationConfig
+from wasat.types.messages import History, Message
+
+
+class Model(pydantic.BaseModel):
+    a: int
+
+
+@dataclasses.dataclass
+class Data:
+    a: int
+
+
+class Typed(TypedDict):
+    a: int
+
+
+class Word(enum.Enum):
+    X = "x"
+
+
+class Shape(msgspec.Struct):
+    a: int
+
+
+class Unspeakable:
+    def __repr__(self) -> str:
+        raise ZeroDivisionError
+
+
+class Incomparable:
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        raise ZeroDivisionError
+
+
+def deep(inside: Any, levels: int) -> Any:
+    for _ in range(levels):
+        inside = {"a": inside} if isinstance(inside, dict) else [inside]
+    return inside
+
+
+ENDLESS: list[Any] = []
+ENDLESS.append(ENDLESS)
+CIRCLE: dict[str, Any] = {}
+CIRCLE["a"] = CIRCLE
+
+ODD: list[Any] = [
+    None, 5, -1, 1.5, math.nan, math.inf, True, 10**400, 10**5000, "", " ", "x", "a\ud800", "\0", b"x",
+    [], [5], [None], [["a"]], ["a\ud800"], (), ("a",), {}, {"x": 1}, {5: 5}, {"a\ud800": 1}, {"a": math.nan},
+    {"a": object()}, {None: 1}, {"type": 5}, {"name": 5}, {"text": 5}, {"parts": 5}, {"role": 5},
+    {"a": Unspeakable()}, deep({}, 50), deep({}, 900), deep({}, 3000), deep([], 3000), ENDLESS, CIRCLE,
+    set(), {1}, {"a"}, range(3), object(), object, int, len, lambda x: x, Ellipsis, NotImplemented, Exception("e"),
+    Model, Data, Typed, Word, Shape, list[int], int | None, Model(a=1), Data(1), Word.X, Shape(1),
+    datetime.datetime(2026, 1, 1), Unspeakable(), Incomparable(),
+    gemini.Part, gemini.Part(), gemini.Part(text="x"), gemini.Content(), gemini.Content.text("x"), gemini.Tool(),
+    gemini.Schema(), gemini.Schema(type="STRING"), gemini.GoogleSearch(), gemini.FunctionCall(name="f"),
+    gemini.GenerationConfig(), Message.user("x"), History(), History([Message.user("x")]),
+]  # fmt: skip
+
+Try = Callable[[gemini.Client, Any], Any]
+SETTINGS = [
+    *(name for name in GenerationConfig.__struct_fields__ if name != "extra"),
+    *(name for name in GenerateContentRequest.__struct_fields__ if name not in ("extra", "contents", "model")),
+    "tool_choice",
+    "no_such_setting",
+]
+
+
+def setting(name: str) -> Try:
+    return lambda client, odd: client.generate_content("x", **{name: odd})
+
+
+def asking(contents: Callable[[Any], Any]) -> Try:
+    return lambda client, odd: client.generate_content(contents(odd))
+
+
+def with_tools(tools: Callable[[Any], Any]) -> Try:
+    return lambda client, odd: client.generate_content("x", tools=tools(odd))
+
+
+def choosing(choice: Callable[[Any], Any]) -> Try:
+    tools = [{"name": "f", "description": "F."}]
+    return lambda client, odd: client.generate_content("x", tools=tools, tool_choice=choice(odd))
+
+
+def making(make: Callable[[Any], Any]) -> Try:
+    return lambda client, odd: make(odd)
+
+
+def caching(name: str) -> Try:
+    return lambda client, odd: client.caches.create("x", **{name: odd})
+
+
+F = {"name": "f", "description": "F."}
+ENTRIES: dict[str, Try] = {
+    **{name: setting(name) for name in SETTINGS},
+    "contents": asking(lambda odd: odd),
+    "a list of contents": asking(lambda odd: [odd]),
+    "a second content": asking(lambda odd: [gemini.Content.text("a"), odd]),
+    "parts of a dict": asking(lambda odd: {"role": "user", "parts": odd}),
+    "a part of a dict": asking(lambda odd: {"role": "user", "parts": [odd]}),
+    "a part of a model's dict": asking(lambda odd: {"role": "model", "parts": [odd]}),
+    "a role of a dict": asking(lambda odd: {"role": odd, "parts": ["a"]}),
+    "a role": asking(lambda odd: gemini.Content(role=odd, parts=[gemini.Part(text="a")])),
+    "parts": asking(lambda odd: gemini.Content(role="user", parts=odd)),
+    "a part": asking(lambda odd: gemini.Content(role="user", parts=[odd])),
+    "a part's text": asking(lambda odd: gemini.Part(text=odd)),
+    "a part's data": asking(lambda odd: gemini.Part(inline_data=odd)),
+    "a part's call": asking(lambda odd: gemini.Part(function_call=odd)),
+    "a text in a dict": asking(lambda odd: {"text": odd}),
+    "a response in a dict": asking(lambda odd: {"function_response": odd}),
+    "a response's response": asking(lambda odd: {"function_response": {"name": "f", "response": odd}}),
+    "a message": asking(lambda odd: History([odd])),
+    "a message among contents": asking(lambda odd: ["a", Message("user", odd)]),
+    "a message's part": asking(lambda odd: History([Message("user", (odd,))])),
+    "a stream's contents": lambda client, odd: list(client.stream_generate_content(odd)),
+    "counted contents": lambda client, odd: client.count_tokens(odd),
+    "config.schema": lambda client, odd: client.generate_content("x", generation_config={"response_schema": odd}),
+    "config.responseSchema": lambda client, odd: client.generate_content(
+        "x", generation_config=gemini.GenerationConfig(response_schema=odd)
+    ),
+    "config.thinking_config": lambda client, odd: client.generate_content(
+        "x", generation_config={"thinkingConfig": {"thinking_budget": odd}}
+    ),
+    "a schema's type": lambda client, odd: client.generate_content("x", response_schema=gemini.Schema(type=odd)),
+    "a schema's properties": lambda client, odd: client.generate_content("x", response_schema={"properties": odd}),
+    "one tool of a list": with_tools(lambda odd: [odd]),
+    "a kind of tool": with_tools(lambda odd: [{"google_search": odd}]),
+    "a kind of tool, typed": with_tools(lambda odd: [gemini.Tool(google_search=odd)]),
+    "declarations in a dict": with_tools(lambda odd: [{"function_declarations": odd}]),
+    "a declaration in a dict": with_tools(lambda odd: [{"function_declarations": [odd]}]),
+    "declarations": with_tools(lambda odd: [gemini.Tool(function_declarations=odd)]),
+    "a declaration": with_tools(lambda odd: [gemini.Tool(function_declarations=[odd])]),
+    "a name": with_tools(lambda odd: [{**F, "name": odd}]),
+    "a description": with_tools(lambda odd: [{**F, "description": odd}]),
+    "parameters": with_tools(lambda odd: [{**F, "parameters": odd}]),
+    "parameters, typed": with_tools(lambda odd: [gemini.FunctionDeclaration(**F, parameters=odd)]),
+    "a json schema": with_tools(lambda odd: [gemini.FunctionDeclaration(**F, parameters_json_schema=odd)]),
+    "a chosen tool": choosing(lambda odd: {"type": "required", "tool": odd}),
+    "a chosen function": choosing(lambda odd: {"type": "function", "function": odd}),
+    "chosen names": choosing(lambda odd: {"type": "any", "names": odd}),
+    "a mode": choosing(lambda odd: {"type": odd}),
+    "a typed tool config": lambda client, odd: client.generate_content(
+        "x", tool_config=gemini.ToolConfig(function_calling_config=odd)
+    ),
+    "Part.from_text": making(gemini.Part.from_text),
+    "Part.from_bytes": making(lambda odd: gemini.Part.from_bytes(odd, "image/png")),
+    "Part.from_bytes mime_type": making(lambda odd: gemini.Part.from_bytes(b"x", odd)),
+    "Part.from_file": making(gemini.Part.from_file),
+    "Part.from_file with a kind": making(lambda odd: gemini.Part.from_file(odd, "image/png")),
+    "Part.from_file mime_type": making(lambda odd: gemini.Part.from_file(__file__, odd)),
+    "Part.from_uri": making(lambda odd: gemini.Part.from_uri(odd, "image/png")),
+    "Part.from_uri mime_type": making(lambda odd: gemini.Part.from_uri("gs://x", odd)),
+    "Part.from_function_call": making(gemini.Part.from_function_call),
+    "Part.from_function_call args": lambda client, odd: client.generate_content(
+        gemini.Part.from_function_call("f", odd)
+    ),
+    "Part.from_function_call id": making(lambda odd: gemini.Part.from_function_call("f", id=odd)),
+    "Part.from_function_response": making(lambda odd: gemini.Part.from_function_response(odd, {})),
+    "Part.from_function_response response": lambda client, odd: client.generate_content(
+        gemini.Part.from_function_response("f", odd)
+    ),
+    "Part.from_function_response inside": lambda client, odd: client.generate_content(
+        gemini.Part.from_function_response("f", {"x": odd})
+    ),
+    "Part.from_function_response id": making(lambda odd: gemini.Part.from_function_response("f", {}, id=odd)),
+    "Part.from_function_response media": making(lambda odd: gemini.Part.from_function_response("f", {}, media=odd)),
+    "Content.text": making(gemini.Content.text),
+    "Content.text role": making(lambda odd: gemini.Content.text("a", odd)),
+    "FunctionCall": making(lambda odd: gemini.FunctionCall(name="f", args=odd)),
+    "FunctionResponse": making(lambda odd: gemini.FunctionResponse(name="f", response=odd)),
+    "FunctionDeclaration": making(lambda odd: gemini.FunctionDeclaration(name=odd, description="d")),
+    "declaration_of": making(gemini.declaration_of),
+    "parsed": lambda client, odd: client.generate_content("x").parsed(odd),
+    "cached contents": lambda client, odd: client.caches.create(odd),
+    **{
+        f"a cache's {name}": caching(name)
+        for name in ("model", "ttl_seconds", "display_name", "system_instruction", "tools", "tool_config", "bogus")
+    },
+    "caches.get": lambda client, odd: client.caches.get(odd),
+    "caches.update": lambda client, odd: client.caches.update(odd, ttl_seconds=5),
+    "caches.delete": lambda client, odd: client.caches.delete(odd),
+}
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_nothing_but_our_own_errors_comes_out(client: gemini.Client, server: Recorder, entry: str) -> None:
+    server.answer({"candidates": [{"content": {"parts": [{"text": "5"}]}, "finishReason": "STOP"}], "name": "x"})
+    escaped = []
+    for odd in ODD:
+        try:
+            ENTRIES[entry](client, odd)
+        except WasatError as error:
+            words = str(error)
+            if len(words) > 600 or "\n" in words or "\ud800" in words:
+                escaped.append(f"{shown(odd)}: {words[:200]!r}")
+        except BaseException as error:  # noqa: BLE001 - any of them would be the bug that is looked for
+            escaped.append(f"{shown(odd)}: {type(error).__name__}")
+    assert escaped == []
+
+
+@pytest.mark.parametrize(
+    ("request_", "words"),
+    [
+        ({"generation_config": {"temprature": 1}}, "no field called 'temprature'; did you mean temperature"),
+        ({"generation_config": {"thinking_config": {"thinkng_level": "LOW"}}}, "'thinkng_level' in thinking_config"),
+        (
+            {"thinking_config": {"thinkng_level": "LOW"}},
+            "'thinkng_level' in thinking_config; did you mean thinking_lev",
+        ),
+        ({"thinking_config": {"thinking_budget": "x"}}, "thinking_config.thinking_budget cannot be 'x'; it takes a wh"),
+        ({"temperature": math.nan}, "temperature cannot be sent: JSON has no number for nan"),
+        ({"generation_config": {"topK": 1, "top_k": 2}}, "generation_config.top_k is given twice"),
+        ({"generation_config": 5}, "generation_config cannot be 5; give a GenerationConfig, or a dict"),
+        ({"stop_sequences": "x"}, "stop_sequences cannot be 'x'; it takes a list, each item a text"),
+        ({"safety_settings": [5]}, r"safety_settings cannot be \[5\]; it takes a list, each item a SafetySetting"),
+        ({"labels": {"a": 1}}, "labels cannot be {'a': 1}; it takes a dict, each value a text"),
+        ({"system_instructions": "x"}, "no setting called 'system_instructions'; did you mean system_instruction"),
+        ({"tool": []}, "no setting called 'tool'; did you mean tools"),
+        ({"tool_config": {"function_calling_confg": {}}}, "did you mean function_calling_config"),
+        ({"tools": [{"function_declaration": []}]}, r"in tools\[0\]; did you mean function_declarations"),
+        ({"tools": [{"name": "f", "descripton": "F."}]}, "did you mean description"),
+        ({"tools": [{"name": "größe"}]}, "'größe' cannot be the name of a function"),
+        ({"response_schema": 5}, "response_schema cannot be 5; give a Schema, a dict, or a Python type"),
+        ({"response_schema": {"typ": "OBJECT"}}, "'typ' in response_schema; did you mean type"),
+        ({"response_schema": {"propertes": {}}}, "did you mean properties"),
+        ({"response_schema": int, "response_json_schema": {}}, "both given"),
+        ({"cached_content": ""}, "cached_content cannot be ''"),
+    ],
+)
+def test_the_words_say_what_is_wrong_and_where(client: gemini.Client, request_: Any, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        client.generate_content("x", **request_)
+
+
+@pytest.mark.parametrize("odd", [math.nan, "a\ud800", object(), deep({}, 3000)])
+def test_arguments_and_results_that_json_cannot_say_are_refused(client: gemini.Client, odd: Any) -> None:
+    for part in (
+        gemini.Part.from_function_call("f", {"x": odd}),
+        gemini.Part.from_function_response("f", {"x": odd}),
+        gemini.Part(function_call=gemini.FunctionCall(name="f", args={"x": odd})),
+    ):
+        with pytest.raises(ConfigError, match=r"contents.* cannot be sent: "):
+            client.generate_content(part)
+
+
+def test_a_field_that_nobody_knows_yet_is_sent(client: gemini.Client, server: Recorder) -> None:
+    server.answer({"candidates": [{"content": {"parts": [{"text": "x"}]}, "finishReason": "STOP"}]})
+    client.generate_content(
+        {"role": "user", "parts": [{"text": "x", "brandNew": {"a_b": 1}}]},
+        generation_config={"brandNew": 1, "temperature": 0},
+        tools=[{"brandNewTool": {"a_b": 1}}, gemini.GoogleSearch(extra={"other": 2})],
+    )
+    body = server.last.body
+    assert body["contents"] == [{"role": "user", "parts": [{"text": "x", "brandNew": {"a_b": 1}}]}]
+    assert body["generationConfig"] == {"brandNew": 1, "temperature": 0}
+    assert body["tools"] == [{"brandNewTool": {"a_b": 1}}, {"googleSearch": {"other": 2}}]
+
+
+def test_dicts_within_messages_are_read_like_messages() -> None:
+    config = gemini.GenerationConfig(thinking_config={"thinking_level": "LOW"})  # type: ignore[arg-type]
+    written = request_fields(capabilities_of("gemini-3.8-flash"), generation_config=config)
+    assert written == b',"generationConfig":{"thinkingConfig":{"thinkingLevel":"LOW"}}'
+
+
+def test_a_setting_by_its_own_name_counts_before_the_config() -> None:
+    config = gemini.GenerationConfig(top_k=3, temperature=1)
+    written = request_fields(capabilities_of("gemini-3.8-flash"), generation_config=config, top_k=5)
+    assert written == b',"generationConfig":{"temperature":1,"topK":5}'
+
+
+@pytest.mark.parametrize("default", [math.nan, None])
+def test_no_number_that_is_none_becomes_a_null_by_itself(default: float | None) -> None:
+    declared = gemini.FunctionDeclaration(**F, parameters_json_schema={"type": "object", "default": default})
+    capabilities = capabilities_of("gemini-3.8-flash")
+    if default is None:
+        assert b'"default":null' in request_fields(capabilities, tools=[declared])
+    else:
+        with pytest.raises(ConfigError, match="JSON has no number for nan"):
+            request_fields(capabilities, tools=[declared])
+
+
+def test_what_is_shown_of_a_value_is_short_and_never_fails() -> None:
+    assert shown(5) == "5"
+    assert len(shown("x" * 10_000)) < 100
+    assert "Unspeakable" in shown(Unspeakable())
+    assert shown(10**5000) == "<int>"
+    assert len(shown(deep([], 3000))) < 100

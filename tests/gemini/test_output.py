@@ -1,0 +1,187 @@
+import dataclasses
+import enum
+from typing import Annotated, Any, Literal, NamedTuple, TypedDict
+
+import msgspec
+import pydantic
+import pytest
+
+from tests.gemini.recorder import Recorder
+from wasat.errors import ConfigError, MalformedResponse, SchemaError
+from wasat.gemini import Client, GenerateContentResponse, GenerationConfig, GoogleSearch, Schema
+from wasat.gemini.output import form_of
+from wasat.types.exchange import FinishReason, ModelResponse
+from wasat.types.messages import Message
+from wasat.types.parts import Text
+
+
+class Model(pydantic.BaseModel):
+    city: str
+    temp: float = pydantic.Field(gt=-300)
+
+
+@dataclasses.dataclass
+class Data:
+    city: str
+    tags: list[str] = dataclasses.field(default_factory=list)
+
+
+class Typed(TypedDict):
+    city: str
+
+
+class Tuple(NamedTuple):
+    city: str
+
+
+class Shape(msgspec.Struct):
+    city: str
+
+
+class Word(enum.Enum):
+    HOT = "hot"
+    COLD = "cold"
+
+
+class Family(msgspec.Struct):
+    name: str
+    children: "list[Family]" = []
+
+
+def said(text: str) -> dict[str, Any]:
+    return {"candidates": [{"content": {"parts": [{"text": text}]}, "finishReason": "STOP"}]}
+
+
+def answer(text: str, form: Any = Any) -> GenerateContentResponse:
+    return GenerateContentResponse(ModelResponse(Message("model", (Text(text),)), FinishReason.END), form=form)
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "value"),
+    [
+        (Model, '{"city": "Oslo", "temp": 4}', Model(city="Oslo", temp=4)),
+        (Data, '{"city": "Oslo"}', Data("Oslo")),
+        (Typed, '{"city": "Oslo"}', {"city": "Oslo"}),
+        (Tuple, '{"city": "Oslo"}', Tuple("Oslo")),
+        (Shape, '{"city": "Oslo"}', Shape("Oslo")),
+        (list[int], "[1, 2.0]", [1, 2]),
+        (list[Model], '[{"city": "Oslo", "temp": 4}]', [Model(city="Oslo", temp=4)]),
+        (dict[str, Data], '{"a": {"city": "Oslo"}}', {"a": Data("Oslo")}),
+        (Word, '"hot"', Word.HOT),
+        (int, "5", 5),
+        (int | None, "null", None),
+        (Literal["a", "b"], '"a"', "a"),
+        (tuple[int, str], '[1, "a"]', (1, "a")),
+        (Family, '{"name": "a", "children": [{"name": "b"}]}', Family("a", [Family("b")])),
+    ],
+)
+def test_a_python_type_is_asked_for_and_given(
+    client: Client, server: Recorder, form: Any, text: str, value: Any
+) -> None:
+    server.answer(said(text))
+    response = client.generate_content("x", response_schema=form)
+    config = server.last.body["generationConfig"]
+    assert config.keys() == {"responseMimeType", "responseJsonSchema"}
+    assert config["responseMimeType"] == "application/json"
+    assert response.parsed(form) == value
+    assert type(response.parsed(form)) is type(value)
+    again = GenerateContentResponse(response.answer, form=form)
+    assert again.parsed() == value
+    client.generate_content("x", response_json_schema=form)
+    assert server.last.body["generationConfig"] == config
+    client.generate_content("x", generation_config={"responseSchema": form})
+    assert server.last.body["generationConfig"] == config
+
+
+def test_the_schema_of_a_type_is_what_the_model_gets(client: Client, server: Recorder) -> None:
+    server.answer(said("{}"))
+    client.generate_content("x", response_schema=Data)
+    assert server.last.body["generationConfig"]["responseJsonSchema"] == {
+        "type": "object",
+        "properties": {
+            "city": {"type": "string"},
+            "tags": {"type": "array", "items": {"type": "string"}, "description": "(default [])"},
+        },
+        "required": ["city"],
+        "additionalProperties": False,
+    }
+
+
+def test_an_enum_may_be_asked_for_as_a_bare_word(client: Client, server: Recorder) -> None:
+    server.answer(said("cold"))
+    response = client.generate_content("x", response_schema=Word, response_mime_type="text/x.enum")
+    assert server.last.body["generationConfig"] == {
+        "responseMimeType": "text/x.enum",
+        "responseSchema": {"type": "STRING", "enum": ["hot", "cold"]},
+    }
+    assert response.parsed(Word) is Word.COLD
+
+
+def test_the_models_own_schema_is_sent_as_json_schema_where_the_api_has_no_words_for_it(
+    client: Client, server: Recorder
+) -> None:
+    class Outer(pydantic.BaseModel):
+        inner: Model
+        kind: Literal[1, 2]
+
+    server.answer(said("{}"))
+    schema = Outer.model_json_schema()
+    client.generate_content("x", response_schema=schema)
+    assert server.last.body["generationConfig"]["responseJsonSchema"] == schema
+    client.generate_content("x", response_schema=Schema(type="OBJECT", properties={"a": Schema(type="STRING")}))
+    assert server.last.body["generationConfig"] == {
+        "responseMimeType": "application/json",
+        "responseSchema": {"type": "OBJECT", "properties": {"a": {"type": "STRING"}}},
+    }
+
+
+def test_names_that_the_api_does_not_take_find_back() -> None:
+    class Odd(pydantic.BaseModel):
+        user: str = pydantic.Field(alias="user name")
+
+    assert answer('{"user_name": "Ann"}').parsed(Odd).user == "Ann"
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "words"),
+    [
+        (Model, '{"city": "Oslo"}', "temp: is required but missing"),
+        (Model, '{"city": "Oslo", "temp": -400}', "temp: must be greater than -300"),
+        (Data, '{"city": 5, "tags": ["a", 7, null]}', r"tags\[2\]: expected string, got null"),
+        (Shape, '{"city": "Oslo", "country": "NO"}', "country: is no property of this object"),
+        (Word, '"warm"', "must be one of"),
+        (Word, "warm", "must be one of"),
+        (Annotated[int, msgspec.Meta(gt=5)], "3", "must be greater than 5"),
+        (int, "five", "not the JSON that was asked for"),
+        (Any, "[" * 100_000, "not the JSON that was asked for"),
+        (int, "", "the answer has no text"),
+    ],
+)
+def test_an_answer_that_is_not_of_the_type_is_told_by_what_is_wrong_in_it(form: Any, text: str, words: str) -> None:
+    with pytest.raises(MalformedResponse, match=words):
+        answer(text).parsed(form)
+
+
+def test_what_is_no_type_is_refused() -> None:
+    with pytest.raises(SchemaError, match="5 is no type"):
+        answer("5").parsed(5)
+    with pytest.raises(SchemaError, match="cannot be said in JSON"):
+        answer("5").parsed(Client)
+
+
+def test_the_type_of_a_request_is_found_wherever_it_was_given() -> None:
+    assert form_of({"response_schema": Model}) is Model
+    assert form_of({"generation_config": {"responseJsonSchema": list[int]}}) == list[int]
+    assert form_of({"generation_config": GenerationConfig(response_schema=Word)}) is Word  # type: ignore[arg-type]
+    assert form_of({"response_schema": {"type": "string"}}) is Any
+    assert form_of({}) is Any
+
+
+def test_tools_beside_structured_output_are_refused_for_models_that_refuse_them(
+    client: Client, server: Recorder
+) -> None:
+    server.answer(said("5"))
+    with pytest.raises(ConfigError, match="tools or structured output, not both"):
+        client.generate_content("x", model="gemini-2.5-flash", tools=[GoogleSearch()], response_schema=int)
+    client.generate_content("x", tools=[GoogleSearch()], response_schema=int)
+    assert server.last.body.keys() == {"contents", "tools", "generationConfig"}

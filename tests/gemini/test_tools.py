@@ -1,0 +1,139 @@
+from typing import Any
+
+import pydantic
+import pytest
+
+from tests.gemini.recorder import Recorder
+from wasat.errors import ConfigError
+from wasat.gemini import (
+    Client,
+    CodeExecution,
+    Content,
+    FunctionDeclaration,
+    GoogleSearch,
+    McpServer,
+    Part,
+    Schema,
+    Tool,
+    UrlContext,
+)
+from wasat.types.specs import ToolChoice
+
+
+def answer(*parts: Any) -> dict[str, Any]:
+    return {"candidates": [{"content": {"role": "model", "parts": list(parts)}, "finishReason": "STOP"}]}
+
+
+def add(a_b: int) -> int:
+    """Adds."""
+    return a_b
+
+
+class Place(pydantic.BaseModel):
+    city: str
+    inner: "Place | None" = None
+
+
+SEARCHED = [
+    {"toolCall": {"id": "s1", "toolType": "GOOGLE_SEARCH_WEB", "args": {"q": "x"}}, "thoughtSignature": "a"},
+    {"toolResponse": {"id": "s1", "toolType": "GOOGLE_SEARCH_WEB", "response": {"r_s": [1]}}},
+    {"functionCall": {"id": "7", "name": "add", "args": {"a_b": 1}}, "thoughtSignature": "b"},
+]
+
+
+@pytest.mark.requirement("S0-18")
+def test_functions_beside_built_in_tools_are_called_and_what_the_server_did_goes_back(
+    client: Client, server: Recorder
+) -> None:
+    server.answer(answer(*SEARCHED))
+    server.answer(answer({"text": "done"}))
+    tools = [GoogleSearch(), CodeExecution(), add]
+    contents: list[Any] = [Content.text("x")]
+    response = client.generate_content(contents, tools=tools)
+    assert server.last.body["toolConfig"] == {
+        "includeServerSideToolInvocations": True,
+        "functionCallingConfig": {"mode": "VALIDATED"},
+    }
+    assert [call.name for call in response.function_calls] == ["add"]  # the server's own is none of ours
+    results = [Part.from_function_response(call.name, {"sum": 1}, id=call.id) for call in response.function_calls]
+    final = client.generate_content([*contents, response.content, Content(role="user", parts=results)], tools=tools)
+    assert final.text == "done"
+    assert server.last.body["contents"][1] == {"role": "model", "parts": SEARCHED}
+    assert server.last.body["tools"] == server.seen[0].body["tools"]
+
+
+@pytest.mark.parametrize(
+    "tools", [[add, GoogleSearch()], [Tool(google_search=GoogleSearch()), add], [{"urlContext": {}}, add]]
+)
+def test_models_that_take_either_functions_or_built_in_tools_are_not_sent_both(client: Client, tools: Any) -> None:
+    with pytest.raises(ConfigError, match="functions or built-in tools, not both; use a Gemini 3 model"):
+        client.generate_content("x", model="gemini-2.5-pro", tools=tools)
+
+
+def test_vertex_is_not_told_of_server_side_calls(server: Recorder) -> None:
+    server.answer(answer({"text": "x"}))
+    with Client(vertex=True, project="p", token=lambda: "t", base_url=server.url) as client:
+        client.generate_content("x", tools=[add, GoogleSearch()])
+    assert "toolConfig" not in server.last.body
+
+
+def test_a_choice_of_the_callers_stands_beside_built_in_tools(client: Client, server: Recorder) -> None:
+    server.answer(answer({"text": "x"}))
+    client.generate_content("x", tools=[add, UrlContext()], tool_choice=ToolChoice("any", ("add",)))
+    assert server.last.body["toolConfig"] == {
+        "includeServerSideToolInvocations": True,
+        "functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": ["add"]},
+    }
+
+
+ODD_CHOICES: list[Any] = [
+    ToolChoice("bogus"),  # type: ignore[arg-type]
+    ToolChoice("any", 5),  # type: ignore[arg-type]
+    {"type": "any", "names": 5},
+    {"type": "function", "function": 5},
+]
+
+
+@pytest.mark.parametrize("choice", ODD_CHOICES)
+def test_a_choice_that_is_none_is_refused(client: Client, choice: Any) -> None:
+    with pytest.raises(ConfigError, match="tool_choice cannot be"):
+        client.generate_content("x", tools=[add], tool_choice=choice)
+
+
+def test_functions_may_stand_in_a_tool_in_any_form(client: Client, server: Recorder) -> None:
+    server.answer(answer({"text": "x"}))
+    declared = FunctionDeclaration(name="f", description="F.")
+    for tool in (
+        Tool(function_declarations=[add, declared]),  # type: ignore[list-item]
+        {"function_declarations": [add, {"name": "f", "description": "F."}]},
+        {"functionDeclarations": (add, declared)},
+    ):
+        client.generate_content("x", tools=tool)
+        [made] = server.last.body["tools"]
+        assert [one["name"] for one in made["functionDeclarations"]] == ["add", "f"]
+
+
+def test_parameters_may_be_a_type_or_json_schema(client: Client, server: Recorder) -> None:
+    server.answer(answer({"text": "x"}))
+    named = {"name": "f", "description": "F."}
+    client.generate_content("x", tools=[FunctionDeclaration(**named, parameters=Place)])  # type: ignore[arg-type]
+    [by_type] = server.last.body["tools"][0]["functionDeclarations"]
+    assert by_type["parametersJsonSchema"]["properties"]["city"] == {"type": "string"}
+    schema = Place.model_json_schema()
+    client.generate_content("x", tools=[{**named, "parameters": schema}])
+    assert server.last.body["tools"][0]["functionDeclarations"] == [{**named, "parametersJsonSchema": schema}]
+    own = {"type": "object", "properties": {"a_b": {"type": "string"}}}
+    client.generate_content("x", tools=[{**named, "parameters": own}])
+    assert server.last.body["tools"][0]["functionDeclarations"] == [{**named, "parameters": own}]
+    client.generate_content("x", tools=[{**named, "parameters": Schema(type="OBJECT"), "response": own}])
+    assert server.last.body["tools"][0]["functionDeclarations"] == [
+        {**named, "parameters": {"type": "OBJECT"}, "response": own}
+    ]
+
+
+def test_every_kind_of_built_in_tool_can_be_given_alone(client: Client, server: Recorder) -> None:
+    server.answer(answer({"text": "x"}))
+    client.generate_content("x", tools=McpServer(name="m", streamable_http_transport={"url": "u"}))  # type: ignore[arg-type]
+    assert server.last.body["tools"] == [{"mcpServers": [{"name": "m", "streamableHttpTransport": {"url": "u"}}]}]
+    with pytest.raises(ConfigError, match=r"tools\[0\].google_search.exclude_domains cannot be 5"):
+        client.generate_content("x", tools=GoogleSearch(exclude_domains=5))  # type: ignore[arg-type]

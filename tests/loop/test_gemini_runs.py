@@ -1,0 +1,211 @@
+"""Runs against a server that speaks as Gemini does, blocking and streaming."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.gemini.recorder import Recorder, recorder
+from wasat import Agent, Gemini, tool
+from wasat.errors import AnswerBlocked, PromptBlocked
+from wasat.gemini import GoogleSearch, UrlContext
+from wasat.types.exchange import Source
+from wasat.types.parts import ToolCall
+
+MODES = pytest.mark.parametrize("streaming", [False, True], ids=["blocking", "streaming"])
+
+
+@tool
+async def add(a: int, b: int) -> int:
+    """Add."""
+    return a + b
+
+
+def chunk(*parts: Any, finish: str | None = "STOP", **more: Any) -> dict[str, Any]:
+    content = {"content": {"role": "model", "parts": list(parts)}} if parts else {"content": {"role": "model"}}
+    return {"candidates": [{**content, **({"finishReason": finish} if finish else {}), **more}]}
+
+
+def call(n: int, **more: Any) -> dict[str, Any]:
+    return {"functionCall": {"name": "add", "args": {"a": n, "b": 1}, "id": f"c{n}"}, **more}
+
+
+class Server(Recorder):
+    """Each answer is a list of chunks; one that is asked for whole gets their parts in one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.script: list[list[dict[str, Any]]] = []
+
+    def next(self) -> tuple[int, bytes, dict[str, str]]:
+        chunks = self.script.pop(0)
+        self.answers.clear()
+        if "stream" in self.last.path:
+            self.answer_stream(*chunks)
+        else:
+            candidates = [one["candidates"][0] for one in chunks if one.get("candidates")]
+            parts = [part for one in candidates for part in one.get("content", {}).get("parts", [])]
+            whole = {name: value for one in candidates for name, value in one.items()}
+            document = {name: value for one in chunks for name, value in one.items()}
+            if candidates:
+                document["candidates"] = [{**whole, "content": {"role": "model", "parts": parts}}]
+            self.answer(document)
+        return super().next()
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with recorder(Server()) as record:
+        assert isinstance(record, Server)
+        yield record
+
+
+def run(server: Server, *tools: Any, streaming: bool, model: str = "gemini-3.8-flash") -> Any:
+    async def main() -> Any:
+        async with asyncio.timeout(10), Gemini(model, api_key="k", base_url=server.url) as gemini:
+            agent = Agent(gemini, tools=list(tools))
+            if not streaming:
+                return await agent.run("go")
+            stream = agent.stream("go")
+            async for _ in stream:
+                pass
+            return stream.result
+
+    return asyncio.run(main())
+
+
+@MODES
+def test_a_stream_whose_last_chunk_is_empty_keeps_its_history(server: Server, streaming: bool) -> None:
+    signed = {"text": "", "thoughtSignature": "c2ln"}
+    server.script = [
+        [chunk({"text": "Let me see."}, finish=None), chunk(call(1, thoughtSignature="QQ=="), finish=None), chunk()],
+        [chunk({"text": "It is 2."}, finish=None), chunk(signed)],
+    ]
+    result = run(server, add, streaming=streaming)
+    assert result.text == "It is 2."
+    assert [part.get("text") for part in server.last.body["contents"][1]["parts"]] == ["Let me see.", None]
+    assert server.last.body["contents"][1]["parts"][1] == call(1, thoughtSignature="QQ==")
+    assert json.loads(bytes(result.messages[-1].raw))["parts"][-1] == signed
+
+
+@MODES
+def test_ten_rounds_later_every_signature_is_still_on_its_part(server: Server, streaming: bool) -> None:
+    server.script = [[chunk(call(n, thoughtSignature=f"c2ln{n:04}"))] for n in range(9)] + [[chunk({"text": "done"})]]
+    run(server, add, streaming=streaming)
+    calls = [content["parts"] for content in server.last.body["contents"] if content["role"] == "model"]
+    assert calls == [[call(n, thoughtSignature=f"c2ln{n:04}")] for n in range(9)]
+
+
+@MODES
+def test_parallel_calls_spread_over_chunks_are_one_turn_with_one_turn_of_results(
+    server: Server, streaming: bool
+) -> None:
+    server.script = [
+        [chunk(call(1, thoughtSignature="QQ=="), finish=None), chunk(call(2), finish=None), chunk(call(3))],
+        [chunk({"text": "done"})],
+    ]
+    result = run(server, add, streaming=streaming)
+    contents = server.last.body["contents"]
+    assert [content["role"] for content in contents] == ["user", "model", "user"]
+    assert [part["functionResponse"]["id"] for part in contents[2]["parts"]] == ["c1", "c2", "c3"]
+    assert [one.value for one in result.tool_calls] == [2, 3, 4]
+
+
+@MODES
+def test_a_malformed_call_is_salvaged_or_asked_for_again(server: Server, streaming: bool) -> None:
+    words = "Malformed function call: print(default_api.add(a=1, b=1))"
+    server.script = [
+        [chunk(finish="MALFORMED_FUNCTION_CALL", finishMessage=words)],
+        [chunk(finish="MALFORMED_FUNCTION_CALL", finishMessage="Malformed function call: add(a=")],
+        [chunk(call(5))],
+        [chunk({"text": "done"})],
+    ]
+    result = run(server, add, streaming=streaming)
+    assert (result.text, [one.value for one in result.tool_calls]) == ("done", [2, 6])
+    salvaged = server.seen[1].body["contents"][1]["parts"][0]
+    assert salvaged["functionCall"] == {"name": "add", "args": {"a": 1, "b": 1}}
+    assert salvaged["thoughtSignature"] == "skip_thought_signature_validator"
+    assert "could not be read" in server.seen[2].body["contents"][-1]["parts"][0]["text"]
+
+
+@MODES
+def test_an_answer_that_goes_on_is_asked_for_with_its_token_and_becomes_one_turn(
+    server: Server, streaming: bool
+) -> None:
+    usage = {"usageMetadata": {"totalTokenCount": 10}}
+    server.script = [
+        [{**chunk({"text": "one "}, finish="CONTINUATION", continuationToken="t1"), **usage}],
+        [{**chunk({"text": "two "}, finish="CONTINUATION", continuationToken="t2"), **usage}],
+        [{**chunk({"text": "three"}), **usage}],
+    ]
+    result = run(server, streaming=streaming, model="gemini-4-argon")
+    assert result.text == "one two three"
+    assert (result.turns, result.usage.total, len(result.messages)) == (1, 30, 2)
+    assert [seen.body.get("continuationToken") for seen in server.seen] == [None, "t1", "t2"]
+    assert all(seen.body["contents"] == server.seen[0].body["contents"] for seen in server.seen)
+
+
+@MODES
+def test_sources_of_built_in_tools_are_in_the_result(server: Server, streaming: bool) -> None:
+    grounding = {
+        "groundingChunks": [
+            {"web": {"uri": "https://a.example/", "title": "A"}},
+            {"web": {"uri": "https://a.example/", "title": "A"}},
+            {"maps": {"uri": "https://m.example/", "title": "M"}},
+        ]
+    }
+    read = {"urlMetadata": [{"retrievedUrl": "https://b.example/"}]}
+    server.script = [[chunk({"text": "so"}, groundingMetadata=grounding, urlContextMetadata=read)]]
+    result = run(server, GoogleSearch(), UrlContext(), add, streaming=streaming)
+    assert result.sources == (
+        Source("https://a.example/", "A"),
+        Source("https://m.example/", "M"),
+        Source("https://b.example/"),
+    )
+    assert server.last.body["tools"][:2] == [{"googleSearch": {}}, {"urlContext": {}}]
+
+
+@MODES
+def test_a_block_in_the_middle_and_one_of_the_prompt_are_told_apart(server: Server, streaming: bool) -> None:
+    server.script = [[chunk(call(1))], [chunk({"text": "so"}, finish="SAFETY")]]
+    with pytest.raises(AnswerBlocked, match="SAFETY") as caught:
+        run(server, add, streaming=streaming)
+    assert caught.value.transcript is not None
+    assert len(caught.value.transcript) == 4
+    server.script = [[{"promptFeedback": {"blockReason": "SAFETY"}}]]
+    with pytest.raises(PromptBlocked) as refused:
+        run(server, add, streaming=streaming)
+    assert refused.value.transcript is not None
+
+
+@MODES
+def test_a_call_without_an_id_gets_its_result_without_one(server: Server, streaming: bool) -> None:
+    bare = {"functionCall": {"name": "add", "args": {"a": 1, "b": 1}}, "thoughtSignature": "QQ=="}
+    server.script = [[chunk(bare)], [chunk({"text": "done"})]]
+    result = run(server, add, streaming=streaming)
+    assert server.last.body["contents"][2]["parts"] == [
+        {"functionResponse": {"name": "add", "response": {"result": 2}}}
+    ]
+    assert isinstance(result.messages[1].parts[0], ToolCall)
+
+
+@MODES
+def test_names_that_the_api_refuses_are_made_legal_and_led_back(server: Server, streaming: bool) -> None:
+    @tool(name="größe lesen")
+    async def size() -> int:
+        """The size."""
+        return 5
+
+    def model(name: str) -> None:
+        server.script = [[chunk({"functionCall": {"name": name, "args": {}}})], [chunk({"text": "done"})]]
+
+    model("?")
+    run(server, size, streaming=streaming)
+    name = server.seen[0].body["tools"][0]["functionDeclarations"][0]["name"]
+    assert name.isascii()
+    model(name)
+    result = run(server, size, streaming=streaming)
+    assert result.tool_calls[0].value == 5
+    assert server.last.body["contents"][2]["parts"][0]["functionResponse"]["name"] == name

@@ -1,0 +1,51 @@
+"""What a run writes to the log: everything at debug level, nothing unless somebody asks."""
+
+import logging
+import subprocess
+import sys
+
+import pytest
+
+from wasat import Agent, tool
+from wasat.providers.provider import Traits
+from wasat.testing import ScriptedProvider
+from wasat.types.parts import Text, ToolCall
+
+
+class Gemini(ScriptedProvider):
+    traits = Traits("Gemini")
+
+
+@tool
+async def add(a: int, b: int) -> int:
+    """Add."""
+    return a + b
+
+
+@pytest.mark.requirement("S2-15")
+def test_prompt_response_calls_and_results_are_logged_at_debug_level(caplog: pytest.LogCaptureFixture) -> None:
+    script = [[ToolCall("1", "add", {"a": 1, "b": 2})], [Text("It is 3.")]]
+    with caplog.at_level(logging.DEBUG, "wasat.loop"):
+        Agent(Gemini(script), tools=[add], system="Be brief.").run_sync("1 + 2?")
+    lines = [record.getMessage() for record in caplog.records]
+    assert lines[0] == "[Gemini] System Prompt: Be brief."
+    assert lines[1].startswith("[Gemini] Prompt: ")
+    assert "1 + 2?" in lines[1]
+    assert any(line.startswith("[Gemini] Response: ") and "It is 3." in line for line in lines)
+    assert any(line.startswith("[Gemini] Tool Calls: ") and "'add'" in line for line in lines)
+    assert any(line.startswith("[Gemini] Tool Result: ") and "value=3" in line for line in lines)
+    assert {record.levelno for record in caplog.records} == {logging.DEBUG}
+
+
+def test_a_program_that_asks_for_no_log_sees_none() -> None:
+    code = """
+from wasat import Agent
+from wasat.testing import ScriptedProvider
+from wasat.types.parts import ToolCall
+def broken():
+    raise RuntimeError("x")
+script = [[ToolCall("1", "nothing", {}), ToolCall("2", "broken", {})], "done"]
+print(Agent(ScriptedProvider(script), tools=[broken]).run_sync("?").text)
+"""
+    ran = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=30)
+    assert (ran.stdout, ran.stderr) == ("done\n", "")
