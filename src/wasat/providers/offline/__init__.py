@@ -1,0 +1,1 @@
+"""The embedded default: a program that picks tools by their words, fills in arguments and never invents a fact."""

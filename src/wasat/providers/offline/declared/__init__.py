@@ -1,0 +1,1 @@
+"""Tools as they are declared, read for what they say of themselves."""

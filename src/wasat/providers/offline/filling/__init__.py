@@ -1,0 +1,1 @@
+"""Arguments: what a prompt names, put where a tool wants it."""

@@ -1,0 +1,36 @@
+"""Days and times in the form that a parameter asks for."""
+
+import re
+from datetime import date
+
+from wasat.providers.offline.declared.parameters import Parameter
+from wasat.providers.offline.reading.dates import Day, Time
+
+
+def day_text(parameter: Parameter, day: Day, today: date, clock: str = "") -> str:
+    """The day in the form that the parameter asks for; its own words where it asks for none."""
+    said = parameter.description
+    if day.relative:
+        welcome = day.relative in said.lower() or not _DATE_FORM.search(said)
+        found = None if welcome else day.on(today)
+    else:
+        found = day.on(today) if day.day and (day.year or _DATE_FORM.search(said)) else None
+    if found is None:
+        return day.said
+    if re.search(r"YYYY-MM-DD.?HH:MM", said, re.IGNORECASE):
+        return f"{found.isoformat()}{'T' if 'DDT' in said.upper() else ' '}{clock or '00:00'}:00"
+    if re.search(r"\bMM[/-]DD[/-]YYYY", said, re.IGNORECASE):
+        return found.strftime("%m/%d/%Y" if "/" in said else "%m-%d-%Y")
+    if re.search(r"\bDD[/-]MM[/-]YYYY", said, re.IGNORECASE):
+        return found.strftime("%d/%m/%Y" if "/" in said else "%d-%m-%Y")
+    return found.isoformat()
+
+
+_DATE_FORM = re.compile(r"YYYY|ISO|\d{4}-\d{2}-\d{2}|%Y", re.IGNORECASE)
+
+
+def time_text(parameter: Parameter, time: Time) -> str:
+    said = parameter.description
+    if "HH:MM:SS" in said.upper():
+        return f"{time}:{time.second:02}"
+    return str(time) if re.search(r"HH:MM|24|\d\d:\d\d", said, re.IGNORECASE) else time.said

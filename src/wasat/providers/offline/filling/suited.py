@@ -1,0 +1,126 @@
+"""All that a prompt offers for one parameter."""
+
+import re
+from collections.abc import Iterator
+from datetime import date
+from typing import Any
+
+from msgspec.structs import replace
+
+from wasat.providers.offline.declared.catalogue import Tool
+from wasat.providers.offline.declared.parameters import Parameter
+from wasat.providers.offline.declared.roles import EXCLUSIVE
+from wasat.providers.offline.filling.choices import chosen, coded
+from wasat.providers.offline.filling.cues import cue
+from wasat.providers.offline.filling.days import day_text
+from wasat.providers.offline.filling.fit import fit
+from wasat.providers.offline.filling.flags import truth
+from wasat.providers.offline.filling.listed import lists
+from wasat.providers.offline.filling.phrases import dictated, phrase_fit
+from wasat.providers.offline.reading.arithmetic import worded
+from wasat.providers.offline.reading.mention import Mention
+from wasat.providers.offline.reading.prompt import Prompt
+from wasat.providers.offline.reading.words import concepts
+
+Suited = tuple[float, Any, tuple[Mention, ...]]
+"""A score, a value, and what it was made of."""
+
+
+def suited(tool: Tool, parameter: Parameter, prompt: Prompt, today: date) -> Iterator[Suited]:
+    """Each value that the parameter could have, and how well it would suit."""
+    if parameter.type == "boolean" or _is_flag(parameter):
+        yield from _flag(tool, parameter, prompt)
+    elif parameter.choices:
+        yield from _listed_values(parameter, prompt)
+    elif parameter.type == "array":
+        yield from lists(tool, parameter, prompt, today)
+    else:
+        yield from _named(tool, parameter, prompt, today)
+        yield from _told(parameter, prompt)
+
+
+def _flag(tool: Tool, parameter: Parameter, prompt: Prompt) -> Iterator[Suited]:
+    score, value = truth(parameter, prompt, _shared_words(tool, parameter))
+    if score:
+        written = [one for one in parameter.choices if str(one).lower() == str(value).lower()]
+        yield score, written[0] if written else value, ()
+
+
+def _named(tool: Tool, parameter: Parameter, prompt: Prompt, today: date) -> Iterator[Suited]:
+    """What the prompt names, as it is."""
+    clock = next((str(one.value) for one in prompt.mentions if one.kind == "time"), "")
+    for mention in prompt.mentions:
+        score, value = fit(parameter, mention, today)
+        if mention.kind == "phrase" and parameter.type in ("string", "any"):
+            score, value = phrase_fit(tool, parameter, mention)
+        elif mention.kind == "name" and score > 0:
+            value = _part_of_place(tool, parameter, mention) or value
+        elif mention.kind == "date" and clock and isinstance(value, str):
+            value = day_text(parameter, mention.value, today, clock)
+        if score > 0:
+            yield score, value, (mention,)
+
+
+def _told(parameter: Parameter, prompt: Prompt) -> Iterator[Suited]:
+    """What the prompt says in more words than a name."""
+    if parameter.type == "string":
+        if "text" in parameter.roles:
+            yield from dictated(prompt)
+        yield from _soft(parameter, prompt)
+    if "expression" in parameter.roles:
+        for value, start, end in worded(prompt.text):
+            yield 3.0, value, (Mention("expression", value, start, end),)
+    code = coded(parameter, prompt) if parameter.type == "integer" else None
+    if code:
+        yield code[0], code[1], ()
+
+
+def _part_of_place(tool: Tool, parameter: Parameter, mention: Mention) -> str:
+    """Of «Lyon, France» the town or the country, where a tool asks for both."""
+    city, comma, rest = mention.value.rpartition(", ")
+    wholes = [one for one in tool.parameters if one.name_concepts & _WHOLES]
+    if not comma or not wholes or not any(one.name_concepts & _TOWNS for one in tool.parameters):
+        return ""
+    return rest if parameter in wholes else city if parameter.name_concepts & _TOWNS else ""
+
+
+_WHOLES = frozenset(concepts("country")[:1] + concepts("state")[:1])
+_TOWNS = frozenset(concepts("city")[:1] + concepts("town")[:1])
+
+
+def _is_flag(parameter: Parameter) -> bool:
+    return {"true", "false"} <= {str(one).lower() for one in parameter.choices}
+
+
+def _shared_words(tool: Tool, parameter: Parameter) -> frozenset[str]:
+    others = [one.name_concepts for one in tool.parameters if one is not parameter and one.type == "boolean"]
+    return tool.name_concepts.union(*others)
+
+
+def _listed_values(parameter: Parameter, prompt: Prompt) -> Iterator[Suited]:
+    found = chosen(parameter, prompt)
+    if parameter.type == "array":
+        if found:
+            yield found[0][0], [value for _, value, _ in sorted(found, key=lambda one: one[2])], ()
+        return
+    for score, value, place in found:
+        near = [one for one in prompt.mentions if one.start <= place < one.end]
+        yield score + (0.5 * cue(parameter, near[0]) if near else 0), value, ()
+
+
+_ASKED = "question|query|statement|message|prompt|request|input|utterance"
+_USERS_WORDS = re.compile(
+    rf"\b(?:{_ASKED})\b.{{0,40}}\b(?:user|customer)\b|\buser'?s? (?:original )?(?:{_ASKED})\b", re.IGNORECASE
+)
+
+
+def _soft(parameter: Parameter, prompt: Prompt) -> Iterator[Suited]:
+    """What the description offers, and the prompt itself where that is asked for."""
+    if parameter.offered and not parameter.roles & EXCLUSIVE:
+        for score, value, place in chosen(replace(parameter, choices=parameter.offered), prompt):
+            near = tuple(one for one in prompt.mentions if one.start <= place < one.end)
+            whole = near and (near[0].kind == "phrase" or str(near[0].value).lower() == value.lower())
+            if whole and score >= 2.5:
+                yield score - 0.3, value, near
+    if _USERS_WORDS.search(parameter.description):
+        yield 1.8, prompt.text.strip(), ()

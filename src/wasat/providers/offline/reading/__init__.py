@@ -1,0 +1,1 @@
+"""A prompt, read: its words, and what they name."""

@@ -1,0 +1,85 @@
+"""Everything in a prompt that can become an argument."""
+
+from collections.abc import Iterator
+
+from wasat.providers.offline.reading.dates import days, times
+from wasat.providers.offline.reading.mention import Mention
+from wasat.providers.offline.reading.money import CURRENCY, CURRENCY_CODES, LANGUAGE
+from wasat.providers.offline.reading.names import names
+from wasat.providers.offline.reading.numbers import numbers
+from wasat.providers.offline.reading.surroundings import grouped, placed
+from wasat.providers.offline.reading.units import unit_word
+from wasat.providers.offline.reading.words import STOP, Word
+from wasat.providers.offline.reading.written import formulas, written
+
+MOST = 300
+"""So many are read; a prompt that names more is data, not a request."""
+
+
+def mentions(text: str, spoken: list[Word]) -> list[Mention]:
+    """What is named, in order; the more specific reading of a stretch of text wins over the others."""
+    taken = bytearray(len(text))
+    found: list[Mention] = []
+    for one in _readings(text, spoken, taken):
+        if len(found) >= MOST:
+            break
+        if any(taken[one.start : one.end]):
+            continue
+        taken[one.start : one.end] = b"\1" * (one.end - one.start)
+        found.append(one)
+    found.sort(key=lambda one: one.start)
+    return grouped(text, placed(text, found, spoken))
+
+
+def _readings(text: str, spoken: list[Word], taken: bytearray) -> Iterator[Mention]:
+    yield from written(text)
+    yield from _moments(text)
+    yield from formulas(text)
+    yield from _numbers(text)
+    yield from _names(text, spoken)
+    for word in spoken:
+        if len(word.text) > 1 and word.lower not in STOP and unit_word(word.lower):
+            yield Mention("unit", word.text, word.start, word.end)
+    yield from _phrases(text, spoken, taken)
+
+
+def _moments(text: str) -> Iterator[Mention]:
+    for day in days(text):
+        yield Mention("date", day, day.start, day.end)
+    for time in times(text):
+        yield Mention("time", time, time.start, time.end)
+
+
+def _numbers(text: str) -> Iterator[Mention]:
+    for one in numbers(text):
+        yield Mention(
+            "number", one.value, one.start, one.end,
+            unit=one.unit, currency=one.currency, percent=one.percent, vague=one.vague,
+        )  # fmt: skip
+    for match in CURRENCY.finditer(text):
+        yield Mention("currency", CURRENCY_CODES[match[0].lower()], match.start(), match.end(), unit=match[0])
+
+
+def _names(text: str, spoken: list[Word]) -> Iterator[Mention]:
+    for name in names(text, spoken):
+        yield Mention("language" if LANGUAGE.fullmatch(name.value) else "name", name.value, name.start, name.end)
+    for match in LANGUAGE.finditer(text):
+        yield Mention("language", match[0], match.start(), match.end())
+
+
+def _phrases(text: str, spoken: list[Word], taken: bytearray) -> Iterator[Mention]:
+    """Runs of plain words that say something."""
+    run: list[Word] = []
+    for word in spoken:
+        plain = word.lower not in STOP and not taken[word.start]
+        if run and not (plain and text[run[-1].end : word.start] in (" ", "-")):
+            yield _phrase(text, run)
+            run = []
+        if plain:
+            run.append(word)
+    if run:
+        yield _phrase(text, run)
+
+
+def _phrase(text: str, run: list[Word]) -> Mention:
+    return Mention("phrase", text[run[0].start : run[-1].end], run[0].start, run[-1].end)
