@@ -7,9 +7,12 @@ from wasat.version import VERSION
 
 if TYPE_CHECKING:
     from wasat.loop.agent import Agent as Agent
+    from wasat.loop.chat import Chat as Chat
     from wasat.loop.result import RunResult as RunResult
+    from wasat.loop.streams import Streams as Streams
     from wasat.providers.gemini.client import Gemini as Gemini
     from wasat.schema.signature import Context as Context
+    from wasat.storage.sqlite import SqliteJournal as SqliteJournal
     from wasat.tools.function import Tool as Tool
     from wasat.tools.function import tool as tool
     from wasat.tools.toolbox import Toolbox as Toolbox
@@ -24,11 +27,14 @@ logging.getLogger("wasat").addHandler(logging.NullHandler())  # quiet, unless th
 
 _HOMES = {
     "Agent": "wasat.loop.agent",
+    "Chat": "wasat.loop.chat",
     "Context": "wasat.schema.signature",
     "Gemini": "wasat.providers.gemini.client",
     "Limits": "wasat.types.specs",
     "ModelSettings": "wasat.types.specs",
     "RunResult": "wasat.loop.result",
+    "SqliteJournal": "wasat.storage.sqlite",
+    "Streams": "wasat.loop.streams",
     "Tool": "wasat.tools.function",
     "Toolbox": "wasat.tools.toolbox",
     "from_json": "wasat.types.codec",

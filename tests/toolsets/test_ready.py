@@ -74,6 +74,7 @@ def test_several_tools_are_used_one_after_another(monkeypatch: pytest.MonkeyPatc
     run(main())
 
 
+@pytest.mark.requirement("S4-19")
 def test_an_agent_uses_several_tools_one_after_another(monkeypatch: pytest.MonkeyPatch) -> None:
     def convert(request: ModelRequest) -> ToolCall:
         (weather,) = request.history[-1].parts

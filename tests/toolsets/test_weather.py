@@ -59,6 +59,7 @@ def told(result: ToolResult) -> str:
     return result.value
 
 
+@pytest.mark.requirement("S3-12")
 def test_the_usual_call_tells_three_things_of_a_place_in_any_script() -> None:
     result = ask(forecast)
     assert (result.is_error, result.value) == (False, BASIC)
@@ -289,6 +290,7 @@ async def endless(exchange: Exchange) -> None:
         endless,
     ],
 )
+@pytest.mark.requirement("S3-15")
 def test_an_answer_beyond_a_mebibyte_is_not_read_to_its_end(behaviour: Behaviour) -> None:
     assert told(ask(behaviour)) == "API request failed: the answer is larger than 1,048,576 bytes"
 
@@ -431,6 +433,7 @@ def test_a_time_that_makes_no_sense_is_refused_at_once(timeout: Any) -> None:
         weather_tool(timeout=timeout)
 
 
+@pytest.mark.requirement("S3-12")
 def test_the_schemas_are_data_of_the_package() -> None:
     tool = weather_tool()
     for name, schema in (("parameters.json", tool.spec.parameters), ("response.json", tool.spec.response)):
