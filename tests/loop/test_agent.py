@@ -107,6 +107,18 @@ def test_tools_model_settings_and_system_can_be_others_for_one_run() -> None:
     assert second.requests[0].setup.model == "other"
 
 
+def test_another_agent_is_like_this_one_but_for_what_is_said() -> None:
+    provider = ScriptedProvider(["a", "b"])
+    agent = Agent(provider, tools=[add, whoami], system="Be brief.")
+    other = agent.but(tools=["add"], limits=Limits(max_turns=1))
+    other.run_sync("?")
+    agent.run_sync("?")
+    assert [len(request.setup.tools) for request in provider.requests] == [1, 2]
+    assert {request.setup.system for request in provider.requests} == {"Be brief."}
+    with pytest.raises(ConfigError, match="takes no 'colour'"):
+        agent.but(colour="red")
+
+
 def test_context_goes_to_tools_past_the_model() -> None:
     provider = ScriptedProvider([[ToolCall("1", "whoami", {})], "you"])
     result = Agent(provider, tools=[whoami]).run_sync("?", context="Ada")

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from copy import copy
 from os import urandom
 from typing import Any, Self
 
@@ -76,6 +77,19 @@ class Agent:
     @property
     def model(self) -> Provider:
         return self._wishes.provider
+
+    @property
+    def tools(self) -> Sequence[Any]:
+        """The tools as they were given."""
+        return self._wishes.tools
+
+    def but(self, *, limits: Limits | None = None, **other: Any) -> "Agent":
+        """Another agent like this one, but with these options of `run` for all its runs."""
+        made = copy(self)
+        made._wishes = self._differing(other)
+        made._plan, made._limits = None, self._limits if limits is None else limits
+        _check_limits(made._limits)
+        return made
 
     def __repr__(self) -> str:
         wishes = getattr(self, "_wishes", None)

@@ -102,8 +102,8 @@ class RunState(Struct, frozen=True):
         )
 
     def _after_call(self, event: ToolEnd) -> "RunState":
-        done = [run.call for run in self.ended if run.id == event.result.id]
-        call = next(call for call in self.calls if call.id == event.result.id and not any(call is one for one in done))
+        id = event.result.id
+        call = next(call for call in self.waiting if call.id == id)
         ended = (*self.ended, ToolRun(call, event.result, event.duration_seconds))
         if len(ended) < len(self.calls):
             return replace(self, ended=ended)

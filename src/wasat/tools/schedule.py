@@ -24,6 +24,8 @@ async def run_calls(calls: Sequence[ToolCall], run: Run, *, at_once: int | None 
 
 def in_order(calls: Sequence[ToolCall], results: Iterable[ToolResult]) -> list[ToolResult]:
     """The results in the order of their calls; two calls of one id, which no model should make, get one each."""
+    if len(calls) == 1:
+        return list(results)
     found: dict[str, deque[ToolResult]] = {}
     for result in results:
         found.setdefault(result.id, deque()).append(result)

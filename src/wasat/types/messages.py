@@ -35,8 +35,9 @@ class Message(Struct, frozen=True, gc=False, omit_defaults=True):
     @property
     def calls(self) -> tuple[ToolCall, ...]:
         """The calls that want an answer; one that the provider answered itself, in the same turn, does not."""
-        answered = {part.id for part in self.parts if type(part) is ToolResult}
-        return tuple(part for part in self.parts if type(part) is ToolCall and part.id not in answered)
+        calls = [part for part in self.parts if type(part) is ToolCall]
+        answered = [part.id for part in self.parts if type(part) is ToolResult] if calls else ()
+        return tuple([call for call in calls if call.id not in answered] if answered else calls)
 
     @property
     def results(self) -> tuple[ToolResult, ...]:
