@@ -49,13 +49,15 @@ class Agent:
         output: Any = None,
         tool_choice: ToolChoice | str | dict[str, Any] | None = None,
         calls_only: bool = False,
+        prompt_mode: bool | None = None,
     ) -> None:
         """`model` is a provider or a name like `"gemini:gemini-3.8-flash"`; `tools` are functions, tools or sources.
 
         Without a model it is Gemini if there is a key for it, else the offline model, which says so on stderr.
 
         `output` is a type or a JSON Schema that the answer shall have. With `calls_only` the model never answers in
-        words: a tool that is final ends the run.
+        words: a tool that is final ends the run. `prompt_mode` tells the tools in the prompt and reads calls from the
+        text; models that know no other way get it by themselves.
         """
         self._own: dict[str, Provider] = {}
         _check_system(system)
@@ -69,6 +71,7 @@ class Agent:
             output=output,
             tool_choice=None if tool_choice is None else ToolChoice.of(tool_choice),
             calls_only=calls_only,
+            prompt_mode=prompt_mode,
         )
         if self._wishes.tools:
             split(self._wishes.tools)  # so that a wrong tool is told here, and not at the first question
@@ -100,7 +103,8 @@ class Agent:
 
         Of the options, `messages` is the conversation so far, `context` is what tools get past the model, and `run_id`
         is how the run shall be called. For this run alone, `model`, `tools`, `system`, `settings`, `limits`, `output`,
-        `tool_choice` and `calls_only` take the place of the agent's own; a name among the tools is one of the agent's.
+        `tool_choice`, `calls_only` and `prompt_mode` take the place of the agent's own; a name among the tools is one
+        of the agent's.
         """
         question = self._question(prompt, **options)
         run = await self._run(question, whole=True)
@@ -182,7 +186,7 @@ class Agent:
                 case "system":
                     _check_system(value)
                     changes["system"] = value
-                case "output" | "calls_only":
+                case "output" | "calls_only" | "prompt_mode":
                     changes[name] = value
                 case _:
                     raise ConfigError(f"a run takes no {name!r}; it takes: {', '.join(_OPTIONS)}")
@@ -222,7 +226,7 @@ class Agent:
 
 _OPTIONS = (
     "messages", "context", "run_id", "model", "tools", "system", "settings", "limits", "output", "tool_choice",
-    "calls_only",
+    "calls_only", "prompt_mode",
 )  # fmt: skip
 
 

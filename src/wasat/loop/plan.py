@@ -28,6 +28,8 @@ class Wishes(Struct, frozen=True, eq=False):
     tool_choice: ToolChoice | None = None
     calls_only: bool = False
     """The model never answers in words; a tool that is final ends the run."""
+    prompt_mode: bool | None = None
+    """Tools are told in the prompt and calls read from the text; None does so for models that know no other way."""
 
 
 class Plan(Struct, frozen=True, eq=False):
@@ -63,10 +65,11 @@ async def plan_of(wishes: Wishes) -> Plan:
     from wasat.tools.merge import source_of  # loaded with the first run, not with the agent
     from wasat.tools.spoken import Spoken
 
-    provider, traits = wishes.provider, traits_of(wishes.provider)
     builtins, given = split(wishes.tools)
     specs = await given.list_tools()
     source = given
+    provider = _provider(wishes, has_functions=bool(specs))
+    traits = traits_of(provider)
     output = _output(wishes, traits, has_tools=bool(specs or builtins))
     if output is not None and output.by_tool:
         source = source_of([source, output.tool()])
@@ -93,6 +96,16 @@ async def plan_of(wishes: Wishes) -> Plan:
         given=given,
         specs=specs,
     )
+
+
+def _provider(wishes: Wishes, *, has_functions: bool) -> Provider:
+    """The model; where it cannot be given functions, in the guise of one that can."""
+    wanted = wishes.prompt_mode if wishes.prompt_mode is not None else not traits_of(wishes.provider).functions
+    if not wanted or not has_functions:
+        return wishes.provider
+    from wasat.providers.prompted.client import Prompted  # loaded where a model only writes text
+
+    return wishes.provider if isinstance(wishes.provider, Prompted) else Prompted(wishes.provider)
 
 
 def split(tools: Sequence[Any]) -> tuple[tuple[BuiltinTool, ...], ToolSource]:

@@ -61,6 +61,8 @@ class Nearly:
         self._broken_at = 0
         """Where strict reading failed; it is not tried again before that place, and not often at all."""
         self._attempts = 8
+        self.lacks_brace = False
+        """Whether an object was taken as whole without its last brace."""
 
     def peek(self) -> str:
         """The next character that is neither space nor in a comment."""
@@ -125,7 +127,8 @@ class Nearly:
             self.member(members, ":")
             following = self.peek()
             if following == closed_by and not _has_two_ends(members):
-                return members  # only the last brace of all is missing
+                self.lacks_brace = True  # and it is the only one
+                return members
             if following not in ",}":
                 raise self.unexpected("a comma or } after a value")
             self.at += following == ","
@@ -166,7 +169,7 @@ class Nearly:
         return items
 
     def _flat_items(self) -> tuple[list[Any], int]:
-        """The first items as long as they are plain numbers and texts, at the speed of C; the others come one by one."""
+        """The first items as long as they are plain numbers and texts, at the speed of C; the rest one by one."""
         found = _FLAT.match(self.text, self.at)
         if found is None:
             return [], 0

@@ -1,0 +1,93 @@
+"""`Prompted(provider)`: a provider around a provider, for models that only write text.
+
+Tools go into the system prompt, results into text of the user, and calls are read from what the model writes, while it
+writes. A call that cannot be read, or is one of a tool that is not there, never becomes a `ToolCall`: nobody can run
+what does not exist. It is an `Opaque` part of the answer, and the model is told of it with the next request, beside the
+results of the calls that could be read. If there are none, the answer ends with `MALFORMED_CALL` and says in
+`finish_message` what is wrong, because a run that sees no calls would take the answer for the last.
+"""
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from typing import Literal, Self, cast
+
+from wasat.errors import ConfigError
+from wasat.providers.prompted.history import Renderer
+from wasat.providers.prompted.marker import MARKER
+from wasat.providers.prompted.prompt import system_prompt
+from wasat.providers.prompted.triggers import triggers
+from wasat.providers.prompted.turn import Instructions, Manner, Turn
+from wasat.providers.provider import Provider, Traits, traits_of
+from wasat.types.exchange import ModelRequest, ModelResponse
+from wasat.types.parts import Part
+
+
+class Prompted:
+    """A model that gets its tools by the prompt."""
+
+    def __init__(
+        self,
+        provider: Provider,
+        *,
+        instructions: Instructions = system_prompt,
+        marker: str = MARKER,
+        dialects: bool = True,
+        guarded: bool = False,
+        on_bad_args: Literal["error", "empty"] = "error",
+    ) -> None:
+        """`instructions` writes the prompt about the tools. `dialects` also reads the forms in which other models print
+        calls. `guarded` demands a mark in every call, which only the prompt tells; the forms of others have none.
+        `on_bad_args="empty"` runs a tool whose arguments cannot be read without any, if its schema allows that.
+        """
+        if not isinstance(marker, str) or not marker.isidentifier() or not marker.isascii():
+            raise ConfigError(f"the marker {marker!r} is not a word of letters, digits and underscores")
+        if on_bad_args not in ("error", "empty"):
+            raise ConfigError(f"on_bad_args is 'error' or 'empty', not {on_bad_args!r}")
+        self._provider = provider
+        self._manner = Manner(instructions, marker, dialects and not guarded, guarded, on_bad_args)
+        self._renderer = Renderer(marker, triggers(marker, None, True))
+
+    @property
+    def model(self) -> str:
+        return self._provider.model
+
+    @property
+    def traits(self) -> Traits:
+        """Calls are text, which is no JSON; and they are run one after another, for a later one may need them."""
+        return Traits(traits_of(self._provider).family, json_with_functions=False, calls_in_order=True)
+
+    @property
+    def calls_in_order(self) -> bool:
+        return True
+
+    def __repr__(self) -> str:
+        return f"Prompted({self._provider!r})"
+
+    async def stream(self, request: ModelRequest, *, whole: bool = False) -> AsyncIterator[Part | ModelResponse]:
+        """The parts of the answer as they come, then the answer; see `Provider`."""
+        turn = Turn(request, self._manner, self._renderer)
+        stream = cast("AsyncGenerator[Part | ModelResponse]", self._provider.stream(turn.question, whole=whole))
+        answer = None
+        async with aclosing(stream):
+            async for part in stream:
+                if isinstance(part, ModelResponse):
+                    answer = part
+                    continue
+                for made in turn.heard(part):
+                    yield made
+        assert answer is not None, "a provider ends with its answer"
+        self._renderer.keep(request.history, turn.question.history)
+        rest = turn.ended(answer)
+        if not whole:
+            for made in rest:
+                yield made
+        yield turn.response(answer)
+
+    async def close(self) -> None:
+        await self._provider.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()

@@ -1,0 +1,1 @@
+"""How other models write a call when they print it instead of making it."""

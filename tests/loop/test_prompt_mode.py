@@ -1,0 +1,106 @@
+"""A whole run with a model that only writes text, blocking and streaming; the conversation of a cloud platform."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from wasat import Agent, tool
+from wasat.providers.provider import Traits
+from wasat.testing import ScriptedProvider
+from wasat.types.exchange import ModelRequest
+from wasat.types.parts import Text
+
+BLUEPRINTS = [{"id": "bp-pg", "name": "PostgreSQL"}, {"id": "bp-web", "name": "Web service"}]
+
+
+@tool
+async def cloudgenie_get_blueprints() -> list[dict[str, str]]:
+    """List the blueprints from which resources are made."""
+    return BLUEPRINTS
+
+
+@tool
+async def cloudgenie_create_resource(name: str, type: str, blueprint_id: str) -> dict[str, str]:  # noqa: A002 - the design calls it so
+    """Make a resource from a blueprint."""
+    return {"id": "res-1", "name": name, "type": type, "blueprint": blueprint_id, "status": "provisioning"}
+
+
+class Writer(ScriptedProvider):
+    """A model that knows nothing of functions."""
+
+    traits = Traits("Gemini", functions=False)
+
+
+def writer(pieces: int) -> Writer:
+    """Lists the blueprints, makes a database of the right one, and tells; in so many pieces."""
+
+    def says(request: ModelRequest) -> Any:
+        assert request.setup.tools == ()
+        assert "TOOL_CALL:" in (request.setup.system or "")
+        said = "\n".join(message.text for message in request.history)
+        if "res-1" in said:
+            text = "The database orders is being made."
+        elif "bp-pg" in said:
+            text = (
+                "PostgreSQL it is.\n"
+                'TOOL_CALL: cloudgenie_create_resource({"name": "orders", "type": "database", "blueprint_id": "bp-pg"})'
+            )
+        else:
+            text = "Let me look at the blueprints.\nTOOL_CALL: cloudgenie_get_blueprints({})\nOne moment."
+        size = max(1, len(text) // pieces)
+        return [Text(text[at : at + size]) for at in range(0, len(text), size)]
+
+    return Writer(says)
+
+
+@pytest.mark.parametrize("streaming", [False, True], ids=["blocking", "streaming"])
+@pytest.mark.parametrize("pieces", [1, 7, 1000])
+def test_a_model_that_only_writes_text_calls_tools_one_after_another(streaming: bool, pieces: int) -> None:
+    async def main() -> tuple[Any, str]:
+        agent = Agent(writer(pieces), tools=[cloudgenie_get_blueprints, cloudgenie_create_resource])
+        stream = agent.stream("Create a database for orders.")
+        if not streaming:
+            return await agent.run("Create a database for orders."), ""
+        texts = [event.text async for event in stream if type(event).__name__ == "TextDelta"]
+        return stream.result, "".join(texts)
+
+    result, heard = asyncio.run(main())
+    assert result.text == "The database orders is being made."
+    assert [run.name for run in result.tool_calls] == ["cloudgenie_get_blueprints", "cloudgenie_create_resource"]
+    assert [run.id for run in result.tool_calls] == ["gemini_call_0", "gemini_call_1"]
+    assert result.tool_calls[1].arguments == {"name": "orders", "type": "database", "blueprint_id": "bp-pg"}
+    assert "TOOL_CALL" not in heard
+    if streaming:
+        assert "Let me look at the blueprints." in heard
+        assert "One moment." in heard
+
+
+def test_prompt_mode_can_be_chosen_for_one_run() -> None:
+    provider = ScriptedProvider(["TOOL_CALL: cloudgenie_get_blueprints()", "Two.", "None."])
+    agent = Agent(provider, tools=[cloudgenie_get_blueprints])
+    assert agent.run_sync("Which?", prompt_mode=True).tool_calls[0].value == BLUEPRINTS
+    agent.run_sync("Which?")
+    assert [len(request.setup.tools) for request in provider.requests] == [0, 0, 1]
+
+
+def test_a_call_that_cannot_be_read_is_never_run_and_the_model_is_told() -> None:
+    provider = Writer(
+        [
+            'TOOL_CALL: cloudgenie_create_resource({"name": "orders", "type": ',
+            "TOOL_CALL: cloudgenie_destroy({})",
+            'TOOL_CALL: cloudgenie_create_resource({"name": "a", "type": "b", "blueprint_id": "c"})',
+            "Done.",
+        ]
+    )
+    result = Agent(provider, tools=[cloudgenie_create_resource]).run_sync("Go.")
+    assert [run.arguments for run in result.tool_calls] == [{"name": "a", "type": "b", "blueprint_id": "c"}]
+    told = [request.history[-1].text for request in provider.requests]
+    assert "cloudgenie_create_resource" in told[1]
+    assert "cloudgenie_destroy" in told[2]
+
+
+def test_a_typed_answer_in_prompt_mode_is_given_by_a_call() -> None:
+    provider = Writer(["TOOL_CALL: cloudgenie_get_blueprints()", 'TOOL_CALL: final_answer({"answer": ["bp-pg"]})'])
+    agent = Agent(provider, tools=[cloudgenie_get_blueprints], output=list[str])
+    assert agent.run_sync("Which?").output == ["bp-pg"]

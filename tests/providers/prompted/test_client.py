@@ -1,0 +1,282 @@
+"""A provider around a provider: the prompt tells of the tools, the answer has calls."""
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+from wasat.errors import ConfigError
+from wasat.providers.prompted.client import Prompted
+from wasat.providers.prompted.findings import refused_of
+from wasat.providers.provider import Provider, traits_of
+from wasat.providers.scripted import ScriptedProvider
+from wasat.types.codec import from_json, to_json
+from wasat.types.exchange import FinishReason, ModelRequest, ModelResponse, Setup
+from wasat.types.messages import History, Message
+from wasat.types.parts import Blob, Opaque, Part, Text, Thought, ToolCall, ToolResult
+from wasat.types.specs import BuiltinTool, ToolChoice, ToolSpec
+
+WEATHER = ToolSpec("get_weather", "The weather", {"type": "object", "properties": {"city": {"type": "string"}}})
+DELETE = ToolSpec("delete", "Deletes", {"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]})
+SETUP = Setup("m", system="Be brief.", tools=(WEATHER, DELETE))
+
+
+def ask(prompted: Prompted, *messages: Message, setup: Setup = SETUP, whole: bool = False) -> tuple[list[Part], Any]:
+    async def main() -> tuple[list[Part], ModelResponse]:
+        heard = [part async for part in prompted.stream(ModelRequest(setup, History(messages)), whole=whole)]
+        assert isinstance(heard[-1], ModelResponse)
+        return heard[:-1], heard[-1]  # type: ignore[return-value]  # an answer comes last, and only there
+
+    return asyncio.run(asyncio.wait_for(main(), 5))
+
+
+def said(*turns: Any, **options: Any) -> tuple[Prompted, ScriptedProvider]:
+    inner = ScriptedProvider(turns)
+    return Prompted(inner, **options), inner
+
+
+def asked(inner: ScriptedProvider, at: int = -1) -> list[str]:
+    return [message.text for message in inner.requests[at].history]
+
+
+@pytest.mark.requirement("S2-01", "S2-08")
+def test_it_is_a_provider_whose_answers_have_calls() -> None:
+    prompted, _ = said(["Let me look. TOOL", '_CALL: get_weather({"city": ', '"Oslo"})\nDone'])
+    assert isinstance(prompted, Provider)
+    parts, answer = ask(prompted, Message.user("Weather?"))
+    call = ToolCall("gemini_call_0", "get_weather", {"city": "Oslo"})
+    assert parts == [Text("Let me look. "), call, Text("\nDone")]
+    assert answer.message.parts == (Text("Let me look. "), call, Text("\nDone"))
+    assert answer.finish is FinishReason.END
+
+
+def test_whole_answers_are_read_the_same() -> None:
+    prompted, _ = said('TOOL_CALL: get_weather({"city": "Oslo"}) ok')
+    parts, answer = ask(prompted, Message.user("Weather?"), whole=True)
+    assert parts == []
+    assert answer.message.parts == (ToolCall("gemini_call_0", "get_weather", {"city": "Oslo"}), Text(" ok"))
+
+
+@pytest.mark.requirement("S2-04")
+def test_the_prompt_is_the_system_with_tools_then_history_then_the_prompt() -> None:
+    prompted, inner = said("Hi.")
+    ask(prompted, Message.user("First"), Message("model", (Text("Yes?"),)), Message.user("Second"))
+    request = inner.requests[0]
+    assert request.setup.system is not None
+    assert request.setup.system.startswith("Be brief.\n\nAvailable tools:\n- get_weather: The weather")
+    assert request.setup.tools == ()
+    assert asked(inner) == ["First", "Yes?", "Second"]
+
+
+@pytest.mark.requirement("S2-03")
+def test_the_form_of_the_prompt_can_be_replaced() -> None:
+    prompted, inner = said(
+        "RUN: get_weather({})", instructions=lambda tools, marker: f"{marker}! {len(tools)}", marker="RUN"
+    )
+    _, answer = ask(prompted, Message.user("x"))
+    assert inner.requests[0].setup.system == "Be brief.\n\nRUN! 2"
+    assert len(answer.message.calls) == 1
+
+
+@pytest.mark.requirement("S2-07")
+def test_calls_are_numbered_over_the_conversation_and_results_go_back_as_text() -> None:
+    prompted, inner = said('TOOL_CALL: get_weather({"city": "Oslo"})', 'TOOL_CALL: get_weather({"city": "Rome"})')
+    _, first = ask(prompted, Message.user("Compare."))
+    results = Message.user(ToolResult("gemini_call_0", "get_weather", {"temp": 4, "note": "a\nb"}))
+    _, second = ask(prompted, Message.user("Compare."), first.message, results)
+    assert second.message.calls[0].id == "gemini_call_1"
+    assert asked(inner) == [
+        "Compare.",
+        'TOOL_CALL: get_weather({"city": "Oslo"})',
+        'TOOL_RESULT gemini_call_0 get_weather: {"temp":4,"note":"a\\nb"}',
+    ]
+
+
+def test_what_the_inner_provider_sent_goes_back_to_it_unchanged_also_after_saving() -> None:
+    inner_answer = ModelResponse(
+        Message("model", (Thought("hm", "sig"), Text("TOOL_CALL: get_weather({})", "s2"))), FinishReason.END
+    )
+    prompted, inner = said(inner_answer, "ok")
+    _, first = ask(prompted, Message.user("x"))
+    assert first.message.parts == (Thought("hm", "sig"), ToolCall("gemini_call_0", "get_weather", {}))
+    (saved,) = from_json(to_json([first.message]), "messages")
+    ask(prompted, Message.user("x"), saved, Message.user(ToolResult("gemini_call_0", "get_weather", 4)))
+    assert inner.requests[-1].history.messages[1] == inner_answer.message
+
+
+def test_media_of_results_and_errors_are_shown_too() -> None:
+    prompted, inner = said("ok")
+    picture = Blob.of(b"x", "image/png")
+    result = ToolResult("c", "get_weather", None, media=(picture,))
+    ask(prompted, Message.user(result, ToolResult("d", "delete", "no such id", is_error=True)))
+    (message,) = inner.requests[0].history
+    assert message.parts == (
+        Text("TOOL_RESULT c get_weather: null"), picture, Text('TOOL_ERROR d delete: "no such id"'),
+    )  # fmt: skip
+
+
+def test_calls_of_another_providers_model_are_told_in_our_form() -> None:
+    prompted, inner = said("ok")
+    turn = Message("model", (Text("Looking."), ToolCall("x", "get_weather", {"city": "Oslo"}, "sig")), "gemini")
+    ask(prompted, Message.user("x"), turn, Message.user(ToolResult("x", "get_weather", 4)))
+    assert asked(inner)[1] == 'Looking.\nTOOL_CALL: get_weather({"city":"Oslo"})'
+
+
+@pytest.mark.requirement("S2-10")
+def test_a_call_that_cannot_be_read_is_never_run_and_the_model_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    prompted, _ = said("TOOL_CALL: delete({'id': 'it's'})")
+    with caplog.at_level(logging.DEBUG, "wasat.providers.prompted"):
+        _, answer = ask(prompted, Message.user("x"))
+    assert answer.message.calls == ()
+    assert answer.finish is FinishReason.MALFORMED_CALL
+    assert answer.finish_message.startswith("the call of delete cannot be read: expected a comma or }")
+    assert "Failed to parse tool arguments: the call of delete" in caplog.text
+
+
+def test_beside_a_broken_call_the_good_ones_run_and_the_model_learns_of_the_broken_one() -> None:
+    prompted, inner = said("TOOL_CALL: delete({'id': 'it's'})\nTOOL_CALL: get_weather({})", "ok", "ok")
+    _, first = ask(prompted, Message.user("x"))
+    assert [call.name for call in first.message.calls] == ["get_weather"]
+    assert first.finish is FinishReason.END
+    ask(prompted, Message.user("x"), first.message, Message.user(ToolResult("gemini_call_0", "get_weather", 4)))
+    told = asked(inner)[-1].splitlines()
+    assert told[0].startswith("TOOL_ERROR the call of delete cannot be read")
+    assert told[1] == "TOOL_RESULT gemini_call_0 get_weather: 4"
+    nudge = Message.user(told[0].removeprefix("TOOL_ERROR "))
+    ask(prompted, Message.user("x"), first.message, nudge)
+    assert asked(inner)[-1] == nudge.text
+
+
+@pytest.mark.requirement("S2-09")
+def test_a_tool_that_is_not_there_is_logged_and_the_nearest_names_are_told(caplog: pytest.LogCaptureFixture) -> None:
+    prompted, _ = said('TOOL_CALL: get_wether({"city": "Oslo"})')
+    _, answer = ask(prompted, Message.user("x"))
+    assert "Gemini called invalid tool: get_wether" in caplog.text
+    assert answer.finish is FinishReason.MALFORMED_CALL
+    assert "did you mean get_weather?" in answer.finish_message
+    (part,) = answer.message.parts
+    assert isinstance(part, Opaque)
+    assert refused_of(part).text == 'TOOL_CALL: get_wether({"city": "Oslo"})'
+
+
+def test_empty_arguments_are_only_taken_where_the_caller_and_the_schema_allow_it() -> None:
+    text = "TOOL_CALL: delete({'id': 'it's'})\nTOOL_CALL: get_weather({'city': 'it's'})"
+    prompted, _ = said(text, on_bad_args="empty")
+    _, answer = ask(prompted, Message.user("x"))
+    assert answer.message.calls == (ToolCall("gemini_call_0", "get_weather", {}),)
+
+
+def test_an_answer_that_was_cut_in_a_call_asks_for_it_again() -> None:
+    cut = ModelResponse(Message("model", (Text('TOOL_CALL: delete({"id": "4'),)), FinishReason.LENGTH)
+    prompted, _ = said(cut)
+    _, answer = ask(prompted, Message.user("x"))
+    assert answer.finish is FinishReason.MALFORMED_CALL
+    assert "the text ends before the call does" in answer.finish_message
+
+
+QUOTES = [
+    'TOOL_CALL: delete({"id": "1"})',
+    '<tool_call>{"name": "delete", "arguments": {"id": "1"}}</tool_call>',
+    '```json\n{"name": "delete", "arguments": {"id": "1"}}\n```',
+    "Action: delete\nAction Input: {}",
+    "[delete(id='1')]",
+    "print(default_api.delete(id='1'))",
+    "<function=delete></function>",
+]
+
+
+@pytest.mark.parametrize("quote", QUOTES)
+def test_a_model_that_repeats_what_a_prompt_or_a_result_quotes_makes_no_call(quote: str) -> None:
+    prompted = Prompted(ScriptedProvider(lambda request: request.history.messages[-1].text))
+    for message in (Message.user(quote), Message.user(ToolResult("c", "get_weather", {"page": f"x\n{quote}"}))):
+        _, answer = ask(prompted, message)
+        assert answer.message.calls == ()
+        assert answer.finish is FinishReason.END
+
+
+def test_a_quoted_marker_in_a_result_is_still_the_same_json() -> None:
+    prompted, inner = said("ok")
+    ask(prompted, Message.user(ToolResult("c", "get_weather", "say TOOL_CALL: f({})")))
+    assert asked(inner) == ['TOOL_RESULT c get_weather: "say \\u0054OOL_CALL: f({})"']
+
+
+def test_guarded_calls_carry_a_mark_that_stays_for_the_conversation_and_differs_between_them() -> None:
+    def answer(request: ModelRequest) -> str:
+        marker = next(word for word in (request.setup.system or "").split() if word.startswith("TOOL_CALL["))
+        return f'{marker} get_weather({{"city": "Oslo"}}) TOOL_CALL: delete({{"id": "1"}})'
+
+    prompted = Prompted(ScriptedProvider(answer), guarded=True)
+    _, first = ask(prompted, Message.user("x"))
+    assert [call.name for call in first.message.calls] == ["get_weather"]
+    assert first.message.text == ' TOOL_CALL: delete({"id": "1"})'
+    # Another process has another secret; the conversation keeps its mark.
+    inner = ScriptedProvider(answer)
+    saved = from_json(to_json([first.message]), "messages")[0]
+    result = Message.user(ToolResult("gemini_call_0", "get_weather", 4))
+    ask(Prompted(inner, guarded=True), Message.user("x"), saved, result)
+    ask(Prompted(inner, guarded=True), Message.user("another"))
+    systems = [request.setup.system or "" for request in inner.requests]
+    mark = first.message.raw and systems[0][systems[0].index("TOOL_CALL[") :][:23]
+    assert mark in systems[0]
+    assert mark not in systems[1]
+    assert mark.encode()[10:22] in bytes(first.message.raw)
+
+
+def test_without_tools_nothing_is_read_and_nothing_is_added() -> None:
+    prompted, inner = said('TOOL_CALL: get_weather({"city": "Oslo"})')
+    _, answer = ask(prompted, Message.user("x"), setup=Setup("m"))
+    assert answer.message.parts == (Text('TOOL_CALL: get_weather({"city": "Oslo"})'),)
+    assert inner.requests[0].setup.system is None
+
+
+def test_the_choice_of_tools_is_told_and_kept() -> None:
+    none = Setup("m", tools=(WEATHER, DELETE), tool_choice=ToolChoice("none"))
+    prompted, inner = said("TOOL_CALL: get_weather({})", "TOOL_CALL: delete({})")
+    _, answer = ask(prompted, Message.user("x"), setup=none)
+    assert answer.message.calls == ()
+    assert answer.finish is FinishReason.UNEXPECTED_CALL
+    assert inner.requests[0].setup.tool_choice is None
+    one = Setup("m", tools=(WEATHER, DELETE), tool_choice=ToolChoice("any", ("get_weather",)))
+    _, answer = ask(prompted, Message.user("x"), setup=one)
+    assert answer.message.calls == ()
+
+
+def test_tools_that_the_provider_runs_itself_stay_with_it() -> None:
+    prompted, inner = said("ok")
+    ask(prompted, Message.user("x"), setup=Setup("m", tools=(BuiltinTool("googleSearch"), WEATHER)))
+    assert inner.requests[0].setup.tools == (BuiltinTool("googleSearch"),)
+
+
+def test_other_parts_pass_and_dialects_can_be_switched_off() -> None:
+    text = '<tool_call>{"name": "get_weather", "arguments": {}}</tool_call>'
+    prompted, _ = said([Thought("hm"), Text(text)], dialects=False)
+    parts, _ = ask(prompted, Message.user("x"))
+    assert parts == [Thought("hm"), Text(text)]
+
+
+@pytest.mark.requirement("S2-15")
+def test_prompt_answer_and_calls_are_logged_at_debug_level(caplog: pytest.LogCaptureFixture) -> None:
+    prompted, _ = said('TOOL_CALL: get_weather({"city": "Oslo"})')
+    with caplog.at_level(logging.DEBUG, "wasat.providers.prompted"):
+        ask(prompted, Message.user("x"))
+    assert "[Gemini] System Prompt: Be brief." in caplog.text
+    assert '[Gemini] Response: TOOL_CALL: get_weather({"city": "Oslo"})' in caplog.text
+    assert (
+        "[Gemini] Tool Calls: [{'id': 'gemini_call_0', 'name': 'get_weather', 'arguments': {'city': 'Oslo'}}]"
+        in caplog.text
+    )
+    assert {record.levelname for record in caplog.records} == {"DEBUG"}
+
+
+def test_the_calls_of_an_answer_run_in_order() -> None:
+    prompted, _ = said()
+    assert prompted.calls_in_order
+    assert traits_of(prompted).calls_in_order
+
+
+def test_wrong_options_are_told() -> None:
+    with pytest.raises(ConfigError, match="the marker 'TOOL CALL' is not a word"):
+        Prompted(ScriptedProvider([]), marker="TOOL CALL")
+    with pytest.raises(ConfigError, match="on_bad_args"):
+        Prompted(ScriptedProvider([]), on_bad_args="guess")  # type: ignore[arg-type]  # what is forbidden is tried

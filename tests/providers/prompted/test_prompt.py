@@ -1,0 +1,96 @@
+"""The system prompt tells of the tools and of the form of a call, always in the same words."""
+
+import json
+
+import pytest
+
+from wasat.providers.prompted.prompt import choice_rule, example_call, system_prompt
+from wasat.providers.prompted.reader import Reader
+from wasat.types.parts import ToolCall
+from wasat.types.specs import ToolChoice, ToolSpec
+
+BLUEPRINTS = ToolSpec("cloudgenie_get_blueprints", "Retrieves all available blueprints")
+RESOURCE = ToolSpec(
+    "cloudgenie_create_resource",
+    "Creates a new resource",
+    {
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "description": "Name of the resource"},
+            "type": {"type": "string", "description": "Type of resource"},
+            "blueprint_id": {"type": "string", "description": "ID of blueprint to use"},
+        },
+        "required": ["name", "type", "blueprint_id"],
+    },
+)
+
+
+@pytest.mark.requirement("S2-02")
+def test_the_tools_are_listed_with_their_parameters_in_order() -> None:
+    listed = """\
+Available tools:
+- cloudgenie_get_blueprints: Retrieves all available blueprints
+  Parameters: (none)
+- cloudgenie_create_resource: Creates a new resource
+  Parameters:
+    - name (string): Name of the resource
+    - type (string): Type of resource
+    - blueprint_id (string): ID of blueprint to use
+  Required: name, type, blueprint_id
+"""
+    prompt = system_prompt([BLUEPRINTS, RESOURCE], "TOOL_CALL")
+    assert prompt.startswith(listed)
+    assert prompt == system_prompt([BLUEPRINTS, RESOURCE], "TOOL_CALL")
+
+
+@pytest.mark.requirement("S2-03")
+def test_the_form_is_stated_with_examples_of_the_real_tools_that_can_be_read_again() -> None:
+    prompt = system_prompt([BLUEPRINTS, RESOURCE], "TOOL_CALL")
+    assert "EXACT format:\nTOOL_CALL: tool_name({" in prompt
+    for tool, arguments in ((BLUEPRINTS, set()), (RESOURCE, {"name", "type", "blueprint_id"})):
+        example = example_call(tool, "TOOL_CALL")
+        assert example in prompt.splitlines()
+        (call,) = Reader([tool]).feed(example)
+        assert isinstance(call, ToolCall)
+        assert call.arguments.keys() == arguments
+
+
+def test_an_example_of_the_tool_itself_is_preferred() -> None:
+    tool = ToolSpec("add", "Adds.", {"properties": {"a": {"type": "integer"}}}, examples=({"a": 41},))
+    assert example_call(tool, "TOOL_CALL") == 'TOOL_CALL: add({"a": 41})'
+
+
+def test_nested_parameters_choices_and_odd_schemas_are_described() -> None:
+    address = {"type": "object", "properties": {"zip": {"type": ["string", "null"]}}, "required": ["zip"]}
+    properties = {
+        "unit": {"type": "string", "enum": ["C", "F"], "default": "C"},
+        "homes": {"type": "array", "items": address, "description": "Where\n  they live"},
+        "tags": {"type": "array", "items": {"type": "string"}},
+        "either": {"anyOf": [{"type": "string"}, {"type": "integer"}]},
+        "any": True,
+    }
+    prompt = system_prompt([ToolSpec("t", "Does\nthings.", {"type": "dict", "properties": properties})], "TOOL_CALL")
+    for line in (
+        "- t: Does things.",
+        '    - unit (string) One of: "C", "F". Default: "C".',
+        "    - homes (array of object): Where they live",
+        "      - zip (string or null)",
+        "      Required: zip",
+        "    - tags (array of string)",
+        "    - either (string or integer)",
+        "    - any (any)",
+    ):
+        assert line in prompt.splitlines()
+
+
+def test_a_choice_of_tools_is_told() -> None:
+    assert choice_rule(None) == choice_rule(ToolChoice("auto")) == ""
+    assert "Do not call any tool" in choice_rule(ToolChoice("none"))
+    assert "one of these tools: a, b" in choice_rule(ToolChoice("any", ("a", "b")))
+    assert "at least one tool" in choice_rule(ToolChoice("any"))
+
+
+def test_an_example_is_json_whatever_the_schema() -> None:
+    for schema in ({}, None, {"properties": None}, {"properties": {"a": {"type": "array"}}}, {"required": ["x"]}):
+        example = example_call(ToolSpec("t", "", schema), "TOOL_CALL")
+        assert isinstance(json.loads(example.removeprefix("TOOL_CALL: t(").removesuffix(")")), dict)

@@ -1,0 +1,306 @@
+"""Calls are read from text while it streams, and the text around them stays text."""
+
+import codecs
+import tracemalloc
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wasat.providers.prompted.findings import Refused
+from wasat.providers.prompted.reader import MOST_CALLS, MOST_REFUSALS, Piece, Reader, numbered
+from wasat.types.parts import Text, ToolCall
+from wasat.types.specs import ToolSpec
+
+STRING = {"type": "string"}
+TOOLS = [
+    ToolSpec("f", parameters={"type": "object", "properties": {"a": {"type": "integer"}, "s": STRING}}),
+    ToolSpec("get_weather", parameters={"type": "object", "properties": {"city": STRING}}),
+    ToolSpec("math.add"),
+]
+
+
+def read(text: str, **options: Any) -> list[Piece]:
+    reader = Reader(TOOLS, **options)
+    return joined([*reader.feed(text), *reader.end()])
+
+
+def joined(pieces: Sequence[Piece]) -> list[Piece]:
+    made: list[Piece] = []
+    for piece in pieces:
+        if isinstance(piece, Text) and made and isinstance(made[-1], Text):
+            made[-1] = Text(made[-1].text + piece.text)
+        else:
+            made.append(piece)
+    return made
+
+
+def calls(pieces: Sequence[Piece]) -> list[tuple[str, dict[str, Any]]]:
+    return [(piece.name, piece.arguments) for piece in pieces if isinstance(piece, ToolCall)]
+
+
+def refused(pieces: Sequence[Piece]) -> list[Refused]:
+    return [piece for piece in pieces if isinstance(piece, Refused)]
+
+
+def text(pieces: Sequence[Piece]) -> str:
+    return "".join(piece.text for piece in pieces if isinstance(piece, Text))
+
+
+@pytest.mark.requirement("S2-05", "S2-06", "S2-07", "S2-08")
+def test_several_calls_of_an_answer_are_read_and_the_words_after_them_stay() -> None:
+    said = 'TOOL_CALL: get_weather({"city": "Oslo"})\nTOOL_CALL: f({"a": 1})\n\nI will compare both.'
+    assert read(said) == [
+        ToolCall("gemini_call_0", "get_weather", {"city": "Oslo"}),
+        Text("\n"),
+        ToolCall("gemini_call_1", "f", {"a": 1}),
+        Text("\n\nI will compare both."),
+    ]
+
+
+BAR, LOW = "\uff5c", "\u2581"
+DEEPSEEK = (
+    "<|tool_calls_begin|><|tool_call_begin|>function<|tool_sep|>f\n"
+    '```json\n{"a": 1}\n```<|tool_call_end|><|tool_calls_end|>'
+).replace("|", BAR)
+for word in ("calls_begin", "call_begin", "sep", "call_end", "calls_end"):
+    DEEPSEEK = DEEPSEEK.replace(f"tool_{word}", f"tool_{word}".replace("_", LOW))
+
+FORMS = [
+    'TOOL_CALL: f({"a": 1})',
+    '```\nTOOL_CALL: f({"a": 1})\n```',
+    '- **TOOL_CALL: f({"a": 1})**',
+    '1. **TOOL_CALL:** `f({"a": 1})`',
+    '[TOOL_CALL: f({"a": 1})]',
+    'tool_call: f({"a": 1})',
+    'Tool_Call : f ( {"a": 1} )',
+    'TOOL_CALL:\n  f({"a": 1})',
+    'TOOL_CALL: f(\n{\n"a":\n1\n}\n)',
+    "TOOL_CALL: f(a=1)",
+    'TOOL_CALL: f("a": 1)',
+    'TOOL_CALL: f("{\\"a\\": 1}")',
+    'TOOL_CALL: f {"a": 1}',
+    'TOOL_CALL: {"name": "f", "arguments": {"a": 1}}',
+    'TOOL_CALL: default_api.f({"a": 1})',
+    'Sure.TOOL_CALL: f({"a": 1})Done',
+    'TOOL_CALL: f({"a": 1)',
+    'TOOL_CALL: f({"a": 1} and now I wait',
+    'TOOL_CALL: f({"a": 1}',
+    '<tool_call>\n{"name": "f", "arguments": {"a": 1}}\n</tool_call>',
+    "<tool_call>\n<function=f>\n<parameter=a>\n1\n</parameter>\n</function>\n</tool_call>",
+    '<|python_tag|>{"name": "f", "parameters": {"a": 1}}<|eom_id|>',
+    "<|python_tag|>f.call(a=1)",
+    "[f(a=1)]",
+    '[TOOL_CALLS] [{"name": "f", "arguments": {"a": 1}}]',
+    '[TOOL_CALLS]f[CALL_ID]x1[ARGS]{"a": 1}',
+    DEEPSEEK,
+    'Thought: I need f.\nAction: f\nAction Input: {"a": 1}\nObservation:',
+    '<function=f>{"a": 1}</function>',
+    "```tool_code\nprint(default_api.f(a=1))\n```",
+    "print(default_api.f(a=1))",
+    "call:default_api:f{a:1}",
+    '```json\n{"name": "f", "arguments": {"a": 1}}\n```',
+    '```json\n[{"type": "function", "function": {"name": "f", "arguments": "{\\"a\\": 1}"}}]\n```',
+    '{"name": "f", "parameters": {"a": 1}}',
+]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_is_the_same_call(form: str) -> None:
+    assert calls(read(f"Hello.\n{form}\n")) == [("f", {"a": 1})]
+
+
+TRICKY = [
+    *FORMS,
+    'TOOL_CALL: f({"s": "}) TOOL_CALL: f({\\"a\\": 2}) \\\\"}) TOOL_CALL: math.add() ok',
+    "TOOL_CALL: f({'s': 'it's'}) rest\nTOOL_CALL: f({\"a\": 1})\nend",
+    'TOOL_CALL: f({"s": "open\nTOOL_CALL: f({"a": 1})\n\nand more',
+    'TOOL_CALL: nothing({"a": 1}) é😀 “quoted” TOOL_CALL: f',
+    "a tool call: no. TOOL_CALL is a word; TOOL_CALL: line. tool_cal",
+    "[note] {x} ``` [f(x)] \\TOOL_CALL: f({})",
+    '[f(a=1), get_weather(city="Oslo")] and TOOL_CALL: f({"s": "cut',
+]
+
+
+@pytest.mark.parametrize("said", TRICKY)
+def test_cut_at_every_byte_it_is_read_the_same(said: str) -> None:
+    whole = read(said)
+    data = said.encode()
+    for size in (1, 2, 3, 7):
+        assert in_pieces([data[at : at + size] for at in range(0, len(data), size)]) == whole
+    for cut in range(len(data)):
+        assert in_pieces([data[:cut], data[cut:]]) == whole
+
+
+PARTS = st.sampled_from(
+    [*TRICKY, "\n", " ", "\n\n", "TOOL_CALL:", "f(", "{", '"', "'", "}", ")", "```", "x", "<tool_call>"]
+)
+
+
+@given(st.lists(PARTS, max_size=8).map("".join), st.data())
+def test_cut_anywhere_any_mixture_is_read_the_same(said: str, data: st.DataObject) -> None:
+    bytes_said = said.encode()
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(bytes_said)), max_size=6)))
+    pieces = [bytes_said[begin:end] for begin, end in zip([0, *cuts], [*cuts, len(bytes_said)], strict=True)]
+    assert in_pieces(pieces) == read(said)
+
+
+def in_pieces(pieces: Sequence[bytes]) -> list[Piece]:
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    reader = Reader(TOOLS)
+    made: list[Piece] = []
+    for piece in pieces:
+        made += reader.feed(decoder.decode(piece))
+    return joined([*made, *reader.end()])
+
+
+@given(st.text(alphabet=st.sampled_from("TOL_CAtolc: f({})\"'\n`[]<>ab=1\\"), max_size=60))
+def test_nothing_is_lost_and_nothing_is_shown_twice(said: str) -> None:
+    pieces = read(said)
+    if not calls(pieces):
+        assert "".join(piece.text for piece in pieces if not isinstance(piece, ToolCall)) == said
+
+
+def test_the_marker_never_shows_while_it_comes_and_other_words_are_not_held_back() -> None:
+    reader = Reader(TOOLS)
+    shown = [text(reader.feed(letter)) for letter in 'To be sure: TOOL_CALL: f({"a": 1}) ok']
+    assert "".join(shown) == "To be sure:  ok"
+    assert "".join(shown[: len("To be sure: ")]) == "To be sure: "
+
+
+def test_a_call_comes_as_soon_as_it_is_complete() -> None:
+    reader = Reader(TOOLS)
+    assert calls(reader.feed('TOOL_CALL: f({"a": 1})')) == [("f", {"a": 1})]
+
+
+@pytest.mark.requirement("S2-10")
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ('TOOL_CALL: f({"s": "cut off', "the text ends before the call does"),
+        ('TOOL_CALL: f({"a": 1', "the text ends before the call does"),
+        ('TOOL_CALL: f({"a": 1, "s"', "the text ends before the call does"),
+        ("TOOL_CALL: f(a=1", "the text ends before the call does"),
+        ("TOOL_CALL: get_wea", "the text ends before the call does"),
+        ("TOOL_CALL: f", "no arguments"),
+        ("TOOL_CALL: f\nDone.", "no arguments"),
+        ("TOOL_CALL: f(1, 2)", "have no names"),
+        ('TOOL_CALL: f,({"a": 1})', "no arguments"),
+        ('TOOL_CALL: f(){"a": 1}', "nothing more after the parenthesis"),
+        ('TOOL_CALL: f({"a": 1), "s": "x"})', "nothing more after the parenthesis"),
+        ('TOOL_CALL: f({"a": 1}})', "expected )"),
+        ('TOOL_CALL: f({"a": 1}, {"b": 2})', "expected )"),
+        ("TOOL_CALL: f({'s': 'it's'})", "expected a comma"),
+        ('<tool_call>{"name": "f"}</tool_call>', "needs its arguments"),
+        ('<tool_call>{"name": "f", "arguments": {"a": ', "the text ends before the call does"),
+        ("[f(a=1), get_weather(city=", "the text ends before the call does"),
+        ("Action: f\nAction Input: Oslo", "no object in braces"),
+        ("<function=math.add><parameter=x>5</parameter></function>", "can be a text or a value"),
+    ],
+)
+def test_what_cannot_be_read_is_asked_about_and_never_becomes_a_call(said: str, words: str) -> None:
+    pieces = read(f"Hello.\n{said}")
+    assert not calls(pieces)
+    (one,) = refused(pieces)
+    assert words in one.problem
+    assert text(pieces).startswith("Hello.\n")
+    assert text(pieces) + one.text == f"Hello.\n{said}" or one.text + text(pieces).removeprefix("Hello.\n") == said
+
+
+def test_good_calls_beside_a_broken_one_are_still_read() -> None:
+    pieces = read("TOOL_CALL: f({'s': 'it's'})\nTOOL_CALL: get_weather({\"city\": \"Oslo\"})\nBoth.")
+    assert calls(pieces) == [("get_weather", {"city": "Oslo"})]
+    assert [one.name for one in refused(pieces)] == ["f"]
+    assert text(pieces).endswith("\nBoth.")
+
+
+def test_a_call_that_a_broken_one_quotes_is_not_made() -> None:
+    assert calls(read("TOOL_CALL: f({'s': 'it's so: TOOL_CALL: get_weather({})'}) TOOL_CALL: f({})")) == []
+
+
+@pytest.mark.requirement("S2-09")
+def test_a_tool_that_is_not_there_is_refused_with_the_nearest_names() -> None:
+    pieces = read('TOOL_CALL: get_wether({"city": "Oslo"})')
+    assert refused(pieces)[0].problem == (
+        "unknown tool: get_wether; did you mean get_weather?; the tools are: f, get_weather, math.add"
+    )
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "I could make a tool call: f(x) would do, or get_weather(city).",
+        "Write TOOL_CALL: and then the name.",
+        "Quoted: \\TOOL_CALL: f({}) and MY_TOOL_CALL: f({}).",
+        '```json\n{"name": "f", "description": "adds", "parameters": {"type": "object", "properties": {}}}\n```',
+        '```json\n{"name": "Ada", "arguments": {}}\n```',
+        "```python\nprint(f(a=1))\n```",
+        "[note](https://example.org) and [f](x)",
+        "Action: none\nAction Input: {}",
+        "<tool_call>unknown</tool_call> <function=other></function>",
+        '[TOOL_CALLS] [{"name": "other", "arguments": {}}]',
+    ],
+)
+def test_words_about_calls_are_words(said: str) -> None:
+    assert read(said) == [Text(said)]
+
+
+def test_other_forms_can_be_switched_off() -> None:
+    for form in FORMS:
+        if "tool_call" in form.lower() and not form.startswith(("<tool_call>", "[TOOL_CALLS]")):
+            assert len(calls(read(form, dialects=False))) == 1
+        else:
+            assert read(form, dialects=False) == [Text(form)]
+
+
+def test_a_marked_reader_takes_only_marked_calls() -> None:
+    said = 'TOOL_CALL: f({"a": 1}) TOOL_CALL[k7]: f({"a": 2}) TOOL_CALL[x]: f({"a": 3})\n[f(a=4)]'
+    assert calls(read(said, mark="k7")) == [("f", {"a": 2})]
+
+
+def test_another_marker_and_other_numbers_can_be_had() -> None:
+    pieces = read('RUN: f({"a": 1}) TOOL_CALL: f({})', marker="RUN", dialects=False, make_id=numbered(7))
+    assert pieces == [ToolCall("gemini_call_7", "f", {"a": 1}), Text(" TOOL_CALL: f({})")]
+
+
+SIZE = 10_000_000
+HOSTILE = {
+    "markers": "TOOL_CALL:" * (SIZE // 10),
+    "open calls": "TOOL_CALL: f(" * (SIZE // 13),
+    "open quotes": "TOOL_CALL: f(“\n" * (SIZE // 15),
+    "braces": "TOOL_CALL: f(" + "{" * 100_000 + "}" * 100_000 + ")",
+    "objects": "TOOL_CALL: f(" + '{"a":' * 100_000 + "1" + "}" * 100_000 + ")",
+    "an endless text": 'TOOL_CALL: f({"s": "' + "x" * SIZE,
+    "an endless list": "TOOL_CALL: f({'a': [" + "1," * (SIZE // 2),
+    "open tags": '<tool_call>{"name": "f"' * (SIZE // 24),
+    "mistral": "[TOOL_CALLS]" * (SIZE // 12),
+    "brackets": "[\n" * (SIZE // 2),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_text_needs_no_more_memory_than_the_longest_call(name: str) -> None:
+    tracemalloc.start()
+    try:
+        hostile = HOSTILE[name]
+        reader = Reader(TOOLS)
+        found = refusals = 0
+        for at in range(0, len(hostile), 100_000):
+            for piece in reader.feed(hostile[at : at + 100_000]):
+                found += isinstance(piece, ToolCall)
+                refusals += isinstance(piece, Refused)
+        refusals += sum(isinstance(piece, Refused) for piece in reader.end())
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert found == 0
+    assert refusals <= MOST_REFUSALS + 1
+    assert peak < 40_000_000
+
+
+def test_an_answer_of_nothing_but_calls_comes_to_an_end() -> None:
+    pieces = read('TOOL_CALL: f({"a": 1})\n' * (MOST_CALLS + 10))
+    assert len(calls(pieces)) == MOST_CALLS
+    assert "not read" in refused(pieces)[-1].problem

@@ -1,0 +1,68 @@
+"""Calls that a service could not read are made after all, if nothing in them has to be guessed."""
+
+from typing import Any
+
+import pytest
+
+from wasat.providers.prompted.salvage import salvage
+from wasat.types.parts import is_local_id
+from wasat.types.specs import BuiltinTool, ToolSpec
+
+TOOLS = (ToolSpec("get_weather"), ToolSpec("send"), BuiltinTool("googleSearch"))
+
+
+def salvaged(text: str) -> list[tuple[str, dict[str, Any]]]:
+    return [(call.name, call.arguments) for call in salvage(text, TOOLS)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'Malformed function call: print(default_api.get_weather(city="Paris"))',
+        'Malformed function call:\nprint(default_api.get_weather(city = "Paris"))',
+        "default_api.get_weather(city='Paris')",
+        'weather = default_api.get_weather(city="Paris")\nprint(weather)',
+        'Malformed function call: get_weather(city="Paris")',
+        'Malformed function call: get_weather({"city": "Paris"})',
+        'Malformed function call: call:get_weather{city:"Paris"}',
+        "Malformed function call: call:default_api:get_weather{city:<ctrl46>Paris<ctrl46>}",
+        '```tool_code\nprint(default_api.get_weather(city="Paris"))\n```',
+        '```tool_call\npython(default_api.get_weather(city="Paris"))\n```',
+        '{"name": "get_weather", "arguments": {"city": "Paris"}}',
+        '<tool_call>{"name": "get_weather", "arguments": {"city": "Paris"}}</tool_call>',
+    ],
+)
+def test_a_whole_call_is_salvaged(text: str) -> None:
+    assert salvaged(text) == [("get_weather", {"city": "Paris"})]
+
+
+def test_several_calls_are_salvaged_with_ids_of_our_own() -> None:
+    calls = salvage(
+        'print(default_api.get_weather(city="Oslo"))\nprint(default_api.send(text="hi\\n", to=["a"]))', TOOLS
+    )
+    assert [(call.name, call.arguments) for call in calls] == [
+        ("get_weather", {"city": "Oslo"}),
+        ("send", {"text": "hi\n", "to": ["a"]}),
+    ]
+    assert all(is_local_id(call.id) for call in calls)
+    assert calls[0].id != calls[1].id
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "Malformed function call: ",
+        "Malformed function call: print(157.3 * 1.04)",
+        'Malformed function call: print(default_api.get_weather(city="Par',
+        'Malformed function call: print(default_api.get_weather("Paris"))',
+        "Malformed function call: print(default_api.get_weather(city=here))",
+        'Malformed function call: print(default_api.unknown(city="Paris"))',
+        'Malformed function call: for c in "ab":\n    print(default_api.get_weather(city=c))',
+        'print(default_api.get_weather(city="Oslo"))\nprint(default_api.send(text=',
+        "Malformed function call: Failed to parse function call: Function call is empty - no input to parse.",
+        'the call of get_weather cannot be read: expected a comma after "TOOL_CALL: get_weather({"',
+    ],
+)
+def test_where_anything_would_be_guessed_nothing_is_salvaged(text: str) -> None:
+    assert salvaged(text) == []

@@ -1,0 +1,103 @@
+"""Nearly JSON is read as what it says, and never completed."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wasat.schema.repair import Nearly, Unfinished, Unreadable, loads
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=6), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@given(VALUES, st.sampled_from([None, 1]), st.booleans())
+def test_what_is_json_is_read_as_json(value: Any, indent: int | None, ascii_only: bool) -> None:
+    text = json.dumps(value, indent=indent, ensure_ascii=ascii_only)
+    assert json.dumps(loads(text)) == json.dumps(value)
+
+
+@given(VALUES)
+def test_what_is_json_is_read_the_same_by_the_patient_way(value: Any) -> None:
+    text = json.dumps([value])[:-1] + ",]"  # the trailing comma forbids the strict way
+    assert json.dumps(loads(text)) == json.dumps([value])
+
+
+@given(st.dictionaries(st.text(max_size=6), VALUES, min_size=1, max_size=4), st.data())
+def test_what_is_cut_is_never_completed(value: dict[str, Any], data: st.DataObject) -> None:
+    text = json.dumps(value)
+    cut = data.draw(st.integers(0, len(text) - 1))
+    with pytest.raises(Unfinished):
+        Nearly(text[:cut]).value()
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("{'a': 'x', \"b\": 'say \"hi\"'}", {"a": "x", "b": 'say "hi"'}),
+        ("{“a”: “x”, \u2018b\u2019: \u2018y\u2019}", {"a": "x", "b": "y"}),
+        ('{"a": [1, 2,], "b": {"c": 1,},}', {"a": [1, 2], "b": {"c": 1}}),
+        ("{a: 1, $b: 2, c-d: 3, é: 4}", {"a": 1, "$b": 2, "c-d": 3, "é": 4}),
+        ("{'a': True, 'b': False, 'c': None}", {"a": True, "b": False, "c": None}),
+        ('{"a": 1, // one\n /* two } */ "b": 2 # three\n}', {"a": 1, "b": 2}),
+        ('{"a": "x\ny\tz"}', {"a": "x\ny\tz"}),
+        ('{"a": +5, "b": .5, "c": 5., "d": -2E3,}', {"a": 5, "b": 0.5, "c": 5.0, "d": -2000.0}),
+        (r"{'a': 'it\'s', 'b': 'x\u00e9\n'}", {"a": "it's", "b": "xé\n"}),
+        (r'{"a": "it\'s", "b": "\ud83d\ude00",}', {"a": "it's", "b": "😀"}),
+        ("[[],[1],'x',]", [[], [1], "x"]),
+    ],
+)
+def test_a_slip_that_changes_no_value_is_read(text: str, value: Any) -> None:
+    assert json.dumps(loads(text)) == json.dumps(value)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{'a': 'it's'}", 'expected a comma or } after a value, found "s"'),
+        ('{"a": "say "hi" now"}', 'found "h"'),
+        ('{"a": 1 "b": 2}', "expected a comma"),
+        ('{"a": 1, "a": 2}', '"a" is given twice'),
+        ('{"a": 1,, "b": 2}', "expected a name"),
+        ('{"a": 1,000}', "expected a name"),
+        ('{"a": 007}', "expected a value"),
+        ('{"a": 12abc}', "expected a value"),
+        ('{"a": 5%}', "expected a value"),
+        ('{"a": Oslo}', "text stands in double quotes"),
+        ('{"a": NaN}', "expected a value"),
+        ('{"a": 1e999}', "too large"),
+        ('{"a": ' + "9" * 5000 + "}", "too many digits"),
+        (r'{"a": "\d+"}', "two ways"),
+        (r"{'a': 'say \'hi\' now'}", "two ways"),
+        (r'{"a": "\ud83d"}', "half a character"),
+        ("{“a”: “He said “hi” twice”}", "expected a comma"),
+        ('{"a": [1, 2}', "expected a comma or ]"),
+        ('{"a": "x', "ends before"),
+        ('{"a": 1} and more', "there is more"),
+        ("[" * 101 + "]" * 101, "100 levels"),
+        ('{"a": ' * 100_000, "100 levels"),
+        ("", "ends before"),
+    ],
+)
+def test_what_has_no_single_reading_is_refused_and_told(text: str, words: str) -> None:
+    with pytest.raises(Unreadable) as caught:
+        loads(text)
+    assert words in caught.value.problem
+
+
+def test_only_the_last_brace_may_be_missing_and_only_where_it_can_belong_nowhere_else() -> None:
+    assert Nearly('{"a": {"b": 1}, "c": 2)').value(closed_by=")") == {"a": {"b": 1}, "c": 2}
+    assert Nearly('{"a": {"b": 1})').value(closed_by=")") == {"a": {"b": 1}}
+    for text in ('{"a": {"b": 1, "c": 2})', '{"a": {"b": 1)', '{"a": 1,)', "{)"):
+        with pytest.raises(Unreadable):
+            Nearly(text).value(closed_by=")")
+
+
+def test_python_has_tuples_three_quotes_and_escapes_of_its_own() -> None:
+    source = "{'a': (1, 2), 'b': '''it's \"so\"\n''', 'c': '\\x41\\d\\'', 'd': (1,)}"
+    assert Nearly(source, python=True).value() == {"a": [1, 2], "b": 'it\'s "so"\n', "c": "A\\d'", "d": [1]}
