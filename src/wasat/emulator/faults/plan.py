@@ -1,0 +1,168 @@
+"""A plan of faults: which request meets which one. It can be printed, read back and drawn by chance from a seed."""
+
+import random
+import re
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from wasat.errors import ConfigError
+
+
+class Kind(StrEnum):
+    RATE_LIMIT = "rate_limit"
+    """429 that says how long to wait."""
+    RATE_LIMIT_BARE = "rate_limit_bare"
+    """429 that does not."""
+    DAILY_QUOTA = "daily_quota"
+    """429 for which waiting does not help."""
+    STATUS_500 = "status_500"
+    STATUS_502 = "status_502"
+    STATUS_503 = "status_503"
+    STATUS_504 = "status_504"
+    HTML_PAGE = "html_page"
+    """An error page of a front-end."""
+    ERROR_LIST = "error_list"
+    """An error inside a JSON list."""
+    ERROR_EVENT = "error_event"
+    """An error within the stream, as an event."""
+    ERROR_BARE = "error_bare"
+    """An error within the stream, as JSON on lines of its own."""
+    RESET_BEFORE_HEADERS = "reset_before_headers"
+    RESET_IN_EVENT = "reset_in_event"
+    RESET_IN_CHARACTER = "reset_in_character"
+    """In the middle of the bytes of one character."""
+    NO_FINISH = "no_finish"
+    """The stream ends in good order, and nobody says why."""
+    STALL = "stall"
+    """Nothing comes for a while, then the rest."""
+    SLOW_FIRST_BYTE = "slow_first_byte"
+    HUGE_EVENT = "huge_event"
+    DOUBLED_CHUNK = "doubled_chunk"
+    MALFORMED_JSON = "malformed_json"
+    MALFORMED_CALL = "malformed_function_call"
+    UNEXPECTED_CALL = "unexpected_tool_call"
+    EMPTY_STOP = "empty_stop"
+    """STOP, and no parts."""
+    CONTINUATION = "continuation"
+    """The answer goes on if asked again with its token."""
+
+
+_TIMED = {Kind.RATE_LIMIT: 2.0, Kind.STALL: 120.0, Kind.SLOW_FIRST_BYTE: 5.0}
+_LARGE = {Kind.HUGE_EVENT: 2_000_000}
+_AT_CHUNK = frozenset(
+    (
+        Kind.ERROR_EVENT,
+        Kind.ERROR_BARE,
+        Kind.RESET_IN_EVENT,
+        Kind.RESET_IN_CHARACTER,
+        Kind.STALL,
+        Kind.HUGE_EVENT,
+        Kind.DOUBLED_CHUNK,
+        Kind.MALFORMED_JSON,
+    )
+)
+_ENTRY = re.compile(r"(?P<at>\d+):(?P<kind>[a-z_0-9]+)(?:\((?P<rest>[^)]*)\))?")
+
+
+class Fault(Struct, frozen=True, order=True):
+    """One thing that goes wrong, with the n-th request that a model is asked."""
+
+    at: int
+    kind: Kind
+    chunk: int = 0
+    """With which chunk of a stream; if there are fewer, with the last one."""
+    seconds: float = 0.0
+    size: int = 0
+
+    def __str__(self) -> str:
+        given = [
+            *([f"chunk={self.chunk}"] if self.kind in _AT_CHUNK else []),
+            *([f"seconds={self.seconds:g}"] if self.kind in _TIMED else []),
+            *([f"size={self.size}"] if self.kind in _LARGE else []),
+        ]
+        return f"{self.at}:{self.kind.value}" + (f"({','.join(given)})" if given else "")
+
+
+def fault(at: int, kind: Kind | str, **how: float) -> Fault:
+    """A fault with the usual measures where none are given: `fault(0, "stall", seconds=30)`."""
+    try:
+        known = Kind(kind)
+    except ValueError as error:
+        raise ConfigError(f"no fault is called {str(kind)!r}; known: {', '.join(Kind)}") from error
+    made = Fault(at, known, seconds=_TIMED.get(known, 0.0), size=_LARGE.get(known, 0))
+    wrong = how.keys() - {"chunk", "seconds", "size"}
+    if wrong:
+        raise ConfigError(f"a fault has chunk, seconds and size, not {', '.join(sorted(wrong))}")
+    typed = {name: value if name == "seconds" else int(value) for name, value in how.items()}
+    if at < 0 or any(value < 0 for value in typed.values()):
+        raise ConfigError(f"a fault counts from 0 on, not {at}, {typed}")
+    return replace(made, **typed)
+
+
+class FaultPlan(Struct, frozen=True):
+    """Faults by the request that meets them; a request may meet several. Written as `0:status_503 2:stall(chunk=1)`."""
+
+    faults: tuple[Fault, ...] = ()
+
+    def __str__(self) -> str:
+        return " ".join(map(str, self.faults))
+
+    def __iter__(self) -> Iterator[Fault]:
+        return iter(self.faults)
+
+    def __len__(self) -> int:
+        return len(self.faults)
+
+    def at(self, request: int) -> tuple[Fault, ...]:
+        return tuple(one for one in self.faults if one.at == request)
+
+    @classmethod
+    def of(cls, given: "FaultPlan | str | Sequence[Fault | str] | None") -> "FaultPlan":
+        """A plan from its text, from faults, or from nothing."""
+        if isinstance(given, FaultPlan):
+            return given
+        if given is None:
+            return cls()
+        if isinstance(given, str):
+            return cls.parse(given)
+        return cls(tuple(one if isinstance(one, Fault) else _parsed(one) for one in given))
+
+    @classmethod
+    def parse(cls, text: str) -> "FaultPlan":
+        """The plan that was printed like this."""
+        return cls(tuple(_parsed(word) for word in text.split()))
+
+    @classmethod
+    def random(
+        cls, seed: int, *, requests: int = 8, chance: float = 0.4, kinds: Sequence[Kind] = tuple(Kind)
+    ) -> "FaultPlan":
+        """Faults drawn by chance among the first requests; the same seed draws the same."""
+        draw = random.Random(seed)  # noqa: S311 - it shall repeat, not surprise
+        faults = []
+        for at in range(requests):
+            if draw.random() < chance:
+                kind = draw.choice(kinds)
+                how: dict[str, float] = {"chunk": draw.randrange(4)} if kind in _AT_CHUNK else {}
+                if kind in _TIMED:
+                    how["seconds"] = draw.choice((0.5, 2.0, 10.0, 90.0))
+                if kind in _LARGE:
+                    how["size"] = draw.choice((70_000, 300_000, 1_500_000))
+                faults.append(fault(at, kind, **how))
+        return cls(tuple(faults))
+
+
+def _parsed(word: str) -> Fault:
+    found = _ENTRY.fullmatch(word.strip())
+    if found is None:
+        raise ConfigError(f"{word!r} is no fault; write it as 0:status_503 or 2:stall(chunk=1,seconds=30)")
+    how: dict[str, float] = {}
+    for pair in filter(None, (found["rest"] or "").split(",")):
+        name, _, value = pair.partition("=")
+        try:
+            how[name.strip()] = float(value)
+        except ValueError as error:
+            raise ConfigError(f"{word!r}: {name} is a number, not {value!r}") from error
+    return fault(int(found["at"]), found["kind"], **how)

@@ -1,0 +1,47 @@
+"""Contents by themselves: that there are some, who speaks, and that every part says something."""
+
+from collections.abc import Sequence
+
+from wasat.emulator.families import Family
+from wasat.emulator.refusal import Refusal, invalid
+from wasat.emulator.rules.fields import fields_refused
+from wasat.emulator.turns import Turn
+from wasat.providers.gemini.capabilities import Api
+
+_MOST_TOKENS = 1_048_576
+_NO_CONTENTS = {
+    Api.DEVELOPER: "* GenerateContentRequest.contents: contents is not specified\n",
+    Api.VERTEX: "Unable to submit request because at least one contents field is required. Learn more: "
+    "https://cloud.google.com/vertex-ai/generative-ai/docs/model-reference/gemini",
+}
+
+
+def check_contents(turns: Sequence[Turn], tokens: int, family: Family) -> None:
+    if not turns:
+        raise invalid(_NO_CONTENTS[family.capabilities.api])
+    if tokens > _MOST_TOKENS:
+        raise invalid(
+            f"The input token count ({tokens}) exceeds the maximum number of tokens allowed ({_MOST_TOKENS})."
+        )
+
+
+def check_content(at: int, turn: Turn, family: Family) -> None:
+    """A content by itself, which is the n-th one."""
+    if turn.faults:
+        raise _refused(at, turn, family)
+
+
+def _refused(at: int, turn: Turn, family: Family) -> Refusal:
+    place, words = turn.faults[0]
+    if place == "role":
+        return invalid(words)
+    if place.endswith(".mime_type"):
+        return invalid(words)
+    if words.startswith("oneof"):
+        return invalid(f"Invalid value at 'contents[{at}].{place}' (oneof), {words}")
+    if place == "parts" and family.capabilities.api is Api.VERTEX:
+        return invalid(
+            "Unable to submit request because it must include at least one parts field, which describes the prompt "
+            "input. Learn more: https://cloud.google.com/vertex-ai/generative-ai/docs/model-reference/gemini"
+        )
+    return fields_refused([(f"contents[{at}].{one}", said) for one, said in turn.faults], family.capabilities.api)

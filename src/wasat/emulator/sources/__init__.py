@@ -1,0 +1,1 @@
+"""Where answers come from: a script, a model, a recording."""

@@ -1,0 +1,80 @@
+"""Scripts written in TOML: a list of `[[answers]]`, each with an optional `when`."""
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from wasat.emulator.answering.answer import Answer
+from wasat.emulator.sources.script import Rule, Script, When
+from wasat.errors import ConfigError
+
+
+class _Call(Struct, frozen=True, forbid_unknown_fields=True):
+    name: str
+    args: dict[str, Any] = {}
+    id: str | None = None
+
+
+class _Entry(Struct, frozen=True, forbid_unknown_fields=True):
+    when: When | None = None
+    thought: str | None = None
+    text: str | None = None
+    calls: tuple[_Call, ...] = ()
+    parts: tuple[dict[str, Any], ...] = ()
+    finish: str = "STOP"
+    finish_message: str | None = None
+    usage: dict[str, int] = {}
+    chunks: int = 3
+    delay_seconds: float = 0.0
+    gap_seconds: float = 0.0
+    blocked: str | None = None
+    extra: dict[str, Any] = {}
+
+    def answer(self) -> Answer:
+        parts: list[dict[str, Any]] = [] if self.thought is None else [{"text": self.thought, "thought": True}]
+        if self.text is not None:
+            parts.append({"text": self.text})
+        parts += self.parts
+        for call in self.calls:
+            given = {"id": call.id} if call.id is not None else {}
+            parts.append({"functionCall": {**given, "name": call.name, "args": call.args}})
+        return Answer(
+            parts=tuple(parts),
+            finish=self.finish or None,
+            finish_message=self.finish_message,
+            usage=self.usage,
+            chunks=self.chunks,
+            delay_seconds=self.delay_seconds,
+            gap_seconds=self.gap_seconds,
+            blocked=self.blocked,
+            extra=self.extra,
+        )
+
+
+class _File(Struct, frozen=True, forbid_unknown_fields=True):
+    answers: tuple[_Entry, ...]
+
+
+def load_script(path: Path) -> Script:
+    """The script in this file."""
+    try:
+        text = path.read_text("utf-8")
+    except OSError as error:
+        raise ConfigError(f"the script {str(path)!r} cannot be read: {error.strerror}") from error
+    try:
+        return read_script(text)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
+
+
+def read_script(text: str) -> Script:
+    try:
+        found = msgspec.convert(tomllib.loads(text), _File)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"a script is written in TOML, and this is not: {error}") from error
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"not a script: {error}; each entry is an [[answers]] with text, calls, when, …") from error
+    return Script([Rule(one.when, one.answer()) if one.when is not None else one.answer() for one in found.answers])

@@ -1,0 +1,83 @@
+from typing import Any
+
+import pytest
+
+from tests.emulator.asking import Reply, ask, send, tools, user
+from wasat.emulator import LocalGemini
+from wasat.http.clock import VirtualClock
+
+LONG = user("word " * 2_000)
+MADE: dict[str, Any] = {"model": "models/gemini-3.5-flash", "contents": [LONG], "ttl": "60s"}
+VERTEX = "/v1beta1/projects/p/locations/l/"
+
+
+def create(server: LocalGemini, body: Any, parent: str = "/v1beta/") -> Reply:
+    return send(server.url, "POST", f"{parent}cachedContents", body)
+
+
+def test_a_cache_is_gone_when_its_time_is_over() -> None:
+    clock = VirtualClock()
+    with LocalGemini(clock=clock) as server:
+        name = create(server, MADE).json["name"]
+        path = f"/v1beta/{name}"
+        assert send(server.url, "GET", path).status == 200
+        clock._now += 59
+        assert send(server.url, "PATCH", path, {"ttl": "60s"}).status == 200
+        clock._now += 59
+        asked = {"contents": [user("Hi.")], "cachedContent": name}
+        assert ask(server.url, asked, "gemini-3.5-flash").status == 200
+        clock._now += 2
+        assert ask(server.url, asked, "gemini-3.5-flash").status == 403
+        assert send(server.url, "GET", path).words == "CachedContent not found (or permission denied)"
+        assert send(server.url, "GET", "/v1beta/cachedContents").json == {"cachedContents": []}
+
+
+def test_vertex_has_its_own_names_and_words() -> None:
+    with LocalGemini() as server:
+        body = {**MADE, "model": "projects/p/locations/l/publishers/google/models/gemini-3.5-flash"}
+        made = create(server, body, VERTEX).json
+        assert made["name"].startswith("projects/p/locations/l/cachedContents/")
+        path = f"/v1beta1/{made['name']}"
+        assert send(server.url, "GET", path).json == made
+        assert send(server.url, "DELETE", path).json == {}
+        reply = send(server.url, "GET", path)
+        assert (reply.status, "Not found: cached content metadata" in reply.words) == (404, True)
+
+
+def test_lists_come_in_pages() -> None:
+    with LocalGemini() as server:
+        names = [create(server, MADE).json["name"] for _ in range(3)]
+        first = send(server.url, "GET", "/v1beta/cachedContents?pageSize=2").json
+        assert [one["name"] for one in first["cachedContents"]] == names[:2]
+        token = first["nextPageToken"]
+        rest = send(server.url, "GET", f"/v1beta/cachedContents?pageSize=2&pageToken={token}").json
+        assert [one["name"] for one in rest["cachedContents"]] == names[2:]
+        assert send(server.url, "GET", "/v1beta/cachedContents?pageToken=x").status == 400
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "words"),
+    [
+        ({"contents": [user("Hi.")]}, 400, "Cached content is too small. total_token_count=1"),
+        ({"model": None}, 400, "model is required"),
+        ({"model": "models/gemini-nonexistent"}, 404, "is not found for API version v1beta"),
+        ({"model": "models/gemini-4-argon"}, 404, "is not supported for createCachedContent"),
+        ({"ttl": "soon"}, 400, "Invalid value at 'cached_content.ttl'"),
+        ({"ttl": None, "expireTime": "tomorrow"}, 400, "Invalid value at 'cached_content.expire_time'"),
+        ({"tools": tools("1")}, 400, "Invalid function name"),
+        ({"contents": [{"role": "user", "parts": []}]}, 400, "contents.parts must not be empty"),
+        ({"colour": 1}, 400, 'Unknown name "colour"'),
+    ],
+)
+def test_what_cannot_be_cached_is_refused(change: Any, status: int, words: str) -> None:
+    with LocalGemini() as server:
+        reply = create(server, {**MADE, **change})
+        assert (reply.status, words in reply.words) == (status, True), reply
+
+
+def test_only_the_time_of_a_cache_can_be_changed() -> None:
+    with LocalGemini(least_cache_tokens=0) as server:
+        path = "/v1beta/" + create(server, {**MADE, "contents": [user("Hi.")]}).json["name"]
+        assert send(server.url, "PATCH", path, {"contents": [LONG]}).status == 400
+        later = send(server.url, "PATCH", path, {"expireTime": "2099-01-01T00:00:00Z"}).json
+        assert later["expireTime"] == "2099-01-01T00:00:00Z"

@@ -1,0 +1,247 @@
+"""Every fault as it is on the wire, and what our own client makes of it."""
+
+import asyncio
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.emulator.asking import BOUND, DEVELOPER, ask, events, post, raw, stream, tools, user
+from wasat.emulator import FaultPlan, Kind, LocalGemini, Script, answer, call, fault, shrink
+from wasat.emulator.clock import ScaledClock
+from wasat.errors import ConfigError, ProviderError
+from wasat.gemini import AsyncClient
+from wasat.http.clock import VirtualClock
+from wasat.http.retry import RetryPolicy
+
+MODEL = "gemini-3.8-flash"
+STREAM = DEVELOPER.format(MODEL, "streamGenerateContent") + "?alt=sse"
+WHOLE = DEVELOPER.format(MODEL, "generateContent")
+HI: dict[str, Any] = {"contents": [user("Hi.")]}
+TEXT = "Grüße aus Köln, für 5 €."
+
+
+def received(plan: str, path: str = STREAM, script: Any = TEXT) -> bytes:
+    """What comes over the wire for one request under a plan, up to the very end."""
+    with LocalGemini([script], faults=plan, clock=VirtualClock()) as server:
+        found = raw(server.url, post(path, HI))
+        assert [one.kind for one in server.made] == [one.kind for one in FaultPlan.of(plan)]
+    return found
+
+
+def whole_text(data: bytes) -> str:
+    return "".join(re.findall(r'"text":"([^"]*)"', data.decode()))
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "words"),
+    [
+        ("rate_limit(seconds=38)", 429, '"retryDelay": "38s"'),
+        ("rate_limit_bare", 429, "Resource exhausted"),
+        ("daily_quota", 429, "PerDay"),
+        ("status_500", 500, "INTERNAL"),
+        ("status_502", 502, "UNAVAILABLE"),
+        ("status_503", 503, "overloaded"),
+        ("status_504", 504, "DEADLINE_EXCEEDED"),
+        ("html_page", 502, "<html lang=en>"),
+        ("error_list", 503, '[{\n  "error"'),
+    ],
+)
+def test_errors_stand_in_the_place_of_an_answer(kind: str, status: int, words: str) -> None:
+    for path in (STREAM, WHOLE):
+        found = received(f"0:{kind}", path)
+        assert found.startswith(b"HTTP/1.1 %d " % status)
+        assert words in found.decode()
+        assert b"retryDelay" not in found or "rate_limit(" in kind
+
+
+def test_an_error_within_a_stream_comes_as_an_event_or_bare() -> None:
+    found = received("0:error_event(chunk=1)")
+    assert found.startswith(b"HTTP/1.1 200 OK")
+    assert whole_text(found)
+    assert b'data: {  "error"' in found
+    bare = received("0:error_bare(chunk=1)")
+    assert b"data: {\r\n" not in bare
+    assert b'{\r\n  "error": {\r\n' in bare
+    for kind in ("error_event", "error_bare"):
+        with LocalGemini([TEXT], faults=f"0:{kind}(chunk=1)") as server:
+            listed = stream(server.url, HI, query="").json
+            assert "candidates" in listed[0]
+            assert listed[1]["error"]["code"] == 503
+
+
+def test_connections_break_off_where_they_are_told_to() -> None:
+    assert received("0:reset_before_headers") == b"<reset>"
+    found = received("0:reset_in_event(chunk=1)")
+    assert found.endswith(b"<reset>")
+    assert found.count(b"data: ") == 2
+    assert found.count(b"\r\n\r\n\r\n") == 1, "the second event has no end"
+    with pytest.raises(UnicodeDecodeError):
+        received("0:reset_in_character(chunk=0)").removesuffix(b"<reset>").decode()
+    with pytest.raises(UnicodeDecodeError):
+        received("0:reset_in_character", script="plain").removesuffix(b"<reset>").decode()
+    for kind in ("reset_in_event", "reset_in_character"):
+        assert received(f"0:{kind}", WHOLE).endswith(b"<reset>")
+
+
+def test_a_stream_may_end_without_a_reason() -> None:
+    found = received("0:no_finish")
+    assert whole_text(found) == TEXT
+    assert b"finishReason" not in found
+    assert found.endswith(b"0\r\n\r\n"), "in good order"
+
+
+def test_a_stall_and_a_slow_first_byte_take_the_time_of_the_clock() -> None:
+    for path in (STREAM, WHOLE):
+        clock = VirtualClock()
+        with LocalGemini(
+            [TEXT], faults="0:stall(chunk=1,seconds=90) 0:slow_first_byte(seconds=7)", clock=clock
+        ) as server:
+            assert whole_text(raw(server.url, post(path, HI))) == TEXT
+        assert clock.slept == [7.0, 90.0]
+    with pytest.raises(ConfigError, match="a clock runs forward"):
+        ScaledClock(0)
+    assert ScaledClock(10).monotonic() > 0
+
+
+def test_an_event_may_be_huge_doubled_or_no_json() -> None:
+    found = received("0:huge_event(chunk=1,size=300000)")
+    assert len(found) > 300_000
+    assert whole_text(found) == TEXT
+    doubled = received("0:doubled_chunk(chunk=0)")
+    assert whole_text(doubled) == TEXT[: len(TEXT) // 3] + TEXT
+    with (
+        LocalGemini([TEXT], faults="0:malformed_json(chunk=1)") as server,
+        pytest.raises(ValueError, match="delimiter"),
+    ):
+        events(stream(server.url, HI))
+    with LocalGemini([TEXT], faults="0:malformed_json") as server, pytest.raises(ValueError, match="delimiter"):
+        _ = ask(server.url, HI).json
+
+
+@pytest.mark.parametrize(
+    ("kind", "finish", "words"),
+    [
+        ("malformed_function_call", "MALFORMED_FUNCTION_CALL", "default_api.f("),
+        ("unexpected_tool_call", "UNEXPECTED_TOOL_CALL", "Unexpected tool call"),
+        ("empty_stop", "STOP", ""),
+    ],
+)
+def test_a_model_may_fail_by_itself(kind: str, finish: str, words: str) -> None:
+    with LocalGemini([call("f")], faults=f"0:{kind}") as server:
+        found = ask(server.url, {**HI, "tools": tools("f")}).json["candidates"][0]
+        assert (found["content"], found["finishReason"]) == ({"role": "model"}, finish)
+        assert words in found.get("finishMessage", "")
+        assert ask(server.url, {**HI, "tools": tools("f")}).parts, "and then it does not"
+
+
+def test_an_answer_goes_on_with_its_token() -> None:
+    with LocalGemini([answer(TEXT, call("f"))], faults="0:continuation 1:continuation") as server:
+        asked: dict[str, Any] = {**HI, "tools": tools("f")}
+        said = ""
+        for _ in range(3):
+            found = ask(server.url, asked).json["candidates"][0]
+            said += "".join(part.get("text", "") for part in found["content"]["parts"])
+            asked["continuationToken"] = found.get("continuationToken")
+        assert (said, found["finishReason"]) == (TEXT, "STOP")
+        assert found["content"]["parts"][-1]["functionCall"]["name"] == "f"
+    with LocalGemini([call("f")], faults="0:continuation") as server:
+        found = ask(server.url, {**HI, "tools": tools("f")}).json["candidates"][0]
+        assert (found["finishReason"], found["content"]) == ("CONTINUATION", {"role": "model"})
+
+
+def test_faults_that_need_a_stream_are_not_made_without_one() -> None:
+    with LocalGemini([TEXT], faults="0:doubled_chunk 0:error_event") as server:
+        assert ask(server.url, HI).parts[0]["text"] == TEXT
+        assert server.made == ()
+
+
+def test_plans_are_chosen_by_address_by_header_or_for_all() -> None:
+    with LocalGemini([TEXT]) as server:
+        server.plans["a"] = FaultPlan.of("0:status_500 2:status_503")
+        assert [ask(server.url_for("a"), HI).status for _ in range(4)] == [500, 200, 503, 200]
+        assert [str(one) for one in server.plans.made("a")] == ["0:status_500", "2:status_503"]
+        assert ask(server.url, HI).status == 200
+        server.plan = "0:status_504"
+        assert [ask(server.url, HI).status for _ in range(2)] == [504, 200]
+        server.plans["b c/d"] = FaultPlan.of("0:status_502")
+        assert ask(server.url_for("b c/d"), HI).status == 502
+        named = raw(server.url, post(WHOLE, HI, "X-Wasat-Plan: a"))
+        assert named.startswith(b"HTTP/1.1 200")
+        assert "There is no plan" in ask(server.url_for("nothing"), HI).words
+        del server.plans["a"]
+        assert list(server.plans) == ["b c/d"]
+        assert server.report().faults == {"status_500": 1, "status_503": 1, "status_504": 1, "status_502": 1}
+
+
+async def conversation(server: LocalGemini, name: str, clock: ScaledClock, *, streamed: bool) -> str:
+    """One question through our own client, tried again as it sees fit."""
+    async with AsyncClient(api_key="k", base_url=server.url_for(name), clock=clock, retry=RetryPolicy(tries=3)) as made:
+        if not streamed:
+            return (await made.generate_content("Hi.", model=MODEL)).text or ""
+        return "".join([chunk.text or "" async for chunk in made.stream_generate_content("Hi.", model=MODEL)])
+
+
+def run_seeds(seeds: range, *, streamed: bool) -> dict[str, int]:
+    """How conversations under random plans ended: with the answer, with less of it, or with an error of ours."""
+    ends: dict[str, int] = {}
+
+    async def main() -> None:
+        clock = ScaledClock(2_000)
+        async with LocalGemini([TEXT], clock=clock) as server:
+            for seed in seeds:
+                name = str(seed)
+                server.plans[name] = FaultPlan.random(seed, requests=3, chance=0.7)
+                try:
+                    async with asyncio.timeout(BOUND):
+                        said = await conversation(server, name, clock, streamed=streamed)
+                    end = "answered" if said == TEXT else "short"
+                except ProviderError as error:
+                    end = type(error).__name__
+                except TimeoutError:
+                    pytest.fail(f"seed {seed} hangs under {server.plans[name]}")
+                ends[end] = ends.get(end, 0) + 1
+        assert server.report().open_connections == 0
+
+    asyncio.run(main())
+    return ends
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_under_random_plans_our_client_ends_with_an_answer_or_an_error_of_ours(streamed: bool) -> None:
+    ends = run_seeds(range(120), streamed=streamed)
+    assert ends["answered"] > 40, ends
+
+
+def test_a_failing_run_is_reduced_to_the_least_plan_that_still_fails() -> None:
+    """A client that takes a cut stream for a whole one, and the one fault of a long plan that shows it."""
+
+    def fails(plan: FaultPlan) -> bool:
+        with LocalGemini(Script([TEXT]), faults=plan, clock=VirtualClock()) as server:
+            return not whole_text(raw(server.url, post(STREAM, HI))).endswith(TEXT)
+
+    long = FaultPlan.of("0:slow_first_byte 0:huge_event(chunk=1,size=4000) 0:error_bare(chunk=2) 1:status_503 2:stall")
+    assert str(shrink(long, fails)) == "0:error_bare(chunk=0)"
+
+
+def test_every_kind_can_be_made_together_with_any_other() -> None:
+    harmless: Callable[[Kind], bool] = lambda kind: kind is not Kind.HUGE_EVENT  # noqa: E731 - said once
+    for first in filter(harmless, Kind):
+        for second in filter(harmless, Kind):
+            plan = FaultPlan((fault(0, first), fault(0, second)))
+            server = LocalGemini([TEXT], faults=plan)
+            request = _request(post(STREAM, HI))
+            assert isinstance(server._service.handle(request), list), plan
+
+
+def _request(data: bytes) -> Any:
+    from wasat.emulator.serving.requests import RequestReader
+
+    return RequestReader().feed(data)[0]
+
+
+def test_what_is_sent_is_json_but_where_it_shall_not_be() -> None:
+    with LocalGemini([TEXT], faults="0:huge_event") as server:
+        assert json.loads(ask(server.url, HI).body)["modelStatus"]["modelStage"] == "STABLE"

@@ -1,0 +1,229 @@
+"""The official client works against the emulator unchanged; where it breaks a rule itself, it is refused."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.emulator.asking import BOUND
+from wasat.emulator import Answer, FaultPlan, LocalGemini, Script, answer, call
+
+genai = pytest.importorskip("google.genai", reason="google-genai is not installed")
+types, errors = genai.types, genai.errors
+
+MODEL = "gemini-3.8-flash"
+# The client warns that its own automatic calls will go away, and that text beside calls is not all there is.
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+def get_weather(city: str) -> dict[str, Any]:
+    """The weather in a city."""
+    return {"city": city, "degrees": 5}
+
+
+WEATHER = [call("get_weather", city="Oslo"), "It is 5 degrees in Oslo."]
+
+
+@pytest.fixture
+def server() -> Iterator[LocalGemini]:
+    with LocalGemini(WEATHER) as made:
+        yield made
+
+
+def client(server: LocalGemini, **options: Any) -> Any:
+    return genai.Client(api_key="k", http_options=types.HttpOptions(base_url=server.url, **options))
+
+
+def automatic(**more: Any) -> Any:
+    return types.GenerateContentConfig(tools=[get_weather], **more)
+
+
+def test_it_generates_and_calls_functions_by_itself(server: LocalGemini) -> None:
+    with client(server) as made:
+        response = made.models.generate_content(model=MODEL, contents="Weather?", config=automatic())
+    assert response.text == "It is 5 degrees in Oslo."
+    assert response.usage_metadata.total_token_count > response.usage_metadata.prompt_token_count > 0
+    assert response.candidates[0].finish_reason == "STOP"
+    assert server.report().requests == 2
+    call_made, result = response.automatic_function_calling_history[-2:]
+    assert call_made.parts[0].function_call.id
+    assert call_made.parts[0].thought_signature
+    assert result.parts[0].function_response.id is None, "which is why a missing id must be tolerated"
+
+
+@pytest.mark.parametrize("version", ["v1", "v1beta", "v1alpha"])
+def test_it_streams_in_every_version(server: LocalGemini, version: str) -> None:
+    with client(server, api_version=version) as made:
+        chunks = list(made.models.generate_content_stream(model=MODEL, contents="Weather?", config=automatic()))
+    assert "".join(chunk.text or "" for chunk in chunks) == "It is 5 degrees in Oslo."
+    assert len(chunks) > 3
+
+
+def test_it_chats(server: LocalGemini) -> None:
+    with client(server) as made:
+        chat = made.chats.create(model=MODEL, config=automatic())
+        assert chat.send_message("Weather?").text == "It is 5 degrees in Oslo."
+        assert chat.send_message("Thanks.").text == "It is 5 degrees in Oslo."
+        assert "".join(chunk.text or "" for chunk in chat.send_message_stream("And?")) == "It is 5 degrees in Oslo."
+    assert server.report().refused == {}
+
+
+def test_it_works_async() -> None:
+    async def main() -> None:
+        async with asyncio.timeout(2 * BOUND), LocalGemini(WEATHER) as server, client(server).aio as made:
+            response = await made.models.generate_content(model=MODEL, contents="Weather?", config=automatic())
+            assert response.text == "It is 5 degrees in Oslo."
+            stream = await made.models.generate_content_stream(model=MODEL, contents="Hi.", config=automatic())
+            assert "".join([chunk.text or "" async for chunk in stream]) == "It is 5 degrees in Oslo."
+            chat = made.chats.create(model=MODEL, config=automatic())
+            assert (await chat.send_message("Weather?")).text == "It is 5 degrees in Oslo."
+            assert (await made.models.count_tokens(model=MODEL, contents="Hello there.")).total_tokens > 0
+
+    asyncio.run(main())
+
+
+def test_it_speaks_to_vertex() -> None:
+    with LocalGemini(WEATHER) as server:
+        options = types.HttpOptions(base_url=server.url, api_version="v1beta1")
+        with genai.Client(vertexai=True, api_key="k", http_options=options) as made:
+            response = made.models.generate_content(model=MODEL, contents="Weather?", config=automatic())
+        assert response.text == "It is 5 degrees in Oslo."
+
+
+def test_it_counts_lists_and_gets(server: LocalGemini) -> None:
+    with client(server) as made:
+        assert made.models.count_tokens(model=MODEL, contents="Hello there.").total_tokens == 4
+        names = [one.name for one in made.models.list()]
+        assert f"models/{MODEL}" in names
+        paged = [one.name for one in made.models.list(config={"page_size": 2})]
+        assert paged == names
+        found = made.models.get(model=MODEL)
+        assert (found.name, found.input_token_limit) == (f"models/{MODEL}", 1_048_576)
+
+
+def test_it_keeps_contents_in_caches(server: LocalGemini) -> None:
+    with client(server) as made:
+        system = "You know the weather. " * 300
+        declared = types.Tool(function_declarations=[types.FunctionDeclaration(name="get_weather")])
+        cache = made.caches.create(
+            model="gemini-3.5-flash",
+            config=types.CreateCachedContentConfig(
+                system_instruction=system, tools=[declared], ttl="60s", display_name="weather"
+            ),
+        )
+        assert cache.usage_metadata.total_token_count > 1_024
+        assert made.caches.get(name=cache.name).display_name == "weather"
+        later = made.caches.update(name=cache.name, config=types.UpdateCachedContentConfig(ttl="600s"))
+        assert later.expire_time > cache.expire_time
+        assert [one.name for one in made.caches.list()] == [cache.name]
+        config = types.GenerateContentConfig(cached_content=cache.name)
+        response = made.models.generate_content(model="gemini-3.5-flash", contents="Weather?", config=config)
+        assert response.function_calls[0].name == "get_weather"
+        assert response.usage_metadata.cached_content_token_count == cache.usage_metadata.total_token_count
+        with pytest.raises(errors.ClientError, match="has to be the same"):
+            made.models.generate_content(model=MODEL, contents="Weather?", config=config)
+        with_tools = automatic(cached_content=cache.name)
+        with pytest.raises(errors.ClientError, match="CachedContent can not be used with GenerateContent request"):
+            made.models.generate_content(model="gemini-3.5-flash", contents="Weather?", config=with_tools)
+        made.caches.delete(name=cache.name)
+        with pytest.raises(errors.ClientError, match="CachedContent not found") as refused:
+            made.caches.get(name=cache.name)
+        assert refused.value.code == 403
+        with pytest.raises(errors.ClientError, match="Cached content is too small"):
+            made.caches.create(model=MODEL, config=types.CreateCachedContentConfig(system_instruction="Be brief."))
+
+
+def test_refusals_are_its_own_errors(server: LocalGemini) -> None:
+    with client(server) as made:
+        with pytest.raises(errors.ClientError) as refused:
+            made.models.generate_content(model="gemini-nonexistent", contents="Hi.")
+        assert (refused.value.code, refused.value.status) == (404, "NOT_FOUND")
+        server.plan = FaultPlan.parse("0:status_503 1:rate_limit(seconds=7) 2:error_event(chunk=1) 3:error_list")
+        with pytest.raises(errors.ServerError) as failed:
+            made.models.generate_content(model=MODEL, contents="Hi.")
+        assert failed.value.code == 503
+        with pytest.raises(errors.ClientError) as limited:
+            made.models.generate_content(model=MODEL, contents="Hi.")
+        assert limited.value.details["error"]["details"][-1]["retryDelay"] == "7s"
+        with pytest.raises(errors.ServerError):
+            list(made.models.generate_content_stream(model=MODEL, contents="Hi."))
+        with pytest.raises(errors.ServerError):
+            made.models.generate_content(model=MODEL, contents="Hi.")
+    wrong = genai.Client(api_key="invalid", http_options=types.HttpOptions(base_url=server.url))
+    with wrong, pytest.raises(errors.ClientError, match="API key not valid"):
+        wrong.models.generate_content(model=MODEL, contents="Hi.")
+
+
+def test_what_gemini_4_cuts_it_joins_by_itself() -> None:
+    with LocalGemini(["A long story, told in two parts."], faults="0:continuation") as server, client(server) as made:
+        response = made.models.generate_content(model="gemini-4-argon", contents="A story.")
+        assert response.text == "A long story, told in two parts."
+        assert server.report().requests == 2
+
+
+def test_forced_calls_are_made_until_its_own_limit() -> None:
+    """It does not take the demand back after the first call, so the model may never answer."""
+    config = automatic(
+        tool_config=types.ToolConfig(function_calling_config=types.FunctionCallingConfig(mode="ANY")),
+        automatic_function_calling=types.AutomaticFunctionCallingConfig(maximum_remote_calls=3),
+    )
+    with LocalGemini(["I would rather talk."]) as server, client(server) as made:
+        response = made.models.generate_content(model=MODEL, contents="Weather?", config=config)
+        assert response.function_calls[0].args == {"city": "text"}
+        assert server.report().requests == 3
+
+
+def test_words_before_a_call_in_a_stream_break_its_automatic_calls() -> None:
+    """It sends every chunk back as a turn of its own, so that a call does not come after a user's turn."""
+    script = Script([answer("Let me see.", call("get_weather", city="Oslo")), "It is cold."])
+    with LocalGemini(script) as server, client(server) as made:
+        with pytest.raises(errors.ClientError, match="function call turn comes immediately after a user turn"):
+            list(made.models.generate_content_stream(model=MODEL, contents="Weather?", config=automatic()))
+        # Older models take neighbouring contents of one side for one turn.
+        chunks = list(
+            made.models.generate_content_stream(model="gemini-2.5-flash", contents="Weather?", config=automatic())
+        )
+        assert "".join(chunk.text or "" for chunk in chunks) == "Let me see.It is cold."
+
+
+def test_a_call_of_an_unknown_function_is_beyond_it() -> None:
+    with LocalGemini([call("get_wether", city="Oslo")]) as server, client(server) as made, pytest.raises(KeyError):
+        made.models.generate_content(model=MODEL, contents="Weather?", config=automatic())
+
+
+def test_calls_in_a_history_without_their_signature_are_refused(server: LocalGemini) -> None:
+    history = [
+        types.UserContent("Weather?"),
+        types.ModelContent(types.Part.from_function_call(name="get_weather", args={"city": "Oslo"})),
+        types.UserContent(types.Part.from_function_response(name="get_weather", response={"result": 5})),
+    ]
+    with client(server) as made:
+        with pytest.raises(errors.ClientError, match="missing a thought_signature"):
+            made.models.generate_content(model=MODEL, contents=history)
+        assert made.models.generate_content(model="gemini-2.5-flash", contents=history).text
+
+
+def get_time() -> str:
+    """The time."""
+    return "noon"
+
+
+def test_a_call_without_arguments_is_skipped_by_it_and_the_count_is_wrong() -> None:
+    parts = ({"functionCall": {"name": "get_time"}}, call("get_weather", city="Oslo"))
+    config = types.GenerateContentConfig(tools=[get_weather, get_time])
+    refused = pytest.raises(errors.ClientError, match="number of function response parts is equal")
+    with LocalGemini([answer(*parts), "It is noon, and cold."]) as server, client(server) as made, refused:
+        made.models.generate_content(model=MODEL, contents="Weather?", config=config)
+
+
+def test_a_stream_that_ends_without_parts_makes_its_chat_forget_the_results() -> None:
+    """The last chunk of real streams often says nothing; the chat then takes its whole last round for invalid."""
+    end = {"candidates": [{"content": {"role": "model"}, "finishReason": "STOP"}]}
+    said = {"candidates": [{"content": {"role": "model", "parts": [{"text": "It is cold."}]}}]}
+    script = [call("get_weather", city="Oslo"), Answer(documents=(said, end)), "Well."]
+    with LocalGemini(script) as server, client(server) as made:
+        chat = made.chats.create(model=MODEL, config=automatic())
+        assert "".join(chunk.text or "" for chunk in chat.send_message_stream("Weather?")) == "It is cold."
+        with pytest.raises(errors.ClientError, match="Please ensure that"):
+            chat.send_message("And now?")

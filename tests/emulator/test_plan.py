@@ -1,0 +1,82 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wasat.emulator import Fault, FaultPlan, Kind, fault, shrink
+from wasat.errors import ConfigError
+
+FAULTS = st.builds(
+    lambda at, kind, chunk, seconds, size: FaultPlan.parse(
+        str(fault(at, kind, **{} if not str(fault(0, kind)).count("chunk") else {"chunk": chunk}))
+    ).faults[0],
+    st.integers(0, 20),
+    st.sampled_from(list(Kind)),
+    st.integers(0, 9),
+    st.floats(0, 1000),
+    st.integers(0, 10_000),
+)
+
+
+@given(st.lists(FAULTS, max_size=8))
+def test_a_plan_that_is_printed_can_be_read_back(faults: list[Fault]) -> None:
+    plan = FaultPlan(tuple(faults))
+    assert FaultPlan.parse(str(plan)) == plan
+
+
+@given(st.integers())
+def test_a_seed_draws_the_same_plan_every_time(seed: int) -> None:
+    plan = FaultPlan.random(seed)
+    assert plan == FaultPlan.random(seed) == FaultPlan.parse(str(plan))
+
+
+def test_seeds_draw_every_kind_of_fault() -> None:
+    drawn = {one.kind for seed in range(300) for one in FaultPlan.random(seed)}
+    assert drawn == set(Kind)
+    few = FaultPlan.random(1, requests=100, chance=1, kinds=[Kind.STALL])
+    assert len(few) == 100
+    assert {one.kind for one in few} == {Kind.STALL}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("0:boom", "no fault is called 'boom'; known: rate_limit"),
+        ("stall", "write it as 0:status_503"),
+        ("0:stall(chunk=x)", "chunk is a number"),
+        ("0:stall(colour=1)", "not colour"),
+        ("0:stall(seconds=-1)", "counts from 0"),
+    ],
+)
+def test_what_is_no_plan_is_refused(text: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words.replace("(", r"\(")):
+        FaultPlan.parse(text)
+
+
+def test_plans_are_made_of_text_faults_or_nothing() -> None:
+    plan = FaultPlan.of("0:status_503 2:stall(chunk=1,seconds=30)")
+    assert FaultPlan.of(plan) is plan
+    assert FaultPlan.of(["0:status_503", fault(2, "stall", chunk=1, seconds=30)]) == plan
+    assert list(FaultPlan.of(None)) == []
+    assert plan.at(2) == (Fault(2, Kind.STALL, chunk=1, seconds=30.0),)
+
+
+def test_the_smallest_plan_that_still_fails_is_found() -> None:
+    tried = []
+
+    def fails(plan: FaultPlan) -> bool:
+        tried.append(plan)
+        kinds = [one.kind for one in plan]
+        return Kind.STALL in kinds and Kind.STATUS_503 in kinds
+
+    plan = FaultPlan.of(
+        "0:rate_limit 1:status_503 2:html_page 3:stall(chunk=3,seconds=90) 4:huge_event 5:no_finish 6:stall "
+        "7:status_500"
+    )
+    assert str(shrink(plan, fails)) == "0:status_503 0:stall(chunk=0,seconds=1)"
+    assert len(tried) < 100
+
+
+def test_a_plan_that_does_not_fail_stays_as_it_is() -> None:
+    plan = FaultPlan.random(3)
+    assert shrink(plan, lambda _: False) is plan
+    assert shrink(plan, lambda _: True) == FaultPlan()

@@ -1,0 +1,66 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.emulator.asking import ask, events, stream, user
+from wasat.emulator import LocalGemini, Recording
+from wasat.emulator.sources.recording import Exchange
+from wasat.errors import ConfigError
+
+HI: dict[str, Any] = {"contents": [user("Hi.")]}
+BYE: dict[str, Any] = {"contents": [user("Bye.")]}
+
+
+def said(text: str, **more: Any) -> dict[str, Any]:
+    return {"candidates": [{"content": {"parts": [{"text": text}], "role": "model"}, **more}]}
+
+
+EXCHANGES = [
+    {"request_json": HI, "response": said("Hello.", finishReason="STOP"), "status": 200, "streaming": False},
+    {"request_json": BYE, "response": [said("See "), said("you.", finishReason="STOP")], "streaming": True},
+    {
+        "request_json": {"contents": [user("No.")]},
+        "response": {"error": {"code": 429, "message": "Enough."}},
+        "status": 429,
+    },
+    {"request_json": None, "response": {}, "status": 200},
+]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    made = tmp_path / "exchanges.jsonl"
+    made.write_text("\n".join(map(json.dumps, EXCHANGES)))
+    return made
+
+
+def test_what_was_recorded_is_answered_as_it_was(path: Path) -> None:
+    with LocalGemini(Recording.load(path)) as server:
+        assert ask(server.url, HI).json == EXCHANGES[0]["response"]
+        assert ask(server.url, {"contents": [{"parts": {"text": "Hi."}, "role": "user"}]}).status == 500
+        assert events(stream(server.url, BYE)) == EXCHANGES[1]["response"]
+        assert events(stream(server.url, HI)) == [EXCHANGES[0]["response"]]
+        joined = ask(server.url, BYE).json["candidates"][0]
+        assert [part["text"] for part in joined["content"]["parts"]] == ["See ", "you."]
+        assert joined["finishReason"] == "STOP"
+        refused = ask(server.url, {"contents": [user("No.")]})
+        assert (refused.status, refused.words) == (429, "Enough.")
+
+
+def test_events_are_read_as_they_were_recorded() -> None:
+    text = "".join(f"data: {json.dumps(said(word))}\r\n\r\n" for word in ("a", "b"))
+    with LocalGemini(Recording([Exchange(HI, text, streaming=True)])) as server:
+        assert events(stream(server.url, HI)) == [said("a"), said("b")]
+
+
+def test_what_is_no_recording_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read"):
+        Recording.load(tmp_path / "nothing")
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text("{}\n")
+    with pytest.raises(ConfigError, match=r"bad\.jsonl:1: not a line of a recording"):
+        Recording.load(bad)
+    with pytest.raises(ConfigError, match="holds no request"):
+        Recording([])

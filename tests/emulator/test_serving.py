@@ -1,0 +1,197 @@
+"""HTTP as clients really speak it, and as no client should."""
+
+import asyncio
+import json
+import threading
+
+import pytest
+
+from tests.emulator.asking import BOUND, DEVELOPER, ask, events, post, raw, send, stream, user
+from wasat.emulator import LocalGemini, answer, call
+from wasat.emulator.serving.requests import BadRequest, Request, RequestReader
+from wasat.errors import ConfigError
+
+HI = {"contents": [user("Hi.")]}
+PATH = DEVELOPER.format("gemini-3.8-flash", "generateContent")
+
+
+def read(*pieces: bytes) -> list[Request]:
+    reader = RequestReader()
+    return [request for piece in pieces for request in reader.feed(piece)]
+
+
+def test_requests_are_read_whatever_the_pieces_that_they_come_in() -> None:
+    body = json.dumps(HI).encode()
+    one = b"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+    chunked = b'POST /b HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n{"a\r\n4;x=y\r\n":1}\r\n0\r\nT: 1\r\n\r\n'
+    bare = b"GET /c HTTP/1.0\r\n\r\n"
+    data = one + chunked + bare + one
+    wanted = [("/a", body), ("/b", b'{"a":1}'), ("/c", b""), ("/a", body)]
+    assert [(found.target, found.body) for found in read(data)] == wanted
+    assert [(found.target, found.body) for found in read(*(data[at : at + 1] for at in range(len(data))))] == wanted
+    assert [found.keep_alive for found in read(data)] == [True, True, False, True]
+
+
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        (b"HELLO\r\n\r\n", 400),
+        (b"POST / HTTP/1.1\r\nContent-Length: x\r\n\r\n", 400),
+        (b"POST / HTTP/1.1\r\nContent-Length: -5\r\n\r\n", 400),
+        (b"POST / HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\n", 413),
+        (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 400),
+        (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nffffffffff\r\n", 413),
+        (b"GET / HTTP/1.1\r\nX: " + b"a" * 100_000, 431),
+    ],
+)
+def test_what_is_no_http_is_refused_and_the_connection_closed(data: bytes, status: int, echo: LocalGemini) -> None:
+    with pytest.raises(BadRequest) as refused:
+        read(data)
+    assert refused.value.status == status
+    assert raw(echo.url, data).startswith(b"HTTP/1.1 %d " % status)
+
+
+def test_requests_sent_ahead_are_answered_in_their_order() -> None:
+    with LocalGemini([answer("Slow.", delay_seconds=0.01)]) as server:
+        first = post(PATH, HI).replace(b"Connection: close\r\n", b"")
+        received = raw(server.url, first * 3 + post("/v1beta/models/nothing:generateContent", HI))
+    assert [received.count(b"HTTP/1.1 200"), received.count(b"HTTP/1.1 404")] == [3, 1]
+    assert received.rindex(b"HTTP/1.1 200") < received.index(b"HTTP/1.1 404")
+
+
+def test_who_waits_for_a_word_before_sending_his_body_gets_it(echo: LocalGemini) -> None:
+    data = post(PATH, HI, "Expect: 100-continue")
+    head, _, body = data.partition(b"\r\n\r\n")
+    reader = RequestReader()
+    assert reader.feed(head + b"\r\n\r\n") == []
+    assert reader.wants_continue
+    assert [found.body for found in reader.feed(body)] == [body]
+    assert b"HTTP/1.1 200 OK" in raw(echo.url, data)
+
+
+def test_a_path_of_nobody_gets_a_page(echo: LocalGemini) -> None:
+    for method, path in (("GET", "/"), ("GET", PATH), ("PUT", "/v1beta/cachedContents"), ("POST", "/v2/models/x:y")):
+        reply = send(echo.url, method, path)
+        assert (reply.status, reply.body[:9]) == (404, b"<!DOCTYPE"), path
+    assert send(echo.url, "POST", DEVELOPER.format("gemini-3.8-flash", "embedContent"), {}).status == 400
+
+
+def test_events_end_as_the_real_ones_do(echo: LocalGemini) -> None:
+    reply = stream(echo.url, HI)
+    assert reply.body.endswith(b"}\r\n\r\n")
+    documents = events(reply)
+    assert [one["candidates"][0].get("finishReason") for one in documents] == [None] * (len(documents) - 1) + ["STOP"]
+    totals = [one["usageMetadata"]["totalTokenCount"] for one in documents]
+    assert totals == sorted(totals), "each is a running total"
+    assert b"[DONE]" not in reply.body
+    last = documents[-1]["candidates"][0]["content"]["parts"][-1]
+    assert last["text"] == "", "a signature comes after all text, on a part that says nothing"
+    assert last["thoughtSignature"]
+
+
+def test_without_events_a_stream_is_one_list(echo: LocalGemini) -> None:
+    listed = stream(echo.url, HI, query="").json
+    assert isinstance(listed, list)
+    assert (
+        "".join(part["text"] for one in listed for part in one["candidates"][0]["content"]["parts"]) == "You said: Hi."
+    )
+
+
+def test_who_asks_for_numbers_gets_numbers(echo: LocalGemini) -> None:
+    reply = send(echo.url, "POST", PATH + "?%24alt=json%3Benum-encoding%3Dint", HI)
+    assert reply.json["candidates"][0]["finishReason"] == 1
+
+
+def test_a_call_comes_in_one_chunk_with_its_reason() -> None:
+    with LocalGemini([answer("Let me see.", call("f"), call("g"))]) as server:
+        documents = events(stream(server.url, {**HI, "tools": [{"functionDeclarations": [{"name": "f"}]}]}))
+    last = documents[-1]["candidates"][0]
+    assert [part["functionCall"]["name"] for part in last["content"]["parts"]] == ["f", "g"]
+    assert last["finishReason"] == "STOP"
+    assert ["thoughtSignature" in part for part in last["content"]["parts"]] == [True, False]
+
+
+def test_a_slow_reader_of_a_large_answer_gets_all_of_it() -> None:
+    text = "word " * 2_000_000
+    with LocalGemini([answer(text, chunks=50, gap_seconds=0.0001)]) as server:
+        documents = events(stream(server.url, HI))
+    assert sum(len(part["text"]) for one in documents for part in one["candidates"][0]["content"]["parts"]) == len(text)
+
+
+def test_it_is_entered_from_async_code_too() -> None:
+    async def main() -> None:
+        async with asyncio.timeout(BOUND), LocalGemini(["Hello."]) as server:
+            reply = await asyncio.to_thread(ask, server.url, HI)
+            assert reply.parts[0]["text"] == "Hello."
+        assert server.report().open_connections == 0
+
+    asyncio.run(main())
+
+
+def test_many_talk_to_it_at_once() -> None:
+    with LocalGemini() as server:
+        replies: list[bytes] = []
+
+        def talk(number: int) -> None:
+            asked = [{"contents": [user(f"{number}-{at}")]} for at in range(20)]
+            replies.extend(ask(server.url, one).parts[0]["text"].encode() for one in asked)
+
+        threads = [threading.Thread(target=talk, args=(number,)) for number in range(16)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(4 * BOUND)
+        assert sorted(replies) == sorted(f"You said: {a}-{b}".encode() for a in range(16) for b in range(20))
+        assert server.report().requests == 320
+    assert server.report().open_connections == 0
+
+
+def test_leaving_it_lets_go_of_those_who_wait() -> None:
+    with LocalGemini([answer("Never.", delay_seconds=3_600)]) as server:
+        waiting = threading.Thread(target=raw, args=(server.url, post(PATH, HI)))
+        waiting.start()
+        while not server.report().requests:
+            waiting.join(0.001)
+    waiting.join(BOUND)
+    assert not waiting.is_alive()
+    assert server.report().open_connections == 0
+
+
+def test_who_leaves_in_the_middle_is_forgotten() -> None:
+    import socket
+
+    with LocalGemini([answer("Never.", delay_seconds=3_600)]) as server:
+        place = server.url.removeprefix("http://").split(":")
+        connection = socket.create_connection((place[0], int(place[1])), timeout=BOUND)
+        connection.sendall(post(PATH, HI))
+        waiting = threading.Event()
+        while not server.report().requests:
+            waiting.wait(0.001)
+        connection.close()
+        for _ in range(5_000):
+            if not server.report().open_connections:
+                break
+            waiting.wait(0.001)
+        assert server.report().open_connections == 0
+
+
+def test_a_port_that_is_taken_is_told_where_the_server_is_entered() -> None:
+    with LocalGemini() as first:
+        port = int(first.url.rsplit(":", 1)[1])
+        with pytest.raises(ConfigError, match="nothing can listen on"), LocalGemini(port=port):
+            pass
+    with pytest.raises(ConfigError, match="enter it first"):
+        _ = LocalGemini().url
+
+
+def test_it_reports_what_it_saw() -> None:
+    with LocalGemini(["Hello."], faults="1:status_503") as server:
+        ask(server.url, HI)
+        ask(server.url, HI)
+        ask(server.url, {})
+        report = server.report()
+        assert (report.requests, report.answered, report.refused, report.faults) == (3, 1, {400: 1}, {"status_503": 1})
+        assert json.loads(server.requests[0].body) == HI
+        assert "contents is not specified" in server.refusals[0].message
+        server.clear()
+        assert server.report().requests == 0
