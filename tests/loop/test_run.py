@@ -327,6 +327,20 @@ def test_two_calls_of_one_id_get_one_result_each() -> None:
     assert [one.value for one in result.messages[2].results] == [2, 4]
 
 
+def test_a_call_that_came_twice_is_run_once_and_answered_twice() -> None:
+    runs = []
+
+    @tool
+    async def pay(amount: int) -> str:
+        runs.append(amount)
+        return "paid"
+
+    twice = [call("pay", "x", amount=5), call("pay", "y", amount=5), call("pay", "x", amount=5)]
+    result = Agent(ScriptedProvider([twice, "ok"]), tools=[pay]).run_sync("?")
+    assert runs == [5, 5]
+    assert [one.id for one in result.messages[2].results] == ["x", "y", "x"]
+
+
 def test_a_source_that_dies_or_answers_wrongly_still_gives_one_result() -> None:
     class Dying:
         async def list_tools(self) -> list[Any]:

@@ -165,21 +165,28 @@ class Run:
         turn = self.state.turn
         _log.debug("[%s] Tool Calls: %s", self._family, self.state.calls)
         refused = self._refused()
-        to_run = []
+        to_run: list[ToolCall] = []
         for call in self.state.waiting:
             yield ToolStart(turn, call)
             known = refused.get(id(call)) or self._repeats.remembered(call)
-            if known is None:
-                to_run.append(call)
-            else:
+            if known is not None:
                 yield self._after(ToolEnd(turn, known, 0.0))
-        if len(to_run) == 1 and self._bounds.seconds_left() is None:
+            elif call not in to_run:  # a chunk that came twice is one call, and its result counts for both
+                to_run.append(call)
+        if len(to_run) == len(self.state.waiting) == 1 and self._bounds.seconds_left() is None:
             yield self._ended(turn, *await settled(to_run[0], self._call))  # the most common case, made short
             return
         at_once = 1 if self.plan.calls_in_order else None
         async with aclosing(self._timed(each_call(to_run, self._call, at_once=at_once))) as ended:
             async for result, seconds in ended:
-                yield self._ended(turn, result, seconds)
+                for _ in range(self._times(result, to_run)):
+                    yield self._ended(turn, result, seconds)
+
+    def _times(self, result: ToolResult, run: list[ToolCall]) -> int:
+        """How many calls a result is for: all that are alike, if nothing else was run under their id."""
+        if sum(call.id == result.id for call in run) > 1:
+            return 1
+        return sum(call.id == result.id for call in self.state.waiting)
 
     def _ended(self, turn: int, result: ToolResult, seconds: float) -> RunEvent:
         _log.debug("[%s] Tool Result: %s", self._family, result)

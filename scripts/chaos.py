@@ -1,0 +1,209 @@
+"""Run a conversation of three tools under random faults, over and over: python scripts/chaos.py [--runs N]
+
+Each run has a seed, and with it a plan of faults that a local Gemini makes; stalls and waiting pass on a scaled clock.
+However it goes, a run must end in the right answer or in a typed error with a transcript that can be gone on with; no
+tool result may be lost, no call may be run twice, and no task or connection may be left behind. Every other run
+streams. Where a run fails, the least plan that still fails is printed. Counts last on one line; exits 1 on a failure.
+"""
+
+import project_python  # noqa: F401 - it comes first, before what another Python may not have
+
+# isort: split
+import argparse
+import asyncio
+import sys
+from collections import Counter
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from wasat import Agent, Gemini, tool
+from wasat.emulator import Conversation, FaultPlan, LocalGemini, ScaledClock, call, shrink
+from wasat.errors import WasatError
+from wasat.http.deadlines import Deadlines
+from wasat.http.transport import Transport
+from wasat.types.messages import History
+
+SPEED = 1000
+AT_ONCE = 32
+LONGEST_SECONDS = 60.0
+"""Of the real clock: a run that takes longer hangs."""
+DEADLINES = Deadlines(first_byte=0.5, between_bytes=0.1)
+"""Short, because the server's clock is fast, and a stall shall now and then be too long."""
+
+
+class Failure(Exception):
+    """What a run did that it must not do."""
+
+
+class Outcome(NamedTuple):
+    kind: str
+    """`answer`, or the name of the error."""
+    failure: str | None
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--runs", type=int, default=10_000)
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    options = parser.parse_args(arguments)
+    seeds = range(options.first, options.first + options.runs)
+    outcomes, left = asyncio.run(all_runs(seeds))
+    failures = {seed: outcome.failure for seed, outcome in outcomes.items() if outcome.failure is not None}
+    for seed, failure in list(failures.items())[:5]:
+        least = shrink(FaultPlan.random(seed), lambda plan, seed=seed: asyncio.run(fails(seed, plan)))  # type: ignore[misc]  # a default is how a lambda keeps a value
+        print(f"FAILED seed {seed}: {failure}\n  least plan: {least}")
+    kinds = Counter(outcome.kind for outcome in outcomes.values())
+    print(", ".join(f"{kind} {count}" for kind, count in kinds.most_common()))
+    print(f"runs={len(outcomes)} right={kinds['answer']} failures={len(failures)} {left}")
+    return 1 if failures or left != "left=0" else 0
+
+
+async def all_runs(seeds: range) -> tuple[dict[int, Outcome], str]:
+    """The outcome of each seed, and what is left when all is over."""
+    outcomes: dict[int, Outcome] = {}
+    waiting = iter(seeds)
+    async with LocalGemini(shop, clock=ScaledClock(SPEED)) as server:
+
+        async def work() -> None:
+            for seed in waiting:
+                outcomes[seed] = await one_run(server, seed, FaultPlan.random(seed))
+                if len(outcomes) % 1_000 == 0:
+                    print(f"{len(outcomes)} runs", file=sys.stderr)
+
+        await asyncio.gather(*(work() for _ in range(min(AT_ONCE, len(seeds)))))
+        for _ in range(50):  # a connection that was let go is closed a moment later
+            if not server.report().open_connections:
+                break
+            await asyncio.sleep(0.02)
+        left = server.report().open_connections + len(asyncio.all_tasks()) - 1
+    return outcomes, f"left={left}"
+
+
+async def fails(seed: int, plan: FaultPlan) -> bool:
+    async with LocalGemini(shop, clock=ScaledClock(SPEED)) as server:
+        return (await one_run(server, seed, plan)).failure is not None
+
+
+async def one_run(server: LocalGemini, seed: int, plan: FaultPlan) -> Outcome:
+    name = str(seed)
+    server.plans[name] = plan
+    try:
+        async with asyncio.timeout(LONGEST_SECONDS):
+            return Outcome(await asked(server.url_for(name), seed, plan), None)
+    except TimeoutError:
+        return Outcome("hang", f"it took longer than {LONGEST_SECONDS:g} seconds")
+    except Failure as failure:
+        return Outcome("failure", str(failure))
+    except Exception as error:  # noqa: BLE001 - an error that is none of ours is what we look for
+        return Outcome("failure", f"{type(error).__name__}: {error}")
+    finally:
+        del server.plans[name]
+
+
+async def asked(url: str, seed: int, plan: FaultPlan) -> str:
+    """Ask for what three apples and two pears cost; what comes of it, checked."""
+    runs: list[tuple[str, str]] = []
+    clock = ScaledClock(SPEED)
+    transport = Transport(deadlines=DEADLINES)
+    async with Gemini("gemini-3.8-flash", api_key="k", base_url=url, clock=clock, transport=transport) as gemini:
+        agent = Agent(gemini, tools=tools(runs))
+        stream = agent.stream(QUESTION)
+        try:
+            if seed % 2:
+                async for _ in stream:
+                    pass
+                result = stream.result
+            else:
+                result = await agent.run(QUESTION)
+        except WasatError as error:
+            if not isinstance(error.transcript, History):
+                raise Failure(f"{type(error).__name__} without a transcript: {error}") from error
+            check(error.transcript, runs)
+            return type(error).__name__
+    check(result.messages, runs)
+    if not is_right(result.text, plan):
+        raise Failure(f"a wrong answer: {result.text!r}")
+    return "answer"
+
+
+# The conversation
+
+QUESTION = "What do three apples and two pears cost, with the discount of today?"
+ANSWER = "Everything together costs 900 cents. Guten Appetit, schöne Grüße! 🍏🍐"
+
+
+def tools(runs: list[tuple[str, str]]) -> list[Any]:
+    """Each writes down that it was run, and with what."""
+
+    @tool
+    async def find_product(name: str) -> dict[str, str]:
+        """Find a product by its name."""
+        runs.append(("find_product", name))
+        await asyncio.sleep(0)
+        return {"id": f"id-{name}"}
+
+    @tool
+    async def price(id: str, count: int) -> int:
+        """What so many of a product cost, in cents."""
+        runs.append(("price", f"{id} {count}"))
+        return 200 * count
+
+    @tool
+    def discount(total: int) -> int:
+        """The total after the discount of today."""
+        runs.append(("discount", str(total)))
+        return total - 100
+
+    return [find_product, price, discount]
+
+
+def shop(conversation: Conversation) -> Any:
+    """A model that does nothing but look at what its tools have told it."""
+    told = [
+        (part.function_response.name, part.function_response.response or {})
+        for content in conversation.contents
+        for part in content.parts or ()
+        if part.function_response is not None
+    ]
+    ids = [value["id"] for name, value in told if name == "find_product" and "id" in value]
+    prices = [value["result"] for name, value in told if name == "price" and "result" in value]
+    totals = [value["result"] for name, value in told if name == "discount" and "result" in value]
+    if totals:
+        return ANSWER.replace("900", str(totals[-1]))
+    if len(prices) >= 2:
+        return call("discount", total=sum(prices[:2]))
+    if len(ids) >= 2:
+        return [call("price", id="id-apple", count=3), call("price", id="id-pear", count=2)]
+    return ["I look for them. ", call("find_product", name="apple"), call("find_product", name="pear")]
+
+
+# What must hold
+
+
+def check(history: History, runs: list[tuple[str, str]]) -> None:
+    calls = [one for message in history for one in message.calls]
+    for message, following in pairwise([*history, None]):
+        wanted = [one.id for one in message.calls] if message is not None else []
+        if wanted and (following is None or [one.id for one in following.results] != wanted):
+            raise Failure("a call has no result, or more than one")
+    asked_for = Counter((one.name, " ".join(map(str, one.arguments.values()))) for one in calls)
+    for run, count in Counter(runs).items():
+        if count > asked_for[run]:
+            raise Failure(f"{run} was run {count} times for {asked_for[run]} calls")
+    answered = [one for message in history for one in message.results if not one.is_error]
+    if len({one.id for one in answered}) > len(runs):
+        raise Failure("there are results of calls that were never run")
+
+
+def is_right(text: str, plan: FaultPlan) -> bool:
+    """The answer, but for what a server that repeats itself or breaks off with a STOP makes of it."""
+    made = str(plan)
+    if text == ANSWER:
+        return True
+    doubled = "doubled_chunk" in made and set(text) <= set(ANSWER) and len(text) > len(ANSWER)
+    short = "continuation" in made and "empty_stop" in made and ANSWER.startswith(text.strip() or "?")
+    return doubled or short
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
