@@ -196,13 +196,9 @@ def check(history: History, runs: list[tuple[str, str]]) -> None:
 
 
 def is_right(text: str, plan: FaultPlan) -> bool:
-    """The answer, but for what a server that repeats itself or breaks off with a STOP makes of it."""
-    made = str(plan)
-    if text == ANSWER:
-        return True
-    doubled = "doubled_chunk" in made and set(text) <= set(ANSWER) and len(text) > len(ANSWER)
-    short = "continuation" in made and "empty_stop" in made and ANSWER.startswith(text.strip() or "?")
-    return doubled or short
+    """The answer, but for what a server that repeats itself makes of it: that it does, nobody can see."""
+    doubled = "doubled_chunk" in str(plan) and set(text) <= set(ANSWER) and len(text) > len(ANSWER)
+    return text == ANSWER or doubled
 
 
 if __name__ == "__main__":

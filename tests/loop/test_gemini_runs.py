@@ -148,6 +148,17 @@ def test_an_answer_that_goes_on_is_asked_for_with_its_token_and_becomes_one_turn
 
 
 @MODES
+def test_an_answer_that_says_it_goes_on_and_then_says_nothing_is_asked_for_anew(server: Server, streaming: bool) -> None:
+    server.script = [
+        [chunk({"text": "one "}, finish="CONTINUATION", continuationToken="t1")],
+        [chunk()],
+        [chunk({"text": "one two"})],
+    ]
+    result = run(server, streaming=streaming, model="gemini-4-argon")
+    assert (result.text, len(result.messages)) == ("one two", 2)
+
+
+@MODES
 def test_sources_of_built_in_tools_are_in_the_result(server: Server, streaming: bool) -> None:
     grounding = {
         "groundingChunks": [

@@ -37,4 +37,7 @@ def joined(answers: Sequence[ModelResponse]) -> ModelResponse:
         parts = tuple(part for one in messages for part in one.parts)
         message = Message("model", parts, DIALECT, Raw(encode_json(content)))
     usage = sum((answer.usage for answer in answers), Usage())
-    return replace(last, message=message, usage=usage, raw=tuple(raw for answer in answers for raw in answer.raw))
+    # A model that said it would go on, and then says nothing, did not come to its end.
+    finish = last.finish if last.message.parts or last.finish is not FinishReason.END else FinishReason.CUT
+    raw = tuple(raw for answer in answers for raw in answer.raw)
+    return replace(last, message=message, finish=finish, usage=usage, raw=raw)
