@@ -4,12 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
 
-.PHONY: help test check bench clean
+.PHONY: help demo test check bench chaos clean
 
 help:
+	@echo "make demo    a question that needs two tools, answered without network or key"
 	@echo "make test    install into .venv and run every test"
 	@echo "make check   ruff, mypy --strict, import direction"
 	@echo "make bench   the benchmarks, as ratios to a hand-written floor"
+	@echo "make chaos   ten thousand runs under random faults; RUNS=N for another number"
 	@echo "make clean   remove .venv and caches"
 
 $(STAMP): pyproject.toml constraints.txt src/wasat/version.py
@@ -17,6 +19,11 @@ $(STAMP): pyproject.toml constraints.txt src/wasat/version.py
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[cli,dev]'
 	@touch $@
+
+# The offline model and the ready tools are named, so that no key, variable or file of settings makes it another demo.
+demo: $(STAMP)
+	@XDG_CONFIG_HOME=$(CURDIR)/$(VENV) $(BIN)/wasat ask --verbose --model offline --tools ready \
+		"What is 17.5% of 2480, and what time is it in Tokyo?" </dev/null
 
 test: $(STAMP)
 	$(BIN)/python -m pytest
@@ -30,6 +37,12 @@ check: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python benchmarks/wire.py
 	$(BIN)/python benchmarks/tools.py
+	$(BIN)/python benchmarks/import.py
+	$(BIN)/python benchmarks/emulator.py
+
+RUNS ?= 10000
+chaos: $(STAMP)
+	$(BIN)/python scripts/chaos.py --runs $(RUNS)
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

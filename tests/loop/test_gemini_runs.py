@@ -148,7 +148,7 @@ def test_an_answer_that_goes_on_is_asked_for_with_its_token_and_becomes_one_turn
 
 
 @MODES
-def test_an_answer_that_says_it_goes_on_and_then_says_nothing_is_asked_for_anew(server: Server, streaming: bool) -> None:
+def test_an_answer_that_goes_on_and_then_says_nothing_is_asked_for_anew(server: Server, streaming: bool) -> None:
     server.script = [
         [chunk({"text": "one "}, finish="CONTINUATION", continuationToken="t1")],
         [chunk()],
