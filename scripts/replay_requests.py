@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from row_files import lines_of
+
 from wasat.emulator.answering.route import Route, route_of
 from wasat.emulator.checking import Target, check
 from wasat.emulator.families import exists
@@ -80,16 +82,8 @@ def main(files: list[str]) -> int:
 
 
 def replay(file: Path, tally: Tally) -> None:
-    try:
-        lines = file.read_bytes().splitlines()
-    except OSError as error:
-        tally.fail(f"{file}: {error.strerror}")
-        return
-    if not any(line.strip() for line in lines):
-        tally.fail(f"{file}: it is empty")
-    for number, line in enumerate(lines, start=1):
-        if line.strip():
-            replay_line(line, f"{file}:{number}", tally)
+    for place, line in lines_of(file, tally.fail):
+        replay_line(line, place, tally)
 
 
 def replay_line(line: bytes, place: str, tally: Tally) -> None:

@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from row_files import lines_of
+
 from wasat.errors import SchemaError
 from wasat.schema.arguments import Checker, problems
 from wasat.schema.dialects import GEMINI_JSON_SCHEMA, GEMINI_PARAMETERS, legal_names, lower
@@ -109,16 +111,8 @@ def main(files: list[str]) -> int:
 
 
 def replay(file: Path, tally: Tally) -> None:
-    try:
-        lines = file.read_bytes().splitlines()
-    except OSError as error:
-        tally.fail(f"{file}: {error.strerror}")
-        return
-    if not any(line.strip() for line in lines):
-        tally.fail(f"{file}: it is empty")
-    for number, line in enumerate(lines, start=1):
-        if line.strip():
-            replay_line(line, f"{file}:{number}", file, tally)
+    for place, line in lines_of(file, tally.fail):
+        replay_line(line, place, file, tally)
 
 
 def replay_line(line: bytes, place: str, file: Path, tally: Tally) -> None:

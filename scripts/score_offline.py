@@ -18,6 +18,8 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+from row_files import lines_of
+
 from wasat.providers.offline.client import Offline
 from wasat.types.exchange import ModelRequest, Setup
 from wasat.types.messages import History, Message
@@ -69,16 +71,8 @@ def main(files: list[str]) -> int:
 
 
 def score(file: Path, tally: Tally) -> None:
-    try:
-        lines = file.read_bytes().splitlines()
-    except OSError as error:
-        tally.fail(f"{file}: {error.strerror}")
-        return
-    if not any(line.strip() for line in lines):
-        tally.fail(f"{file}: it is empty")
-    for number, line in enumerate(lines, start=1):
-        if line.strip():
-            score_line(line, f"{file}:{number}", tally)
+    for place, line in lines_of(file, tally.fail):
+        score_line(line, place, tally)
 
 
 def score_line(line: bytes, place: str, tally: Tally) -> None:

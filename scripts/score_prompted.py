@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from replay_schemas import arguments_of, helper
+from row_files import lines_of
 
 from wasat.providers.prompted.dialects.tags import types_of
 from wasat.providers.prompted.findings import Refused
@@ -64,21 +65,16 @@ _COUNTS = ("rows", "calls", "plain_not_exact", "wrong", "answers", "false_calls"
 
 
 def score_file(file: Path, scores: dict[str, Counter[str]], totals: Counter[str]) -> None:
-    try:
-        lines = file.read_bytes().splitlines()
-    except OSError as error:
-        print(f"FAIL {file}: {error.strerror}")
+    def fail(what: str) -> None:
+        print(f"FAIL {what}")
         totals["failures"] += 1
-        return
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
+
+    for place, line in lines_of(file, fail):
         totals["rows"] += 1
         try:
             score_row(json.loads(line), file, scores, totals)
         except (KeyError, TypeError, AttributeError, ValueError) as error:
-            print(f"FAIL {file}:{number}: a row of an unknown shape: {type(error).__name__}: {error}")
-            totals["failures"] += 1
+            fail(f"{place}: a row of an unknown shape: {type(error).__name__}: {error}")
 
 
 def score_row(row: Row, file: Path, scores: dict[str, Counter[str]], totals: Counter[str]) -> None:

@@ -1,0 +1,18 @@
+"""Files of rows, one JSON document a line, as all scripts that measure something take them."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+
+def lines_of(file: Path, fail: Callable[[str], object]) -> Iterator[tuple[str, bytes]]:
+    """Each line that says something, with its place; what is wrong with the file as a whole is told to `fail`."""
+    try:
+        lines = file.read_bytes().removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    except OSError as error:
+        fail(f"{file}: {error.strerror}")
+        return
+    if not any(line.strip() for line in lines):
+        fail(f"{file}: it is empty")
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            yield f"{file}:{number}", line
