@@ -23,9 +23,9 @@ from row_files import lines_of
 
 from wasat.emulator.answering.route import Route, route_of
 from wasat.emulator.checking import Target, check
-from wasat.emulator.families import exists
 from wasat.emulator.reading.read import Dialect, read
 from wasat.emulator.refusal import Refusal
+from wasat.providers.gemini.capabilities import exists
 from wasat.providers.gemini.wire import CachedContent, CountTokensRequest
 
 Row = dict[str, Any]

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from wasat.emulator.answering.route import Route
-from wasat.emulator.families import exists, family_of
+from wasat.emulator.families import family_of
 from wasat.emulator.refusal import Refusal
-from wasat.providers.gemini.capabilities import Api
+from wasat.providers.gemini.capabilities import Api, exists
 
 _LISTED = (
     "gemini-4-carbon",
