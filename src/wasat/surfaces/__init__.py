@@ -1,0 +1,1 @@
+"""Doors: thin, and nobody imports them."""

@@ -1,0 +1,98 @@
+"""`wasat ask`: one question, one answer."""
+
+from argparse import ArgumentParser, Namespace
+from contextlib import suppress
+from typing import Any, TextIO
+
+from wasat.errors import ConfigError
+from wasat.loop.agent import Agent
+from wasat.surfaces.cli.arguments import add_model, add_tools
+from wasat.surfaces.cli.exits import code_of, tell
+from wasat.surfaces.cli.interrupts import Stoppable
+from wasat.surfaces.cli.output import Answer, LiveAnswer, stdout_for_answers, write
+from wasat.surfaces.cli.progress.choose import progress
+from wasat.surfaces.cli.question import question_of
+from wasat.surfaces.cli.report import Report
+from wasat.surfaces.cli.sessions import Session, last_session
+from wasat.surfaces.cli.settings import Settings, settings_of
+from wasat.surfaces.cli.tool_files import tools_of
+from wasat.types.messages import History
+from wasat.types.specs import Limits
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("question", nargs="*", metavar="QUESTION", help="what to ask; text on stdin is put before it")
+    add_model(parser)
+    add_tools(parser)
+    parser.add_argument("-f", "--file", metavar="F", action="append", default=[], help="a file to send with it")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--session", metavar="S", help="go on with the conversation of this name, or begin it")
+    which.add_argument("-c", "--continue", dest="go_on", action="store_true", help="go on with the last conversation")
+    parser.add_argument("--json", action="store_true", help="print one JSON object: answer, calls, usage, …")
+
+
+def run(options: Namespace) -> int:
+    report = Report()
+    failure: BaseException | None = None
+    with stdout_for_answers() as out:
+        try:
+            _ask(options, report, out)
+        except BrokenPipeError:
+            return 0  # whoever read the answer has enough of it
+        except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - told below, in the form that was asked for
+            failure = error
+        if failure is not None:
+            tell(failure, verbose=options.verbose)
+        if options.json:
+            with suppress(BrokenPipeError):
+                write(out, report.document(failure, session=options.session))
+    if isinstance(failure, KeyboardInterrupt):
+        raise failure
+    return 0 if failure is None else code_of(failure)
+
+
+def _ask(options: Namespace, report: Report, out: TextIO) -> None:
+    settings = settings_of(options)
+    session = _session(options)
+    history = History(session.messages()) if session is not None else History()
+    question = question_of(options.question, options.file)
+    agent = agent_of(settings, tools_of(settings.tools))
+    with Stoppable() as loop:
+        loop.run(_run(agent, question, history, session, (options, report, out)))
+
+
+def _session(options: Namespace) -> Session | None:
+    session = last_session() if options.go_on else Session(options.session) if options.session is not None else None
+    options.session = None if session is None else session.name
+    return session
+
+
+def agent_of(settings: Settings, tools: list[Any]) -> Agent:
+    """The agent that the settings describe."""
+    limits = Limits() if settings.max_turns is None else Limits(max_turns=settings.max_turns)
+    try:
+        return Agent(settings.model, tools, system=settings.system, limits=limits)
+    except TypeError as error:  # what follows the colon is given to a provider, which may take nothing
+        raise ConfigError(f"the model {settings.model!r} cannot be had: {error}") from error
+
+
+async def _run(
+    agent: Agent, question: Any, history: History, session: Session | None, watched: tuple[Namespace, Report, TextIO]
+) -> None:
+    options, report, out = watched
+    shown = progress(verbose=options.verbose)
+    answer = LiveAnswer(out) if out.isatty() else Answer(out)
+    async with agent, agent.stream(question, messages=history) as stream:
+        try:
+            async for event in stream:
+                report.note(event)
+                shown.show(event)
+                if not options.json:
+                    answer.hear(event)
+        finally:
+            shown.stop()
+            answer.stop()
+            await stream.aclose()
+            # A question on which nothing was done yet can just be asked again; what was done is not forgotten.
+            if session is not None and len(stream.messages) > len(history) + 1:
+                session.add(stream.messages[len(history) :])

@@ -1,0 +1,1 @@
+"""`wasat chat`, piece by piece."""

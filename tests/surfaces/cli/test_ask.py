@@ -1,0 +1,352 @@
+"""`wasat ask`, as a user meets it."""
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.gemini.recorder import recorder
+from tests.surfaces.cli.terminal import WASAT, Terminal, environment, started, wasat
+
+QUESTION = "What is 17.5% of 2480, and what time is it in Tokyo?"
+TOOLS = '''
+import asyncio, subprocess, sys, time
+from wasat import tool
+
+print("loading")
+
+@tool
+def stock_level(item: str) -> int:
+    """How many pieces of an item are in stock.
+
+    Args:
+        item: The item.
+    """
+    print("noise")
+    subprocess.run(["echo", "noise of a child"])
+    return {"lamp": 12}[item]
+
+@tool(timeout=None)
+async def slow_backup(name: str) -> str:
+    """Run the slow backup of a database.
+
+    Args:
+        name: The database.
+    """
+    try:
+        print("it runs", file=sys.stderr, flush=True)
+        await asyncio.sleep(60)
+    except asyncio.CancelledError:
+        print("it was cancelled", file=sys.stderr, flush=True)
+        raise
+
+@tool(timeout=None)
+async def frozen_import(name: str) -> str:
+    """Run the frozen import of a file.
+
+    Args:
+        name: The file.
+    """
+    print("it runs", file=sys.stderr, flush=True)
+    time.sleep(60)
+
+@tool(timeout=None)
+def blocking_export(name: str) -> str:
+    """Run the blocking export of a table.
+
+    Args:
+        name: The table.
+    """
+    print("it runs", file=sys.stderr, flush=True)
+    time.sleep(60)
+'''
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    (tmp_path / "mine.py").write_text(TOOLS)
+    return tmp_path
+
+
+def said(*parts: Any) -> dict[str, Any]:
+    return {"candidates": [{"content": {"role": "model", "parts": list(parts)}, "finishReason": "STOP"}]}
+
+
+def test_the_answer_is_on_stdout_and_the_calls_on_stderr(home: Path) -> None:
+    ended = wasat("ask", "--model", "offline", QUESTION, home=home)
+    assert ended.code == 0
+    assert "434" in ended.out
+    assert "→" not in ended.out
+    assert "calculate(" in ended.err
+    assert "get_time(" in ended.err
+    assert "offline model answers" not in ended.err, "the model was named"
+
+
+def test_without_a_model_and_a_key_the_offline_model_answers_and_says_so_once(home: Path) -> None:
+    ended = wasat("ask", "What is 2 + 2?", home=home)
+    assert ended.code == 0
+    assert ended.err.count("offline model") == 1
+
+
+def test_json_is_one_object_with_calls_and_usage(home: Path) -> None:
+    ended = wasat("ask", "--model", "offline", "--json", QUESTION, home=home)
+    found = json.loads(ended.out)
+    assert found["error"] is None
+    assert found["turns"] == 2
+    assert found["run_id"].startswith("run_")
+    assert found["usage"]["total"] > 0
+    assert [call["name"] for call in found["tool_calls"]] == ["calculate", "get_time"]
+    assert found["tool_calls"][0]["result"] == {"result": "434", "is_exact": True}
+    assert found["tool_calls"][0]["duration_seconds"] >= 0
+
+
+def test_json_is_printed_where_the_run_fails_too(home: Path) -> None:
+    ended = wasat("ask", "--model", "offline", "--json", "--max-turns", "1", "What is 2 + 2?", home=home)
+    assert ended.code == 124
+    found = json.loads(ended.out)
+    assert found["error"]["type"] == "LimitReached"
+    assert found["answer"] is None
+    assert found["run_id"]
+    assert (
+        json.loads(wasat("ask", "--json", "-m", "gemini", "hi", home=home).out)["error"]["type"] == "CredentialsError"
+    )
+
+
+def test_text_that_is_piped_in_is_joined_with_the_question(home: Path) -> None:
+    with recorder() as record:
+        record.answer_stream(said({"text": "short"}))
+        where = {"GEMINI_API_KEY": "k", "GOOGLE_GEMINI_BASE_URL": record.url}
+        ended = wasat("ask", "summarise", "this", "--no-tools", home=home, stdin="a long text\n", **where)
+        assert (ended.code, ended.out) == (0, "short\n")
+        assert record.last.body["contents"][0]["parts"] == [{"text": "a long text\n\nsummarise this"}]
+        assert "tools" not in record.last.body
+
+
+def test_files_and_the_system_prompt_are_sent(home: Path) -> None:
+    (home / "notes.txt").write_text("remember the milk")
+    with recorder() as record:
+        record.answer_stream(said({"text": "milk"}))
+        where = {"GEMINI_API_KEY": "k", "GOOGLE_GEMINI_BASE_URL": record.url}
+        ended = wasat("ask", "what?", "--file", "notes.txt", "--system", "Be brief.", home=home, **where)
+        assert ended.code == 0, ended.err
+        assert record.last.body["contents"][0]["parts"] == [{"text": "what?"}, {"text": "remember the milk"}]
+        assert record.last.body["systemInstruction"]["parts"] == [{"text": "Be brief."}]
+
+
+def test_what_tools_print_is_no_part_of_the_answer(home: Path) -> None:
+    ended = wasat(
+        "ask", "-m", "offline", "-t", "mine.py", "--json", "How many of the item 'lamp' are in stock?", home=home
+    )
+    assert ended.code == 0
+    assert json.loads(ended.out)["tool_calls"][0]["result"] == 12
+    assert "noise of a child" in ended.err
+
+
+PLAIN = '''
+def stock_level(item: str) -> int:
+    """How many pieces of an item are in stock."""
+    return 3
+'''
+CHOSEN = '''
+def other(item: str) -> int:
+    """How many pieces of an item are in stock."""
+    return 4
+
+tools = [other]
+'''
+
+
+@pytest.mark.parametrize(("text", "result"), [(PLAIN, 3), (PLAIN + CHOSEN, 4)])
+def test_a_file_gives_its_functions_or_what_it_calls_its_tools(home: Path, text: str, result: int) -> None:
+    (home / "plain.py").write_text(text)
+    question = "How many pieces of the item 'lamp' are in stock?"
+    for where in ("plain.py", "plain"):
+        ended = wasat("ask", "-m", "offline", "--tools", where, "--json", question, home=home)
+        assert [call["result"] for call in json.loads(ended.out)["tool_calls"]] == [result], ended.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["ask"], 2, "there is no question"),
+        (["ask", "-m", "nonsense", "hi"], 2, "'nonsense'"),
+        (["ask", "-m", "offline:x", "hi"], 2, "the model 'offline:x' cannot be had"),
+        (["ask", "-m", "nobody:x", "hi"], 2, "unknown provider 'nobody'"),
+        (["ask", "-m", "gemini:gemini-3.8-flash", "hi"], 3, "GEMINI_API_KEY"),
+        (["ask", "-t", "nope.py", "hi"], 2, "'nope.py'"),
+        (["ask", "-t", "nope", "hi"], 2, "no module 'nope'"),
+        (["ask", "-t", "..", "hi"], 2, "'..'"),
+        (["ask", "-t", "raises.py", "hi"], 2, "ZeroDivisionError: division by zero (raises.py, line 1)"),
+        (["ask", "-t", "leaves.py", "hi"], 2, "SystemExit"),
+        (["ask", "-t", "syntax.py", "hi"], 2, "line 1"),
+        (["ask", "-t", "empty.py", "hi"], 2, "no tools in 'empty.py'"),
+        (["ask", "-f", "nope.txt", "hi"], 2, "no file 'nope.txt'"),
+        (["ask", "-f", ".", "hi"], 2, "'.'"),
+        (["ask", "-c", "hi"], 2, "no conversation to go on with"),
+        (["ask", "--session", "../up", "hi"], 2, "'../up'"),
+        (["ask", "--max-turns", "0", "hi"], 2, "no whole number above 0"),
+        (["ask", "--max-turns", "1", "-m", "offline", "What is 2 + 2?"], 124, "Maximum"),
+        (["aks", "hi"], 2, "did you mean ask?"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence_and_an_exit_code(
+    home: Path, arguments: list[str], code: int, words: str
+) -> None:
+    (home / "raises.py").write_text("1 / 0")
+    (home / "leaves.py").write_text("import sys\nsys.exit(7)")
+    (home / "syntax.py").write_text("def f(:")
+    (home / "empty.py").write_text("")
+    ended = wasat(*arguments, home=home)
+    assert ended.code == code, ended.err
+    assert ended.out == ""
+    assert words in ended.err
+    assert "Traceback" not in ended.err
+    assert len([line for line in ended.err.splitlines() if line.startswith("wasat")]) == 1
+
+
+def test_verbose_shows_where_it_went_wrong(home: Path) -> None:
+    (home / "raises.py").write_text("1 / 0")
+    assert "Traceback" in wasat("ask", "-v", "-t", "raises.py", "hi", home=home).err
+
+
+def test_a_wrong_key_is_a_matter_of_credentials_and_is_never_shown(home: Path) -> None:
+    with recorder() as record:
+        refusal = {
+            "code": 400,
+            "status": "INVALID_ARGUMENT",
+            "message": "API key not valid. Please pass a valid API key.",
+        }
+        record.answer({"error": {**refusal, "details": [{"reason": "API_KEY_INVALID"}]}}, status=400)
+        where = {"GEMINI_API_KEY": "very-secret", "GOOGLE_GEMINI_BASE_URL": record.url}
+        ended = wasat("ask", "-vv", "hi", home=home, **where)
+    assert ended.code == 3, ended.err
+    assert "very-secret" not in ended.err
+
+
+def test_a_run_that_fails_has_exit_code_one(home: Path) -> None:
+    with recorder() as record:
+        record.answer({"error": {"code": 404, "status": "NOT_FOUND", "message": "no such model"}}, status=404)
+        where = {"GEMINI_API_KEY": "k", "GOOGLE_GEMINI_BASE_URL": record.url}
+        ended = wasat("ask", "-m", "gemini:nope", "hi", home=home, **where)
+    assert (ended.code, ended.out) == (1, "")
+    assert "Traceback" not in ended.err
+
+
+@pytest.mark.parametrize("question", ["Run the slow backup of 'orders'", "Run the blocking export of 'orders'"])
+def test_an_interrupt_in_the_middle_of_a_tool_ends_with_130(home: Path, question: str) -> None:
+    process = started("ask", "-m", "offline", "-t", "mine.py", question, home=home)
+    assert process.stderr is not None
+    lines = []
+    for line in process.stderr:
+        lines.append(line)
+        if line == "it runs\n":
+            break
+    process.send_signal(signal.SIGINT)
+    out, rest = process.communicate(timeout=10)
+    assert process.returncode == 130, "".join([*lines, rest])
+    assert out == ""
+    assert "Traceback" not in rest
+    assert ("it was cancelled" in rest) == ("slow" in question)
+
+
+def test_the_second_interrupt_ends_even_what_cannot_be_cancelled(home: Path) -> None:
+    process = started("ask", "-m", "offline", "-t", "mine.py", "Run the frozen import of 'orders'", home=home)
+    assert process.stderr is not None
+    assert any(line == "it runs\n" for line in process.stderr)
+    ended = None
+    for _ in range(10):
+        process.send_signal(signal.SIGINT)
+        try:
+            ended = process.wait(0.5)
+            break
+        except subprocess.TimeoutExpired:
+            continue  # it is pressed again, as a user would
+    out, rest = process.communicate(timeout=5)
+    assert (ended, out) == (130, "")
+    assert "Traceback" not in rest
+
+
+def test_an_interrupt_still_prints_the_object(home: Path) -> None:
+    process = started("ask", "-m", "offline", "-t", "mine.py", "--json", "Run the slow backup of 'orders'", home=home)
+    assert process.stderr is not None
+    assert any(line == "it runs\n" for line in process.stderr)
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=10)
+    found = json.loads(out)
+    assert (process.returncode, found["error"]["type"]) == (130, "Interrupted")
+    assert found["tool_calls"][0]["result"] is None
+
+
+def test_a_reader_who_goes_away_is_not_complained_about(home: Path) -> None:
+    for redirect in ("", "2>&1"):
+        command = f"'{WASAT}' ask -m offline --json '{QUESTION}' {redirect} | head -c 0; echo ${{PIPESTATUS[0]}} >&2"
+        ran = subprocess.run(
+            ["bash", "-c", command], capture_output=True, text=True, cwd=home, env=environment(home), timeout=30
+        )
+        complaints = [line for line in ran.stderr.splitlines() if line[:1] not in "→←"]
+        assert complaints == ["0"]
+
+
+def test_a_full_disk_is_told(home: Path) -> None:
+    if not os.path.exists("/dev/full"):  # noqa: PTH110 - a device of Linux
+        pytest.skip("this system has no /dev/full")
+    with open("/dev/full", "w") as full:  # noqa: PTH123 - as above
+        command = [str(WASAT), "ask", "-m", "offline", "What is 2 + 2?"]
+        ran = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, env=environment(home), timeout=30)
+    assert ran.returncode == 1
+    assert "cannot be written: No space left" in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+def test_closed_streams_are_no_reason_to_fail(home: Path) -> None:
+    command = f"'{WASAT}' ask 'What is 2 + 2?' <&- 2>&-"
+    ran = subprocess.run(["bash", "-c", command], capture_output=True, text=True, env=environment(home), timeout=30)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert "4" in ran.stdout
+
+
+def test_bytes_that_are_no_text_are_refused(home: Path) -> None:
+    ended = wasat("ask", "-m", "offline", "what?", home=home, stdin=b"\xff\xfe\x00\x80")
+    assert ended.code == 2
+    assert "UTF-8" in ended.err
+
+
+def test_a_narrow_terminal_shows_each_call_on_lines_of_its_own(home: Path) -> None:
+    terminal = Terminal("ask", "-m", "offline", QUESTION, home=home, columns=60)
+    try:
+        code, seen = terminal.end()
+    finally:
+        terminal.close()
+    assert code == 0
+    assert "✓" in seen
+    assert "434" in seen
+    assert "…" in seen, "the result of get_time is wider than the terminal"
+    assert "\x1b[3" in seen, "in colour"
+
+
+def test_no_color_means_none(home: Path) -> None:
+    terminal = Terminal("ask", "-m", "offline", "What is 2 + 2?", home=home, NO_COLOR="1")
+    try:
+        _, seen = terminal.end()
+    finally:
+        terminal.close()
+    assert "\x1b[32m" not in seen
+    assert "\x1b[31m" not in seen
+
+
+def test_a_model_cannot_command_the_terminal(home: Path) -> None:
+    with recorder() as record:
+        record.answer_stream(said({"text": "\x1b[2Jgone\x9b2J"}))
+        where = {"GEMINI_API_KEY": "k", "GOOGLE_GEMINI_BASE_URL": record.url}
+        terminal = Terminal("ask", "hi", home=home, **where)
+        try:
+            code, seen = terminal.end()
+        finally:
+            terminal.close()
+    assert code == 0
+    assert "\x1b[2J" not in seen
+    assert "\\x1b[2Jgone" in seen

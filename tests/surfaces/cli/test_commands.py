@@ -1,0 +1,166 @@
+"""The smaller commands: tools, models, doctor, completion, emulate, version."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.gemini.recorder import recorder
+from tests.surfaces.cli.terminal import environment, started, wasat
+from wasat.surfaces.cli.commands import COMMANDS
+from wasat.version import VERSION
+
+POOR = '''
+def run(x): pass
+def lookup_customer_by_email(email: str) -> str:
+    """Find the customer record that belongs to an address."""
+def lookup_customer_by_mail(mail: str) -> str:
+    """Find the customer record that belongs to an address."""
+'''
+
+
+def test_version_and_help_and_the_module_are_one_command(tmp_path: Path) -> None:
+    assert wasat("--version", home=tmp_path).out == f"wasat {VERSION}\n"
+    for name in COMMANDS:
+        assert name in wasat("--help", home=tmp_path).out
+        shown = wasat(name, "--help", home=tmp_path)
+        assert (shown.code, shown.err) == (0, "")
+    ran = subprocess.run([sys.executable, "-m", "wasat", "--version"], capture_output=True, text=True, timeout=30)
+    assert ran.stdout == f"wasat {VERSION}\n"
+    assert wasat(home=tmp_path).code == 2
+
+
+def test_version_loads_next_to_nothing(tmp_path: Path) -> None:
+    code = "import sys; from wasat.surfaces.cli.main import main; main(['--version']); print(*sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
+    assert not {"asyncio", "argparse", "msgspec", "aiohttp", "rich"} & set(ran.stdout.split())
+
+
+def test_ask_in_a_pipe_loads_neither_rich_nor_the_network(tmp_path: Path) -> None:
+    code = "import sys; from wasat.surfaces.cli.main import main; main(sys.argv[1:]); print(*sys.modules)"
+    command = [sys.executable, "-c", code, "ask", "-m", "offline", "What is 2 + 2?"]
+    ran = subprocess.run(command, capture_output=True, text=True, env=environment(tmp_path), timeout=30, stdin=-3)
+    assert not {"rich", "prompt_toolkit", "aiohttp", "tomllib"} & set(ran.stdout.split())
+
+
+def test_tools_are_shown_with_their_price(tmp_path: Path) -> None:
+    shown = wasat("tools", home=tmp_path)
+    assert shown.code == 0
+    assert "get_weather(location, date?, detail?, hourly?)" in shown.out
+    found = json.loads(wasat("tools", "--json", home=tmp_path).out)
+    assert [tool["name"] for tool in found["tools"]] == ["get_weather", "get_time", "convert_time", "calculate"]
+    assert found["tokens"] == sum(tool["tokens"] for tool in found["tools"]) > 0
+
+
+def test_the_ready_tools_are_without_findings(tmp_path: Path) -> None:
+    linted = wasat("tools", "--lint", home=tmp_path)
+    assert linted.code == 0, linted.out
+
+
+def test_lint_names_what_a_model_would_stumble_over(tmp_path: Path) -> None:
+    many = "".join(f"\ndef tool_number_{n}(): pass\n" for n in range(20))
+    (tmp_path / "poor.py").write_text(POOR + many)
+    linted = wasat("tools", "--tools", "poor.py", "--lint", "--json", home=tmp_path)
+    assert linted.code == 1
+    found = {(one["kind"], one["tool"]) for one in json.loads(linted.out)["findings"]}
+    assert ("no-description", "run") in found
+    assert ("vague", "run") in found
+    assert ("no-parameter-description", "run") in found
+    assert ("overlap", "lookup_customer_by_email") in found
+    assert ("too-many", "") in found
+    assert "[no-description]" in wasat("tools", "--tools", "poor.py", "--lint", home=tmp_path).out
+
+
+def test_models_are_those_of_the_api_if_there_is_a_key(tmp_path: Path) -> None:
+    assert "gemini:gemini-3.8-flash\n" in wasat("models", home=tmp_path).out
+    listed = [
+        {"name": "models/gemini-9-new", "supportedGenerationMethods": ["generateContent"]},
+        {"name": "models/embedding", "supportedGenerationMethods": ["embedContent"]},
+    ]
+    with recorder() as record:
+        record.answer({"models": listed})
+        where = {"GEMINI_API_KEY": "k", "GOOGLE_GEMINI_BASE_URL": record.url}
+        assert wasat("models", home=tmp_path, **where).out == "gemini:gemini-9-new\noffline\n"
+        assert json.loads(wasat("models", "--json", home=tmp_path, **where).out)["source"] == "api"
+
+
+def test_doctor_tells_what_there_is_and_never_the_key(tmp_path: Path) -> None:
+    with recorder() as record:
+        record.answer({"models": [{"name": "models/gemini-9-new"}]})
+        where = {"GOOGLE_GEMINI_BASE_URL": record.url}
+        without = wasat("doctor", home=tmp_path, **where)
+        well = wasat("doctor", home=tmp_path, GEMINI_API_KEY="very-secret", **where)
+        record.answers.clear()
+        refusal = {"code": 400, "status": "INVALID_ARGUMENT", "message": "API key not valid."}
+        record.answer({"error": {**refusal, "details": [{"reason": "API_KEY_INVALID"}]}}, status=400)
+        refused = wasat("doctor", home=tmp_path, GEMINI_API_KEY="very-secret", **where)
+    nobody = wasat("doctor", home=tmp_path, GEMINI_API_KEY="k", GOOGLE_GEMINI_BASE_URL="http://127.0.0.1:9")
+    assert without.code == 0
+    assert "offline model answers" in without.out
+    assert (well.code, "takes the key" in well.out) == (0, True)
+    assert (refused.code, "does not accept the key" in refused.out) == (1, True)
+    assert (nobody.code, "problem" in nobody.out) == (1, True)
+    assert "very-secret" not in well.out + well.err + refused.out + refused.err
+    named = wasat("doctor", home=tmp_path, WASAT_MODEL="gemini", GOOGLE_GEMINI_BASE_URL="http://127.0.0.1:9")
+    assert named.code == 1
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_completion_script_knows_every_command_and_option(tmp_path: Path, shell: str) -> None:
+    script = wasat("completion", shell, home=tmp_path).out
+    for word in (*COMMANDS, "max-turns", "lint", "faults"):
+        assert word in script
+
+
+def test_bash_completes_commands_options_and_files(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("")
+    script = wasat("completion", "bash", home=tmp_path).out
+    (tmp_path / "completion.bash").write_text(script)
+
+    def completed(*words: str) -> list[str]:
+        line = f"source completion.bash; COMP_WORDS=({' '.join(words)}); COMP_CWORD={len(words) - 1}; _wasat"
+        command = ["bash", "-c", f"{line}; printf '%s\\n' ${{COMPREPLY[@]}}"]
+        return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=10).stdout.split()
+
+    assert completed("wasat", "c") == ["chat", "completion"]
+    assert completed("wasat", "ask", "--max") == ["--max-turns"]
+    assert completed("wasat", "ask", "--tools", "mi") == ["mine.py"]
+    assert completed("wasat", "completion", "z") == ["zsh"]
+
+
+def test_emulate_serves_a_gemini_that_ask_can_ask(tmp_path: Path) -> None:
+    process = started("emulate", "--model", "offline", "--api-key", "right", home=tmp_path)
+    try:
+        assert process.stdout is not None
+        url = process.stdout.readline().strip()
+        where = {"GOOGLE_GEMINI_BASE_URL": url}
+        asked = wasat("ask", "What is 2 + 2?", home=tmp_path, GEMINI_API_KEY="right", **where)
+        wrong = wasat("ask", "What is 2 + 2?", home=tmp_path, GEMINI_API_KEY="wrong", **where)
+    finally:
+        os.kill(process.pid, signal.SIGINT)
+        _, rest = process.communicate(timeout=10)
+    assert (asked.code, wrong.code) == (0, 3), asked.err + wrong.err
+    assert "4" in asked.out
+    assert process.returncode == 0
+    assert "Traceback" not in rest
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--port", "99999"], "no port"),
+        (["--script", "nope.toml"], "nope.toml"),
+        (["--faults", "0:no_such_fault"], "no_such_fault"),
+        (["--model", "nobody:x"], "nobody"),
+        (["--models", ","], "--models"),
+    ],
+)
+def test_emulate_tells_what_is_wrong_in_a_sentence(tmp_path: Path, arguments: list[str], words: str) -> None:
+    ended = wasat("emulate", *arguments, home=tmp_path)
+    assert ended.code == 2
+    assert words in ended.err
+    assert "Traceback" not in ended.err
