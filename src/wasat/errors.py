@@ -33,6 +33,7 @@ WasatError
 """
 
 from collections.abc import Collection, Sequence
+from functools import partial
 from typing import Any
 
 
@@ -72,6 +73,9 @@ class ArgumentError(WasatError, ValueError):
         """Where it is, as `stops[0].day`; empty if it is the arguments as a whole."""
         self.problem = problem
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.path, self.problem)
+
 
 class ResultError(WasatError, ValueError):
     """A value that JSON cannot say, and where it is in the result."""
@@ -80,6 +84,9 @@ class ResultError(WasatError, ValueError):
         super().__init__(f"{path.lstrip('.')}: {problem}" if path else problem)
         self.problem = problem
         self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.problem, self.path)
 
     def within(self, step: str) -> "ResultError":
         return ResultError(self.problem, f"{step}{self.path}")
@@ -140,6 +147,10 @@ class JournalConflict(JournalError):
         self.found = found
         """How many events there are: the number that the next one would get."""
         self.ended = ended
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        keywords = {"expected": self.expected, "found": self.found, "ended": self.ended}
+        return partial(type(self), **keywords), (self.run,)
 
 
 class ProviderError(WasatError):

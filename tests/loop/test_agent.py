@@ -84,13 +84,23 @@ def test_a_wrong_option_of_a_run_is_told_by_its_name() -> None:
     for wrong, words in [
         ({"temprature": 1}, "takes no 'temprature'"),
         ({"tools": ["sub"]}, "no tool called 'sub'"),
-        ({"messages": [{"role": "user"}]}, "messages are of the type Message"),
+        ({"messages": [{"role": "user"}]}, "made of Message"),
+        ({"messages": None}, "messages are a History or a list"),
+        ({"messages": Message.user("a")}, "messages are a History or a list"),
+        ({"messages": History(["a"])}, "made of Message"),
+        ({"messages": [Message("system", (Text("a"),))]}, "of the user or the model"),
+        ({"calls_only": "no"}, "calls_only is True or False"),
+        ({"run_id": 5}, "run_id is a text"),
+        ({"settings": {"temprature": 1}}, "no setting called 'temprature'"),
+        ({"model": Agent(ScriptedProvider([]))}, "not an Agent"),
+        ({"model": ScriptedProvider}, "not the class ScriptedProvider"),
         ({"limits": 3}, "limits are of the type"),
     ]:
         with pytest.raises(ConfigError, match=words):
             agent.run_sync("?", **wrong)
-        with pytest.raises(ConfigError, match=words):
-            agent.stream("?", **wrong)
+        if "tools" not in wrong:  # which are looked at when the run begins
+            with pytest.raises(ConfigError, match=words):
+                agent.stream("?", **wrong)
 
 
 def test_tools_model_settings_and_system_can_be_others_for_one_run() -> None:
@@ -137,6 +147,34 @@ def test_tools_of_a_session_are_seen_and_what_is_registered_later_too() -> None:
     assert [len(request.setup.tools) for request in provider.requests] == [1, 2]
 
 
+def test_a_name_among_the_tools_of_a_run_may_be_one_of_a_toolbox() -> None:
+    box = Toolbox()
+    box.register(add)
+    box.register(whoami)
+    provider = ScriptedProvider(["a"])
+    Agent(provider, tools=[box.source()]).run_sync("?", tools=["whoami"])
+    assert [spec.name for spec in provider.requests[0].setup.tools] == ["whoami"]
+
+
+def test_a_kind_of_tool_is_no_tool() -> None:
+    with pytest.raises(ConfigError, match=r"the tool is GoogleSearch\(\)"):
+        Agent(ScriptedProvider([]), tools=[GoogleSearch])
+
+
+@pytest.mark.parametrize("broken", [RuntimeError("x"), 5])
+def test_a_source_that_cannot_list_its_tools_is_told(broken: Any) -> None:
+    class Source:
+        async def list_tools(self) -> Any:
+            if isinstance(broken, Exception):
+                raise broken
+            return broken
+
+        async def call(self, call: ToolCall, context: Any = None) -> Any: ...
+
+    with pytest.raises(ConfigError, match="Source"):
+        Agent(ScriptedProvider([]), tools=[Source()]).run_sync("?")
+
+
 def test_built_in_tools_go_beside_functions() -> None:
     provider = ScriptedProvider(["x"])
     Agent(provider, tools=[GoogleSearch(), add]).run_sync("?")
@@ -163,6 +201,9 @@ def test_images_and_files_are_part_of_a_prompt(tmp_path: Path) -> None:
         ([], "the prompt is empty"),
         ({"a": 1}, "not of dict"),
         ([5], "not of int"),
+        ("", "the prompt is empty"),
+        ([" ", ""], "the prompt is empty"),
+        (ToolCall("1", "add"), "calls are made by the model"),
     ],
 )
 def test_a_prompt_that_is_none_is_told(prompt: Any, words: str) -> None:
@@ -232,13 +273,22 @@ def test_a_chat_never_changes_and_any_of_its_turns_can_be_gone_on_from() -> None
     told = empty.add_turn("user", "1 + 2?").add_turn("model", [ToolCall("1", "add", {"a": 1, "b": 2})])
     told = told.add_turn("tool", [ToolResult("1", "add", 3)])
     assert [message.role for message in told.messages] == ["user", "model", "user"]
-    for role, content in [
+    saved = Chat(agent, from_json(to_json(first.messages), "messages"))
+    assert len(saved.add_turn("user", "more").messages) == 3
+    wrong: list[Any] = [
         ("user", [ToolCall("1", "add", {})]),
         ("model", [ToolResult("1", "add", 1)]),
         ("nobody", "x"),
-    ]:
+        (["user"], "x"),
+        ("user", {"text": "b"}),
+    ]
+    for role, content in wrong:
         with pytest.raises(ConfigError):
             empty.add_turn(role, content)
+    with pytest.raises(ConfigError, match="messages already"):
+        empty.ask_sync("x", messages=[])
+    with pytest.raises(ConfigError, match="with an Agent"):
+        Chat("x")  # type: ignore[arg-type]
 
 
 def test_the_agent_closes_what_it_made_and_nothing_else() -> None:

@@ -375,7 +375,23 @@ def test_a_broken_history_is_mended() -> None:
     history = [Message("model", calls), Message.user(ToolResult("2", "add", 4)), Message.user("so?")]
     provider = ScriptedProvider(["ok"])
     Agent(provider).run_sync("?", messages=history)
-    assert [one.id for one in provider.requests[0].history[1].results] == ["2", "1"]
+    sent = provider.requests[0].history
+    assert [(one.id, one.is_error) for one in sent[1].results] == [("1", True), ("2", False)]
+    assert [message.text for message in sent[2:]] == ["so?", "?"]
+
+
+@pytest.mark.parametrize("form", [list, History])
+def test_results_spread_over_turns_come_together_and_nothing_is_made_up(form: Any) -> None:
+    calls = (call("add", "1", a=1, b=1), call("add", "2", a=2, b=2))
+    one, two = Message.user(ToolResult("1", "add", 2)), Message.user(ToolResult("2", "add", 4))
+    provider = ScriptedProvider(["ok", "ok"])
+    history = form([Message.user("?"), Message("model", calls), one, two, Message("model", (Text("so"),))])
+    result = Agent(provider).run_sync("and?", messages=history)
+    assert [one.value for one in provider.requests[0].history[2].results] == [2, 4]
+    assert [message.text for message in result.new_messages] == ["and?", "ok"]
+    waiting = form([Message.user("?"), Message("model", calls)])
+    Agent(provider).run_sync([ToolResult("2", "add", 4)], messages=waiting)
+    assert [(one.id, one.is_error) for one in provider.requests[1].history[2].results] == [("1", True), ("2", False)]
 
 
 def test_a_run_without_anything_to_ask_is_refused() -> None:

@@ -11,9 +11,9 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from wasat.errors import ConfigError
+from wasat.errors import ConfigError, WasatError
 from wasat.loop.blocking import wait_for
-from wasat.loop.plan import Plan, Wishes, plan_of, split
+from wasat.loop.plan import Chosen, Plan, Wishes, plan_of, split
 from wasat.loop.prompt import Messages, Prompt, conversation
 from wasat.loop.result import RunResult, RunStream, result_of
 from wasat.loop.run import Run
@@ -70,8 +70,8 @@ class Agent:
             settings=_settings(settings),
             output=output,
             tool_choice=None if tool_choice is None else ToolChoice.of(tool_choice),
-            calls_only=calls_only,
-            prompt_mode=prompt_mode,
+            calls_only=bool(_switch("calls_only", calls_only)),
+            prompt_mode=_switch("prompt_mode", prompt_mode),
         )
         if self._wishes.tools:
             split(self._wishes.tools)  # so that a wrong tool is told here, and not at the first question
@@ -143,18 +143,24 @@ class Agent:
         """What a run is asked, with all that can be wrong in it told now."""
         if limits is not None:
             _check_limits(limits)
-        messages = messages if isinstance(messages, History) else tuple(messages)
+        if run_id is not None and (not isinstance(run_id, str) or not run_id):
+            raise ConfigError(f"run_id is a text that is not empty, not {run_id!r}")
+        history, given = conversation(prompt, messages)
         return _Question(
-            history=conversation(prompt, messages),
-            given=len(messages),
+            history=history,
+            given=given,
             context=context,
             limits=limits or self._limits,
-            run_id=run_id or f"run_{urandom(8).hex()}",
+            run_id=run_id or new_run_id(),
             wishes=self._differing(other) if other else None,
         )
 
     async def _run(self, question: "_Question", *, whole: bool) -> Run:
-        plan = await (self._planned() if question.wishes is None else plan_of(question.wishes))
+        try:
+            plan = await (self._planned() if question.wishes is None else plan_of(question.wishes))
+        except WasatError as error:
+            error.transcript = question.history
+            raise
         return Run(
             question.run_id,
             plan,
@@ -175,10 +181,12 @@ class Agent:
         changes: dict[str, Any] = {}
         for name, value in other.items():
             match name:
+                case "model" if value is None:
+                    pass  # the agent's own
                 case "model":
                     changes["provider"] = self._provider(value)
                 case "tools":
-                    changes["tools"] = [self._tool(one) for one in _several(value)]
+                    changes["tools"] = self._chosen(_several(value))
                 case "settings":
                     changes["settings"] = _settings(value)
                 case "tool_choice":
@@ -186,22 +194,24 @@ class Agent:
                 case "system":
                     _check_system(value)
                     changes["system"] = value
-                case "output" | "calls_only" | "prompt_mode":
-                    changes[name] = value
+                case "calls_only" | "prompt_mode":
+                    changes[name] = _switch(name, value)
+                case "output":
+                    changes["output"] = value
                 case _:
                     raise ConfigError(f"a run takes no {name!r}; it takes: {', '.join(_OPTIONS)}")
         return replace(self._wishes, **changes)
 
-    def _tool(self, tool: Any) -> Any:
-        if not isinstance(tool, str):
-            return tool
-        named = {getattr(one, "name", None) or getattr(one, "__name__", None): one for one in self._wishes.tools}
-        if tool not in named:
-            known = ", ".join(name for name in named if name) or "none"
-            raise ConfigError(f"the agent has no tool called {tool!r}; it has: {known}")
-        return named[tool]
+    def _chosen(self, tools: Sequence[Any]) -> list[Any]:
+        """Tools for one run; a name among them is one of the agent's own."""
+        names = [one for one in tools if isinstance(one, str)]
+        others = [one for one in tools if not isinstance(one, str)]
+        return [*others, Chosen(split(self._wishes.tools)[1], names)] if names else others
 
     def _provider(self, model: Provider | str | None) -> Provider:
+        if isinstance(model, Agent | type):
+            what = "an Agent" if isinstance(model, Agent) else f"the class {model.__name__}"
+            raise ConfigError(f"a model is a provider or a name like 'gemini:gemini-3.8-flash', not {what}")
         if isinstance(model, Provider):
             return model
         if model is None:
@@ -251,6 +261,16 @@ _OFFLINE = (
 )
 
 
+def new_run_id() -> str:
+    return f"run_{urandom(8).hex()}"
+
+
+def _switch(name: str, value: Any) -> bool | None:
+    if value is not None and not isinstance(value, bool):
+        raise ConfigError(f"{name} is True or False, not {value!r}")
+    return value
+
+
 def _check_system(system: Any) -> None:
     if system is not None and not isinstance(system, str):
         raise ConfigError(f"system is a text, not {type(system).__name__}")
@@ -272,6 +292,10 @@ def _settings(given: ModelSettings | dict[str, Any] | None) -> ModelSettings:
         return ModelSettings()
     if isinstance(given, ModelSettings):
         return given
+    unknown = [name for name in given if name not in ModelSettings.__struct_fields__] if isinstance(given, dict) else []
+    if unknown:
+        known = ", ".join(ModelSettings.__struct_fields__)
+        raise ConfigError(f"there is no setting called {unknown[0]!r}; known: {known}")
     try:
         return msgspec.convert(given, ModelSettings, strict=True)
     except (msgspec.ValidationError, TypeError) as error:

@@ -1,17 +1,18 @@
 """An immutable conversation: every turn makes the next one, and any of them can be gone on from."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
 from wasat.errors import ConfigError
 from wasat.loop.agent import Agent
 from wasat.loop.blocking import wait_for
 from wasat.loop.prompt import Prompt, message_of
 from wasat.loop.result import RunResult
-from wasat.types.messages import History
+from wasat.types.messages import History, Message
+from wasat.types.parts import ToolCall
 
 _ROLES = {"user": "user", "model": "model", "assistant": "model", "tool": "user", "function": "user"}
 
@@ -24,6 +25,12 @@ class Chat(Struct, frozen=True, eq=False):
     result: RunResult | None = None
     """What the last question gave."""
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.agent, Agent):
+            raise ConfigError(f"a chat is with an Agent, not with {type(self.agent).__name__}")
+        if not isinstance(self.messages, History):
+            force_setattr(self, "messages", History(self.messages))  # of a list, as saved conversations are read
+
     @property
     def text(self) -> str:
         """The last answer; empty if nothing was asked yet."""
@@ -31,11 +38,14 @@ class Chat(Struct, frozen=True, eq=False):
 
     def add_turn(self, role: str, content: Prompt | Iterable[Any]) -> "Chat":
         """The conversation with one turn more: a text, parts, the calls of a model, or the results of tools."""
-        if role not in _ROLES:
+        if not isinstance(role, str) or role not in _ROLES:
             raise ConfigError(f"unknown role {role!r}; known: {', '.join(_ROLES)}")
-        said = message_of(content if isinstance(content, str) or not isinstance(content, Iterable) else list(content))
-        message = replace(said, role=_ROLES[role])
-        if message.calls and message.role != "model":
+        given: Any = content
+        if isinstance(given, Iterable) and not isinstance(given, str | bytes | Mapping | Struct):
+            given = list(given)
+        calls = isinstance(given, list) and bool(given) and all(isinstance(item, ToolCall) for item in given)
+        message = Message("model", tuple(given)) if calls else replace(message_of(given), role=_ROLES[role])
+        if calls and _ROLES[role] != "model":
             raise ConfigError("calls are made by the model; give them with the role 'model'")
         if message.results and message.role != "user":
             raise ConfigError("results are given to the model; give them with the role 'user'")
@@ -43,6 +53,8 @@ class Chat(Struct, frozen=True, eq=False):
 
     async def ask(self, prompt: Prompt | None = None, **options: Any) -> "Chat":
         """The conversation with this question and its answer; `options` are those of `Agent.run`."""
+        if "messages" in options:
+            raise ConfigError("a chat has its messages already; make another one with Chat(agent, messages)")
         result = await self.agent.run(prompt, messages=self.messages, **options)
         return replace(self, messages=result.messages, result=result)
 

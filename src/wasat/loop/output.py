@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from wasat.errors import ArgumentError, OutputError
 from wasat.loop.state import RunState
-from wasat.loop.stop import MOST_MISSES, Again
+from wasat.loop.stop import Again
 from wasat.schema.dialects import Dialect, Lowered, lower
 from wasat.schema.shape import Shape, json_in
 from wasat.tools.function import Tool, tool_from_schema
@@ -36,12 +36,16 @@ class TypedOutput(Struct, frozen=True, eq=False):
         try:
             self.read(text)
         except ArgumentError as error:
-            if state.misses >= MOST_MISSES:
+            if state.has_missed_enough:
                 raise OutputError(f"the answer is not what was asked for: {error}") from error
             how = f"Call {ANSWER_TOOL} with it." if self.by_tool else "Say it again, as JSON alone."
             words = f"That is not the form of the answer: {error}. {how}"
             return Again(f"the answer does not have the form: {error}", words)
         return None
+
+    def _checked(self, arguments: dict[str, Any]) -> Any:
+        self.shape.made(arguments["answer"])  # what the type itself refuses is told to the model, too
+        return arguments["answer"]
 
     def tool(self) -> Tool[..., Any]:
         """The tool that a model answers with, where it cannot answer in JSON."""
@@ -50,7 +54,7 @@ class TypedOutput(Struct, frozen=True, eq=False):
             "Give the final answer. Call this once, alone, when you know it.",
             {"type": "object", "properties": {"answer": self.shape.schema}, "required": ["answer"]}
             | ({"$defs": self.shape.schema["$defs"]} if "$defs" in self.shape.schema else {}),
-            lambda arguments: arguments["answer"],
+            self._checked,
             final=True,
             largest_result=_NEVER_CUT,
         )

@@ -1,4 +1,4 @@
-"""What stays the same while a run goes on: the model, its tools in the model's own words, the limits."""
+"""What stays the same while a run goes on: the model, and its tools in the model's own words."""
 
 from collections.abc import Iterable, Sequence
 from operator import is_
@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any, Optional
 from msgspec import Struct
 from msgspec.structs import replace
 
-from wasat.errors import ConfigError
+from wasat.errors import ConfigError, WasatError
 from wasat.providers.provider import Provider, Traits, traits_of
+from wasat.tools.failure import described
 from wasat.tools.source import ToolSource
 from wasat.types.exchange import Setup
+from wasat.types.parts import ToolCall, ToolResult
 from wasat.types.specs import BuiltinTool, ModelSettings, ToolChoice, ToolSpec
 
 if TYPE_CHECKING:
@@ -40,6 +42,10 @@ class Plan(Struct, frozen=True, eq=False):
     setup: Setup
     output: Optional["TypedOutput"]
     repeatable: frozenset[str]
+    finals: frozenset[str]
+    """Tools whose result may end the run."""
+    free: frozenset[str]
+    """Tools that are ours, and that no limit of the caller counts."""
     calls_only: bool
     first: Setup
     """For the first request, where a call is forced; after that the model may answer."""
@@ -56,7 +62,7 @@ class Plan(Struct, frozen=True, eq=False):
 
     async def still_holds(self) -> bool:
         """Whether the tools are still the same."""
-        specs = await self.given.list_tools()
+        specs = await listed(self.given)
         return specs is self.specs or (len(specs) == len(self.specs) and all(map(is_, specs, self.specs)))
 
 
@@ -66,7 +72,7 @@ async def plan_of(wishes: Wishes) -> Plan:
     from wasat.tools.spoken import Spoken
 
     builtins, given = split(wishes.tools)
-    specs = await given.list_tools()
+    specs = await listed(given)
     source = given
     provider = _provider(wishes, has_functions=bool(specs))
     traits = traits_of(provider)
@@ -90,6 +96,8 @@ async def plan_of(wishes: Wishes) -> Plan:
         setup=setup,
         output=output,
         repeatable=frozenset(spec.name for spec in declared if spec.repeatable),
+        finals=frozenset(spec.name for spec in declared if spec.final),
+        free=frozenset(spec.name for spec in declared if output is not None and output.by_tool and _is_ours(spec)),
         calls_only=wishes.calls_only,
         first=setup if setup.tool_choice == choice else replace(setup, tool_choice=choice),
         last=replace(setup, tool_choice=ToolChoice("none")) if setup.tools else setup,
@@ -108,6 +116,39 @@ def _provider(wishes: Wishes, *, has_functions: bool) -> Provider:
     return wishes.provider if isinstance(wishes.provider, Prompted) else Prompted(wishes.provider)
 
 
+async def listed(source: ToolSource) -> Sequence[ToolSpec]:
+    """What a source has; it is foreign code, and what goes wrong in it is told."""
+    try:
+        specs = await source.list_tools()
+    except WasatError:
+        raise
+    except Exception as error:
+        raise ConfigError(f"the tools of {type(source).__name__} cannot be listed: {described(error)}") from error
+    if not isinstance(specs, Sequence) or not all(isinstance(spec, ToolSpec) for spec in specs):
+        raise ConfigError(f"{type(source).__name__} lists {specs!r:.80}, which are no tools")
+    return specs
+
+
+class Chosen:
+    """Tools of a source, by their names."""
+
+    def __init__(self, source: ToolSource, names: Sequence[str]) -> None:
+        self._source = source
+        self._names = names
+
+    async def list_tools(self) -> list[ToolSpec]:
+        specs = {spec.name: spec for spec in await self._source.list_tools()}
+        missing = [name for name in self._names if name not in specs]
+        if missing:
+            raise ConfigError(f"the agent has no tool called {missing[0]!r}; it has: {', '.join(specs) or 'none'}")
+        return [specs[name] for name in self._names]
+
+    async def call(self, call: ToolCall, context: Any = None) -> ToolResult:
+        from wasat.tools.local import unknown  # loaded with the first tool
+
+        return await self._source.call(call, context) if call.name in self._names else unknown(call, self._names)
+
+
 def split(tools: Sequence[Any]) -> tuple[tuple[BuiltinTool, ...], ToolSource]:
     """The tools that the provider runs itself, and the source of all others."""
     from wasat.tools.merge import source_of  # loaded with the first tool
@@ -115,6 +156,12 @@ def split(tools: Sequence[Any]) -> tuple[tuple[BuiltinTool, ...], ToolSource]:
     builtins = tuple(built for one in tools if (built := _builtin(one)) is not None)
     others = [one for one in tools if _builtin(one) is None]
     return builtins, source_of(others)
+
+
+def _is_ours(spec: ToolSpec) -> bool:
+    from wasat.loop.output import ANSWER_TOOL  # there already, where this is asked
+
+    return spec.name == ANSWER_TOOL
 
 
 def _output(wishes: Wishes, traits: Traits, *, has_tools: bool) -> Optional["TypedOutput"]:
@@ -130,7 +177,9 @@ def _builtin(tool: Any) -> BuiltinTool | None:
     if isinstance(tool, BuiltinTool):
         return tool
     convert = getattr(tool, "as_builtin", None)
-    return convert() if callable(convert) and not isinstance(tool, type) else None
+    if callable(convert) and isinstance(tool, type):
+        raise ConfigError(f"{tool.__name__} is the kind of a tool; the tool is {tool.__name__}()")
+    return convert() if callable(convert) else None
 
 
 def _choice(wishes: Wishes, declared: Iterable[ToolSpec], builtins: Sequence[BuiltinTool]) -> ToolChoice | None:

@@ -2,6 +2,7 @@
 
 import mimetypes
 from collections.abc import Iterable, Sequence
+from operator import is_
 from pathlib import Path
 from typing import Any
 
@@ -14,21 +15,40 @@ Prompt = str | Part | Path | Message | Sequence[str | Part | Path]
 """A text, an image or file (as a Blob, or where it is as a Path), several of them, or a whole message."""
 Messages = History | Iterable[Message]
 
-_PARTS = (Text, Thought, Blob, ToolCall, ToolResult, Opaque)
+_PARTS = (Text, Blob, ToolResult, Opaque, Thought)
+_ROLES = ("user", "model")
 _GONE_ON = "was not run: the conversation went on without it"
 
 
-def conversation(prompt: Prompt | None, messages: Messages) -> History:
-    """The messages with the prompt after them; calls that a new prompt leaves unanswered are answered first."""
-    history = messages if isinstance(messages, History) else History(_mended(messages))
-    if prompt is None:
-        if not len(history):
-            raise ConfigError("there is nothing to ask: give a prompt, or messages to go on with")
-        return history
-    unanswered = history[-1].calls if len(history) and history[-1].role == "model" else ()
-    if unanswered:
-        history = history.plus(_not_run(unanswered))
-    return history.plus(message_of(prompt))
+def conversation(prompt: Prompt | None, messages: Messages) -> tuple[History, int]:
+    """The messages with the prompt after them, and how many of them were there before.
+
+    Calls that a new prompt leaves unanswered are answered first; without a prompt, those at the end are to be run.
+    """
+    history = _history(messages)
+    given = len(history)
+    if prompt is not None:
+        history = (
+            History(_mended([*history, message_of(prompt)]), history.encoded.copy())
+            if given
+            else history.plus(message_of(prompt))
+        )
+    if not len(history):
+        raise ConfigError("there is nothing to ask: give a prompt, or messages to go on with")
+    return history, given
+
+
+def _history(messages: Any) -> History:
+    if isinstance(messages, Message) or not isinstance(messages, Iterable):
+        raise ConfigError(f"messages are a History or a list of Message, not {type(messages).__name__}")
+    given = list(messages)
+    for message in given:
+        if not isinstance(message, Message) or not isinstance(message.parts, tuple) or message.role not in _ROLES:
+            raise ConfigError(f"a conversation is made of Message, of the user or the model, not of {message!r:.80}")
+    mended = _mended(given)
+    if isinstance(messages, History) and len(mended) == len(given) and all(map(is_, mended, given)):
+        return messages  # with what is encoded of it
+    return History(mended)
 
 
 def message_of(prompt: Any) -> Message:
@@ -37,7 +57,7 @@ def message_of(prompt: Any) -> Message:
         return prompt
     several = isinstance(prompt, Sequence) and not isinstance(prompt, str | bytes)
     parts = tuple(_part(one) for one in (prompt if several else [prompt]))
-    if not parts:
+    if all(type(part) is Text and not part.text.strip() for part in parts):
         raise ConfigError("the prompt is empty")
     return Message("user", parts)
 
@@ -49,6 +69,8 @@ def _part(given: Any) -> Part:
         return file_part(given)
     if isinstance(given, _PARTS):
         return given
+    if isinstance(given, ToolCall):
+        raise ConfigError("calls are made by the model; a prompt cannot hold one")
     hint = "; say of what kind bytes are with Blob.of(data, media_type)" if isinstance(given, bytes) else ""
     raise ConfigError(f"a prompt is made of texts, parts and paths of files, not of {type(given).__name__}{hint}")
 
@@ -73,25 +95,43 @@ def file_part(path: Path) -> Part:
 _MEDIA = ("image/", "audio/", "video/", "application/pdf")
 
 
-def _mended(messages: Iterable[Message]) -> list[Message]:
-    """A history that others made, with a result for every call: a model refuses one in which any is missing."""
+def _mended(messages: list[Message]) -> list[Message]:
+    """A history in which every call has its one result in the turn after it, as models demand.
+
+    Results that others spread over several turns come together, and those that are missing are made up; calls at the
+    very end are left to be run.
+    """
     mended: list[Message] = []
-    waiting: tuple[ToolCall, ...] = ()
-    for message in messages:
-        if not isinstance(message, Message):
-            raise ConfigError(f"messages are of the type Message, not {type(message).__name__}; see from_json")
-        answered = {result.id for result in message.results} if message.role == "user" else set()
-        missing = tuple(call for call in waiting if call.id not in answered)
-        if missing and not answered:
-            mended.append(_not_run(missing))
-        elif missing:
-            mended.append(message.edited((*message.parts, *_not_run(missing).parts)))
-            waiting = ()
-            continue
-        waiting = message.calls if message.role == "model" else ()
+    place = 0
+    while place < len(messages):
+        message = messages[place]
         mended.append(message)
+        place += 1
+        if message.role != "model" or not message.calls:
+            continue
+        end = place
+        while end < len(messages) and messages[end].role == "user":
+            end += 1
+        if end > place:
+            mended += _answered(message.calls, messages[place:end])
+        elif end < len(messages):
+            mended.append(Message("user", tuple(_not_run(call) for call in message.calls)))
+        place = end
     return mended
 
 
-def _not_run(calls: tuple[ToolCall, ...]) -> Message:
-    return Message("user", tuple(failed(call, f"{call.name} {_GONE_ON}") for call in calls))
+def _answered(calls: tuple[ToolCall, ...], turns: list[Message]) -> list[Message]:
+    """Turns of the user after a turn with these calls: first all results, then whatever else there is."""
+    found: dict[str, list[ToolResult]] = {}
+    for result in (result for turn in turns for result in turn.results):
+        found.setdefault(result.id, []).append(result)
+    if len(turns[0].results) == len(calls) == sum(map(len, found.values())) and all(call.id in found for call in calls):
+        return turns
+    results = tuple(found[call.id].pop(0) if found.get(call.id) else _not_run(call) for call in calls)
+    rest = [(turn, tuple(part for part in turn.parts if type(part) is not ToolResult)) for turn in turns]
+    others = [turn if len(parts) == len(turn.parts) else turn.edited(parts) for turn, parts in rest if parts]
+    return [Message("user", results), *others]
+
+
+def _not_run(call: ToolCall) -> ToolResult:
+    return failed(call, f"{call.name} {_GONE_ON}")

@@ -31,10 +31,9 @@ class Repeats:
 
     def remembered(self, call: ToolCall) -> ToolResult | None:
         """The result of this call if it need not be run any more, with a word to the model."""
-        if self._most is None:
-            return None
-        known = self._known.get(_key(call))
-        if known is None or known.count < self._most or call.name in self._repeatable:
+        key = None if self._most is None else _key(call)
+        known = None if key is None else self._known.get(key)
+        if known is None or self._most is None or known.count < self._most or call.name in self._repeatable:
             return None
         self.going_on = self.going_on or known.told
         known.told = True
@@ -45,9 +44,9 @@ class Repeats:
 
     def note(self, call: ToolCall, result: ToolResult) -> None:
         """What a call gave when it was run."""
-        if self._most is None:
+        key = None if self._most is None else _key(call)
+        if key is None:
             return
-        key = _key(call)
         known = self._known.get(key)
         if known is not None and known.result.value == result.value and known.result.is_error == result.is_error:
             known.count += 1
@@ -55,8 +54,12 @@ class Repeats:
             self._known[key] = _Known(result)
 
 
-def _key(call: ToolCall) -> tuple[str, bytes]:
-    return call.name, _canonical(call.arguments)
+def _key(call: ToolCall) -> tuple[str, bytes] | None:
+    """What makes two calls the same; None for arguments that JSON cannot say, which only a broken provider gives."""
+    try:
+        return call.name, _canonical(call.arguments)
+    except (TypeError, ValueError, RecursionError):
+        return None
 
 
 _canonical = msgspec.json.Encoder(order="deterministic").encode

@@ -1,16 +1,19 @@
 """What a run gives: the answer, and all that led to it."""
 
 from collections.abc import AsyncGenerator, AsyncIterator
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from msgspec import Struct
 
-from wasat.errors import ConfigError
+from wasat.errors import ArgumentError, ConfigError
 from wasat.loop.run import Run
-from wasat.loop.state import ToolRun
+from wasat.loop.state import CANCELLED, ToolRun
 from wasat.types.events import RunEnd, RunEvent
 from wasat.types.exchange import FinishReason, ModelResponse, Source, Usage
 from wasat.types.messages import History, Message
+
+if TYPE_CHECKING:
+    from wasat.loop.output import TypedOutput
 
 
 class RunResult(Struct, frozen=True, eq=False):
@@ -47,9 +50,7 @@ def result_of(run: Run, end: RunEnd, given: int) -> RunResult:
     state, output = run.state, run.plan.output
     value: Any = end.text
     if run.final is not None:
-        value = run.final.value
-        if output is not None and output.by_tool:
-            value = output.shape.made(value)
+        value = run.final.value if output is None else _fitting(output, run.final.value)
     elif output is not None and not run.ends_politely:
         value = output.read(end.text)
     return RunResult(
@@ -68,13 +69,22 @@ def result_of(run: Run, end: RunEnd, given: int) -> RunResult:
     )
 
 
+def _fitting(output: "TypedOutput", value: Any) -> Any:
+    """What a tool ended the run with, in the form that was asked for if it has it."""
+    try:
+        return output.shape.made(value)
+    except ArgumentError:
+        return value
+
+
 class RunStream:
-    """The events of a run, to be taken once. Leaving the iteration stops the run; so does `aclose`."""
+    """The events of a run, to be taken once. `aclose`, or the end of an `async with`, stops the run."""
 
     def __init__(self, events: AsyncGenerator[RunEvent, None], history: History, given: int) -> None:
         self._events = events
         self._history = history
         self._given = given
+        self._taken = False
         self._run: Run | None = None
         self._result: RunResult | None = None
 
@@ -96,8 +106,8 @@ class RunStream:
 
     @property
     def messages(self) -> History:
-        """The conversation so far. After the run, however it ended, it is fit to go on with."""
-        return self._history if self._run is None else self._run.state.history
+        """The conversation so far, fit to go on with at any time: a call that still runs is told to be cancelled."""
+        return self._history if self._run is None else self._run.state.settled(CANCELLED).history
 
     @property
     def usage(self) -> Usage:
@@ -105,6 +115,9 @@ class RunStream:
         return Usage() if self._run is None else self._run.state.usage
 
     def __aiter__(self) -> AsyncIterator[RunEvent]:
+        if self._taken:
+            raise ConfigError("the events of a run can be taken only once; ask again for another run")
+        self._taken = True
         return self._events
 
     async def aclose(self) -> None:

@@ -5,21 +5,22 @@ events: blocking is the drained stream. It knows nothing of HTTP, of who listens
 """
 
 import logging
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import msgspec
 
 from wasat.errors import LimitReached, NoAnswer, ProviderError, WasatError
 from wasat.loop.plan import Plan
+from wasat.loop.refusals import Refused, beyond, forbidden
 from wasat.loop.repeats import Repeats
 from wasat.loop.salvage import salvaged
-from wasat.loop.state import RunState
-from wasat.loop.stop import MOST_MISSES, POLITE_WORDS, Again, Bounds, blocked, verdict
+from wasat.loop.state import CANCELLED, NOT_RUN, RunState
+from wasat.loop.stop import POLITE_WORDS, Again, Bounds, blocked, verdict
 from wasat.providers.provider import traits_of
 from wasat.tools.deadline import Expired, limited
-from wasat.tools.failure import failed
+from wasat.tools.failure import described, failed
 from wasat.tools.schedule import each_call, settled
 from wasat.types.events import (
     RunEnd,
@@ -43,9 +44,7 @@ _log = logging.getLogger("wasat.loop")
 T = TypeVar("T")
 Event = TypeVar("Event", bound=RunEvent)
 
-_NOT_RUN = "was not run, because the run ended"
-_CANCELLED = "was cancelled before it ended; what it did until then is unknown"
-_WITHDRAWN = "cannot be called any more: the same calls gave the same results. Answer in words, with what you know."
+_STOPPED = "was stopped, because the time of the run is over; what it did until then is unknown"
 _CUT = ModelResponse(Message("model", ()), FinishReason.CUT)
 
 
@@ -62,18 +61,19 @@ class Run:
         """The result with which a tool ended the run."""
         self.limit: LimitReached | None = None
         """The limit that the run has come to, from where on nothing but an answer is asked for."""
+        self.ends_politely = False
+        """The user is told that a limit was reached, and gets no answer."""
         self._family = traits_of(plan.provider).family
-        self._bounds = Bounds(limits)
+        self._bounds = Bounds(limits, free=plan.free)
         self._repeats = Repeats(limits.max_repeats, plan.repeatable)
         self._context = context
         self._whole = whole
-        self.ends_politely = False
-        """The user is told that a limit was reached, and gets no answer."""
-        self._time_is_over = False
+        self._asked = plan.first
+        """With what the model was asked last."""
         self._ignored = False
-        """The model still makes calls although the tools were withdrawn."""
-        self._fault: ProviderError | None = None
-        """What last broke a stream off."""
+        """The model has made calls that it may not make."""
+        self._said = ""
+        """What the model said in turns that it did not come to the end of."""
 
     async def events(self) -> AsyncGenerator[RunEvent, None]:
         """Ask, listen, act, repeat. Leaving early cancels what runs; an error carries the transcript."""
@@ -85,40 +85,45 @@ class Run:
                     async with aclosing(self._turn()) as turn:
                         async for event in turn:
                             yield event
-                    if self._time_is_over and self._stops():
+                    if not self._goes_on(self._bounds.out_of_time()):
                         break
                 if self.state.calls:
-                    if self._stops():
+                    reached = self._bounds.reached(self.state)
+                    last_chance = reached is not None and self._may_end_by_call()
+                    if not last_chance and not self._goes_on(reached):
                         break
-                    async with aclosing(self._act()) as acting:
+                    async with aclosing(self._act(reached)) as acting:
                         async for event in acting:
                             yield event
-                    if self.final is not None or (self._time_is_over and self._stops()):
+                    if self.final is not None or not self._goes_on(
+                        reached if last_chance else self._bounds.out_of_time()
+                    ):
                         break
                 else:
                     again = self._again()
-                    if again is None or self._stops():
+                    if again is None or not self._goes_on(self._bounds.reached(self.state)):
                         break
                     yield self._after(TurnRetry(self.state.turn, again.reason, again.message))
             for call in self.state.waiting:
-                yield self._after(ToolEnd(self.state.turn, failed(call, f"{call.name} {_NOT_RUN}"), 0.0))
+                yield ToolStart(self.state.turn, call)
+                yield self._after(ToolEnd(self.state.turn, failed(call, f"{call.name} {NOT_RUN}"), 0.0))
             yield self._after(self._end())
         except WasatError as error:
-            self.state = self.state.settled(_NOT_RUN)
+            self.state = self.state.settled(NOT_RUN)
             error.transcript = self.state.history
             raise
         finally:
-            self.state = self.state.settled(_CANCELLED)
+            self.state = self.state.settled(CANCELLED)
 
     async def _turn(self) -> AsyncGenerator[RunEvent, None]:
         """One question to the model, and its answer."""
         turn = self.state.turn + 1
         yield self._after(TurnStart(turn))
-        answer, heard = None, False
-        try:
-            async with aclosing(self._timed(self._ask())) as parts:
+        answer, listening = None, _Listening()
+        with listening:
+            async with aclosing(self._timed(self._heard())) as parts:
                 async for part in parts:
-                    heard = True
+                    listening.heard = True
                     match part:
                         case Text(text) if text:
                             yield TextDelta(turn, text)
@@ -126,25 +131,25 @@ class Run:
                             yield ThoughtDelta(turn, text)
                         case ModelResponse():
                             answer = part
-        except ProviderError as error:
-            if not heard or not error.retryable:
-                raise
-            self._fault, answer = error, _CUT  # a stream that breaks off after it began can be asked for again
-        if answer is None:
-            return  # the time is over
+        if answer is None and self._bounds.out_of_time():
+            return
+        if listening.fault is not None and self.state.has_missed_enough:
+            raise listening.fault
+        self.answer = answer = salvaged(_CUT if answer is None or listening.fault else answer, self.plan.setup.tools)
         if self._whole:
             for delta in _deltas(turn, answer.message):
                 yield delta
-        self.answer = answer = salvaged(answer, self.plan.setup.tools)
-        _log.debug("[%s] Response: %s", self._family, answer.message)
+        _log.debug("[%s] Response: %s", self._family, answer.message.parts)
         yield self._after(TurnEnd(turn, answer.message, answer.finish, answer.usage, answer.sources))
         if answer.finish is FinishReason.BLOCKED:
             raise blocked(answer)
 
-    def _ask(self) -> AsyncGenerator[Part | ModelResponse, None]:
-        request = ModelRequest(self._setup(), self.state.history)
+    def _heard(self) -> AsyncGenerator[Part | ModelResponse, None]:
+        """What the model says."""
+        self._asked = self._setup()
+        request = ModelRequest(self._asked, self.state.history)
         stream = self.plan.provider.stream(request, whole=self._whole)
-        return cast("AsyncGenerator[Part | ModelResponse, None]", stream)
+        return stream if isinstance(stream, AsyncGenerator) else _closable(stream)
 
     def _setup(self) -> Setup:
         if self.limit is not None or self._repeats.going_on:
@@ -153,22 +158,24 @@ class Run:
 
     def _again(self) -> Again | None:
         """After a turn without calls: what to tell the model, or None because that was the answer."""
-        if self.answer.finish is FinishReason.CUT and self._fault is not None and self.state.misses >= MOST_MISSES:
-            raise self._fault
-        again = verdict(self.answer, self.state)
+        again = verdict(self.answer, self.state, calls_only=self.plan.calls_only)
         if again is None and self.plan.output is not None:
-            again = self.plan.output.unread(self.answer.message.text, self.state)
+            return self.plan.output.unread(self._text, self.state)
+        if self.answer.finish is FinishReason.CONTINUES:
+            self._said += self.answer.message.text
         return again
 
-    async def _act(self) -> AsyncGenerator[RunEvent, None]:
+    async def _act(self, reached: LimitReached | None) -> AsyncGenerator[RunEvent, None]:
         """Have the calls of a turn done; each gets one result, whatever comes of it."""
         turn = self.state.turn
         _log.debug("[%s] Tool Calls: %s", self._family, self.state.calls)
-        refused = self._refused()
+        refused = self._refused(reached)
         to_run: list[ToolCall] = []
-        for call in self.state.waiting:
+        for place, call in enumerate(self.state.waiting):
             yield ToolStart(turn, call)
-            known = refused.get(id(call)) or self._repeats.remembered(call)
+            known = (
+                failed(call, f"{call.name} {refused[place]}") if place in refused else self._repeats.remembered(call)
+            )
             if known is not None:
                 yield self._after(ToolEnd(turn, known, 0.0))
             elif call not in to_run:  # a chunk that came twice is one call, and its result counts for both
@@ -176,11 +183,16 @@ class Run:
         if len(to_run) == len(self.state.waiting) == 1 and self._bounds.seconds_left() is None:
             yield self._ended(turn, *await settled(to_run[0], self._call))  # the most common case, made short
             return
-        at_once = 1 if self.plan.calls_in_order else None
-        async with aclosing(self._timed(each_call(to_run, self._call, at_once=at_once))) as ended:
+        async with aclosing(self._timed(each_call(to_run, self._call, at_once=self._at_once(to_run)))) as ended:
             async for result, seconds in ended:
                 for _ in range(self._times(result, to_run)):
                     yield self._ended(turn, result, seconds)
+        for call in self.state.waiting:
+            yield self._after(ToolEnd(turn, failed(call, f"{call.name} {_STOPPED}"), 0.0))
+
+    def _at_once(self, calls: list[ToolCall]) -> int | None:
+        """One after another where one may need another, or where nothing but their order tells them apart."""
+        return 1 if self.plan.calls_in_order or len({call.id for call in calls}) < len(calls) else None
 
     def _times(self, result: ToolResult, run: list[ToolCall]) -> int:
         """How many calls a result is for: all that are alike, if nothing else was run under their id."""
@@ -199,34 +211,35 @@ class Run:
         self._repeats.note(call, result)
         return result
 
-    def _refused(self) -> dict[int, ToolResult]:
-        """The answers to calls that are not run at all, by the identity of the call."""
-        if self._repeats.going_on:
-            if self._ignored:
-                raise NoAnswer("the model makes the same calls for ever and gives no answer")
+    def _refused(self, reached: LimitReached | None) -> Refused:
+        """Why calls that wait are not run at all."""
+        waiting = self.state.waiting
+        refused = forbidden(self._asked.tool_choice, waiting, withdrawn=self._repeats.going_on)
+        if refused:
+            if self._ignored and len(refused) == len(waiting):
+                which = "the same calls for ever" if self._repeats.going_on else "calls that it may not make"
+                raise NoAnswer(f"the model makes {which}, and gives no answer")
             self._ignored = True
-            return {id(call): failed(call, f"{call.name} {_WITHDRAWN}") for call in self.state.waiting}
-        if self.limit is None:
-            return {}
-        allowed = {id(call) for call in self._bounds.allowed(self.state)[0]}
-        words = f"was not run: {self.limit}"
-        return {
-            id(call): failed(call, f"{call.name} {words}") for call in self.state.waiting if id(call) not in allowed
-        }
+        elif reached is not None:
+            # Where nothing more is asked, only what may give the answer is run.
+            finals = {place for place, call in enumerate(waiting) if call.name in self.plan.finals}
+            refused = beyond(reached, waiting, finals if self.limit is None else self._bounds.allowed(self.state)[0])
+        return refused
 
-    def _stops(self) -> bool:
-        """Whether a limit ends the run here; where an answer shall be asked for, the next request is the last."""
-        if self.limit is not None:
-            raise self.limit
-        reached = self._bounds.reached(self.state, time_is_over=self._time_is_over)
+    def _may_end_by_call(self) -> bool:
+        """Whether one of the calls that wait may give the answer, so that nothing more has to be asked."""
+        return self._bounds.on_limit != "answer" and any(call.name in self.plan.finals for call in self.state.waiting)
+
+    def _goes_on(self, reached: LimitReached | None) -> bool:
+        """Whether the run goes on; at a limit it ends as the caller wants: with an error, politely, or an answer."""
         if reached is None:
-            return False
-        if self._bounds.on_limit == "error":
-            raise reached
+            return True
+        if self._bounds.on_limit == "error" or self.limit is not None:
+            raise self.limit or reached
         self.limit = reached
         # When the time is over nothing can be asked any more.
         self.ends_politely = self._bounds.on_limit == "message" or reached.limit == "max_seconds"
-        return self.ends_politely
+        return not self.ends_politely
 
     def _timed(self, items: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
         return items if self._bounds.seconds_left() is None else self._in_time(items)
@@ -235,21 +248,18 @@ class Run:
         """The items that come before the time of the run is over."""
         async with aclosing(items):
             while True:
-                seconds = self._bounds.seconds_left()
                 try:
-                    item = await limited(anext(items), seconds)
-                except StopAsyncIteration:
-                    return
-                except Expired:
-                    self._time_is_over = True
+                    item = await limited(anext(items), self._bounds.seconds_left())
+                except (StopAsyncIteration, Expired):
                     return
                 yield item
 
+    @property
+    def _text(self) -> str:
+        return self._said + self.answer.message.text
+
     def _end(self) -> RunEnd:
-        if self.ends_politely:
-            text = POLITE_WORDS
-        else:
-            text = self.answer.message.text if self.final is None else _as_text(self.final.value)
+        text = POLITE_WORDS if self.ends_politely else self._text if self.final is None else _as_text(self.final.value)
         return RunEnd(self.id, text, self.state.usage, self.state.turn, self.limit.limit if self.limit else None)
 
     def _after(self, event: Event) -> Event:
@@ -259,7 +269,31 @@ class Run:
     def _log_prompt(self) -> None:
         if _log.isEnabledFor(logging.DEBUG):
             _log.debug("[%s] System Prompt: %s", self._family, self.plan.setup.system)
-            _log.debug("[%s] Prompt: %s", self._family, self.state.history.messages)
+            _log.debug("[%s] Prompt: %s", self._family, [message.parts for message in self.state.history])
+
+
+class _Listening:
+    """What goes wrong while a model speaks. A stream that breaks off after it began can be asked for again."""
+
+    def __init__(self) -> None:
+        self.heard = False
+        self.fault: ProviderError | None = None
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> bool:
+        if isinstance(error, ProviderError) and error.retryable and self.heard:
+            self.fault = error
+            return True
+        if isinstance(error, Exception) and not isinstance(error, WasatError):  # a provider may be anybody's
+            raise ProviderError(f"the model failed: {described(error)}") from error
+        return False
+
+
+async def _closable(items: AsyncIterator[T]) -> AsyncGenerator[T, None]:
+    """Items that nobody can close, as ours to close."""
+    async for item in items:
+        yield item
 
 
 def _deltas(turn: int, message: Message) -> Iterator[RunEvent]:

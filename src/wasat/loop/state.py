@@ -1,5 +1,6 @@
 """Where a run stands: a value that each event turns into the next."""
 
+from collections import Counter
 from typing import Any
 
 from msgspec import Struct
@@ -10,7 +11,12 @@ from wasat.tools.schedule import in_order
 from wasat.types.events import RunEnd, RunEvent, ToolEnd, TurnEnd, TurnRetry, TurnStart
 from wasat.types.exchange import FinishReason, Source, Usage
 from wasat.types.messages import History, Message
-from wasat.types.parts import Text, Thought, ToolCall, ToolResult
+from wasat.types.parts import Blob, Text, Thought, ToolCall, ToolResult
+
+NOT_RUN = "was not run, because the run ended"
+CANCELLED = "was cancelled before it ended; what it did until then is unknown"
+MOST_MISSES = 3
+"""Turns in a row that bring nothing before a run gives up."""
 
 
 class ToolRun(Struct, frozen=True):
@@ -76,14 +82,14 @@ class RunState(Struct, frozen=True):
         if isinstance(event, TurnRetry):
             history = self.history if event.message is None else self.history.plus(event.message)
             return replace(self, history=history, misses=self.misses + 1)
-        if isinstance(event, RunEnd) and event.limit is not None and event.text:
-            return self._after_limit(event)
-        return self
+        return self._after_end(event) if isinstance(event, RunEnd) else self
 
-    def _after_limit(self, event: RunEnd) -> "RunState":
+    def _after_end(self, event: RunEnd) -> "RunState":
         """What the user was told instead of an answer is part of the conversation, unless the model said it."""
+        if event.fault is not None:
+            return self.settled(CANCELLED)
         last = self.history[-1]
-        said = last.role == "model" and last.text == event.text
+        said = event.limit is None or not event.text or (last.role == "model" and event.text.endswith(last.text))
         return self if said else replace(self, history=self.history.plus(Message("model", (Text(event.text),))))
 
     def _after_turn(self, event: TurnEnd) -> "RunState":
@@ -121,10 +127,27 @@ class RunState(Struct, frozen=True):
     @property
     def waiting(self) -> tuple[ToolCall, ...]:
         """The calls that nobody has answered yet."""
-        done = [run.call for run in self.ended]
-        return tuple(call for call in self.calls if not any(call is one for one in done)) if done else self.calls
+        if not self.ended:
+            return self.calls
+        done = Counter(id(run.call) for run in self.ended)
+        waiting = []
+        for call in self.calls:
+            if done[id(call)]:
+                done[id(call)] -= 1
+            else:
+                waiting.append(call)
+        return tuple(waiting)
+
+    @property
+    def has_missed_enough(self) -> bool:
+        return self.misses >= MOST_MISSES
 
 
 def is_empty(message: Message) -> bool:
-    """Whether a model said nothing in it: no call, no medium, no word that is part of its answer."""
+    """Whether there is nothing in it to be sent back: no call, no medium, no word, nothing that we do not know."""
     return all(isinstance(part, Text | Thought) and (type(part) is Thought or not part.text) for part in message.parts)
+
+
+def says_nothing(message: Message) -> bool:
+    """Whether there is no answer in it: neither a word nor a medium."""
+    return not message.text.strip() and not any(type(part) is Blob for part in message.parts)

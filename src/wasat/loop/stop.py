@@ -1,19 +1,16 @@
 """When a run ends: what a turn without calls means, and how far a run may go."""
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from time import monotonic
 
 from msgspec import Struct
 
 from wasat.errors import AnswerBlocked, LimitReached, NoAnswer
-from wasat.loop.state import RunState, is_empty
+from wasat.loop.state import RunState, is_empty, says_nothing
 from wasat.types.exchange import FinishReason, ModelResponse
 from wasat.types.messages import Message
-from wasat.types.parts import ToolCall
 from wasat.types.specs import Limits
 
-MOST_MISSES = 3
-"""Turns in a row that bring nothing before a run gives up."""
 POLITE_WORDS = "Maximum tool execution iterations reached. Please try breaking down your request."
 
 
@@ -28,17 +25,21 @@ class Again(Struct, frozen=True):
         return None if self.words is None else Message.user(self.words)
 
 
-def verdict(answer: ModelResponse, state: RunState) -> Again | None:
+def verdict(answer: ModelResponse, state: RunState, *, calls_only: bool = False) -> Again | None:
     """What to do after a turn without calls: nothing, because it is the answer, or ask again; raises if in vain."""
     again = _again(answer, after_results=bool(state.tool_runs))
-    if again is not None and state.misses >= MOST_MISSES:
-        raise NoAnswer(f"{again.reason}, {state.misses + 1} times in a row")
-    return again
+    if again is None and calls_only:
+        again = Again("the model answered in words", "Do not answer in words. Call one of your functions.")
+    if again is None or not state.has_missed_enough:
+        return again
+    if answer.finish is FinishReason.END and not is_empty(answer.message) and not calls_only:
+        return None  # something that we cannot read is all that there is to be had
+    raise NoAnswer(f"{again.reason}, {state.misses + 1} times in a row")
 
 
 def _again(answer: ModelResponse, *, after_results: bool) -> Again | None:
     said = f": {answer.finish_message}" if answer.finish_message else ""
-    empty = is_empty(answer.message)
+    empty = says_nothing(answer.message)
     match answer.finish:
         case FinishReason.CUT:
             return Again("the answer was cut off on its way")
@@ -74,10 +75,11 @@ def blocked(answer: ModelResponse) -> AnswerBlocked:
 
 
 class Bounds:
-    """The limits of one run, looked at while it goes on."""
+    """The limits of one run, looked at while it goes on; `free` are tools that no limit counts."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, *, free: Collection[str] = ()) -> None:
         self._limits = limits
+        self._free = free
         self._begin = monotonic()
 
     @property
@@ -88,7 +90,13 @@ class Bounds:
         most = self._limits.max_seconds
         return None if most is None else self._begin + most - monotonic()
 
-    def reached(self, state: RunState, *, time_is_over: bool) -> LimitReached | None:
+    def out_of_time(self) -> LimitReached | None:
+        most = self._limits.max_seconds
+        if most is None or monotonic() - self._begin < most:
+            return None
+        return LimitReached(f"Maximum run time exceeded ({most:g} seconds)", "max_seconds")
+
+    def reached(self, state: RunState) -> LimitReached | None:
         """The limit that keeps the run from going on with these calls, or with another question."""
         limits = self._limits
         if limits.max_turns is not None and state.turn >= limits.max_turns:
@@ -96,25 +104,25 @@ class Bounds:
         if limits.max_tokens is not None and state.usage.total >= limits.max_tokens:
             used = f"{state.usage.total:,} of {limits.max_tokens:,}"
             return LimitReached(f"Maximum tokens exceeded ({used})", "max_tokens")
-        if limits.max_seconds is not None and (time_is_over or monotonic() - self._begin >= limits.max_seconds):
-            return LimitReached(f"Maximum run time exceeded ({limits.max_seconds:g} seconds)", "max_seconds")
-        return self.allowed(state)[1]
+        return self.out_of_time() or self.allowed(state)[1]
 
-    def allowed(self, state: RunState) -> tuple[Sequence[ToolCall], LimitReached | None]:
-        """Of the calls that wait, those that may still be run; and the limit, if that is not all of them."""
-        limits = self._limits
+    def allowed(self, state: RunState) -> tuple[set[int], LimitReached | None]:
+        """Of the calls that wait, the places of those that may still be run; and the limit, if that is not all."""
+        limits, waiting = self._limits, state.waiting
         if limits.max_tool_calls is None and limits.max_calls_per_tool is None:
-            return state.waiting, None
-        names = [run.name for run in (*state.tool_runs, *state.ended)]
-        allowed: list[ToolCall] = []
+            return set(range(len(waiting))), None
+        names = [run.name for run in (*state.tool_runs, *state.ended) if run.name not in self._free]
+        allowed: set[int] = set()
         reached: LimitReached | None = None
-        for call in state.waiting:
+        for place, call in enumerate(waiting):
             most = limits.calls_of(call.name)
-            if limits.max_tool_calls is not None and len(names) >= limits.max_tool_calls:
+            if call.name in self._free:
+                allowed.add(place)
+            elif limits.max_tool_calls is not None and len(names) >= limits.max_tool_calls:
                 reached = LimitReached(f"Maximum tool calls exceeded ({limits.max_tool_calls})", "max_tool_calls")
             elif most is not None and names.count(call.name) >= most:
                 reached = LimitReached(f"Maximum calls of {call.name} exceeded ({most})", "max_calls_per_tool")
             else:
-                allowed.append(call)
+                allowed.add(place)
                 names.append(call.name)
         return allowed, reached

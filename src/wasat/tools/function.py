@@ -146,6 +146,7 @@ def tool_of(
         signature.response,
         effects_of(signature.name, signature.parameters, reads=reads, writes=writes, idempotent=idempotent),
         tuple(examples),
+        execution.get("final", False) is not False,
         repeatable,
     )
     invoke = _passing_on(function) if signature.binding.takes_json else _binding(function, signature.binding)
@@ -203,7 +204,16 @@ def tool_from_schema(
         return callback(context, own) if takes_context else callback(own)
 
     return Tool(
-        ToolSpec(name, description, takes, gives, effects, tuple(examples), repeatable),
+        ToolSpec(
+            name,
+            description,
+            takes,
+            gives,
+            effects,
+            tuple(examples),
+            execution.get("final", False) is not False,
+            repeatable,
+        ),
         callback,
         invoke,
         is_async=inspect.iscoroutinefunction(callback) or inspect.iscoroutinefunction(type(callback).__call__),

@@ -26,6 +26,8 @@ class ToolSpec(Struct, frozen=True, omit_defaults=True, tag="function"):
     """None means that nothing is declared, which is not the same as no effects."""
     examples: tuple[dict[str, Any], ...] = ()
     """Arguments as a good call has them."""
+    final: bool = False
+    """Its result may end the run."""
     repeatable: bool = False
     """The same call with the same result, again and again, is no sign of a model that goes in circles."""
 

@@ -1,0 +1,276 @@
+"""Providers and tools that break their promises, and limits at the wrong moment."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from wasat import Agent, Limits, tool
+from wasat.errors import LimitReached, NoAnswer, ProviderError, ServerError
+from wasat.loop.output import ANSWER_TOOL
+from wasat.providers.provider import Traits
+from wasat.testing import ScriptedProvider
+from wasat.types.exchange import FinishReason, ModelRequest, ModelResponse, Usage
+from wasat.types.messages import Message
+from wasat.types.parts import Opaque, Part, Text, ToolCall
+from wasat.types.specs import ToolChoice
+
+
+@tool
+async def add(a: int, b: int) -> int:
+    """Add."""
+    return a + b
+
+
+@tool(final=True)
+async def finish(x: str) -> str:
+    """The end."""
+    return x
+
+
+def call(name: str, id: str = "1", /, **arguments: Any) -> ToolCall:
+    return ToolCall(id, name, arguments)
+
+
+def answer(*parts: Part, finish: FinishReason = FinishReason.END, **more: Any) -> ModelResponse:
+    return ModelResponse(Message("model", parts), finish, **more)
+
+
+class Turns(ScriptedProvider):
+    """Each turn is what its stream does, down to the last detail."""
+
+    def __init__(self, *turns: Any) -> None:
+        super().__init__([])
+        self._turns = list(turns)
+
+    async def stream(self, request: ModelRequest, *, whole: bool = False) -> AsyncIterator[Part | ModelResponse]:
+        self.requests.append(request)
+        for item in self._turns.pop(0):
+            if isinstance(item, BaseException):
+                raise item
+            yield item
+
+
+def test_a_provider_that_yields_nothing_is_asked_again_and_old_words_are_no_answer() -> None:
+    provider = Turns([answer(Text("Let me see."), call("add", a=1, b=2))], [], [answer(Text("3"))])
+    result = Agent(provider, tools=[add]).run_sync("?")
+    assert (result.text, result.turns) == ("3", 3)
+
+
+def test_what_broke_one_turn_is_not_told_of_another() -> None:
+    cut = [answer(finish=FinishReason.CUT)]
+    first = [Text("a"), ServerError("first", status=503)]
+    provider = Turns(first, [answer(call("add", a=1, b=2))], cut, cut, cut, cut, cut)
+    with pytest.raises(NoAnswer, match="cut off"):
+        Agent(provider, tools=[add]).run_sync("?")
+
+
+@pytest.mark.parametrize("error", [RuntimeError("bang"), KeyError("x")])
+def test_a_provider_that_raises_anything_gives_a_typed_error_with_the_transcript(error: Exception) -> None:
+    provider = Turns([answer(call("add", a=1, b=2))], [Text("so"), error])
+    with pytest.raises(ProviderError, match="the model failed") as caught:
+        Agent(provider, tools=[add]).run_sync("?")
+    assert caught.value.transcript is not None
+    assert len(caught.value.transcript) == 3
+
+
+def test_a_provider_may_give_any_async_iterator() -> None:
+    class Plain(ScriptedProvider):
+        def stream(self, request: ModelRequest, *, whole: bool = False) -> Any:
+            class Items:
+                def __init__(self) -> None:
+                    self.left = [answer(Text("fine"))]
+
+                def __aiter__(self) -> Any:
+                    return self
+
+                async def __anext__(self) -> Any:
+                    if not self.left:
+                        raise StopAsyncIteration
+                    return self.left.pop()
+
+            return Items()
+
+    assert Agent(Plain([])).run_sync("?").text == "fine"
+
+
+@pytest.mark.parametrize("arguments", [{"a": object()}, {1: 2}, {"a": "\ud800"}])
+def test_arguments_that_json_cannot_say_come_back_to_the_model(arguments: Any) -> None:
+    result = Agent(ScriptedProvider([[ToolCall("1", "add", arguments)], "ok"]), tools=[add]).run_sync("?")
+    assert result.tool_calls[0].is_error
+
+
+def test_calls_of_one_id_get_their_own_results_in_time() -> None:
+    @tool
+    async def look(x: str) -> str:
+        await asyncio.sleep(0.02 if x == "A" else 0)
+        return f"result of {x}"
+
+    result = Agent(ScriptedProvider([[call("look", x="A"), call("look", x="B")], "ok"]), tools=[look]).run_sync("?")
+    assert [one.value for one in result.messages[2].results] == ["result of A", "result of B"]
+    same = call("add", a=1, b=1)
+    many = [call("add", "c", a=n, b=0) for n in range(500)]
+    result = Agent(ScriptedProvider([[same, same], many, "ok"]), tools=[add]).run_sync("?")
+    assert [one.value for one in result.messages[4].results] == list(range(500))
+
+
+def test_a_tool_that_was_stopped_is_not_told_to_have_never_run() -> None:
+    @tool
+    async def pay(amount: int) -> str:
+        await asyncio.sleep(60)
+        return "paid"
+
+    for on_limit in ("error", "message"):
+        agent = Agent(
+            ScriptedProvider([[call("pay", amount=5)]]), [pay], limits=Limits(max_seconds=0.05, on_limit=on_limit)
+        )
+        try:
+            history: Any = agent.run_sync("?").messages
+        except LimitReached as error:
+            history = error.transcript
+        assert "was stopped" in history[2].results[0].value
+        assert "unknown" in history[2].results[0].value
+
+
+def test_the_time_is_over_also_after_a_tool_that_will_not_be_stopped() -> None:
+    @tool
+    async def stubborn() -> str:
+        try:
+            await asyncio.sleep(0.15)
+        except asyncio.CancelledError:
+            await asyncio.sleep(0.1)
+        return "done all the same"
+
+    provider = ScriptedProvider([[call("stubborn")], "never asked"])
+    with pytest.raises(LimitReached):
+        Agent(provider, tools=[stubborn], limits=Limits(max_seconds=0.05)).run_sync("?")
+    assert len(provider.requests) == 1
+
+
+@pytest.mark.parametrize("limits", [Limits(max_turns=1), Limits(max_tokens=1), Limits(max_turns=1, on_limit="message")])
+def test_a_call_that_gives_the_answer_needs_no_further_request(limits: Limits) -> None:
+    script = [answer(call("add", "0", a=1, b=1), call("finish", x="a"), usage=Usage(total=5))]
+    result = Agent(ScriptedProvider(script), tools=[add, finish], limits=limits).run_sync("?")
+    assert (result.text, result.limit) == ("a", None)
+    assert [one.is_error for one in result.messages[2].results] == [True, False]
+
+
+def test_a_tool_that_might_have_been_final_and_was_not_ends_at_the_limit() -> None:
+    @tool(final=lambda value: value == "done")
+    async def act(what: str) -> str:
+        return what
+
+    for on_limit in ("error", "message"):
+        agent = Agent(
+            ScriptedProvider([[call("act", what="more")]]), tools=[act], limits=Limits(max_turns=1, on_limit=on_limit)
+        )
+        if on_limit == "error":
+            with pytest.raises(LimitReached):
+                agent.run_sync("?")
+        else:
+            assert agent.run_sync("?").limit == "max_turns"
+
+
+class Old(ScriptedProvider):
+    traits = Traits("Old", json_with_functions=False)
+
+
+@dataclass
+class City:
+    name: str
+    people: int
+
+    def __post_init__(self) -> None:
+        if self.people < 0:
+            raise ValueError("people cannot be negative")
+
+
+def test_an_answer_by_call_is_no_tool_call_of_the_users() -> None:
+    script = [[call("add", a=1, b=1)], [call(ANSWER_TOOL, "2", answer={"name": "Oslo", "people": 1})]]
+    limits = Limits(max_tool_calls=1, max_turns=2)
+    assert Agent(Old(script), tools=[add], output=City, limits=limits).run_sync("?").output == City("Oslo", 1)
+
+
+def test_an_answer_by_call_that_its_type_refuses_is_told_to_the_model() -> None:
+    script = [[call(ANSWER_TOOL, str(people), answer={"name": "Oslo", "people": people})] for people in (-1, 1)]
+    result = Agent(Old(script), tools=[add], output=City).run_sync("?")
+    assert result.output == City("Oslo", 1)
+    assert "negative" in result.tool_calls[0].value
+
+
+def test_a_final_tool_of_ones_own_gives_the_typed_answer_if_it_has_the_form() -> None:
+    @tool(final=True)
+    async def found(name: str, people: int) -> dict[str, Any]:
+        return {"name": name, "people": people}
+
+    for provider in (ScriptedProvider, Old):
+        script = [[call("found", name="Oslo", people=1)]]
+        assert Agent(provider(script), tools=[found], output=City).run_sync("?").output == City("Oslo", 1)
+    result = Agent(ScriptedProvider([[call("finish", x="a")]]), tools=[finish], output=City).run_sync("?")
+    assert result.output == "a"
+
+
+@pytest.mark.parametrize("nothing", [Opaque("executableCode", b"{}"), Text(" \n")])
+def test_a_turn_without_a_word_is_asked_again_and_in_the_end_taken_for_what_it_is(nothing: Any) -> None:
+    assert Agent(ScriptedProvider([[nothing], "words"])).run_sync("?").text == "words"
+    result = Agent(ScriptedProvider([[nothing]] * 9)).run_sync("?")
+    assert (result.text.strip(), result.turns) == ("", 4)
+
+
+def test_an_answer_that_goes_on_without_a_token_is_kept_whole() -> None:
+    script = [answer(Text("One two "), finish=FinishReason.CONTINUES), "three"]
+    assert Agent(ScriptedProvider(script)).run_sync("?").text == "One two three"
+
+
+def test_a_call_that_is_forbidden_is_not_run() -> None:
+    runs = []
+
+    @tool
+    async def pay(amount: int) -> str:
+        runs.append(amount)
+        return "paid"
+
+    script = [[call("pay", amount=1)], "fine"]
+    result = Agent(ScriptedProvider(script), tools=[pay], tool_choice="none").run_sync("?")
+    assert (result.text, runs) == ("fine", [])
+    assert "may not be called now" in result.tool_calls[0].value
+    with pytest.raises(NoAnswer, match="may not make"):
+        Agent(
+            ScriptedProvider([[call("pay", str(n), amount=n)] for n in range(9)]), [pay], tool_choice="none"
+        ).run_sync("?")
+    only = Agent(ScriptedProvider(script), tools=[pay, add], tool_choice={"type": "required", "tool": "add"})
+    assert "only add may" in only.run_sync("?").tool_calls[0].value
+    assert runs == []
+
+
+def test_words_are_no_answer_where_only_calls_are() -> None:
+    provider = ScriptedProvider(["I would rather talk.", [call("finish", x="a")]])
+    result = Agent(provider, tools=[finish], calls_only=True).run_sync("?")
+    assert result.text == "a"
+    assert {request.setup.tool_choice for request in provider.requests} == {ToolChoice("any")}
+    with pytest.raises(NoAnswer, match="answered in words"):
+        Agent(ScriptedProvider(["no"] * 9), tools=[finish], calls_only=True).run_sync("?")
+
+
+def test_every_call_that_ends_has_begun() -> None:
+    async def main() -> list[str]:
+        script = ScriptedProvider([[call("add", "1", a=1, b=1), call("add", "2", a=2, b=2)]])
+        stream = Agent(script, tools=[add], limits=Limits(max_turns=1, on_limit="message")).stream("?")
+        return [type(event).__name__ for event in [event async for event in stream]]
+
+    names = asyncio.run(main())
+    assert names.count("ToolStart") == names.count("ToolEnd") == 2
+
+
+def test_a_stream_is_taken_once_and_its_messages_are_legal_in_between() -> None:
+    async def main() -> None:
+        stream = Agent(ScriptedProvider([[call("add", a=1, b=1)], "2"]), tools=[add]).stream("?")
+        async for event in stream:
+            last = stream.messages[-1]
+            assert not last.calls, event
+        with pytest.raises(Exception, match="taken only once"):
+            aiter(stream)
+
+    asyncio.run(main())
