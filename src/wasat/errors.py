@@ -149,8 +149,7 @@ class JournalConflict(JournalError):
         self.ended = ended
 
     def __reduce__(self) -> tuple[Any, ...]:
-        keywords = {"expected": self.expected, "found": self.found, "ended": self.ended}
-        return partial(type(self), **keywords), (self.run,)
+        return partial(type(self), expected=self.expected, found=self.found, ended=self.ended), (self.run,)
 
 
 class ProviderError(WasatError):

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from copy import copy
 from os import urandom
-from typing import Any, Self
+from typing import Any, Self, TypedDict, Unpack
 
 import msgspec
 from msgspec import Struct
@@ -22,6 +22,23 @@ from wasat.providers.registry import default_provider, provider_of
 from wasat.types.events import RunEnd, RunEvent
 from wasat.types.messages import History
 from wasat.types.specs import Limits, ModelSettings, ToolChoice
+
+
+class RunOptions(TypedDict, total=False):
+    """What can be said of a single run; see `Agent.run`."""
+
+    messages: Messages
+    context: Any
+    run_id: str | None
+    model: Provider | str | None
+    tools: Any
+    system: str | None
+    settings: ModelSettings | dict[str, Any] | None
+    limits: Limits | None
+    output: Any
+    tool_choice: ToolChoice | str | dict[str, Any] | None
+    calls_only: bool
+    prompt_mode: bool | None
 
 
 class _Question(Struct, frozen=True, eq=False):
@@ -98,7 +115,7 @@ class Agent:
         wishes = getattr(self, "_wishes", None)
         return "Agent()" if wishes is None else f"Agent({wishes.provider!r}, {len(wishes.tools)} tools)"
 
-    async def run(self, prompt: Prompt | None = None, **options: Any) -> RunResult:
+    async def run(self, prompt: Prompt | None = None, **options: Unpack[RunOptions]) -> RunResult:
         """Ask, have the tools called, and wait for the answer.
 
         Of the options, `messages` is the conversation so far, `context` is what tools get past the model, and `run_id`
@@ -110,11 +127,11 @@ class Agent:
         run = await self._run(question, whole=True)
         return result_of(run, await _drained(run), question.given)
 
-    def run_sync(self, prompt: Prompt | None = None, **options: Any) -> RunResult:
+    def run_sync(self, prompt: Prompt | None = None, **options: Unpack[RunOptions]) -> RunResult:
         """The same for plain code, also where an event loop is running."""
         return wait_for(self.run(prompt, **options))
 
-    def stream(self, prompt: Prompt | None = None, **options: Any) -> RunStream:
+    def stream(self, prompt: Prompt | None = None, **options: Unpack[RunOptions]) -> RunStream:
         """Ask, and take the events of the run as they come; the options are those of `run`."""
         question = self._question(prompt, **options)
 
@@ -199,7 +216,7 @@ class Agent:
                 case "output":
                     changes["output"] = value
                 case _:
-                    raise ConfigError(f"a run takes no {name!r}; it takes: {', '.join(_OPTIONS)}")
+                    raise ConfigError(f"a run takes no {name!r}; it takes: {', '.join(RunOptions.__annotations__)}")
         return replace(self._wishes, **changes)
 
     def _chosen(self, tools: Sequence[Any]) -> list[Any]:
@@ -232,12 +249,6 @@ class Agent:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
-
-
-_OPTIONS = (
-    "messages", "context", "run_id", "model", "tools", "system", "settings", "limits", "output", "tool_choice",
-    "calls_only", "prompt_mode",
-)  # fmt: skip
 
 
 async def _drained(run: Run) -> RunEnd:

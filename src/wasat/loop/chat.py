@@ -1,13 +1,13 @@
 """An immutable conversation: every turn makes the next one, and any of them can be gone on from."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Unpack
 
 from msgspec import Struct
 from msgspec.structs import force_setattr, replace
 
 from wasat.errors import ConfigError
-from wasat.loop.agent import Agent
+from wasat.loop.agent import Agent, RunOptions
 from wasat.loop.blocking import wait_for
 from wasat.loop.prompt import Prompt, message_of
 from wasat.loop.result import RunResult
@@ -51,13 +51,14 @@ class Chat(Struct, frozen=True, eq=False):
             raise ConfigError("results are given to the model; give them with the role 'user'")
         return replace(self, messages=self.messages.plus(message), result=None)
 
-    async def ask(self, prompt: Prompt | None = None, **options: Any) -> "Chat":
+    async def ask(self, prompt: Prompt | None = None, **options: Unpack[RunOptions]) -> "Chat":
         """The conversation with this question and its answer; `options` are those of `Agent.run`."""
         if "messages" in options:
             raise ConfigError("a chat has its messages already; make another one with Chat(agent, messages)")
-        result = await self.agent.run(prompt, messages=self.messages, **options)
+        options["messages"] = self.messages
+        result = await self.agent.run(prompt, **options)
         return replace(self, messages=result.messages, result=result)
 
-    def ask_sync(self, prompt: Prompt | None = None, **options: Any) -> "Chat":
+    def ask_sync(self, prompt: Prompt | None = None, **options: Unpack[RunOptions]) -> "Chat":
         """The same for plain code."""
         return wait_for(self.ask(prompt, **options))
