@@ -5,7 +5,8 @@ WasatError
 │   ├── CredentialsError        no key or token where one is needed
 │   ├── SchemaError             a schema, a signature or a tool's declaration that says nothing usable
 │   ├── DuplicateTool           two tools of one name
-│   └── UnknownSession          a session that nobody opened
+│   ├── UnknownSession          a session that nobody opened
+│   └── NotRecorded             a replayed run does what its recording does not have
 ├── ArgumentError               an argument that cannot become a value of its type; also a ValueError
 ├── ResultError                 a result that JSON cannot say; also a ValueError
 ├── ToolError                   raised by a tool: words for the model, who gets them as the result of its call
@@ -62,6 +63,10 @@ class DuplicateTool(ConfigError):
 
 class UnknownSession(ConfigError):
     """A session that nobody opened."""
+
+
+class NotRecorded(ConfigError):
+    """A replayed run does what its recording does not have."""
 
 
 class ArgumentError(WasatError, ValueError):

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -350,3 +351,35 @@ def test_a_model_cannot_command_the_terminal(home: Path) -> None:
     assert code == 0
     assert "\x1b[2J" not in seen
     assert "\\x1b[2Jgone" in seen
+
+
+def test_a_run_is_recorded_and_made_into_a_test_that_passes(home: Path) -> None:
+    asked = wasat(
+        "ask", "-m", "offline", "-t", "mine.py", "--record", "tape", "How many of 'lamp' are in stock?", home=home
+    )
+    assert (asked.code, "12" in asked.out) == (0, True)
+    (home / "shop.py").write_text(
+        "from mine import blocking_export, frozen_import, slow_backup, stock_level\nfrom wasat import Agent\n"
+        'agent = Agent("offline", [stock_level, slow_backup, frozen_import, blocking_export])\n'
+    )
+    frozen = wasat("freeze", "tape", "--agent", "shop:agent", home=home)
+    assert (frozen.code, frozen.err) == (0, "")
+    (home / "test_shop.py").write_text(frozen.out)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_shop.py"]
+    ran = subprocess.run(
+        command, cwd=home, env=environment(home, PYTHONPATH=str(home)), capture_output=True, text=True, timeout=60
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def test_tools_are_told_in_the_prompt_if_that_is_asked_for(home: Path) -> None:
+    with recorder() as record:
+        record.answer_stream(said({"text": 'TOOL_CALL: stock_level({"item": "lamp"})'}))
+        record.answer_stream(said({"text": "Twelve."}))
+        ended = wasat(
+            "ask", "-m", "gemini:gemini-3.8-flash", "-t", "mine.py", "--prompt-mode", "How many lamps?",
+            home=home, GEMINI_API_KEY="k", GOOGLE_GEMINI_BASE_URL=record.url,
+        )  # fmt: skip
+        assert (ended.code, ended.out) == (0, "Twelve.\n")
+        assert "tools" not in record.seen[0].body
+        assert "TOOL_CALL:" in json.dumps(record.seen[0].body["systemInstruction"])

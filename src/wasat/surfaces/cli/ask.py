@@ -28,6 +28,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--session", metavar="S", help="go on with the conversation of this name, or begin it")
     which.add_argument("-c", "--continue", dest="go_on", action="store_true", help="go on with the last conversation")
+    parser.add_argument("--prompt-mode", action="store_true", help="tell the tools in the prompt, read calls from text")
+    parser.add_argument("--record", metavar="DIR", help="write down all that is said and done, to be replayed in tests")
     parser.add_argument("--json", action="store_true", help="print one JSON object: answer, calls, usage, …")
 
 
@@ -57,6 +59,12 @@ def _ask(options: Namespace, report: Report, out: TextIO) -> None:
     history = History(session.messages()) if session is not None else History()
     question = question_of(options.question, options.file)
     agent = agent_of(settings, tools_of(settings.tools))
+    if options.prompt_mode:
+        agent = agent.but(prompt_mode=True)
+    if options.record is not None:
+        from wasat.testing import record  # loaded where it is wanted
+
+        agent = record(agent, options.record)
     with Stoppable() as loop:
         loop.run(_run(agent, question, history, session, (options, report, out)))
 

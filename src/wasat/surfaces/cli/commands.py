@@ -19,6 +19,7 @@ COMMANDS = {
     "models": Command("wasat.surfaces.cli.models", "show the models"),
     "doctor": Command("wasat.surfaces.cli.doctor", "look whether everything is in place"),
     "emulate": Command("wasat.surfaces.cli.emulate", "serve a local Gemini to test against"),
+    "freeze": Command("wasat.surfaces.cli.freeze", "make a test of recorded runs"),
     "completion": Command("wasat.surfaces.cli.completion", "print a completion script for a shell"),
 }
 

@@ -22,7 +22,6 @@ _EXTRAS = {
     "server": ("starlette", "uvicorn"),
     "mcp": ("mcp",),
     "otel": ("opentelemetry",),
-    "repair": ("json_repair",),
     "postgres": ("asyncpg",),
 }
 _OLDEST = (3, 11)

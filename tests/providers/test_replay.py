@@ -1,0 +1,242 @@
+"""A provider that answers from a recording, and what a recording is compared by."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Raw
+from msgspec.structs import replace
+
+from wasat.errors import ConfigError, LimitReached, StreamCut
+from wasat.providers.gemini.client import Gemini
+from wasat.providers.provider import Provider, traits_of
+from wasat.providers.recording.differences import comparable, difference
+from wasat.providers.recording.lines import FORM, Asked, Began, Called, Said
+from wasat.providers.recording.masking import Masking
+from wasat.providers.recording.player import Player
+from wasat.providers.recording.recorder import Recorded
+from wasat.providers.recording.shelf import Shelf
+from wasat.providers.recording.tape import Folder, Tape
+from wasat.providers.recording.written import read, written, written_messages
+from wasat.providers.replay import Replayed
+from wasat.providers.scripted import ScriptedProvider
+from wasat.types.exchange import FinishReason, ModelRequest, ModelResponse, Setup
+from wasat.types.messages import History, Message
+from wasat.types.parts import Opaque, Text, ToolCall, local_id
+
+HISTORY = History((Message.user("go"),))
+REQUEST = ModelRequest(Setup("scripted"), HISTORY)
+NO_SECRETS = Masking(environment={})
+
+
+def recorded(provider: Provider, folder: Path) -> Recorded:
+    began = Began(FORM, "run", provider.model, "now", HISTORY.messages)
+    return Recorded(provider, Tape(Folder(folder), began, NO_SECRETS))
+
+
+def replayed(provider: Provider, folder: Path) -> Replayed:
+    return Replayed(provider, Player(Shelf(folder, NO_SECRETS), bytes(written_messages(HISTORY.messages))))
+
+
+async def items(provider: Provider, request: ModelRequest = REQUEST, *, whole: bool = False) -> list[Any]:
+    return [item async for item in provider.stream(request, whole=whole)]
+
+
+def test_parts_and_answer_come_in_their_order_in_both_modes(tmp_path: Path) -> None:
+    async def main() -> None:
+        script = [(Text("a"), Text("b"), ToolCall("1", "x"))]
+        then = await items(recorded(ScriptedProvider(script), tmp_path))
+        nobody = ScriptedProvider([])
+        assert await items(replayed(nobody, tmp_path)) == then
+        assert await items(replayed(nobody, tmp_path), whole=True) == then[-1:]
+        assert nobody.requests == []
+
+    asyncio.run(main())
+
+
+def test_the_wrappers_have_the_name_and_the_traits_of_what_is_within(tmp_path: Path) -> None:
+    gemini = Gemini("gemini-3.8-flash", api_key="k")
+    recorder = recorded(gemini, tmp_path)
+    asyncio.run(items(recorded(ScriptedProvider(["x"]), tmp_path)))
+    for around in (recorder, replayed(gemini, tmp_path)):
+        assert isinstance(around, Provider)
+        assert around.model == "gemini-3.8-flash"
+        assert traits_of(around) is gemini.traits
+        assert "Gemini(" in repr(around)
+
+
+def test_a_provider_that_is_never_asked_leaves_no_file(tmp_path: Path) -> None:
+    recorded(ScriptedProvider([]), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_third_request_where_two_were_recorded_is_told(tmp_path: Path) -> None:
+    async def main() -> None:
+        recorder = recorded(ScriptedProvider(["a", "b"]), tmp_path)
+        replayer = None
+        for provider in (recorder, None):
+            provider = provider or (replayer := replayed(ScriptedProvider([]), tmp_path))
+            await items(provider)
+            await items(provider)
+        assert replayer is not None
+        with pytest.raises(
+            ConfigError, match=r"^request 3 was not recorded: '.*' ends after 2, where it was broken off$"
+        ):
+            await items(replayer)
+
+    asyncio.run(main())
+
+
+def test_settings_are_compared_too(tmp_path: Path) -> None:
+    asyncio.run(items(recorded(ScriptedProvider(["a"]), tmp_path)))
+    other = replace(REQUEST, setup=Setup("scripted", system="s"))
+    with pytest.raises(ConfigError, match=r'at setup\.system: recorded nothing, now "s"$'):
+        asyncio.run(items(replayed(ScriptedProvider([]), tmp_path), other))
+
+
+class Stranger:
+    """A provider that keeps few of the promises: what it gives is no generator, and not all of it are parts."""
+
+    model = "scripted"
+
+    def __init__(self, *items: Any) -> None:
+        self._items = iter(items)
+
+    def stream(self, request: ModelRequest, *, whole: bool = False) -> Any:
+        return self
+
+    def __aiter__(self) -> "Stranger":
+        return self
+
+    async def __anext__(self) -> Any:
+        item = next(self._items, StopAsyncIteration())
+        if isinstance(item, Exception):
+            raise item
+        return item
+
+    async def close(self) -> None: ...
+
+
+ANSWER = ModelResponse(Message("model", (Text("a"),)), FinishReason.END)
+
+
+@pytest.mark.parametrize("ending", [(), (ANSWER,), (StreamCut("cut"),), (ANSWER, StreamCut("cut"))], ids=str)
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_stream_that_just_ends_or_breaks_after_its_answer_does_so_again(
+    tmp_path: Path, ending: Sequence[Any], whole: bool
+) -> None:
+    async def heard(provider: Provider) -> list[Any]:
+        made: list[Any] = []
+        try:
+            async for item in provider.stream(REQUEST, whole=whole):
+                made.append(item)  # noqa: PERF401 - those before an error count too
+        except StreamCut as error:
+            made.append(str(error))
+        return made
+
+    async def main() -> None:
+        then = await heard(recorded(Stranger(Text("a"), "no part", *ending), tmp_path))
+        now = await heard(replayed(ScriptedProvider([]), tmp_path))
+        spoken = [item for item in then if item != "no part"]
+        assert now == spoken or (whole and now == spoken[1:])
+
+    asyncio.run(main())
+
+
+class Odd(Exception): ...
+
+
+FOREIGN = [KeyError("x"), Odd("strange"), UnicodeDecodeError("utf-8", b"x", 0, 1, "bad"), ExceptionGroup("g", [Odd()])]
+
+
+@pytest.mark.parametrize("error", FOREIGN, ids=lambda error: type(error).__name__)
+def test_errors_that_are_not_ours_come_again_under_their_name(tmp_path: Path, error: Exception) -> None:
+    with pytest.raises(type(error)):
+        asyncio.run(items(recorded(ScriptedProvider([error]), tmp_path)))
+    with pytest.raises(Exception) as raised:  # noqa: PT011 - its name is looked at
+        asyncio.run(items(replayed(ScriptedProvider([]), tmp_path)))
+    assert (type(raised.value).__name__, str(raised.value)) == (type(error).__name__, str(error))
+    assert isinstance(raised.value, KeyError) == isinstance(error, KeyError)
+
+
+def test_an_error_of_ours_is_caught_by_whoever_catches_it_and_carries_what_it_did(tmp_path: Path) -> None:
+    error = LimitReached("enough", "max_tokens")
+    with pytest.raises(LimitReached):
+        asyncio.run(items(recorded(ScriptedProvider([error]), tmp_path)))
+    with pytest.raises(LimitReached, match=r"^enough$") as raised:
+        asyncio.run(items(replayed(ScriptedProvider([]), tmp_path)))
+    assert (raised.value.limit, raised.value.type) == (error.limit, error.type)
+
+
+DIFFERENCES: list[tuple[Any, Any, str | None]] = [
+    ({"a": [1, {"b": 2}]}, {"a": [1, {"b": 2}]}, None),
+    ({"a": 1, "b": 2}, {"b": 2, "a": 1}, None),
+    ({"a": [1, {"b": 4}]}, {"a": [1, {"b": 5}]}, "a[1].b: recorded 4, now 5"),
+    ({"a": 1}, {}, "a: recorded 1, now nothing"),
+    ([], [None], "[0]: recorded nothing, now null"),
+    ({"odd key": True}, {"odd key": 1}, '["odd key"]: recorded true, now 1'),
+    (1, 1.0, "the whole: recorded 1, now 1.0"),
+    ({"a": {}}, {"a": []}, "a: recorded {}, now []"),
+    ({"a": "x [masked] y"}, {"a": "x anything y"}, None),
+    ({"a": "[masked][masked]"}, {"a": "anything"}, None),
+    ({"a": "x [masked] y"}, {"a": "x anything z"}, 'a: recorded "x [masked] y", now "x anything z"'),
+    ({"a": "ab [masked] ba"}, {"a": "ab ba"}, 'a: recorded "ab [masked] ba", now "ab ba"'),
+    ({"a": "1 [masked] 2 [masked] 3"}, {"a": "1 x 3"}, 'a: recorded "1 [masked] 2 [masked] 3", now "1 x 3"'),
+]
+
+
+@pytest.mark.parametrize(("then", "now", "told"), DIFFERENCES)
+def test_the_first_difference_is_told_with_its_place(then: Any, now: Any, told: str | None) -> None:
+    assert difference(then, now) == told
+
+
+def test_ids_that_were_made_here_are_compared_by_their_order() -> None:
+    one, other = local_id(), local_id()
+    assert comparable(f'["{one}","{one}","{other}"]'.encode(), NO_SECRETS) == ["local id 1", "local id 1", "local id 2"]
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=8,
+)
+
+
+@given(json_values, json_values)
+def test_two_values_differ_where_json_does(one: Any, other: Any) -> None:
+    same = json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+    assert (difference(one, other) is None) == same
+
+
+@given(
+    st.binary(max_size=20).map(lambda data: b'{"a": "%b"}' % data.hex().encode()), st.sampled_from([b"\n", b" ", b""])
+)
+def test_whatever_bytes_a_provider_sent_come_out_of_one_line(data: bytes, space: bytes) -> None:
+    raw = Raw(space + data + space)
+    for line in (
+        Asked("m", True, raw),
+        Said(Opaque("x", raw)),
+        Began(FORM, "r", "m", "", (Message("model", (), "o", raw),)),
+    ):
+        assert b"\n" not in written(line)
+        again = read(written(line))
+        assert again == line
+        assert bytes(_raw(again)) == bytes(raw)
+
+
+def _raw(line: Any) -> Raw:
+    found = (
+        line.request if isinstance(line, Asked) else line.part.raw if isinstance(line, Said) else line.messages[0].raw
+    )
+    assert isinstance(found, Raw)
+    return found
+
+
+def test_a_call_is_a_line_of_its_own() -> None:
+    called = Called(ToolCall("1", "x", {"a": [1]}), 0.5)
+    assert read(written(called)) == called

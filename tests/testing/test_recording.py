@@ -1,0 +1,554 @@
+"""A run is recorded, and is the same again with nothing behind it."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import Raw
+from msgspec.structs import replace
+
+from wasat import Agent, Chat, Limits, tool
+from wasat.errors import (
+    ConfigError,
+    InvalidRequest,
+    LimitReached,
+    ProviderError,
+    RateLimited,
+    StreamCut,
+    ToolError,
+    WasatError,
+)
+from wasat.testing import ScriptedProvider, asked, record, replay
+from wasat.types.events import RunEnd, RunEvent, RunStart, ToolEnd
+from wasat.types.exchange import FinishReason, ModelRequest, ModelResponse, Usage
+from wasat.types.messages import Message
+from wasat.types.parts import Blob, Opaque, Part, Text, Thought, ToolCall, ToolResult, local_id
+from wasat.types.specs import BuiltinTool, ToolSpec
+
+runs: list[str] = []
+
+
+@tool
+async def temperature(city: str) -> dict[str, int]:
+    """How warm it is."""
+    runs.append(city)
+    return {"temp_c": 4}
+
+
+@tool
+async def broken(city: str) -> int:
+    """Always fails."""
+    raise ToolError(f"{city} is unknown")
+
+
+CALL = ToolCall("1", "temperature", {"city": "Oslo"})
+SCRIPT: list[Any] = [(Thought("hm"), Text("Let me "), Text("see."), CALL), (Text("It is "), Text("4."))]
+
+
+def agent_of(script: Any = SCRIPT, tools: Any = (temperature, broken), **more: Any) -> Agent:
+    return Agent(ScriptedProvider(script), tools, **more)
+
+
+def nobody(tools: Any = (temperature, broken), **more: Any) -> Agent:
+    """An agent whose model has nothing to say."""
+    return agent_of([], tools, **more)
+
+
+def lines_of(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_bytes().splitlines()]
+
+
+async def events_of(agent: Agent, prompt: Any = "go", **options: Any) -> list[RunEvent]:
+    return [event async for event in agent.stream(prompt, run_id="r", **options)]
+
+
+def timeless(events: Sequence[RunEvent]) -> list[RunEvent]:
+    return [replace(event, duration_seconds=0.0) if isinstance(event, ToolEnd) else event for event in events]
+
+
+def test_a_recorded_agent_gives_what_it_would_give_without(tmp_path: Path) -> None:
+    plain = agent_of().run_sync("Cold?", run_id="r")
+    recorded = record(agent_of(), tmp_path).run_sync("Cold?", run_id="r")
+    assert (recorded.text, recorded.messages, recorded.run_id) == (plain.text, plain.messages, "r")
+    assert [run.result for run in recorded.tool_calls] == [run.result for run in plain.tool_calls]
+
+
+def test_a_replay_asks_no_model_and_runs_no_tool(tmp_path: Path) -> None:
+    recorded = record(agent_of(), tmp_path).run_sync("Cold?")
+    runs.clear()
+    replayed = replay(nobody(), tmp_path).run_sync("Cold?")
+    assert (replayed.text, replayed.messages, replayed.turns) == (recorded.text, recorded.messages, recorded.turns)
+    assert [run.result for run in replayed.tool_calls] == [run.result for run in recorded.tool_calls]
+    assert runs == []
+
+
+def test_the_events_of_a_recorded_stream_come_again_in_their_order(tmp_path: Path) -> None:
+    async def main() -> None:
+        recorded = await events_of(record(agent_of(), tmp_path))
+        assert timeless(await events_of(replay(nobody(), tmp_path))) == timeless(recorded)
+        assert len([event for event in recorded if not isinstance(event, RunStart | RunEnd)]) > 8
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("recorded_whole", [True, False])
+def test_what_was_recorded_in_one_mode_is_replayed_in_the_other(tmp_path: Path, recorded_whole: bool) -> None:
+    async def main() -> None:
+        recording, replaying = record(agent_of(), tmp_path), replay
+        if recorded_whole:
+            text = (await recording.run("Cold?")).text
+            stream = replaying(nobody(), tmp_path).stream("Cold?")
+            assert [event async for event in stream]
+            assert stream.result.text == text == "It is 4."
+        else:
+            stream = recording.stream("Cold?")
+            assert [event async for event in stream]
+            assert (await replaying(nobody(), tmp_path).run("Cold?")).text == stream.result.text == "It is 4."
+
+    asyncio.run(main())
+
+
+def test_a_recording_is_one_line_for_each_thing_that_happened(tmp_path: Path) -> None:
+    record(agent_of(), tmp_path).run_sync("Cold?", run_id="mine")
+    [path] = tmp_path.iterdir()
+    lines = lines_of(path)
+    assert [line["line"] for line in lines] == ["run", "tools", "ask", "answer", "call", "ask", "answer", "end"]
+    assert (lines[0]["form"], lines[0]["run_id"], lines[0]["model"]) == (1, "mine", "scripted")
+    assert lines[0]["messages"][0]["parts"] == [{"type": "text", "text": "Cold?"}]
+    assert lines[2]["request"]["messages"] == lines[0]["messages"]
+    assert lines[4]["call"] == {"type": "call", "id": "1", "name": "temperature", "arguments": {"city": "Oslo"}}
+    assert lines[4]["result"]["value"] == {"temp_c": 4}
+    assert lines[4]["seconds"] > 0
+    assert lines[7]["text"] == "It is 4."
+
+
+def test_a_request_that_differs_is_told_by_the_place_where_it_does(tmp_path: Path) -> None:
+    record(agent_of(), tmp_path).run_sync("Is it cold?")
+    [path] = tmp_path.iterdir()
+    with pytest.raises(ConfigError) as raised:
+        replay(nobody(), tmp_path).run_sync("Is it warm?")
+    told = 'messages[0].parts[0].text: recorded "Is it cold?", now "Is it warm?"'
+    assert str(raised.value) == f"request 1 differs from the recording {str(path)!r} at {told}"
+    path.write_bytes(
+        path.read_bytes().replace(b'"value":{"temp_c":4}},', b"").replace(b'{"temp_c":4}', b'{"temp_c":5}', 1)
+    )
+    with pytest.raises(ConfigError, match=r"request 2 .* at messages\[2\].parts\[0\].value.temp_c: recorded 4, now 5$"):
+        replay(nobody(), tmp_path).run_sync("Is it cold?")
+
+
+def test_a_tool_that_is_declared_otherwise_is_told(tmp_path: Path) -> None:
+    @tool(name="temperature")
+    async def other(city: str, unit: str = "C") -> int:
+        """How warm it is."""
+        return 4
+
+    record(agent_of(tools=[temperature]), tmp_path).run_sync("Cold?")
+    with pytest.raises(ConfigError, match=r"at setup\.tools\[0\]\.parameters\.properties\.unit: recorded nothing, now"):
+        replay(nobody([other]), tmp_path).run_sync("Cold?")
+    with pytest.raises(ConfigError, match=r"at setup\.system: recorded nothing, now \"Be brief\.\""):
+        replay(nobody([temperature], system="Be brief."), tmp_path).run_sync("Cold?")
+
+
+def test_a_difference_deep_in_a_long_text_is_shown_with_what_is_around_it(tmp_path: Path) -> None:
+    long = "word " * 200
+    record(agent_of(["yes"]), tmp_path).run_sync(f"{long}cold? {long}")
+    with pytest.raises(ConfigError, match=r"recorded \"…word word word word cold\? word .*, now \"….*word warm\? "):
+        replay(nobody(), tmp_path).run_sync(f"{long}warm? {long}")
+
+
+def test_more_requests_than_were_recorded_are_told(tmp_path: Path) -> None:
+    record(agent_of(), tmp_path).run_sync("Cold?")
+    [path] = tmp_path.iterdir()
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:5]))
+    with pytest.raises(ConfigError, match=r"^request 2 was not recorded: '.*' ends after 1, where it was broken off$"):
+        replay(nobody(), tmp_path).run_sync("Cold?")
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_a_call_that_was_not_recorded_ends_the_run_and_is_no_matter_for_the_model(
+    tmp_path: Path, streamed: bool
+) -> None:
+    record(agent_of(), tmp_path).run_sync("Cold?")
+    [path] = tmp_path.iterdir()
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(line for line in lines if b'"line":"call"' not in line))
+    agent = replay(nobody(), tmp_path)
+    with pytest.raises(ConfigError, match=r'^the call temperature\(\{"city": "Oslo"\}\) was not recorded in '):
+        asyncio.run(events_of(agent, "Cold?")) if streamed else agent.run_sync("Cold?")
+    path.write_bytes(
+        b"".join(lines).replace(
+            b'"line":"call","call":{"type":"call","id":"1","name":"temperature","arguments":{"city":"Oslo"',
+            b'"line":"call","call":{"type":"call","id":"1","name":"temperature","arguments":{"city":"Rome"',
+        )
+    )
+    with pytest.raises(
+        ConfigError, match=r'differs from the recording .* at arguments\.city: recorded "Rome", now "Oslo"'
+    ):
+        replay(nobody(), tmp_path).run_sync("Cold?")
+
+
+def test_errors_of_a_provider_come_again_with_all_they_carry(tmp_path: Path) -> None:
+    details = [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "9s"}]
+    limited = RateLimited("slow down", status=429, retry_delay_seconds=9.5, details=details)
+    refused = InvalidRequest("no", status=400, violations=[("contents", "empty")])
+    for number, error in enumerate([limited, refused]):
+        folder = tmp_path / str(number)
+        with pytest.raises(type(error)):
+            record(agent_of([error]), folder).run_sync("go")
+        with pytest.raises(ProviderError) as raised:
+            replay(nobody(), folder).run_sync("go")
+        again = raised.value
+        assert (type(again), str(again), again.status) == (type(error), str(error), error.status)
+        assert (again.retryable, again.retry_delay_seconds) == (error.retryable, error.retry_delay_seconds)
+        assert again.details == error.details
+        assert getattr(again, "violations", ()) == getattr(error, "violations", ())
+        assert again.transcript is not None
+
+
+def test_errors_that_are_not_ours_come_to_the_same(tmp_path: Path) -> None:
+    async def main() -> None:
+        recorded = await outcome(record(agent_of([KeyError("x")]), tmp_path), streamed=False)
+        assert "KeyError: 'x'" in recorded[1]
+        assert await outcome(replay(nobody(), tmp_path), streamed=False) == recorded
+
+    asyncio.run(main())
+
+
+class Breaking:
+    """A model whose first answer breaks off in the middle."""
+
+    model = "breaking"
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def stream(self, request: ModelRequest, *, whole: bool = False) -> Any:
+        self.asked += 1
+        if self.asked == 1:
+            yield Text("It i")
+            raise StreamCut("the stream was cut")
+        yield Text("It is 4.")
+        yield ModelResponse(Message("model", (Text("It is 4."),)), FinishReason.END)
+
+    async def close(self) -> None: ...
+
+
+def test_a_stream_that_broke_off_and_was_asked_for_again_does_so_in_both_modes(tmp_path: Path) -> None:
+    async def main() -> None:
+        agent = record(Agent(Breaking()), tmp_path)
+        recorded = await events_of(agent)
+        unasked = Breaking()
+        assert await events_of(replay(Agent(unasked), tmp_path)) == recorded
+        result = await replay(Agent(unasked), tmp_path).run("go")
+        assert (result.text, result.turns, unasked.asked) == ("It is 4.", 2, 0)
+
+    asyncio.run(main())
+
+
+class Raising:
+    """A source that breaks its promises."""
+
+    async def list_tools(self) -> list[ToolSpec]:
+        return [ToolSpec("raising"), ToolSpec("silent"), ToolSpec("other")]
+
+    async def call(self, call: ToolCall, context: Any = None) -> Any:
+        if call.name == "raising":
+            raise ZeroDivisionError("by zero")
+        return None if call.name == "silent" else ToolResult("another", "other", 1)
+
+
+def test_a_source_that_raises_or_answers_nonsense_does_so_again(tmp_path: Path) -> None:
+    said = [(ToolCall("1", "raising"), ToolCall("2", "silent"), ToolCall("3", "other")), "so"]
+    recorded = record(agent_of(said, Raising()), tmp_path).run_sync("go")
+    replayed = replay(nobody(Raising()), tmp_path).run_sync("go")
+    assert replayed.messages == recorded.messages
+    assert "ZeroDivisionError: by zero" in str(replayed.messages)
+
+
+def test_tools_that_cannot_be_listed_any_more_are_taken_from_the_recording(tmp_path: Path) -> None:
+    class Gone(Raising):
+        async def list_tools(self) -> list[ToolSpec]:
+            raise ConnectionError("nobody is there")
+
+    recorded = record(agent_of([ToolCall("1", "raising"), "so"], Raising()), tmp_path).run_sync("go")
+    assert replay(nobody(Gone()), tmp_path).run_sync("go").messages == recorded.messages
+
+
+def test_calls_that_ran_together_end_in_the_order_in_which_they_ended_then(tmp_path: Path) -> None:
+    async def main() -> None:
+        ended = [asyncio.Event() for _ in range(6)]
+        ended[5].set()
+
+        @tool
+        async def wait(number: int) -> int:
+            """Ends after the one with the next number."""
+            await asyncio.wait_for(ended[number + 1].wait(), 5)
+            ended[number].set()
+            return number
+
+        said = [tuple(ToolCall(str(number), "wait", {"number": number}) for number in range(5)), "so"]
+        recorded = await events_of(record(agent_of(said, [wait]), tmp_path))
+        order = [event.result.value for event in recorded if isinstance(event, ToolEnd)]
+        assert order == [4, 3, 2, 1, 0]
+        replayed = await asyncio.wait_for(events_of(replay(nobody([wait]), tmp_path)), 5)
+        assert timeless(replayed) == timeless(recorded)
+
+    asyncio.run(main())
+
+
+def test_calls_are_found_whatever_order_they_are_asked_in(tmp_path: Path) -> None:
+    said = [tuple(ToolCall(str(n), "temperature", {"city": f"c{n}"}) for n in range(20)), "so"]
+    recorded = record(agent_of(said), tmp_path).run_sync("go")
+    [path] = tmp_path.iterdir()
+    lines = path.read_bytes().splitlines(keepends=True)
+    calls = [line for line in lines if line.startswith(b'{"line":"call"')]
+    others = [line for line in lines if line not in calls]
+    path.write_bytes(b"".join(others[:4] + calls[::-1] + others[4:]))
+    assert replay(nobody(), tmp_path).run_sync("go").messages == recorded.messages
+
+
+def test_ids_that_were_made_here_are_other_ones_each_time(tmp_path: Path) -> None:
+    def history() -> list[Message]:
+        id = local_id()
+        call = ToolCall(id, "temperature", {"city": "Rome"})
+        return [Message.user("Rome?"), Message("model", (call,)), Message.user(ToolResult(id, "temperature", 20))]
+
+    malformed = "Malformed function call: temperature(city='Oslo')"
+    salvaged = ModelResponse(Message("model", ()), FinishReason.MALFORMED_CALL, finish_message=malformed)
+    recorded = record(agent_of([salvaged, "so"]), tmp_path).run_sync("go", messages=history())
+    replayed = replay(nobody(), tmp_path).run_sync("go", messages=history())
+    assert len(recorded.tool_calls) == 1
+    assert recorded.tool_calls[0].call.id != replayed.tool_calls[0].call.id
+    assert recorded.tool_calls[0].result.value == replayed.tool_calls[0].result.value
+
+
+def test_every_kind_of_part_and_every_byte_comes_back(tmp_path: Path) -> None:
+    raw = Raw(b'{\n  "odd" : [ 1.0,\r\n 2 ] }')
+    parts: tuple[Part, ...] = (
+        Thought("t", "sig"),
+        Text("x\n", "sig"),
+        Blob.of(b"\x00\x01", "image/png", name="a"),
+        Opaque("odd", raw),
+        Opaque("text", Raw(b'"a text\\n"')),
+        Opaque("spaced", Raw(b' { "a" : 1 } ')),
+    )
+    answer = ModelResponse(
+        Message("model", parts, "other", raw), FinishReason.END, "STOP", "m", Usage(1, 2, 3, 4, 5, 6), "v", "id", None,
+        (raw, Raw(b"{}")),
+    )  # fmt: skip
+    recorded = record(agent_of([answer]), tmp_path).run_sync("go").response
+    replayed = replay(nobody(), tmp_path).run_sync("go").response
+    assert [bytes(one) for one in replayed.raw] == [bytes(one) for one in recorded.raw] == [bytes(raw), b"{}"]
+    assert bytes(replayed.message.raw) == bytes(raw)
+    assert replayed == recorded == answer
+    [path] = tmp_path.iterdir()
+    assert len(lines_of(path)) == 5
+
+
+def test_several_runs_are_each_found_by_what_they_ask(tmp_path: Path) -> None:
+    recording = record(agent_of(lambda request: f"You said {request.history[-1].text}"), tmp_path)
+    for prompt in ("a", "b", "c"):
+        recording.run_sync(prompt)
+    replaying = replay(nobody(), tmp_path)
+    assert [replaying.run_sync(prompt).text for prompt in "cab"] == ["You said c", "You said a", "You said b"]
+    with pytest.raises(ConfigError, match=r"^all 3 runs of .* were replayed already"):
+        replaying.run_sync("a")
+    assert replay(nobody(), tmp_path / "run-00002.jsonl").run_sync("b").text == "You said b"
+
+
+def test_the_same_question_asked_twice_is_answered_as_it_was_each_time(tmp_path: Path) -> None:
+    recording = record(agent_of(["first", "second", "third"]), tmp_path)
+    for system in (None, None, "Be brief."):
+        recording.run_sync("go", system=system)
+    replaying = replay(nobody(), tmp_path)
+    assert replaying.run_sync("go", system="Be brief.").text == "third"
+    assert [replaying.run_sync("go").text for _ in range(2)] == ["first", "second"]
+
+
+def test_a_wrong_question_takes_nothing_from_the_right_one(tmp_path: Path) -> None:
+    record(agent_of(["yes"]), tmp_path).run_sync("right")
+    replaying = replay(nobody(), tmp_path)
+    for _ in range(2):
+        with pytest.raises(ConfigError, match='recorded "right", now "wrong"'):
+            replaying.run_sync("wrong")
+    assert replaying.run_sync("right").text == "yes"
+
+
+def test_a_chat_and_an_agent_made_of_another_are_recorded_too(tmp_path: Path) -> None:
+    def talk(agent: Agent) -> str:
+        chat = Chat(agent.but(system="Be brief.")).ask_sync("a").ask_sync("b")
+        return chat.ask_sync("c", tools=["temperature"], limits=Limits(max_turns=3)).text
+
+    echo = agent_of(lambda request: f"{len(request.history)} {len(request.setup.tools)} {request.setup.system}")
+    assert talk(record(echo, tmp_path)) == talk(replay(nobody(), tmp_path)) == "5 1 Be brief."
+
+
+def test_tools_that_the_provider_runs_are_passed_on(tmp_path: Path) -> None:
+    tools = [BuiltinTool("googleSearch"), temperature]
+    provider = ScriptedProvider(["yes"])
+    record(Agent(provider, tools), tmp_path).run_sync("go")
+    assert [one.name for one in provider.requests[0].setup.tools] == ["googleSearch", "temperature"]
+    assert replay(nobody(tools), tmp_path).run_sync("go").text == "yes"
+
+
+def test_a_model_that_only_writes_is_recorded_with_the_prompt_it_got(tmp_path: Path) -> None:
+    said = ['TOOL_CALL: {"name": "temperature", "arguments": {"city": "Oslo"}}', "It is 4."]
+    recorded = record(agent_of(said, prompt_mode=True), tmp_path).run_sync("Cold?")
+    assert len(recorded.tool_calls) == 1
+    first = lines_of(tmp_path / "run-00001.jsonl")[2]["request"]["setup"]
+    assert "tools" not in first
+    assert "temperature" in first["system"]
+    assert replay(nobody(prompt_mode=True), tmp_path).run_sync("Cold?").messages == recorded.messages
+
+
+def test_what_a_run_was_asked_can_be_asked_again(tmp_path: Path) -> None:
+    limits = Limits(max_turns=2)
+    recording = record(agent_of(lambda _: "yes"), tmp_path)
+    recording.run_sync("go", system="Be brief.", limits=limits, settings={"seed": 1}, tool_choice="none")
+    recording.run_sync([Text("look"), Blob.of(b"x", "image/png")])
+    options = asked(tmp_path / "run-00001.jsonl")
+    assert (options["prompt"], options["limits"]) == ("go", limits)
+    for path in sorted(tmp_path.iterdir()):
+        assert replay(nobody(), path).run_sync(**asked(path)).text == "yes"
+
+
+def test_a_run_that_ended_at_a_limit_does_so_again(tmp_path: Path) -> None:
+    for again in (False, True):
+        agent = replay(nobody(), tmp_path) if again else record(agent_of(), tmp_path)
+        with pytest.raises(LimitReached) as raised:
+            agent.run_sync("go", limits=Limits(max_turns=1))
+        assert raised.value.transcript
+    assert lines_of(tmp_path / "run-00001.jsonl")[-1]["error"]["type"] == "LimitReached"
+
+
+def test_a_stream_that_was_left_replays_as_far_as_it_went(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with record(agent_of(), tmp_path).stream("go") as stream:
+            async for event in stream:
+                if getattr(event, "text", "") == "Let me ":
+                    break
+        assert [line["line"] for line in lines_of(tmp_path / "run-00001.jsonl")][-2:] == ["part", "part"]
+        heard, error = await outcome(replay(nobody(), tmp_path), streamed=True)
+        assert [event.text for event in heard[-2:]] == ["hm", "Let me "]
+        assert error.startswith("NotRecorded: the recording was broken off in the middle of this answer")
+
+    asyncio.run(main())
+
+
+def test_a_run_that_is_cancelled_while_a_tool_runs_leaves_what_was_before(tmp_path: Path) -> None:
+    async def main() -> None:
+        begun = asyncio.Event()
+
+        @tool(name="temperature")
+        async def endless(city: str) -> dict[str, int]:
+            """How warm it is."""
+            begun.set()
+            await asyncio.Event().wait()
+            return {}
+
+        running = asyncio.create_task(record(agent_of(tools=[endless]), tmp_path).run("go"))
+        await asyncio.wait_for(begun.wait(), 5)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert [line["line"] for line in lines_of(tmp_path / "run-00001.jsonl")] == ["run", "tools", "ask", "answer"]
+        with pytest.raises(ConfigError, match="was not recorded"):
+            await replay(nobody([endless]), tmp_path).run("go")
+
+    asyncio.run(main())
+
+
+def test_a_recording_that_cannot_be_written_any_more_ends_the_run(tmp_path: Path) -> None:
+    @tool(name="temperature")
+    async def deleting(city: str) -> int:
+        """How warm it is."""
+        (tmp_path / "run-00001.jsonl").unlink()
+        return 4
+
+    with pytest.raises(ConfigError, match=r"^the recording '.*run-00001.jsonl' cannot be written: No such file"):
+        record(agent_of(tools=[deleting]), tmp_path).run_sync("go")
+
+
+@pytest.mark.parametrize("make", [record, replay])
+def test_what_is_no_agent_or_no_directory_is_told(tmp_path: Path, make: Any) -> None:
+    with pytest.raises(ConfigError, match="takes an Agent and a directory, not str"):
+        make("agent", tmp_path)
+    with pytest.raises(ConfigError, match="takes the path of a directory, not 5"):
+        make(agent_of(), 5)
+
+
+def test_a_recorded_agent_complains_as_it_would_without(tmp_path: Path) -> None:
+    for agent in (agent_of(), record(agent_of(), tmp_path)):
+        with pytest.raises(ConfigError, match="a run takes no 'colour'"):
+            agent.run_sync("go", colour=1)
+        with pytest.raises(ConfigError, match="there is nothing to ask"):
+            agent.run_sync()
+        with pytest.raises(ConfigError, match="settings: "):
+            agent.run_sync("go", settings=object())
+    assert list(tmp_path.iterdir()) == []
+
+
+words = st.text(max_size=5)
+parts = st.one_of(
+    words.map(Text),
+    words.map(Thought),
+    st.builds(lambda c: ToolCall("", "temperature", {"city": c}), words),
+    st.builds(lambda c: ToolCall("", "broken", {"city": c}), st.sampled_from("ab")),
+    st.just(ToolCall("", "temperature", {"town": 1})),
+    st.just(ToolCall("", "unknown", {"x": [1.5, None, {"ü": "\n"}]})),
+)
+turns = st.one_of(
+    st.tuples(st.lists(parts, max_size=4), st.sampled_from([*FinishReason, *[FinishReason.END] * 10])),
+    st.sampled_from([RateLimited("later", status=429), StreamCut("cut"), ValueError("odd")]),
+)
+
+
+def script(said: list[Any]) -> list[Any]:
+    made: list[Any] = []
+    for number, turn in enumerate(said):
+        if isinstance(turn, Exception):
+            made.append(turn)
+            continue
+        numbered = tuple(
+            replace(part, id=f"{number}-{place}") if isinstance(part, ToolCall) else part
+            for place, part in enumerate(turn[0])
+        )
+        made.append(ModelResponse(Message("model", numbered), turn[1]))
+    return [*made, "the end"]
+
+
+async def outcome(agent: Agent, *, streamed: bool) -> tuple[list[Any], str]:
+    events: list[Any] = []
+    try:
+        if streamed:
+            async for event in agent.stream("go", run_id="r"):
+                events.append(event)  # noqa: PERF401 - those before an error count too
+        else:
+            result = await agent.run("go", run_id="r")
+            events = [result.messages, result.text, [(run.call, run.result) for run in result.tool_calls]]
+    except Exception as error:  # noqa: BLE001 - it is compared
+        transcript = error.transcript if isinstance(error, WasatError) else None
+        return timeless(events), f"{type(error).__name__}: {error} {transcript}"
+    return timeless(events), "ended"
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(turns, max_size=5), st.booleans())
+def test_whatever_a_model_says_the_replay_is_the_same(
+    tmp_path_factory: pytest.TempPathFactory, said: list[Any], streamed: bool
+) -> None:
+    folder = tmp_path_factory.mktemp("recording")
+
+    async def main() -> None:
+        recorded = await outcome(record(agent_of(script(said)), folder), streamed=streamed)
+        assert await outcome(replay(nobody(), folder), streamed=streamed) == recorded
+        other = await outcome(replay(nobody(), folder), streamed=not streamed)
+        assert other[1] == recorded[1]
+
+    asyncio.run(main())

@@ -1,0 +1,152 @@
+"""Runs with Gemini are recorded on loopback, and replayed when nobody listens there any more."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.gemini.recorder import Recorder, recorder
+from wasat import Agent, Gemini, tool
+from wasat.errors import AuthenticationError, ConfigError
+from wasat.loop.result import RunResult
+from wasat.testing import LocalGemini, record, replay
+from wasat.types.messages import Message
+
+KEY = "AIzaSyD-0123456789abcdefghijklmnopqrstu"
+
+
+@tool
+async def weather(city: str) -> dict[str, int]:
+    """The weather in a city."""
+    return {"temp_c": 4}
+
+
+def chunk(*parts: Any, finish: str | None = "STOP") -> dict[str, Any]:
+    candidate: dict[str, Any] = {"content": {"role": "model", "parts": list(parts)}}
+    if finish:
+        candidate["finishReason"] = finish
+    return {"candidates": [candidate], "usageMetadata": {"totalTokenCount": 7}, "futureField": {"x": [1.0, 2]}}
+
+
+CALL = {"functionCall": {"name": "weather", "args": {"city": "Oslo"}}, "thoughtSignature": "c2lnbmF0dXJl+/=="}
+ANSWERS = [
+    [chunk({"text": "Let me see.", "thought": True}, finish=None), chunk(CALL)],
+    [chunk({"text": "It is "}, finish=None), chunk({"text": "4 degrees."})],
+]
+
+
+class Server(Recorder):
+    """A stream of chunks, or the same indented in one document, as Gemini sends them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.script = list(ANSWERS)
+
+    def next(self) -> tuple[int, bytes, dict[str, str]]:
+        chunks = self.script.pop(0)
+        self.answers.clear()
+        if "stream" in self.last.path:
+            self.answer_stream(*chunks)
+        else:
+            parts = [part for one in chunks for part in one["candidates"][0]["content"]["parts"]]
+            self.answer(json.dumps(chunk(*parts), indent=2).encode() + b"\n")
+        return super().next()
+
+
+def agent_at(url: str, tools: Any = (weather,)) -> Agent:
+    return Agent(Gemini("gemini-3.8-flash", api_key=KEY, base_url=url), tools)
+
+
+async def run(agent: Agent, *, streamed: bool, prompt: str = "Is it cold?", **options: Any) -> RunResult:
+    if not streamed:
+        return await agent.run(prompt, **options)
+    stream = agent.stream(prompt, **options)
+    assert [event async for event in stream]
+    return stream.result
+
+
+def recorded(folder: Path, *, streamed: bool) -> tuple[RunResult, Server]:
+    async def main() -> RunResult:
+        async with record(agent_at(server.url), folder) as agent:
+            result = await run(agent, streamed=streamed)
+            await agent.model.close()
+            return result
+
+    server = Server()
+    with recorder(server):
+        return asyncio.run(main()), server
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["blocking", "streamed"])
+@pytest.mark.parametrize("replayed_streamed", [False, True], ids=["blocking", "streamed"])
+def test_a_run_is_the_same_again_when_the_server_is_gone(
+    tmp_path: Path, streamed: bool, replayed_streamed: bool
+) -> None:
+    then, server = recorded(tmp_path, streamed=streamed)
+    now = asyncio.run(run(replay(agent_at(server.url), tmp_path), streamed=replayed_streamed))
+    assert (now.text, now.messages, now.usage, now.response) == (then.text, then.messages, then.usage, then.response)
+    assert [bytes(message.raw) for message in now.messages] == [bytes(message.raw) for message in then.messages]
+    assert [bytes(document) for document in now.response.raw] == [bytes(document) for document in then.response.raw]
+    assert then.text == "It is 4 degrees."
+    assert len(server.seen) == 2
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["blocking", "streamed"])
+def test_the_body_that_went_out_is_recorded_with_its_path(tmp_path: Path, streamed: bool) -> None:
+    _, server = recorded(tmp_path, streamed=streamed)
+    lines = [json.loads(line) for line in (tmp_path / "run-00001.jsonl").read_bytes().splitlines()]
+    asked = [line for line in lines if line["line"] == "ask"]
+    bodies = [json.loads(one["request"]) if isinstance(one["request"], str) else one["request"] for one in asked]
+    assert bodies == [one.body for one in server.seen]
+    assert [one["whole"] for one in asked] == [not streamed] * 2
+    assert all(one.path.endswith(line["path"]) for one, line in zip(server.seen, asked, strict=True))
+
+
+def test_a_result_that_differs_is_told_by_its_path_in_the_body(tmp_path: Path) -> None:
+    _, server = recorded(tmp_path, streamed=True)
+    path = tmp_path / "run-00001.jsonl"
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b'"value":{"temp_c":4}', b'"value":{"temp_c":5}'))
+    with pytest.raises(ConfigError) as raised:
+        asyncio.run(run(replay(agent_at(server.url), tmp_path), streamed=False))
+    told = "contents[2].parts[0].functionResponse.response.temp_c: recorded 4, now 5"
+    assert str(raised.value) == f"request 2 differs from the recording {str(path)!r} at {told}"
+
+
+def test_another_model_is_told(tmp_path: Path) -> None:
+    _, server = recorded(tmp_path, streamed=True)
+    other = agent_at(server.url).but(model=Gemini("gemini-2.5-flash", api_key=KEY, base_url=server.url))
+    with pytest.raises(ConfigError, match=r'at model: recorded "gemini-3.8-flash", now "gemini-2.5-flash"$'):
+        asyncio.run(run(replay(other, tmp_path), streamed=False))
+
+
+def test_a_refusal_comes_again(tmp_path: Path) -> None:
+    with recorder() as server:
+        refusal = {"error": {"code": 401, "message": f"{KEY} is no key", "status": "UNAUTHENTICATED", "details": []}}
+        server.answer(refusal, status=401)
+        with pytest.raises(AuthenticationError):
+            record(agent_at(server.url), tmp_path).run_sync("go")
+    with pytest.raises(AuthenticationError) as raised:
+        replay(agent_at(server.url), tmp_path).run_sync("go")
+    assert raised.value.status == 401
+    assert KEY not in (tmp_path / "run-00001.jsonl").read_text()
+
+
+def test_a_conversation_goes_on_with_what_was_replayed(tmp_path: Path) -> None:
+    def talk(agent: Agent) -> tuple[Message, ...]:
+        first = agent.run_sync("Is it cold?")
+        return agent.run_sync("And now?", messages=first.messages).messages.messages
+
+    server = Server()
+    server.script += [[chunk({"text": "Still 4."})]]
+    with recorder(server):
+        then = talk(record(agent_at(server.url), tmp_path))
+    assert talk(replay(agent_at(server.url), tmp_path)) == then
+
+
+def test_the_local_gemini_is_there_to_be_recorded(tmp_path: Path) -> None:
+    with LocalGemini(["Hello."]) as server:
+        assert record(agent_at(server.url), tmp_path).run_sync("Hi.").text == "Hello."
+    assert replay(agent_at(server.url), tmp_path).run_sync("Hi.").text == "Hello."

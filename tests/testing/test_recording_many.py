@@ -1,0 +1,184 @@
+"""Many runs at once, processes that are killed, and files that are not what they were."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wasat import Agent, tool
+from wasat.errors import ConfigError
+from wasat.testing import ScriptedProvider, freeze, record, replay
+from wasat.types.exchange import ModelRequest
+from wasat.types.parts import ToolCall
+
+RUNS = 1_000
+
+
+@tool
+async def double(number: int) -> int:
+    """Twice as much."""
+    await asyncio.sleep(0)
+    return 2 * number
+
+
+async def say(request: ModelRequest) -> Any:
+    await asyncio.sleep(0)  # so that the runs take turns
+    number = int(request.history[0].text)
+    if len(request.history) == 1:
+        return ToolCall(f"call {number}", "double", {"number": number})
+    return f"It is {request.history[-1].results[0].value}."
+
+
+def test_a_thousand_runs_at_once_do_not_mix(tmp_path: Path) -> None:
+    async def texts(agent: Agent) -> list[str]:
+        return [result.text for result in await asyncio.gather(*(agent.run(str(number)) for number in range(RUNS)))]
+
+    expected = [f"It is {2 * number}." for number in range(RUNS)]
+    assert asyncio.run(texts(record(Agent(ScriptedProvider(say), [double]), tmp_path))) == expected
+    files = list(tmp_path.iterdir())
+    assert len(files) == RUNS
+    for path in files:
+        lines = [json.loads(line) for line in path.read_bytes().splitlines()]
+        assert [line["line"] for line in lines] == ["run", "tools", "ask", "answer", "call", "ask", "answer", "end"]
+        prompt = lines[0]["messages"][0]["parts"][0]["text"]
+        assert lines[4]["call"]["arguments"] == {"number": int(prompt)}
+    assert asyncio.run(texts(replay(Agent(ScriptedProvider([]), [double]), tmp_path))) == expected
+
+
+def test_threads_and_several_recorders_of_one_directory_do_not_mix(tmp_path: Path) -> None:
+    def work(first: int) -> None:
+        agent = record(Agent(ScriptedProvider(say), [double]), tmp_path)
+        for number in range(first, first + 20):
+            agent.run_sync(str(number))
+
+    threads = [threading.Thread(target=work, args=(first,)) for first in range(0, 80, 20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert len(list(tmp_path.iterdir())) == 80
+    replaying = replay(Agent(ScriptedProvider([]), [double]), tmp_path)
+    assert [replaying.run_sync(str(number)).text for number in range(80)] == [f"It is {2 * n}." for n in range(80)]
+
+
+KILLED = """
+import os, signal, sys
+from wasat import Agent, tool
+from wasat.testing import ScriptedProvider, record
+from wasat.types.parts import Text, ToolCall
+
+@tool
+async def step(number: int) -> int:
+    "A step."
+    if number == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+script = [ToolCall(str(number), "step", {"number": number}) for number in range(5)]
+record(Agent(ScriptedProvider(script), [step]), sys.argv[1]).run_sync("go")
+"""
+
+
+@tool
+async def step(number: int) -> int:
+    """A step."""
+    return number
+
+
+def test_a_killed_process_leaves_what_replays_as_far_as_it_goes(tmp_path: Path) -> None:
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], timeout=60, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    path = tmp_path / "run-00001.jsonl"
+    for data in (path.read_bytes(), path.read_bytes() + b'{"line":"call","call":{"type":"ca'):
+        path.write_bytes(data)
+        with pytest.raises(ConfigError, match=r'^the call step\(\{"number": 2\}\) was not recorded in ') as raised:
+            replay(Agent(ScriptedProvider([]), [step]), tmp_path).run_sync("go")
+        assert raised.value.transcript is not None
+        assert [result.value for message in raised.value.transcript for result in message.results][:2] == [0, 1]
+    with pytest.raises(ConfigError, match=r"nothing to freeze in .*: run-00001\.jsonl was broken off"):
+        freeze(tmp_path)
+
+
+def test_every_prefix_of_a_recording_replays_up_to_its_end(tmp_path: Path) -> None:
+    async def texts(agent: Agent) -> str:
+        stream = agent.stream("4")
+        assert [event async for event in stream]
+        return stream.result.text
+
+    asyncio.run(texts(record(Agent(ScriptedProvider(say), [double]), tmp_path)))
+    path = tmp_path / "run-00001.jsonl"
+    data = path.read_bytes()
+    head = data.index(b"\n") + 1
+    for length in range(head, len(data), 7):
+        path.write_bytes(data[:length])
+        whole = length > data.index(b'{"line":"end"')
+        agent = replay(Agent(ScriptedProvider([]), [double]), tmp_path)
+        if whole:
+            assert asyncio.run(texts(agent)) == "It is 8."
+        else:
+            with pytest.raises(ConfigError, match=r"not recorded|broken off"):
+                asyncio.run(texts(agent))
+
+
+BAD = {
+    b"": r"^the recording '.*run-00001.jsonl' is empty; delete it, or record the run again$",
+    b'{"line":"run","form":1,"ru': "is empty",
+    b"nonsense\n": "is damaged in line 1: ",
+    b"{}\n": "is damaged in line 1: ",
+    b'{"line":"ask","form":1,"model":"m","whole":true,"request":{}}\n': "damaged in line 1: it does not say which run",
+    b'{"line":"other","form":99}\n': "is of form 99, this version reads up to 1; install a newer Wasat$",
+    b"\xff\xfe\n": "is damaged in line 1: ",
+    b"[" * 100_000 + b"\n": "is damaged in line 1: ",
+}
+
+
+@pytest.mark.parametrize("data", BAD)
+def test_a_file_that_is_no_recording_is_told_in_one_sentence(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "run-00001.jsonl").write_bytes(data)
+    for use in (lambda: replay(Agent(ScriptedProvider([])), tmp_path), lambda: freeze(tmp_path)):
+        with pytest.raises(ConfigError, match=BAD[data]) as raised:
+            use()
+        assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("line", [b"{", b'{"line":"end","calls":5}', b'{"line":"part","part":{}}', b"\x00", b""])
+def test_a_damaged_line_is_told_by_its_number(tmp_path: Path, line: bytes) -> None:
+    record(Agent(ScriptedProvider(["yes"])), tmp_path).run_sync("go")
+    path = tmp_path / "run-00001.jsonl"
+    lines = path.read_bytes().splitlines()
+    path.write_bytes(b"\n".join([*lines[:2], line, *lines[2:], b""]))
+    with pytest.raises(ConfigError, match=r"^the recording '.*' is damaged in line 3: .*; record the run again$"):
+        replay(Agent(ScriptedProvider([])), tmp_path)
+
+
+def test_a_directory_that_is_not_there_or_holds_nothing_is_told(tmp_path: Path) -> None:
+    agent = Agent(ScriptedProvider([]))
+    with pytest.raises(ConfigError, match=r"^there is no recording '.*/missing'; make one with record\(agent, "):
+        replay(agent, tmp_path / "missing")
+    with pytest.raises(ConfigError, match=r"^no run is recorded in '.*'; record some with record\(agent, "):
+        replay(agent, tmp_path)
+    with pytest.raises(ConfigError, match="there is no recording"):
+        freeze(tmp_path / "missing")
+
+
+def test_a_place_that_cannot_be_written_to_is_told(tmp_path: Path) -> None:
+    agent = Agent(ScriptedProvider([]))
+    file = tmp_path / "file"
+    file.write_text("")
+    for place in (file, file / "inside", Path("/proc/nowhere")):
+        with pytest.raises(ConfigError, match=r"^cannot record into '.*': "):
+            record(agent, place)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions are those of POSIX")
+def test_recordings_are_for_their_owner_alone(tmp_path: Path) -> None:
+    record(Agent(ScriptedProvider(["yes"])), tmp_path / "deep" / "down").run_sync("go")
+    [path] = (tmp_path / "deep" / "down").iterdir()
+    assert path.stat().st_mode & 0o077 == 0
