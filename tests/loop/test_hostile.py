@@ -144,9 +144,11 @@ def test_the_time_is_over_also_after_a_tool_that_will_not_be_stopped() -> None:
         return "done all the same"
 
     provider = ScriptedProvider([[call("stubborn")], "never asked"])
-    with pytest.raises(LimitReached):
+    with pytest.raises(LimitReached) as caught:
         Agent(provider, tools=[stubborn], limits=Limits(max_seconds=0.05)).run_sync("?")
     assert len(provider.requests) == 1
+    transcript: Any = caught.value.transcript
+    assert transcript[2].results[0].value == "done all the same"
 
 
 @pytest.mark.parametrize("limits", [Limits(max_turns=1), Limits(max_tokens=1), Limits(max_turns=1, on_limit="message")])

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from wasat.tools.deadline import limited
+from wasat.tools.deadline import Expired, Raised, begun, limited, rest_of
 
 
 def run(coroutine: Any) -> Any:
@@ -97,3 +97,65 @@ def test_a_coroutine_may_clean_up_with_awaits_after_its_time() -> None:
 
     run(main())
     assert seen == ["cleaned"]
+
+
+@pytest.mark.parametrize("value", [5, None])
+def test_what_comes_too_late_is_not_taken_but_kept(value: int | None) -> None:
+    async def stubborn() -> int | None:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            await asyncio.sleep(0)
+        return value
+
+    async def main() -> None:
+        with pytest.raises(Expired) as caught:
+            await limited(stubborn(), 0.01)
+        assert caught.value.late == (value,)
+        with pytest.raises(Expired) as caught:
+            await limited(sleep(60), 0.01)
+        assert caught.value.late == ()
+        task = asyncio.current_task()
+        assert task is not None
+        assert task.cancelling() == 0
+
+    run(main())
+
+
+def test_its_own_exception_after_its_time_passes_through() -> None:
+    async def work() -> None:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            raise KeyError("x") from None
+
+    async def main() -> None:
+        with pytest.raises(KeyError):
+            await limited(work(), 0.01)
+
+    run(main())
+
+
+@pytest.mark.parametrize("seconds", [None, 5.0])
+def test_who_closes_a_coroutine_and_who_only_raises_so_are_told_apart(seconds: float | None) -> None:
+    error = GeneratorExit("own")
+
+    async def fail(after: float | None) -> None:
+        if after is not None:
+            await asyncio.sleep(after)
+        raise error
+
+    async def main() -> None:
+        for after in (None, 0, 0.01):
+            with pytest.raises(Raised) as caught:
+                await limited(fail(after), seconds)
+            assert caught.value.error is error
+        sleeping = sleep(60)
+        ended, waits_for = begun(sleeping)
+        assert not ended
+        rest = rest_of(sleeping, waits_for, seconds)
+        rest.send(None)
+        with pytest.raises(GeneratorExit):
+            rest.throw(GeneratorExit())
+
+    run(main())

@@ -68,17 +68,51 @@ def test_a_tool_error_is_told_in_its_own_words(caplog: pytest.LogCaptureFixture)
 
 
 @pytest.mark.parametrize(
-    "error", [SystemExit(3), StopIteration("x"), ValueError(), RecursionError("deep"), TimeoutError("t")]
+    "error",
+    [SystemExit(3), StopIteration("x"), ValueError(), RecursionError("deep"), TimeoutError("t"), GeneratorExit("g")],
 )
-def test_nothing_that_a_tool_raises_escapes(error: BaseException) -> None:
+@pytest.mark.parametrize("timeout", [None, 5])
+def test_nothing_that_a_tool_raises_escapes(error: BaseException, timeout: float | None) -> None:
     def fail() -> str:
         raise error
 
     async def fail_too() -> str:
         raise error
 
-    assert type(error).__name__ in told(use(fail))
-    assert type(error).__name__ in told(use(fail_too))
+    async def fail_later() -> str:
+        await asyncio.sleep(0)
+        raise error
+
+    for function in (fail, fail_too, fail_later):
+        assert type(error).__name__ in told(use(function, options={"timeout": timeout}))
+
+
+def test_a_call_that_is_closed_in_the_middle_closes_its_tool() -> None:
+    seen: list[str] = []
+
+    @tool
+    async def wait() -> None:
+        try:
+            await asyncio.sleep(60)
+        except GeneratorExit:
+            seen.append("closed")
+            raise
+
+    async def main() -> None:
+        running = execute(wait, ToolCall("1", "wait"))
+        running.send(None)
+        running.close()
+
+    asyncio.run(main())
+    assert seen == ["closed"]
+
+
+def test_ctrl_c_within_an_async_tool_is_for_who_runs_the_loop() -> None:
+    async def fail() -> str:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        use(fail)
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), GeneratorExit(), asyncio.CancelledError()])
@@ -184,16 +218,30 @@ def test_a_tool_that_takes_too_long_is_stopped() -> None:
     release.set()
 
 
-def test_a_tool_that_swallows_its_cancellation_still_ends_in_time() -> None:
-    async def stubborn() -> str:
+def test_a_tool_that_goes_on_when_it_is_stopped_has_taken_too_long_all_the_same() -> None:
+    async def stubborn(answers: bool) -> str | None:
         try:
             await asyncio.sleep(60)
         except asyncio.CancelledError:
-            return "late"
+            await asyncio.sleep(0)
+        return "late" if answers else None
+
+    for answers in (True, False):
+        words = told(use(stubborn, options={"timeout": 0.02}, answers=answers))
+        assert (
+            words == "stubborn took longer than 0.02 seconds; it went on when it was stopped, and its result came late"
+        )
+
+
+def test_what_a_tool_says_about_being_stopped_is_told() -> None:
+    async def careful() -> str:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            raise ToolError("too slow: nothing was booked") from None
         return "done"
 
-    result = use(stubborn, options={"timeout": 0.02})
-    assert result.value in ("late", "stubborn took longer than 0.02 seconds and was stopped")
+    assert told(use(careful, options={"timeout": 0.02})) == "too slow: nothing was booked"
 
 
 def test_a_plain_function_does_not_block_the_event_loop() -> None:

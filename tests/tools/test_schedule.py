@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wasat.tools.local import LocalTools
-from wasat.tools.schedule import run_calls
+from wasat.tools.schedule import each_call, run_calls, settled
 from wasat.types.parts import ToolCall, ToolResult
 
 
@@ -109,3 +109,137 @@ def test_every_call_has_exactly_one_result_under_its_id(names: list[str], at_onc
 
     results = asyncio.run(run_calls(calls(*names), LocalTools([ok, fail, wait]).call, at_once=at_once))
     assert [(result.id, result.name) for result in results] == [(call.id, call.name) for call in calls(*names)]
+
+
+@pytest.mark.parametrize("at_once", [None, 1, 2])
+@pytest.mark.parametrize("many", [1, 5])
+@pytest.mark.parametrize("kind", [GeneratorExit, SystemExit, asyncio.CancelledError])
+def test_a_tool_or_source_that_ends_its_task_has_a_result_too(
+    kind: type[BaseException], many: int, at_once: int | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def leave() -> str:
+        raise kind
+
+    async def leave_later() -> str:
+        await asyncio.sleep(0)
+        raise kind
+
+    async def broken(call: ToolCall) -> Any:
+        return await leave()
+
+    async def broken_later(call: ToolCall) -> Any:
+        return await leave_later()
+
+    def broken_at_once(call: ToolCall) -> Any:
+        raise kind
+
+    async def main() -> None:
+        tools = LocalTools([leave, leave_later])
+        for name, run in (
+            ("leave", tools.call),
+            ("leave_later", tools.call),
+            ("any", broken),
+            ("any", broken_later),
+            ("any", broken_at_once),
+        ):
+            asked = calls(*[name] * many)
+            results = await asyncio.wait_for(run_calls(asked, run, at_once=at_once), 5)
+            assert [(result.id, result.is_error) for result in results] == [(call.id, True) for call in asked]
+            assert all(kind.__name__ in str(result.value) for result in results)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("at_once", [None, 2])
+def test_a_tool_that_cancels_the_task_it_runs_in_disturbs_no_other(at_once: int | None) -> None:
+    async def cancel() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(60)
+
+    async def fine() -> str:
+        return "fine"
+
+    names = ["cancel", "fine", "cancel", "cancel", "fine"]
+
+    async def main() -> list[ToolResult]:
+        return await asyncio.wait_for(run_calls(calls(*names), LocalTools([cancel, fine]).call, at_once=at_once), 5)
+
+    results = asyncio.run(main())
+    assert [(result.id, result.is_error) for result in results] == [
+        (str(number), name == "cancel") for number, name in enumerate(names)
+    ]
+
+
+def test_ctrl_c_within_one_of_several_calls_ends_them_all() -> None:
+    ended: list[str] = []
+
+    async def interrupt() -> None:
+        await asyncio.sleep(0)
+        raise KeyboardInterrupt
+
+    async def wait() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.append("wait")
+
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(run_calls(calls("wait", "interrupt", "wait"), LocalTools([interrupt, wait]).call))
+    assert ended == ["wait", "wait"]
+
+
+def test_closing_what_waits_for_a_call_closes_the_call() -> None:
+    seen: list[str] = []
+
+    async def wait(call: ToolCall) -> ToolResult:
+        try:
+            await asyncio.sleep(60)
+        except GeneratorExit:
+            seen.append("closed")
+            raise
+        raise AssertionError("never")
+
+    async def main() -> None:
+        running = settled(ToolCall("1", "wait"), wait)
+        running.send(None)
+        running.close()
+
+    asyncio.run(main())
+    assert seen == ["closed"]
+
+
+def test_leaving_early_starts_nothing_more() -> None:
+    began: list[str] = []
+
+    async def note() -> None:
+        began.append("note")
+
+    async def main() -> None:
+        ended = each_call(calls(*["note"] * 9), LocalTools([note]).call, at_once=2)
+        await anext(ended)
+        await ended.aclose()
+        count = len(began)
+        await asyncio.sleep(0.01)
+        assert len(began) == count
+
+    asyncio.run(main())
+
+
+def test_calls_go_on_while_nobody_takes_the_results() -> None:
+    ran: list[int] = []
+
+    async def note(call: ToolCall) -> ToolResult:
+        ran.append(1)
+        return ToolResult(call.id, call.name, 1)
+
+    async def main() -> None:
+        ended = each_call(calls(*["note"] * 9), note, at_once=2)
+        await anext(ended)
+        async with asyncio.timeout(5):
+            while len(ran) < 9:  # noqa: ASYNC110 - the calls have no event to wait for
+                await asyncio.sleep(0)
+        assert len([result async for result in ended]) == 8
+
+    asyncio.run(main())

@@ -1,12 +1,17 @@
 import asyncio
 import contextvars
+import gc
+import os
 import subprocess
 import sys
 import threading
 import time
+import weakref
 
 import pytest
 
+from wasat.errors import ToolError
+from wasat.tools.deadline import Raised
 from wasat.tools.threads import Threads
 
 
@@ -153,3 +158,176 @@ print(asyncio.run(execute(hang, ToolCall("1", "hang"))).value)
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=20)
     assert ran.stdout.startswith("hang took longer than 0.05 seconds")
     assert (ran.returncode, ran.stderr) == (0, "")
+
+
+def nested(threads: Threads, depth: int) -> int:
+    """As a tool that asks an agent of its own: a thread waits for a loop, and that for another thread."""
+    return 1 + asyncio.run(threads.run(nested, threads, depth - 1)) if depth else 0
+
+
+def test_functions_that_wait_for_functions_never_wait_for_each_other() -> None:
+    async def main() -> None:
+        threads = Threads(most=2)
+        assert await threads.run(nested, threads, 30) == 30
+        assert await asyncio.gather(*(threads.run(nested, threads, 3) for _ in range(20))) == [3] * 20
+
+    asyncio.run(asyncio.wait_for(main(), 20))
+
+
+def test_each_depth_keeps_to_the_limit() -> None:
+    at_once, peak, lock = 0, 0, threading.Lock()
+
+    def work() -> None:
+        nonlocal at_once, peak
+        with lock:
+            at_once += 1
+            peak = max(peak, at_once)
+        time.sleep(0.002)
+        with lock:
+            at_once -= 1
+
+    async def many(threads: Threads) -> None:
+        await asyncio.gather(*(threads.run(work) for _ in range(40)))
+
+    async def main() -> None:
+        threads = Threads(most=2)
+        await asyncio.gather(*(threads.run(lambda: asyncio.run(many(threads))) for _ in range(3)))
+
+    asyncio.run(asyncio.wait_for(main(), 10))
+    assert peak == 2
+
+
+def test_what_goes_too_deep_is_told_and_the_threads_go_on() -> None:
+    async def main() -> None:
+        threads = Threads(most=2, deepest=5)
+        assert await threads.run(nested, threads, 4) == 4
+        with pytest.raises(Raised) as caught:
+            await threads.run(nested, threads, 5)
+        error: BaseException = caught.value
+        while isinstance(error, Raised):
+            error = error.error
+        assert isinstance(error, ToolError)
+        assert "5 deep" in str(error)
+        assert await threads.run(nested, threads, 4) == 4
+
+    asyncio.run(asyncio.wait_for(main(), 10))
+
+
+def test_what_a_function_left_behind_is_not_within_it() -> None:
+    async def main() -> int:
+        threads = Threads(most=2, deepest=3)
+        contexts = [contextvars.copy_context()]
+
+        def leave() -> None:
+            contexts.append(contextvars.copy_context())
+
+        for _ in range(10):  # each starts where the one before has ended
+            await asyncio.create_task(threads.run(leave), context=contexts[-1])
+        return len(contexts)
+
+    assert asyncio.run(asyncio.wait_for(main(), 10)) == 11
+
+
+def test_where_nothing_ends_for_a_while_who_waits_gets_a_thread() -> None:
+    """A function may wait for another in a way that cannot be seen from here: through a thread of its own, say."""
+
+    async def main() -> list[int]:
+        threads = Threads(most=2, patience=0.02)
+
+        def hidden() -> int:
+            given: list[int] = []
+            own = threading.Thread(target=lambda: given.append(asyncio.run(threads.run(lambda: 5))))
+            own.start()
+            own.join(10)
+            return given[0]
+
+        return list(await asyncio.gather(*(threads.run(hidden) for _ in range(6))))
+
+    assert asyncio.run(asyncio.wait_for(main(), 10)) == [5] * 6
+
+
+def test_work_that_was_given_up_on_is_not_kept() -> None:
+    class Large:
+        pass
+
+    async def main() -> None:
+        threads, gate = Threads(most=1), threading.Event()
+        stuck = asyncio.create_task(threads.run(gate.wait, 10))
+        await asyncio.sleep(0.02)
+        large = Large()
+        kept = weakref.ref(large)
+        waiting = [asyncio.create_task(threads.run(id, large)) for _ in range(50)]
+        del large
+        await asyncio.sleep(0)
+        for task in waiting:
+            task.cancel()
+        await asyncio.wait(waiting)
+        del waiting, task
+        gc.collect()
+        assert kept() is None
+        gate.set()
+        await stuck
+
+    asyncio.run(asyncio.wait_for(main(), 10))
+
+
+def test_what_a_function_was_given_is_not_kept_after_it_ended() -> None:
+    class Large:
+        pass
+
+    async def main() -> None:
+        threads = Threads()
+        large = Large()
+        kept = weakref.ref(large)
+        await threads.run(id, large)
+        del large
+        for _ in range(200):
+            gc.collect()
+            if kept() is None:
+                return
+            await asyncio.sleep(0.01)  # the thread has told what came of it, and has yet to forget it
+        raise AssertionError("the idle thread keeps it")
+
+    asyncio.run(asyncio.wait_for(main(), 10))
+
+
+def test_where_no_thread_can_be_started_it_is_told() -> None:
+    program = """
+import asyncio, resource, threading
+from wasat.tools.execute import execute
+from wasat.tools.function import tool
+from wasat.types.parts import ToolCall
+
+@tool
+def add(a: int) -> int:
+    return a + 1
+
+resource.setrlimit(resource.RLIMIT_AS, (1 << 31, 1 << 31))
+call = ToolCall("1", "add", {"a": 1})
+old = threading.stack_size(1 << 32)
+first = asyncio.run(execute(add, call))
+print(first.is_error, first.value)
+threading.stack_size(old)
+print(asyncio.run(execute(add, call)).value)
+"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=20)
+    first, second = ran.stdout.splitlines()
+    assert first.startswith("True no thread could be started")
+    assert (second, ran.stderr) == ("2", "")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing to inherit where processes do not fork")
+def test_a_forked_child_starts_threads_of_its_own() -> None:
+    program = """
+import asyncio, os
+from wasat.tools.threads import THREADS
+
+asyncio.run(THREADS.run(int))
+child = os.fork()
+if child == 0:
+    print(asyncio.run(asyncio.wait_for(THREADS.run(lambda: "child"), 5)), flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+"""
+    ran = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, timeout=20)
+    assert (ran.stdout, ran.stderr) == ("child\n", "")

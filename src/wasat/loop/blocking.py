@@ -17,6 +17,13 @@ from wasat.errors import ConfigError
 T = TypeVar("T")
 
 
+_ENDS_A_LOOP = (KeyboardInterrupt, SystemExit)
+"""What asyncio raises through the loop, after the task that raised it has it as its end.
+
+The caller whose task it was hears of it; the others, and all who come later, have done nothing to lose the loop.
+"""
+
+
 class _Door:
     """The loop of this process, started when somebody first comes in."""
 
@@ -25,6 +32,7 @@ class _Door:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._closed = False
+        self._ended = False
 
     def loop(self) -> asyncio.AbstractEventLoop:
         with self._lock:
@@ -32,7 +40,7 @@ class _Door:
                 raise ConfigError("the program is ending; nothing can be asked any more")
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=_run, args=(self._loop,), name="wasat-loop", daemon=True)
+                self._thread = threading.Thread(target=self._run, args=(self._loop,), name="wasat-loop", daemon=True)
                 self._thread.start()
                 atexit.register(self.close)
             return self._loop
@@ -58,8 +66,28 @@ class _Door:
         with self._lock:
             self._closed = True
         if self._loop is not None and self._thread is not None:
-            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._loop.call_soon_threadsafe(self._end)
             self._thread.join(2.0)
+
+    def _end(self) -> None:
+        assert self._loop is not None, "the end is called in the loop"
+        self._ended = True
+        self._loop.stop()
+
+    def _run(self, loop: asyncio.AbstractEventLoop) -> None:
+        asyncio.set_event_loop(loop)
+        try:
+            while not self._ended:
+                with contextlib.suppress(*_ENDS_A_LOOP):
+                    loop.run_forever()
+        finally:
+            # First what runs, then what waits to be closed: an iterator that runs cannot be closed.
+            tasks = asyncio.all_tasks(loop)
+            for task in tasks:
+                task.cancel()
+            _await(loop, asyncio.gather(*tasks, return_exceptions=True))
+            _await(loop, loop.create_task(loop.shutdown_asyncgens()))
+            loop.close()
 
 
 _door = _Door()
@@ -69,7 +97,7 @@ def wait_for(coroutine: Coroutine[Any, Any, T]) -> T:
     """What the coroutine returns or raises. Ctrl-C stops the waiting and cancels the coroutine."""
     if _door.is_inside():
         coroutine.close()
-        raise ConfigError("a blocking call was made from inside another one; use the async client there")
+        raise ConfigError("a blocking call was made from inside another one; use the async form there")
     try:
         future = asyncio.run_coroutine_threadsafe(coroutine, _door.loop())
     except BaseException:
@@ -112,18 +140,10 @@ async def _silently(coroutine: Coroutine[Any, Any, Any]) -> None:
         await coroutine
 
 
-def _run(loop: asyncio.AbstractEventLoop) -> None:
-    asyncio.set_event_loop(loop)
-    try:
-        loop.run_forever()
-    finally:
-        # First what runs, then what waits to be closed: an iterator that runs cannot be closed.
-        tasks = asyncio.all_tasks(loop)
-        for task in tasks:
-            task.cancel()
-        loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
-        loop.run_until_complete(loop.shutdown_asyncgens())
-        loop.close()
+def _await(loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any]) -> None:
+    while not future.done():
+        with contextlib.suppress(*_ENDS_A_LOOP):
+            loop.run_until_complete(future)
 
 
 def _forget() -> None:

@@ -19,7 +19,7 @@ from wasat.loop.salvage import salvaged
 from wasat.loop.state import CANCELLED, NOT_RUN, RunState
 from wasat.loop.stop import POLITE_WORDS, Again, Bounds, blocked, verdict
 from wasat.providers.provider import traits_of
-from wasat.tools.deadline import Expired, limited
+from wasat.tools.deadline import Expired, Raised, limited
 from wasat.tools.failure import described, failed
 from wasat.tools.schedule import each_call, settled
 from wasat.types.events import (
@@ -250,7 +250,11 @@ class Run:
             while True:
                 try:
                     item = await limited(anext(items), self._bounds.seconds_left())
-                except (StopAsyncIteration, Expired):
+                except StopAsyncIteration:
+                    return
+                except Expired as over:
+                    for late in over.late:  # of what would not be stopped: it was done, and that is not hidden
+                        yield late
                     return
                 yield item
 
@@ -286,7 +290,8 @@ class _Listening:
             self.fault = error
             return True
         if isinstance(error, Exception) and not isinstance(error, WasatError):  # a provider may be anybody's
-            raise ProviderError(f"the model failed: {described(error)}") from error
+            raised = error.error if isinstance(error, Raised) else error
+            raise ProviderError(f"the model failed: {described(raised)}") from error
         return False
 
 

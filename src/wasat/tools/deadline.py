@@ -5,7 +5,7 @@ import types
 from collections.abc import Coroutine, Generator
 from contextlib import nullcontext
 from types import TracebackType
-from typing import Any, TypeVar, cast
+from typing import Any, Self, TypeVar, cast
 
 T = TypeVar("T")
 
@@ -13,9 +13,26 @@ T = TypeVar("T")
 class Expired(TimeoutError):
     """A time limit of ours is over; any other TimeoutError is the doing of whoever raised it."""
 
+    def __init__(self, late: tuple[Any, ...] = ()) -> None:
+        super().__init__("the time is over")
+        self.late = late
+        """The one value that came all the same, from what swallowed its cancellation and went on; else nothing."""
+
+
+class Raised(Exception):
+    """What foreign code raised and only told us of: raised as it is, it would mean something else to who waits."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(f"{type(error).__name__} was raised")
+        self.error = error
+
 
 async def limited(coroutine: Coroutine[Any, Any, T], seconds: float | None) -> T:
-    """Await the coroutine, and raise Expired if it takes longer; None is no limit."""
+    """Await the coroutine, and raise Expired if it takes longer; None is no limit.
+
+    Where the time was over, its value is not taken even if it gives one, see `Expired.late`; an exception of its own
+    still says more than ours. What ends before anybody could stop it, as code that never waits, ends in time.
+    """
     ended, value = begun(coroutine)
     return cast("T", value) if ended else await rest_of(coroutine, value, seconds)
 
@@ -30,12 +47,18 @@ def begun(coroutine: Coroutine[Any, Any, Any]) -> tuple[bool, Any]:
         return False, coroutine.send(None)
     except StopIteration as end:
         return True, end.value
+    except GeneratorExit as error:
+        raise Raised(error) from error  # nobody closes what was never suspended
 
 
 @types.coroutine
 def rest_of(coroutine: Coroutine[Any, Any, T], waits_for: Any, seconds: float | None) -> Generator[Any, None, T]:
-    """What a coroutine gives that was begun, within so many seconds."""
-    with Deadline(seconds) if seconds is not None else nullcontext():
+    """What a coroutine gives that was begun, within so many seconds; as `limited` does.
+
+    GeneratorExit is thrown in here when somebody closes us. One that the coroutine makes up comes as Raised: everyone
+    above would take it for the sign to leave without a word.
+    """
+    with Deadline(seconds) if seconds is not None else nullcontext() as deadline:
         while True:
             try:
                 yield waits_for
@@ -46,7 +69,13 @@ def rest_of(coroutine: Coroutine[Any, Any, T], waits_for: Any, seconds: float | 
             try:
                 waits_for = coroutine.send(None) if thrown is None else coroutine.throw(thrown)
             except StopIteration as end:
+                if deadline is not None and deadline.is_over:
+                    raise Expired((end.value,)) from None
                 return cast("T", end.value)
+            except GeneratorExit as error:
+                if isinstance(thrown, GeneratorExit):
+                    raise
+                raise Raised(error) from error
 
 
 def cancelled_from_outside() -> bool:
@@ -56,26 +85,27 @@ def cancelled_from_outside() -> bool:
 
 
 class Deadline:
-    """Raises Expired where the body takes longer than `seconds`.
+    """Raises Expired where the body takes longer than `seconds` and lets itself be cancelled.
 
-    What `asyncio.timeout` does, without its two coroutines.
+    What `asyncio.timeout` does, without its two coroutines. Of a body that goes on, `is_over` tells.
     """
 
-    __slots__ = ("_cancelling", "_expired", "_handle", "_seconds", "_task")
+    __slots__ = ("_cancelling", "_handle", "_seconds", "_task", "is_over")
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._expired = False
+        self.is_over = False
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> Self:
         task = asyncio.current_task()
         assert task is not None, "a deadline is for code that runs in a task"
         self._task: asyncio.Task[Any] = task
         self._cancelling = task.cancelling()
         self._handle = asyncio.get_running_loop().call_later(self._seconds, self._expire)
+        return self
 
     def _expire(self) -> None:
-        self._expired = True
+        self.is_over = True
         self._task.cancel()
 
     def __exit__(
@@ -83,5 +113,5 @@ class Deadline:
     ) -> None:
         self._handle.cancel()
         # If somebody else cancelled the task meanwhile, that counts, and not our limit.
-        if self._expired and self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
+        if self.is_over and self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
             raise Expired from error

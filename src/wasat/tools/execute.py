@@ -1,7 +1,7 @@
 """One call, from the model's arguments to a result for the model: check, run, check again, make it fit.
 
 It never raises for a tool's fault. What went wrong is told to the model in words that it can act on; a traceback is
-for the log.
+for the log. One thing escapes: KeyboardInterrupt in an async tool, which is a person's wish and not the tool's.
 """
 
 import asyncio
@@ -11,11 +11,11 @@ from collections.abc import Awaitable
 from typing import Any
 
 from wasat.errors import ArgumentError, ToolError
-from wasat.tools.deadline import Expired, begun, cancelled_from_outside, limited, rest_of
+from wasat.tools.deadline import Expired, Raised, begun, cancelled_from_outside, limited, rest_of
 from wasat.tools.failure import described, failed, listed
 from wasat.tools.function import Tool
 from wasat.tools.outcome import outcome
-from wasat.tools.threads import THREADS, RaisedInThread
+from wasat.tools.threads import THREADS
 from wasat.types.parts import ToolCall, ToolResult
 
 _log = logging.getLogger("wasat.tools")
@@ -38,7 +38,7 @@ async def execute(tool: Tool[..., Any], call: ToolCall, context: Any = None) -> 
                 returned = await rest_of(work, returned, tool.timeout)
         else:
             returned = await _in_thread(tool, arguments, context)
-    except (KeyboardInterrupt, GeneratorExit):
+    except (KeyboardInterrupt, GeneratorExit):  # GeneratorExit: we are closed; a tool's own comes as Raised
         raise
     except BaseException as error:
         if isinstance(error, asyncio.CancelledError) and cancelled_from_outside():
@@ -58,14 +58,19 @@ async def _awaited(waiting: Awaitable[Any]) -> Any:
 
 
 def _raised(tool: Tool[..., Any], call: ToolCall, error: BaseException) -> ToolResult:
-    if isinstance(error, RaisedInThread):
+    if isinstance(error, Raised):
         error = error.error
     if isinstance(error, Expired):
-        end = "was stopped" if tool.is_async else "is not waited for any longer; it may still be running"
-        return failed(call, f"{tool.name} took longer than {tool.timeout:g} seconds and {end}")
+        return failed(call, f"{tool.name} took longer than {tool.timeout:g} seconds{_end(tool, error)}")
     if isinstance(error, ArgumentError):
         return failed(call, f"invalid parameters:{listed(str(error).splitlines())}")
     if isinstance(error, ToolError):
         return failed(call, str(error))
     _log.warning("tool %s raised %s", tool.name, type(error).__name__, exc_info=error)
     return failed(call, f"{tool.name} failed: {described(error)}")
+
+
+def _end(tool: Tool[..., Any], expired: Expired) -> str:
+    if expired.late:
+        return "; it went on when it was stopped, and its result came late"
+    return " and was stopped" if tool.is_async else " and is not waited for any longer; it may still be running"

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from time import perf_counter
 
-from wasat.tools.deadline import cancelled_from_outside
+from wasat.tools.deadline import Raised, begun, cancelled_from_outside, rest_of
 from wasat.tools.failure import described, failed
 from wasat.types.parts import ToolCall, ToolResult
 
@@ -41,41 +41,88 @@ async def each_call(calls: Sequence[ToolCall], run: Run, *, at_once: int | None 
         for call in calls:
             yield await settled(call, run)
         return
-    waiting = deque(calls)
-    ended: deque[Ended] = deque()
-    wake = asyncio.Event()
-
-    async def work() -> None:
-        while waiting:
-            ended.append(await settled(waiting.popleft(), run))
-            wake.set()
-
-    workers = [asyncio.ensure_future(work()) for _ in range(min(at_once or len(calls), len(calls)))]
+    together = _Together(calls, run, at_once or len(calls))
     try:
         for _ in calls:
-            while not ended:
-                wake.clear()
-                await wake.wait()
-            yield ended.popleft()
+            yield await together.next()
     finally:
-        for worker in workers:
-            worker.cancel()
-        await asyncio.gather(*workers, return_exceptions=True)
+        await together.end()
 
 
 async def settled(call: ToolCall, run: Run) -> Ended:
     """One result, even where the source breaks its promise and raises or answers another call."""
     begin = perf_counter()
+    work = _answer(call, run)
     try:
-        result = await run(call)
-    except (KeyboardInterrupt, GeneratorExit):
+        ended, result = begun(work)
+        if not ended:
+            result = await rest_of(work, result, None)
+    except (KeyboardInterrupt, GeneratorExit):  # GeneratorExit: we are closed; a source's own comes as Raised
         raise
     except BaseException as error:
         if isinstance(error, asyncio.CancelledError) and cancelled_from_outside():
             raise
-        _log.exception("the source of %s failed", call.name)
-        result = failed(call, f"{call.name} failed: {described(error)}")
+        result = _broken(call, error)
     if not isinstance(result, ToolResult) or result.id != call.id:
         _log.error("the source of %s answered another call: %r", call.name, result)
         result = failed(call, f"{call.name} failed: its source answered another call")
     return result, perf_counter() - begin
+
+
+async def _answer(call: ToolCall, run: Run) -> ToolResult:
+    return await run(call)
+
+
+def _broken(call: ToolCall, error: BaseException) -> ToolResult:
+    if isinstance(error, Raised):
+        error = error.error
+    _log.error("the source of %s failed", call.name, exc_info=error)
+    return failed(call, f"{call.name} failed: {described(error)}")
+
+
+class _Together:
+    """Calls that run at once, each in a task of its own: whatever that task dies of, the call has a result."""
+
+    def __init__(self, calls: Sequence[ToolCall], run: Run, most: int) -> None:
+        self._waiting = deque(calls)
+        self._run = run
+        self._most = most
+        self._running: dict[asyncio.Task[Ended], tuple[ToolCall, float]] = {}
+        self._ended: deque[tuple[asyncio.Task[Ended], ToolCall, float]] = deque()
+        self._wake = asyncio.Event()
+
+    async def next(self) -> Ended:
+        """What came of the call that ended next."""
+        self._begin()
+        while not self._ended:
+            self._wake.clear()
+            await self._wake.wait()
+        task, call, begin = self._ended.popleft()
+        # Who cancels a run cancels the task that waits here, so that a task of ours was cancelled by its own tool.
+        error = asyncio.CancelledError() if task.cancelled() else task.exception()
+        if error is None:
+            return task.result()
+        if isinstance(error, KeyboardInterrupt):
+            raise error
+        return _broken(call, error), perf_counter() - begin
+
+    async def end(self) -> None:
+        """Cancel what runs, and wait until it has ended."""
+        self._waiting.clear()
+        running = list(self._running)
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+    def _begin(self) -> None:
+        while self._waiting and len(self._running) < self._most:
+            call = self._waiting.popleft()
+            task = asyncio.ensure_future(settled(call, self._run))
+            self._running[task] = call, perf_counter()
+            task.add_done_callback(self._end_of)
+
+    def _end_of(self, task: "asyncio.Task[Ended]") -> None:
+        self._ended.append((task, *self._running.pop(task)))
+        self._wake.set()
+        if not task.cancelled() and task.exception() is None:  # else perhaps all is being cancelled: see in `next`
+            self._begin()
