@@ -104,6 +104,9 @@ class ToolError(WasatError):
 class RunError(WasatError):
     """A run ended without an answer."""
 
+    kind: str | None = None
+    """Of a run that is read from a journal: what the exception was called, or `cancelled`."""
+
 
 class LimitReached(RunError):
     """A run went as far as it may; `limit` is the field of `Limits` that says how far."""

@@ -175,6 +175,27 @@ def test_a_declaration_is_made_by_its_checking_constructor() -> None:
         from_tool_results([])
     with pytest.raises(ConfigError):
         from_tool_results(["x"])  # type: ignore[list-item]  # that is the point
+    values: list[Any] = [None, "x", {}, 5]
+    for wrong in values:
+        with pytest.raises(ConfigError, match="give a list"):
+            from_tool_results(wrong)
+        with pytest.raises(ConfigError, match="give a list"):
+            Tools.execute_calls(wrong)
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"parameters": {"type": "objekt"}}, "add.parameters: unknown type 'objekt'"),
+        ({"parameters": {"properties": {"a": {"anyOf": [{"type": "x"}]}}}}, "unknown type 'x' at /properties/a"),
+        ({"response": {"type": "objekt"}}, "add.response: unknown type 'objekt'"),
+        ({"parameters_json_schema": {"type": "objekt"}}, "add.parameters_json_schema: unknown type 'objekt'"),
+        ({"foo": 1}, "add takes no 'foo'"),
+    ],
+)
+def test_a_declaration_that_no_api_would_understand_is_refused(more: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        new_function_declaration("add", "Adds.", **more)
 
 
 @pytest.mark.requirement("S4-09", "S4-11", "S4-12")
@@ -228,6 +249,31 @@ def test_the_streaming_entry_executes_tools_only_if_it_is_told_to(client: Client
     assert [chunk.text for chunk in automatic] == ["It is ", "3."]
     assert automatic.response.text == "It is 3."
     assert len(model.seen) == 4
+
+
+def test_an_automatic_stream_is_left_and_taken_like_any_other(client: Client, model: Model) -> None:
+    async def main() -> None:
+        async with asyncio.timeout(5), AsyncClient(api_key="k", base_url=model.url) as client:
+            async with client.stream_generate_content("?", tools=[add], auto_execute_tools=True) as stream:
+                assert [chunk.text async for chunk in stream] == ["It is ", "3."]
+                with pytest.raises(ConfigError, match="only once"):
+                    await anext(aiter(stream))
+            async with client.stream_generate_content("?", tools=[add], auto_execute_tools=True) as left:
+                assert (await anext(aiter(left))).text == "It is "
+            with pytest.raises(ConfigError, match="only once"):
+                await anext(aiter(left))
+
+    asyncio.run(main())
+    wrong: Any = "no"
+    with pytest.raises(ConfigError, match="auto_execute_tools is True or False, not 'no'"):
+        client.stream_generate_content("?", tools=[add], auto_execute_tools=wrong)
+
+
+def test_a_stream_in_the_background_needs_an_event_loop(model: Model) -> None:
+    client = AsyncClient(api_key="k", base_url=model.url)
+    with pytest.raises(ConfigError, match="no event loop"):
+        client.stream_generate_with_auto_tools("?", tools=[add])
+    asyncio.run(client.close())
 
 
 @pytest.mark.requirement("S4-18")

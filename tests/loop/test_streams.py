@@ -1,21 +1,27 @@
 """Runs by id: subscribers, replay, stopping, status; over a journal in memory and one in a file."""
 
 import asyncio
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from wasat import Agent, tool
-from wasat.errors import ConfigError, RunError
+from wasat.errors import ConfigError, JournalError, LimitReached, RunError, ServerError
+from wasat.loop.state import RunState
 from wasat.loop.streams import Phase, Streams
 from wasat.storage.journal import Journal
 from wasat.storage.memory import MemoryJournal
 from wasat.storage.sqlite import SqliteJournal
 from wasat.testing import ScriptedProvider
-from wasat.types.events import RunEnd, RunEvent, RunStart, TextDelta
+from wasat.types.codec import to_json
+from wasat.types.events import Fault, RunEnd, RunEvent, RunStart, TextDelta, TurnStart
+from wasat.types.exchange import Usage
+from wasat.types.messages import History, Message
 from wasat.types.parts import Text, ToolCall
+from wasat.types.specs import Limits
 
 MakeJournal = Callable[[], Journal]
 
@@ -149,9 +155,12 @@ def test_an_error_of_the_run_is_told_to_those_who_watch_it() -> None:
             end = (await taken(streams, id))[-1][1]
             assert isinstance(end, RunEnd)
             assert end.fault is not None
-            assert (end.fault.kind, end.fault.message) == ("RuntimeError", "broken")
+            assert (end.fault.kind, end.fault.message) == ("ProviderError", "the model failed: RuntimeError: broken")
             status = await streams.status(id)
-            assert (status.phase, status.error) == (Phase.ERROR, "RuntimeError: broken")
+            assert (status.phase, status.error) == (
+                Phase.ERROR,
+                "ProviderError: the model failed: RuntimeError: broken",
+            )
 
     run(main())
 
@@ -237,5 +246,373 @@ def test_many_runs_at_once_do_not_mix() -> None:
             ids = [streams.start(f"question {number}") for number in range(200)]
             texts = await asyncio.gather(*(taken(streams, id, view="final") for id in ids))
             assert ["".join(event.text for _, event in text) for text in texts] == [f"question {n}" for n in range(200)]
+
+    run(main())
+
+
+class SlowJournal(MemoryJournal):
+    """Holds appends back until the gate is open."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = asyncio.Event()
+        self.asked = asyncio.Event()
+
+    async def append(self, run: str, expected_seq: int, events: Sequence[bytes], *, end: bool = False) -> int:
+        self.asked.set()
+        await self.gate.wait()
+        return await super().append(run, expected_seq, events, end=end)
+
+
+class FailingJournal(MemoryJournal):
+    """Takes so many appends."""
+
+    def __init__(self, appends: int) -> None:
+        super().__init__()
+        self._left = appends
+
+    async def append(self, run: str, expected_seq: int, events: Sequence[bytes], *, end: bool = False) -> int:
+        if not self._left:
+            raise OSError(28, "No space left on device")
+        self._left -= 1
+        return await super().append(run, expected_seq, events, end=end)
+
+
+async def hang(_: Any) -> Any:
+    await asyncio.Event().wait()
+
+
+def hanging() -> Agent:
+    return Agent(ScriptedProvider(hang))
+
+
+def folded(events: Iterable[tuple[int, RunEvent]]) -> RunState:
+    state = RunState.of(History())
+    for _, event in events:
+        state = RunState.of(History(event.messages)) if isinstance(event, RunStart) else state.after(event)
+    return state
+
+
+async def no_task_left() -> bool:
+    await asyncio.sleep(0)
+    return len(asyncio.all_tasks()) == 1
+
+
+def test_a_run_that_is_stopped_before_it_could_begin_ends_all_the_same(make_journal: MakeJournal) -> None:
+    async def main() -> None:
+        journal = make_journal()
+        async with Streams(agent(), journal) as streams:
+            id = streams.start("q")
+            watcher = asyncio.ensure_future(taken(streams, id))
+            assert await streams.stop(id)
+            start, end = [event for _, event in await watcher]
+            assert start == RunStart(id, "scripted", (Message.user("q"),))
+            assert isinstance(end, RunEnd)
+            assert end.fault == Fault("cancelled", "the run was stopped")
+            assert (await streams.status(id)).phase is Phase.STOPPED
+        await journal.close()
+
+    run(main())
+
+
+def test_an_id_that_was_used_is_refused_at_once() -> None:
+    async def main() -> None:
+        journal = MemoryJournal()
+        async with Streams(agent(), journal) as streams:
+            await taken(streams, streams.start("1 + 2?", run_id="mine"))
+            with pytest.raises(ConfigError, match=r"'mine' .* another run_id"):
+                streams.start("something else", run_id="mine")
+        async with Streams(agent(), journal) as others:
+            with pytest.raises(ConfigError, match=r"'mine' .* another run_id"):
+                others.start("something else", run_id="mine")
+
+    run(main())
+
+
+def test_an_id_of_another_process_fails_visibly_and_nothing_is_asked(tmp_path: Path) -> None:
+    async def main() -> None:
+        journal = SqliteJournal(tmp_path / "journal.db")
+        async with Streams(agent(), journal) as streams:
+            old = await taken(streams, streams.start("1 + 2?", run_id="mine"))
+        script = ScriptedProvider([[Text("new")]])
+        async with Streams(Agent(script), journal) as streams:
+            id = streams.start("something else", run_id="mine")
+            for view in ("all", "final"):
+                with pytest.raises(JournalError, match="'mine' is in the journal already"):
+                    await taken(streams, id, view=view)
+            status = await streams.status(id)
+            assert (status.phase, "in the journal already" in str(status.error)) == (Phase.ERROR, True)
+            assert not script.requests
+        async with Streams(agent(), journal) as streams:
+            assert await taken(streams, "mine") == old
+        await journal.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("appends", [0, 1])
+def test_a_journal_that_fails_ends_the_run_and_tells_all_who_wait(appends: int) -> None:
+    async def main() -> None:
+        async with Streams(hanging(), FailingJournal(appends)) as streams:
+            id = streams.start("go")
+            watchers = [asyncio.create_task(taken(streams, id, view=view)) for view in ("all", "final")]
+            for watcher in watchers:
+                with pytest.raises(JournalError, match="No space left on device"):
+                    await watcher
+            status = await streams.status(id)
+            assert status.phase is Phase.ERROR
+            assert "No space left on device" in str(status.error)
+            with pytest.raises(JournalError):
+                await taken(streams, id)
+        assert await no_task_left()
+
+    run(main())
+
+
+def test_an_end_that_cannot_be_written_is_an_error_and_no_silence() -> None:
+    async def main() -> None:
+        async with Streams(Agent(ScriptedProvider([[Text("x")]])), FailingJournal(1)) as streams:
+            id = streams.start("go")
+            with pytest.raises(JournalError, match="No space left") as caught:
+                await taken(streams, id, view="final")
+            await streams.stop(id)
+            assert (await streams.status(id)).phase is Phase.ERROR
+            with pytest.raises(JournalError) as caught:
+                await taken(streams, id)
+            assert caught.value.transcript is not None
+            assert [message.text for message in caught.value.transcript] == ["go", "x"]
+
+    run(main())
+
+
+def test_a_run_that_nobody_here_drives_is_waited_for_only_so_long(make_journal: MakeJournal) -> None:
+    async def main() -> None:
+        journal = make_journal()
+        begun: list[RunEvent] = [RunStart("old", "m", (Message.user("q"),)), TurnStart(1)]
+        await journal.append("old", 0, [to_json(event) for event in begun])
+        async with Streams(agent(), journal) as streams:
+            status = await streams.status("old")
+            assert (status.elsewhere, status.ended) == (True, False)
+            watching = streams.subscribe("old", patience_seconds=0.0)
+            assert [await anext(watching) for _ in begun] == list(enumerate(begun))
+            with pytest.raises(RunError, match="not driven here"):
+                await anext(watching)
+            with pytest.raises(ConfigError, match="not driven here"):
+                await streams.stop("old")
+            watcher = asyncio.create_task(taken(streams, "old", from_event=1))
+            end = RunEnd("old", "a", Usage(), 1)
+            await journal.append("old", 2, [to_json(end)], end=True)
+            assert await watcher == [(1, begun[1]), (2, end)]
+            assert not (await streams.status("old")).elsewhere
+        await journal.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("second", ["stop", "close"])
+def test_stopping_twice_waits_for_a_slow_journal_and_loses_nothing(second: str) -> None:
+    async def main() -> None:
+        journal = SlowJournal()
+        streams = Streams(hanging(), journal)
+        id = streams.start("go")
+        await journal.asked.wait()
+        first = asyncio.create_task(streams.stop(id))
+        await asyncio.sleep(0)
+        again: asyncio.Task[Any] = asyncio.create_task(streams.stop(id) if second == "stop" else streams.close())
+        await asyncio.sleep(0)
+        assert not first.done()
+        assert not again.done()
+        journal.gate.set()
+        await asyncio.gather(first, again)
+        await streams.close()
+        assert await no_task_left()
+        [info] = await journal.list()
+        assert info.ended
+
+    run(main())
+
+
+def test_a_program_that_ends_without_closing_leaves_whole_runs_behind(tmp_path: Path) -> None:
+    async def first() -> None:
+        streams = Streams(hanging(), SqliteJournal(tmp_path / "journal.db"))
+        kept.append(streams)
+        id = streams.start("go", run_id="a")
+        await anext(streams.subscribe(id))
+
+    async def second() -> None:
+        journal = SqliteJournal(tmp_path / "journal.db")
+        async with Streams(agent(), journal) as streams:
+            assert (await streams.status("a")).phase is Phase.STOPPED
+        await journal.close()
+
+    kept: list[Streams] = []
+    run(first())
+    run(second())
+
+
+def test_the_error_of_the_final_view_has_the_transcript_and_the_kind_of_the_fault() -> None:
+    async def main() -> None:
+        call = [ToolCall("1", "add", {"a": 1, "b": 2})]
+        async with Streams(agent(call, call, call)) as streams:
+            id = streams.start("go", limits=Limits(max_turns=1))
+            with pytest.raises(LimitReached, match="turns exceeded") as limited:
+                await taken(streams, id, view="final")
+            assert (limited.value.limit, limited.value.kind) == ("max_turns", "LimitReached")
+            assert limited.value.transcript is not None
+            assert [message.role for message in limited.value.transcript] == ["user", "model", "user"]
+        async with Streams(Agent(ScriptedProvider([ServerError("broken")]))) as streams:
+            id = streams.start("go")
+            with pytest.raises(RunError, match="ServerError: broken") as broken:
+                await taken(streams, id, view="final")
+            assert (broken.value.kind, list(broken.value.transcript or ())) == ("ServerError", [Message.user("go")])
+
+    run(main())
+
+
+def test_the_journal_of_a_run_without_an_answer_folds_to_a_history_that_can_go_on(make_journal: MakeJournal) -> None:
+    async def main() -> None:
+        started = asyncio.Event()
+
+        @tool
+        async def stay() -> None:
+            started.set()
+            await asyncio.Event().wait()
+
+        calls = [ToolCall("1", "stay", {}), ToolCall("2", "add", {"a": 1, "b": 2})]
+        journal = make_journal()
+        async with Streams(Agent(ScriptedProvider([calls, calls]), tools=[stay, add]), journal) as streams:
+            id = streams.start("go")
+            await started.wait()
+            await streams.stop(id)
+            stopped = folded(await taken(streams, id))
+            limited = folded(await taken(streams, streams.start("go", limits=Limits(max_turns=1))))
+        await journal.close()
+        for state in (stopped, limited):
+            assert state.waiting == ()
+            assert [result.id for result in state.history[-1].results] == ["1", "2"]
+
+    run(main())
+
+
+@pytest.mark.parametrize("from_event", ["x", None, -1, True, 1.5])
+@pytest.mark.parametrize("view", ["all", "final"])
+def test_a_number_that_no_event_has_is_refused_in_both_views(from_event: Any, view: str) -> None:
+    async def main() -> None:
+        async with Streams(agent()) as streams:
+            id = streams.start("go")
+            with pytest.raises(ConfigError, match="numbered from 0"):
+                await taken(streams, id, from_event=from_event, view=view)
+
+    run(main())
+
+
+def test_what_streams_cannot_be_made_of_is_told_in_words() -> None:
+    async def main() -> None:
+        wrong: Any = "runs.db"
+        with pytest.raises(ConfigError, match=r"SqliteJournal\('runs.db'\)"):
+            Streams(agent(), wrong)
+        with pytest.raises(ConfigError, match=r"an Agent, not 'runs\.db'"):
+            Streams(wrong)
+        async with Streams() as streams:
+            with pytest.raises(ConfigError, match=r"an Agent, not 'runs\.db'"):
+                streams.start("go", agent=wrong)
+            for id in (5, "", "\ud800"):
+                with pytest.raises(ConfigError, match="the name of a run"):
+                    streams.start("go", agent=agent(), run_id=id)  # type: ignore[arg-type]  # that is the point
+            for ask in (streams.status, streams.stop):
+                with pytest.raises(ConfigError, match="the name of a run"):
+                    await ask([])  # type: ignore[arg-type]  # that is the point
+            id = streams.start("go", agent=agent())
+            with pytest.raises(ConfigError, match="patience_seconds"):
+                await taken(streams, id, patience_seconds="x")
+
+    run(main())
+
+
+def test_starting_outside_an_event_loop_is_told_and_leaves_nothing() -> None:
+    streams = Streams(agent())
+    with pytest.raises(ConfigError, match="no event loop"):
+        streams.start("go", run_id="a")
+
+    async def main() -> None:
+        with pytest.raises(ConfigError, match="unknown run 'a'"):
+            await streams.status("a")
+        await streams.close()
+
+    run(main())
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("ending", ["stop", "close"])
+def test_a_run_whose_event_loop_was_closed_is_ended_from_another_one(ending: str) -> None:
+    journal = MemoryJournal()
+    streams = Streams(hanging(), journal)
+    loop = asyncio.new_event_loop()
+
+    async def begin() -> None:
+        streams.start("go", run_id="a")
+        await anext(streams.subscribe("a"))
+
+    loop.run_until_complete(begin())
+
+    async def too_early() -> None:
+        with pytest.raises(ConfigError, match="does not run"):
+            await streams.stop("a")
+
+    run(too_early())
+    loop.close()
+
+    async def main() -> None:
+        if ending == "stop":
+            assert await streams.stop("a")
+        await streams.close()
+        async with Streams(agent(), journal) as others:
+            events = await taken(others, "a")
+        end = events[-1][1]
+        assert isinstance(end, RunEnd)
+        assert end.fault is not None
+        assert end.fault.kind == "cancelled"
+
+    run(main())
+
+
+def test_subscribers_and_stops_may_be_in_other_event_loops() -> None:
+    ready, ended = threading.Event(), threading.Event()
+    streams = Streams(hanging())
+
+    async def drive() -> None:
+        streams.start("go", run_id="a")
+        ready.set()
+        await asyncio.to_thread(ended.wait, 5)
+
+    async def main() -> None:
+        watcher = asyncio.create_task(taken(streams, "a"))
+        assert await streams.stop("a")
+        assert isinstance((await watcher)[-1][1], RunEnd)
+
+    thread = threading.Thread(target=lambda: run(drive()))
+    thread.start()
+    try:
+        assert ready.wait(5)
+        run(main())
+    finally:
+        ended.set()
+        thread.join(5)
+
+
+@pytest.mark.requirement("S4-15")
+def test_a_thousand_runs_in_one_file_do_not_mix(tmp_path: Path) -> None:
+    async def main() -> None:
+        async def model(request: Any) -> Any:
+            return [Text(request.history[0].text)]
+
+        journal = SqliteJournal(tmp_path / "journal.db", synchronous="normal")
+        async with Streams(Agent(ScriptedProvider(model)), journal) as streams:
+            ids = [streams.start(f"question {number}") for number in range(1_000)]
+            texts = await asyncio.gather(*(taken(streams, id, view="final") for id in ids))
+            assert ["".join(event.text for _, event in text) for text in texts] == [
+                f"question {number}" for number in range(1_000)
+            ]
+        await journal.close()
 
     run(main())

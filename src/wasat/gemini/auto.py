@@ -4,7 +4,8 @@ The loop is the one that every agent runs; here it speaks the words of the Gemin
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator
-from typing import TYPE_CHECKING, Any, cast
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import msgspec
 from msgspec import Raw
@@ -18,8 +19,9 @@ from wasat.gemini.registry import Tools
 from wasat.gemini.request import cache_name, request_fields
 from wasat.gemini.response import GenerateContentResponse
 from wasat.loop.agent import Agent
+from wasat.loop.final import final_text
 from wasat.loop.result import RunResult, RunStream
-from wasat.loop.streams import Streams, final_text
+from wasat.loop.streams import Streams
 from wasat.providers.gemini import decode, wire
 from wasat.providers.gemini.capabilities import Capabilities
 from wasat.providers.gemini.client import Gemini
@@ -114,18 +116,31 @@ class AutoStream:
     def __init__(self, stream: RunStream, form: Any) -> None:
         self._stream = stream
         self._form = form
+        self._taken = False
 
     @property
     def response(self) -> AutoResponse:
         return AutoResponse(self._stream.result, self._form)
 
     async def __aiter__(self) -> AsyncIterator[GenerateContentResponse]:
-        async for _, delta in final_text(_numbered(self._stream)):
-            message = Message("model", (Text(delta.text),))
-            yield GenerateContentResponse(ModelResponse(message, FinishReason.END), form=self._form)
+        if self._taken:
+            raise ConfigError("a stream can be taken only once; ask again for another one")
+        self._taken = True
+        async with aclosing(final_text(_numbered(self._stream))) as deltas:
+            async for _, delta in deltas:
+                message = Message("model", (Text(delta.text),))
+                yield GenerateContentResponse(ModelResponse(message, FinishReason.END), form=self._form)
 
     async def aclose(self) -> None:
+        """Stop the run, wherever it is."""
+        self._taken = True
         await self._stream.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
 
 
 async def _numbered(stream: RunStream) -> AsyncGenerator[tuple[int, RunEvent], None]:

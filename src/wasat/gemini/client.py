@@ -22,9 +22,8 @@ from wasat.providers.gemini.proto import load
 
 if TYPE_CHECKING:
     from wasat.gemini.auto import Automatic, AutoResponse, AutoStream
-    from wasat.loop.streams import StreamStatus
+    from wasat.loop.streams import StreamStatus, View
 
-View = Literal["all", "final"]
 _MOST_KEPT = 64
 
 
@@ -75,6 +74,8 @@ class AsyncClient:
         self, contents: Contents, *, model: str | None = None, auto_execute_tools: bool = False, **request: Any
     ) -> "AsyncResponseStream | AutoStream":
         """Ask, and take the answer chunk by chunk; with `auto_execute_tools`, that after all calls were done."""
+        if not isinstance(auto_execute_tools, bool):
+            raise ConfigError(f"auto_execute_tools is True or False, not {shown(auto_execute_tools)}")
         if auto_execute_tools:
             return self._automatic.stream(contents, {"model": model, **request})
         path, capabilities = self.known(model)
@@ -96,7 +97,7 @@ class AsyncClient:
         return self._automatic.start(contents, request)
 
     async def subscribe_stream(
-        self, stream_id: str, *, view: View = "final", from_event: int = 0
+        self, stream_id: str, *, view: "View" = "final", from_event: int = 0
     ) -> AsyncIterator[Any]:
         """The text of the final answer, piece by piece; with `view="all"` every event of the run with its number."""
         async with aclosing(self._automatic.streams.subscribe(stream_id, view=view, from_event=from_event)) as events:
@@ -213,7 +214,7 @@ class Client:
 
         return wait_for(start())
 
-    def subscribe_stream(self, stream_id: str, *, view: View = "final", from_event: int = 0) -> Iterator[Any]:
+    def subscribe_stream(self, stream_id: str, *, view: "View" = "final", from_event: int = 0) -> Iterator[Any]:
         """The text of the final answer, piece by piece; with `view="all"` every event of the run with its number."""
         return iterate(self.aio.subscribe_stream(stream_id, view=view, from_event=from_event))
 

@@ -1,13 +1,13 @@
 """Declarations and the functions behind them: register once, execute whatever calls a model makes."""
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from wasat.errors import ConfigError
-from wasat.gemini.checking import shown
+from wasat.errors import ConfigError, SchemaError
+from wasat.gemini.checking import plain, shown
 from wasat.gemini.tools import Toolish, tools_of
 from wasat.gemini.types import Content, FunctionCall, FunctionDeclaration
 from wasat.loop.blocking import wait_for
@@ -15,6 +15,7 @@ from wasat.providers.gemini import declarations, wire
 from wasat.providers.gemini.capabilities import Capabilities
 from wasat.providers.gemini.encode import encode_message
 from wasat.providers.gemini.proto import Proto, load, to_plain
+from wasat.schema.normal import normal
 from wasat.tools.function import Tool, tool_from_schema
 from wasat.tools.schedule import run_calls
 from wasat.tools.toolbox import Duplicates, Toolbox
@@ -31,12 +32,29 @@ def new_function_declaration(name: str, description: str, parameters: Any = None
         raise ConfigError(f"{shown(name)} is no name for a function: 1 to 64 letters, digits, _ and - of ASCII")
     if not isinstance(description, str) or not description.strip():
         raise ConfigError(f"{name} needs a description, which is all that the model knows of it")
-    fields = {"name": name, "description": description, **({} if parameters is None else {"parameters": parameters})}
-    [made] = tools_of([{**fields, **more}])
+    for word in more:
+        if word not in _MORE:
+            raise ConfigError(f"the declaration of {name} takes no {word!r}; it takes: {', '.join(_MORE)}")
+    given = {"name": name, "description": description, "parameters": parameters, **more}
+    for word in ("parameters", "parameters_json_schema", "response", "response_json_schema"):
+        _check_schema(given.get(word), f"{name}.{word}")
+    [made] = tools_of([{word: value for word, value in given.items() if value is not None}])
     declared = (made.function_declarations or [])[0]
     return FunctionDeclaration(
         **{field: getattr(declared, field) for field in declared.__struct_fields__ if field != "extra"}
     )
+
+
+_MORE = ("parameters_json_schema", "response", "response_json_schema", "behavior")
+
+
+def _check_schema(schema: Any, where: str) -> None:
+    """The API's own schemas have fewer words than JSON Schema, and the same types."""
+    if isinstance(schema, Mapping | declarations.Schema):
+        try:
+            normal(plain(schema, where))
+        except SchemaError as error:
+            raise SchemaError(f"{where}: {error}") from error
 
 
 class ToolRegistry:
@@ -67,7 +85,8 @@ class ToolRegistry:
 
     async def execute_calls_async(self, calls: Iterable[Any]) -> list[ToolResult]:
         """What came of each call, in their order; one that fails is a result that says so, and disturbs no other."""
-        return await run_calls([_call(one) for one in calls], self._box.source().call)
+        given = _several(calls, "calls", "FunctionCall, ToolCall or dict of name and args")
+        return await run_calls([_call(one) for one in given], self._box.source().call)
 
     def execute_calls(self, calls: Iterable[Any]) -> list[ToolResult]:
         """The same for plain code."""
@@ -126,9 +145,15 @@ def _call(given: Any) -> ToolCall:
     raise ConfigError(f"{shown(given)} is no call; give a FunctionCall, a ToolCall or a dict of name and args")
 
 
+def _several(given: Any, what: str, kinds: str) -> tuple[Any, ...]:
+    if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
+        raise ConfigError(f"{what} cannot be {shown(given)}; give a list, each item a {kinds}")
+    return tuple(given)
+
+
 def from_tool_results(results: Iterable[ToolResult]) -> Content:
     """The turn that gives results to the model: one content, one part for each of them, in their order."""
-    given = tuple(results)
+    given = _several(results, "results", "ToolResult, as Tools.execute_calls returned them")
     for result in given:
         if not isinstance(result, ToolResult):
             raise ConfigError(f"{shown(result)} is no result; give what Tools.execute_calls returned")

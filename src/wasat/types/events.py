@@ -69,7 +69,7 @@ class RunEnd(Struct, frozen=True, omit_defaults=True, tag="run_end"):
     usage: Usage
     turns: int
     limit: str | None = None
-    """The limit that ended it, where that is no fault."""
+    """The limit that it came to, also where that is its fault."""
     fault: Fault | None = None
 
 
