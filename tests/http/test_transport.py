@@ -349,12 +349,13 @@ def test_thousands_of_requests_in_a_row_leave_no_file_open() -> None:
 
 def test_failures_and_streams_left_early_leave_no_file_open() -> None:
     async def main() -> None:
-        async with Server(misbehaving.drip) as server, Transport(Deadlines(total=0.02)) as transport:
+        hurried, patient = Transport(Deadlines(total=0.02)), Transport()
+        async with Server(misbehaving.drip) as server, hurried, patient:
             before = open_files()
             for _ in range(30):
                 with pytest.raises(NetworkError):
-                    await transport.send(post(server.url))
-                async with transport.stream(post(server.url)) as answer:
+                    await hurried.send(post(server.url))
+                async with patient.stream(post(server.url)) as answer:
                     await anext(answer)
             await server.until_all_gone()
             gc.collect()
