@@ -125,3 +125,9 @@ part_values: st.SearchStrategy[Part] = st.one_of(
 @given(st.lists(st.builds(Message, st.sampled_from(["user", "model"]), st.lists(part_values, max_size=4).map(tuple))))
 def test_any_conversation_survives_being_saved(messages: list[Message]) -> None:
     assert codec.from_json(codec.to_json(messages), "messages") == tuple(messages)
+
+
+@pytest.mark.parametrize("nothing", [None, 5, [], b"", ""])
+def test_what_is_no_document_at_all_is_told(nothing: Any) -> None:
+    with pytest.raises(CodecError):
+        codec.from_json(nothing, "messages")

@@ -48,7 +48,7 @@ class ScriptedProvider:
         try:
             return next(self._script)
         except StopIteration:
-            raise ConfigError(f"the script has ended, but the model is asked a {len(self.requests)}. time") from None
+            raise ConfigError(f"the script has ended, but the model is asked for turn {len(self.requests)}") from None
 
     async def close(self) -> None:
         pass

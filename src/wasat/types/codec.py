@@ -77,7 +77,7 @@ def _kind_of(value: Any) -> str:
 def _read(data: Any, form: type[_Kind], what: str) -> _Kind:
     try:
         return _decoder(form).decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError) as error:
         raise CodecError(f"this is not {what}: {error}") from error
 
 
