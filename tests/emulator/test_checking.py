@@ -21,14 +21,17 @@ CONTENTS = [
     model(""),
     model(calling("f")),
     model(calling("f", signature=None)),
+    model(calling("f", signature="")),
     model(calling("f", id="a")),
     model(calling("f", id="a"), calling("g", id="b", signature=None)),
+    model(calling("f", id="a"), calling("g", id="a", signature=None)),
     model("Let me see.", calling("f")),
     model(calling("f"), result("f"), "Done."),
     model(calling("f", signature="a")),
     user(result("f")),
     user(result("f", id="a")),
     user(result("f", id="a"), result("g", id="b")),
+    user(result("f", id="a"), result("f")),
     user(result("f", id="b")),
     user(result("f"), "And?"),
     user(result("f", parts=[{"inlineData": {"mimeType": "image/png", "data": "AAAA"}}])),
@@ -156,3 +159,13 @@ def test_bytes_that_only_look_like_a_beginning_are_read_for_what_they_are(tail: 
         else:
             assert legal is not None, body
             assert len(question.turns) == len(legal["contents"]), body
+
+
+def test_a_body_that_was_cut_off_is_no_request_and_no_beginning() -> None:
+    checker = forgetful()
+    body = json.dumps({"contents": [user("Hi. " * 100)]}, separators=(",", ":")).encode()
+    checker.check(body, TARGETS[0])
+    for end in range(len(body) - 6, len(body)):
+        with pytest.raises(Refusal, match="Invalid JSON payload"):
+            checker.check(body[:end], TARGETS[0])
+        assert len(checker.check(body, TARGETS[0]).turns) == 1

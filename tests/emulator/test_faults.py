@@ -152,10 +152,21 @@ def test_an_answer_goes_on_with_its_token() -> None:
         assert (found["finishReason"], found["content"]) == ("CONTINUATION", {"role": "model"})
 
 
-def test_faults_that_need_a_stream_are_not_made_without_one() -> None:
-    with LocalGemini([TEXT], faults="0:doubled_chunk 0:error_event") as server:
-        assert ask(server.url, HI).parts[0]["text"] == TEXT
+def test_an_error_within_a_stream_is_all_there_is_without_one() -> None:
+    for kind in ("error_event", "error_bare"):
+        with LocalGemini([TEXT], faults=f"0:{kind}(chunk=1)") as server:
+            assert ask(server.url, HI).status == 503
+            assert ask(server.url, HI).parts[0]["text"] == TEXT
+            assert [one.kind for one in server.made] == [kind]
+
+
+def test_a_chunk_is_doubled_in_the_next_stream() -> None:
+    with LocalGemini([TEXT], faults="0:doubled_chunk 1:doubled_chunk(chunk=1)") as server:
+        assert [ask(server.url, HI).parts[0]["text"] for _ in range(3)] == [TEXT] * 3
         assert server.made == ()
+        twice = len(events(stream(server.url, HI)))
+        assert [str(one) for one in server.made] == ["0:doubled_chunk(chunk=0)", "1:doubled_chunk(chunk=1)"]
+        assert twice == len(events(stream(server.url, HI))) + 2
 
 
 def test_plans_are_chosen_by_address_by_header_or_for_all() -> None:

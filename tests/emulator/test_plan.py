@@ -45,11 +45,29 @@ def test_seeds_draw_every_kind_of_fault() -> None:
         ("0:stall(chunk=x)", "chunk is a number"),
         ("0:stall(colour=1)", "not colour"),
         ("0:stall(seconds=-1)", "counts from 0"),
+        ("0:stall(chunk=inf)", "counts from 0"),
+        ("0:stall(chunk=nan)", "counts from 0"),
+        ("0:stall(chunk=" + "9" * 5_000 + ")", "counts from 0"),
+        ("9" * 5_000 + ":stall", "is no fault"),
+        ("0:stall(seconds=nan)", "counts from 0"),
+        ("0:stall(seconds=inf)", "counts from 0"),
+        ("0:huge_event(size=1e15)", "counts from 0"),
+        ("0:stall(chunk=1.7)", "whole number"),
+        ("0:stall(chunk=1,chunk=2)", "given twice"),
+        ("0:status_503(seconds=3)", "status_503 has no measures, not seconds"),
+        ("0:rate_limit(chunk=3)", "rate_limit has seconds, not chunk"),
     ],
 )
 def test_what_is_no_plan_is_refused(text: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words.replace("(", r"\(")):
         FaultPlan.parse(text)
+
+
+def test_space_within_parentheses_does_not_matter() -> None:
+    spaced = FaultPlan.parse("  0:stall( chunk = 1,  seconds=2.5 )\n 1:status_503 ")
+    assert spaced == FaultPlan.parse("0:stall(chunk=1,seconds=2.5) 1:status_503")
+    exact = FaultPlan.parse("0:stall(seconds=1234567.125) 1:stall(seconds=1234567)")
+    assert FaultPlan.parse(str(exact)) == exact
 
 
 def test_plans_are_made_of_text_faults_or_nothing() -> None:

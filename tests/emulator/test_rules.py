@@ -32,6 +32,12 @@ BOTH = "You can only set only one of thinking budget and thinking level."
 PNG = {"inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo="}}
 
 
+MANY_WORDS = {
+    "type": "OBJECT",
+    "properties": {f"a_long_name_of_a_property_{at}": {"type": "STRING"} for at in range(1_500)},
+}
+
+
 class Rule(NamedTuple):
     name: str
     broken: Any
@@ -425,6 +431,94 @@ RULES = [
         contents(user("Hi."), model(calling(signature=None)), user(result())),
         "Function call is missing a thought_signature in functionCall parts. This is required",
         contents(*ROUND),
+    ),
+    Rule(
+        "a result of the server's own tool that it did not call",
+        contents(user("Hi."), model({"toolResponse": {"id": "b", "toolType": "URL_CONTEXT"}}, "Well."), user("And?")),
+        "Invalid value at 'contents[1].parts[0].tool_response.id'",
+        contents(
+            user("Hi."),
+            model(
+                {"toolCall": {"id": "b", "toolType": "URL_CONTEXT"}},
+                {"toolResponse": {"id": "b", "toolType": "URL_CONTEXT"}},
+                "Well.",
+            ),
+            user("And?"),
+        ),
+    ),
+    Rule(
+        "a name of a parameter",
+        with_tools(declared({"type": "OBJECT", "properties": {"a-b": {"type": "STRING"}}})),
+        f"{PLACE}.properties[a-b]: Invalid parameter name.",
+        with_tools(declared({"type": "OBJECT", "properties": {"a_b": {"type": "STRING"}}})),
+    ),
+    Rule(
+        "too many words in the schemas of calls that are held to them",
+        with_tools(declared(MANY_WORDS), **choice("ANY")),
+        "The specified schema produces a constraint that has too many states for serving.",
+        with_tools(declared(MANY_WORDS), **choice("AUTO")),
+    ),
+    Rule(
+        "too many words in a JSON Schema, and none in the functions that are allowed",
+        with_tools(tools("g", {"name": "f", "parametersJsonSchema": MANY_WORDS}), **choice("VALIDATED")),
+        "too many states for serving",
+        with_tools(tools("g", {"name": "f", "parametersJsonSchema": MANY_WORDS}), **choice("ANY", "g")),
+    ),
+    Rule(
+        "a behavior outside of Live",
+        with_tools(tools({"name": "f", "behavior": "NON_BLOCKING"})),
+        "tools[0].function_declarations[0].behavior: behavior is only supported by",
+        with_tools(tools({"name": "f", "behavior": "BEHAVIOR_UNSPECIFIED"})),
+    ),
+    Rule(
+        "half a candidate",
+        config(topK=1.5),
+        "Invalid value at 'generation_config.top_k' (TYPE_INT32), 1.5",
+        config(topK=40.0),
+    ),
+    Rule(
+        "an instruction that says nothing",
+        {**HI, "systemInstruction": {"parts": []}},
+        "* GenerateContentRequest.system_instruction.parts: parts must not be empty.",
+        {**HI, "systemInstruction": {"parts": [{"text": "Be brief."}]}},
+    ),
+    Rule(
+        "an empty signature, which is none",
+        contents(user("Hi."), model(calling(signature="")), user(result())),
+        "Function call is missing a thought_signature in functionCall parts. This is required",
+        contents(user("Hi."), model(calling(signature="")), user(result())),
+        legal_model=OLD,
+    ),
+    Rule(
+        "one call answered twice by its name",
+        contents(user("Hi."), model(calling("a"), calling("b")), user(result("a"), result("a"))),
+        "functionResponse.name does not match functionCall.name",
+        contents(user("Hi."), model(calling("a"), calling("b")), user(result("b"), result("a"))),
+    ),
+    Rule(
+        "one call answered by its id and by its name",
+        contents(
+            user("Hi."), model(calling("a", id="1"), calling("b", id="2")), user(result("a", id="1"), result("a"))
+        ),
+        "functionResponse.name does not match functionCall.name",
+        contents(
+            user("Hi."), model(calling("a", id="1"), calling("a", id="2")), user(result("a"), result("a", id="1"))
+        ),
+        FOUR,
+    ),
+    Rule(
+        "two calls of one id",
+        contents(
+            user("Hi."),
+            model(calling("a", id="1"), calling("a", id="1")),
+            user(result("a", id="1"), result("a", id="1")),
+        ),
+        "functionResponse.id does not match functionCall.id",
+        contents(
+            user("Hi."),
+            model(calling("a", id="1"), calling("a", id="2")),
+            user(result("a", id="2"), result("a", id="1")),
+        ),
     ),
     Rule(
         "the name and place of a call without its signature",

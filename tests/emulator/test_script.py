@@ -182,10 +182,40 @@ def test_signatures_of_its_own_are_verified_and_others_only_if_told_to() -> None
             assert ask(server.url, going_on(signed)).status == ask(strict.url, going_on(signed)).status == 200, signed
         moved = ask(server.url, going_on(own, "g"))
         assert (moved.status, moved.words) == (400, "Invalid thought signature.")
-        assert ask(server.url, going_on(own[:-8])).words == "Corrupted thought signature."
+        for damaged in (own[:-8], own[:4], *(_flipped(own, at) for at in (0, 3, 7, len(own) - 1))):
+            assert ask(server.url, going_on(damaged)).words == "Corrupted thought signature.", damaged
+        for at in range(8, 40):
+            assert ask(server.url, going_on(_flipped(own, at))).status == 400, at
         foreign = "CpQBAR/MhbZ0k3v9Zx4Qk3v9Zx4Q"
         assert ask(server.url, going_on(foreign)).status == 200
         assert ask(strict.url, going_on(foreign)).words == "Invalid thought signature."
+
+
+def _flipped(signature: str, at: int) -> str:
+    return signature[:at] + ("A" if signature[at] != "A" else "B") + signature[at + 1 :]
+
+
+def test_a_signature_belongs_to_one_call_with_its_arguments_in_its_place() -> None:
+    def going_on(*parts: Any) -> Any:
+        answers = [result(part["functionCall"]["name"]) for part in parts]
+        return {**WITH_TOOLS, "contents": [user("Hi."), model(*parts), user(*answers)]}
+
+    args = {"city": "Oslo", "days": 3, "large": 2**60 + 1, "nothing": None, "inner": [{"x": 1.0}]}
+    with LocalGemini([answer(call("f", **args), call("f", city="Rome")), "Well."]) as server:
+        first, second = ask(server.url, WITH_TOOLS).parts
+        bare = {key: value for key, value in first.items() if key != "thoughtSignature"}
+        signature = first["thoughtSignature"]
+        assert ask(server.url, going_on(first, second)).status == 200
+        rewritten = {"inner": [{"x": 1}], "large": float(2**60), "days": 3.0, "city": "Oslo"}
+        echoed = {**first, "functionCall": {**first["functionCall"], "args": rewritten}}
+        assert ask(server.url, going_on(echoed, second)).status == 200, "the same in other words"
+        for parts in (
+            (first, {**second, "thoughtSignature": signature}),
+            (bare, {**second, "thoughtSignature": signature}),
+            ({**second, "thoughtSignature": signature}, bare),
+            ({**first, "functionCall": {**first["functionCall"], "args": {**args, "days": 4}}}, second),
+        ):
+            assert ask(server.url, going_on(*parts)).words == "Invalid thought signature."
 
 
 TOML = """
@@ -229,6 +259,15 @@ def test_a_script_may_be_a_file(tmp_path: Path) -> None:
         ("[[answers]]\nwhen = { sys = 'x' }", "unknown field `sys`"),
         ("[[answers", "written in TOML"),
         ("answers = []", "without any answers"),
+        ("[[answers]]\nchunks = -1", "chunks"),
+        ("[[answers]]\ngap_seconds = -5", "gap_seconds"),
+        ("[[answers]]\ndelay_seconds = nan", "seconds|nan"),
+        ("[[answers]]\ndelay_seconds = inf", "delay_seconds"),
+        ("[[answers]]\nusage = { promptTokenCount = -1 }", "usage"),
+        ("[[answers]]\nfinish = 'DONE'", "no answer ends with 'DONE'; known: .*MAX_TOKENS"),
+        ("[[answers]]\nparts = [{ text = 2026-01-01 }]", "JSON, which has no 2026-01-01"),
+        ("[[answers]]\ncalls = [{ name = 'f', args = { a = [{ b = 10:00:00 }] } }]", "which has no 10:00:00"),
+        ("[[answers]]\nextra = { avgLogprobs = nan }", "which has no nan"),
     ],
 )
 def test_a_file_that_is_no_script_is_refused_with_its_place(given: str, words: str, tmp_path: Path) -> None:
@@ -240,6 +279,9 @@ def test_a_file_that_is_no_script_is_refused_with_its_place(given: str, words: s
         load_script(path)
     with pytest.raises(ConfigError, match="cannot be read"):
         load_script(tmp_path / "nothing.toml")
+    path.write_bytes(b"[[answers]]\ntext = '\xff'")
+    with pytest.raises(ConfigError, match="is no UTF-8: invalid start byte at byte 20"):
+        load_script(path)
 
 
 def test_what_cannot_be_a_script_is_refused_at_once() -> None:

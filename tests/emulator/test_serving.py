@@ -1,23 +1,29 @@
 """HTTP as clients really speak it, and as no client should."""
 
 import asyncio
+import gzip
 import json
 import threading
 
 import pytest
 
-from tests.emulator.asking import BOUND, DEVELOPER, ask, events, post, raw, send, stream, user
+from tests.emulator.asking import BOUND, DEVELOPER, Reply, ask, events, post, raw, send, stream, user
 from wasat.emulator import LocalGemini, answer, call
-from wasat.emulator.serving.requests import BadRequest, Request, RequestReader
+from wasat.emulator.serving.refused import BadRequest
+from wasat.emulator.serving.requests import Request, RequestReader
 from wasat.errors import ConfigError
 
 HI = {"contents": [user("Hi.")]}
+V1BETA1 = "/v1beta1/models/gemini-3.8-flash:generateContent"
 PATH = DEVELOPER.format("gemini-3.8-flash", "generateContent")
 
 
 def read(*pieces: bytes) -> list[Request]:
     reader = RequestReader()
-    return [request for piece in pieces for request in reader.feed(piece)]
+    found = [request for piece in pieces for request in reader.feed(piece)]
+    if reader.failure is not None:
+        raise reader.failure
+    return found
 
 
 def test_requests_are_read_whatever_the_pieces_that_they_come_in() -> None:
@@ -42,6 +48,18 @@ def test_requests_are_read_whatever_the_pieces_that_they_come_in() -> None:
         (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 400),
         (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nffffffffff\r\n", 413),
         (b"GET / HTTP/1.1\r\nX: " + b"a" * 100_000, 431),
+        (b"POST / HTTP/1.1\r\nContent-Length: " + b"9" * 5_000 + b"\r\n\r\n", 413),
+        (b"POST / HTTP/1.1\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}", 400),
+        (b"POST / HTTP/1.1\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n", 400),
+        (b"POST / HTTP/1.1\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", 501),
+        (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n" + b"0" * 5_000, 400),
+        (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1_0\r\n", 400),
+        (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nabcd\r\n", 400),
+        (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX: " + b"a" * 100_000, 431),
+        (b"GET / ZZZZ\r\n\r\n", 400),
+        (b"GET / HTTP/2.0\r\n\r\n", 505),
+        (b"POST / HTTP/1.1\r\nContent-Encoding: br\r\nContent-Length: 2\r\n\r\n{}", 415),
+        (b"POST / HTTP/1.1\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{}", 400),
     ],
 )
 def test_what_is_no_http_is_refused_and_the_connection_closed(data: bytes, status: int, echo: LocalGemini) -> None:
@@ -49,6 +67,60 @@ def test_what_is_no_http_is_refused_and_the_connection_closed(data: bytes, statu
         read(data)
     assert refused.value.status == status
     assert raw(echo.url, data).startswith(b"HTTP/1.1 %d " % status)
+
+
+@pytest.mark.parametrize("header", ["Transfer-Encoding:chunked", "transfer-encoding:  Chunked "])
+def test_chunks_are_announced_in_every_legal_way(header: str) -> None:
+    (found,) = read(f"\r\nPOST / HTTP/1.1\r\n{header}\r\n\r\n2\r\n{{}}\r\n0\r\n\r\n".encode())
+    assert found.body == b"{}"
+
+
+def test_a_body_of_very_many_chunks_is_read_piece_by_piece() -> None:
+    head = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+    (found,) = read(head, *[b"1\r\na\r\n"] * 200_000, b"0\r\n\r\n")
+    assert found.body == b"a" * 200_000
+
+
+@pytest.mark.parametrize(
+    "begun", [b"GET / HTTP/1.1\r\n", b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n"]
+)
+def test_lines_that_come_byte_by_byte_are_read_when_they_end(begun: bytes) -> None:
+    lines = b"X: " + b"\n" * 50_000 + b"\r\n\r\n"
+    (found,) = read(begun, *(lines[at : at + 1] for at in range(len(lines))))
+    assert found.body == b""
+
+
+def test_a_compressed_body_is_read_and_one_that_grows_without_end_is_not(echo: LocalGemini) -> None:
+    packed = gzip.compress(json.dumps(HI).encode())
+    headers = {"x-goog-api-key": "k", "Content-Encoding": "gzip"}
+    assert send(echo.url, "POST", PATH, packed, headers).parts[0]["text"] == "You said: Hi."
+    bomb = gzip.compress(bytes(65 * 1024 * 1024))
+    assert send(echo.url, "POST", PATH, bomb, headers).status == 413
+
+
+def test_what_is_right_is_answered_before_what_follows_is_refused() -> None:
+    with LocalGemini([answer("Slow.", delay_seconds=0.01)]) as slow, LocalGemini(["Quick."]) as quick:
+        for server in (slow, quick):
+            first = post(PATH, HI).replace(b"Connection: close\r\n", b"")
+            received = raw(server.url, first + b"garbage\r\n\r\n")
+            assert received.startswith(b"HTTP/1.1 200 OK")
+            assert received.index(b"HTTP/1.1 400") > received.index(b'"candidates"')
+
+
+def test_who_asks_for_the_head_gets_no_body(echo: LocalGemini) -> None:
+    received = raw(echo.url, b"HEAD /v1beta/models HTTP/1.1\r\nx-goog-api-key: k\r\nConnection: close\r\n\r\n")
+    assert received.startswith(b"HTTP/1.1 404")
+    assert received.endswith(b"\r\n\r\n")
+    assert received.count(b"\r\n\r\n") == 1
+
+
+def test_who_knows_no_chunks_gets_a_stream_that_ends_with_the_connection(echo: LocalGemini) -> None:
+    path = PATH.replace("generateContent", "streamGenerateContent") + "?alt=sse"
+    data = post(path, HI).replace(b"HTTP/1.1", b"HTTP/1.0").replace(b"Connection: close", b"Connection: keep-alive")
+    head, _, body = raw(echo.url, data).partition(b"\r\n\r\n")
+    assert b"chunked" not in head
+    assert body.startswith(b"data: {")
+    assert "".join(p["text"] for e in events(Reply(200, body)) for p in e["candidates"][0]["content"]["parts"])
 
 
 def test_requests_sent_ahead_are_answered_in_their_order() -> None:
@@ -70,7 +142,13 @@ def test_who_waits_for_a_word_before_sending_his_body_gets_it(echo: LocalGemini)
 
 
 def test_a_path_of_nobody_gets_a_page(echo: LocalGemini) -> None:
-    for method, path in (("GET", "/"), ("GET", PATH), ("PUT", "/v1beta/cachedContents"), ("POST", "/v2/models/x:y")):
+    for method, path in (
+        ("GET", "/"),
+        ("GET", PATH),
+        ("PUT", "/v1beta/cachedContents"),
+        ("POST", "/v2/models/x:y"),
+        ("POST", V1BETA1),
+    ):
         reply = send(echo.url, method, path)
         assert (reply.status, reply.body[:9]) == (404, b"<!DOCTYPE"), path
     assert send(echo.url, "POST", DEVELOPER.format("gemini-3.8-flash", "embedContent"), {}).status == 400

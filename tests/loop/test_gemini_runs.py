@@ -113,6 +113,14 @@ def test_parallel_calls_spread_over_chunks_are_one_turn_with_one_turn_of_results
     assert [one.value for one in result.tool_calls] == [2, 3, 4]
 
 
+def test_a_chunk_that_came_twice_is_one_call(server: Server) -> None:
+    doubled = chunk(call(1, thoughtSignature="QQ=="), finish=None)
+    server.script = [[doubled, doubled, chunk(call(2))], [chunk({"text": "done"})]]
+    result = run(server, add, streaming=True)
+    assert [one.id for one in result.tool_calls] == ["c1", "c2"]
+    assert server.last.body["contents"][1]["parts"] == [call(1, thoughtSignature="QQ=="), call(2)]
+
+
 @MODES
 def test_a_malformed_call_is_salvaged_or_asked_for_again(server: Server, streaming: bool) -> None:
     words = "Malformed function call: print(default_api.add(a=1, b=1))"

@@ -10,7 +10,7 @@ from wasat.emulator.quick import Beginning, Glance, Memory, glance, key_of
 from wasat.emulator.reading.read import Dialect, read
 from wasat.emulator.refusal import Refusal
 from wasat.emulator.rules.caching import check_caching
-from wasat.emulator.rules.contents import check_content, check_contents
+from wasat.emulator.rules.contents import check_content, check_contents, check_instruction, check_server_calls
 from wasat.emulator.rules.declarations import check_declarations, names_of
 from wasat.emulator.rules.generation import check_generation, check_output_beside_calls
 from wasat.emulator.rules.media import check_media
@@ -130,6 +130,7 @@ def _thorough(body: bytes, target: Target, family: Family) -> Question:
     turns = [turn_of(content) for content in request.contents or ()]
     for at, turn in enumerate(turns):
         check_content(at, turn, family)
+    check_server_calls(request.contents or ())
     _check_setup(request, target, family)
     return Question(target, family, turns, count_of(turns, Count()), request, names_of(request.tools or ()), body)
 
@@ -138,6 +139,7 @@ def _check_setup(setup: GenerateContentRequest, target: Target, family: Family) 
     """What a setup must be, whatever is said."""
     if setup.system_instruction is not None and not family.capabilities.system_instruction:
         raise Refusal(400, f"Developer instruction is not enabled for models/{family.name}")
+    check_instruction(setup.system_instruction, family)
     if setup.generation_config is not None:
         check_generation(setup.generation_config, family)
     check_caching(setup, family)

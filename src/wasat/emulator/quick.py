@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from wasat.emulator.reading.read import is_base64
-from wasat.emulator.turns import Call, Count, Result, Turn, made
+from wasat.emulator.turns import Call, Count, Result, Turn, called, made
 from wasat.providers.gemini.wire import GenerateContentRequest
 
 _LARGEST_KEPT = 32_768
@@ -95,6 +95,8 @@ def glance(body: bytes, beginning: Beginning | None) -> Glance | None:
 
 def _going_on(body: bytes, beginning: Beginning) -> Glance | None:
     """What stands between the start and the tail that are known: a comma and more contents, or nothing."""
+    if len(body) < len(beginning.start) + len(beginning.tail):
+        return None  # a body that was cut off, in which the two would share bytes
     start = body[: len(body) - len(beginning.tail)]
     middle = start[len(beginning.start) :]
     if middle and not middle.startswith(b","):
@@ -176,7 +178,7 @@ def _turn_of(found: _Content) -> Turn | None:
         if (call is not None and not call.name) or (result is not None and not result.name):
             return None
         if call is not None:
-            calls.append(Call(call.name, call.id, signature))
+            calls.append(called(call.name, call.id, signature, call.args, len(calls)))
             tokens += 8
         elif result is not None:
             results.append(Result(result.name, result.id))

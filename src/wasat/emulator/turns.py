@@ -1,10 +1,11 @@
 """What the rules look at in a content: who speaks, what is called, what is answered."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from msgspec import Struct
 
-from wasat.emulator.signing import verdict
+from wasat.emulator.signing import GENUINE, Verdict, verdict
 from wasat.providers.gemini import wire
 
 _TOKENS_OF_A_FILE = 258
@@ -17,6 +18,15 @@ class Call(Struct, frozen=True, gc=False):
     name: str
     id: str | None = None
     signature: str | None = None
+    verdict: Verdict = GENUINE
+    """What the signature is worth on this call."""
+
+
+def called(name: str, id: str | None, signature: str | None, args: dict[str, Any] | None, place: int) -> Call:
+    """A call that is the n-th of its content; an empty signature is none."""
+    if not signature:
+        return Call(name, id)
+    return Call(name, id, signature, verdict(signature, name, args, place))
 
 
 class Result(Struct, frozen=True, gc=False):
@@ -96,7 +106,7 @@ def turn_of(content: wire.Content) -> Turn:
     for at, part in enumerate(content.parts or ()):
         if part.function_call is not None:
             call = part.function_call
-            calls.append(Call(call.name or "", call.id, part.thought_signature))
+            calls.append(called(call.name or "", call.id, part.thought_signature, call.args, len(calls)))
             tokens += _TOKENS_OF_A_CALL
         elif part.function_response is not None:
             result = part.function_response
@@ -128,9 +138,7 @@ def made(
     """A turn, with what follows from its parts."""
     forged, foreign = None, False
     for call in calls:
-        if call.signature is not None:
-            found = verdict(call.signature, call.name)
-            forged, foreign = forged or found.forged, foreign or found.foreign
+        forged, foreign = forged or call.verdict.forged, foreign or call.verdict.foreign
     is_model = role == "model"
     return Turn(
         "model" if is_model else "user",

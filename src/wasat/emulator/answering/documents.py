@@ -25,8 +25,8 @@ class Numbering:
     def call_id(self) -> str:
         return f"{self._next() * 2_654_435_761 % 2**32:08x}"
 
-    def signature(self, name: str) -> str:
-        return sign(name, self._next())
+    def signature(self, name: str, args: Any = None, place: int = 0) -> str:
+        return sign(name, self._next(), args, place)
 
 
 class Shape(Struct, frozen=True):
@@ -73,7 +73,7 @@ def _finished(answer: Answer, question: Question, numbering: Numbering) -> list[
         if family.gives_ids and not call.get("id"):
             finished["functionCall"] = {"id": numbering.call_id(), **call}
         if signs and "thoughtSignature" not in part:
-            finished["thoughtSignature"] = numbering.signature(str(call.get("name", "")))
+            finished["thoughtSignature"] = numbering.signature(str(call.get("name", "")), call.get("args"))
         # Of parallel calls only the first is signed.
         signs = False
         parts.append(finished)

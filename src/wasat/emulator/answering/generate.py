@@ -17,18 +17,18 @@ from wasat.emulator.answering.seen import Seen
 from wasat.emulator.checking import Checker, Target
 from wasat.emulator.faults.making import (
     answer_under,
-    applies,
     as_whole,
     documents_under,
     frames_under,
     on_the_wire,
     split_for_continuation,
+    until_closed,
 )
 from wasat.emulator.faults.plan import Fault, FaultPlan, Kind
 from wasat.emulator.faults.refusals import reply_instead
 from wasat.emulator.faults.runs import PlanRun
 from wasat.emulator.refusal import invalid
-from wasat.emulator.serving.replies import LAST_CHUNK, Break, Reply, Wait, sized, streamed, whole
+from wasat.emulator.serving.replies import LAST_CHUNK, Break, Reply, Wait, sized, streamed, unsized, whole
 from wasat.emulator.serving.requests import Request
 from wasat.emulator.sources.conversation import Conversation
 from wasat.emulator.sources.source import Source
@@ -43,6 +43,7 @@ class Asked(Struct, frozen=True):
     conversation: Conversation
     faults: tuple[Fault, ...]
     cached_tokens: int = 0
+    takes_chunks: bool = True
 
 
 class Generation:
@@ -63,10 +64,9 @@ class Generation:
 
     def reply(self, request: Request, route: Route) -> Reply | Awaitable[Reply]:
         run = self._run(request, route)
-        faults = run.next()
+        faults = run.next(streaming=route.streaming)
         if faults:
-            faults = tuple(one for one in faults if applies(one, streaming=route.streaming))
-            instead = self._instead(faults, run)
+            instead = self._instead(faults, run, streaming=route.streaming)
             if instead is not None:
                 return instead
         asked = self._asked(request, route, faults)
@@ -74,9 +74,10 @@ class Generation:
         answer = self._answer(asked.conversation)
         return self._framed(answer, asked) if isinstance(answer, Answer) else self._later(answer, asked)
 
-    def _instead(self, faults: Sequence[Fault], run: PlanRun) -> Reply | None:
+    def _instead(self, faults: Sequence[Fault], run: PlanRun, *, streaming: bool) -> Reply | None:
         for fault in faults:
-            reply = [Break.RESET] if fault.kind is Kind.RESET_BEFORE_HEADERS else reply_instead(fault)
+            is_reset = fault.kind is Kind.RESET_BEFORE_HEADERS
+            reply = [Break.RESET] if is_reset else reply_instead(fault, streaming=streaming)
             if reply is not None:
                 self._made((fault,), run)
                 return list(reply)
@@ -106,10 +107,11 @@ class Generation:
         question = self._checker.check(request.body, target)
         name = question.setup.cached_content
         if name is None:
-            return Asked(route, Conversation(question, setup=question.setup), faults)
+            conversation = Conversation(question, setup=question.setup)
+            return Asked(route, conversation, faults, 0, request.takes_chunks)
         cache = self._caches.for_request(name, target)
         conversation = Conversation(question, setup=cache.setup, cached=tuple(cache.content.contents or ()))
-        return Asked(route, conversation, faults, cache.tokens)
+        return Asked(route, conversation, faults, cache.tokens, request.takes_chunks)
 
     def _answer(self, conversation: Conversation) -> Answer | Awaitable[Answer]:
         token = conversation.question.setup.continuation_token
@@ -131,7 +133,7 @@ class Generation:
                 answer = self._continued(answer)
         shape = Shape(route.streaming, route.numbered_enums, asked.cached_tokens)
         documents = documents_of(answer, question, shape, self._numbering)
-        reply = _on_the_wire(documents, answer, route, faults)
+        reply = _on_the_wire(documents, answer, asked)
         self._seen.answered += 1
         slow = answer.delay_seconds
         if faults:
@@ -148,7 +150,8 @@ class Generation:
         return replace(now, extra={**now.extra, "continuationToken": token})
 
 
-def _on_the_wire(documents: list[Document], answer: Answer, route: Route, faults: Sequence[Fault]) -> Reply:
+def _on_the_wire(documents: list[Document], answer: Answer, asked: Asked) -> Reply:
+    route, faults = asked.route, asked.faults
     if faults:
         documents = documents_under(documents, faults)
     frames = frames_of(documents, route)
@@ -159,4 +162,6 @@ def _on_the_wire(documents: list[Document], answer: Answer, route: Route, faults
     steps = frames_under(frames, faults, streaming=True)
     if answer.gap_seconds:
         steps = [one for step in steps for one in (step, Wait(answer.gap_seconds))][:-1]
+    if not asked.takes_chunks:
+        return until_closed(unsized(content_type_of(route)), steps)
     return on_the_wire(streamed(content_type_of(route)), steps, LAST_CHUNK)

@@ -61,6 +61,8 @@ def route_of(http_method: str, target: str) -> Route | None:
     if found is None:
         return None
     vertex = found["parent"] is not None or found["publisher"] is not None
+    if not vertex and found["version"] == "v1beta1":
+        return None  # a version that only Vertex has
     return Route(
         http_method,
         Api.VERTEX if vertex else Api.DEVELOPER,

@@ -42,11 +42,6 @@ def frames_under(frames: list[bytes], faults: Sequence[Fault], *, streaming: boo
     return steps
 
 
-def applies(fault: Fault, *, streaming: bool) -> bool:
-    """Whether a fault can be made at all: what is not streamed has no chunks."""
-    return streaming or fault.kind not in (Kind.ERROR_EVENT, Kind.ERROR_BARE, Kind.DOUBLED_CHUNK)
-
-
 def _place(steps: list[Step], number: int) -> int:
     """Where the n-th frame is, or the last one if there are fewer."""
     frames = [at for at, step in enumerate(steps) if isinstance(step, bytes)]
@@ -72,6 +67,11 @@ def on_the_wire(head: bytes, steps: list[Step], end: bytes) -> Reply:
         if isinstance(step, Break):
             return _together(written)
     return _together([*written, end])
+
+
+def until_closed(head: bytes, steps: list[Step]) -> Reply:
+    """The same for those who know no chunks: all has come when the connection closes."""
+    return _together([head, *steps, Break.CLOSE])
 
 
 def _together(steps: Reply) -> Reply:

@@ -1,5 +1,6 @@
 """A plan of faults: which request meets which one. It can be printed, read back and drawn by chance from a seed."""
 
+import math
 import random
 import re
 from collections.abc import Iterator, Sequence
@@ -64,7 +65,11 @@ _AT_CHUNK = frozenset(
         Kind.MALFORMED_JSON,
     )
 )
-_ENTRY = re.compile(r"(?P<at>\d+):(?P<kind>[a-z_0-9]+)(?:\((?P<rest>[^)]*)\))?")
+_MOST = {"chunk": 1_000_000, "seconds": 31_536_000, "size": 256 * 1024 * 1024}
+"""What each measure may be at most: a year, and as much as fits into memory."""
+_ENTRY = re.compile(r"(?P<at>[0-9]{1,9}):(?P<kind>[a-z_0-9]+)(?:\((?P<rest>[^()]*)\))?")
+_BETWEEN = re.compile(r"\s+(?![^()]*\))")
+"""Space that stands within no parentheses."""
 
 
 class Fault(Struct, frozen=True, order=True):
@@ -80,10 +85,14 @@ class Fault(Struct, frozen=True, order=True):
     def __str__(self) -> str:
         given = [
             *([f"chunk={self.chunk}"] if self.kind in _AT_CHUNK else []),
-            *([f"seconds={self.seconds:g}"] if self.kind in _TIMED else []),
+            *([f"seconds={_written(self.seconds)}"] if self.kind in _TIMED else []),
             *([f"size={self.size}"] if self.kind in _LARGE else []),
         ]
         return f"{self.at}:{self.kind.value}" + (f"({','.join(given)})" if given else "")
+
+
+def _written(seconds: float) -> str:
+    return str(int(seconds)) if seconds == seconds // 1 else repr(seconds)
 
 
 def fault(at: int, kind: Kind | str, **how: float) -> Fault:
@@ -93,13 +102,30 @@ def fault(at: int, kind: Kind | str, **how: float) -> Fault:
     except ValueError as error:
         raise ConfigError(f"no fault is called {str(kind)!r}; known: {', '.join(Kind)}") from error
     made = Fault(at, known, seconds=_TIMED.get(known, 0.0), size=_LARGE.get(known, 0))
-    wrong = how.keys() - {"chunk", "seconds", "size"}
+    if type(at) is not int or at < 0:
+        raise ConfigError(f"a fault counts requests from 0 on, not {at!r}")
+    wrong = how.keys() - set(_measures(known))
     if wrong:
-        raise ConfigError(f"a fault has chunk, seconds and size, not {', '.join(sorted(wrong))}")
-    typed = {name: value if name == "seconds" else int(value) for name, value in how.items()}
-    if at < 0 or any(value < 0 for value in typed.values()):
-        raise ConfigError(f"a fault counts from 0 on, not {at}, {typed}")
-    return replace(made, **typed)
+        has = " and ".join(_measures(known)) or "no measures"
+        raise ConfigError(f"{known.value} has {has}, not {', '.join(sorted(wrong))}")
+    return replace(made, **{name: _measure(known, name, value) for name, value in how.items()})
+
+
+def _measures(kind: Kind) -> list[str]:
+    has = {"chunk": kind in _AT_CHUNK, "seconds": kind in _TIMED, "size": kind in _LARGE}
+    return [name for name, is_there in has.items() if is_there]
+
+
+def _measure(kind: Kind, name: str, value: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ConfigError(f"{kind.value}: {name} is a number, not {value!r}")
+    if not 0 <= value <= _MOST[name]:  # nor is it when it is no number at all
+        raise ConfigError(f"{kind.value}: {name} counts from 0 to {_MOST[name]}, not {value:g}")
+    if name == "seconds":
+        return float(value)
+    if not math.floor(value) == value:
+        raise ConfigError(f"{kind.value}: {name} is a whole number, not {value:g}")
+    return int(value)
 
 
 class FaultPlan(Struct, frozen=True):
@@ -133,7 +159,7 @@ class FaultPlan(Struct, frozen=True):
     @classmethod
     def parse(cls, text: str) -> "FaultPlan":
         """The plan that was printed like this."""
-        return cls(tuple(_parsed(word) for word in text.split()))
+        return cls(tuple(_parsed(word) for word in _BETWEEN.split(text.strip()) if word))
 
     @classmethod
     def random(
@@ -155,14 +181,16 @@ class FaultPlan(Struct, frozen=True):
 
 
 def _parsed(word: str) -> Fault:
-    found = _ENTRY.fullmatch(word.strip())
+    found = _ENTRY.fullmatch(word.strip()) if isinstance(word, str) else None
     if found is None:
-        raise ConfigError(f"{word!r} is no fault; write it as 0:status_503 or 2:stall(chunk=1,seconds=30)")
+        raise ConfigError(f"{str(word)[:80]!r} is no fault; write it as 0:status_503 or 2:stall(chunk=1,seconds=30)")
     how: dict[str, float] = {}
     for pair in filter(None, (found["rest"] or "").split(",")):
-        name, _, value = pair.partition("=")
+        name, _, value = map(str.strip, pair.partition("="))
+        if name in how:
+            raise ConfigError(f"{word!r}: {name} is given twice")
         try:
-            how[name.strip()] = float(value)
+            how[name] = float(value)
         except ValueError as error:
-            raise ConfigError(f"{word!r}: {name} is a number, not {value!r}") from error
+            raise ConfigError(f"{word!r}: {name} is a number, not {value[:40]!r}") from error
     return fault(int(found["at"]), found["kind"], **how)

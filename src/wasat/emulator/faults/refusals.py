@@ -23,8 +23,11 @@ _QUOTA = (
 _TYPE = "type.googleapis.com/google.rpc."
 
 
-def reply_instead(fault: Fault) -> Reply | None:
+def reply_instead(fault: Fault, *, streaming: bool) -> Reply | None:
     """What is sent instead of an answer; None for faults that happen to one."""
+    if fault.kind in (Kind.ERROR_EVENT, Kind.ERROR_BARE):
+        # What is not streamed has nothing before the error that it could come within.
+        return None if streaming else refused(ERROR_IN_STREAM)
     if fault.kind is Kind.HTML_PAGE:
         return whole(_PAGE, 502, HTML)
     if fault.kind is Kind.ERROR_LIST:

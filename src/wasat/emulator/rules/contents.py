@@ -7,6 +7,7 @@ from wasat.emulator.refusal import Refusal, invalid
 from wasat.emulator.rules.fields import fields_refused
 from wasat.emulator.turns import Turn
 from wasat.providers.gemini.capabilities import Api
+from wasat.providers.gemini.wire import Content
 
 _MOST_TOKENS = 1_048_576
 _NO_CONTENTS = {
@@ -29,6 +30,23 @@ def check_content(at: int, turn: Turn, family: Family) -> None:
     """A content by itself, which is the n-th one."""
     if turn.faults:
         raise _refused(at, turn, family)
+
+
+def check_instruction(instruction: Content | None, family: Family) -> None:
+    if instruction is not None and not instruction.parts:
+        raise fields_refused([("system_instruction.parts", "parts must not be empty.")], family.capabilities.api)
+
+
+def check_server_calls(contents: Sequence[Content]) -> None:
+    """What the server ran itself comes back with the calls that it made, each before what came of it."""
+    called = set()
+    for at, content in enumerate(contents):
+        for index, part in enumerate(content.parts or ()):
+            if part.tool_call is not None:
+                called.add(part.tool_call.id)
+            elif part.tool_response is not None and part.tool_response.id not in called:
+                place = f"contents[{at}].parts[{index}].tool_response.id"
+                raise invalid(f"Invalid value at '{place}': it does not match the id of any tool_call.")
 
 
 def _refused(at: int, turn: Turn, family: Family) -> Refusal:

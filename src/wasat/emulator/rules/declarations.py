@@ -14,6 +14,12 @@ from wasat.providers.gemini.capabilities import Api
 from wasat.providers.gemini.declarations import FunctionDeclaration, Tool
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,63}")
+_NOTHING_SAID = (None, "UNSPECIFIED", "BEHAVIOR_UNSPECIFIED", 0)
+_PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+_BAD_PARAMETER = (
+    "Invalid parameter name. Must start with a letter or an underscore. Must be alphameric (a-z, A-Z, 0-9) or "
+    "underscores (_), with a maximum length of 64."
+)
 _BAD_NAME = (
     "Invalid function name. Must start with a letter or an underscore. Must be alphameric (a-z, A-Z, 0-9), "
     "underscores (_), dots (.), colons (:), or dashes (-), with a maximum length of 64."
@@ -59,6 +65,11 @@ def _faults(place: str, one: FunctionDeclaration, api: Api) -> Iterator[tuple[st
             yield f"{place}.{name}_json_schema", "must be a JSON object"
         if schema is not None:
             yield from schema_faults(schema, f"{place}.{name}", api)
+    for name in (one.parameters.properties if one.parameters is not None else None) or ():
+        if not _PARAMETER.fullmatch(name):
+            yield f"{place}.parameters.properties[{name[:80]}]", _BAD_PARAMETER
+    if one.behavior not in _NOTHING_SAID:
+        yield f"{place}.behavior", "behavior is only supported by the BidiGenerateContent method."
     if one.parameters is not None and one.parameters.type not in (None, "OBJECT"):
         yield f"{place}.parameters.type", "must be OBJECT for the parameters of a function"
 

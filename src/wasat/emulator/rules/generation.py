@@ -37,6 +37,8 @@ def _check_ranges(config: GenerationConfig, family: Family) -> None:
         raise _field("temperature", "temperature must be in the range [0.0, 2.0].", family)
     if config.top_p is not None and not 0 <= config.top_p <= 1:
         raise _field("top_p", "top_p must be in the range [0.0, 1.0].", family)
+    if config.top_k is not None and config.top_k != config.top_k // 1 and not vertex:
+        raise invalid(f"Invalid value at 'generation_config.top_k' (TYPE_INT32), {config.top_k}")
     if config.max_output_tokens is not None and config.max_output_tokens < 0:
         raise _field("max_output_tokens", "max_output_tokens must be positive.", family)
     if config.candidate_count is not None and not 0 <= config.candidate_count <= 8:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from wasat.emulator.families import Family
 from wasat.emulator.refusal import invalid
 from wasat.emulator.rules.declarations import names_of
+from wasat.emulator.rules.states import check_states
 from wasat.providers.gemini.capabilities import Api
 from wasat.providers.gemini.declarations import FunctionCallingConfig, Tool, ToolConfig
 
@@ -23,6 +24,7 @@ def check_tools(tools: Sequence[Tool], config: ToolConfig | None, family: Family
         _check_combined(calling, family, shown=shown)
     if calling is not None:
         _check_choice(calling, names, family, has_tools=bool(tools))
+        check_states(tools, calling)
         if calling.stream_function_call_arguments and not (streaming and family.capabilities.streamed_arguments):
             raise invalid("stream_function_call_arguments is only supported in streaming requests of Gemini 3 models.")
 

@@ -60,22 +60,47 @@ def _check_answered(asked: Turn, turn: Turn, family: Family) -> None:
     if turn.role == "model" or len(turn.results) != asked.open_calls:
         raise invalid(WRONG_COUNT)
     if family.ids_match:
-        _check_ids(asked.calls, turn.results)
+        _check_ids(asked, turn.results)
 
 
-def _check_ids(calls: Sequence[Call], results: Sequence[Result]) -> None:
+def _check_ids(asked: Turn, results: Sequence[Result]) -> None:
     """Each result answers another one of the calls; one without an id is found by its name."""
+    calls = asked.calls
     if len(calls) == len(results) == 1 and calls[0].id == results[0].id and calls[0].name == results[0].name:
         return  # as almost always
-    names = {call.id: call.name for call in calls if call.id is not None}
-    called = {call.name for call in calls}
-    for result in results:
-        if result.id is None:
-            if result.name not in called:
-                raise invalid(WRONG_NAME)
-        elif result.id not in names:
-            raise invalid(WRONG_ID)
-        elif names[result.id] != result.name:
-            raise invalid(WRONG_NAME)
-    if len({result.id for result in results if result.id}) < min(len(names), sum(bool(one.id) for one in results)):
+    ids = [call.id for call in calls if call.id]
+    if len(set(ids)) < len(ids):
         raise invalid(WRONG_ID)
+    waiting = _unanswered(asked)
+    # Those with an id take their calls first: what is left may be claimed by name.
+    for result in sorted(results, key=_has_no_id):
+        waiting.remove(_call_of(result, waiting))
+
+
+def _has_no_id(result: Result) -> bool:
+    return not result.id
+
+
+def _unanswered(asked: Turn) -> list[Call]:
+    """The calls of a turn without those that the server answered within it."""
+    waiting = list(asked.calls)
+    for own in asked.results:
+        found = next((call for call in waiting if call.id == own.id and call.name == own.name), None)
+        found = found or next((call for call in waiting if call.name == own.name), None)
+        if found is not None:
+            waiting.remove(found)
+    return waiting
+
+
+def _call_of(result: Result, waiting: Sequence[Call]) -> Call:
+    if result.id:
+        found = next((call for call in waiting if call.id == result.id), None)
+        if found is None:
+            raise invalid(WRONG_ID)
+        if found.name != result.name:
+            raise invalid(WRONG_NAME)
+        return found
+    named = next((call for call in waiting if call.name == result.name), None)
+    if named is None:
+        raise invalid(WRONG_NAME)
+    return named

@@ -8,8 +8,9 @@ from collections.abc import Awaitable, Callable
 from typing import cast
 
 from wasat.emulator.refusal import Refusal
-from wasat.emulator.serving.replies import Break, Reply, Wait, refused, whole
-from wasat.emulator.serving.requests import BadRequest, Request, RequestReader
+from wasat.emulator.serving.refused import BadRequest
+from wasat.emulator.serving.replies import Break, Reply, Wait, refused, whole, without_body
+from wasat.emulator.serving.requests import Request, RequestReader
 from wasat.http.clock import Clock
 
 Handler = Callable[[Request], Reply | Awaitable[Reply]]
@@ -44,12 +45,10 @@ class Connection(asyncio.Protocol):
             self._task.cancel()
 
     def data_received(self, data: bytes) -> None:
-        try:
-            for request in self._reader.feed(data):
-                self._receive(request)
-        except BadRequest as error:
-            self._transport.write(whole(str(error).encode(), error.status, "text/plain")[0])  # type: ignore[arg-type]  # it is bytes
-            self._transport.close()
+        for request in self._reader.feed(data):
+            self._receive(request)
+        if self._reader.failure is not None and self._task is None:
+            self._refuse(self._reader.failure)
         if self._reader.wants_continue:
             self._reader.wants_continue = False
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -63,19 +62,33 @@ class Connection(asyncio.Protocol):
     def abort(self) -> None:
         self._transport.abort()
 
+    def _refuse(self, failure: BadRequest) -> None:
+        """The last that is said here: what follows cannot be told from what is wrong."""
+        if not self._transport.is_closing():
+            for step in whole(str(failure).encode(), failure.status, "text/plain"):
+                assert isinstance(step, bytes), "what is whole is bytes"
+                self._transport.write(step)
+            self._transport.close()
+
     def _receive(self, request: Request) -> None:
+        if self._transport.is_closing():
+            return
         if self._task is not None:
             self._waiting.append(request)
             if len(self._waiting) >= _MOST_WAITING:
                 self._transport.pause_reading()
             return
-        reply = self._handler(request)
+        reply = self._reply(request)
         if isinstance(reply, list) and len(reply) == 1 and isinstance(reply[0], bytes):
             self._transport.write(reply[0])
             if not request.keep_alive:
                 self._transport.close()
         else:
             self._task = asyncio.ensure_future(self._perform(request, reply))
+
+    def _reply(self, request: Request) -> Reply | Awaitable[Reply]:
+        reply = self._handler(request)
+        return without_body(reply) if request.method == "HEAD" and isinstance(reply, list) else reply
 
     async def _perform(self, request: Request, reply: Reply | Awaitable[Reply]) -> None:
         """Replies that take their time, one after another until none waits."""
@@ -87,11 +100,13 @@ class Connection(asyncio.Protocol):
                 if not self._waiting:
                     break
                 request = self._waiting.popleft()
-                reply = self._handler(request)
+                reply = self._reply(request)
         except Refusal as refusal:
             await self._send(refused(refusal))
         finally:
             self._task = None
+            if self._reader.failure is not None:
+                self._refuse(self._reader.failure)
             if not self._transport.is_closing():
                 self._transport.resume_reading()
 

@@ -13,13 +13,16 @@ _REASONS = {
     403: "Forbidden",
     404: "Not Found",
     413: "Payload Too Large",
+    415: "Unsupported Media Type",
     429: "Too Many Requests",
     431: "Request Header Fields Too Large",
     499: "Client Closed Request",
     500: "Internal Server Error",
+    501: "Not Implemented",
     502: "Bad Gateway",
     503: "Service Unavailable",
     504: "Gateway Timeout",
+    505: "HTTP Version Not Supported",
 }
 JSON = "application/json; charset=UTF-8"
 HTML = "text/html; charset=UTF-8"
@@ -58,6 +61,17 @@ def refused(refusal: Refusal) -> Reply:
 def streamed(content_type: str = EVENTS) -> bytes:
     """The head of a body that comes in chunks."""
     return _head(200, content_type) + b"Transfer-Encoding: chunked\r\n\r\n"
+
+
+def unsized(content_type: str = EVENTS) -> bytes:
+    """The head of a body that ends when the connection does, for those who know no chunks."""
+    return _head(200, content_type) + b"Connection: close\r\n\r\n"
+
+
+def without_body(reply: Reply) -> Reply:
+    """The head of a reply that is bytes and nothing else, for who asked for no more."""
+    first = reply[0]
+    return [first[: first.find(b"\r\n\r\n") + 4]] if isinstance(first, bytes) else reply
 
 
 def chunk(data: bytes) -> bytes:

@@ -1,10 +1,17 @@
 """Bytes to HTTP requests, fed piece by piece."""
 
+import re
+
 from msgspec import Struct
+
+from wasat.emulator.serving.chunks import Chunks
+from wasat.emulator.serving.encodings import decompressed
+from wasat.emulator.serving.refused import BadRequest
 
 _LARGEST_HEAD = 65_536
 _LARGEST_BODY = 256 * 1024 * 1024
-_CHUNKED = b"\r\ntransfer-encoding: chunked"
+_MOST_DIGITS = 18
+_VERSION = re.compile(r"HTTP/\d+(\.\d+)?")
 
 
 class Request(Struct, frozen=True, gc=False):
@@ -13,6 +20,8 @@ class Request(Struct, frozen=True, gc=False):
     head: "Head"
     body: bytes = b""
     keep_alive: bool = True
+    takes_chunks: bool = True
+    """Knows replies that come in chunks, as HTTP/1.0 does not."""
 
     def header(self, name: str) -> str | None:
         """The value of the first header of this name, which is given in small letters."""
@@ -35,13 +44,23 @@ class Head(Struct, frozen=True, gc=False):
         end = self.lines.find(b"\r\n", start)
         return self.lines[start : end if end >= 0 else len(self.lines)].strip()
 
+    def values(self, name: bytes) -> set[bytes]:
+        """What all headers of this name say."""
+        lines = self.lowered.split(b"\r\n")
+        return {line[len(name) + 1 :].strip() for line in lines if line.startswith(b"%b:" % name)}
 
-class BadRequest(Exception):
-    """Bytes that are no HTTP, or too many of them."""
 
-    def __init__(self, status: int, words: str) -> None:
-        super().__init__(words)
-        self.status = status
+class _Begun(Struct, frozen=True, gc=False):
+    """A request whose body is not all there yet."""
+
+    method: str
+    target: str
+    head: Head
+    keep_alive: bool
+    takes_chunks: bool
+    size: int
+    """Of the body; -1 if it comes in chunks."""
+    encoding: bytes | None
 
 
 class RequestReader:
@@ -52,22 +71,32 @@ class RequestReader:
         self._size = 0
         self._needed = 0
         """How many bytes must be there before looking at them is worthwhile."""
-        self._begun: tuple[str, str, Head, bool] | None = None
-        """Method, target and headers of a request whose body is not all there yet, and whether more may follow it."""
-        self._chunks: list[bytes] = []
+        self._seam: bytes | None = None
+        """The last bytes of lines of which nothing can be made before an empty one ends them."""
+        self._begun: _Begun | None = None
+        self._chunks: Chunks | None = None
         self.wants_continue = False
         """The other side waits for «100 Continue» before it sends its body."""
+        self.failure: BadRequest | None = None
+        """What is wrong behind the last request that was read; nothing after it is."""
 
     def feed(self, piece: bytes) -> list[Request]:
+        if self.failure is not None:
+            return []
         self._pieces.append(piece)
         self._size += len(piece)
-        if self._size < self._needed:
+        if self._size < self._needed or (self._seam is not None and self._goes_on(self._seam + piece)):
             return []
+        self._seam = None
         data = piece if len(self._pieces) == 1 else b"".join(self._pieces)
-        requests = []
+        requests: list[Request] = []
         at = 0
         while at < len(data):
-            request, at = self._next(data, at)
+            try:
+                request, at = self._next(data, at)
+            except BadRequest as error:
+                self.failure = error
+                break
             if request is None:
                 break
             requests.append(request)
@@ -76,69 +105,87 @@ class RequestReader:
         self._size = len(rest)
         return requests
 
+    def _goes_on(self, end: bytes) -> bool:
+        """Whether these bytes hold no empty line; without looking again at all that came before them."""
+        self._seam = end[-3:]
+        return b"\r\n\r\n" not in end and self._size <= _LARGEST_HEAD
+
     def _next(self, data: bytes, at: int) -> tuple[Request | None, int]:
         """The request that begins or goes on here, if it is all there, and how far the bytes are used up."""
         first = self._begun is None
         if self._begun is None:
+            while data.startswith(b"\r\n", at):  # left over from a body that was written with one too many
+                at += 2
             end = data.find(b"\r\n\r\n", at)
             if end < 0:
                 if len(data) - at > _LARGEST_HEAD:
                     raise BadRequest(431, "the head of the request is too large")
+                self._seam = data[-3:]
                 return None, at
-            self._begun, at = _head(data[at:end]), end + 4
-        method, target, head, keep_alive = self._begun
-        body, at = self._chunked(data, at) if _CHUNKED in head.lowered else self._sized(data, at, head)
+            self._begun, at = _begun(data[at:end]), end + 4
+        begun = self._begun
+        body, at = self._chunked(data, at) if begun.size < 0 else self._sized(data, at, begun.size)
         if body is None:
-            self.wants_continue = first and (head.value(b"expect") or b"").lower() == b"100-continue"
+            self.wants_continue = first and (begun.head.value(b"expect") or b"").lower() == b"100-continue"
             return None, at
         self._begun = None
         self._needed = 0
-        return Request(method, target, head, body, keep_alive), at
+        if begun.encoding is not None:
+            body = decompressed(body, begun.encoding)
+        return Request(begun.method, begun.target, begun.head, body, begun.keep_alive, begun.takes_chunks), at
 
-    def _sized(self, data: bytes, at: int, head: Head) -> tuple[bytes | None, int]:
-        length = head.value(b"content-length")
-        if length is not None and not length.isdigit():
-            raise BadRequest(400, "the length of the body is no number")
-        size = int(length or 0)
-        if size > _LARGEST_BODY:
-            raise BadRequest(413, "the body is too large")
+    def _sized(self, data: bytes, at: int, size: int) -> tuple[bytes | None, int]:
         if len(data) - at < size:
             self._needed = size
             return None, at
         return data[at : at + size], at + size
 
     def _chunked(self, data: bytes, at: int) -> tuple[bytes | None, int]:
-        """The body whose chunks are all there; each is used up as soon as it is whole."""
-        while (end := data.find(b"\r\n", at)) >= 0:
-            try:
-                size = int(data[at:end].partition(b";")[0], 16)
-            except ValueError as error:
-                raise BadRequest(400, "a chunk has no size") from error
-            if size < 0 or size + sum(map(len, self._chunks)) > _LARGEST_BODY:
-                raise BadRequest(413, "the body is too large")
-            if size == 0:
-                last = data.find(b"\r\n\r\n", end)  # trailers, if any, end with an empty line of their own
-                if last < 0:
-                    break
-                body, self._chunks = b"".join(self._chunks), []
-                return body, last + 4
-            if len(data) < end + size + 4:
-                self._needed = end - at + size + 4
-                return None, at
-            self._chunks.append(data[end + 2 : end + 2 + size])
-            at = end + size + 4
-        self._needed = 0
-        return None, at
+        if self._chunks is None:
+            self._chunks = Chunks(_LARGEST_BODY)
+        body, at = self._chunks.feed(data, at)
+        self._needed = self._chunks.needed
+        if body is not None:
+            self._chunks = None
+        elif self._chunks.in_trailers:
+            self._seam = data[-3:]
+        return body, at
 
 
-def _head(whole: bytes) -> tuple[str, str, Head, bool]:
+def _begun(whole: bytes) -> _Begun:
     start = whole.find(b"\r\n") % (len(whole) + 1)  # a head of one line has none
     try:
         method, target, version = whole[:start].decode("ascii").split(" ")
     except ValueError as error:
         raise BadRequest(400, "the first line is none of HTTP") from error
+    is_new = version == "HTTP/1.1"
+    if not is_new and version != "HTTP/1.0":
+        if not _VERSION.fullmatch(version):
+            raise BadRequest(400, "the first line is none of HTTP")
+        raise BadRequest(505, "only HTTP/1.1 and HTTP/1.0 are spoken here")
     lines = whole[start:]
     head = Head(lines, lines.lower())
+    encoding = head.value(b"content-encoding") if b"\r\ncontent-encoding:" in head.lowered else None
     connection = (head.value(b"connection") or b"").lower()
-    keep = b"close" not in connection if version == "HTTP/1.1" else b"keep-alive" in connection
-    return method, target, head, keep
+    keep = b"close" not in connection if is_new else b"keep-alive" in connection
+    return _Begun(method, target, head, keep, is_new, _size_of_body(head), encoding)
+
+
+def _size_of_body(head: Head) -> int:
+    length = head.value(b"content-length")
+    if b"\r\ntransfer-encoding:" in head.lowered:
+        if head.values(b"transfer-encoding") != {b"chunked"}:
+            raise BadRequest(501, "the body has a transfer encoding other than chunked")
+        if length is not None:
+            raise BadRequest(400, "the body has a length and comes in chunks")
+        return -1
+    if length is None:
+        return 0
+    if not length.isdigit():
+        raise BadRequest(400, "the length of the body is no number")
+    if head.lowered.count(b"\r\ncontent-length:") > 1 and len(head.values(b"content-length")) > 1:
+        raise BadRequest(400, "the body has several lengths")
+    digits = length.lstrip(b"0") or b"0"
+    if len(digits) > _MOST_DIGITS or int(digits) > _LARGEST_BODY:
+        raise BadRequest(413, "the body is too large")
+    return int(digits)

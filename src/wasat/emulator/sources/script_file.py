@@ -1,15 +1,22 @@
 """Scripts written in TOML: a list of `[[answers]]`, each with an optional `when`."""
 
+import math
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from wasat.emulator.answering.answer import Answer
 from wasat.emulator.sources.script import Rule, Script, When
 from wasat.errors import ConfigError
+from wasat.providers.gemini.capabilities import FINISH_NUMBERS
+
+_MORE_FINISHES = ("CONTINUATION", "MALFORMED_RESPONSE", "MISSING_THOUGHT_SIGNATURE", "")
+_FINISHES = frozenset(word for words in (*FINISH_NUMBERS.values(), _MORE_FINISHES) for word in words)
+_Seconds = Annotated[float, Meta(ge=0, le=31_536_000)]
 
 
 class _Call(Struct, frozen=True, forbid_unknown_fields=True):
@@ -26,12 +33,25 @@ class _Entry(Struct, frozen=True, forbid_unknown_fields=True):
     parts: tuple[dict[str, Any], ...] = ()
     finish: str = "STOP"
     finish_message: str | None = None
-    usage: dict[str, int] = {}
-    chunks: int = 3
-    delay_seconds: float = 0.0
-    gap_seconds: float = 0.0
+    usage: dict[str, Annotated[int, Meta(ge=0)]] = {}
+    chunks: Annotated[int, Meta(ge=1)] = 3
+    delay_seconds: _Seconds = 0.0
+    gap_seconds: _Seconds = 0.0
     blocked: str | None = None
     extra: dict[str, Any] = {}
+
+    def __post_init__(self) -> None:
+        if self.finish not in _FINISHES:
+            known = ", ".join(sorted(_FINISHES - {""}))
+            raise ConfigError(f"no answer ends with {self.finish!r}; known: {known}")
+        for seconds in (self.delay_seconds, self.gap_seconds):
+            if math.isnan(seconds):
+                raise ConfigError("an answer waits for some seconds, not for nan")
+        for value in _values([self.extra, *self.parts, *(call.args for call in self.calls)]):
+            if not isinstance(value, str | int | float | None) or (
+                isinstance(value, float) and not math.isfinite(value)
+            ):
+                raise ConfigError(f"an answer is sent as JSON, which has no {value}; write it as a text")
 
     def answer(self) -> Answer:
         parts: list[dict[str, Any]] = [] if self.thought is None else [{"text": self.thought, "thought": True}]
@@ -54,6 +74,15 @@ class _Entry(Struct, frozen=True, forbid_unknown_fields=True):
         )
 
 
+def _values(inside: Any) -> Iterator[Any]:
+    """All that is no list and no table."""
+    if isinstance(inside, dict | list):
+        for inner in inside.values() if isinstance(inside, dict) else inside:
+            yield from _values(inner)
+    else:
+        yield inside
+
+
 class _File(Struct, frozen=True, forbid_unknown_fields=True):
     answers: tuple[_Entry, ...]
 
@@ -64,6 +93,8 @@ def load_script(path: Path) -> Script:
         text = path.read_text("utf-8")
     except OSError as error:
         raise ConfigError(f"the script {str(path)!r} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"the script {str(path)!r} is no UTF-8: {error.reason} at byte {error.start}") from error
     try:
         return read_script(text)
     except ConfigError as error:

@@ -23,7 +23,7 @@ from wasat.providers.gemini.reading import (
 )
 from wasat.types.exchange import ModelResponse
 from wasat.types.messages import Message
-from wasat.types.parts import Part, Text, Thought
+from wasat.types.parts import Part, Text, Thought, ToolCall
 
 Piece = tuple[Part | None, Raw, bool]
 """A part and its bytes; or, if the last says so, a delta of text and the bytes of the document that is no more."""
@@ -95,6 +95,9 @@ class Assembly:
             self._keep(part_of(part, self._make_id) or opaque_of(raw), raw, made)
 
     def _keep(self, part: Part, raw: Raw, made: list[Part]) -> None:
+        if type(part) is ToolCall and any(type(known) is ToolCall and known.id == part.id for known, *_ in self._parts):
+            self._verbatim = False  # a chunk that came twice; the server refuses two calls of one id
+            return
         self._parts.append((part, raw, False))
         made.append(part)
 
