@@ -76,6 +76,30 @@ def test_zones_are_found_by_the_names_that_people_use(written: str, zone: str) -
     assert ask("get_time", zone=written).value["zone"] == zone
 
 
+@pytest.mark.parametrize(
+    ("written", "zone"),
+    [
+        ("Sydney, Australia", "Australia/Sydney"),
+        ("London, UK", "Europe/London"),
+        ("London, England", "Europe/London"),
+        ("Paris, France", "Europe/Paris"),
+        ("Paris,Europe", "Europe/Paris"),
+        ("Oslo, NO", "Europe/Oslo"),
+        ("New York, NY, USA", "America/New_York"),
+        ("Toronto, Ontario", "America/Toronto"),
+    ],
+)
+def test_a_city_may_be_followed_by_where_it_lies(written: str, zone: str) -> None:
+    assert ask("get_time", zone=written).value["zone"] == zone
+
+
+@pytest.mark.parametrize("zone", ["London, Ontario", "Paris, Texas", "Berlin, Rivendell", "Oslo, Norway, Minnesota"])
+def test_a_city_of_the_same_name_elsewhere_is_refused(zone: str) -> None:
+    said = told(ask("get_time", zone=zone))
+    assert said.startswith(f"invalid parameters: zone: {zone!r} is not known to lie in Europe/")
+    assert "give the IANA name" in said
+
+
 def test_a_fixed_offset_east_is_ahead() -> None:
     assert time_in("UTC+2") == "2026-01-15T14:30:15+02:00"
     assert time_in("Etc/GMT+2") == "2026-01-15T10:30:15-02:00"  # where the sign is the other way round
@@ -155,6 +179,7 @@ def test_a_time_that_clocks_skip_or_show_twice_is_noted() -> None:
 @pytest.mark.parametrize(
     "time",
     [
+        "",
         "25:00",
         "noon",
         "2026-03-29",
@@ -168,6 +193,11 @@ def test_a_time_that_clocks_skip_or_show_twice_is_noted() -> None:
 )
 def test_what_is_no_time_is_told(time: str) -> None:
     assert told(ask("convert_time", time=time, source="Tokyo")).startswith("invalid parameters: time: ")
+
+
+@pytest.mark.parametrize("time", ["9am", "9", "3pm", ""])
+def test_a_time_in_another_form_is_told_the_right_one(time: str) -> None:
+    assert "give it as 14:30 or 2026-03-29T14:30" in told(ask("convert_time", time=time, source="Tokyo"))
 
 
 def test_an_unknown_zone_is_told_by_its_parameter() -> None:

@@ -11,7 +11,7 @@ from wasat.tools.function import Tool, tool
 from wasat.toolsets.zones import LONGEST_NAME, zone_of
 
 Zone = Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME)]
-WallTime = Annotated[str, Meta(min_length=4, max_length=32)]
+WallTime = Annotated[str, Meta(max_length=32)]
 
 
 class Moment(Struct, frozen=True):

@@ -3,9 +3,13 @@
 import re
 import unicodedata
 import zoneinfo
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from difflib import get_close_matches
 from functools import lru_cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
 
 from wasat.errors import ArgumentError, ToolError
 
@@ -60,7 +64,7 @@ def _found(wanted: str, parameter: str) -> str:
             "whoever runs it can install the Python package tzdata"
         )
     key = _key(wanted)
-    ends = names.get(key) or names.get(key.partition(",")[0].rstrip("_")) or ()
+    ends = names.get(key) or _qualified(key, wanted, parameter)
     if len(ends) == 1 or (ends and _alike(ends)):
         return ends[0]
     if ends:
@@ -70,6 +74,63 @@ def _found(wanted: str, parameter: str) -> str:
     raise ArgumentError(
         parameter, f"there is no time zone {wanted!r}; {offer}give the IANA name, such as America/Los_Angeles"
     )
+
+
+def _qualified(key: str, wanted: str, parameter: str) -> tuple[str, ...]:
+    """The zones of a city that lies where the words after the comma say: «Sydney, Australia», not «Paris, Texas»."""
+    city, *where = (part.strip("_") for part in key.split(","))
+    ends = _names().get(city, ()) if where else ()
+    fitting = tuple(name for name in ends if all(_key(part) in _regions(name) for part in where if part))
+    if ends and not fitting:
+        raise ArgumentError(
+            parameter,
+            f"{wanted!r} is not known to lie in {' or '.join(ends)}; give the IANA name of the zone it is in, such as "
+            "America/Toronto",
+        )
+    return fitting
+
+
+def _regions(name: str) -> frozenset[str]:
+    """What a city that a zone is named after may be said to lie in: its continent, country, state or province."""
+    parts = [_key(part) for part in name.split("/")]
+    return frozenset(parts[:-1]) | _countries().get(name, frozenset()) | frozenset(_STATES.get(name, "").split())
+
+
+_STATES = {
+    "America/New_York": "ny new_york new_york_state", "America/Los_Angeles": "ca california",
+    "America/Chicago": "il illinois", "America/Denver": "co colorado", "America/Phoenix": "az arizona",
+    "America/Detroit": "mi michigan", "America/Anchorage": "ak alaska", "America/Boise": "id idaho",
+    "Pacific/Honolulu": "hi hawaii", "America/Toronto": "on ontario", "America/Vancouver": "bc british_columbia",
+    "America/Edmonton": "ab alberta", "America/Winnipeg": "mb manitoba", "America/Halifax": "ns nova_scotia",
+    "Australia/Sydney": "nsw new_south_wales", "Australia/Melbourne": "vic victoria",
+    "Australia/Brisbane": "qld queensland", "Australia/Perth": "wa western_australia",
+    "Australia/Adelaide": "sa south_australia",
+}  # fmt: skip
+_ALIASES = {"US": "usa united_states_of_america u.s. u.s.a.", "GB": "england great_britain united_kingdom",
+            "AE": "uae", "CZ": "czechia", "RU": "russian_federation", "KR": "korea", "NL": "holland"}  # fmt: skip
+
+
+@lru_cache(maxsize=1)
+def _countries() -> dict[str, frozenset[str]]:
+    """For each zone the code and the names of its country; empty where the machine has no such tables."""
+    said: dict[str, frozenset[str]] = {}
+    for code, name in _table("iso3166.tab"):
+        plain, _, beside = name.partition(" (")
+        spoken = {code, name, plain, beside.rstrip(")"), *_ALIASES.get(code, "").split()}
+        said[code] = frozenset(_key(one) for one in spoken if one)
+    return {row[2]: said.get(row[0], frozenset()) for row in _table("zone.tab") if len(row) > 2}
+
+
+def _table(name: str) -> list[list[str]]:
+    """The rows of one of the tables that come with the zones, from where the zones themselves are read."""
+    places: list[Traversable] = [Path(one) for one in zoneinfo.TZPATH]
+    with suppress(ModuleNotFoundError):
+        places.append(files("tzdata") / "zoneinfo")
+    for place in places:
+        with suppress(OSError, UnicodeDecodeError):
+            lines = (place / name).read_text(encoding="utf-8").splitlines()
+            return [line.split("\t") for line in lines if "\t" in line and not line.startswith("#")]
+    return []
 
 
 @lru_cache(maxsize=1)

@@ -10,6 +10,7 @@ from wasat.providers.offline.declared.parameters import is_id
 from wasat.providers.offline.features import features, overlap
 from wasat.providers.offline.filling.fill import Filled, fill
 from wasat.providers.offline.lookup import readers
+from wasat.providers.offline.mood import wants
 from wasat.providers.offline.reading.prompt import Prompt
 
 _READ_CLOSELY = 6
@@ -41,10 +42,12 @@ class Candidate(Struct, frozen=True):
 
     shares_words: bool
     """Without a word in common arguments that would fit prove nothing."""
+    wanted: bool = True
+    """Whether the prompt has it done, and does not forbid it or only speak of it."""
 
     @property
     def is_meant(self) -> bool:
-        if not self.shares_words:
+        if not self.shares_words or not self.wanted:
             return False
         return self.score > SURE or (bool(self.filled.missing) and self.relevance > SURE)
 
@@ -61,7 +64,8 @@ def candidate(tool: Tool, prompt: Prompt, known: Catalogue, today: date) -> Cand
     filled = fill(tool, prompt, today)
     unknown = [one for one in filled.missing if not (is_id(one) and next(readers(known, tool, one), None))]
     found = features(tool, prompt, known, filled, len(unknown))
-    return Candidate(tool, filled, _sum(_WEIGHTS, found), _sum(_WEIGHTS_OF_WORDS, found), found["overlap"] > 0)
+    score, relevance = _sum(_WEIGHTS, found), _sum(_WEIGHTS_OF_WORDS, found)
+    return Candidate(tool, filled, score, relevance, found["overlap"] > 0, wants(tool, prompt))
 
 
 def _sum(weights: dict[str, float], found: dict[str, float]) -> float:

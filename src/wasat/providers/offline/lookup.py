@@ -1,6 +1,6 @@
 """Ids that nobody knows by heart: fetched with a tool that reads such things, then matched to the prompt."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from msgspec import Struct
@@ -39,21 +39,31 @@ def readers(known: Catalogue, tool: Tool, parameter: Parameter) -> Iterator[Tool
             yield one
 
 
-def matched(value: Any, prompt: Prompt, tool: Tool, parameter: Parameter) -> Found:
-    """The id of the thing in a result that the prompt speaks of."""
+def matched(value: Any, prompts: Iterable[Prompt], tool: Tool, parameter: Parameter) -> Found:
+    """The id of the thing in a result that the prompts speak of: a request, and the answers that make it clearer."""
     items = list(_items(value, noun_of(tool, parameter)))
-    if len(items) <= 1:
-        return Found(_typed(items[0][0], parameter)) if items else Found()
+    for prompt in prompts:
+        items = items if len(items) <= 1 else _nearest(items, prompt, tool)
+    if len(items) == 1:
+        return Found(_typed(items[0][0], parameter))
+    return Found(labels=tuple(_label(item) for _, item in items[:5]))
+
+
+_Item = tuple[Any, dict[str, Any]]
+
+
+def _nearest(items: list[_Item], prompt: Prompt, tool: Tool) -> list[_Item]:
+    """Those of which the prompt says most; all of them if it says nothing of any."""
     own = {concept for word in name_words(tool.name) for concept in word.concepts}
     asked = {word.concepts[0] for word in prompt.words if word.lower not in STOP and word.concepts[0] not in own}
-    scored = [(len(asked & _said(item)), place, id, item) for place, (id, item) in enumerate(items)]
-    best = max(score for score, *_ in scored)
-    chosen = [one for one in scored if one[0] == best]
-    if best == 0 and "first" in asked | {word.lower for word in prompt.words}:
-        chosen = scored[:1]
-    if len(chosen) == 1:
-        return Found(_typed(chosen[0][2], parameter))
-    return Found(labels=tuple(_label(item) for _, _, _, item in chosen[:5]))
+    scores = [len(asked & _said(item)) for _, item in items]
+    ordinal = next((_ORDINALS.index(word.lower) for word in prompt.words if word.lower in _ORDINALS), len(items))
+    if max(scores) == 0 and ordinal < len(items):
+        return [items[ordinal]]
+    return [item for item, score in zip(items, scores, strict=True) if score == max(scores)]
+
+
+_ORDINALS = ("first", "second", "third", "fourth", "fifth")
 
 
 def _items(value: Any, noun: frozenset[str]) -> Iterator[tuple[Any, dict[str, Any]]]:

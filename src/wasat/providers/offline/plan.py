@@ -12,10 +12,11 @@ from wasat.providers.offline.declared.catalogue import Catalogue, Tool
 from wasat.providers.offline.declared.parameters import Parameter, is_id
 from wasat.providers.offline.filling.fill import fill
 from wasat.providers.offline.lookup import matched, readers
+from wasat.providers.offline.mood import acts, verb_of, wants
 from wasat.providers.offline.reading.clauses import clauses
 from wasat.providers.offline.reading.mention import Mention
 from wasat.providers.offline.reading.prompt import Prompt
-from wasat.providers.offline.reading.words import Word
+from wasat.providers.offline.reading.words import STOP, Word
 from wasat.providers.offline.several import several
 from wasat.providers.offline.situation import Done, Situation
 
@@ -71,9 +72,16 @@ def _meant(known: Catalogue, now: Situation, today: date, *, forced: bool) -> li
     if len(apart) > 1:
         return apart
     ranked = candidates(known, prompt, today)
-    if ranked[0].is_meant:
-        return several(ranked[0], prompt, today)
+    best = ranked[0] if ranked[0].wanted else _instead(ranked, prompt)
+    if best.is_meant:
+        return several(best, prompt, today)
     return _leaning(known, now, prompt, today) or (ranked[:1] if forced else [])
+
+
+def _instead(ranked: list[Candidate], prompt: Prompt) -> Candidate:
+    """Where what fits best shall not be done: a tool that only tells something, if the prompt says its verb."""
+    named = (one for one in ranked if one.wanted and not acts(one.tool) and verb_of(one.tool) & prompt.concepts)
+    return next(named, ranked[0])
 
 
 def _apart(known: Catalogue, text: str, today: date) -> list[Candidate]:
@@ -83,7 +91,7 @@ def _apart(known: Catalogue, text: str, today: date) -> list[Candidate]:
     for piece in pieces if len(pieces) > 1 else []:
         prompt = Prompt(piece)
         best = candidates(known, prompt, today)[0]
-        if best.score > SURE + _SURE_APART and not best.filled.missing and not _vague(best):
+        if best.wanted and best.score > SURE + _SURE_APART and not best.filled.missing and not _vague(best):
             found.extend(several(best, prompt, today))
     kinds = {(one.tool.name, repr(one.filled.arguments)): one for one in found}
     return list(kinds.values()) if _are_apart(list(kinds.values())) else []
@@ -116,7 +124,7 @@ def _leaning(known: Catalogue, now: Situation, prompt: Prompt, today: date) -> l
     one = candidate(tool, prompt, known, today)
     sources = [source for found in one.filled.sources.values() for source in found]
     says_more = any(not _inside(word, sources) for word in prompt.telling)
-    if not sources or (says_more and not _CONTINUES.match(prompt.text)):
+    if not sources or not one.wanted or (says_more and not _CONTINUES.match(prompt.text)):
         return []
     arguments = {**last.arguments, **one.filled.arguments}
     missing = tuple(missed for missed in one.filled.missing if missed.path[0] not in arguments)
@@ -129,16 +137,31 @@ def _inside(word: Word, sources: list[Mention]) -> bool:
 
 def _after_question(known: Catalogue, now: Situation, today: date) -> list[Candidate]:
     first = candidates(known, Prompt(now.answered[0]), today)[0]
-    if not first.is_meant:
+    if not first.is_meant or _TAKEN_BACK.fullmatch(now.text) or not wants(first.tool, Prompt(now.text)):
         return []
     before = fill(first.tool, Prompt("\n".join(now.answered)), today)
     joined = fill(first.tool, Prompt("\n".join([*now.answered, now.text])), today)
     arguments = {**joined.arguments, **before.arguments}
     missing = [one for one in joined.missing if one.path[0] not in arguments]
-    short = len(now.text.split()) <= _ELLIPTIC
-    if missing and short and missing[0].type == "string" and not missing[0].choices and not is_id(missing[0]):
+    if (
+        missing
+        and _is_value(now.text)
+        and missing[0].type == "string"
+        and not missing[0].choices
+        and not is_id(missing[0])
+    ):
         arguments[missing.pop(0).name] = now.text.strip(" .!")
     return [replace(first, filled=replace(joined, arguments=arguments, missing=tuple(missing)))]
+
+
+_TAKEN_BACK = re.compile(r"\W*(?:never ?mind|forget (?:it|that|about it)|no(?:thing| thanks?)?)\W*", re.IGNORECASE)
+_ASKS_BACK = re.compile(r"(?:what|which|who|why|how|where|when|huh|pardon|sorry)\b.{0,40}\?|\W*", re.IGNORECASE)
+
+
+def _is_value(text: str) -> bool:
+    """Whether an answer is short enough to be a value as it stands, and does not ask back."""
+    plain = [word for word in Prompt(text).words if word.lower not in STOP]
+    return bool(plain) and len(text.split()) <= _ELLIPTIC and not _ASKS_BACK.fullmatch(text.strip())
 
 
 def _step(known: Catalogue, one: Candidate, now: Situation, today: date) -> Plan:
@@ -148,7 +171,7 @@ def _step(known: Catalogue, one: Candidate, now: Situation, today: date) -> Plan
     for parameter in [unknown for unknown in missing if is_id(unknown)]:
         read = [
             (made, result)
-            for made, result in now.done
+            for made, result in (*now.earlier, *now.done)
             for tool in readers(known, one.tool, parameter)
             if tool.name == made.name
         ]
@@ -157,7 +180,8 @@ def _step(known: Catalogue, one: Candidate, now: Situation, today: date) -> Plan
             return Plan((fetch,)) if fetch else Plan(tool=one.tool, missing=tuple(missing))
         looked_up |= {made.id for made, _ in read}
         good = [result for _, result in read if not result.is_error]
-        found = matched(good[-1].value, Prompt(now.text), one.tool, parameter) if good else None
+        said = [Prompt(text) for text in (*now.answered, now.text)]
+        found = matched(good[-1].value, said, one.tool, parameter) if good else None
         if found is None:
             return Plan()
         if found.id is None:

@@ -15,6 +15,8 @@ class Situation(Struct, frozen=True):
     """The calls made since, each with its result."""
     answered: tuple[str, ...] = ()
     """What the user said before that, if the model only asked back each time: the first is the request itself."""
+    earlier: tuple[Done, ...] = ()
+    """The calls that were made about those."""
     last_calls: tuple[ToolCall, ...] = ()
     """The calls of the request before this one."""
     calls_so_far: int = 0
@@ -26,10 +28,12 @@ def situation(history: History) -> Situation:
     made = [part for message in messages for part in message.parts if type(part) is ToolCall]
     if at < 0:
         return Situation("", calls_so_far=len(made))
+    first = _first_request(messages, at)
     return Situation(
         _said(messages[at]),
         done=_done(messages[at:]),
-        answered=_answered(messages, at),
+        answered=tuple(said for message in messages[first:at] if (said := _said(message))),
+        earlier=_done(messages[first:at]),
         last_calls=_last_calls(messages[:at]),
         calls_so_far=len(made),
     )
@@ -52,13 +56,11 @@ def _done(messages: tuple[Message, ...]) -> tuple[Done, ...]:
     return tuple((call, results[call.id]) for call in calls if call.id in results)
 
 
-def _answered(messages: tuple[Message, ...], at: int) -> tuple[str, ...]:
+def _first_request(messages: tuple[Message, ...], at: int) -> int:
     """Back through the model's questions to the request that they were about."""
-    found: list[str] = []
-    while at >= 2 and _is_question(messages[at - 1]) and _said(messages[at - 2]):
-        at -= 2
-        found.insert(0, _said(messages[at]))
-    return tuple(found)
+    while at >= 2 and _is_question(messages[at - 1]) and (before := _last_request(messages[: at - 1])) >= 0:
+        at = before
+    return at
 
 
 def _is_question(message: Message) -> bool:

@@ -3,10 +3,11 @@
 What every report needs is required here. The rest may be missing or odd, and is then not told.
 """
 
+import re
 from typing import Annotated, Any
 
 import msgspec
-from msgspec import Meta, Struct, field
+from msgspec import Meta, Raw, Struct, field
 
 from wasat.errors import ToolError
 
@@ -66,11 +67,14 @@ class Day(Struct):
 
 class Document(Struct):
     now: Annotated[tuple[Now, ...], Meta(min_length=1, max_length=10)] = field(name="current_condition")
-    days: Annotated[tuple[Day, ...], Meta(max_length=20)] = field(name="weather", default=())
+    days: Raw = field(name="weather", default=Raw(b"[]"))
+    """As they came: what is wrong with the forecast is no matter to whoever asks for the weather now."""
     areas: Any = field(name="nearest_area", default=None)
 
 
 _decode = msgspec.json.Decoder(Document).decode
+_decode_days = msgspec.json.Decoder(Annotated[tuple[Raw, ...], Meta(max_length=20)] | None).decode
+_decode_day = msgspec.json.Decoder(Day).decode
 
 
 def read(body: bytes) -> Document:
@@ -78,6 +82,28 @@ def read(body: bytes) -> Document:
     try:
         return _decode(body)
     except msgspec.ValidationError as error:
-        raise ToolError(f"API request failed: the answer is no weather report: {error}") from error
+        raise ToolError(f"API request failed: the answer is no weather report: {_told(error)}") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ToolError("API request failed: the answer is not JSON; the place may be unknown") from error
+
+
+def days_of(document: Document) -> list[Day | None]:
+    """The forecast, day by day; None for one that lacks what every report needs."""
+    try:
+        return [_day_of(raw) for raw in _decode_days(document.days) or ()]
+    except msgspec.DecodeError as error:
+        raise ToolError("API request failed: the answer is no weather report: its forecast cannot be read") from error
+
+
+def _day_of(raw: Raw) -> Day | None:
+    try:
+        return _decode_day(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _told(error: msgspec.ValidationError) -> str:
+    """Where it is, without the words of a program about its types."""
+    match = re.search(r"`\$([^`]*)`$", str(error))
+    place = match[1].strip(".") if match else ""
+    return f"what it says of {place} is missing or cannot be read" if place else "something in it cannot be read"

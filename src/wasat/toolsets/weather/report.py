@@ -4,10 +4,12 @@ Numbers stay text, as the service writes them: they are for reading, and nobody 
 """
 
 import re
+from collections.abc import Sequence
+from datetime import date as calendar_date
 from typing import Any
 
 from wasat.errors import ArgumentError, ToolError
-from wasat.toolsets.weather.document import Day, Document, Hour, Sky
+from wasat.toolsets.weather.document import Day, Document, Hour, Sky, days_of
 
 _NUMBER = re.compile(r"-?[0-9]{1,9}([.][0-9]{1,9})?")
 _WORDS_FOR_DAYS = {"today": 0, "tomorrow": 1, "day_after_tomorrow": 2}
@@ -32,15 +34,19 @@ def report(
 
 def _day(document: Document, wanted: str) -> Day:
     ahead = _days_ahead(wanted)
-    days = document.days
+    days = days_of(document)
     if not days:
         raise ToolError("API request failed: the answer has no forecast; ask for the weather now, without a date")
     if ahead is None:
-        found = next((day for day in days if day.date == wanted), None)
+        found = next((day for day in days if day is not None and day.date == wanted), None)
     else:
-        found = next(iter(days[_index_of_today(document) + ahead :]), None)
+        index = _index_of_today(document, days) + ahead
+        found = days[index] if index < len(days) else None
+        if found is None and index < len(days):
+            raise ToolError(f"API request failed: the answer is no forecast that can be read for {wanted!r}")
     if found is None:
-        raise ToolError(f"there is no forecast for {wanted!r}; there is one for {', '.join(day.date for day in days)}")
+        dates = ", ".join(day.date for day in days if day is not None)
+        raise ToolError(f"there is no forecast for {wanted!r}; there is one for {dates or 'no day'}")
     return found
 
 
@@ -51,15 +57,27 @@ def _days_ahead(wanted: str) -> int | None:
         return _WORDS_FOR_DAYS[word]
     if re.fullmatch(r"\+?[0-9]{1,2}", word):
         return int(word)
-    if not re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", wanted):
+    if not re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", wanted) or not _is_in_the_calendar(wanted):
         raise ArgumentError("date", f"{wanted!r} is no day; give today, tomorrow, 2 (days ahead) or YYYY-MM-DD")
     return None
 
 
-def _index_of_today(document: Document) -> int:
+def _is_in_the_calendar(text: str) -> bool:
+    try:
+        calendar_date.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _index_of_today(document: Document, days: Sequence[Day | None]) -> int:
     # A report that the service has kept since yesterday begins with yesterday.
     observed = str(document.now[0].observed_at)[:10]
-    return next((index for index, day in enumerate(document.days) if day.date == observed), 0)
+    dates = [None if day is None else day.date for day in days]
+    if observed in dates:
+        return dates.index(observed)
+    # If it is told what day it is, and no day that can be read is that one, it is one that cannot be read.
+    return dates.index(None) if None in dates and _is_in_the_calendar(observed) else 0
 
 
 def _forecast(day: Day, detail: str, *, hourly: bool) -> dict[str, Any]:

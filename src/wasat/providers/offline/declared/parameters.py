@@ -91,22 +91,40 @@ def _parameter(schema: dict[str, Any], root: dict[str, Any], path: tuple[str, ..
     named |= {
         word.concepts[0] for word in described for one in short if word.lower != one and word.lower.startswith(one)
     }
-    maximum = schema.get("maximum")
+    maximum, form = schema.get("maximum"), _form(schema)
     return Parameter(
         path,
         kind,
-        description,
+        f"{description} {_FORMS[form]}".strip() if form in _FORMS else description,
         items=type_of(items) if items else "string",
         choices=tuple(choices[:200]) if isinstance(choices, list | tuple) else (),
         required=required,
         default=schema.get("default", default_of(description, kind)),
         name_concepts=named,
         concepts=_concepts(described),
-        roles=roles_of(path[-1], description),
+        roles=roles_of(path[-1], description) | _ROLES_BY_FORM.get(form, frozenset()),
         maximum=maximum if isinstance(maximum, int | float) else None,
         units=frozenset(unit_word(word.lower) for word in [*described, *name_words(path[-1])]) - {""},
         offered=tuple(suggested(description)),
     )
+
+
+_FORMS = {"date": "(YYYY-MM-DD)", "time": "(HH:MM:SS)", "date-time": "(YYYY-MM-DDTHH:MM:SS)"}
+_ROLES_BY_FORM = {
+    "date": frozenset({"date"}),
+    "time": frozenset({"time"}),
+    "date-time": frozenset({"date"}),
+    "email": frozenset({"email"}),
+    "uri": frozenset({"url"}),
+}
+
+
+def _form(schema: dict[str, Any]) -> str:
+    """The form that the schema asks for by `format`, or by a type such as `date`."""
+    kind = schema.get("type")
+    known = (meaning(kind) if isinstance(kind, str) else None) or {}
+    form = schema.get("format", known.get("format"))
+    return form if isinstance(form, str) else ""
 
 
 def resolved(schema: Any, root: dict[str, Any]) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 """What the words around a thing say about where it belongs."""
 
+import re
+
 from wasat.providers.offline.declared.parameters import Parameter
 from wasat.providers.offline.reading.mention import Mention
 from wasat.providers.offline.reading.surroundings import BAR
@@ -29,12 +31,27 @@ def cue(parameter: Parameter, mention: Mention) -> float:
     return best + 0.6 * described + 0.7 * max(len(matched) - 1, 0)
 
 
+_CLOCK = re.compile(r"\d{1,2}(?:[ap]m)?|[ap]m|noon|midnight|o'clock")
+
+
+def _clock(mention: Mention) -> float:
+    """Whose time is known, and whose is asked for: «3pm in London, what time is it in Sydney»."""
+    near = [word for word in mention.before if word not in ("in", "at", "the", BAR)][:1]
+    if (near and _CLOCK.fullmatch(near[0])) or (BAR in mention.before[:1] and mention.after[:1] == ("time",)):
+        return 2.0
+    before = mention.before[:6]
+    asks = before[:1] == ("in",) and "time" in before and "what" in before
+    return -2.0 if asks else 0.0
+
+
 def direction(parameter: Parameter, mention: Mention) -> float:
     """What «from» and «to» say for it."""
     nearest = next((word for word in mention.before if word not in ("the", "a", "an", "my", BAR)), "")
     roles = parameter.roles & {"from", "to"}
     if len(roles) != 1:
         return 0.0
+    if mention.kind == "name" and (clock := _clock(mention)):
+        return clock if "from" in roles else -clock
     if nearest in ("from", "between"):
         return 2.5 if "from" in roles else -2.0
     if nearest in ("to", "into", "and", "in", "towards", "until", "till") and (

@@ -24,12 +24,30 @@ def truth(parameter: Parameter, prompt: Prompt, shared: frozenset[str] = frozens
     )
     if literal:
         return 3.5, literal[1].lower() == "true"
+    if (particle := _particle(parameter, prompt)) is not None:
+        return 3.0, particle
     wanted = _telling(parameter)
     wanted = [word for word in wanted if word.concepts[0] not in shared] or wanted
     places = [place for place in (_place(word, prompt, alone=len(wanted) == 1) for word in wanted) if place >= 0]
     if not places or 2 * len(places) < len(wanted):
         return 0.0, False
     return _asked(prompt, min(places), max(places))
+
+
+_SWITCHES = word_set("on off enabled active power powered state status")
+_SWITCHING = word_set("turn turned turning switch switched switching put leave keep")
+
+
+def _particle(parameter: Parameter, prompt: Prompt) -> bool | None:
+    """What «turn it on» and «switch off the light» say for the parameter that is a switch."""
+    named = {word.lower for word in name_words(parameter.name)}
+    if not named & _SWITCHES or named - _SWITCHES - STOP - {"turned"}:
+        return None
+    spoken = [word.lower for word in prompt.words]
+    for at, word in enumerate(spoken):
+        if word in ("on", "off") and not _SWITCHING.isdisjoint(spoken[max(0, at - 6) : at]):
+            return (word == "on") != ("off" in named)
+    return None
 
 
 def _telling(parameter: Parameter) -> list[Word]:

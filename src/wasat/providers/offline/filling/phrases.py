@@ -38,9 +38,9 @@ def phrase_fit(tool: Tool, parameter: Parameter, mention: Mention) -> tuple[floa
         return -1.0, ""
     said = words(mention.value)
     first, last = 0, len(said)
-    while first < last and (said[first].lower in _ASKING or _own(tool, said[first].concepts)):
+    while first < last and (_is_asking(said[first], tool) or _is_listed(said[first], tool, parameter)):
         first += 1
-    while last > first and (said[last - 1].lower in _ASKING or _own(tool, said[last - 1].concepts)):
+    while last > first and _is_asking(said[last - 1], tool):
         last -= 1
     if first == last:
         return -1.0, ""
@@ -76,6 +76,16 @@ def _by_name(parameter: Parameter, said: list[Word], last: int) -> float:
     return 2.0 if len(head) > 3 and said[last - 1].lower.endswith(head) and said[last - 1].lower != head else 0.0
 
 
+def _is_asking(word: Word, tool: Tool) -> bool:
+    return word.lower in _ASKING or _own(tool, word.concepts)
+
+
+def _is_listed(word: Word, tool: Tool, parameter: Parameter) -> bool:
+    """Whether another parameter has it in its list: the size in «large margherita»."""
+    others = (one for one in tool.parameters if one is not parameter)
+    return any(word.lower == str(choice).lower() for one in others for choice in one.choices)
+
+
 def _own(tool: Tool, stems: tuple[str, ...]) -> bool:
     return any(tool.weights.get(one, 0.0) >= 1.0 for one in stems[:1])
 
@@ -96,6 +106,8 @@ def dictated(prompt: Prompt) -> Iterator[tuple[float, str, tuple[Mention, ...]]]
         for mention in reversed(prompt.mentions):
             if mention.kind in ("date", "time") and mention.start > start and mention.end >= end - 1:
                 end = start + len(_TRAILING.sub("", prompt.text[start : mention.start]))
+        if prompt.text[start] in "\"'“«\u2018":
+            continue  # a quotation tells by itself where it ends
         value = prompt.text[start:end].strip(" \"'“”")
         if value:
             yield 3.0, value, (Mention("phrase", value, start, end),)

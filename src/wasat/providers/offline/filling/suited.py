@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from datetime import date
+from itertools import takewhile
 from typing import Any
 
 from msgspec.structs import replace
@@ -17,10 +18,10 @@ from wasat.providers.offline.filling.fit import fit
 from wasat.providers.offline.filling.flags import truth
 from wasat.providers.offline.filling.listed import lists
 from wasat.providers.offline.filling.phrases import dictated, phrase_fit
-from wasat.providers.offline.reading.arithmetic import worded
 from wasat.providers.offline.reading.mention import Mention
 from wasat.providers.offline.reading.prompt import Prompt
-from wasat.providers.offline.reading.words import concepts
+from wasat.providers.offline.reading.surroundings import BAR
+from wasat.providers.offline.reading.words import STOP, concepts
 
 Suited = tuple[float, Any, tuple[Mention, ...]]
 """A score, a value, and what it was made of."""
@@ -51,14 +52,40 @@ def _named(tool: Tool, parameter: Parameter, prompt: Prompt, today: date) -> Ite
     clock = next((str(one.value) for one in prompt.mentions if one.kind == "time"), "")
     for mention in prompt.mentions:
         score, value = fit(parameter, mention, today)
+        if (mention.kind == "expression" and _is_cut_off(mention, prompt)) or _is_excepted(parameter, mention):
+            continue
         if mention.kind == "phrase" and parameter.type in ("string", "any"):
             score, value = phrase_fit(tool, parameter, mention)
+        elif mention.kind == "number" and score > 0:
+            score += 2.0 * _counts(tool, parameter, mention)
         elif mention.kind == "name" and score > 0:
             value = _part_of_place(tool, parameter, mention) or value
         elif mention.kind == "date" and clock and isinstance(value, str):
             value = day_text(parameter, mention.value, today, clock)
         if score > 0:
             yield score, value, (mention,)
+
+
+def _counts(tool: Tool, parameter: Parameter, mention: Mention) -> bool:
+    """Whether it is the number of those things that the tool is about: two large pizzas, to order pizza."""
+    following = takewhile(lambda word: word != BAR and word not in STOP, mention.after[:4])
+    about = any(tool.name_concepts & set(concepts(word)[:1]) for word in following)
+    return about and bool(parameter.name_concepts & _COUNTS or "how many" in parameter.description.lower())
+
+
+_COUNTS = frozenset(concepts(word)[0] for word in ("count", "quantity", "number", "qty", "copies"))
+
+
+def _is_excepted(parameter: Parameter, mention: Mention) -> bool:
+    """Whether it is named as what is not meant: everyone except user 2."""
+    near = list(takewhile(lambda word: word != BAR, mention.before[:3]))
+    excepted = "except" in near or near[:2] == ["not", "but"] or near[1:3] == ["not", "but"]
+    return excepted and not re.search("exclu|except|avoid|without", f"{parameter.name} {parameter.description}")
+
+
+def _is_cut_off(mention: Mention, prompt: Prompt) -> bool:
+    """Whether signs are a part of more arithmetic, which goes on in words."""
+    return any(one.start < mention.end and mention.start < one.end for one in prompt.arithmetic)
 
 
 def _told(parameter: Parameter, prompt: Prompt) -> Iterator[Suited]:
@@ -68,8 +95,9 @@ def _told(parameter: Parameter, prompt: Prompt) -> Iterator[Suited]:
             yield from dictated(prompt)
         yield from _soft(parameter, prompt)
     if "expression" in parameter.roles:
-        for value, start, end in worded(prompt.text):
-            yield 3.0, value, (Mention("expression", value, start, end),)
+        for one in prompt.arithmetic:
+            if one.value:
+                yield 3.0, one.value, (Mention("expression", one.value, one.start, one.end),)
     code = coded(parameter, prompt) if parameter.type == "integer" else None
     if code:
         yield code[0], code[1], ()

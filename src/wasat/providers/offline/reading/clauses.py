@@ -3,7 +3,8 @@
 import re
 
 _BETWEEN = re.compile(
-    r"(?:[.;!?]+\s+|,?\s+(?:and then|and also|then|also|and|plus|additionally|as well as)\s+|\n+)(?=\S)", re.IGNORECASE
+    r"(?:[.;!?]+\s+|,?\s+(?:and then|and also|then|also|and|plus(?!\s+\d)|additionally|as well as)\s+|\n+)(?=\S)",
+    re.IGNORECASE,
 )
 _MARKS = re.compile(r"[\"'“”«»\[\]{}]")
 MOST = 12

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from wasat.providers.offline.reading.verbs import ACTING
 from wasat.providers.offline.reading.words import STOP, Word, word_set
 
 _INSIDE = word_set("of the de la las los del da do dos di du des van von der den el al le and & for in on a")
@@ -62,7 +63,8 @@ def _begins(text: str, spoken: list[Word], at: int) -> bool:
     if word.lower == "the" and not starts_sentence:
         return at + 1 < len(spoken) and _capital(spoken[at + 1]) and text[word.end : spoken[at + 1].start] == " "
     if starts_sentence or word.lower in STOP:
-        return lower not in _FIRST_WORDS and lower not in STOP and not lower.endswith(("ing", "ly"))
+        plain = lower not in _FIRST_WORDS and lower not in STOP and lower not in ACTING
+        return plain and not lower.endswith(("ing", "ly"))
     return True
 
 

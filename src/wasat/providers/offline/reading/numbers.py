@@ -22,8 +22,8 @@ _BELOW_TWENTY = (
 _TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
 _NAMED = {word: value for value, word in enumerate(_BELOW_TWENTY.split())}
 _NAMED |= {word: 10 * tens for tens, word in enumerate(_TENS.split(), 2)}
-_SCALES = {"hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9, "k": 1000, "K": 1000, "M": 10**6}
-_WORDED = re.compile(
+SCALES = {"hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9, "k": 1000, "K": 1000, "M": 10**6}
+WORDED = re.compile(
     r"\b(?:(?:{0})(?:[\s-](?:and\s)?(?:{0}|hundred|thousand|million|billion)\b)*)\b".format("|".join(_NAMED)),
     re.IGNORECASE,
 )
@@ -62,7 +62,7 @@ def numbers(text: str) -> Iterator[Number]:
             currency=CURRENCY_SIGNS.get(currency, ""),
             percent=bool(match["percent"]),
         )
-    for match in _WORDED.finditer(text):
+    for match in WORDED.finditer(text):
         unit = _unit((after := _UNIT_AFTER.match(text, match.end())) and after[1])
         if match[0].lower() != "one" or unit:  # alone it is nearly always a pronoun
             yield Number(worded_value(match[0]), match.start(), match.end(), unit, vague=True)
@@ -78,7 +78,7 @@ def _value(match: re.Match[str], scale: str) -> int | float:
     exact = match["exponent"] is None and "." not in digits
     value: int | float = int(digits) if exact else float(digits + (match["exponent"] or ""))
     if scale:
-        value *= _SCALES[scale]
+        value *= SCALES[scale]
         if isinstance(value, float) and value.is_integer():
             value = int(value)
     return -value if match["sign"] else value
@@ -92,6 +92,6 @@ def worded_value(text: str) -> int:
             current += _NAMED[word]
         elif word == "hundred":
             current = (current or 1) * 100
-        elif word in _SCALES:
-            total, current = total + (current or 1) * _SCALES[word], 0
+        elif word in SCALES:
+            total, current = total + (current or 1) * SCALES[word], 0
     return total + current

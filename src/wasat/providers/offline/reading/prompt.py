@@ -2,10 +2,13 @@
 
 from functools import cached_property
 
-from wasat.providers.offline.reading.arithmetic import worded
+from msgspec.structs import replace
+
+from wasat.providers.offline.reading.arithmetic import Worded, chains
 from wasat.providers.offline.reading.mention import Mention
 from wasat.providers.offline.reading.mentions import mentions
-from wasat.providers.offline.reading.words import STOP, Word, concepts, words
+from wasat.providers.offline.reading.numbers import WORDED
+from wasat.providers.offline.reading.words import STOP, Word, concepts, word_set, words
 
 LONGEST = 12_000
 """Of a longer prompt the beginning and the end are read, half and half: the request stands at one of them."""
@@ -23,6 +26,16 @@ def unquoted(text: str) -> str:
     return inner[1:-1] if whole and (inner[0] == '"' or inner.count("'") == 2) else text
 
 
+_MULTIPLIED = concepts("multiply")
+_MANY = word_set("many several few hundred thousand million billion")
+
+
+def _counts(found: list[Word], at: int) -> bool:
+    """Whether «times» has to do with numbers, and not with clocks: 3 times 4, how many times."""
+    before = found[at - 1].lower if at else ""
+    return before.isdigit() or before in _MANY or WORDED.fullmatch(before) is not None
+
+
 class Prompt:
     """Read piece by piece, when a piece is needed."""
 
@@ -32,11 +45,19 @@ class Prompt:
 
     @cached_property
     def words(self) -> list[Word]:
-        return words(self.text)
+        found = words(self.text)
+        for at, one in enumerate(found):
+            if one.lower == "times" and _counts(found, at):
+                found[at] = replace(one, concepts=_MULTIPLIED)
+        return found
 
     @cached_property
     def mentions(self) -> list[Mention]:
         return mentions(self.text, self.words)
+
+    @cached_property
+    def arithmetic(self) -> list[Worded]:
+        return list(chains(self.text))
 
     @cached_property
     def telling(self) -> list[Word]:
@@ -51,7 +72,7 @@ class Prompt:
     def _kinds(self) -> list[Word]:
         """A kilometer is a unit, and 2 + 2 an expression, though nobody says so."""
         kinds = {one.kind for one in self.mentions} | {"currency" for one in self.mentions if one.currency}
-        if next(worded(self.text), None):
+        if any(one.value for one in self.arithmetic):
             kinds.add("expression")
         return [Word(name, name, 0, 0, stems) for name, stems in _KINDS.items() if name in kinds]
 

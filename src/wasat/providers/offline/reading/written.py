@@ -24,12 +24,26 @@ def formulas(text: str) -> Iterator[Mention]:
     """Expressions and codes; they may look like days and times, which are asked before them."""
     for match in _EXPRESSION.finditer(text):
         plain = match[0].strip()
-        if _OPERATOR.search(plain[1:]):
-            yield Mention("expression", plain, match.start(), match.start() + len(plain))
+        if _OPERATOR.search(plain[1:]) and not _is_label(text, plain, match.start()):
+            value = _THOUSANDS.sub("", plain)
+            yield Mention("expression", value, match.start(), match.start() + len(plain))
     for match in _CODE.finditer(text):
         yield Mention("code", match[0], match.start(), match.end())
 
 
+def _is_label(text: str, plain: str, start: int) -> bool:
+    """Whether two numbers with a dash are those of a phone, a score or a range: nobody asks for their difference."""
+    asked_for = text.strip(" ?.=!") == plain or _ASKED_FOR.search(text[max(0, start - 40) : start])
+    return _DASHED.fullmatch(plain) is not None and not asked_for
+
+
+_THOUSANDS = re.compile(r",(?=\d{3}(?!\d))")
+_DASHED = re.compile(r"\d[\d.,]*\s?-\s?\d[\d.,]*")
+_ASKED_FOR = re.compile(
+    r"(?:\bwhat(?:'s|\u2019s| is| does| would| will)?|\bhow much(?: is| are)?|\bcalculat\w*|\bcomput\w*|\bevaluat\w*"
+    r"|\bsolve|\bfind|\b(?:value|result|difference|expression|answer|equation)(?: of| to| is)?|\bwork out|[=:(])\s*$",
+    re.IGNORECASE,
+)
 _QUOTED = re.compile(
     r"\"([^\"\n]{1,4000})\"|“([^”\n]{1,4000})”|«([^»\n]{1,4000})»"
     r"|(?<![A-Za-z0-9])['\u2018`]([^'\u2019`\n]{1,2000}(?:['\u2019](?=[a-z])[^'\u2019`\n]{0,500})*)['\u2019`](?![A-Za-z0-9])"
