@@ -144,8 +144,27 @@ def test_a_place_that_is_none_is_told(folder: Path, agent: Any) -> None:
         freeze(folder, agent=agent)
 
 
-def test_the_command_writes_the_test(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("where", [".", "elsewhere"])
+def test_a_test_for_a_file_finds_its_recordings_from_anywhere(folder: Path, where: str) -> None:
+    tests = folder.parent / "tests"
+    (folder.parent / "elsewhere").mkdir()
+    tests.mkdir()
+    (tests / "my_module.py").write_text(MODULE, "utf-8")
+    path = tests / "test_frozen.py"
+    path.write_text(freeze(folder, agent="my_module:bot", output=path), "utf-8")
+    assert 'RECORDED = Path(__file__).parent.joinpath("../recordings")\n' in path.read_text("utf-8")
+    assert laid_out(path.read_text("utf-8"), 88) == path.read_text("utf-8")
+    run = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(path)]
+    ran = subprocess.run(run, cwd=folder.parent / where, capture_output=True, text=True, timeout=60, check=False)
+    assert "4 passed" in ran.stdout, ran.stdout
+
+
+def test_the_command_writes_the_test(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     parser = ArgumentParser()
     command.add_arguments(parser)
+    monkeypatch.syspath_prepend(folder.parent)
+    monkeypatch.delitem(sys.modules, "my_module", raising=False)
     assert command.run(parser.parse_args([str(folder), "--agent", "my_module:bot"])) == 0
     assert capsys.readouterr().out == freeze(folder, agent="my_module:bot")

@@ -1,6 +1,7 @@
 """From the name of a model to its provider. Nothing is imported before somebody asks for it."""
 
 from importlib import import_module
+from inspect import signature
 from os import environ
 from typing import Any
 
@@ -24,7 +25,11 @@ def provider_of(name: str) -> Provider:
     make = _maker(family)
     if make is None:
         raise ConfigError(f"unknown provider {family!r} in {name!r}; known: {', '.join(known_families())}")
-    provider: Provider = make(model) if model else make()
+    given = (model,) if model else ()
+    if not _takes(make, *given):
+        hint = f"{family!r} takes no name of a model; write {family!r} alone" if model else "name one after the colon"
+        raise ConfigError(f"the model {name!r} cannot be had: {hint}")
+    provider: Provider = make(*given)
     return provider
 
 
@@ -33,9 +38,12 @@ def default_provider() -> Provider:
 
     Whoever gets the second one should say so; it is no model that anybody meant.
     """
-    if any(environ.get(name) for name in _KEYS):
-        return provider_of("gemini")
-    return provider_of("offline")
+    return provider_of(default_family())
+
+
+def default_family() -> str:
+    """Whose model it is where none is named."""
+    return "gemini" if any(environ.get(name) for name in _KEYS) else "offline"
 
 
 _KEYS = ("GOOGLE_API_KEY", "GEMINI_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI")
@@ -55,6 +63,16 @@ def _family(name: str) -> tuple[str, str]:
         if name.startswith(prefix):
             return family, name
     raise ConfigError(f"whose model {name!r} is cannot be told; write it as 'gemini:{name or 'gemini-3.8-flash'}'")
+
+
+def _takes(make: Any, *given: str) -> bool:
+    try:
+        signature(make).bind(*given)
+    except TypeError:
+        return False
+    except ValueError:
+        return True  # one that does not tell what it takes
+    return True
 
 
 def _maker(family: str) -> Any:

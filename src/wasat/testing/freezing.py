@@ -1,5 +1,7 @@
 """Recordings as a test: the source of one that replays them and expects the same answers and calls."""
 
+import os
+from keyword import iskeyword
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +14,12 @@ from wasat.providers.recording.tape import recordings_in
 from wasat.testing.literals import LINE, literal, quoted, width
 
 
-def freeze(directory: str | Path, agent: str | None = None) -> str:
+def freeze(directory: str | Path, agent: str | None = None, *, output: str | Path | None = None) -> str:
     """The source of a pytest test that replays every run of the directory.
 
-    `agent` says where the agent is, as `my_module:agent`; without it the test takes a fixture of that name.
+    `agent` says where the agent is, as `my_module:agent`; without it the test takes a fixture of that name. `output` is
+    the file that the source is for: its test finds the recordings from there, wherever pytest is started. Without it
+    they are where `directory` says, which for a relative one depends on that.
     """
     place = Path(directory)
     Shelf(place, Masking(environment={}))  # so that whatever is wrong with a recording is told
@@ -29,7 +33,7 @@ def freeze(directory: str | Path, agent: str | None = None) -> str:
     failed = [run for run in kept if run not in answered]
     name = _Agent(agent)
     blocks = [
-        _head(place, name, answered=bool(answered), failed=bool(failed)),
+        _head(_recorded(place, output), name, answered=bool(answered), failed=bool(failed)),
         *([_table("ANSWERED", [_answered(run) for run in answered])] if answered else []),
         *([_table("FAILED", [_failed(run) for run in failed])] if failed else []),
         *([f"# {file} {why}." for file, why in reasons.items() if why is not None]),
@@ -46,7 +50,7 @@ class _Agent:
         if said is not None and not isinstance(said, str):
             raise ConfigError(f"agent is the place of an agent, as 'my_module:agent', not {said!r}")
         module, _, variable = (said or ":agent").partition(":")
-        if not variable.isidentifier() or not all(step.isidentifier() for step in (module or "a").split(".")):
+        if not all(step.isidentifier() and not iskeyword(step) for step in (variable, *(module or "a").split("."))):
             raise ConfigError(f"agent is the place of an agent, as 'my_module:agent', not {said!r}")
         if said is not None and not module:
             raise ConfigError(f"agent is the place of an agent, as 'my_module:agent', not {said!r}")
@@ -73,8 +77,24 @@ def _left_out(run: RecordedRun) -> str | None:
     return None
 
 
-def _head(place: Path, agent: _Agent, *, answered: bool, failed: bool) -> str:
+def _recorded(place: Path, output: str | Path | None) -> str:
+    """Where the recordings are, as an expression."""
     folder = place if place.is_dir() else place.parent
+    if output is None:
+        return _path("Path", str(folder))
+    try:
+        steps = os.path.relpath(folder.resolve(), Path(output).resolve().parent)
+    except ValueError:  # on Windows, where there is no way from one drive to another
+        return _path("Path", str(folder.resolve()))
+    return _path("Path(__file__).parent.joinpath", Path(steps).as_posix())
+
+
+def _path(maker: str, text: str) -> str:
+    line = f"RECORDED = {maker}({quoted(text)})"
+    return line if width(line) <= LINE else f"RECORDED = {maker}(\n    {quoted(text)},\n)"
+
+
+def _head(recorded: str, agent: _Agent, *, answered: bool, failed: bool) -> str:
     lines = ['"""What was recorded, once more."""', "", "from pathlib import Path"]
     lines += ["from typing import Any", ""] if answered else [""]
     lines += ["import pytest"]
@@ -82,9 +102,6 @@ def _head(place: Path, agent: _Agent, *, answered: bool, failed: bool) -> str:
     lines += ["from wasat.errors import WasatError"] if failed else []
     lines += ["from wasat.testing import asked, replay"]
     lines += ["", agent.imported] if agent.imported else []
-    recorded = f"RECORDED = Path({quoted(str(folder))})"
-    if width(recorded) > LINE:
-        recorded = f"RECORDED = Path(\n    {quoted(str(folder))},\n)"
     return "\n".join([*lines, "", recorded])
 
 

@@ -86,7 +86,6 @@ FORMS = [
     'TOOL_CALL: default_api.f({"a": 1})',
     'Sure.TOOL_CALL: f({"a": 1})Done',
     'TOOL_CALL: f({"a": 1)',
-    'TOOL_CALL: f({"a": 1} and now I wait',
     'TOOL_CALL: f({"a": 1}',
     '<tool_call>\n{"name": "f", "arguments": {"a": 1}}\n</tool_call>',
     "<tool_call>\n<function=f>\n<parameter=a>\n1\n</parameter>\n</function>\n</tool_call>",
@@ -121,6 +120,17 @@ TRICKY = [
     "a tool call: no. TOOL_CALL is a word; TOOL_CALL: line. tool_cal",
     "[note] {x} ``` [f(x)] \\TOOL_CALL: f({})",
     '[f(a=1), get_weather(city="Oslo")] and TOOL_CALL: f({"s": "cut',
+    'TOOL_CALL: f(oops)\nSorry, let me try that again and properly this time: TOOL_CALL: f({"a": 1}) ok',
+    'TOOL_CALL: f({"s": "said "x" })\nTOOL_CALL: f({"a": 1})',
+    'TOOL_CALL: f({"a": 1} if x else {"a": 2})\nTOOL_CALL: f({"a": 3})',
+    "```tool_code\nif x:\n    default_api.f(a=1)\n```\nTOOL_CALL: f(a=2)",
+    "print(default_api.f(a=1)); default_api.f(a=2)\ndefault_api.f(a=3) if x else 0\nx = default_api.f(a=4)",
+    'TOOL_CALL: f(a=1)\nObservation: 4\nTOOL_CALL: f({"a": 2})',
+    'TOOL_RESULT x f: 4\nTOOL_CALL: f({"a": 2})',
+    '[TOOL_CALLS][{"name": "f", "arguments": {"a": 1}}, {"name": "nope", "arguments": {}}]',
+    '{"arguments": {"s": "open\nTOOL_CALL: f({})',
+    '```json\n{"name": "f", "arguments": {"a": 1}}\n{"name": "f", "arguments": {"a": 2}}\n``',
+    '```json\n{"name": "f", "arguments": {"a": 1}}\n// so\n```\nTOOL_CALL: f({})',
 ]
 
 
@@ -216,8 +226,103 @@ def test_good_calls_beside_a_broken_one_are_still_read() -> None:
     assert text(pieces).endswith("\nBoth.")
 
 
-def test_a_call_that_a_broken_one_quotes_is_not_made() -> None:
-    assert calls(read("TOOL_CALL: f({'s': 'it's so: TOOL_CALL: get_weather({})'}) TOOL_CALL: f({})")) == []
+QUOTED = "get_weather({'city': 'x'})"
+QUOTING = [
+    "TOOL_CALL: f({'s': 'it's so: TOOL_CALL: get_weather({})'}) TOOL_CALL: f({})",
+    'TOOL_CALL: f({"a": 1, "s": "How to call:\nTOOL_CALL: get_weather({"city": "/"})\nThat is all."})',
+    'TOOL_CALL: f({"s": "So:\nTOOL_CALL: math.add({"a": 1})\nTOOL_CALL: get_weather({"city": "/"})\nAll."})',
+    f'TOOL_CALL: f({{"s": "So:\nTOOL_CALL: {QUOTED}\nmore and mo',
+    f'TOOL_CALL: f({{"s": "So:\n\nLike this: TOOL_CALL: {QUOTED} and then mo',
+    f'TOOL_CALL: f({{"s": "He said "hi" and\nTOOL_CALL: {QUOTED}"}})',
+    f'TOOL_CALL: f({{"s": "He said "hi and }})\nTOOL_CALL: {QUOTED}"}})',
+    f"TOOL_CALL: f({{'s': 'It's this }})\nTOOL_CALL: {QUOTED}'}})",
+    "TOOL_CALL: f({\"s\": \"So:\n<tool_call>{'name': 'get_weather', 'arguments': {}}</tool_call>\nmo",
+    f'<tool_call>{{"name":"f","arguments":{{"s":"a\nTOOL_CALL: {QUOTED}\nmo',
+    f'<tool_call>{{"arguments":{{"s":"a\nTOOL_CALL: {QUOTED}\nmo',
+    f'{{"arguments":{{"s":"He said "hi" and\nTOOL_CALL: {QUOTED}"}},"name":"f"}}',
+    f'{{"type":"function","function":{{"name":"f","arguments":{{"s":"a\nTOOL_CALL: {QUOTED}\nmo',
+    f'[f(s="""a\nTOOL_CALL: {QUOTED}\nmo',
+]
+
+
+@pytest.mark.parametrize("said", QUOTING)
+def test_a_call_that_a_broken_one_quotes_is_not_made(said: str) -> None:
+    pieces = read(said)
+    assert calls(pieces) == []
+    assert len(refused(pieces)) == 1
+    if said.startswith("TOOL_CALL:"):
+        assert calls(read(said.replace("TOOL_CALL:", "TOOL_CALL[k7]:"), mark="k7")) == []
+
+
+def test_a_call_in_the_text_of_json_about_another_tool_is_not_made() -> None:
+    said = '<tool_call>{"name": "nope", "arguments": {"s": "TOOL_CALL: f({})"}}</tool_call>'
+    assert read(said) == [Text(said)]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "```tool_code\nif user_agreed:\n    default_api.f(a=1)\n```",
+        "```tool_code\nif user_agreed:\n    default_api.f(a=1)\n",
+        "```tool_code\nf(a=1)\nif user_agreed:\n    default_api.f(a=1)\n```",
+        "if user_agreed:\n    default_api.f(a=1)",
+        "if user_agreed: default_api.f(a=1)",
+        '# default_api.get_weather(city="/")',
+        "default_api.f(a=1) if ok else None",
+        '```json\n{"name": "f", "arguments": {"a": 1}}\n// example only\n```',
+        "I will not do print(default_api.f(a=1)) because",
+        'TOOL_CALL: f({"a": 1} if False else {"a": 2})',
+        'TOOL_CALL: f({"a": 1} and now I wait',
+        'TOOL_CALL: f({"s": "/a") and "a": 1})',
+        'TOOL_CALL: f({"s": "/a") - "a": 1})',
+    ],
+)
+def test_only_a_plain_call_is_one(said: str) -> None:
+    assert calls(read(said)) == []
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        'TOOL_CALL: f({"a": 1})\nTOOL_RESULT gemini_call_0 f: "now the weather"\nTOOL_CALL: get_weather({})',
+        'TOOL_CALL: f({"a": 1})\nTOOL_ERROR gemini_call_0 f: "no"\nTOOL_CALL: get_weather({})',
+        'Action: f\nAction Input: {"a": 1}\nObservation: 4\nAction: get_weather\nAction Input: {}',
+    ],
+)
+def test_calls_after_a_result_that_the_model_made_up_are_text(said: str) -> None:
+    pieces = read(said)
+    assert calls(pieces) == [("f", {"a": 1})]
+    assert text(pieces) in said
+    assert "get_weather" in text(pieces)
+
+
+def test_a_fence_may_hold_several_calls_and_be_cut() -> None:
+    call = '{"name": "f", "arguments": {"a": 1}}'
+    for end in ("```", "``", ""):
+        assert calls(read(f"```json\n{call}\n{call}\n{end}")) == [("f", {"a": 1})] * 2
+
+
+def test_an_observation_before_any_call_is_a_word() -> None:
+    assert calls(read('Observation: it is cold.\nTOOL_CALL: f({"a": 1})')) == [("f", {"a": 1})]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        '[TOOL_CALLS][{"name": "f", "arguments": {"a": 1}}, {"name": "get_wether", "arguments": {}}]',
+        '<tool_call>{"name": "f", "arguments": {"a": 1}}\n{"name": "get_wether", "arguments": {}}</tool_call>',
+        '<tool_call>{"name": "get_wether", "arguments": {}}\n{"name": "f", "arguments": {"a": 1}}</tool_call>',
+        "[f(a=1), get_wether(city='x')]",
+        '<|python_tag|>{"name": "f", "parameters": {"a": 1}}; {"name": "get_wether", "parameters": {}}',
+        DEEPSEEK.replace(LOW.join(["<|tool", "calls", "end|>"]).replace("|", BAR), "")
+        + DEEPSEEK[DEEPSEEK.index(f"<{BAR}tool{LOW}call{LOW}begin") :].replace(f"{BAR}>f\n", f"{BAR}>get_wether\n"),
+    ],
+)
+def test_beside_a_tool_that_is_not_there_the_others_are_called(said: str) -> None:
+    pieces = read(said)
+    assert calls(pieces) == [("f", {"a": 1})]
+    (one,) = refused(pieces)
+    assert "did you mean get_weather?" in one.problem
 
 
 @pytest.mark.requirement("S2-09")

@@ -175,7 +175,9 @@ def test_a_file_gives_its_functions_or_what_it_calls_its_tools(home: Path, text:
     [
         (["ask"], 2, "there is no question"),
         (["ask", "-m", "nonsense", "hi"], 2, "'nonsense'"),
-        (["ask", "-m", "offline:x", "hi"], 2, "the model 'offline:x' cannot be had"),
+        (["ask", "-m", "offline:x", "hi"], 2, "'offline:x' cannot be had: 'offline' takes no name of a model"),
+        (["ask", "-m", "", "hi"], 2, "the name of the model is empty"),
+        (["ask", "-m", "offline", "--prompt-mode", "hi"], 2, "leave --prompt-mode out"),
         (["ask", "-m", "nobody:x", "hi"], 2, "unknown provider 'nobody'"),
         (["ask", "-m", "gemini:gemini-3.8-flash", "hi"], 3, "GEMINI_API_KEY"),
         (["ask", "-t", "nope.py", "hi"], 2, "'nope.py'"),
@@ -226,6 +228,122 @@ def test_a_wrong_key_is_a_matter_of_credentials_and_is_never_shown(home: Path) -
         ended = wasat("ask", "-vv", "hi", home=home, **where)
     assert ended.code == 3, ended.err
     assert "very-secret" not in ended.err
+
+
+def test_a_key_that_can_be_none_is_a_matter_of_credentials_too(home: Path) -> None:
+    for command in (["ask", "hi"], ["ask", "-m", "gemini", "hi"], ["models"]):
+        ended = wasat(*command, home=home, GEMINI_API_KEY="schlüssel")
+        assert (ended.code, ended.out) == (3, ""), ended.err
+        assert "the API key holds characters that no key has" in ended.err
+    assert wasat("ask", "-m", "offline", "hi", home=home, GEMINI_API_KEY="schlüssel").code == 0
+
+
+def test_a_tool_that_raises_is_one_sentence_and_with_verbose_a_traceback(home: Path) -> None:
+    question = ["ask", "-m", "offline", "-t", "mine.py", "How many of the item 'sofa' are in stock?"]
+    brief, verbose = wasat(*question, home=home), wasat("ask", "-v", *question[1:], home=home)
+    assert "wasat: tool stock_level raised KeyError; -v shows where\n" in brief.err
+    assert "Traceback" not in brief.err
+    assert "✗ stock_level: failed: KeyError: 'sofa' (" in brief.err, "and the name is not told twice"
+    assert "Traceback (most recent call last):\n" in verbose.err
+    assert '    return {"lamp": 12}[item]\n' in verbose.err
+
+
+@pytest.mark.parametrize(
+    "locale", [{"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, {"PYTHONIOENCODING": "latin-1"}]
+)
+def test_json_is_json_whatever_the_locale(home: Path, locale: dict[str, str]) -> None:
+    (home / "plain.py").write_text(PLAIN.replace("return 3", "return '🌍'").replace("-> int", "-> str"), "utf-8")
+    question = "How many pieces of the item '🌍' are in stock?"
+    ended = wasat("ask", "-m", "offline", "-t", "plain.py", "--json", question, home=home, **locale)
+    call = json.loads(ended.out)["tool_calls"][0]
+    assert (call["arguments"], call["result"]) == ({"item": "🌍"}, "🌍")
+
+
+def test_json_names_the_limit_and_the_calls_that_were_not_run(home: Path) -> None:
+    ended = wasat("ask", "-m", "offline", "--json", "--max-turns", "1", "What is 2 + 2?", home=home)
+    found = json.loads(ended.out)
+    assert (ended.code, found["limit"]) == (124, "max_turns")
+    assert [(call["name"], call["result"]) for call in found["tool_calls"]] == [("calculate", None)]
+
+
+def test_wrong_arguments_are_an_object_too_if_one_was_asked_for(home: Path) -> None:
+    ended = wasat("ask", "--json", "--max-turns", "0", "hi", home=home)
+    assert (ended.code, "usage: wasat ask" in ended.err) == (2, True)
+    found = json.loads(ended.out)
+    assert (found["answer"], found["error"]["type"]) == (None, "ConfigError")
+    assert "--max-turns" in found["error"]["message"]
+    assert "nope.py" in json.loads(wasat("tools", "--json", "-t", "nope.py", home=home).out)["error"]["message"]
+
+
+@pytest.mark.parametrize("more", ["", "--json"])
+def test_an_answer_that_nobody_can_get_is_not_asked_for(home: Path, more: str) -> None:
+    command = f"'{WASAT}' ask -m offline {more} 'What is 2 + 2?' </dev/null >&-"
+    ran = subprocess.run(["bash", "-c", command], capture_output=True, text=True, env=environment(home), timeout=30)
+    assert (ran.returncode, ran.stderr) == (1, "wasat: the answer cannot be written: Bad file descriptor\n")
+
+
+CLOSING = '''
+import sys
+
+def stock_level(item: str) -> int:
+    """How many pieces of an item are in stock."""
+    sys.stdout.close()
+    sys.stderr.close()
+    return 3
+'''
+
+
+@pytest.mark.parametrize("command", ["ask", "chat"])
+def test_a_tool_that_closes_what_is_not_its_own_does_no_harm(home: Path, command: str) -> None:
+    (home / "closing.py").write_text(CLOSING)
+    question = "How many pieces of the item 'lamp' are in stock?"
+    ended = wasat(command, "-m", "offline", "-t", "closing.py", home=home, stdin=question)
+    assert (ended.code, ended.out) == (0, "stock_level: 3.\n"), ended.err
+    assert "← stock_level: 3" in ended.err
+
+
+STUBBORN = '''
+import asyncio, sys
+from wasat import tool
+
+@tool(timeout=None)
+async def slow_backup(name: str) -> str:
+    """Run the slow backup of a database."""
+    print("it runs", file=sys.stderr, flush=True)
+    while True:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            print("not me", file=sys.stderr, flush=True)
+'''
+
+
+def test_a_tool_that_does_not_end_when_it_is_stopped_is_left_behind_and_what_was_done_is_kept(home: Path) -> None:
+    (home / "stubborn.py").write_text(STUBBORN)
+    question = ["-m", "offline", "-t", "stubborn.py", "--session", "s", "Run the slow backup of 'orders'"]
+    process = started("ask", *question, home=home)
+    assert process.stderr is not None
+    assert any(line == "it runs\n" for line in process.stderr)
+    process.send_signal(signal.SIGINT)
+    out, rest = process.communicate(timeout=15)
+    assert (process.returncode, out) == (130, ""), rest
+    assert "wasat: stopping; Ctrl-C again to leave\n" in rest
+    assert "Traceback" not in rest
+    assert "slow_backup" in (home / "state" / "wasat" / "sessions" / "s.json").read_text()
+
+
+def test_the_second_interrupt_keeps_what_was_done_too(home: Path) -> None:
+    (home / "stubborn.py").write_text(STUBBORN)
+    question = ["-m", "offline", "-t", "stubborn.py", "--session", "s", "Run the slow backup of 'orders'"]
+    process = started("ask", *question, home=home)
+    assert process.stderr is not None
+    assert any(line == "it runs\n" for line in process.stderr)
+    process.send_signal(signal.SIGINT)
+    assert any("again to leave" in line for line in process.stderr)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(5) == 130
+    process.communicate(timeout=5)
+    assert "slow_backup" in (home / "state" / "wasat" / "sessions" / "s.json").read_text()
 
 
 def test_a_run_that_fails_has_exit_code_one(home: Path) -> None:
@@ -329,6 +447,22 @@ def test_a_narrow_terminal_shows_each_call_on_lines_of_its_own(home: Path) -> No
     assert "\x1b[3" in seen, "in colour"
 
 
+def test_notices_and_answers_are_broken_between_words(home: Path) -> None:
+    with recorder() as record:
+        record.answer_stream(said({"text": "abcdefgh " * 20}))
+        where = {"GEMINI_API_KEY": "k", "GOOGLE_GEMINI_BASE_URL": record.url}
+        answering = Terminal("ask", "--no-tools", "hi", home=home, columns=60, **where)
+        offline = Terminal("ask", "hi", home=home, columns=60)
+        try:
+            _, answer = answering.end()
+            _, notice = offline.end()
+        finally:
+            answering.close()
+            offline.close()
+    assert f"{'abcdefgh ' * 6}".strip() + "\r\n" in answer
+    assert "no model is named and no key is set, so the offline\r\n" in notice
+
+
 def test_no_color_means_none(home: Path) -> None:
     terminal = Terminal("ask", "-m", "offline", "What is 2 + 2?", home=home, NO_COLOR="1")
     try:
@@ -363,7 +497,7 @@ def test_a_run_is_recorded_and_made_into_a_test_that_passes(home: Path) -> None:
         'agent = Agent("offline", [stock_level, slow_backup, frozen_import, blocking_export])\n'
     )
     frozen = wasat("freeze", "tape", "--agent", "shop:agent", home=home)
-    assert (frozen.code, frozen.err) == (0, "")
+    assert (frozen.code, frozen.err) == (0, "loading\n")
     (home / "test_shop.py").write_text(frozen.out)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_shop.py"]
     ran = subprocess.run(

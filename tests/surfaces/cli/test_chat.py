@@ -62,6 +62,37 @@ def test_ctrl_c_stops_the_run_and_not_the_program(home: Path, terminal: Terminal
     assert [call.id for call in messages[1].calls] == [result.id for result in messages[2].results]
 
 
+STUBBORN = SLOW.replace(
+    "    await asyncio.sleep(60)\n",
+    "    while True:\n        try:\n            await asyncio.sleep(60)\n"
+    "        except asyncio.CancelledError:\n            pass\n",
+)
+
+
+def test_ctrl_c_leaves_a_tool_behind_that_does_not_end_and_the_chat_goes_on(home: Path) -> None:
+    (home / "slow.py").write_text(STUBBORN)
+    terminal = Terminal("chat", "-m", "offline", "-t", "slow.py", "-t", "ready", home=home, columns=60)
+    try:
+        terminal.wait_for(READY)
+        terminal.type("Run the slow backup of 'orders'\r")
+        terminal.wait_for("slow_backup(")
+        terminal.type("\x03")
+        terminal.wait_for("again to leave")
+        terminal.wait_for("the conversation goes on")
+        terminal.wait_for(READY)
+        terminal.type("What is 2 + 2?\r")
+        terminal.wait_for("is exact: yes.")
+        terminal.wait_for(READY)
+        terminal.type("/QUIT\r")
+        code, seen = terminal.end()
+    finally:
+        terminal.close()
+    assert code == 0
+    assert "Traceback" not in seen
+    assert "destroyed" not in seen
+    assert len(from_json(kept(home).read_bytes(), "messages")) == 7
+
+
 def test_ctrl_c_at_the_prompt_says_how_to_end(terminal: Terminal) -> None:
     terminal.type("half a quest\x03")
     terminal.wait_for("/quit ends")

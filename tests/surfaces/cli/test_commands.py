@@ -75,6 +75,26 @@ def test_lint_names_what_a_model_would_stumble_over(tmp_path: Path) -> None:
     assert "[no-description]" in wasat("tools", "--tools", "poor.py", "--lint", home=tmp_path).out
 
 
+ALIKE = '''
+def alpha_one(x: str) -> str:
+    """Take the oldest parcel from the shelf."""
+def beta_two_three_four_five_six_seven(y: str) -> str:
+    """Take the oldest parcel from the shelf."""
+def run_report(z: str) -> str:
+    """Runs the report."""
+def run_export(z: str) -> str:
+    """Run export."""
+'''
+
+
+def test_lint_tells_the_same_words_and_words_that_only_repeat_the_name(tmp_path: Path) -> None:
+    (tmp_path / "alike.py").write_text(ALIKE)
+    linted = wasat("tools", "--tools", "alike.py", "--lint", "--json", home=tmp_path)
+    found = {(one["kind"], one["tool"]) for one in json.loads(linted.out)["findings"]}
+    assert {("overlap", "alpha_one"), ("vague", "run_report"), ("vague", "run_export")} <= found
+    assert "no-description" not in {kind for kind, _ in found}
+
+
 def test_models_are_those_of_the_api_if_there_is_a_key(tmp_path: Path) -> None:
     assert "gemini:gemini-3.8-flash\n" in wasat("models", home=tmp_path).out
     listed = [
@@ -107,6 +127,37 @@ def test_doctor_tells_what_there_is_and_never_the_key(tmp_path: Path) -> None:
     assert "very-secret" not in well.out + well.err + refused.out + refused.err
     named = wasat("doctor", home=tmp_path, WASAT_MODEL="gemini", GOOGLE_GEMINI_BASE_URL="http://127.0.0.1:9")
     assert named.code == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"WASAT_TOOLS": "nope.py"}, "'nope.py'"),
+        ({"WASAT_TOOLS": "ready:poor.py"}, "poor.py"),
+        ({"WASAT_MODEL": "nonsense"}, "'nonsense'"),
+        ({"WASAT_MODEL": "offline:x"}, "'offline:x'"),
+    ],
+)
+def test_doctor_tells_what_every_question_would_fail_for(tmp_path: Path, settings: dict[str, str], words: str) -> None:
+    (tmp_path / "poor.py").write_text("1 / 0")
+    told = wasat("doctor", home=tmp_path, GOOGLE_GEMINI_BASE_URL="http://127.0.0.1:9", **settings)
+    assert told.code == 1
+    assert any(words in line for line in told.out.splitlines() if line.startswith("problem"))
+    assert wasat("ask", "hi", home=tmp_path, **settings).code == 2
+
+
+def test_freeze_checks_the_recordings_and_the_agent_and_writes_a_file(tmp_path: Path) -> None:
+    absent = wasat("freeze", "tape", home=tmp_path)
+    assert (absent.code, "wasat ask --record 'tape'" in absent.err) == (2, True)
+    wasat("ask", "-m", "offline", "--record", "tape", "What is 2 + 2?", home=tmp_path)
+    (tmp_path / "shop.py").write_text("agent = 1\n")
+    for agent, words in (("nope:agent", "No module named 'nope'"), ("shop:other", "'shop' has no 'other'")):
+        ended = wasat("freeze", "tape", "--agent", agent, home=tmp_path)
+        assert (ended.code, ended.out, words in ended.err) == (2, "", True), ended.err
+    written = wasat("freeze", "tape", "--agent", "shop:agent", "--output", "test_shop.py", home=tmp_path)
+    assert (written.code, written.out) == (0, "")
+    assert 'Path(__file__).parent.joinpath("tape")' in (tmp_path / "test_shop.py").read_text()
+    assert wasat("freeze", "tape", "--output", "no/where.py", home=tmp_path).code == 2
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

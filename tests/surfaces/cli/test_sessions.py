@@ -127,3 +127,12 @@ def test_a_process_that_is_killed_leaves_the_old_conversation(tmp_path: Path) ->
     os.kill(process.pid, signal.SIGKILL)
     process.communicate(timeout=10)
     assert kept(tmp_path).read_bytes() == before
+
+
+@pytest.mark.parametrize("command", ["ask", "chat"])
+def test_what_cannot_be_kept_is_not_begun(tmp_path: Path, command: str) -> None:
+    (kept(tmp_path).parent / ".s.json.new").mkdir(parents=True)
+    ended = wasat(command, "-m", "offline", "--session", "s", home=tmp_path, stdin="What is 2 + 2?")
+    assert (ended.code, ended.out) == (2, "")
+    assert "cannot be kept" in ended.err
+    assert "calculate" not in ended.err

@@ -47,7 +47,7 @@ def test_flags_beat_the_environment_which_beats_the_file(tmp_path: Path) -> None
         ("model = ", "is no TOML"),
         ('modle = "x"', "did you mean model?"),
         ("colour = 1", "known: model"),
-        ("model = 3", "model is a text, not 3"),
+        ("model = 3", "model is the name of a model, not 3"),
         ("max_turns = 0", "max_turns is a whole number above 0"),
         ("max_turns = true", "max_turns is a whole number above 0"),
         ("tools = [1]", "tools is a text or a list of texts"),

@@ -148,5 +148,5 @@ def _checked(key: str) -> str:
     if key.startswith("auth_tokens/"):
         raise CredentialsError("this is an ephemeral token, which only Live sessions take; give an API key")
     if not key.isascii() or not key.isprintable():
-        raise ConfigError("the API key holds characters that no key has; was something else pasted?")
+        raise CredentialsError("the API key holds characters that no key has; was something else pasted?")
     return key

@@ -44,7 +44,7 @@ def report(done: tuple[Done, ...], looked_up: frozenset[str]) -> str:
     lines = []
     for call, result in told:
         if result.is_error:
-            lines.append(f"{call.name} failed: {_error(result.value)}")
+            lines.append(f"{call.name} failed: {_error(result.value).removeprefix(f'{call.name} failed: ')}")
         else:
             lines.append(f"{call.name}: {_worded(result.value)}")
     return "\n".join(lines)

@@ -70,11 +70,19 @@ def _closed(nearly: Nearly) -> int:
             raise nearly.unexpected(") after the object of the arguments")
         following = ")"
     if following == ")" and nearly.lacks_brace:
-        return _nothing_after(nearly, nearly.at + 1, ",:}]\"'{")
+        return _line_ends(nearly, nearly.at + 1, "nothing more after the parenthesis")
     if following == ")":
         return nearly.at + 1
-    if following in "}]{:=\"'“”+|&":
-        raise nearly.unexpected(") after the object of the arguments")
+    return _line_ends(nearly, end, ") after the object of the arguments")
+
+
+def _line_ends(nearly: Nearly, end: int, wanted: str) -> int:
+    """The end of a call that lacks a bracket, if nothing but marks come after it on its line."""
+    nearly.at = _MARKS.match(nearly.text, end).end()  # type: ignore[union-attr]  # it matches everywhere
+    if nearly.at == len(nearly.text):
+        raise Unfinished(end)
+    if nearly.text[nearly.at] not in "\r\n":
+        raise nearly.unexpected(wanted)
     return end
 
 
@@ -114,6 +122,7 @@ def _members(nearly: Nearly, separators: str) -> tuple[dict[str, Any], int]:
 
 
 _BLANKS = re.compile(r"[ \t]*")
+_MARKS = re.compile(r"[ \t*`\]>.;]*")
 _LONGEST_KEYWORD = 300
 _KEYWORD = re.compile(r"[^\W\d][\w-]{0,199}\s{0,20}[=:](?!=)")
 _KEYWORD_BEGUN = re.compile(r"[^\W\d][\w-]{0,199}\s{0,20}[=:]?\Z")

@@ -15,7 +15,7 @@ from wasat.errors import ConfigError
 from wasat.providers.prompted.history import Renderer
 from wasat.providers.prompted.marker import MARKER
 from wasat.providers.prompted.prompt import system_prompt
-from wasat.providers.prompted.triggers import triggers
+from wasat.providers.prompted.triggers import ANY_MARK, triggers
 from wasat.providers.prompted.turn import Instructions, Manner, Turn
 from wasat.providers.provider import Provider, Traits, traits_of
 from wasat.types.exchange import ModelRequest, ModelResponse
@@ -45,7 +45,7 @@ class Prompted:
             raise ConfigError(f"on_bad_args is 'error' or 'empty', not {on_bad_args!r}")
         self._provider = provider
         self._manner = Manner(instructions, marker, dialects and not guarded, guarded, on_bad_args)
-        self._renderer = Renderer(marker, triggers(marker, None, True))
+        self._renderer = Renderer(marker, triggers(marker, ANY_MARK, True))
 
     @property
     def model(self) -> str:

@@ -59,6 +59,10 @@ class Cursor:
         self.at = before
         return bool(found)
 
+    def is_cut(self, word: str) -> bool:
+        """Whether the text is over before this word is, or before it begins."""
+        return self.over and len(self.text) - self.at < _LONGEST_WORD and word.startswith(self.text[self.at :].strip())
+
     def wait(self) -> None:
         """Say that what stands here may still become something."""
         raise Unfinished

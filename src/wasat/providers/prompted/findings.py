@@ -42,20 +42,26 @@ def refused_of(part: Opaque) -> Refused | None:
 
 
 class Found(Struct, frozen=True):
-    """Calls in a text, and where they end."""
+    """Calls in a text, and where they end; without any it is text up to there, whatever it looks like."""
 
     end: int
     calls: tuple[Written, ...]
 
 
 class Broken(Exception):
-    """A call is meant here, but it cannot be read; `at` is where that shows, and None means that the text is over."""
+    """A call is meant here, but it cannot be read; `at` is where that shows, and None means that the text is over.
 
-    def __init__(self, problem: str, at: int | None = None, name: str | None = None) -> None:
+    `over_at` is where the call ends, if that is sure all the same.
+    """
+
+    def __init__(
+        self, problem: str, at: int | None = None, name: str | None = None, *, over_at: int | None = None
+    ) -> None:
         super().__init__(problem)
         self.problem = problem
         self.at = at
         self.name = name
+        self.over_at = over_at
 
 
 class Declared:

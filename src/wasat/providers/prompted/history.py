@@ -8,6 +8,7 @@ no call by that.
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from itertools import groupby
 from typing import Any
 
 import msgspec
@@ -80,9 +81,25 @@ class Renderer:
             return kept.message if kept is not None else self._foreign(message, word)
         told = "\n".join(self._untold(before, message))
         parts: list[Part] = [Text(told)] if told else []
-        for part in message.parts:
+        for part in self._whole(message.parts, tools):
             parts += self._said(part, tools)
         return message if parts == list(message.parts) else Message("user", tuple(_joined(parts)))
+
+    def _whole(self, parts: Iterable[Part], tools: Declared) -> Iterable[Part]:
+        """The parts, but texts as one where a call would begin in one and end in another."""
+        made: list[Part] = []
+        for is_text, run in groupby(parts, lambda part: type(part) is Text):
+            some = list(run)
+            texts = [part.text for part in some if type(part) is Text]
+            whole = "".join(texts)
+            if (
+                is_text
+                and len(texts) > 1
+                and self.quoted(whole, tools) != "".join(self.quoted(one, tools) for one in texts)
+            ):
+                some = [Text(whole)]
+            made += some
+        return made
 
     def _said(self, part: Part, tools: Declared) -> Iterable[Part]:
         match part:
@@ -129,6 +146,8 @@ class Renderer:
         source = "\n" + text if tools is not None else text
 
         def mark(place: re.Match[str]) -> str:
+            if self._triggers.is_result(place):
+                return place[0]
             if self._triggers.is_line(place):
                 near = place.string[place.start() : place.start() + _NEAR]
                 if tools is None or not any(name in near for name in tools.names):

@@ -19,6 +19,8 @@ _BEGUN = re.compile(rf"[ \t]{{0,32}}\r?\Z|{_BEFORE}(?:({_NAME}):?{_AFTER})?\Z")
 _NAMED = re.compile(rf"{_BEFORE}({_NAME})")
 # Words follow the name: somebody speaks of the tool.
 _WORDS = re.compile(r"[*`\"']{0,3}[ \t]{1,32}\w")
+# A line that no call has: with it after the text, nothing waits for more.
+_OVER = "\n\0"
 
 
 def marked(cursor: Cursor, tools: Declared) -> Found | None:
@@ -44,8 +46,8 @@ def _in_parentheses(cursor: Cursor, at: int, name: str) -> tuple[dict[str, objec
     except Unfinished as error:
         if not cursor.over or error.end is None:
             raise
-        # The text is over, the object is whole, only the parenthesis is missing.
-        return in_parentheses(cursor.text[: error.end] + ")", at, name)[0], error.end
+        # The text is over, the object is whole, and at most the parenthesis is missing.
+        return in_parentheses(cursor.text + _OVER, at, name)[0], error.end
 
 
 def _in_braces(cursor: Cursor, at: int, name: str) -> tuple[dict[str, object], int]:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from itertools import count
 
 from wasat.providers.prompted.cursor import Cursor
+from wasat.providers.prompted.extent import is_closed
 from wasat.providers.prompted.findings import Broken, Declared, Found, Refused, Written
 from wasat.providers.prompted.marker import MARKER
 from wasat.providers.prompted.triggers import triggers
@@ -26,11 +27,8 @@ _MOST_PLACES = 20_000
 """So often something may look like the beginning of a call and be none, before the rest is taken as text."""
 _WINDOW = 1 << 16
 _CONTEXT = 32
-_REST_OF_LINE = 200
 _ENDS = "the text ends before the call does; a value that is cut off is never completed"
 
-_LINE_START = re.compile(r"\n[ \t>*`\[+\-]{0,16}(?:\d{1,3}[.)][ \t]{0,4})?[*`\[<]{0,4}\Z")
-_BLANK_LINE = re.compile(r"\r?\n[ \t]*\r?\n")
 _CLOSING = re.compile(r"[)}\]>\n`;]")
 
 
@@ -51,9 +49,13 @@ class Reader:
         mark: str | None = None,
         dialects: bool = True,
         make_id: Callable[[], str] | None = None,
+        is_quoted: Callable[[Written], bool] = lambda _: False,
     ) -> None:
+        """`is_quoted` says of a call that others wrote it before; with a marker that has no mark it is made even so."""
         self._tools = tools if isinstance(tools, Declared) else Declared(tools)
+        self._marker, self._mark = marker, mark
         self._triggers = triggers(marker, mark, dialects and mark is None)
+        self._is_quoted = is_quoted
         self._make_id = make_id or numbered()
         # Before `_at` stands what was given out already: context for looking back, at first as if after a line.
         self._text, self._at, self._offset = "\n", 1, -1
@@ -61,8 +63,8 @@ class Reader:
         self._waiting_size = 0
         self._held = False
         self._read_size = self._last_size = 0
-        self._careful_until = -1
-        """After a broken call, up to the first line break from here on, only the beginning of a line begins a call."""
+        self._deaf = False
+        """Whether what follows is text, whatever it looks like."""
         self._reread = 0
         self._calls = self._refusals = self._places = 0
         self._made: list[Piece] = []
@@ -114,8 +116,9 @@ class Reader:
                 self._say(len(self._text) if waits else self._triggers.held(self._text, search_at))
                 return
             search_at = place.end()
-            if not self._may_begin(place.start()):
-                self._places += 1
+            if self._triggers.is_result(place):
+                # What a model does with a result that it made up itself, nobody has asked for.
+                self._deaf = self._triggers.is_surely_result(place) or self._calls + self._refusals > 0
                 continue
             try:
                 found = self._found(place, over)
@@ -126,24 +129,16 @@ class Reader:
                 self._places += 1
                 search_at = place.start() + 1
             else:
-                self._say(place.start())
+                self._say(place.start() if found.calls else found.end)
                 self._at = search_at = found.end
                 self._read_size = 0
+                may_quote = self._mark is not None or not self._triggers.is_marker(place)
                 for call in found.calls:
-                    self._take(call, self._text[place.start() : found.end])
+                    self._take(call, self._text[place.start() : found.end], may_quote)
 
     def _is_exhausted(self) -> bool:
-        return self._calls >= MOST_CALLS or self._refusals >= MOST_REFUSALS or self._places >= _MOST_PLACES
-
-    def _may_begin(self, at: int) -> bool:
-        if self._careful_until < 0:
-            return True
-        line_break = self._text.find("\n", max(0, self._careful_until - self._offset), at)
-        if line_break >= 0:
-            self._careful_until = -1
-            return True
-        self._careful_until = max(self._careful_until, self._offset + at)  # up to here there was none
-        return _LINE_START.search(self._text, max(0, at - _CONTEXT), at) is not None
+        most = self._calls >= MOST_CALLS or self._refusals >= MOST_REFUSALS or self._places >= _MOST_PLACES
+        return most or self._deaf
 
     def _found(self, place: re.Match[str], over: bool) -> Found | None:
         """What begins at a place, None if it is text; what is broken is taken out with as much as belongs to it."""
@@ -162,7 +157,9 @@ class Reader:
         except Broken as error:
             return self._broken(place, error, over)
         if end - begin > LONGEST_CALL:
-            return self._broken(place, Broken(_TOO_LONG, None, found.calls[0].name if found else None), over)
+            return self._broken(
+                place, Broken(_TOO_LONG, None, found.calls[0].name if found and found.calls else None), over
+            )
         return found
 
     def _tried(self, place: re.Match[str], over: bool) -> Found | None:
@@ -174,20 +171,22 @@ class Reader:
         return None
 
     def _broken(self, place: re.Match[str], error: Broken, over: bool) -> Found:
-        """A broken call goes to the end of its line, or to what surely is no part of it."""
+        """A broken call goes to the end of the line on which it surely is over, else to the end of the text.
+
+        Whatever comes before may be a part of it: a call that it only quotes.
+        """
         begin, text = place.start(), self._text
+        limit = begin + LONGEST_CALL
         shows_at = len(text) if error.at is None else error.at
-        if shows_at - begin > LONGEST_CALL:
-            shows_at, error = begin + LONGEST_CALL, Broken(_TOO_LONG, None, error.name)
-        end = self._next_thing(place.end(), shows_at)
-        if end is None:
-            line_break = text.find("\n", shows_at, shows_at + _REST_OF_LINE)
-            end = line_break if line_break >= 0 else min(shows_at + _REST_OF_LINE, len(text))
-            if line_break < 0 and len(text) < shows_at + _REST_OF_LINE and not over:
-                raise Unfinished
-        if not self._read_in_vain(max(0, shows_at - end), shows_at):
-            end = max(end, shows_at)  # whatever is in between stays part of the broken call
-        self._careful_until = self._offset + max(shows_at, end)
+        if shows_at > limit:
+            shows_at, error = limit, Broken(_TOO_LONG, None, error.name)
+        line_break = -1 if error.at is None else text.find("\n", max(shows_at, error.over_at or 0), limit)
+        end = line_break if line_break >= 0 else len(text)
+        is_over = line_break >= 0 and (error.over_at is not None or is_closed(text, begin, shows_at, end))
+        if not is_over and not over and len(text) < limit + _CONTEXT:
+            raise Unfinished
+        if not is_over:
+            end, self._deaf = min(len(text), limit), True
         self._say(begin)
         self._at = end
         self._refuse(text[begin:end], f"{_call_of(error.name)} cannot be read: {error.problem}", error.name)
@@ -201,18 +200,12 @@ class Reader:
         self._places += _MOST_PLACES // 64
         return False
 
-    def _next_thing(self, begin: int, end: int) -> int | None:
-        """Where before `end` another call begins a line, or a paragraph ends."""
-        blank = _BLANK_LINE.search(self._text, begin, end)
-        limit = blank.start() if blank else end
-        for place in self._triggers.place.finditer(self._text, begin, limit):
-            if _LINE_START.search(self._text, max(0, place.start() - _CONTEXT), place.start()):
-                return self._text.rfind("\n", begin, place.start())
-        return blank.start() if blank else None
-
-    def _take(self, call: Written, text: str) -> None:
+    def _take(self, call: Written, text: str, may_quote: bool) -> None:
         if call.name not in self._tools.specs:
             self._refuse(text, self._tools.unknown(call.name), call.name)
+            return
+        if may_quote and self._is_quoted(call):
+            self._refuse(text, f"the call of {call.name} {self._quoted()}", call.name)
             return
         if self._calls >= MOST_CALLS:
             return
@@ -220,6 +213,11 @@ class Reader:
         self._made.append(ToolCall(self._make_id(), call.name, call.arguments))
         if self._calls == MOST_CALLS:
             self._refuse("", f"more than {MOST_CALLS} calls in one answer; those after are not read")
+
+    def _quoted(self) -> str:
+        if self._mark is not None:
+            return "is quoted from a prompt or a result, with the mark that only you should know; it is not made"
+        return f"stands in a prompt or a result just so, and may be quoted; to make it, write it after {self._marker}:"
 
     def _refuse(self, text: str, problem: str, name: str | None = None) -> None:
         self._refusals += 1

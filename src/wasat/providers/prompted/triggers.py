@@ -36,6 +36,11 @@ _ON_A_LINE: dict[str, tuple[Read, ...]] = {
     "Action:": (plain.action,),
     "**Action:": (plain.action,),
 }
+# A result is never the model's to write; an observation is one only after a call.
+_RESULTS = ("TOOL_RESULT ", "TOOL_ERROR ")
+_OBSERVATIONS = ("Observation:", "**Observation:")
+
+ANY_MARK = "*"
 
 
 class Triggers:
@@ -43,7 +48,7 @@ class Triggers:
 
     def __init__(self, marker: str, mark: str | None, dialects: bool) -> None:
         words = list(_ANYWHERE) if dialects else []
-        lines = list(_ON_A_LINE) if dialects else []
+        lines = [*(_ON_A_LINE if dialects else ()), *_RESULTS, *_OBSERVATIONS]
         self._marker = _marker(marker, mark)
         self.place = re.compile("|".join([*self._marker, *map(_word, words), *map(_line, lines)]))
         begun = [*_begun_marker(marker, mark), *map(_begun_word, words), *map(_begun_line, lines)]
@@ -59,6 +64,13 @@ class Triggers:
 
     def is_marker(self, place: re.Match[str]) -> bool:
         return self._is_marker.fullmatch(place.string, place.start(), place.end()) is not None
+
+    def is_result(self, place: re.Match[str]) -> bool:
+        """Whether it is the beginning of a result that a model wrote itself, if it called something before."""
+        return place[0] in _RESULTS or place[0] in _OBSERVATIONS
+
+    def is_surely_result(self, place: re.Match[str]) -> bool:
+        return place[0] in _RESULTS
 
     def is_line(self, place: re.Match[str]) -> bool:
         """Whether it counts only where a line begins, as much that is no call does."""
@@ -76,6 +88,7 @@ def triggers(marker: str, mark: str | None, dialects: bool) -> Triggers:
 
 
 # What is between the word and its colon: bold marks, a space.
+_ANY_MARK = r"(?:\[[^\]\n]{0,64}\])?"
 _COLON = r"[*`_]{0,3}[ \t]{0,3}[:\uff1a]"
 
 
@@ -85,7 +98,7 @@ def _marker(marker: str, mark: str | None) -> list[str]:
     After a backslash it is quoted, and no call.
     """
     first, rest = marker[0], marker[1:]
-    behind = (re.escape(f"[{mark}]") if mark else "") + _COLON
+    behind = (_ANY_MARK if mark == ANY_MARK else re.escape(f"[{mark}]") if mark else "") + _COLON
     exact = rf"{re.escape(first)}(?<![_\\].){re.escape(rest)}{behind}"
     others = dict.fromkeys([first.upper(), first.lower()])
     return [exact, *(rf"{re.escape(one)}(?<![\w\\].)(?i:{re.escape(rest)}){behind}" for one in others)]

@@ -1,22 +1,20 @@
 """One question to a model that only writes text, and what is heard in answer."""
 
-import hashlib
-import hmac
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from os import urandom
 from typing import Literal
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from wasat.providers.prompted.findings import Declared, Refused
 from wasat.providers.prompted.history import ORIGIN, Renderer, kept_bytes, kept_in, next_number
 from wasat.providers.prompted.prompt import choice_rule
+from wasat.providers.prompted.quotations import Quotations
 from wasat.providers.prompted.reader import Piece, Reader, numbered
 from wasat.types.exchange import FinishReason, ModelRequest, ModelResponse, Setup
-from wasat.types.messages import History, Message
+from wasat.types.messages import Message
 from wasat.types.parts import Part, Text, ToolCall
 from wasat.types.specs import BuiltinTool, ToolSpec
 
@@ -27,7 +25,7 @@ Instructions = Callable[[Sequence[ToolSpec], str], str]
 
 _MOST_PROBLEMS = 5
 _MARKABLE = (FinishReason.END, FinishReason.LENGTH, FinishReason.OTHER)
-_SECRET = urandom(32)
+_MOST_SETUPS = 64
 
 
 class Manner(Struct, frozen=True, eq=False):
@@ -52,7 +50,12 @@ class Turn:
         self._mark = _mark(request) if manner.guarded else None
         self._make_id = numbered(next_number(request.history))
         self._reader = Reader(
-            self._tools, marker=manner.marker, mark=self._mark, dialects=manner.dialects, make_id=self._make_id
+            self._tools,
+            marker=manner.marker,
+            mark=self._mark,
+            dialects=manner.dialects,
+            make_id=self._make_id,
+            is_quoted=Quotations(request.history, self._tools, manner.marker, self._mark).hold,
         )
         self._listened = False
         self._parts: list[Part] = []
@@ -147,22 +150,19 @@ def _setup(setup: Setup, manner: Manner, mark: str | None) -> Setup:
             word = f"{manner.marker}[{mark}]" if mark else manner.marker
             prompt = manner.instructions(functions, word) + choice_rule(setup.tool_choice)
             system = f"{system}\n\n{prompt}" if system else prompt
+        if len(made) >= _MOST_SETUPS:  # each guarded conversation has its own
+            made.pop(next(iter(made)), None)
         made[manner, mark] = replace(setup, system=system, tools=builtins, tool_choice=None)
     return made[manner, mark]
 
 
 def _mark(request: ModelRequest) -> str:
-    """The mark of this conversation: what its earlier turns carry, else one that nobody outside can work out."""
+    """The mark of this conversation: what its earlier turns carry, else a new one, which the next turn will carry."""
     for message in request.history:
         kept = kept_in(message)
         if kept is not None and kept.mark is not None:
             return kept.mark
-    first = msgspec.json.encode([request.setup.system, _first(request.history)])
-    return hmac.new(_SECRET, first, hashlib.sha256).hexdigest()[:12]
-
-
-def _first(history: History) -> Message | None:
-    return next(iter(history), None)
+    return urandom(6).hex()
 
 
 def _accepts_nothing(spec: ToolSpec) -> bool:

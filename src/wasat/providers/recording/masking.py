@@ -33,10 +33,12 @@ _LOOKS = r"""
 """
 _BEARER = r"\b(?P<bearer>[Bb]earer|BEARER)[\ \t]+(?:(?=\S*\d)[\w.~+/=-]{8,}|[\w.~+/=-]{20,})"
 
+_URL = r"\b(?P<url>[a-zA-Z][\w+.-]{0,30}://[^\s/?\#:@\"'<>]{0,200}:)[^\s/?\#@\"'<>]{1,500}(?=@)"
+
 _SIGNS = (
     "AIza", "AQ.", "ya29.", "sk-", "k_live_", "k_test_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_",
     "glpat-", "xoxa-", "xoxb-", "xoxe-", "xoxo-", "xoxp-", "xoxr-", "xoxs-", "xapp-", "AKIA", "ASIA", "hf_", "npm_",
-    ".eyJ", "key=", "PRIVATE KEY", "earer", "EARER",
+    ".eyJ", "key=", "://", ":\\/\\/", "PRIVATE KEY", "earer", "EARER",
 )  # fmt: skip
 """What every text that looks like a secret holds. To look for these is far cheaper than to look for secrets."""
 _LONG = 1_000
@@ -52,7 +54,7 @@ class Masking:
         named = [value.strip() for name, value in environment.items() if _NAMES.search(name)]
         values = {value for value in named if len(value) >= _SHORTEST_VALUE} | _given(secrets)
         exact = "|".join(re.escape(value) for value in sorted(values, key=len, reverse=True))
-        patterns = [f"(?:{_LOOKS})", _BEARER, *([f"(?:{exact})"] if exact else [])]
+        patterns = [f"(?:{_LOOKS})", _BEARER, _URL, *([f"(?:{exact})"] if exact else [])]
         self._secret = re.compile("|".join(patterns), re.VERBOSE | re.DOTALL)
         self._numbers = {value.encode() for value in values}
         self._signs = (*_SIGNS, *map(_unescaped, values))
@@ -84,6 +86,8 @@ _MASKED = msgspec.json.encode(MASK)
 
 
 def _mask(found: re.Match[str]) -> str:
+    if found["url"]:  # its password alone
+        return f"{found['url']}{MASK}"
     return f"{found['bearer']} {MASK}" if found["bearer"] else MASK
 
 

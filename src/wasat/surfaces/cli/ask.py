@@ -1,15 +1,15 @@
 """`wasat ask`: one question, one answer."""
 
 from argparse import ArgumentParser, Namespace
-from contextlib import suppress
 from typing import Any, TextIO
 
-from wasat.errors import ConfigError
+from wasat.errors import ConfigError, RunError
 from wasat.loop.agent import Agent
+from wasat.providers.registry import default_family
 from wasat.surfaces.cli.arguments import add_model, add_tools
-from wasat.surfaces.cli.exits import code_of, tell
+from wasat.surfaces.cli.exits import code_of, say, tell
 from wasat.surfaces.cli.interrupts import Stoppable
-from wasat.surfaces.cli.output import Answer, LiveAnswer, stdout_for_answers, write
+from wasat.surfaces.cli.output import Answer, LiveAnswer, check, stdout_for_answers, write
 from wasat.surfaces.cli.progress.choose import progress
 from wasat.surfaces.cli.question import question_of
 from wasat.surfaces.cli.report import Report
@@ -38,6 +38,7 @@ def run(options: Namespace) -> int:
     failure: BaseException | None = None
     with stdout_for_answers() as out:
         try:
+            check(out)
             _ask(options, report, out)
         except BrokenPipeError:
             return 0  # whoever read the answer has enough of it
@@ -46,8 +47,13 @@ def run(options: Namespace) -> int:
         if failure is not None:
             tell(failure, verbose=options.verbose)
         if options.json:
-            with suppress(BrokenPipeError):
+            try:
                 write(out, report.document(failure, session=options.session))
+            except BrokenPipeError:
+                pass  # as above
+            except RunError as error:
+                if failure is None:
+                    tell(failure := error, verbose=options.verbose)
     if isinstance(failure, KeyboardInterrupt):
         raise failure
     return 0 if failure is None else code_of(failure)
@@ -60,18 +66,44 @@ def _ask(options: Namespace, report: Report, out: TextIO) -> None:
     question = question_of(options.question, options.file)
     agent = agent_of(settings, tools_of(settings.tools))
     if options.prompt_mode:
+        if agent.model.model == "offline":
+            raise ConfigError("the offline model does not read tools from a prompt; leave --prompt-mode out")
         agent = agent.but(prompt_mode=True)
     if options.record is not None:
         from wasat.testing import record  # loaded where it is wanted
 
         agent = record(agent, options.record)
+    shown = progress(verbose=options.verbose)
+    answer = LiveAnswer(out) if out.isatty() else Answer(out)
+    stream = agent.stream(question, messages=history)
+
+    async def watch() -> None:
+        async with agent, stream:
+            async for event in stream:
+                report.note(event)
+                shown.show(event)
+                if not options.json:
+                    answer.hear(event)
+
+    def keep() -> None:
+        # A question on which nothing was done yet can just be asked again; what was done is not forgotten.
+        if session is not None and len(stream.messages) > len(history) + 1:
+            session.add(stream.messages[len(history) :])
+
     with Stoppable() as loop:
-        loop.run(_run(agent, question, history, session, (options, report, out)))
+        try:
+            loop.run(watch(), at_leaving=keep)
+        finally:  # and not within, because a tool that does not end when it is stopped is left behind
+            shown.stop()
+            answer.stop()
+            keep()
 
 
 def _session(options: Namespace) -> Session | None:
     session = last_session() if options.go_on else Session(options.session) if options.session is not None else None
     options.session = None if session is None else session.name
+    if session is not None:
+        session.check()
     return session
 
 
@@ -79,28 +111,17 @@ def agent_of(settings: Settings, tools: list[Any]) -> Agent:
     """The agent that the settings describe."""
     limits = Limits() if settings.max_turns is None else Limits(max_turns=settings.max_turns)
     try:
-        return Agent(settings.model, tools, system=settings.system, limits=limits)
-    except TypeError as error:  # what follows the colon is given to a provider, which may take nothing
-        raise ConfigError(f"the model {settings.model!r} cannot be had: {error}") from error
+        model = settings.model or _unnamed()
+        return Agent(model, tools, system=settings.system, limits=limits)
+    except ConfigError:
+        raise
 
 
-async def _run(
-    agent: Agent, question: Any, history: History, session: Session | None, watched: tuple[Namespace, Report, TextIO]
-) -> None:
-    options, report, out = watched
-    shown = progress(verbose=options.verbose)
-    answer = LiveAnswer(out) if out.isatty() else Answer(out)
-    async with agent, agent.stream(question, messages=history) as stream:
-        try:
-            async for event in stream:
-                report.note(event)
-                shown.show(event)
-                if not options.json:
-                    answer.hear(event)
-        finally:
-            shown.stop()
-            answer.stop()
-            await stream.aclose()
-            # A question on which nothing was done yet can just be asked again; what was done is not forgotten.
-            if session is not None and len(stream.messages) > len(history) + 1:
-                session.add(stream.messages[len(history) :])
+def _unnamed() -> str:
+    family = default_family()
+    if family == "offline":
+        say(
+            "no model is named and no key is set, so the offline model answers; it calls tools, but knows nothing. "
+            "Set GEMINI_API_KEY or name a model."
+        )
+    return family

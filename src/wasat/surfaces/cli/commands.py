@@ -1,8 +1,9 @@
 """The commands there are; each is a module of its own, which is loaded when it is called."""
 
 import argparse
+import sys
 from importlib import import_module
-from typing import NamedTuple, Protocol, cast
+from typing import NamedTuple, NoReturn, Protocol, cast
 
 
 class Command(NamedTuple):
@@ -34,6 +35,18 @@ class CommandModule(Protocol):
         """Do it, and return the exit code."""
 
 
+class WrongArguments(Exception):
+    """What argparse says of them."""
+
+
+class _Parser(argparse.ArgumentParser):
+    """One that leaves it to the command to end."""
+
+    def error(self, message: str) -> NoReturn:
+        self.print_usage(sys.stderr)
+        raise WrongArguments(message)
+
+
 def module_of(name: str) -> CommandModule:
     return cast("CommandModule", import_module(COMMANDS[name].module))
 
@@ -41,7 +54,7 @@ def module_of(name: str) -> CommandModule:
 def parser_of(name: str) -> argparse.ArgumentParser:
     """The parser of one command."""
     module = module_of(name)
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog=f"wasat {name}",
         description=f"{COMMANDS[name].summary[0].upper()}{COMMANDS[name].summary[1:]}.",
         allow_abbrev=False,

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Literal, NamedTuple
 
-from wasat.errors import AuthenticationError, ConfigError, WasatError
+from wasat.errors import AuthenticationError, ConfigError, CredentialsError, WasatError
 from wasat.surfaces.cli.directories import config_directory, private_directory, state_directory
 from wasat.surfaces.cli.exits import sentence_of
 from wasat.surfaces.cli.interrupts import Stoppable
-from wasat.surfaces.cli.settings import read_settings
+from wasat.surfaces.cli.settings import read_settings, settings_of
 from wasat.surfaces.cli.visible import fitted
 from wasat.version import VERSION
 
@@ -54,6 +54,7 @@ def _checks() -> Iterator[Check]:
     yield from _packages()
     yield _settings()
     yield _state()
+    yield _tools()
     yield from _model()
     yield _weather()
 
@@ -96,19 +97,54 @@ def _state() -> Check:
     return Check("ok", f"conversations are kept in {folder}")
 
 
+def _tools() -> Check:
+    """Whether those that the environment or the settings name can be had."""
+    from wasat.surfaces.cli.tool_files import tools_of
+    from wasat.tools.merge import source_of
+
+    try:
+        named = settings_of(_NO_FLAGS).tools
+    except ConfigError:
+        return Check("note", "which tools there are cannot be told before the settings are right")
+    try:
+        with Stoppable() as loop:
+            count = len(loop.run(source_of(tools_of(named)).list_tools()))
+    except WasatError as error:
+        return Check("problem", sentence_of(error))
+    whose = "the ready ones" if named is None else f"from {', '.join(named) or 'nowhere'}"
+    return Check("ok", f"there {'is 1 tool' if count == 1 else f'are {count} tools'}, {whose}")
+
+
+_NO_FLAGS = Namespace(model=None, tools=None, no_tools=False, system=None, max_turns=None)
+
+
 def _model() -> Iterator[Check]:
-    """The key, which is never shown, and whether the API takes it."""
+    """The name; the key, which is never shown, and whether the API takes it."""
+    named = os.environ.get("WASAT_MODEL") or _named_in_settings()
+    if named and (fault := _fault_of_name(named)):
+        yield Check("problem", fault)
     keys = [name for name in _KEYS if os.environ.get(name, "").strip()]
     if keys or os.environ.get("GOOGLE_GENAI_USE_VERTEXAI"):
         yield Check("ok", f"there is a key in {' and in '.join(keys)}" if keys else "GOOGLE_GENAI_USE_VERTEXAI is set")
         yield _gemini()
         return
-    named = os.environ.get("WASAT_MODEL") or _named_in_settings()
     if named and not named.startswith("offline"):
         yield Check("problem", f"the model is to be {named}, but neither {' nor '.join(_KEYS)} is set")
     else:
         yield Check("note", f"neither {' nor '.join(_KEYS)} is set, so the offline model answers")
     yield _address()
+
+
+def _fault_of_name(name: str) -> str | None:
+    from wasat.providers.registry import provider_of
+
+    try:
+        provider_of(name)
+    except CredentialsError:
+        return None  # which is told of the key
+    except ConfigError as error:
+        return f"the model: {sentence_of(error)}"
+    return None
 
 
 def _named_in_settings() -> str | None:

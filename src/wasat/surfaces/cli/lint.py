@@ -52,16 +52,21 @@ def tokens_of(spec: ToolSpec) -> int:
 
 def _of_one(spec: ToolSpec) -> Iterator[Finding]:
     words = _words(spec.description)
-    if words <= _words(spec.name):  # there is none, or one that was made of the name
+    if spec.description.strip() in ("", _made_of(spec.name)):
         yield Finding("no-description", spec.name, "has no description, so a model can only guess what it is for")
-    elif len(words) < _LEAST_WORDS:
-        yield Finding("vague", spec.name, f"{spec.description.strip()!r} says little more than the name")
+    elif words <= _words(spec.name) or len(words) < _LEAST_WORDS:
+        yield Finding("vague", spec.name, f"{spec.description.strip()!r} says no more, or little more, than the name")
     if spec.name.lower().strip("_0123456789") in _VAGUE_NAMES:
         yield Finding("vague", spec.name, "the name could be that of any tool; name what it does, to what")
     for path in _undescribed(spec.parameters or {}):
         yield Finding("no-parameter-description", spec.name, f"the parameter {path} has no description")
     if (tokens := tokens_of(spec)) > MOST_TOKENS:
         yield Finding("expensive", spec.name, f"costs about {tokens:,} tokens in every request; say it in fewer words")
+
+
+def _made_of(name: str) -> str:
+    """What a function without a docstring is described with."""
+    return name.replace("_", " ").strip().capitalize()
 
 
 def _undescribed(schema: dict[str, Any], path: str = "", depth: int = 0) -> Iterator[str]:
@@ -82,9 +87,10 @@ def _undescribed(schema: dict[str, Any], path: str = "", depth: int = 0) -> Iter
 
 
 def _overlaps(specs: Sequence[ToolSpec]) -> Iterator[Finding]:
-    described = [(spec, _words(spec.name) | _words(spec.description)) for spec in specs if spec.description.strip()]
+    described = [(spec, _words(spec.description)) for spec in specs if spec.description.strip()]
     for (one, of_one), (other, of_other) in combinations(described, 2):
-        if _shared(of_one, of_other) >= _ALIKE:
+        named = _shared(of_one | _words(one.name), of_other | _words(other.name))
+        if max(named, _shared(of_one, of_other)) >= _ALIKE:
             message = f"is described almost as {other.name} is; say in both when to call which"
             yield Finding("overlap", one.name, message)
 

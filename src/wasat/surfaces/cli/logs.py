@@ -2,15 +2,26 @@
 
 import logging
 import sys
+import traceback
+from contextlib import suppress
 
 
 class _Lines(logging.Handler):
     """Finds stderr anew each time, because a spinner may stand before it."""
 
-    def emit(self, record: logging.LogRecord) -> None:
-        from wasat.surfaces.cli.visible import visible
+    with_tracebacks = False
 
-        sys.stderr.write(f"wasat: {visible(self.format(record))}\n")
+    def emit(self, record: logging.LogRecord) -> None:
+        from wasat.surfaces.cli.visible import visible, visible_lines
+
+        error = record.exc_info[1] if record.exc_info else None
+        words = visible(record.getMessage())
+        if error is not None and not self.with_tracebacks:
+            words = f"{words}; -v shows where"
+        with suppress(OSError, ValueError):  # nobody reads it, or a tool has closed it
+            if error is not None and self.with_tracebacks:
+                sys.stderr.write(visible_lines("".join(traceback.format_exception(error))))
+            sys.stderr.write(f"wasat: {words}\n")
 
 
 def listen(verbose: int) -> None:
@@ -19,3 +30,6 @@ def listen(verbose: int) -> None:
     log.setLevel((logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)])
     if not any(isinstance(handler, _Lines) for handler in log.handlers):
         log.addHandler(_Lines())
+    for handler in log.handlers:
+        if isinstance(handler, _Lines):
+            handler.with_tracebacks = bool(verbose)

@@ -45,13 +45,15 @@ def _dispatched(given: list[str]) -> int:
 
 
 def _run(name: str, given: list[str]) -> int:
-    from wasat.surfaces.cli.commands import module_of, parser_of
+    from wasat.surfaces.cli.commands import WrongArguments, module_of, parser_of
     from wasat.surfaces.cli.exits import code_of, tell
     from wasat.surfaces.cli.logs import listen
 
     try:
         options = parser_of(name).parse_intermixed_args(given)
-    except SystemExit as end:  # as argparse ends, after help or a wrong argument
+    except WrongArguments as wrong:
+        return _wrong(name, given, str(wrong))
+    except SystemExit as end:  # as argparse ends after help
         return end.code if isinstance(end.code, int) else 2
     listen(options.verbose)
     try:
@@ -60,7 +62,26 @@ def _run(name: str, given: list[str]) -> int:
         raise
     except Exception as error:  # noqa: BLE001 - a user gets a sentence, whatever we did wrong
         tell(error, verbose=options.verbose)
+        if getattr(options, "json", False):
+            _print_object(name, error)
         return code_of(error)
+
+
+def _wrong(name: str, given: list[str], message: str) -> int:
+    sys.stderr.write(f"wasat {name}: error: {message}\n")
+    if "--json" in given:
+        from wasat.errors import ConfigError
+
+        _print_object(name, ConfigError(message))
+    return 2
+
+
+def _print_object(name: str, error: Exception) -> None:
+    """Whoever asked for JSON gets it, also where nothing came of the command."""
+    from wasat.surfaces.cli.report import Report, as_json, fault_of
+
+    whole = Report().document(error, session=None) if name == "ask" else as_json({"error": fault_of(error)})
+    sys.stdout.write(whole)
 
 
 def _unknown(name: str) -> int:
@@ -100,12 +121,16 @@ def _open_what_is_closed() -> None:
     if sys.stdin is None:
         sys.stdin = open(os.devnull)  # noqa: SIM115, PTH123 - open until the end
     if sys.stdout is None:
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123 - open until the end
+        # Only for reading, so that whoever writes an answer to it hears that it is lost.
+        sys.stdout = open(os.open(os.devnull, os.O_RDONLY), "w")  # noqa: SIM115, PTH123 - open until the end
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115, PTH123 - open until the end
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # a terminal that lacks a letter still gets the others
+    for own in (sys.__stdout__, sys.__stderr__):
+        if own is not None:
+            vars(own)["close"] = own.flush  # a tool may close what is not its own
 
 
 def _forget_what_cannot_be_written() -> None:

@@ -1,6 +1,7 @@
 """Stdout, kept for the answer alone."""
 
 import os
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
@@ -8,6 +9,7 @@ from typing import TextIO
 
 from wasat.errors import RunError
 from wasat.surfaces.cli.visible import visible_lines
+from wasat.surfaces.cli.wrapping import Wrapped
 from wasat.types.events import RunEnd, RunEvent, TextDelta, TurnEnd, TurnStart
 
 
@@ -30,6 +32,14 @@ def stdout_for_answers() -> Iterator[TextIO]:
             out.close()
         os.dup2(kept, 1)
         os.close(kept)
+
+
+def check(out: TextIO) -> None:
+    """Find out before anything is asked whether anything can be written there."""
+    try:
+        os.write(out.fileno(), b"")
+    except OSError as error:
+        raise RunError(f"the answer cannot be written: {error.strerror}") from error
 
 
 def write(out: TextIO, text: str) -> None:
@@ -63,21 +73,27 @@ class LiveAnswer:
     def __init__(self, out: TextIO) -> None:
         self._out = out
         self._said = ""
+        self._lines = _wrapped()
 
     def hear(self, event: RunEvent) -> None:
         match event:
             case TurnStart():
-                self._said = ""
+                self._said, self._lines = "", _wrapped()
             case TextDelta(text=text):
                 self._said += text
-                write(self._out, visible_lines(text))
+                write(self._out, self._lines.feed(visible_lines(text)))
             case TurnEnd():
                 self.stop()
             case RunEnd(text=text) if text.strip() != self._said.strip():
-                write(self._out, f"{visible_lines(text)}\n")
+                lines = _wrapped()
+                write(self._out, f"{lines.feed(visible_lines(text))}{lines.rest()}\n")
 
     def stop(self) -> None:
         """End the line, if one was begun; also after a run that did not come to its end."""
         if self._said and not self._said.endswith("\n"):
             self._said += "\n"
-            write(self._out, "\n")
+            write(self._out, f"{self._lines.rest()}\n")
+
+
+def _wrapped() -> Wrapped:
+    return Wrapped(max(20, shutil.get_terminal_size().columns))

@@ -20,7 +20,7 @@ def question_of(words: list[str], files: list[str]) -> str | list[Any]:
     asked = " ".join(words).strip()
     if asked == "-":
         asked = ""
-    _check(asked)
+    asked = _checked(asked)
     piped = _piped()
     text = "\n\n".join(filter(None, (piped.strip(), asked)))
     if not text:
@@ -29,10 +29,11 @@ def question_of(words: list[str], files: list[str]) -> str | list[Any]:
     return [text, *map(_file, files)] if files else text
 
 
-def _check(text: str) -> None:
+def _checked(text: str) -> str:
+    """The text, also where the locale is not that of whoever typed it and Python could not read all of it."""
     try:
-        text.encode()
-    except UnicodeEncodeError as error:
+        return os.fsencode(text).decode() if not text.isprintable() else text
+    except UnicodeError as error:
         raise ConfigError("the question is no valid UTF-8 text") from error
 
 

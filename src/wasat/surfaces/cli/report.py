@@ -1,10 +1,12 @@
 """A run as one JSON object, however it ended."""
 
 import json
-from typing import Any
+import sys
+from typing import Any, TextIO
 
 import msgspec
 
+from wasat.errors import LimitReached
 from wasat.surfaces.cli.exits import sentence_of
 from wasat.types.events import RunEnd, RunEvent, RunStart, ToolEnd, ToolStart, TurnEnd, TurnStart
 from wasat.types.exchange import Usage
@@ -28,10 +30,14 @@ class Report:
                 self.run_id, self.model = run_id, model
             case TurnStart(turn):
                 self.turns = turn
-            case TurnEnd(usage=usage):
+            case TurnEnd(message=message, usage=usage):
                 self.usage += usage
+                # Also those that a limit, or Ctrl-C, then keeps from being run.
+                self.calls += [
+                    {"id": call.id, "name": call.name, "arguments": call.arguments} for call in message.calls
+                ]
             case ToolStart(call=call):
-                self.calls.append({"id": call.id, "name": call.name, "arguments": call.arguments})
+                self._open_call(call.id, call.name)["arguments"] = call.arguments
             case ToolEnd(result=result, duration_seconds=seconds):
                 ended = {"result": result.value, "is_error": result.is_error, "duration_seconds": round(seconds, 6)}
                 self._open_call(result.id, result.name).update(ended)
@@ -39,7 +45,7 @@ class Report:
                 self.answer, self.limit = text, limit
 
     def _open_call(self, id: str, name: str) -> dict[str, Any]:
-        """The call that this is the result of; one that was never begun has no start."""
+        """The call that this is about; one that no turn asked for begins here."""
         for call in self.calls:
             if call["id"] == id and "result" not in call:
                 return call
@@ -47,7 +53,6 @@ class Report:
         return self.calls[-1]
 
     def document(self, error: BaseException | None = None, **more: Any) -> str:
-        fault = None if error is None else {"type": _type_of(error), "message": sentence_of(error)}
         found = {
             "answer": self.answer,
             "tool_calls": [_UNENDED | call for call in self.calls],
@@ -55,20 +60,23 @@ class Report:
             "turns": self.turns,
             "run_id": self.run_id,
             "model": self.model,
-            "limit": self.limit,
+            "limit": error.limit if isinstance(error, LimitReached) else self.limit,
             **more,
-            "error": fault,
+            "error": None if error is None else fault_of(error),
         }
         return as_json(found)
 
 
 _UNENDED = {"id": None, "name": None, "arguments": None, "result": None, "is_error": None, "duration_seconds": None}
-"""A call that was begun and did not come to an end has all fields too."""
+"""A call that was not run, or did not come to an end, has all fields too."""
 
 
 def as_json(value: Any) -> str:
-    """One document, readable where that is possible; half a character is escaped, as UTF-8 has no form for it."""
-    text = json.dumps(value, ensure_ascii=False, indent=2, default=repr)
+    """One document, readable where that is possible; half a character is escaped, as UTF-8 has no form for it.
+
+    JSON is UTF-8, so where stdout is anything else, all that is not ASCII is escaped.
+    """
+    text = json.dumps(value, ensure_ascii=not _is_utf8(sys.stdout), indent=2, default=repr)
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -76,5 +84,10 @@ def as_json(value: Any) -> str:
     return f"{text}\n"
 
 
-def _type_of(error: BaseException) -> str:
-    return "Interrupted" if isinstance(error, KeyboardInterrupt) else type(error).__name__
+def _is_utf8(stream: TextIO) -> bool:
+    return str(getattr(stream, "encoding", "")).lower().replace("-", "").replace("_", "") == "utf8"
+
+
+def fault_of(error: BaseException) -> dict[str, str]:
+    kind = "Interrupted" if isinstance(error, KeyboardInterrupt) else type(error).__name__
+    return {"type": kind, "message": sentence_of(error)}

@@ -43,6 +43,15 @@ class Session:
             ) from error
         return messages
 
+    def check(self) -> None:
+        """Find out before anything is asked whether it can be kept."""
+        with _locked(private_directory(self.path.parent)):
+            try:
+                os.close(os.open(self._beside, os.O_WRONLY | os.O_CREAT, 0o600))
+                self._beside.unlink()
+            except OSError as error:
+                raise self._unkept(error) from error
+
     def add(self, messages: Sequence[Message]) -> None:
         """Go on with it. What another call has added meanwhile stays, before this."""
         with _locked(private_directory(self.path.parent)):
@@ -54,16 +63,22 @@ class Session:
 
     def _write(self, messages: tuple[Message, ...]) -> None:
         """All or nothing, whenever the machine stops: beside the old file first, then in its place."""
-        beside = self.path.with_name(f".{self.path.name}.new")
         try:
-            file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            file = os.open(self._beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
             with os.fdopen(file, "wb") as out:
                 out.write(to_json(messages))
                 out.flush()
                 os.fsync(out.fileno())
-            beside.replace(self.path)
+            self._beside.replace(self.path)
         except OSError as error:
-            raise ConfigError(f"the conversation {str(self.path)!r} cannot be kept: {error.strerror}") from error
+            raise self._unkept(error) from error
+
+    @property
+    def _beside(self) -> Path:
+        return self.path.with_name(f".{self.path.name}.new")
+
+    def _unkept(self, error: OSError) -> ConfigError:
+        return ConfigError(f"the conversation {str(self.path)!r} cannot be kept: {error.strerror}")
 
 
 def last_session() -> Session:

@@ -24,6 +24,8 @@ class Settings(Struct, frozen=True):
 def settings_of(options: Namespace) -> Settings:
     """Flags beat the environment, which beats the file."""
     file = read_settings(config_directory() / "config.toml")
+    if options.model is not None and not options.model.strip():
+        raise ConfigError("the name of the model is empty; give one to --model, or leave it out")
     return Settings(
         model=options.model or os.environ.get("WASAT_MODEL") or file.model,
         tools=_tools(options, file),
@@ -60,7 +62,9 @@ def read_settings(path: Path) -> Settings:
 
 def _read(path: Path, name: str, value: Any) -> Any:
     match name, value:
-        case "model" | "system", str():
+        case "model", str() if value.strip():
+            return value
+        case "system", str():
             return value
         case "max_turns", int() if value > 0 and value is not True:
             return value
@@ -77,7 +81,7 @@ def _read(path: Path, name: str, value: Any) -> Any:
 
 
 _FORMS = {
-    "model": "a text",
+    "model": "the name of a model",
     "system": "a text",
     "max_turns": "a whole number above 0",
     "tools": "a text or a list of texts",

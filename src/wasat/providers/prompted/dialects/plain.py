@@ -23,12 +23,22 @@ def fenced(cursor: Cursor, tools: Declared) -> Found | None:
             cursor.wait()
         return None
     cursor.at = head.end()
-    found = bare(cursor, tools)
-    if found is None:
-        return None
-    if not cursor.after_space("```") and cursor.text[cursor.at :].strip():
-        return None
-    return Found(cursor.at, found.calls)
+    calls: list[Written] = []
+    while True:
+        found = bare(cursor, tools)
+        if found is None or not found.calls:
+            break
+        calls += found.calls
+        if cursor.after_space("```") or cursor.is_cut("```"):
+            return Found(cursor.at, tuple(calls))
+        cursor.space()
+    if not calls:
+        return found
+    end = cursor.text.find("```", cursor.at)
+    if end < 0 and not cursor.over:
+        raise Unfinished(name=calls[-1].name)
+    over_at = end + 3 if end >= 0 else None
+    raise Broken("only calls may stand in the fence with it", cursor.at, calls[-1].name, over_at=over_at)
 
 
 def bare(cursor: Cursor, tools: Declared) -> Found | None:

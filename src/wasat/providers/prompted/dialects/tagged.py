@@ -19,12 +19,14 @@ def hermes(cursor: Cursor, tools: Declared) -> Found | None:
     while cursor.after_space("{", "<function="):
         is_tag = cursor.text[cursor.at - 1] == "="
         cursor.at -= len("<function=") if is_tag else 1
-        found = function_tag(cursor, tools) if is_tag else calls_at(cursor, tools, strict=False)
+        found = function_tag(cursor, tools) if is_tag else calls_at(cursor, tools, strict=False, alone=False)
         if found is None:
             return None
         calls += found.calls
+        if not found.calls:
+            return Found(cursor.at, ())
     cursor.after_space("</tool_call>")
-    return Found(cursor.at, tuple(calls)) if calls else None
+    return _found(cursor, calls, tools) if calls else None
 
 
 def llama(cursor: Cursor, tools: Declared) -> Found | None:
@@ -36,15 +38,23 @@ def llama(cursor: Cursor, tools: Declared) -> Found | None:
         if cursor.sees("["):
             found = call_list(cursor, tools)
         elif cursor.sees("{"):
-            found = calls_at(cursor, tools, strict=False)
+            found = calls_at(cursor, tools, strict=False, alone=False)
         else:
             found = _dotted_call(cursor, tools)
         if found is None:
             return None
         calls += found.calls
+        if not found.calls:
+            return Found(cursor.at, ())
         if not cursor.after_space(";"):
             cursor.after_space("<|eom_id|>", "<|eot_id|>", "<|python_end|>")
-            return Found(cursor.at, tuple(calls))
+            return _found(cursor, calls, tools)
+
+
+def _found(cursor: Cursor, calls: list[Written], tools: Declared) -> Found:
+    """These calls, if one of them is of a tool that is there: the model hears of the others."""
+    is_known = any(call.name in tools.specs for call in calls)
+    return Found(cursor.at, tuple(calls) if is_known else ())
 
 
 def _dotted_call(cursor: Cursor, tools: Declared) -> Found | None:
@@ -96,8 +106,8 @@ def deepseek(cursor: Cursor, tools: Declared) -> Found | None:
         name = cursor.name()
         if cursor.take(_SEPARATOR) and name == "function":
             name = cursor.name()
-        resolved = tools.resolve(name)
-        if resolved is None:
+        resolved = tools.resolve(name) or name
+        if not resolved:
             return None
         fenced = cursor.after_space("```json", "```")
         cursor.space()
@@ -109,4 +119,4 @@ def deepseek(cursor: Cursor, tools: Declared) -> Found | None:
         cursor.after_space(_CALL[1])
         calls.append(Written(resolved, arguments))
     cursor.after_space(_CALLS[1])
-    return Found(cursor.at, tuple(calls)) if calls else None
+    return _found(cursor, calls, tools) if calls else None

@@ -9,7 +9,7 @@ from wasat.surfaces.cli.chat.lines import reader
 from wasat.surfaces.cli.chat.slash import HELP, Quit, obey
 from wasat.surfaces.cli.chat.talk import Talk
 from wasat.surfaces.cli.exits import say, tell
-from wasat.surfaces.cli.interrupts import Stoppable
+from wasat.surfaces.cli.interrupts import Stoppable, leave
 from wasat.surfaces.cli.sessions import Session, last_session
 from wasat.surfaces.cli.settings import settings_of
 
@@ -27,6 +27,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(options: Namespace) -> int:
     session = last_session() if options.go_on else Session(options.session)
+    session.check()
     if options.new:
         session.clear()
     with Stoppable() as loop:
@@ -35,6 +36,8 @@ def run(options: Namespace) -> int:
             _greet(talk)
         _converse(talk, verbose=options.verbose)
         talk.close()
+        if loop.has_left_something:
+            leave(0)
     return 0
 
 

@@ -25,7 +25,7 @@ def obey(line: str, talk: Talk) -> bool:
     found = _COMMAND.fullmatch(line)
     if found is None:
         return False
-    name, rest = found[1], (found[2] or "").strip()
+    name, rest = found[1].lower(), (found[2] or "").strip()
     if name not in COMMANDS:
         near = get_close_matches(name, COMMANDS, 1)
         hint = f"did you mean /{near[0]}?" if near else "/help tells what there is"

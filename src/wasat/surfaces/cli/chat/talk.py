@@ -47,18 +47,19 @@ class Talk:
 
     def ask(self, question: str) -> None:
         """Ask and show the answer. KeyboardInterrupt if it was stopped; the conversation is fit to go on with."""
-        self._loop.run(self._ask(question))
-
-    async def _ask(self, question: str) -> None:
         shown = progress(verbose=self._verbose)
         answer = LiveAnswer(sys.stdout) if sys.stdout.isatty() else Answer(sys.stdout)
         stream = self._agent.stream(question, messages=self.history)
-        try:
+
+        async def watch() -> None:
             async with stream:
                 async for event in stream:
                     shown.show(event)
                     answer.hear(event)
-        finally:
+
+        try:
+            self._loop.run(watch(), at_leaving=lambda: self._keep(stream.messages))
+        finally:  # and not within, because a tool that does not end when it is stopped is left behind
             shown.stop()
             answer.stop()
             self._keep(stream.messages)

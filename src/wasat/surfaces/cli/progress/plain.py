@@ -24,6 +24,8 @@ class PlainProgress:
             case ToolEnd(result=result, duration_seconds=seconds):
                 mark, word = ("✗", "failed: ") if result.is_error else ("←", "")
                 value = shown_value(result.value, self._longest)
+                if result.is_error:
+                    value = value.removeprefix(f"{visible(result.name)} failed: ")
                 self._line(f"{mark} {visible(result.name)}: {word}{value} ({shown_seconds(seconds)})")
             case TurnRetry(reason=reason):
                 self._line(f"asking again, because {clipped(reason, self._longest)}")
