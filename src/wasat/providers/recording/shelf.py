@@ -71,8 +71,11 @@ class Shelf:
         likely = self._free(prompt)
         free = [slot for slot in self._slots if not slot.taken]
         if not free:
-            what = "the one run" if len(self._slots) == 1 else f"all {len(self._slots)} runs"
-            raise NotRecorded(f"{what} of {str(self.path)!r}: replayed already; a run that was not recorded begins")
+            one = len(self._slots) == 1
+            what, verb = ("the one run", "was") if one else (f"all {len(self._slots)} runs", "were")
+            raise NotRecorded(
+                f"{what} of {str(self.path)!r} {verb} replayed already; a run that was not recorded begins"
+            )
         first = likely or free[0]
         for slot in [first, *(slot for slot in free if slot.masked and slot is not first)]:
             why = self._unlike(slot, prompt, question)
