@@ -18,7 +18,7 @@ from wasat.loop.repeats import Repeats
 from wasat.loop.salvage import salvaged
 from wasat.loop.state import CANCELLED, NOT_RUN, RunState
 from wasat.loop.stop import POLITE_WORDS, Again, Bounds, blocked, verdict
-from wasat.providers.provider import traits_of
+from wasat.providers.provider import responder, traits_of
 from wasat.tools.deadline import Expired, Raised, limited
 from wasat.tools.failure import described, failed
 from wasat.tools.schedule import each_call, settled
@@ -68,6 +68,8 @@ class Run:
         self._repeats = Repeats(limits.max_repeats, plan.repeatable)
         self._context = context
         self._whole = whole
+        self._respond = responder(plan.provider) if whole and limits.max_seconds is None else None
+        """The short way to a whole answer, where there is one and no clock is to be watched."""
         self._asked = plan.first
         """With what the model was asked last."""
         self._ignored = False
@@ -121,16 +123,19 @@ class Run:
         yield self._after(TurnStart(turn))
         answer, listening = None, _Listening()
         with listening:
-            async with aclosing(self._timed(self._heard())) as parts:
-                async for part in parts:
-                    listening.heard = True
-                    match part:
-                        case Text(text) if text:
-                            yield TextDelta(turn, text)
-                        case Thought(text) if text:
-                            yield ThoughtDelta(turn, text)
-                        case ModelResponse():
-                            answer = part
+            if self._respond is not None:
+                answer = await self._respond(self._request())
+            else:
+                async with aclosing(self._timed(self._heard())) as parts:
+                    async for part in parts:
+                        listening.heard = True
+                        match part:
+                            case Text(text) if text:
+                                yield TextDelta(turn, text)
+                            case Thought(text) if text:
+                                yield ThoughtDelta(turn, text)
+                            case ModelResponse():
+                                answer = part
         if answer is None and self._bounds.out_of_time():
             return
         if listening.fault is not None and self.state.has_missed_enough:
@@ -146,10 +151,12 @@ class Run:
 
     def _heard(self) -> AsyncGenerator[Part | ModelResponse, None]:
         """What the model says."""
-        self._asked = self._setup()
-        request = ModelRequest(self._asked, self.state.history)
-        stream = self.plan.provider.stream(request, whole=self._whole)
+        stream = self.plan.provider.stream(self._request(), whole=self._whole)
         return stream if isinstance(stream, AsyncGenerator) else _closable(stream)
+
+    def _request(self) -> ModelRequest:
+        self._asked = self._setup()
+        return ModelRequest(self._asked, self.state.history)
 
     def _setup(self) -> Setup:
         if self.limit is not None or self._repeats.going_on:

@@ -4,7 +4,8 @@ Above is the loop, which asks; below is a model's service, a script or a recordi
 beyond their declarations, and nothing of turns beyond the history it is given.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Optional, Protocol, runtime_checkable
 
 from msgspec import Struct
@@ -54,3 +55,11 @@ def traits_of(provider: Provider) -> Traits:
 
 
 _PLAIN = Traits()
+
+Respond = Callable[[ModelRequest], Awaitable[ModelResponse]]
+
+
+def responder(provider: Provider) -> Respond | None:
+    """`respond`, where a provider has such a way to a whole answer: it is the same, without the stream around it."""
+    respond: Respond | None = getattr(provider, "respond", None)
+    return respond if iscoroutinefunction(respond) else None

@@ -124,29 +124,29 @@ class Gemini:
 
     async def stream(self, request: ModelRequest, *, whole: bool = False) -> AsyncIterator[Part | ModelResponse]:
         """The parts of the answer as they come, then the answer; see `Provider`."""
+        if whole:
+            yield await self.respond(request)
+            return
         answers: list[ModelResponse] = []
-        token = request.continuation
         while True:
-            body = request_body(request if token is None else replace(request, continuation=token), self.capabilities)
-            if whole:
-                answers.append(await self._whole(body))
-            else:
-                pieces = self.api.stream(f"{self._path}:streamGenerateContent?alt=sse", body, self._reader)
-                async with aclosing(pieces):  # type: ignore[type-var]  # a generator, declared as an iterator
-                    async for reader, parts in pieces:
-                        answer = reader
-                        for part in parts:
-                            yield cast("Part", part)
-                answers.append(answer.response())
-            token = next_token(answers)
-            if token is None:
+            body = request_body(_going_on(request, answers), self.capabilities)
+            pieces = self.api.stream(f"{self._path}:streamGenerateContent?alt=sse", body, self._reader)
+            async with aclosing(pieces):  # type: ignore[type-var]  # a generator, declared as an iterator
+                async for reader, parts in pieces:
+                    answer = reader
+                    for part in parts:
+                        yield cast("Part", part)
+            answers.append(answer.response())
+            if next_token(answers) is None:
                 break
         yield self._sourced(joined(answers), request)
 
     async def respond(self, request: ModelRequest) -> ModelResponse:
         """The answer at once."""
-        [answer] = [item async for item in self.stream(request, whole=True)]
-        return cast("ModelResponse", answer)
+        answers = [await self._whole(request_body(request, self.capabilities))]
+        while next_token(answers) is not None:
+            answers.append(await self._whole(request_body(_going_on(request, answers), self.capabilities)))
+        return self._sourced(joined(answers), request)
 
     def _sourced(self, answer: ModelResponse, request: ModelRequest) -> ModelResponse:
         if not any(type(tool) is BuiltinTool for tool in request.setup.tools):
@@ -170,6 +170,11 @@ class Gemini:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+
+def _going_on(request: ModelRequest, answers: list[ModelResponse]) -> ModelRequest:
+    """The same question, with the token of the answer that is to be gone on with."""
+    return replace(request, continuation=next_token(answers)) if answers else request
 
 
 def warn_if_retired(model: str) -> None:
