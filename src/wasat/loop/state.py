@@ -19,7 +19,7 @@ MOST_MISSES = 3
 """Turns in a row that bring nothing before a run gives up."""
 
 
-class ToolRun(Struct, frozen=True):
+class ToolRun(Struct, frozen=True, gc=False):
     """A call and what came of it."""
 
     call: ToolCall
@@ -47,7 +47,7 @@ class ToolRun(Struct, frozen=True):
         return self.result.is_error
 
 
-class RunState(Struct, frozen=True):
+class RunState(Struct, frozen=True, gc=False):
     """All that a run has done; it can be made again from its events."""
 
     history: History

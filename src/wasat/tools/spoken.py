@@ -51,6 +51,8 @@ class Spoken:
             said = self._said.get(call.name)
         if said is None:
             return unknown(call, self._said)
+        if said.lowered.renaming is None and said.original.name == call.name:
+            return await self._source.call(call, context)  # nearly always: all names are legal as they are
         original = replace(call, name=said.original.name, arguments=said.lowered.original(call.arguments))
         result = replace(await self._source.call(original, context), name=call.name)
         return _retold(result, said) if result.is_error and isinstance(result.value, str) else result

@@ -7,27 +7,27 @@ from wasat.types.messages import Message
 from wasat.types.parts import ToolCall, ToolResult
 
 
-class RunStart(Struct, frozen=True, omit_defaults=True, tag="run_start"):
+class RunStart(Struct, frozen=True, gc=False, omit_defaults=True, tag="run_start"):
     run_id: str
     model: str
     messages: tuple[Message, ...]
 
 
-class TurnStart(Struct, frozen=True, omit_defaults=True, tag="turn_start"):
+class TurnStart(Struct, frozen=True, gc=False, omit_defaults=True, tag="turn_start"):
     turn: int
 
 
-class TextDelta(Struct, frozen=True, omit_defaults=True, tag="text_delta"):
-    turn: int
-    text: str
-
-
-class ThoughtDelta(Struct, frozen=True, omit_defaults=True, tag="thought_delta"):
+class TextDelta(Struct, frozen=True, gc=False, omit_defaults=True, tag="text_delta"):
     turn: int
     text: str
 
 
-class TurnEnd(Struct, frozen=True, omit_defaults=True, tag="turn_end"):
+class ThoughtDelta(Struct, frozen=True, gc=False, omit_defaults=True, tag="thought_delta"):
+    turn: int
+    text: str
+
+
+class TurnEnd(Struct, frozen=True, gc=False, omit_defaults=True, tag="turn_end"):
     turn: int
     message: Message
     finish: FinishReason
@@ -35,7 +35,7 @@ class TurnEnd(Struct, frozen=True, omit_defaults=True, tag="turn_end"):
     sources: tuple[Source, ...] = ()
 
 
-class TurnRetry(Struct, frozen=True, omit_defaults=True, tag="turn_retry"):
+class TurnRetry(Struct, frozen=True, gc=False, omit_defaults=True, tag="turn_retry"):
     """The turn that just ended brought nothing to go on with, so the model is asked again."""
 
     turn: int
@@ -44,18 +44,18 @@ class TurnRetry(Struct, frozen=True, omit_defaults=True, tag="turn_retry"):
     """What the model is told, if it is told anything."""
 
 
-class ToolStart(Struct, frozen=True, omit_defaults=True, tag="tool_start"):
+class ToolStart(Struct, frozen=True, gc=False, omit_defaults=True, tag="tool_start"):
     turn: int
     call: ToolCall
 
 
-class ToolEnd(Struct, frozen=True, omit_defaults=True, tag="tool_end"):
+class ToolEnd(Struct, frozen=True, gc=False, omit_defaults=True, tag="tool_end"):
     turn: int
     result: ToolResult
     duration_seconds: float
 
 
-class Fault(Struct, frozen=True, omit_defaults=True):
+class Fault(Struct, frozen=True, gc=False, omit_defaults=True):
     """Why a run ended without an answer."""
 
     kind: str
@@ -63,7 +63,7 @@ class Fault(Struct, frozen=True, omit_defaults=True):
     message: str
 
 
-class RunEnd(Struct, frozen=True, omit_defaults=True, tag="run_end"):
+class RunEnd(Struct, frozen=True, gc=False, omit_defaults=True, tag="run_end"):
     run_id: str
     text: str
     usage: Usage

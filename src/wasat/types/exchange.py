@@ -28,7 +28,7 @@ class Setup(Struct, frozen=True, omit_defaults=True, dict=True):
     """The name of a provider-side cache that already holds system and tools."""
 
 
-class ModelRequest(Struct, frozen=True):
+class ModelRequest(Struct, frozen=True, gc=False):
     """One question to a model."""
 
     setup: Setup
