@@ -168,3 +168,10 @@ def test_the_command_writes_the_test(
     monkeypatch.delitem(sys.modules, "my_module", raising=False)
     assert command.run(parser.parse_args([str(folder), "--agent", "my_module:bot"])) == 0
     assert capsys.readouterr().out == freeze(folder, agent="my_module:bot")
+
+
+@pytest.mark.parametrize("place", ["class:agent", "shop.import:agent", "shop:if"])
+def test_a_place_that_no_import_can_name_is_refused(tmp_path: Path, place: str) -> None:
+    record(Agent(ScriptedProvider(["hi"])), tmp_path).run_sync("?")
+    with pytest.raises(ConfigError):
+        freeze(tmp_path, agent=place)

@@ -10,6 +10,7 @@ from msgspec import Raw
 
 from wasat import Agent, tool
 from wasat.errors import ConfigError, ServerError
+from wasat.providers.recording.masking import Masking
 from wasat.testing import ScriptedProvider, freeze, record, replay
 from wasat.types.exchange import FinishReason, ModelResponse
 from wasat.types.messages import Message
@@ -133,3 +134,10 @@ def test_what_only_resembles_a_secret_stays(tmp_path: Path) -> None:
 def test_a_secret_that_is_none_is_told(tmp_path: Path, secrets: Any) -> None:
     with pytest.raises(ConfigError, match="secrets are texts"):
         record(Agent(ScriptedProvider([])), tmp_path, secrets=secrets)
+
+
+def test_a_password_inside_an_address_is_masked() -> None:
+    masked = Masking(environment={}).masked(b'"postgres://ada:p4ssw0rdX@host/shop and https://u:hunter22@host/"')
+    assert b"p4ssw0rdX" not in masked
+    assert b"hunter22" not in masked
+    assert b"@host/shop" in masked
