@@ -13,11 +13,11 @@ Refused = dict[int, str]
 """Why, by the place of the call."""
 
 
-def forbidden(choice: ToolChoice | None, calls: Sequence[ToolCall], *, withdrawn: bool) -> Refused:
+def forbidden(choice: ToolChoice, calls: Sequence[ToolCall], *, withdrawn: bool) -> Refused:
     """Calls that the model was asked not to make."""
-    if choice is not None and choice.mode == "none":
+    if choice.mode == "none":
         return dict.fromkeys(range(len(calls)), _WITHDRAWN if withdrawn else _FORBIDDEN)
-    if choice is None or choice.mode != "any" or not choice.names:
+    if choice.mode != "any" or not choice.names:
         return {}
     words = f"may not be called now; only {', '.join(choice.names)} may"
     return {place: words for place, call in enumerate(calls) if call.name not in choice.names}

@@ -26,14 +26,19 @@ class Repeats:
         self._most = most
         self._repeatable = repeatable
         self._known: dict[tuple[str, bytes], _Known] = {}
+        self._last: tuple[ToolCall | None, tuple[str, bytes] | None] = None, None
+        """The call that was looked at last, and its key: mostly it is the next to end."""
         self.going_on = False
         """The model was told, and still makes the same call."""
 
     def remembered(self, call: ToolCall) -> ToolResult | None:
         """The result of this call if it need not be run any more, with a word to the model."""
-        key = None if self._most is None else _key(call)
+        if self._most is None:
+            return None
+        key = _key(call)
+        self._last = call, key
         known = None if key is None else self._known.get(key)
-        if known is None or self._most is None or known.count < self._most or call.name in self._repeatable:
+        if known is None or known.count < self._most or call.name in self._repeatable:
             return None
         self.going_on = self.going_on or known.told
         known.told = True
@@ -44,7 +49,9 @@ class Repeats:
 
     def note(self, call: ToolCall, result: ToolResult) -> None:
         """What a call gave when it was run."""
-        key = None if self._most is None else _key(call)
+        if self._most is None:
+            return
+        key = self._last[1] if self._last[0] is call else _key(call)
         if key is None:
             return
         known = self._known.get(key)

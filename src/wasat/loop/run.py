@@ -5,7 +5,7 @@ events: blocking is the drained stream. It knows nothing of HTTP, of who listens
 """
 
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import aclosing
 from typing import Any, TypeVar
 
@@ -70,6 +70,7 @@ class Run:
         self._whole = whole
         self._respond = responder(plan.provider) if whole and limits.max_seconds is None else None
         """The short way to a whole answer, where there is one and no clock is to be watched."""
+        self._is_logged = _log.isEnabledFor(logging.DEBUG)
         self._asked = plan.first
         """With what the model was asked last."""
         self._ignored = False
@@ -77,39 +78,53 @@ class Run:
         self._said = ""
         """What the model said in turns that it did not come to the end of."""
 
-    async def events(self) -> AsyncGenerator[RunEvent, None]:
+    # It waits nowhere but here: a generator within this one for each turn would cost more than all that a turn does.
+    async def events(self) -> AsyncGenerator[RunEvent, None]:  # noqa: C901 - so it is long, and read from top to bottom
         """Ask, listen, act, repeat. Leaving early cancels what runs; an error carries the transcript."""
         self._log_prompt()
         try:
             yield RunStart(self.id, self.plan.provider.model, self.state.history.messages)
             while True:
                 if not self.state.calls:
-                    async with aclosing(self._turn()) as turn:
-                        async for event in turn:
-                            yield event
-                    if not self._goes_on(self._bounds.out_of_time()):
+                    turn = self.state.turn + 1
+                    yield self._after(TurnStart(turn))
+                    heard = _Heard(turn)
+                    with heard:
+                        if self._respond is not None:
+                            heard.answer = await self._respond(self._request())
+                        else:
+                            async with aclosing(self._timed(self._spoken())) as parts:
+                                async for part in parts:
+                                    delta = heard.delta(part)
+                                    if delta is not None:
+                                        yield delta
+                    for event in self._after_turn(heard):
+                        yield event
+                    if not self._is_in_time():
                         break
                 if self.state.calls:
                     reached = self._bounds.reached(self.state)
                     last_chance = reached is not None and self._may_end_by_call()
                     if not last_chance and not self._goes_on(reached):
                         break
-                    async with aclosing(self._act(reached)) as acting:
-                        async for event in acting:
-                            yield event
-                    if self.final is not None or not self._goes_on(
-                        reached if last_chance else self._bounds.out_of_time()
-                    ):
+                    to_run: list[ToolCall] = []
+                    for event in self._before_calls(reached, to_run):
+                        yield event
+                    if len(to_run) == 1 == len(self.state.calls) and self._bounds.is_timeless:
+                        yield self._ended(*await settled(to_run[0], self._call))  # the most common case, made short
+                    else:
+                        async with aclosing(self._called(to_run)) as called:
+                            async for event in called:
+                                yield event
+                    if self.final is not None or not (self._goes_on(reached) if last_chance else self._is_in_time()):
                         break
                 else:
                     again = self._again()
                     if again is None or not self._goes_on(self._bounds.reached(self.state)):
                         break
                     yield self._after(TurnRetry(self.state.turn, again.reason, again.message))
-            for call in self.state.waiting:
-                yield ToolStart(self.state.turn, call)
-                yield self._after(ToolEnd(self.state.turn, failed(call, f"{call.name} {NOT_RUN}"), 0.0))
-            yield self._after(self._end())
+            for event in self._last_events():
+                yield event
         except WasatError as error:
             self.state = self.state.settled(NOT_RUN)
             error.transcript = self.state.history
@@ -117,39 +132,7 @@ class Run:
         finally:
             self.state = self.state.settled(CANCELLED)
 
-    async def _turn(self) -> AsyncGenerator[RunEvent, None]:
-        """One question to the model, and its answer."""
-        turn = self.state.turn + 1
-        yield self._after(TurnStart(turn))
-        answer, listening = None, _Listening()
-        with listening:
-            if self._respond is not None:
-                answer = await self._respond(self._request())
-            else:
-                async with aclosing(self._timed(self._heard())) as parts:
-                    async for part in parts:
-                        listening.heard = True
-                        match part:
-                            case Text(text) if text:
-                                yield TextDelta(turn, text)
-                            case Thought(text) if text:
-                                yield ThoughtDelta(turn, text)
-                            case ModelResponse():
-                                answer = part
-        if answer is None and self._bounds.out_of_time():
-            return
-        if listening.fault is not None and self.state.has_missed_enough:
-            raise listening.fault
-        self.answer = answer = salvaged(_CUT if answer is None or listening.fault else answer, self.plan.setup.tools)
-        if self._whole:
-            for delta in _deltas(turn, answer.message):
-                yield delta
-        _log.debug("[%s] Response: %s", self._family, answer.message.parts)
-        yield self._after(TurnEnd(turn, answer.message, answer.finish, answer.usage, answer.sources))
-        if answer.finish is FinishReason.BLOCKED:
-            raise blocked(answer)
-
-    def _heard(self) -> AsyncGenerator[Part | ModelResponse, None]:
+    def _spoken(self) -> AsyncGenerator[Part | ModelResponse, None]:
         """What the model says."""
         stream = self.plan.provider.stream(self._request(), whole=self._whole)
         return stream if isinstance(stream, AsyncGenerator) else _closable(stream)
@@ -163,6 +146,25 @@ class Run:
             return self.plan.last
         return self.plan.setup if self.state.tool_runs else self.plan.first
 
+    def _after_turn(self, heard: "_Heard") -> Iterator[RunEvent]:
+        """The model has spoken: what it said becomes part of the conversation."""
+        if heard.answer is None and self._bounds.out_of_time():
+            return
+        if heard.fault is not None and self.state.has_missed_enough:
+            raise heard.fault
+        answer = _CUT if heard.answer is None or heard.fault is not None else heard.answer
+        self.answer = answer = salvaged(answer, self.plan.setup.tools)
+        if self._whole:
+            for part in answer.message.parts:
+                delta = heard.delta(part)
+                if delta is not None:
+                    yield delta
+        if self._is_logged:
+            _log.debug("[%s] Response: %s", self._family, answer.message.parts)
+        yield self._after(TurnEnd(heard.turn, answer.message, answer.finish, answer.usage, answer.sources))
+        if answer.finish is FinishReason.BLOCKED:
+            raise blocked(answer)
+
     def _again(self) -> Again | None:
         """After a turn without calls: what to tell the model, or None because that was the answer."""
         again = verdict(self.answer, self.state, calls_only=self.plan.calls_only)
@@ -172,13 +174,13 @@ class Run:
             self._said += self.answer.message.text
         return again
 
-    async def _act(self, reached: LimitReached | None) -> AsyncGenerator[RunEvent, None]:
-        """Have the calls of a turn done; each gets one result, whatever comes of it."""
-        turn = self.state.turn
-        _log.debug("[%s] Tool Calls: %s", self._family, self.state.calls)
-        refused = self._refused(reached)
-        to_run: list[ToolCall] = []
-        for place, call in enumerate(self.state.waiting):
+    def _before_calls(self, reached: LimitReached | None, to_run: list[ToolCall]) -> Iterator[RunEvent]:
+        """The calls of a turn begin: what is not to be run has its result at once, the others are put into `to_run`."""
+        turn, waiting = self.state.turn, self.state.waiting
+        if self._is_logged:
+            _log.debug("[%s] Tool Calls: %s", self._family, self.state.calls)
+        refused = self._refused(reached, waiting)
+        for place, call in enumerate(waiting):
             yield ToolStart(turn, call)
             known = (
                 failed(call, f"{call.name} {refused[place]}") if place in refused else self._repeats.remembered(call)
@@ -187,15 +189,15 @@ class Run:
                 yield self._after(ToolEnd(turn, known, 0.0))
             elif call not in to_run:  # a chunk that came twice is one call, and its result counts for both
                 to_run.append(call)
-        if len(to_run) == len(self.state.waiting) == 1 and self._bounds.seconds_left() is None:
-            yield self._ended(turn, *await settled(to_run[0], self._call))  # the most common case, made short
-            return
+
+    async def _called(self, to_run: list[ToolCall]) -> AsyncGenerator[RunEvent, None]:
+        """Several calls, or one against the clock: each gets one result, whatever comes of it."""
         async with aclosing(self._timed(each_call(to_run, self._call, at_once=self._at_once(to_run)))) as ended:
             async for result, seconds in ended:
                 for _ in range(self._times(result, to_run)):
-                    yield self._ended(turn, result, seconds)
+                    yield self._ended(result, seconds)
         for call in self.state.waiting:
-            yield self._after(ToolEnd(turn, failed(call, f"{call.name} {_STOPPED}"), 0.0))
+            yield self._after(ToolEnd(self.state.turn, failed(call, f"{call.name} {_STOPPED}"), 0.0))
 
     def _at_once(self, calls: list[ToolCall]) -> int | None:
         """One after another where one may need another, or where nothing but their order tells them apart."""
@@ -207,21 +209,22 @@ class Run:
             return 1
         return sum(call.id == result.id for call in self.state.waiting)
 
-    def _ended(self, turn: int, result: ToolResult, seconds: float) -> RunEvent:
-        _log.debug("[%s] Tool Result: %s", self._family, result)
+    def _ended(self, result: ToolResult, seconds: float) -> RunEvent:
+        if self._is_logged:
+            _log.debug("[%s] Tool Result: %s", self._family, result)
         if result.is_final:
             self.final = result
-        return self._after(ToolEnd(turn, result, seconds))
+        return self._after(ToolEnd(self.state.turn, result, seconds))
 
     async def _call(self, call: ToolCall) -> ToolResult:
         result = await self.plan.source.call(call, self._context)
         self._repeats.note(call, result)
         return result
 
-    def _refused(self, reached: LimitReached | None) -> Refused:
+    def _refused(self, reached: LimitReached | None, waiting: Sequence[ToolCall]) -> Refused:
         """Why calls that wait are not run at all."""
-        waiting = self.state.waiting
-        refused = forbidden(self._asked.tool_choice, waiting, withdrawn=self._repeats.going_on)
+        choice = self._asked.tool_choice
+        refused = {} if choice is None else forbidden(choice, waiting, withdrawn=self._repeats.going_on)
         if refused:
             if self._ignored and len(refused) == len(waiting):
                 which = "the same calls for ever" if self._repeats.going_on else "calls that it may not make"
@@ -248,8 +251,11 @@ class Run:
         self.ends_politely = self._bounds.on_limit == "message" or reached.limit == "max_seconds"
         return not self.ends_politely
 
+    def _is_in_time(self) -> bool:
+        return self._bounds.is_timeless or self._goes_on(self._bounds.out_of_time())
+
     def _timed(self, items: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
-        return items if self._bounds.seconds_left() is None else self._in_time(items)
+        return items if self._bounds.is_timeless else self._in_time(items)
 
     async def _in_time(self, items: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
         """The items that come before the time of the run is over."""
@@ -269,31 +275,54 @@ class Run:
     def _text(self) -> str:
         return self._said + self.answer.message.text
 
-    def _end(self) -> RunEnd:
+    def _last_events(self) -> Iterator[RunEvent]:
+        """The end, after a word for each call that will not be run."""
+        for call in self.state.waiting:
+            yield ToolStart(self.state.turn, call)
+            yield self._after(ToolEnd(self.state.turn, failed(call, f"{call.name} {NOT_RUN}"), 0.0))
         text = POLITE_WORDS if self.ends_politely else self._text if self.final is None else _as_text(self.final.value)
-        return RunEnd(self.id, text, self.state.usage, self.state.turn, self.limit.limit if self.limit else None)
+        limit = self.limit.limit if self.limit else None
+        yield self._after(RunEnd(self.id, text, self.state.usage, self.state.turn, limit))
 
     def _after(self, event: Event) -> Event:
         self.state = self.state.after(event)
         return event
 
     def _log_prompt(self) -> None:
-        if _log.isEnabledFor(logging.DEBUG):
+        if self._is_logged:
             _log.debug("[%s] System Prompt: %s", self._family, self.plan.setup.system)
             _log.debug("[%s] Prompt: %s", self._family, [message.parts for message in self.state.history])
 
 
-class _Listening:
-    """What goes wrong while a model speaks. A stream that breaks off after it began can be asked for again."""
+class _Heard:
+    """What is heard in a turn, and what goes wrong: a stream that breaks off after it began can be asked for again."""
 
-    def __init__(self) -> None:
-        self.heard = False
+    __slots__ = ("answer", "began", "fault", "turn")
+
+    def __init__(self, turn: int) -> None:
+        self.turn = turn
+        self.began = False
+        self.answer: ModelResponse | None = None
         self.fault: ProviderError | None = None
+
+    def delta(self, part: Part | ModelResponse) -> RunEvent | None:
+        """What a listener is told of a part, if anything."""
+        self.began = True
+        kind = type(part)
+        if kind is Text:
+            return TextDelta(self.turn, part.text) if part.text else None  # type: ignore[union-attr]  # by its kind
+        if kind is Thought:
+            return ThoughtDelta(self.turn, part.text) if part.text else None  # type: ignore[union-attr]  # as above
+        if isinstance(part, ModelResponse):
+            self.answer = part
+        return None
 
     def __enter__(self) -> None: ...
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> bool:
-        if isinstance(error, ProviderError) and error.retryable and self.heard:
+        if error is None:
+            return False
+        if isinstance(error, ProviderError) and error.retryable and self.began:
             self.fault = error
             return True
         if isinstance(error, Exception) and not isinstance(error, WasatError):  # a provider may be anybody's
@@ -306,15 +335,6 @@ async def _closable(items: AsyncIterator[T]) -> AsyncGenerator[T, None]:
     """Items that nobody can close, as ours to close."""
     async for item in items:
         yield item
-
-
-def _deltas(turn: int, message: Message) -> Iterator[RunEvent]:
-    """A whole answer as a listener hears it who did not hear it being made."""
-    for part in message.parts:
-        if type(part) is Text and part.text:
-            yield TextDelta(turn, part.text)
-        elif type(part) is Thought and part.text:
-            yield ThoughtDelta(turn, part.text)
 
 
 def _as_text(value: Any) -> str:

@@ -109,11 +109,11 @@ class RunState(Struct, frozen=True, gc=False):
 
     def _after_call(self, event: ToolEnd) -> "RunState":
         id = event.result.id
-        call = next(call for call in self.waiting if call.id == id)
+        call = self.calls[0] if len(self.calls) == 1 else next(call for call in self.waiting if call.id == id)
         ended = (*self.ended, ToolRun(call, event.result, event.duration_seconds))
         if len(ended) < len(self.calls):
             return replace(self, ended=ended)
-        results = in_order(self.calls, [run.result for run in ended])
+        results = in_order(self.calls, [run.result for run in ended]) if len(ended) > 1 else (event.result,)
         history = self.history.plus(Message("user", tuple(results)))
         return replace(self, history=history, calls=(), ended=(), tool_runs=self.tool_runs + ended)
 
@@ -145,7 +145,11 @@ class RunState(Struct, frozen=True, gc=False):
 
 def is_empty(message: Message) -> bool:
     """Whether there is nothing in it to be sent back: no call, no medium, no word, nothing that we do not know."""
-    return all(isinstance(part, Text | Thought) and (type(part) is Thought or not part.text) for part in message.parts)
+    for part in message.parts:
+        kind = type(part)
+        if kind is not Thought and (kind is not Text or part.text):  # type: ignore[union-attr]  # by its kind
+            return False
+    return True
 
 
 def says_nothing(message: Message) -> bool:

@@ -81,6 +81,9 @@ class Bounds:
         self._limits = limits
         self._free = free
         self._begin = monotonic()
+        self.is_timeless = limits.max_seconds is None
+        """There is no clock to be watched."""
+        self._counts_calls = limits.max_tool_calls is not None or limits.max_calls_per_tool is not None
 
     @property
     def on_limit(self) -> str:
@@ -104,12 +107,12 @@ class Bounds:
         if limits.max_tokens is not None and state.usage.total >= limits.max_tokens:
             used = f"{state.usage.total:,} of {limits.max_tokens:,}"
             return LimitReached(f"Maximum tokens exceeded ({used})", "max_tokens")
-        return self.out_of_time() or self.allowed(state)[1]
+        return self.out_of_time() or (self.allowed(state)[1] if self._counts_calls else None)
 
     def allowed(self, state: RunState) -> tuple[set[int], LimitReached | None]:
         """Of the calls that wait, the places of those that may still be run; and the limit, if that is not all."""
         limits, waiting = self._limits, state.waiting
-        if limits.max_tool_calls is None and limits.max_calls_per_tool is None:
+        if not self._counts_calls:
             return set(range(len(waiting))), None
         names = [run.name for run in (*state.tool_runs, *state.ended) if run.name not in self._free]
         allowed: set[int] = set()
