@@ -53,7 +53,10 @@ class Pool:
             await self._slots.acquire()
         wait.start()
         try:
-            return await self._open(request, wait)
+            try:
+                return await self._ask(request, self._routes.to(request), wait)
+            except StaleConnection:  # the server closed an idle connection just when we wrote to it
+                return await self._ask(request, self._routes.apart(request), wait)
         except BaseException:
             if self._slots is not None:
                 self._slots.release()
@@ -80,12 +83,6 @@ class Pool:
             abort(transports)
         self._connector.__exit__()
 
-    async def _open(self, request: HttpRequest, wait: Wait) -> Response:
-        try:
-            return await self._ask(request, self._routes.to(request), wait)
-        except StaleConnection:  # the server closed an idle connection just when we wrote to it
-            return await self._ask(request, self._routes.apart(request), wait)
-
     async def _ask(self, request: HttpRequest, route: Route, wait: Wait) -> Response:
         wait.begin("connect")
         connection = await self._connector.connect(route.way, traces=[], timeout=_NO_TIMEOUT)
@@ -103,7 +100,7 @@ class Pool:
                 max_line_size=_LONGEST_HEAD_LINE,
                 max_field_size=_LONGEST_HEAD_LINE,
             )
-            upload = await self._send(request, route, protocol)
+            upload = self._send(request, route, protocol)
             message, content = await protocol.read()
             while 100 <= message.code < 200 and message.code != 101:  # only that the server is at it
                 message, content = await protocol.read()
@@ -114,16 +111,15 @@ class Pool:
             raise
         return Response(connection, message, content, upload)
 
-    async def _send(self, request: HttpRequest, route: Route, protocol: ResponseHandler) -> "asyncio.Task[None] | None":
+    def _send(self, request: HttpRequest, route: Route, protocol: ResponseHandler) -> "asyncio.Task[None] | None":
         """Send the request; a task goes on with what is too much to be written at once."""
-        writer = StreamWriter(protocol, self._loop)
-        await writer.write_headers(route.line, route.head(request))
+        transport = protocol.transport
+        if transport is None or transport.is_closing():
+            raise aiohttp.ClientConnectionResetError("the connection was closed before anything was sent")
         if len(request.body) > _LONGEST_IN_ONE_GO:
-            return self._loop.create_task(_upload(request.body, writer))
-        if request.body:
-            await writer.write(request.body, drain=False)  # together with the head
-        else:
-            writer.send_headers()
+            transport.write(route.head(request))
+            return self._loop.create_task(_upload(request.body, StreamWriter(protocol, self._loop)))
+        transport.write(route.head(request) + request.body)
         return None
 
     def _meet(self, protocol: ResponseHandler, route: Route) -> None:

@@ -1,9 +1,10 @@
 """The way to each address, in the terms of aiohttp, found once."""
 
 import asyncio
-from typing import NamedTuple
+from collections.abc import Mapping
 
 import aiohttp
+from aiohttp.http_writer import _serialize_headers
 from multidict import CIMultiDict
 from yarl import URL
 
@@ -13,23 +14,32 @@ from wasat.http.messages import HttpRequest
 _MOST_KEPT = 256
 
 
-class Route(NamedTuple):
-    """The way to an address."""
+class Route:
+    """The way to an address. Mostly one set of headers goes that way over and over, so the head is written once."""
 
-    way: aiohttp.ClientRequest
-    """What the connector wants to know of a request, and the headers that HTTP itself needs."""
-    line: str
-    """The first line of a request that goes there."""
+    __slots__ = ("_counts", "_headers", "_line", "_written", "way")
 
-    def head(self, request: HttpRequest) -> "CIMultiDict[str]":
-        """The headers of a request that goes there."""
-        head = CIMultiDict(self.way.headers)
-        head.update(request.headers)
-        if request.body:
-            head["Content-Length"] = str(len(request.body))
-        return head
+    def __init__(self, way: aiohttp.ClientRequest, line: str) -> None:
+        self.way = way
+        """What the connector wants to know of a request, and the headers that HTTP itself needs."""
+        self._line = line
+        """The first line of a request that goes there."""
+        self._headers: dict[str, str] | None = None
+        self._written = b""
+        """Line and headers as they were sent last, but for the length of the body."""
+        self._counts = "Content-Length" in way.headers
+        """The length is told even where there is no body."""
 
-    # The line may hold a key, and a route stands among the locals of whoever waits.
+    def head(self, request: HttpRequest) -> bytes:
+        """All that is sent before the body."""
+        if request.headers != self._headers:
+            self._written = _serialize_headers(self._line, _joined(self.way.headers, request.headers))[:-2]
+            self._headers = dict(request.headers)
+        if request.body or self._counts:
+            return b"%bContent-Length: %d\r\n\r\n" % (self._written, len(request.body))
+        return self._written + b"\r\n"
+
+    # The line and the headers may hold a key, and a route stands among the locals of whoever waits.
     def __repr__(self) -> str:
         return f"<route to {self.way.host}>"
 
@@ -73,6 +83,13 @@ class Routes:
         )
         target = str(url.with_user(None)) if proxy and url.scheme == "http" else url.raw_path_qs
         return Route(way, f"{way.method} {target} HTTP/1.1")
+
+
+def _joined(needed: Mapping[str, str], wanted: Mapping[str, str]) -> "CIMultiDict[str]":
+    headers = CIMultiDict(needed)
+    headers.update(wanted)
+    headers.popall("Content-Length", None)
+    return headers
 
 
 def _url(address: str) -> URL:
