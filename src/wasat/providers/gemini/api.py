@@ -3,7 +3,7 @@
 Above are the provider and the typed client, which know what is asked; below is the transport, which only carries.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from typing import Protocol, TypeVar
 
@@ -70,7 +70,7 @@ class GeminiApi:
 
     async def stream(
         self, path: str, body: bytes, make_reader: Callable[[], AnyReader]
-    ) -> AsyncIterator[tuple[AnyReader, list[object]]]:
+    ) -> AsyncGenerator[tuple[AnyReader, list[object]], None]:
         """The reader of a streamed answer with what each piece completed; the last time, what its end did.
 
         As long as nothing was given it is tried again, each time with a new reader; after that the caller has seen the
@@ -98,7 +98,11 @@ class GeminiApi:
             yield reader, items
             if pieces is not None:
                 async for piece in pieces:
-                    items, error = _fed(reader, piece)
+                    items, error = [], None
+                    try:
+                        items += reader.feed(piece)
+                    except ProviderError as raised:  # it may follow something within the same piece
+                        error = raised
                     if items:
                         yield reader, items
                     if error is not None:
@@ -115,13 +119,3 @@ class GeminiApi:
 
     async def close(self) -> None:
         await self._transport.close()
-
-
-def _fed(reader: Reader[object], piece: bytes) -> tuple[list[object], ProviderError | None]:
-    """What a piece completed, and the error that may follow it within the same piece."""
-    items: list[object] = []
-    try:
-        items.extend(reader.feed(piece))
-    except ProviderError as error:
-        return items, error
-    return items, None

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from difflib import get_close_matches
 from functools import cached_property
-from typing import Any, Self, cast
+from typing import Any, Self
 
 from msgspec.structs import replace
 
@@ -131,11 +131,11 @@ class Gemini:
         while True:
             body = request_body(_going_on(request, answers), self.capabilities)
             pieces = self.api.stream(f"{self._path}:streamGenerateContent?alt=sse", body, self._reader)
-            async with aclosing(pieces):  # type: ignore[type-var]  # a generator, declared as an iterator
+            async with aclosing(pieces):
                 async for reader, parts in pieces:
                     answer = reader
                     for part in parts:
-                        yield cast("Part", part)
+                        yield part  # type: ignore[misc]  # the reader's items are parts; its type cannot say so
             answers.append(answer.response())
             if next_token(answers) is None:
                 break

@@ -55,7 +55,10 @@ class _Events:
         self._stream = EventStream()
 
     def feed(self, piece: bytes) -> list[bytes]:
-        return _documents(self._stream.feed(piece))
+        events = self._stream.feed(piece)
+        if len(events) == 1 and events[0].data.startswith(b"{"):  # as nearly every piece is
+            return [events[0].data]
+        return _documents(events)
 
     def end(self) -> list[bytes]:
         return _documents(self._stream.end())
