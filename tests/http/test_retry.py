@@ -18,7 +18,7 @@ from wasat.errors import (
     TimedOut,
 )
 from wasat.http.clock import Clock, SystemClock, VirtualClock
-from wasat.http.retry import RetryPolicy, retried
+from wasat.http.retry import RetryPolicy, Tries
 
 DEFAULT = RetryPolicy()
 
@@ -35,6 +35,15 @@ class Attempts:
         if self._errors:
             raise self._errors.pop(0)
         return "done"
+
+
+async def retried(attempts: Attempts, policy: RetryPolicy, clock: Clock) -> str:
+    tries = Tries(policy, clock)
+    while True:
+        try:
+            return await attempts()
+        except ProviderError as error:
+            await tries.after(error)
 
 
 def outcome(attempts: Attempts, clock: Clock, policy: RetryPolicy = DEFAULT) -> str | ProviderError:

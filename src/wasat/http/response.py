@@ -34,14 +34,18 @@ class Response:
         if self._connection is not None and connection.protocol is not None:
             self._gone = connection.protocol.closed
             if self._gone is not None:
-                self._gone.add_done_callback(self._tell_reader)
+                self._gone.add_done_callback(self._broken)
 
     def done(self) -> None:
         """Close what is still open; a response that was read to its end has freed its connection already."""
         if self._gone is not None:
-            self._gone.remove_done_callback(self._tell_reader)
+            self._gone.remove_done_callback(self._broken)
         if self._connection is not None:
             self._close(self._connection)
+
+    def give_up(self) -> None:
+        """Wake whoever waits for the rest of the body; it takes too long."""
+        self._tell_reader(TimeoutError("the rest of the body takes too long"))
 
     def _free(self) -> None:
         if self._connection is None:
@@ -54,15 +58,17 @@ class Response:
 
     def _close(self, connection: Connection) -> None:
         self._connection = None
-        if not self.content.is_eof() and self.content.exception() is None:
-            self.content.set_exception(aiohttp.ClientConnectionError("the response was left"))
+        self._tell_reader(aiohttp.ClientConnectionError("the response was left"))
         close(connection, self._upload)
 
     # aiohttp tells nobody when a body breaks the rules of HTTP, as it does where a gateway writes an error page into a
     # stream: it closes the connection and lets the reader wait.
-    def _tell_reader(self, _: "asyncio.Future[None]") -> None:
+    def _broken(self, _: "asyncio.Future[None]") -> None:
+        self._tell_reader(aiohttp.ClientPayloadError("the body is not HTTP"))
+
+    def _tell_reader(self, error: BaseException) -> None:
         if not self.content.is_eof() and self.content.exception() is None:
-            self.content.set_exception(aiohttp.ClientPayloadError("the body is not HTTP"))
+            self.content.set_exception(error)
 
 
 def close(connection: Connection, upload: "asyncio.Task[None] | None") -> None:

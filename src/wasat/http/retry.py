@@ -1,24 +1,20 @@
 """When to try again, and how long to wait before.
 
+    tries = Tries(policy, clock)
+    while True:
+        try:
+            return await ask()
+        except ProviderError as error:
+            await tries.after(error)
+
 A stream may be tried again only until its first byte has reached whoever reads it, because nobody can take back what
-was read. So let the attempt open the stream and wait for its first piece, and read the rest outside:
-
-    async def attempt():
-        stream = await opened(request)
-        return await anext(stream), stream
-
-    first, rest = await retried(attempt, policy)
+was read. So wait for its first piece within the `try`, and read the rest outside.
 """
-
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
 
 from msgspec import Struct
 
 from wasat.errors import ConfigError, ProviderError
 from wasat.http.clock import Clock, SystemClock
-
-T = TypeVar("T")
 
 _MOST_DOUBLINGS = 60
 """A wait is far beyond any cap by then, and a float still holds it."""
@@ -46,23 +42,26 @@ _DEFAULT_POLICY = RetryPolicy()
 _SYSTEM_CLOCK = SystemClock()
 
 
-async def retried(
-    attempt: Callable[[], Awaitable[T]], policy: RetryPolicy = _DEFAULT_POLICY, clock: Clock = _SYSTEM_CLOCK
-) -> T:
-    """What the attempt gives, tried again while it fails with an error that says it may pass."""
-    begun = clock.monotonic()
-    tried = 0
-    while True:
-        tried += 1
-        try:
-            return await attempt()
-        except ProviderError as error:
-            wait = _wait_after(error, tried, policy, clock)
-            over = tried >= policy.tries or clock.monotonic() + wait - begun > policy.total_seconds
-            if over or not error.retryable:
-                _note(error, tried, wait)
-                raise
-        await clock.sleep(wait)
+class Tries:
+    """The tries of one request, of which the first is always allowed."""
+
+    __slots__ = ("_begun", "_clock", "_count", "_policy")
+
+    def __init__(self, policy: RetryPolicy = _DEFAULT_POLICY, clock: Clock = _SYSTEM_CLOCK) -> None:
+        self._policy = policy
+        self._clock = clock
+        self._begun = clock.monotonic()
+        self._count = 0
+
+    async def after(self, error: ProviderError) -> None:
+        """Wait until it can be tried again after this error; raises it where it cannot."""
+        self._count += 1
+        wait = _wait_after(error, self._count, self._policy, self._clock)
+        late = self._clock.monotonic() + wait - self._begun > self._policy.total_seconds
+        if late or self._count >= self._policy.tries or not error.retryable:
+            _note(error, self._count, wait)
+            raise error
+        await self._clock.sleep(wait)
 
 
 def _wait_after(error: ProviderError, tried: int, policy: RetryPolicy, clock: Clock) -> float:

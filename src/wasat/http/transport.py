@@ -102,7 +102,7 @@ class HttpStream:
             self._wait.end()
             failure = self._failure(error, in_body=False)
         else:
-            self._wait.pause()
+            self._wait.answered(response.give_up)
             self._response: Response = response
             self.status = response.status
             self.headers = response.headers
@@ -153,6 +153,6 @@ class HttpStream:
     def _failure(self, error: BaseException, *, in_body: bool) -> BaseException:
         from wasat.http.failures import cut, timed_out, unanswered
 
-        if self._wait.expired is not None and self._wait.gave_up():
+        if self._wait.gave_up(error) and self._wait.expired is not None:
             return timed_out(self._wait.expired, self._request, self._deadlines)
         return (cut if in_body else unanswered)(error, self._request)

@@ -6,6 +6,7 @@ rings, most have moved on, and it is set to what is the earliest then.
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import Literal
 
 from wasat.http.deadlines import Deadlines
@@ -48,42 +49,52 @@ class Watch:
 
 
 class Wait:
-    """The waiting of one request: a task that waits too long is cancelled, and then `expired` says in which stage."""
+    """The waiting of one request: whoever waits too long is woken, and then `expired` says in which stage.
 
-    __slots__ = ("_cancelling", "_deadlines", "_stage", "_task", "_total_due", "_watch", "due", "expired")
+    Until the head of the response is there a task waits, which is cancelled. After that somebody reads, whoever that
+    may be, and `wake` tells him; so a piece of a stream costs nothing but a look at the clock.
+    """
+
+    __slots__ = ("_cancelling", "_deadlines", "_stage", "_task", "_total_due", "_wake", "_watch", "due", "expired")
 
     def __init__(self, watch: Watch, deadlines: Deadlines) -> None:
         self._watch = watch
         self._deadlines = deadlines
         self._total_due = _NEVER
+        self._wake: Callable[[], None] | None = None
         self.due = _NEVER
         self.expired: Stage | None = None
 
     def start(self) -> None:
-        """The clock of the whole request starts here."""
+        """The clock of the whole request starts here, in the task that waits for the head of the response."""
+        loop = self._watch.loop
+        task = asyncio.current_task(loop)
+        assert task is not None, "requests are sent by tasks"
+        self._task = task
+        self._cancelling = task.cancelling()
         if self._deadlines.total is not None:
-            self._total_due = self._watch.loop.time() + self._deadlines.total
+            self._total_due = loop.time() + self._deadlines.total
         self._watch.waits.add(self)
 
     def begin(self, stage: Stage) -> None:
-        """From now on this task waits for what ends the stage."""
-        loop = self._watch.loop
-        task = asyncio.current_task(loop)
-        assert task is not None, "requests are sent and read by tasks"
-        self._task = task
-        self._cancelling = task.cancelling()
-        self._stage = stage
+        """From now on somebody waits for what ends the stage."""
+        watch = self._watch
         seconds: float | None = getattr(self._deadlines, stage)
-        due = _NEVER if seconds is None else loop.time() + seconds
+        due = _NEVER if seconds is None else watch.loop.time() + seconds
         if self._total_due < due:
-            self._stage = "total"
-            due = self._total_due
+            stage, due = "total", self._total_due
+        self._stage = stage
         self.due = due
-        if due < self._watch.rings_at:
-            self._watch.expect(due)
+        if due < watch.rings_at:
+            watch.expect(due)
+
+    def answered(self, wake: Callable[[], None]) -> None:
+        """The head of the response is there; `wake` is for whoever reads the rest."""
+        self.due = _NEVER
+        self._wake = wake
 
     def pause(self) -> None:
-        """The task has got what it waited for, and does something else."""
+        """What was waited for has come, and something else is done."""
         self.due = _NEVER
 
     def end(self) -> None:
@@ -93,8 +104,15 @@ class Wait:
     def expire(self) -> None:
         self.due = _NEVER
         self.expired = self._stage
-        self._task.cancel()
+        if self._wake is None:
+            self._task.cancel()
+        else:
+            self._wake()
 
-    def gave_up(self) -> bool:
-        """For one that expired: whether nobody but us cancelled the task, in which case it is uncancelled."""
-        return self._task.uncancel() <= self._cancelling
+    def gave_up(self, error: BaseException) -> bool:
+        """Whether an error is our doing and nobody else's; a task that only we cancelled is uncancelled."""
+        if self.expired is None:
+            return False
+        if self._wake is None:
+            return self._task.uncancel() <= self._cancelling
+        return not isinstance(error, asyncio.CancelledError)

@@ -1,12 +1,13 @@
 """What goes to a model and what comes back."""
 
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
 
 from msgspec import Raw, Struct
 
 from wasat.types.messages import History, Message
-from wasat.types.specs import AnyTool, ModelSettings, ToolChoice
+from wasat.types.specs import AnyTool, BuiltinTool, ModelSettings, ToolChoice
 
 
 class Output(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -26,6 +27,11 @@ class Setup(Struct, frozen=True, omit_defaults=True, dict=True):
     output: Output | None = None
     cache: str | None = None
     """The name of a provider-side cache that already holds system and tools."""
+
+    @cached_property
+    def has_builtins(self) -> bool:
+        """Whether one of the tools is the provider's own."""
+        return any(type(tool) is BuiltinTool for tool in self.tools)
 
 
 class ModelRequest(Struct, frozen=True, gc=False):

@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 from wasat.errors import ProviderError, StreamCut
 from wasat.http.clock import Clock, SystemClock
 from wasat.http.messages import HttpRequest
-from wasat.http.retry import RetryPolicy, retried
+from wasat.http.retry import RetryPolicy, Tries
 from wasat.http.transport import Transport
 from wasat.providers.gemini.credentials import ApiKey, Credentials, SecretHeaders
 from wasat.providers.gemini.endpoint import Endpoint
@@ -58,15 +58,15 @@ class GeminiApi:
 
     async def call(self, method: str, path: str, body: bytes = b"", *, read: Callable[[bytes], T] = bytes) -> T:  # type: ignore[assignment]  # bytes reads bytes
         """What `read` makes of the body of the answer; what it cannot read is asked for again, too."""
-
-        async def attempt() -> T:
-            request = HttpRequest(method, self.endpoint.url(path), await self._all_headers(), body)
-            response = await self._transport.send(request)
-            if not 200 <= response.status < 300:
-                raise refusal(response.status, response.body, response.header("retry-after"))
-            return read(response.body)
-
-        return await retried(attempt, self._retry, self._clock)
+        tries = Tries(self._retry, self._clock)
+        while True:
+            try:
+                response = await self._transport.send(await self._request(method, path, body))
+                if not 200 <= response.status < 300:
+                    raise refusal(response.status, response.body, response.header("retry-after"))
+                return read(response.body)
+            except ProviderError as error:
+                await tries.after(error)
 
     async def stream(
         self, path: str, body: bytes, make_reader: Callable[[], AnyReader]
@@ -76,38 +76,48 @@ class GeminiApi:
         As long as nothing was given it is tried again, each time with a new reader; after that the caller has seen the
         beginning, and whether to ask once more is for him to say.
         """
+        tries = Tries(self._retry, self._clock)
         async with AsyncExitStack() as opened:
-
-            async def attempt() -> tuple[AnyReader, list[object], AsyncIterator[bytes] | None]:
-                await opened.aclose()
-                request = HttpRequest("POST", self.endpoint.url(path), await self._all_headers(), body)
-                response = await opened.enter_async_context(self._transport.stream(request))
-                if not 200 <= response.status < 300:
-                    raise refusal(response.status, await response.read(), response.header("retry-after"))
-                reader, pieces = make_reader(), aiter(response)
-                async for piece in pieces:
-                    items = list(reader.feed(piece))
-                    if items:
-                        return reader, items, pieces
-                items = list(reader.end())
-                if reader.is_empty:
-                    raise StreamCut("Gemini ended a stream before it had begun", status=response.status)
-                return reader, items, None
-
-            reader, items, pieces = await retried(attempt, self._retry, self._clock)
+            while True:
+                try:
+                    reader, items, pieces = await self._begun(opened, path, body, make_reader)
+                    break
+                except ProviderError as error:
+                    await opened.aclose()
+                    await tries.after(error)
             yield reader, items
             if pieces is not None:
                 async for piece in pieces:
-                    items, error = [], None
+                    items, failure = [], None
                     try:
                         items += reader.feed(piece)
-                    except ProviderError as raised:  # it may follow something within the same piece
-                        error = raised
+                    except ProviderError as error:  # it may follow something within the same piece
+                        failure = error
                     if items:
                         yield reader, items
-                    if error is not None:
-                        raise error
+                    if failure is not None:
+                        raise failure
                 yield reader, list(reader.end())
+
+    async def _begun(
+        self, opened: AsyncExitStack, path: str, body: bytes, make_reader: Callable[[], AnyReader]
+    ) -> tuple[AnyReader, list[object], AsyncIterator[bytes] | None]:
+        """A stream up to its first items; nothing to read more from if they are all."""
+        response = await opened.enter_async_context(self._transport.stream(await self._request("POST", path, body)))
+        if not 200 <= response.status < 300:
+            raise refusal(response.status, await response.read(), response.header("retry-after"))
+        reader, pieces = make_reader(), aiter(response)
+        async for piece in pieces:
+            items = list(reader.feed(piece))
+            if items:
+                return reader, items, pieces
+        items = list(reader.end())
+        if reader.is_empty:
+            raise StreamCut("Gemini ended a stream before it had begun", status=response.status)
+        return reader, items, None
+
+    async def _request(self, method: str, path: str, body: bytes) -> HttpRequest:
+        return HttpRequest(method, self.endpoint.url(path), self._fixed_headers or await self._all_headers(), body)
 
     async def _all_headers(self) -> SecretHeaders:
         if self._fixed_headers is not None:

@@ -31,7 +31,6 @@ from wasat.providers.gemini.sources import sources_of
 from wasat.providers.provider import Traits
 from wasat.types.exchange import ModelRequest, ModelResponse
 from wasat.types.parts import Part
-from wasat.types.specs import BuiltinTool
 
 _log = logging.getLogger("wasat.providers.gemini")
 
@@ -143,21 +142,18 @@ class Gemini:
 
     async def respond(self, request: ModelRequest) -> ModelResponse:
         """The answer at once."""
-        answers = [await self._whole(request_body(request, self.capabilities))]
-        while next_token(answers) is not None:
-            answers.append(await self._whole(request_body(_going_on(request, answers), self.capabilities)))
-        return self._sourced(joined(answers), request)
+        answers: list[ModelResponse] = []
+        while True:
+            body = request_body(_going_on(request, answers), self.capabilities)
+            answers.append(await self.api.call("POST", f"{self._path}:generateContent", body, read=self._read))
+            if next_token(answers) is None:
+                return self._sourced(joined(answers), request)
 
     def _sourced(self, answer: ModelResponse, request: ModelRequest) -> ModelResponse:
-        if not any(type(tool) is BuiltinTool for tool in request.setup.tools):
-            return answer
-        return replace(answer, sources=sources_of(answer))
+        return replace(answer, sources=sources_of(answer)) if request.setup.has_builtins else answer
 
-    async def _whole(self, body: bytes) -> ModelResponse:
-        api = self.capabilities.api
-        return await self.api.call(
-            "POST", f"{self._path}:generateContent", body, read=lambda answer: decode.response(answer, api)
-        )
+    def _read(self, body: bytes) -> ModelResponse:
+        return decode.response(body, self.capabilities.api)
 
     def _reader(self) -> decode.ResponseStream:
         return decode.ResponseStream(self.capabilities.api)
