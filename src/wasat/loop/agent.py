@@ -1,8 +1,7 @@
 """What a user holds: a model with its tools and limits, ready to be asked any number of times at once."""
 
 import sys
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from collections.abc import Sequence
 from copy import copy
 from os import urandom
 from typing import Any, Self, TypedDict, Unpack
@@ -19,7 +18,6 @@ from wasat.loop.result import RunResult, RunStream, result_of
 from wasat.loop.run import Run
 from wasat.providers.provider import Provider
 from wasat.providers.registry import default_provider, provider_of
-from wasat.types.events import RunEnd, RunEvent
 from wasat.types.messages import History
 from wasat.types.specs import Limits, ModelSettings, ToolChoice
 
@@ -125,7 +123,9 @@ class Agent:
         """
         question = self._question(prompt, **options)
         run = await self._run(question, whole=True)
-        return result_of(run, await _drained(run), question.given)
+        async for _ in run.events():
+            pass  # nobody listens
+        return result_of(run, question.given)
 
     def run_sync(self, prompt: Prompt | None = None, **options: Unpack[RunOptions]) -> RunResult:
         """The same for plain code, also where an event loop is running."""
@@ -134,18 +134,7 @@ class Agent:
     def stream(self, prompt: Prompt | None = None, **options: Unpack[RunOptions]) -> RunStream:
         """Ask, and take the events of the run as they come; the options are those of `run`."""
         question = self._question(prompt, **options)
-
-        async def events() -> AsyncGenerator[RunEvent, None]:
-            run = await self._run(question, whole=False)
-            stream.begin(run)
-            async with aclosing(run.events()) as running:
-                async for event in running:
-                    if type(event) is RunEnd:
-                        stream.end(event)
-                    yield event
-
-        stream = RunStream(events(), question.history, question.given)
-        return stream
+        return RunStream(lambda: self._run(question, whole=False), question.history, question.given)
 
     def _question(
         self,
@@ -249,14 +238,6 @@ class Agent:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
-
-
-async def _drained(run: Run) -> RunEnd:
-    """The last event of a run to which nobody listens."""
-    async for event in run.events():
-        last = event
-    assert type(last) is RunEnd, "a run ends with its end or an error"
-    return last
 
 
 def _default() -> Provider:

@@ -1,6 +1,6 @@
 """What a run gives: the answer, and all that led to it."""
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Self
 
 from msgspec import Struct
@@ -8,7 +8,7 @@ from msgspec import Struct
 from wasat.errors import ArgumentError, ConfigError
 from wasat.loop.run import Run
 from wasat.loop.state import CANCELLED, ToolRun
-from wasat.types.events import RunEnd, RunEvent
+from wasat.types.events import RunEvent
 from wasat.types.exchange import FinishReason, ModelResponse, Source, Usage
 from wasat.types.messages import History, Message
 
@@ -45,9 +45,10 @@ class RunResult(Struct, frozen=True, eq=False):
         return f"<result {text!r}, {self.turns} turns, {len(self.tool_calls)} tool calls>"
 
 
-def result_of(run: Run, end: RunEnd, given: int) -> RunResult:
-    """The result of a run that ended."""
-    state, output = run.state, run.plan.output
+def result_of(run: Run, given: int) -> RunResult:
+    """The result of a run that ended; `given` is how many messages there were before it."""
+    state, output, end = run.state, run.plan.output, run.end
+    assert end is not None, "a run ends with its end or an error"
     value: Any = end.text
     if run.final is not None:
         value = run.final.value if output is None else _fitting(output, run.final.value)
@@ -80,28 +81,22 @@ def _fitting(output: "TypedOutput", value: Any) -> Any:
 class RunStream:
     """The events of a run, to be taken once. `aclose`, or the end of an `async with`, stops the run."""
 
-    def __init__(self, events: AsyncGenerator[RunEvent, None], history: History, given: int) -> None:
-        self._events = events
+    def __init__(self, make_run: Callable[[], Awaitable[Run]], history: History, given: int) -> None:
+        self._make_run: Callable[[], Awaitable[Run]] | None = make_run
         self._history = history
         self._given = given
-        self._taken = False
+        self._taken = self._closed = False
         self._run: Run | None = None
+        self._events: AsyncGenerator[RunEvent, None] | None = None
         self._result: RunResult | None = None
-
-    def begin(self, run: Run) -> None:
-        """Called by the agent, when the first event is asked for and the run is made."""
-        self._run = run
-
-    def end(self, event: RunEnd) -> None:
-        """Called by the agent, with the last event."""
-        assert self._run is not None, "a run ends after it began"
-        self._result = result_of(self._run, event, self._given)
 
     @property
     def result(self) -> RunResult:
         """What the run gave, when it is over."""
-        if self._result is None:
+        if self._run is None or self._run.end is None:
             raise ConfigError("the run has not ended; take its events to the end first")
+        if self._result is None:
+            self._result = result_of(self._run, self._given)
         return self._result
 
     @property
@@ -114,15 +109,30 @@ class RunStream:
         """What was used so far."""
         return Usage() if self._run is None else self._run.state.usage
 
-    def __aiter__(self) -> AsyncIterator[RunEvent]:
+    def __aiter__(self) -> Self:
         if self._taken:
             raise ConfigError("the events of a run can be taken only once; ask again for another run")
         self._taken = True
-        return self._events
+        return self
+
+    def __anext__(self) -> Awaitable[RunEvent]:
+        return self._first() if self._events is None else anext(self._events)
+
+    async def _first(self) -> RunEvent:
+        """The first event, for which the run has to be made."""
+        make_run, self._make_run = self._make_run, None
+        run = None if make_run is None or self._closed else await make_run()
+        if run is None or self._closed:  # it could not be made the last time, or nobody wants it any more
+            raise StopAsyncIteration
+        self._run = run
+        self._events = self._run.events()
+        return await anext(self._events)
 
     async def aclose(self) -> None:
         """Stop the run, wherever it is, and wait until nothing of it is left."""
-        await self._events.aclose()
+        self._closed = True
+        if self._events is not None:
+            await self._events.aclose()
 
     async def __aenter__(self) -> Self:
         return self

@@ -61,6 +61,8 @@ class Run:
         """The result with which a tool ended the run."""
         self.limit: LimitReached | None = None
         """The limit that the run has come to, from where on nothing but an answer is asked for."""
+        self.end: RunEnd | None = None
+        """The last event, when it is over."""
         self.ends_politely = False
         """The user is told that a limit was reached, and gets no answer."""
         self._family = traits_of(plan.provider).family
@@ -282,7 +284,8 @@ class Run:
             yield self._after(ToolEnd(self.state.turn, failed(call, f"{call.name} {NOT_RUN}"), 0.0))
         text = POLITE_WORDS if self.ends_politely else self._text if self.final is None else _as_text(self.final.value)
         limit = self.limit.limit if self.limit else None
-        yield self._after(RunEnd(self.id, text, self.state.usage, self.state.turn, limit))
+        self.end = self._after(RunEnd(self.id, text, self.state.usage, self.state.turn, limit))
+        yield self.end
 
     def _after(self, event: Event) -> Event:
         self.state = self.state.after(event)

@@ -1,9 +1,8 @@
 """An agent around an agent, each of whose runs has its own tape: to be recorded on, or to be played."""
 
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
-from contextlib import aclosing
+from collections.abc import Callable, Iterator, Sequence
 from os import urandom
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 from msgspec import Struct
 
@@ -93,11 +92,30 @@ class Taped(Agent):
 
 
 class _TapedStream(RunStream):
-    """The events of the stream within, with its end told to the session."""
+    """The stream within, with its end told to the session."""
 
     def __init__(self, stream: RunStream, session: Session) -> None:
-        super().__init__(_heard(stream, session), stream.messages, 0)
         self._stream = stream
+        self._session: Session | None = session
+        self._taken = False
+
+    async def __anext__(self) -> RunEvent:
+        try:
+            return await anext(self._stream)
+        except StopAsyncIteration:
+            if self._session is not None:
+                self._session.ended(self._stream.result)
+            self._session = None
+            raise
+        except Exception as error:
+            if self._session is not None:
+                self._session.failed(error)
+            self._session = None
+            raise
+
+    async def aclose(self) -> None:
+        self._session = None
+        await self._stream.aclose()
 
     @property
     def result(self) -> RunResult:
@@ -110,14 +128,3 @@ class _TapedStream(RunStream):
     @property
     def usage(self) -> Usage:
         return self._stream.usage
-
-
-async def _heard(stream: RunStream, session: Session) -> AsyncGenerator[RunEvent, None]:
-    try:
-        async with aclosing(cast("AsyncGenerator[RunEvent, None]", aiter(stream))) as events:
-            async for event in events:
-                yield event
-    except Exception as error:
-        session.failed(error)
-        raise
-    session.ended(stream.result)

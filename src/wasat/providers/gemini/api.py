@@ -3,7 +3,7 @@
 Above are the provider and the typed client, which know what is asked; below is the transport, which only carries.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from typing import Protocol, TypeVar
 
@@ -24,9 +24,9 @@ Item = TypeVar("Item", covariant=True)
 class Reader(Protocol[Item]):
     """Whatever is fed the bytes of a stream and gives what they complete."""
 
-    def feed(self, piece: bytes) -> Iterator[Item]: ...
+    def feed(self, piece: bytes) -> Iterable[Item]: ...
 
-    def end(self) -> Iterator[Item]: ...
+    def end(self) -> Iterable[Item]: ...
 
     @property
     def is_empty(self) -> bool: ...

@@ -50,26 +50,28 @@ class ResponseStream:
         self._framing = Framing()
         self._assembly = Assembly(api, make_id)
 
-    def feed(self, piece: bytes) -> Iterator[Part]:
-        return self._read(self._framing.feed(piece))
+    # What is fed is read at once, whether or not the caller takes the parts.
 
-    def end(self) -> Iterator[Part]:
-        """The bytes are over."""
-        return self._read(self._framing.end(), last=True)
-
-    def _read(self, documents: Iterable[bytes], *, last: bool = False) -> Iterator[Part]:
-        """The parts of these documents, read now whether or not the caller takes them; an error comes after them."""
+    def feed(self, piece: bytes) -> Iterable[Part]:
         parts: list[Part] = []
         try:
-            for document in documents:
+            for document in self._framing.feed(piece):
                 parts += self._assembly.add(document)
-        except MalformedResponse as error:
-            # If the last document of a stream was cut, nobody said why the model stopped, and so it will be told.
-            if not last or not self._framing.streams:
-                return _then(parts, error)
         except ProviderError as error:
             return _then(parts, error)
-        return iter(parts + self._assembly.end() if last else parts)
+        return parts
+
+    def end(self) -> Iterable[Part]:
+        """The bytes are over."""
+        parts: list[Part] = []
+        try:
+            for document in self._framing.end():
+                parts += self._assembly.add(document)
+        except ProviderError as error:
+            # If the last document of a stream was cut, nobody said why the model stopped, and so it will be told.
+            if not isinstance(error, MalformedResponse) or not self._framing.streams:
+                return _then(parts, error)
+        return parts + self._assembly.end()
 
     @property
     def is_empty(self) -> bool:
