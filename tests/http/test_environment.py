@@ -5,6 +5,7 @@ import base64
 import shutil
 import ssl
 import subprocess
+import tracemalloc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -142,6 +143,29 @@ def test_a_kept_tls_connection_that_was_closed_is_no_error(certificate: Path, mo
         async with Server(once, context=tls(certificate)) as server, Transport() as transport:
             for _ in range(4):
                 assert (await transport.send(post(server.url))).status == 200
+
+    run(main())
+
+
+@pytest.mark.parametrize("with_tls", [False, True])
+def test_a_small_piece_is_read_without_a_large_buffer(
+    certificate: Path, monkeypatch: pytest.MonkeyPatch, *, with_tls: bool
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+
+    async def main() -> None:
+        context = tls(certificate) if with_tls else None
+        async with Server(misbehaving.drip, context=context) as server, Transport() as transport:
+            async with transport.stream(post(server.url)) as answer:
+                await anext(answer)
+                tracemalloc.start()
+                try:
+                    for _ in range(3):
+                        await anext(answer)
+                    _, peak = tracemalloc.get_traced_memory()
+                finally:
+                    tracemalloc.stop()
+            assert peak < 2**17, "the C library would ask the system for it, and give it back, for each piece"
 
     run(main())
 

@@ -17,7 +17,7 @@ from wasat.http.environment import trusted_certificates
 from wasat.http.messages import HttpRequest
 from wasat.http.response import Response, StaleConnection, close
 from wasat.http.routes import Route, Routes
-from wasat.http.sockets import abort, abort_on_closed_loop, probing_socket
+from wasat.http.sockets import abort, abort_on_closed_loop, probing_socket, read_in_small_buffers
 from wasat.http.watch import Wait, Watch
 
 _IDLE_SECONDS = 75.0
@@ -124,6 +124,8 @@ class Pool:
 
     def _meet(self, protocol: ResponseHandler, route: Route) -> None:
         self._protocols.add(protocol)
+        if protocol.transport is not None:
+            read_in_small_buffers(protocol.transport)
         if protocol.closed is not None:
             protocol.closed.add_done_callback(_take_note)
         if route.way.server_hostname is not None:
