@@ -54,6 +54,7 @@ def writer(pieces: int) -> Writer:
     return Writer(says)
 
 
+@pytest.mark.requirement("S2-16")
 @pytest.mark.parametrize("streaming", [False, True], ids=["blocking", "streaming"])
 @pytest.mark.parametrize("pieces", [1, 7, 1000])
 def test_a_model_that_only_writes_text_calls_tools_one_after_another(streaming: bool, pieces: int) -> None:

@@ -4,39 +4,33 @@ import sys
 from collections.abc import Sequence
 from copy import copy
 from os import urandom
-from typing import Any, Self, TypedDict, Unpack
+from typing import Any, Generic, Self, TypeVar, Unpack, overload
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from wasat.errors import ConfigError, WasatError
 from wasat.loop.blocking import wait_for
+from wasat.loop.options import (
+    AgentOptions,
+    AllRunOptions,
+    RunOptions,
+    check_limits,
+    check_system,
+    settings_of,
+    several,
+    switch,
+)
 from wasat.loop.plan import Chosen, Plan, Wishes, plan_of, split
 from wasat.loop.prompt import Messages, Prompt, conversation
-from wasat.loop.result import RunResult, RunStream, result_of
+from wasat.loop.result import Output, RunResult, RunStream, result_of
 from wasat.loop.run import Run
 from wasat.providers.provider import Provider
 from wasat.providers.registry import default_provider, provider_of
 from wasat.types.messages import History
 from wasat.types.specs import Limits, ModelSettings, ToolChoice
 
-
-class RunOptions(TypedDict, total=False):
-    """What can be said of a single run; see `Agent.run`."""
-
-    messages: Messages
-    context: Any
-    run_id: str | None
-    model: Provider | str | None
-    tools: Any
-    system: str | None
-    settings: ModelSettings | dict[str, Any] | None
-    limits: Limits | None
-    output: Any
-    tool_choice: ToolChoice | str | dict[str, Any] | None
-    calls_only: bool
-    prompt_mode: bool | None
+T = TypeVar("T")
 
 
 class _Question(Struct, frozen=True, eq=False):
@@ -50,8 +44,33 @@ class _Question(Struct, frozen=True, eq=False):
     """What is wanted of this run, where that is not what is wanted of all."""
 
 
-class Agent:
+class Agent(Generic[Output]):
     """A model, its tools and its limits. One agent serves any number of runs at once; it keeps nothing of them."""
+
+    @overload
+    def __init__(
+        self: "Agent[str]", model: Provider | str | None = None, tools: Any = (), **options: Unpack[AgentOptions]
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: "Agent[T]",
+        model: Provider | str | None = None,
+        tools: Any = (),
+        *,
+        output: type[T],
+        **options: Unpack[AgentOptions],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: "Agent[Any]",
+        model: Provider | str | None = None,
+        tools: Any = (),
+        *,
+        output: Any,
+        **options: Unpack[AgentOptions],
+    ) -> None: ...
 
     def __init__(
         self,
@@ -75,18 +94,18 @@ class Agent:
         text; models that know no other way get it by themselves.
         """
         self._own: dict[str, Provider] = {}
-        _check_system(system)
-        _check_limits(limits)
+        check_system(system)
+        check_limits(limits)
         self._limits = limits
         self._wishes = Wishes(
             provider=self._provider(model),
-            tools=_several(tools),
+            tools=several(tools),
             system=system,
-            settings=_settings(settings),
+            settings=settings_of(settings),
             output=output,
             tool_choice=None if tool_choice is None else ToolChoice.of(tool_choice),
-            calls_only=bool(_switch("calls_only", calls_only)),
-            prompt_mode=_switch("prompt_mode", prompt_mode),
+            calls_only=bool(switch("calls_only", calls_only)),
+            prompt_mode=switch("prompt_mode", prompt_mode),
         )
         if self._wishes.tools:
             split(self._wishes.tools)  # so that a wrong tool is told here, and not at the first question
@@ -101,19 +120,27 @@ class Agent:
         """The tools as they were given."""
         return self._wishes.tools
 
-    def but(self, *, limits: Limits | None = None, **other: Any) -> "Agent":
+    def but(self, *, limits: Limits | None = None, **other: Any) -> "Agent[Any]":
         """Another agent like this one, but with these options of `run` for all its runs."""
         made = copy(self)
         made._wishes = self._differing(other)
         made._plan, made._limits = None, self._limits if limits is None else limits
-        _check_limits(made._limits)
+        check_limits(made._limits)
         return made
 
     def __repr__(self) -> str:
         wishes = getattr(self, "_wishes", None)
         return "Agent()" if wishes is None else f"Agent({wishes.provider!r}, {len(wishes.tools)} tools)"
 
-    async def run(self, prompt: Prompt | None = None, **options: Unpack[RunOptions]) -> RunResult:
+    @overload
+    async def run(self, prompt: Prompt | None = None, **options: Unpack[RunOptions]) -> RunResult[Output]: ...
+
+    @overload
+    async def run(
+        self, prompt: Prompt | None = None, *, output: Any, **options: Unpack[RunOptions]
+    ) -> RunResult[Any]: ...
+
+    async def run(self, prompt: Prompt | None = None, **options: Any) -> RunResult[Any]:
         """Ask, have the tools called, and wait for the answer.
 
         Of the options, `messages` is the conversation so far, `context` is what tools get past the model, and `run_id`
@@ -127,11 +154,25 @@ class Agent:
             pass  # nobody listens
         return result_of(run, question.given)
 
-    def run_sync(self, prompt: Prompt | None = None, **options: Unpack[RunOptions]) -> RunResult:
+    @overload
+    def run_sync(self, prompt: Prompt | None = None, **options: Unpack[RunOptions]) -> RunResult[Output]: ...
+
+    @overload
+    def run_sync(
+        self, prompt: Prompt | None = None, *, output: Any, **options: Unpack[RunOptions]
+    ) -> RunResult[Any]: ...
+
+    def run_sync(self, prompt: Prompt | None = None, **options: Any) -> RunResult[Any]:
         """The same for plain code, also where an event loop is running."""
         return wait_for(self.run(prompt, **options))
 
-    def stream(self, prompt: Prompt | None = None, **options: Unpack[RunOptions]) -> RunStream:
+    @overload
+    def stream(self, prompt: Prompt | None = None, **options: Unpack[RunOptions]) -> RunStream[Output]: ...
+
+    @overload
+    def stream(self, prompt: Prompt | None = None, *, output: Any, **options: Unpack[RunOptions]) -> RunStream[Any]: ...
+
+    def stream(self, prompt: Prompt | None = None, **options: Any) -> RunStream[Any]:
         """Ask, and take the events of the run as they come; the options are those of `run`."""
         question = self._question(prompt, **options)
         return RunStream(lambda: self._run(question, whole=False), question.history, question.given)
@@ -148,7 +189,7 @@ class Agent:
     ) -> "_Question":
         """What a run is asked, with all that can be wrong in it told now."""
         if limits is not None:
-            _check_limits(limits)
+            check_limits(limits)
         if run_id is not None and (not isinstance(run_id, str) or not run_id):
             raise ConfigError(f"run_id is a text that is not empty, not {run_id!r}")
         history, given = conversation(prompt, messages)
@@ -192,20 +233,21 @@ class Agent:
                 case "model":
                     changes["provider"] = self._provider(value)
                 case "tools":
-                    changes["tools"] = self._chosen(_several(value))
+                    changes["tools"] = self._chosen(several(value))
                 case "settings":
-                    changes["settings"] = _settings(value)
+                    changes["settings"] = settings_of(value)
                 case "tool_choice":
                     changes["tool_choice"] = None if value is None else ToolChoice.of(value)
                 case "system":
-                    _check_system(value)
+                    check_system(value)
                     changes["system"] = value
                 case "calls_only" | "prompt_mode":
-                    changes[name] = _switch(name, value)
+                    changes[name] = switch(name, value)
                 case "output":
                     changes["output"] = value
                 case _:
-                    raise ConfigError(f"a run takes no {name!r}; it takes: {', '.join(RunOptions.__annotations__)}")
+                    known = ", ".join(AllRunOptions.__annotations__)
+                    raise ConfigError(f"a run takes no {name!r}; it takes: {known}")
         return replace(self._wishes, **changes)
 
     def _chosen(self, tools: Sequence[Any]) -> list[Any]:
@@ -255,40 +297,3 @@ _OFFLINE = (
 
 def new_run_id() -> str:
     return f"run_{urandom(8).hex()}"
-
-
-def _switch(name: str, value: Any) -> bool | None:
-    if value is not None and not isinstance(value, bool):
-        raise ConfigError(f"{name} is True or False, not {value!r}")
-    return value
-
-
-def _check_system(system: Any) -> None:
-    if system is not None and not isinstance(system, str):
-        raise ConfigError(f"system is a text, not {type(system).__name__}")
-
-
-def _check_limits(limits: Any) -> None:
-    if not isinstance(limits, Limits):
-        raise ConfigError(f"limits are of the type Limits, not {limits!r}")
-
-
-def _several(tools: Any) -> Sequence[Any]:
-    if tools is None:
-        return ()
-    return tuple(tools) if isinstance(tools, list | tuple | set | frozenset) else (tools,)
-
-
-def _settings(given: ModelSettings | dict[str, Any] | None) -> ModelSettings:
-    if given is None:
-        return ModelSettings()
-    if isinstance(given, ModelSettings):
-        return given
-    unknown = [name for name in given if name not in ModelSettings.__struct_fields__] if isinstance(given, dict) else []
-    if unknown:
-        known = ", ".join(ModelSettings.__struct_fields__)
-        raise ConfigError(f"there is no setting called {unknown[0]!r}; known: {known}")
-    try:
-        return msgspec.convert(given, ModelSettings, strict=True)
-    except (msgspec.ValidationError, TypeError) as error:
-        raise ConfigError(f"settings: {error}") from error

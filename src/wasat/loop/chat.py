@@ -7,8 +7,9 @@ from msgspec import Struct
 from msgspec.structs import force_setattr, replace
 
 from wasat.errors import ConfigError
-from wasat.loop.agent import Agent, RunOptions
+from wasat.loop.agent import Agent
 from wasat.loop.blocking import wait_for
+from wasat.loop.options import AllRunOptions
 from wasat.loop.prompt import Prompt, message_of
 from wasat.loop.result import RunResult
 from wasat.types.messages import History, Message
@@ -51,7 +52,7 @@ class Chat(Struct, frozen=True, eq=False):
             raise ConfigError("results are given to the model; give them with the role 'user'")
         return replace(self, messages=self.messages.plus(message), result=None)
 
-    async def ask(self, prompt: Prompt | None = None, **options: Unpack[RunOptions]) -> "Chat":
+    async def ask(self, prompt: Prompt | None = None, **options: Unpack[AllRunOptions]) -> "Chat":
         """The conversation with this question and its answer; `options` are those of `Agent.run`."""
         if "messages" in options:
             raise ConfigError("a chat has its messages already; make another one with Chat(agent, messages)")
@@ -59,6 +60,6 @@ class Chat(Struct, frozen=True, eq=False):
         result = await self.agent.run(prompt, **options)
         return replace(self, messages=result.messages, result=result)
 
-    def ask_sync(self, prompt: Prompt | None = None, **options: Unpack[RunOptions]) -> "Chat":
+    def ask_sync(self, prompt: Prompt | None = None, **options: Unpack[AllRunOptions]) -> "Chat":
         """The same for plain code."""
         return wait_for(self.ask(prompt, **options))

@@ -1,7 +1,7 @@
 """What a run gives: the answer, and all that led to it."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from msgspec import Struct
 
@@ -13,14 +13,20 @@ from wasat.types.exchange import FinishReason, ModelResponse, Source, Usage
 from wasat.types.messages import History, Message
 
 if TYPE_CHECKING:
+    import typing_extensions  # checkers know it; Python has such defaults from 3.13 on
+
     from wasat.loop.output import TypedOutput
 
+    Output = typing_extensions.TypeVar("Output", default=Any)
+else:
+    Output = TypeVar("Output")
 
-class RunResult(Struct, frozen=True, eq=False):
+
+class RunResult(Struct, Generic[Output], frozen=True, eq=False):
     """The answer and how it came about."""
 
     text: str
-    output: Any
+    output: Output
     """The answer in the form that was asked for; the text where none was."""
     messages: History
     """The whole conversation; give it to the next run to go on."""
@@ -45,7 +51,7 @@ class RunResult(Struct, frozen=True, eq=False):
         return f"<result {text!r}, {self.turns} turns, {len(self.tool_calls)} tool calls>"
 
 
-def result_of(run: Run, given: int) -> RunResult:
+def result_of(run: Run, given: int) -> RunResult[Any]:
     """The result of a run that ended; `given` is how many messages there were before it."""
     state, output, end = run.state, run.plan.output, run.end
     assert end is not None, "a run ends with its end or an error"
@@ -78,7 +84,7 @@ def _fitting(output: "TypedOutput", value: Any) -> Any:
         return value
 
 
-class RunStream:
+class RunStream(Generic[Output]):
     """The events of a run, to be taken once. `aclose`, or the end of an `async with`, stops the run."""
 
     def __init__(self, make_run: Callable[[], Awaitable[Run]], history: History, given: int) -> None:
@@ -88,10 +94,10 @@ class RunStream:
         self._taken = self._closed = False
         self._run: Run | None = None
         self._events: AsyncGenerator[RunEvent, None] | None = None
-        self._result: RunResult | None = None
+        self._result: RunResult[Output] | None = None
 
     @property
-    def result(self) -> RunResult:
+    def result(self) -> RunResult[Output]:
         """What the run gave, when it is over."""
         if self._run is None or self._run.end is None:
             raise ConfigError("the run has not ended; take its events to the end first")

@@ -1,0 +1,81 @@
+"""What can be said of an agent and of a single run, and what is wrong with it told at once."""
+
+from collections.abc import Sequence
+from typing import Any, TypedDict
+
+import msgspec
+
+from wasat.errors import ConfigError
+from wasat.loop.prompt import Messages
+from wasat.providers.provider import Provider
+from wasat.types.specs import Limits, ModelSettings, ToolChoice
+
+
+class RunOptions(TypedDict, total=False):
+    """What can be said of a single run; see `Agent.run`."""
+
+    messages: Messages
+    context: Any
+    run_id: str | None
+    model: Provider | str | None
+    tools: Any
+    system: str | None
+    settings: ModelSettings | dict[str, Any] | None
+    limits: Limits | None
+    tool_choice: ToolChoice | str | dict[str, Any] | None
+    calls_only: bool
+    prompt_mode: bool | None
+
+
+class AllRunOptions(RunOptions, total=False):
+    """The same, and the form that the answer of this run shall have."""
+
+    output: Any
+
+
+class AgentOptions(TypedDict, total=False):
+    """What can be said of an agent beside its model, its tools and the form of its answers."""
+
+    system: str | None
+    limits: Limits
+    settings: ModelSettings | dict[str, Any] | None
+    tool_choice: ToolChoice | str | dict[str, Any] | None
+    calls_only: bool
+    prompt_mode: bool | None
+
+
+def switch(name: str, value: Any) -> bool | None:
+    if value is not None and not isinstance(value, bool):
+        raise ConfigError(f"{name} is True or False, not {value!r}")
+    return value
+
+
+def check_system(system: Any) -> None:
+    if system is not None and not isinstance(system, str):
+        raise ConfigError(f"system is a text, not {type(system).__name__}")
+
+
+def check_limits(limits: Any) -> None:
+    if not isinstance(limits, Limits):
+        raise ConfigError(f"limits are of the type Limits, not {limits!r}")
+
+
+def several(tools: Any) -> Sequence[Any]:
+    if tools is None:
+        return ()
+    return tuple(tools) if isinstance(tools, list | tuple | set | frozenset) else (tools,)
+
+
+def settings_of(given: ModelSettings | dict[str, Any] | None) -> ModelSettings:
+    if given is None:
+        return ModelSettings()
+    if isinstance(given, ModelSettings):
+        return given
+    unknown = [name for name in given if name not in ModelSettings.__struct_fields__] if isinstance(given, dict) else []
+    if unknown:
+        known = ", ".join(ModelSettings.__struct_fields__)
+        raise ConfigError(f"there is no setting called {unknown[0]!r}; known: {known}")
+    try:
+        return msgspec.convert(given, ModelSettings, strict=True)
+    except (msgspec.ValidationError, TypeError) as error:
+        raise ConfigError(f"settings: {error}") from error

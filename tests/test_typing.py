@@ -1,0 +1,77 @@
+"""What a strict type checker makes of a program that uses Wasat."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = '''
+from dataclasses import dataclass
+from typing import assert_type
+
+from wasat import Agent, Chat, Gemini, Limits, ModelSettings, RunResult, Streams, gemini, tool
+from wasat.testing import ScriptedProvider
+from wasat.types.events import TextDelta
+
+
+@dataclass
+class Place:
+    city: str
+    country: str = "Norway"
+
+
+@tool(timeout=5)
+async def forecast(place: Place, days: int = 1) -> dict[str, float]:
+    """The temperature of the next days."""
+    return {f"{place.city} {day}": 20.0 for day in range(days)}
+
+
+@tool
+def add(a: int, b: int) -> int:
+    """The sum."""
+    return a + b
+
+
+async def main(agent: Agent) -> None:
+    assert_type(add(1, 2), int)
+    assert_type(await forecast(Place("Oslo"), days=2), dict[str, float])
+
+    plain = Agent("gemini:gemini-3.8-flash", [add, forecast], limits=Limits(max_turns=3))
+    answer = await plain.run("hello", context={"user": 1}, settings=ModelSettings(temperature=0.0))
+    assert_type(answer, RunResult[str])
+    assert_type(answer.output, str)
+    assert_type(plain.run_sync("hello").turns, int)
+
+    typed = Agent(Gemini("gemini-3.8-flash", api_key="x"), output=Place)
+    assert_type((await typed.run("where?")).output, Place)
+    assert_type(Agent(ScriptedProvider([]), output=list[int]).run_sync("which?").output, list[int])
+    stream = typed.stream("where?")
+    async for event in stream:
+        if isinstance(event, TextDelta):
+            assert_type(event.text, str)
+    assert_type(stream.result.output, Place)
+
+    chat = await Chat(plain).ask("hello", output=Place)
+    Streams(typed)
+    async with gemini.AsyncClient(api_key="x") as client:
+        said = await client.generate_content("hi")
+        assert_type(said.text, str)
+        assert_type(said.parsed(Place), Place)
+
+    plain.run_sync("hello", temperature=3)  # wrong
+    Limits(max_turns="ten")  # wrong
+    add("1", 2)  # wrong
+    Agent("gemini:gemini-3.8-flash", tool_choices="any")  # wrong
+'''
+
+
+@pytest.mark.requirement("S4-22")
+def test_a_strict_checker_knows_every_type_and_finds_what_is_wrong(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(PROGRAM)
+    command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "program.py"]
+    checked = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    found = {int(line) for line in re.findall(r"^program\.py:(\d+): error", checked.stdout, re.MULTILINE)}
+    wrong = {at for at, line in enumerate(PROGRAM.splitlines(), 1) if line.endswith("# wrong")}
+    assert found == wrong, checked.stdout + checked.stderr
