@@ -5,7 +5,7 @@ The loop is the one that every agent runs; here it speaks the words of the Gemin
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 from msgspec import Raw
@@ -22,12 +22,13 @@ from wasat.loop.agent import Agent
 from wasat.loop.final import final_text
 from wasat.loop.result import RunResult, RunStream
 from wasat.loop.streams import Streams
+from wasat.providers.around import Around
 from wasat.providers.gemini import decode, wire
 from wasat.providers.gemini.capabilities import Capabilities
 from wasat.providers.gemini.client import Gemini
 from wasat.providers.gemini.encode import encode_message
 from wasat.providers.gemini.proto import load
-from wasat.providers.provider import Provider, Traits
+from wasat.providers.provider import Provider
 from wasat.types.events import RunEvent
 from wasat.types.exchange import FinishReason, ModelRequest, ModelResponse
 from wasat.types.messages import History, Message
@@ -151,27 +152,16 @@ async def _numbered(stream: RunStream) -> AsyncGenerator[tuple[int, RunEvent], N
             number += 1
 
 
-class _WithCache:
+class _WithCache(Around):
     """A model whose system prompt and declarations are in a cache already; the tools are still run here."""
 
     def __init__(self, provider: Provider, cache: str) -> None:
-        self._provider = provider
+        super().__init__(provider)
         self._cache = cache
-
-    @property
-    def model(self) -> str:
-        return self._provider.model
-
-    @property
-    def traits(self) -> Traits:
-        return cast("Gemini", self._provider).traits
 
     def stream(self, request: ModelRequest, *, whole: bool = False) -> AsyncIterator[Part | ModelResponse]:
         setup = replace(request.setup, cache=self._cache)
-        return self._provider.stream(replace(request, setup=setup), whole=whole)
-
-    async def close(self) -> None:
-        await self._provider.close()
+        return self._asked(replace(request, setup=setup), whole=whole)
 
 
 def _limits(request: dict[str, Any]) -> Limits:

@@ -5,7 +5,7 @@ events: blocking is the drained stream. It knows nothing of HTTP, of who listens
 """
 
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from typing import Any, TypeVar
 
@@ -18,7 +18,7 @@ from wasat.loop.repeats import Repeats
 from wasat.loop.salvage import salvaged
 from wasat.loop.state import CANCELLED, NOT_RUN, RunState
 from wasat.loop.stop import POLITE_WORDS, Again, Bounds, blocked, verdict
-from wasat.providers.provider import responder, traits_of
+from wasat.providers.provider import closable, responder, traits_of
 from wasat.tools.deadline import Expired, Raised, limited
 from wasat.tools.failure import described, failed
 from wasat.tools.schedule import each_call, settled
@@ -136,8 +136,7 @@ class Run:
 
     def _spoken(self) -> AsyncGenerator[Part | ModelResponse, None]:
         """What the model says."""
-        stream = self.plan.provider.stream(self._request(), whole=self._whole)
-        return stream if isinstance(stream, AsyncGenerator) else _closable(stream)
+        return closable(self.plan.provider.stream(self._request(), whole=self._whole))
 
     def _request(self) -> ModelRequest:
         self._asked = self._setup()
@@ -332,12 +331,6 @@ class _Heard:
             raised = error.error if isinstance(error, Raised) else error
             raise ProviderError(f"the model failed: {described(raised)}") from error
         return False
-
-
-async def _closable(items: AsyncIterator[T]) -> AsyncGenerator[T, None]:
-    """Items that nobody can close, as ours to close."""
-    async for item in items:
-        yield item
 
 
 def _as_text(value: Any) -> str:

@@ -4,9 +4,9 @@ Above is the loop, which asks; below is a model's service, a script or a recordi
 beyond their declarations, and nothing of turns beyond the history it is given.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING, Optional, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Optional, Protocol, TypeVar, runtime_checkable
 
 from msgspec import Struct
 
@@ -15,6 +15,9 @@ from wasat.types.parts import Part
 
 if TYPE_CHECKING:
     from wasat.schema.dialects import Dialect
+
+
+T = TypeVar("T")
 
 
 @runtime_checkable
@@ -55,6 +58,22 @@ def traits_of(provider: Provider) -> Traits:
 
 
 _PLAIN = Traits()
+
+
+def closable(items: AsyncIterator[T]) -> AsyncGenerator[T, None]:
+    """What a provider says, as something that can be closed; not every iterator can."""
+    return items if isinstance(items, AsyncGenerator) else _closable(items)
+
+
+async def _closable(items: AsyncIterator[T]) -> AsyncGenerator[T, None]:
+    try:
+        async for item in items:
+            yield item
+    finally:
+        close = getattr(items, "aclose", None)
+        if close is not None:
+            await close()
+
 
 Respond = Callable[[ModelRequest], Awaitable[ModelResponse]]
 

@@ -3,7 +3,8 @@
 from collections.abc import AsyncIterator
 
 from wasat.errors import NotRecorded
-from wasat.providers.provider import Provider, Traits, traits_of
+from wasat.providers.around import Around
+from wasat.providers.provider import Provider
 from wasat.providers.recording.failures import error_of
 from wasat.providers.recording.player import Player
 from wasat.providers.recording.questions import question_of
@@ -11,23 +12,12 @@ from wasat.types.exchange import ModelRequest, ModelResponse
 from wasat.types.parts import Part
 
 
-class Replayed:
+class Replayed(Around):
     """A model that says what it said then, to requests that are the same as then."""
 
     def __init__(self, provider: Provider, player: Player) -> None:
-        self._provider = provider
+        super().__init__(provider)
         self._player = player
-
-    @property
-    def model(self) -> str:
-        return self._provider.model
-
-    @property
-    def traits(self) -> Traits:
-        return traits_of(self._provider)
-
-    def __repr__(self) -> str:
-        return f"Replayed({self._provider!r})"
 
     async def stream(self, request: ModelRequest, *, whole: bool = False) -> AsyncIterator[Part | ModelResponse]:
         """The parts of the answer as they came, then the answer; see `Provider`."""
@@ -44,6 +34,3 @@ class Replayed:
             raise error_of(then.error)
         if not then.ended:
             raise NotRecorded("the recording was broken off in the middle of this answer; record the run again")
-
-    async def close(self) -> None:
-        await self._provider.close()

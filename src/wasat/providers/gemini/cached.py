@@ -7,9 +7,9 @@ cannot be cached goes as it would go without: too small a prompt, a model withou
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncIterator
 from contextlib import aclosing
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import msgspec
 from msgspec import Struct
@@ -17,11 +17,11 @@ from msgspec.structs import replace
 
 from wasat.errors import ConfigError, InvalidRequest, PermissionDenied, ProviderError
 from wasat.http.clock import Clock, SystemClock
+from wasat.providers.around import Around
 from wasat.providers.gemini import wire
 from wasat.providers.gemini.client import Gemini
 from wasat.providers.gemini.proto import load
 from wasat.providers.gemini.setup import setup_fields
-from wasat.providers.provider import Traits
 from wasat.types.exchange import ModelRequest, ModelResponse, Setup
 from wasat.types.parts import Part
 
@@ -43,7 +43,7 @@ class _Kept(Struct):
     """Somebody is making or refreshing it; all others do without in the meantime."""
 
 
-class Cached:
+class Cached(Around):
     """Keeps what all requests have in common on the server, for `ttl_seconds` from its last refreshing."""
 
     def __init__(
@@ -51,23 +51,13 @@ class Cached:
     ) -> None:
         if not ttl_seconds > 0:
             raise ConfigError(f"ttl_seconds is how long a cache lives, a number above 0; not {ttl_seconds!r}")
+        super().__init__(gemini)
         self._gemini = gemini
         self._ttl = ttl_seconds
         self._minimum = minimum_tokens
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
         self._kept: OrderedDict[bytes, _Kept] = OrderedDict()
-
-    @property
-    def model(self) -> str:
-        return self._gemini.model
-
-    @property
-    def traits(self) -> Traits:
-        return self._gemini.traits
-
-    def __repr__(self) -> str:
-        return f"Cached({self._gemini!r})"
 
     async def stream(self, request: ModelRequest, *, whole: bool = False) -> AsyncIterator[Part | ModelResponse]:
         """The parts of the answer as they come, then the answer; see `Provider`."""
@@ -88,9 +78,6 @@ class Cached:
         async with aclosing(self._asked(request, whole=whole)) as parts:
             async for part in parts:
                 yield part
-
-    def _asked(self, request: ModelRequest, *, whole: bool) -> AsyncGenerator[Part | ModelResponse, None]:
-        return cast("AsyncGenerator[Part | ModelResponse, None]", self._gemini.stream(request, whole=whole))
 
     def _cacheable(self, setup: Setup) -> bytes | None:
         """What of a setup would go into a cache; None where there is nothing to be gained."""
