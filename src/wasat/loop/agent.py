@@ -4,6 +4,7 @@ import sys
 from collections.abc import Sequence
 from copy import copy
 from os import urandom
+from time import monotonic
 from typing import Any, Generic, Self, TypeVar, Unpack, overload
 
 from msgspec import Struct
@@ -25,8 +26,11 @@ from wasat.loop.plan import Chosen, Plan, Wishes, plan_of, split
 from wasat.loop.prompt import Messages, Prompt, conversation
 from wasat.loop.result import Output, RunResult, RunStream, result_of
 from wasat.loop.run import Run
+from wasat.loop.state import NOT_RUN, RunState
+from wasat.loop.stop import Bounds, out_of_time
 from wasat.providers.provider import Provider
 from wasat.providers.registry import default_provider, provider_of
+from wasat.tools.deadline import Expired, limited
 from wasat.types.messages import History
 from wasat.types.specs import Limits, ModelSettings, ToolChoice
 
@@ -203,16 +207,20 @@ class Agent(Generic[Output]):
         )
 
     async def _run(self, question: "_Question", *, whole: bool) -> Run:
+        begun = monotonic()
         try:
-            plan = await (self._planned() if question.wishes is None else plan_of(question.wishes))
+            planning = self._planned() if question.wishes is None else plan_of(question.wishes)
+            plan = await limited(planning, question.limits.max_seconds)
+        except Expired:
+            raise _with_transcript(out_of_time(question.limits), question.history) from None
         except WasatError as error:
-            error.transcript = question.history
+            _with_transcript(error, question.history)
             raise
         return Run(
             question.run_id,
             plan,
             question.history,
-            limits=question.limits,
+            bounds=Bounds(question.limits, free=plan.free, begun=begun),
             context=question.context,
             whole=whole,
         )
@@ -280,6 +288,12 @@ class Agent(Generic[Output]):
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+
+def _with_transcript(error: WasatError, history: History) -> WasatError:
+    """The error of a run that could not begin; calls that it was given and did not run are told so."""
+    error.transcript = RunState.of(history).settled(NOT_RUN).history
+    return error
 
 
 def _default() -> Provider:

@@ -9,18 +9,18 @@ from msgspec.structs import replace
 from wasat.errors import CodecError, ConfigError, JournalConflict, JournalError, LimitReached
 from wasat.loop.journaling import JournalWriter
 from wasat.loop.result import RunStream
-from wasat.loop.status import CANCELLED, Phase, StreamStatus
+from wasat.loop.status import Phase, StreamStatus
 from wasat.storage.journal import Journal
 from wasat.storage.waiters import Waiters
 from wasat.tools.deadline import cancelled_from_outside
 from wasat.tools.failure import described, fitting
 from wasat.types.codec import to_json
-from wasat.types.events import Fault, RunEnd, RunEvent, RunStart
+from wasat.types.events import STOPPED_BY_CALLER, Fault, RunEnd, RunEvent, RunStart
 
 _log = logging.getLogger("wasat.loop")
 
-_STOPPED = Fault(CANCELLED, "the run was stopped")
-_LOOP_CLOSED = Fault(CANCELLED, "the event loop of the run was closed")
+_STOPPED = Fault(STOPPED_BY_CALLER, "the run was stopped")
+_LOOP_CLOSED = Fault(STOPPED_BY_CALLER, "the event loop of the run was closed")
 
 
 class Drive:
@@ -172,7 +172,9 @@ class Drive:
 
     def _done(self, _: asyncio.Task[None]) -> None:
         if not self.is_over:  # the event loop was shut down before the first step
-            self._status = replace(self._status, phase=Phase.STOPPED, error=f"{CANCELLED}: {_LOOP_CLOSED.message}")
+            self._status = replace(
+                self._status, phase=Phase.STOPPED, error=f"{STOPPED_BY_CALLER}: {_LOOP_CLOSED.message}"
+            )
             self._over()
 
     def _over(self) -> None:

@@ -79,8 +79,9 @@ async def plan_of(wishes: Wishes) -> Plan:
     output = _output(wishes, traits, has_tools=bool(specs or builtins))
     if output is not None and output.by_tool:
         source = source_of([source, output.tool()])
-    spoken = source if traits.dialect is None else Spoken(source, traits.dialect)
-    declared = await spoken.list_tools()
+    offered = specs if source is given else await listed(source)
+    spoken = None if traits.dialect is None else Spoken(source, traits.dialect)
+    declared = offered if spoken is None else spoken.say(offered)
     choice = _choice(wishes, declared, builtins)
     setup = Setup(
         model=provider.model,
@@ -92,7 +93,7 @@ async def plan_of(wishes: Wishes) -> Plan:
     )
     return Plan(
         provider=provider,
-        source=spoken,
+        source=spoken or source,
         setup=setup,
         output=output,
         repeatable=frozenset(spec.name for spec in declared if spec.repeatable),

@@ -1,6 +1,6 @@
 """Calls that are not run at all: those that the model may not make now, and those beyond a limit."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 
 from wasat.errors import LimitReached
 from wasat.types.parts import ToolCall
@@ -23,6 +23,6 @@ def forbidden(choice: ToolChoice, calls: Sequence[ToolCall], *, withdrawn: bool)
     return {place: words for place, call in enumerate(calls) if call.name not in choice.names}
 
 
-def beyond(limit: LimitReached, calls: Sequence[ToolCall], allowed: Collection[int]) -> Refused:
-    """Calls for which there is no room any more; `allowed` are the places of those for which there is."""
-    return {place: f"was not run: {limit}" for place in range(len(calls)) if place not in allowed}
+def beyond(limits: Mapping[int, LimitReached]) -> Refused:
+    """Calls for which there is no room any more, each for its own limit."""
+    return {place: f"was not run: {limit}" for place, limit in limits.items()}

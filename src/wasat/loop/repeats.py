@@ -16,7 +16,8 @@ _WORDS = (
 class _Known(Struct):
     result: ToolResult
     count: int = 1
-    told: bool = False
+    told: int | None = None
+    """The turn in which the model was told."""
 
 
 class Repeats:
@@ -31,7 +32,7 @@ class Repeats:
         self.going_on = False
         """The model was told, and still makes the same call."""
 
-    def remembered(self, call: ToolCall) -> ToolResult | None:
+    def remembered(self, call: ToolCall, turn: int) -> ToolResult | None:
         """The result of this call if it need not be run any more, with a word to the model."""
         if self._most is None:
             return None
@@ -40,8 +41,8 @@ class Repeats:
         known = None if key is None else self._known.get(key)
         if known is None or known.count < self._most or call.name in self._repeatable:
             return None
-        self.going_on = self.going_on or known.told
-        known.told = True
+        self.going_on = self.going_on or (known.told is not None and known.told < turn)
+        known.told = turn if known.told is None else known.told
         before = known.result
         note = _WORDS.format(count=known.count)
         value: dict[str, Any] = {"error" if before.is_error else "result": before.value, "note": note}
@@ -55,10 +56,19 @@ class Repeats:
         if key is None:
             return
         known = self._known.get(key)
-        if known is not None and known.result.value == result.value and known.result.is_error == result.is_error:
+        if known is not None and _are_same(known.result, result):
             known.count += 1
         else:
             self._known[key] = _Known(result)
+
+
+def _are_same(one: ToolResult, other: ToolResult) -> bool:
+    """Whether the model would read, and see, the same; Python takes 1, 1.0 and True for equal."""
+    try:
+        same = _canonical(one.value) == _canonical(other.value)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return same and one.is_error == other.is_error and one.media == other.media
 
 
 def _key(call: ToolCall) -> tuple[str, bytes] | None:

@@ -1,5 +1,6 @@
 """What a run gives: the answer, and all that led to it."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
@@ -88,13 +89,22 @@ class RunStream(Generic[Output]):
     """The events of a run, to be taken once. `aclose`, or the end of an `async with`, stops the run."""
 
     def __init__(self, make_run: Callable[[], Awaitable[Run]], history: History, given: int) -> None:
-        self._make_run: Callable[[], Awaitable[Run]] | None = make_run
+        self._make_run = make_run
         self._history = history
         self._given = given
-        self._taken = self._closed = False
+        self._taken = self._closed = self._closing = False
         self._run: Run | None = None
         self._events: AsyncGenerator[RunEvent, None] | None = None
+        self._taker: asyncio.Task[Any] | None = None
+        """The task that waits for an event."""
+        self._left = asyncio.Event()
+        """It does not wait any more; looked at by whoever closes the stream meanwhile."""
         self._result: RunResult[Output] | None = None
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether there is a result."""
+        return self._run is not None and self._run.end is not None
 
     @property
     def result(self) -> RunResult[Output]:
@@ -121,22 +131,37 @@ class RunStream(Generic[Output]):
         self._taken = True
         return self
 
-    def __anext__(self) -> Awaitable[RunEvent]:
-        return self._first() if self._events is None else anext(self._events)
-
-    async def _first(self) -> RunEvent:
-        """The first event, for which the run has to be made."""
-        make_run, self._make_run = self._make_run, None
-        run = None if make_run is None or self._closed else await make_run()
-        if run is None or self._closed:  # it could not be made the last time, or nobody wants it any more
+    async def __anext__(self) -> RunEvent:
+        if self._closed:
             raise StopAsyncIteration
-        self._run = run
-        self._events = self._run.events()
-        return await anext(self._events)
+        if self._taker is not None:
+            raise ConfigError("somebody else is waiting for the next event of this run")
+        task = self._taker = asyncio.current_task()
+        before = 0 if task is None else task.cancelling()
+        try:
+            if self._events is None:
+                self._events = _nothing()  # unless there will be a run
+                self._run = await self._make_run()
+                self._events = self._run.events()
+            return await anext(self._events)
+        except asyncio.CancelledError:
+            # Whoever closes the stream cancels us, and nobody but him shall be told of that.
+            if task is None or not self._closing or task.uncancel() > before:
+                raise
+            raise StopAsyncIteration from None
+        finally:
+            self._taker = None
+            if self._closing:
+                self._left.set()
 
     async def aclose(self) -> None:
         """Stop the run, wherever it is, and wait until nothing of it is left."""
         self._closed = True
+        if self._taker is not None:
+            self._closing = True
+            self._left.clear()
+            self._taker.cancel()
+            await self._left.wait()
         if self._events is not None:
             await self._events.aclose()
 
@@ -145,3 +170,9 @@ class RunStream(Generic[Output]):
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
+
+
+async def _nothing() -> AsyncGenerator[RunEvent, None]:
+    """The events of a run that could not be made."""
+    return
+    yield

@@ -4,6 +4,7 @@ It is an async generator of events over a state that each event turns into the n
 events: blocking is the drained stream. It knows nothing of HTTP, of who listens, or of how a tool is run.
 """
 
+import asyncio
 import logging
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
@@ -19,7 +20,7 @@ from wasat.loop.salvage import salvaged
 from wasat.loop.state import CANCELLED, NOT_RUN, RunState
 from wasat.loop.stop import POLITE_WORDS, Again, Bounds, blocked, verdict
 from wasat.providers.provider import closable, responder, traits_of
-from wasat.tools.deadline import Expired, Raised, limited
+from wasat.tools.deadline import Expired, Raised, cancellations, cancelled_from_outside, limited
 from wasat.tools.failure import described, failed
 from wasat.tools.schedule import each_call, settled
 from wasat.types.events import (
@@ -37,7 +38,6 @@ from wasat.types.events import (
 from wasat.types.exchange import FinishReason, ModelRequest, ModelResponse, Setup
 from wasat.types.messages import History, Message
 from wasat.types.parts import Part, Text, Thought, ToolCall, ToolResult
-from wasat.types.specs import Limits
 
 _log = logging.getLogger("wasat.loop")
 
@@ -51,7 +51,7 @@ _CUT = ModelResponse(Message("model", ()), FinishReason.CUT)
 class Run:
     """One run. Take its events once; `state` is where it stands, at any moment and however it ended."""
 
-    def __init__(self, id: str, plan: Plan, history: History, *, limits: Limits, context: Any, whole: bool) -> None:
+    def __init__(self, id: str, plan: Plan, history: History, *, bounds: Bounds, context: Any, whole: bool) -> None:
         self.id = id
         self.plan = plan
         self.state = RunState.of(history)
@@ -66,15 +66,15 @@ class Run:
         self.ends_politely = False
         """The user is told that a limit was reached, and gets no answer."""
         self._family = traits_of(plan.provider).family
-        self._bounds = Bounds(limits, free=plan.free)
-        self._repeats = Repeats(limits.max_repeats, plan.repeatable)
+        self._bounds = bounds
+        self._repeats = Repeats(bounds.limits.max_repeats, plan.repeatable)
         self._context = context
         self._whole = whole
-        self._respond = responder(plan.provider) if whole and limits.max_seconds is None else None
+        self._respond = responder(plan.provider) if whole and bounds.is_timeless else None
         """The short way to a whole answer, where there is one and no clock is to be watched."""
         self._is_logged = _log.isEnabledFor(logging.DEBUG)
-        self._asked = plan.first
-        """With what the model was asked last."""
+        self._asked: Setup | None = None
+        """With what the model was asked last, in this run."""
         self._ignored = False
         """The model has made calls that it may not make."""
         self._said = ""
@@ -93,13 +93,15 @@ class Run:
                     heard = _Heard(turn)
                     with heard:
                         if self._respond is not None:
-                            heard.answer = await self._respond(self._request())
+                            heard.end(await self._respond(self._request()))
                         else:
                             async with aclosing(self._timed(self._spoken())) as parts:
                                 async for part in parts:
                                     delta = heard.delta(part)
                                     if delta is not None:
+                                        heard.is_left = True  # unless somebody comes back for more
                                         yield delta
+                                        heard.is_left = False
                     for event in self._after_turn(heard):
                         yield event
                     if not self._is_in_time():
@@ -139,13 +141,13 @@ class Run:
         return closable(self.plan.provider.stream(self._request(), whole=self._whole))
 
     def _request(self) -> ModelRequest:
-        self._asked = self._setup()
-        return ModelRequest(self._asked, self.state.history)
+        self._asked = setup = self._setup()
+        return ModelRequest(setup, self.state.history)
 
     def _setup(self) -> Setup:
         if self.limit is not None or self._repeats.going_on:
             return self.plan.last
-        return self.plan.setup if self.state.tool_runs else self.plan.first
+        return self.plan.setup if self.state.tool_runs and self.state.turn > 1 else self.plan.first
 
     def _after_turn(self, heard: "_Heard") -> Iterator[RunEvent]:
         """The model has spoken: what it said becomes part of the conversation."""
@@ -178,14 +180,14 @@ class Run:
     def _before_calls(self, reached: LimitReached | None, to_run: list[ToolCall]) -> Iterator[RunEvent]:
         """The calls of a turn begin: what is not to be run has its result at once, the others are put into `to_run`."""
         turn, waiting = self.state.turn, self.state.waiting
+        self._said = ""  # before a call it was no part of the answer
         if self._is_logged:
             _log.debug("[%s] Tool Calls: %s", self._family, self.state.calls)
         refused = self._refused(reached, waiting)
         for place, call in enumerate(waiting):
             yield ToolStart(turn, call)
-            known = (
-                failed(call, f"{call.name} {refused[place]}") if place in refused else self._repeats.remembered(call)
-            )
+            words = refused.get(place)
+            known = self._repeats.remembered(call, turn) if words is None else failed(call, f"{call.name} {words}")
             if known is not None:
                 yield self._after(ToolEnd(turn, known, 0.0))
             elif call not in to_run:  # a chunk that came twice is one call, and its result counts for both
@@ -198,7 +200,8 @@ class Run:
                 for _ in range(self._times(result, to_run)):
                     yield self._ended(result, seconds)
         for call in self.state.waiting:
-            yield self._after(ToolEnd(self.state.turn, failed(call, f"{call.name} {_STOPPED}"), 0.0))
+            twin = next((run.result for run in self.state.ended if run.call == call), None)
+            yield self._after(ToolEnd(self.state.turn, twin or failed(call, f"{call.name} {_STOPPED}"), 0.0))
 
     def _at_once(self, calls: list[ToolCall]) -> int | None:
         """One after another where one may need another, or where nothing but their order tells them apart."""
@@ -224,7 +227,7 @@ class Run:
 
     def _refused(self, reached: LimitReached | None, waiting: Sequence[ToolCall]) -> Refused:
         """Why calls that wait are not run at all."""
-        choice = self._asked.tool_choice
+        choice = None if self._asked is None else self._asked.tool_choice
         refused = {} if choice is None else forbidden(choice, waiting, withdrawn=self._repeats.going_on)
         if refused:
             if self._ignored and len(refused) == len(waiting):
@@ -232,24 +235,28 @@ class Run:
                 raise NoAnswer(f"the model makes {which}, and gives no answer")
             self._ignored = True
         elif reached is not None:
+            if self.limit is not None:
+                return beyond(self._bounds.beyond(self.state))
             # Where nothing more is asked, only what may give the answer is run.
-            finals = {place for place, call in enumerate(waiting) if call.name in self.plan.finals}
-            refused = beyond(reached, waiting, finals if self.limit is None else self._bounds.allowed(self.state)[0])
+            others = (place for place, call in enumerate(waiting) if call.name not in self.plan.finals)
+            refused = beyond(dict.fromkeys(others, reached))
         return refused
 
     def _may_end_by_call(self) -> bool:
         """Whether one of the calls that wait may give the answer, so that nothing more has to be asked."""
-        return self._bounds.on_limit != "answer" and any(call.name in self.plan.finals for call in self.state.waiting)
+        return self._bounds.limits.on_limit != "answer" and any(
+            call.name in self.plan.finals for call in self.state.waiting
+        )
 
     def _goes_on(self, reached: LimitReached | None) -> bool:
         """Whether the run goes on; at a limit it ends as the caller wants: with an error, politely, or an answer."""
         if reached is None:
             return True
-        if self._bounds.on_limit == "error" or self.limit is not None:
+        if self._bounds.limits.on_limit == "error" or self.limit is not None:
             raise self.limit or reached
         self.limit = reached
         # When the time is over nothing can be asked any more.
-        self.ends_politely = self._bounds.on_limit == "message" or reached.limit == "max_seconds"
+        self.ends_politely = self._bounds.limits.on_limit == "message" or reached.limit == "max_seconds"
         return not self.ends_politely
 
     def _is_in_time(self) -> bool:
@@ -297,13 +304,18 @@ class Run:
 
 
 class _Heard:
-    """What is heard in a turn, and what goes wrong: a stream that breaks off after it began can be asked for again."""
+    """What is heard in a turn, and what goes wrong: a stream that breaks off after it began can be asked for again.
 
-    __slots__ = ("answer", "began", "fault", "turn")
+    Nothing that goes wrong keeps a run alive that somebody leaves or cancels, whatever the provider makes of that.
+    """
+
+    __slots__ = ("_cancellations", "answer", "began", "fault", "is_left", "turn")
 
     def __init__(self, turn: int) -> None:
         self.turn = turn
         self.began = False
+        self.is_left = False
+        """Whoever listens does not listen any more."""
         self.answer: ModelResponse | None = None
         self.fault: ProviderError | None = None
 
@@ -316,21 +328,35 @@ class _Heard:
         if kind is Thought:
             return ThoughtDelta(self.turn, part.text) if part.text else None  # type: ignore[union-attr]  # as above
         if isinstance(part, ModelResponse):
-            self.answer = part
+            self.end(part)
         return None
 
-    def __enter__(self) -> None: ...
+    def end(self, answer: ModelResponse) -> None:
+        """The whole answer; a provider may be anybody's."""
+        if not isinstance(answer, ModelResponse) or not isinstance(answer.message, Message):
+            raise TypeError(f"its answer is {answer!r:.80}, and no ModelResponse with a Message")
+        self.answer = answer
+
+    def __enter__(self) -> None:
+        self._cancellations = cancellations()
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> bool:
+        if error is None or isinstance(error, Exception):
+            if self.is_left:
+                raise GeneratorExit from error
+            if cancellations() > self._cancellations:
+                raise asyncio.CancelledError from error
+        elif not isinstance(error, asyncio.CancelledError) or cancelled_from_outside():
+            return False
         if error is None:
             return False
         if isinstance(error, ProviderError) and error.retryable and self.began:
             self.fault = error
             return True
-        if isinstance(error, Exception) and not isinstance(error, WasatError):  # a provider may be anybody's
-            raised = error.error if isinstance(error, Raised) else error
-            raise ProviderError(f"the model failed: {described(raised)}") from error
-        return False
+        if isinstance(error, WasatError):
+            return False
+        raised = error.error if isinstance(error, Raised) else error
+        raise ProviderError(f"the model failed: {described(raised)}") from error
 
 
 def _as_text(value: Any) -> str:

@@ -7,8 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from wasat.tools.failure import failed
-from wasat.tools.schedule import in_order
-from wasat.types.events import RunEnd, RunEvent, ToolEnd, TurnEnd, TurnRetry, TurnStart
+from wasat.types.events import STOPPED_BY_CALLER, RunEnd, RunEvent, ToolEnd, TurnEnd, TurnRetry, TurnStart
 from wasat.types.exchange import FinishReason, Source, Usage
 from wasat.types.messages import History, Message
 from wasat.types.parts import Blob, Text, Thought, ToolCall, ToolResult
@@ -87,9 +86,8 @@ class RunState(Struct, frozen=True, gc=False):
     def _after_end(self, event: RunEnd) -> "RunState":
         """What the user was told instead of an answer is part of the conversation, unless the model said it."""
         if event.fault is not None:
-            return self.settled(CANCELLED)
-        last = self.history[-1]
-        said = event.limit is None or not event.text or (last.role == "model" and event.text.endswith(last.text))
+            return self.settled(CANCELLED if event.fault.kind == STOPPED_BY_CALLER else NOT_RUN)
+        said = event.limit is None or not event.text or self.history[-1].role == "model"
         return self if said else replace(self, history=self.history.plus(Message("model", (Text(event.text),))))
 
     def _after_turn(self, event: TurnEnd) -> "RunState":
@@ -98,24 +96,34 @@ class RunState(Struct, frozen=True, gc=False):
         if event.finish is FinishReason.CUT or is_empty(event.message):
             return replace(self, usage=usage)
         calls = event.message.calls
+        goes_on = bool(calls) or event.finish is FinishReason.CONTINUES
         return replace(
             self,
             history=self.history.plus(event.message),
             usage=usage,
             sources=sources,
             calls=calls,
-            misses=0 if calls else self.misses,
+            misses=0 if goes_on else self.misses,
         )
 
     def _after_call(self, event: ToolEnd) -> "RunState":
-        id = event.result.id
-        call = self.calls[0] if len(self.calls) == 1 else next(call for call in self.waiting if call.id == id)
+        call = self.calls[0] if len(self.calls) == 1 else self._answered_by(event.result)
         ended = (*self.ended, ToolRun(call, event.result, event.duration_seconds))
         if len(ended) < len(self.calls):
             return replace(self, ended=ended)
-        results = in_order(self.calls, [run.result for run in ended]) if len(ended) > 1 else (event.result,)
-        history = self.history.plus(Message("user", tuple(results)))
-        return replace(self, history=history, calls=(), ended=(), tool_runs=self.tool_runs + ended)
+        runs = ended if len(ended) == 1 else self._in_order(ended)
+        history = self.history.plus(Message("user", tuple([run.result for run in runs])))
+        return replace(self, history=history, calls=(), ended=(), tool_runs=self.tool_runs + runs)
+
+    def _answered_by(self, result: ToolResult) -> ToolCall:
+        """The call that a result is for; of two under one id, which no model should make, the one of its name."""
+        alike = [call for call in self.waiting if call.id == result.id]
+        return next((call for call in alike if call.name == result.name), alike[0])
+
+    def _in_order(self, runs: tuple[ToolRun, ...]) -> tuple[ToolRun, ...]:
+        """In the order of the calls, whichever ended first."""
+        places = {id(call): place for place, call in enumerate(self.calls)}
+        return tuple(sorted(runs, key=lambda run: places[id(run.call)]))
 
     def settled(self, words: str) -> "RunState":
         """The same with an answer for each call that has none, so that the conversation can go on."""

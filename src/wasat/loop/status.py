@@ -5,10 +5,7 @@ from enum import StrEnum
 from msgspec import Struct
 from msgspec.structs import replace
 
-from wasat.types.events import Fault, RunEnd, RunEvent, ToolStart, TurnStart
-
-CANCELLED = "cancelled"
-"""The kind of the fault of a run that was stopped."""
+from wasat.types.events import STOPPED_BY_CALLER, Fault, RunEnd, RunEvent, ToolStart, TurnStart
 
 
 class Phase(StrEnum):
@@ -50,6 +47,6 @@ class StreamStatus(Struct, frozen=True):
             case RunEnd(fault=None):
                 return replace(self, phase=Phase.COMPLETED, events=events)
             case RunEnd(fault=Fault(kind, message)):
-                phase = Phase.STOPPED if kind == CANCELLED else Phase.ERROR
+                phase = Phase.STOPPED if kind == STOPPED_BY_CALLER else Phase.ERROR
                 return replace(self, phase=phase, events=events, error=f"{kind}: {message}")
         return replace(self, events=events)

@@ -1,5 +1,6 @@
 """When a run ends: what a turn without calls means, and how far a run may go."""
 
+from collections import Counter
 from collections.abc import Collection
 from time import monotonic
 
@@ -71,61 +72,60 @@ def _again(answer: ModelResponse, *, after_results: bool) -> Again | None:
 def blocked(answer: ModelResponse) -> AnswerBlocked:
     """The error for a turn that a filter ended; nothing in it is done, and asking again would not help."""
     said = f": {answer.finish_message}" if answer.finish_message else ""
-    return AnswerBlocked(f"the model was stopped by a filter ({answer.finish_word}){said}", answer.finish_word)
+    word = f" ({answer.finish_word})" if answer.finish_word else ""
+    return AnswerBlocked(f"the model was stopped by a filter{word}{said}", answer.finish_word)
+
+
+def out_of_time(limits: Limits) -> LimitReached:
+    return LimitReached(f"Maximum run time exceeded ({limits.max_seconds:g} seconds)", "max_seconds")
 
 
 class Bounds:
     """The limits of one run, looked at while it goes on; `free` are tools that no limit counts."""
 
-    def __init__(self, limits: Limits, *, free: Collection[str] = ()) -> None:
-        self._limits = limits
+    def __init__(self, limits: Limits, *, free: Collection[str], begun: float) -> None:
+        self.limits = limits
         self._free = free
-        self._begin = monotonic()
+        self._begun = begun
         self.is_timeless = limits.max_seconds is None
         """There is no clock to be watched."""
         self._counts_calls = limits.max_tool_calls is not None or limits.max_calls_per_tool is not None
 
-    @property
-    def on_limit(self) -> str:
-        return self._limits.on_limit
-
     def seconds_left(self) -> float | None:
-        most = self._limits.max_seconds
-        return None if most is None else self._begin + most - monotonic()
+        most = self.limits.max_seconds
+        return None if most is None else self._begun + most - monotonic()
 
     def out_of_time(self) -> LimitReached | None:
-        most = self._limits.max_seconds
-        if most is None or monotonic() - self._begin < most:
+        most = self.limits.max_seconds
+        if most is None or monotonic() - self._begun < most:
             return None
-        return LimitReached(f"Maximum run time exceeded ({most:g} seconds)", "max_seconds")
+        return out_of_time(self.limits)
 
     def reached(self, state: RunState) -> LimitReached | None:
         """The limit that keeps the run from going on with these calls, or with another question."""
-        limits = self._limits
+        limits = self.limits
         if limits.max_turns is not None and state.turn >= limits.max_turns:
             return LimitReached("Maximum tool-calling turns exceeded", "max_turns")
         if limits.max_tokens is not None and state.usage.total >= limits.max_tokens:
             used = f"{state.usage.total:,} of {limits.max_tokens:,}"
             return LimitReached(f"Maximum tokens exceeded ({used})", "max_tokens")
-        return self.out_of_time() or (self.allowed(state)[1] if self._counts_calls else None)
+        return self.out_of_time() or (next(iter(self.beyond(state).values()), None) if self._counts_calls else None)
 
-    def allowed(self, state: RunState) -> tuple[set[int], LimitReached | None]:
-        """Of the calls that wait, the places of those that may still be run; and the limit, if that is not all."""
-        limits, waiting = self._limits, state.waiting
-        if not self._counts_calls:
-            return set(range(len(waiting))), None
-        names = [run.name for run in (*state.tool_runs, *state.ended) if run.name not in self._free]
-        allowed: set[int] = set()
-        reached: LimitReached | None = None
-        for place, call in enumerate(waiting):
+    def beyond(self, state: RunState) -> dict[int, LimitReached]:
+        """Of the calls that wait, the places of those that may not be run any more, each with its limit."""
+        limits = self.limits
+        counted = Counter(run.name for run in (*state.tool_runs, *state.ended) if run.name not in self._free)
+        beyond: dict[int, LimitReached] = {}
+        for place, call in enumerate(state.waiting if self._counts_calls else ()):
             most = limits.calls_of(call.name)
             if call.name in self._free:
-                allowed.add(place)
-            elif limits.max_tool_calls is not None and len(names) >= limits.max_tool_calls:
-                reached = LimitReached(f"Maximum tool calls exceeded ({limits.max_tool_calls})", "max_tool_calls")
-            elif most is not None and names.count(call.name) >= most:
-                reached = LimitReached(f"Maximum calls of {call.name} exceeded ({most})", "max_calls_per_tool")
+                continue
+            if limits.max_tool_calls is not None and counted.total() >= limits.max_tool_calls:
+                words = f"Maximum tool calls exceeded ({limits.max_tool_calls})"
+                beyond[place] = LimitReached(words, "max_tool_calls")
+            elif most is not None and counted[call.name] >= most:
+                words = f"Maximum calls of {call.name} exceeded ({most})"
+                beyond[place] = LimitReached(words, "max_calls_per_tool")
             else:
-                allowed.add(place)
-                names.append(call.name)
-        return allowed, reached
+                counted[call.name] += 1
+        return beyond

@@ -4,7 +4,7 @@ Above is the loop, which asks; below is a model's service, a script or a recordi
 beyond their declarations, and nothing of turns beyond the history it is given.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Optional, Protocol, TypeVar, runtime_checkable
 
@@ -62,7 +62,12 @@ _PLAIN = Traits()
 
 def closable(items: AsyncIterator[T]) -> AsyncGenerator[T, None]:
     """What a provider says, as something that can be closed; not every iterator can."""
-    return items if isinstance(items, AsyncGenerator) else _closable(items)
+    if isinstance(items, AsyncGenerator):
+        return items
+    if isinstance(items, Coroutine):
+        items.close()
+        raise TypeError("its stream is a coroutine and no iterator; it has no yield, or is to be awaited first")
+    return _closable(items)
 
 
 async def _closable(items: AsyncIterator[T]) -> AsyncGenerator[T, None]:
@@ -79,6 +84,14 @@ Respond = Callable[[ModelRequest], Awaitable[ModelResponse]]
 
 
 def responder(provider: Provider) -> Respond | None:
-    """`respond`, where a provider has such a way to a whole answer: it is the same, without the stream around it."""
-    respond: Respond | None = getattr(provider, "respond", None)
-    return respond if iscoroutinefunction(respond) else None
+    """`respond`, where a provider has such a way to a whole answer: it is the same, without the stream around it.
+
+    Whoever makes a provider of another one, and speaks otherwise, has his own `stream` and is not passed by.
+    """
+    for kind in type(provider).__mro__:
+        if "respond" in vars(kind) and "stream" not in getattr(provider, "__dict__", ()):
+            respond: Respond = provider.respond  # type: ignore[attr-defined]  # of this kind it has one
+            return respond if iscoroutinefunction(respond) else None
+        if "stream" in vars(kind):
+            return None
+    return None

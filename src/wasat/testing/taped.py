@@ -103,7 +103,7 @@ class _TapedStream(RunStream):
         try:
             return await anext(self._stream)
         except StopAsyncIteration:
-            if self._session is not None:
+            if self._session is not None and self._stream.has_ended:
                 self._session.ended(self._stream.result)
             self._session = None
             raise

@@ -84,6 +84,19 @@ def cancelled_from_outside() -> bool:
     return task is not None and task.cancelling() > 0
 
 
+def cancellations() -> int:
+    """How often this task was cancelled, but for those deadlines of ours that are just being told of.
+
+    If the number has grown, foreign code kept a cancellation to itself that was meant for us too.
+    """
+    task = asyncio.current_task()
+    return 0 if task is None else task.cancelling() - (_expired.get(task, 0) if _expired else 0)
+
+
+_expired: dict[asyncio.Task[Any], int] = {}
+"""Of each task, how many deadlines have cancelled it and are not left yet."""
+
+
 class Deadline:
     """Raises Expired where the body takes longer than `seconds` and lets itself be cancelled.
 
@@ -106,12 +119,17 @@ class Deadline:
 
     def _expire(self) -> None:
         self.is_over = True
+        _expired[self._task] = _expired.get(self._task, 0) + 1
         self._task.cancel()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._handle.cancel()
+        if self.is_over:
+            _expired[self._task] -= 1
+            if not _expired[self._task]:
+                del _expired[self._task]
         # If somebody else cancelled the task meanwhile, that counts, and not our limit.
         if self.is_over and self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
             raise Expired from error

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from time import perf_counter
 
-from wasat.tools.deadline import Raised, begun, cancelled_from_outside, rest_of
+from wasat.tools.deadline import Raised, begun, cancellations, cancelled_from_outside, rest_of
 from wasat.tools.failure import described, failed
 from wasat.types.parts import ToolCall, ToolResult
 
@@ -56,7 +56,10 @@ async def settled(call: ToolCall, run: Run) -> Ended:
     try:
         ended, result = begun(work)
         if not ended:
+            before = cancellations()
             result = await rest_of(work, result, None)
+            if cancellations() > before:  # it would not be stopped; but whoever cancelled us meant more than one call
+                raise asyncio.CancelledError
     except (KeyboardInterrupt, GeneratorExit):  # GeneratorExit: we are closed; a source's own comes as Raised
         raise
     except BaseException as error:

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -32,12 +32,15 @@ class Spoken:
         """By the name that the model uses."""
 
     async def list_tools(self) -> list[ToolSpec]:
-        specs = await self._source.list_tools()
+        return self.say(await self._source.list_tools())
+
+    def say(self, specs: Sequence[ToolSpec]) -> list[ToolSpec]:
+        """The tools of the source, which has just been asked for them."""
         names = legal_names((spec.name for spec in specs), self._dialect)
-        self._said = {names[spec.name]: self._say(spec, names[spec.name]) for spec in specs}
+        self._said = {names[spec.name]: self._said_of(spec, names[spec.name]) for spec in specs}
         return [said.said for said in self._said.values()]
 
-    def _say(self, spec: ToolSpec, name: str) -> _Said:
+    def _said_of(self, spec: ToolSpec, name: str) -> _Said:
         known = self._said.get(name)
         if known is not None and known.original is spec:
             return known

@@ -55,11 +55,15 @@ class ToolEnd(Struct, frozen=True, gc=False, omit_defaults=True, tag="tool_end")
     duration_seconds: float
 
 
+STOPPED_BY_CALLER = "cancelled"
+"""The kind of fault of a run that nothing went wrong with: somebody stopped it."""
+
+
 class Fault(Struct, frozen=True, gc=False, omit_defaults=True):
     """Why a run ended without an answer."""
 
     kind: str
-    """What the exception is called, or `cancelled`."""
+    """What the exception is called; or that it was stopped."""
     message: str
 
 

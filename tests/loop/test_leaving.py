@@ -1,0 +1,306 @@
+"""Leaving a run: whoever cancels or closes it is obeyed, whatever the provider and the tools make of that."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Self
+
+import pytest
+
+from wasat import Agent, tool
+from wasat.errors import ConfigError, NetworkError
+from wasat.testing import ScriptedProvider
+from wasat.types.events import RunStart, TextDelta
+from wasat.types.exchange import FinishReason, ModelRequest, ModelResponse
+from wasat.types.messages import Message
+from wasat.types.parts import Part, Text, ToolCall
+from wasat.types.specs import ToolSpec
+
+BOUND = 5.0
+
+
+def run(main: Callable[[], Awaitable[None]]) -> None:
+    """Within bounds, and with nothing left of it."""
+
+    async def bounded() -> None:
+        await asyncio.wait_for(main(), BOUND)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(bounded())
+
+
+async def drained(stream: Any) -> list[Any]:
+    return [event async for event in stream]
+
+
+class BreaksWhenLeft(ScriptedProvider):
+    """Says a word, waits, and fails in its own way as soon as it is told to end."""
+
+    def __init__(self) -> None:
+        super().__init__([])
+        self.waits = asyncio.Event()
+
+    async def stream(self, request: ModelRequest, *, whole: bool = False) -> AsyncIterator[Part | ModelResponse]:
+        self.requests.append(request)
+        try:
+            yield Text("a")
+            self.waits.set()
+            await asyncio.sleep(60)
+        finally:
+            raise NetworkError("the connection broke while it was being closed")
+
+
+def test_a_provider_that_fails_when_it_is_cancelled_does_not_keep_the_run_alive() -> None:
+    async def main() -> None:
+        provider = BreaksWhenLeft()
+        task = asyncio.create_task(drained(Agent(provider).stream("?")))
+        await provider.waits.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert len(provider.requests) == 1
+
+    run(main)
+
+
+def test_a_provider_that_fails_when_it_is_closed_does_not_keep_the_run_alive() -> None:
+    async def main() -> None:
+        provider = BreaksWhenLeft()
+        stream = Agent(provider).stream("?")
+        async for event in stream:
+            if isinstance(event, TextDelta):
+                break
+        await stream.aclose()
+        assert len(provider.requests) == 1
+        with pytest.raises(StopAsyncIteration):
+            await anext(stream)
+
+    run(main)
+
+
+def test_a_tool_that_will_not_be_cancelled_does_not_keep_the_run_alive() -> None:
+    async def main() -> None:
+        waits = asyncio.Event()
+
+        @tool
+        async def stubborn() -> int:
+            """Goes on."""
+            waits.set()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(60)
+            return 7
+
+        provider = ScriptedProvider([ToolCall("1", "stubborn", {}), "never"])
+        task = asyncio.create_task(Agent(provider, tools=[stubborn]).run("?"))
+        await waits.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert len(provider.requests) == 1
+
+    run(main)
+
+
+@pytest.mark.parametrize("calls", [1, 2])
+def test_a_stream_can_be_closed_from_another_task_while_a_tool_runs(calls: int) -> None:
+    async def main() -> None:
+        waits = asyncio.Event()
+        ended = []
+
+        @tool
+        async def wait(n: int) -> int:
+            """Waits."""
+            waits.set()
+            try:
+                await asyncio.sleep(60)
+            finally:
+                ended.append(n)
+            return n
+
+        script = [[ToolCall(str(n), "wait", {"n": n}) for n in range(calls)], "never"]
+        provider = ScriptedProvider(script)
+        stream = Agent(provider, tools=[wait]).stream("?")
+        task = asyncio.create_task(drained(stream))
+        await waits.wait()
+        await asyncio.sleep(0)
+        await stream.aclose()
+        assert sorted(ended) == list(range(calls))
+        assert isinstance((await task)[0], RunStart)  # who listened comes to an end, and is not cancelled
+        assert len(provider.requests) == 1
+        assert len(stream.messages[-1].results) == calls
+        assert not stream.has_ended
+
+    run(main)
+
+
+def test_a_stream_can_be_closed_while_the_model_is_waited_for_and_by_a_tool() -> None:
+    async def main() -> None:
+        asked = asyncio.Event()
+
+        async def slow(_: ModelRequest) -> str:
+            asked.set()
+            await asyncio.sleep(60)
+            return "never"
+
+        stream = Agent(ScriptedProvider([slow])).stream("?")
+        task = asyncio.create_task(drained(stream))
+        await asked.wait()
+        await stream.aclose()
+        await task
+
+        @tool
+        async def stop() -> str:
+            """Stops the run that it is called in."""
+            await stopped.aclose()
+            return "never"
+
+        provider = ScriptedProvider([ToolCall("1", "stop", {}), "never"])
+        stopped = Agent(provider, tools=[stop]).stream("?")
+        await drained(stopped)
+        assert len(provider.requests) == 1
+
+    run(main)
+
+
+class SlowSource:
+    """Takes its time to say what it has."""
+
+    def __init__(self) -> None:
+        self.asked, self.ended = asyncio.Event(), False
+
+    async def list_tools(self) -> list[ToolSpec]:
+        self.asked.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            self.ended = True
+        return []
+
+    async def call(self, call: ToolCall, context: Any = None) -> Any: ...
+
+
+def test_a_stream_can_be_closed_while_its_tools_are_being_listed() -> None:
+    async def main() -> None:
+        source = SlowSource()
+        stream = Agent(ScriptedProvider([]), tools=[source]).stream("?")
+        task = asyncio.create_task(drained(stream))
+        await source.asked.wait()
+        with pytest.raises(ConfigError, match="somebody else is waiting"):
+            await anext(stream)
+        await stream.aclose()
+        assert source.ended
+        assert await task == []
+
+    run(main)
+
+
+def test_closing_and_cancelling_at_once_is_a_cancellation() -> None:
+    async def main() -> None:
+        source = SlowSource()
+        stream = Agent(ScriptedProvider([]), tools=[source]).stream("?")
+        task = asyncio.create_task(drained(stream))
+        await source.asked.wait()
+        closing = asyncio.create_task(stream.aclose())
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await closing
+
+    run(main)
+
+
+class Iterates:
+    """Parts by hand: an iterator that can be closed, and is no generator."""
+
+    def __init__(self) -> None:
+        self.closed = 0
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Part | ModelResponse:
+        return Text("more ")
+
+    async def aclose(self) -> None:
+        self.closed += 1
+
+
+def test_an_iterator_that_is_no_generator_is_closed_too() -> None:
+    async def main() -> None:
+        items = Iterates()
+
+        class Provider(ScriptedProvider):
+            def stream(self, request: ModelRequest, *, whole: bool = False) -> AsyncIterator[Part | ModelResponse]:
+                return items
+
+        async with Agent(Provider([])).stream("?") as stream:
+            async for event in stream:
+                if isinstance(event, TextDelta):
+                    break
+        assert items.closed == 1
+
+    run(main)
+
+
+def test_a_cancellation_that_a_provider_makes_up_is_an_error_of_its_own() -> None:
+    class Cancels(ScriptedProvider):
+        async def respond(self, request: ModelRequest) -> ModelResponse:
+            raise asyncio.CancelledError
+
+    async def main() -> None:
+        for agent in (Agent(Cancels([])), Agent(ScriptedProvider([asyncio.CancelledError()]))):
+            with pytest.raises(Exception, match="the model failed: CancelledError") as caught:
+                await agent.run("?")
+            assert caught.value.transcript  # type: ignore[attr-defined]
+
+    run(main)
+
+
+@pytest.mark.parametrize("odd", ["hello", None, [], ModelResponse(None, FinishReason.END)])  # type: ignore[arg-type]
+def test_a_whole_answer_that_is_none_is_told(odd: Any) -> None:
+    class Odd(ScriptedProvider):
+        async def respond(self, request: ModelRequest) -> Any:
+            return odd
+
+    with pytest.raises(Exception, match="the model failed: TypeError: its answer is ") as caught:
+        Agent(Odd([])).run_sync("?")
+    assert caught.value.transcript == (Message.user("?"),)  # type: ignore[attr-defined]
+
+
+def test_a_stream_that_is_a_coroutine_is_told_and_not_left_unawaited() -> None:
+    class Odd(ScriptedProvider):
+        async def stream(self, request: ModelRequest, *, whole: bool = False) -> Any:  # type: ignore[override]
+            return []
+
+    with pytest.raises(Exception, match="its stream is a coroutine"):
+        Agent(Odd([])).run_sync("?")
+
+
+def test_who_speaks_otherwise_is_not_passed_by_on_a_short_way() -> None:
+    class Short(ScriptedProvider):
+        async def respond(self, request: ModelRequest) -> ModelResponse:
+            return ModelResponse(Message("model", (Text("short"),)), FinishReason.END)
+
+    class Longer(Short):
+        async def stream(self, request: ModelRequest, *, whole: bool = False) -> AsyncIterator[Part | ModelResponse]:
+            yield ModelResponse(Message("model", (Text("long"),)), FinishReason.END)
+
+    class Proxy:
+        def __init__(self, provider: Any) -> None:
+            self._provider = provider
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._provider, name)
+
+        @property
+        def model(self) -> str:
+            return "proxy"
+
+        async def close(self) -> None: ...
+
+        async def stream(self, request: ModelRequest, *, whole: bool = False) -> AsyncIterator[Part | ModelResponse]:
+            yield ModelResponse(Message("model", (Text("by proxy"),)), FinishReason.END)
+
+    assert Agent(Short([])).run_sync("?").text == "short"
+    assert Agent(Longer([])).run_sync("?").text == "long"
+    assert Agent(Proxy(Short([]))).run_sync("?").text == "by proxy"

@@ -1,0 +1,204 @@
+"""What the model is told is true: of results, of calls that were not run, of limits."""
+
+import asyncio
+import itertools
+from typing import Any
+
+import pytest
+
+from wasat import Agent, Limits, Streams, tool
+from wasat.errors import LimitReached, RunError
+from wasat.testing import ScriptedProvider
+from wasat.types.exchange import FinishReason, ModelRequest, ModelResponse
+from wasat.types.messages import Message
+from wasat.types.parts import Blob, Text, ToolCall
+from wasat.types.specs import ToolChoice, ToolSpec
+
+
+@tool
+async def echo(n: int) -> int:
+    """Says it again."""
+    return n
+
+
+@tool
+async def other(n: int = 0) -> int:
+    """Says something else."""
+    return n + 1
+
+
+def call(id: str, name: str, /, **arguments: Any) -> ToolCall:
+    return ToolCall(id, name, arguments)
+
+
+def goes_on(text: str) -> ModelResponse:
+    return ModelResponse(Message("model", (Text(text),)), FinishReason.CONTINUES)
+
+
+def test_the_same_words_with_another_picture_are_another_result() -> None:
+    shots: list[bytes] = []
+
+    @tool
+    def screenshot() -> Blob:
+        """Take a picture."""
+        shots.append(b"picture %d" % len(shots))
+        return Blob.of(shots[-1], "image/png")
+
+    provider = ScriptedProvider([*(call(str(n), "screenshot") for n in range(5)), "seen"])
+    result = Agent(provider, tools=[screenshot]).run_sync("?")
+    assert [run.result.media[0].data for run in result.tool_calls] == shots
+    assert len(shots) == 5
+
+
+def test_true_is_not_the_same_result_as_one() -> None:
+    values = iter([1, True, 1, True, 1])
+
+    @tool
+    def poll() -> Any:
+        """Look."""
+        return next(values)
+
+    provider = ScriptedProvider([*(call(str(n), "poll") for n in range(5)), "seen"])
+    assert [run.value for run in Agent(provider, tools=[poll]).run_sync("?").tool_calls] == [1, True, 1, True, 1]
+
+
+def test_the_model_is_told_of_its_circles_before_the_tools_are_withdrawn() -> None:
+    def both(turn: int) -> list[ToolCall]:
+        return [call(f"{turn}a", "echo", n=1), call(f"{turn}b", "echo", n=1)]
+
+    provider = ScriptedProvider([both(1), both(2), both(3), "enough"])
+    assert Agent(provider, tools=[echo]).run_sync("?").text == "enough"
+    choices = [request.setup.tool_choice for request in provider.requests]
+    assert choices == [None, None, None, ToolChoice("none")]
+
+
+def test_results_and_tool_calls_are_in_the_order_of_the_calls_whichever_ends_first() -> None:
+    async def main() -> None:
+        fast_ended = asyncio.Event()
+
+        @tool
+        async def slow() -> str:
+            """Ends last."""
+            await fast_ended.wait()
+            return "slow"
+
+        @tool
+        async def fast() -> str:
+            """Ends first."""
+            fast_ended.set()
+            return "fast"
+
+        provider = ScriptedProvider([[call("1", "slow"), call("2", "fast")], "done"])
+        result = await Agent(provider, tools=[slow, fast]).run("?")
+        assert [run.name for run in result.tool_calls] == ["slow", "fast"]
+        assert [made.name for made in result.messages[2].results] == ["slow", "fast"]
+
+    asyncio.run(main())
+
+
+def test_of_two_calls_under_one_id_each_has_the_result_of_its_name() -> None:
+    provider = ScriptedProvider([[call("1", "echo", n=1), call("1", "other", n=2)], "done"])
+    limits = Limits(max_tool_calls=1, on_limit="answer")
+    result = Agent(provider, tools=[echo, other], limits=limits).run_sync("?")
+    assert [(run.call.name, run.result.name, run.is_error) for run in result.tool_calls] == [
+        ("echo", "echo", False),
+        ("other", "other", True),
+    ]
+
+
+def test_a_call_that_came_twice_has_the_result_of_the_other_one() -> None:
+    calls = [call("1", "echo", n=1), call("1", "other", n=2), call("1", "echo", n=1), call("2", "echo", n=3)]
+    result = Agent(ScriptedProvider([calls, "done"]), tools=[echo, other]).run_sync("?")
+    assert [(run.name, run.value) for run in result.tool_calls] == [("echo", 1), ("other", 3), ("echo", 1), ("echo", 3)]
+
+
+def test_each_refusal_names_its_own_limit() -> None:
+    provider = ScriptedProvider(
+        [[call("1", "echo", n=1), call("2", "other")], [call("3", "echo", n=2), call("4", "other", n=5)], "x"]
+    )
+    limits = Limits(max_calls_per_tool=1, on_limit="answer")
+    result = Agent(provider, tools=[echo, other], limits=limits).run_sync("?")
+    refused = [run.value for run in result.tool_calls if run.is_error]
+    assert refused == [
+        "echo was not run: Maximum calls of echo exceeded (1)",
+        "other was not run: Maximum calls of other exceeded (1)",
+    ]
+
+
+def test_an_answer_may_go_on_as_often_as_it_brings_something() -> None:
+    script = [*(goes_on(f"{n} ") for n in range(6)), "end"]
+    assert Agent(ScriptedProvider(script)).run_sync("?").text == "0 1 2 3 4 5 end"
+
+
+def test_what_was_said_before_a_call_is_no_part_of_the_answer() -> None:
+    script = [goes_on("part one "), [Text("two"), call("1", "echo", n=1)], "final"]
+    assert Agent(ScriptedProvider(script), tools=[echo]).run_sync("?").text == "final"
+
+
+def test_polite_words_do_not_follow_words_of_the_model() -> None:
+    script = [goes_on("never "), goes_on("ending ")]
+    result = Agent(ScriptedProvider(script), limits=Limits(max_turns=2, on_limit="message")).run_sync("?")
+    roles = [message.role for message in result.messages]
+    assert all(one != next_one for one, next_one in itertools.pairwise(roles))
+
+
+def test_calls_that_were_there_before_are_not_judged_by_what_this_run_forces() -> None:
+    history = (Message.user("first"), Message("model", (call("1", "echo", n=1),)))
+    provider = ScriptedProvider([call("2", "other"), "done"])
+    agent = Agent(provider, tools=[echo, other], tool_choice=ToolChoice("any", ("other",)))
+    result = agent.run_sync(messages=history)
+    assert [(run.name, run.is_error) for run in result.tool_calls] == [("echo", False), ("other", False)]
+    assert provider.requests[0].setup.tool_choice == ToolChoice("any", ("other",))
+
+
+def test_whoever_reads_the_journal_has_the_transcript_of_the_run() -> None:
+    async def main() -> None:
+        def agent() -> Agent:
+            return Agent(ScriptedProvider([call("1", "echo", n=1)]), tools=[echo], limits=Limits(max_turns=1))
+
+        with pytest.raises(LimitReached) as raised:
+            await agent().run("?")
+        async with Streams(agent()) as streams:
+            run_id = streams.start("?")
+            with pytest.raises(RunError) as read:
+                async for _ in streams.subscribe(run_id, view="final"):
+                    pass
+        assert read.value.transcript == raised.value.transcript
+
+    asyncio.run(main())
+
+
+class Source:
+    """Has one tool, and may be slow, or refuse, when it is asked for it."""
+
+    def __init__(self, *, seconds: float = 0) -> None:
+        self.asked = 0
+        self._seconds = seconds
+
+    async def list_tools(self) -> list[ToolSpec]:
+        self.asked += 1
+        await asyncio.sleep(self._seconds)
+        return [ToolSpec("far", "Far away.")]
+
+    async def call(self, call: ToolCall, context: Any = None) -> Any: ...
+
+
+def test_a_first_run_asks_a_source_once_for_its_tools() -> None:
+    source = Source()
+    assert Agent(ScriptedProvider(["done"]), tools=[source]).run_sync("?").text == "done"
+    assert source.asked == 1
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_the_time_of_a_run_begins_before_its_tools_are_listed(*, streaming: bool) -> None:
+    async def main() -> None:
+        def never(_: ModelRequest) -> str:
+            raise AssertionError
+
+        agent = Agent(ScriptedProvider([never]), tools=[Source(seconds=60)], limits=Limits(max_seconds=0.01))
+        running = anext(agent.stream("?")) if streaming else agent.run("?")
+        with pytest.raises(LimitReached, match="Maximum run time exceeded") as caught:
+            await running
+        assert caught.value.transcript == (Message.user("?"),)
+
+    asyncio.run(main())
