@@ -75,6 +75,14 @@ def test_a_format_asks_for_a_date(schema: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("description", "given"), [("How many, default 5.", {"count": 5}), ("How many. Defaults to ...", None)]
+)
+def test_a_default_may_be_told_in_words(description: str, given: dict[str, Any] | None) -> None:
+    roll = tool("roll_dice", "Roll dice.", "count", count={"type": "integer", "description": description})
+    assert calls(ask("Roll the dice", tools=[roll])) == ([("roll_dice", given)] if given else [])
+
+
+@pytest.mark.parametrize(
     ("prompt", "on"),
     [
         ("Turn the kitchen light off", False),

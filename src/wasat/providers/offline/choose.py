@@ -62,7 +62,7 @@ def candidates(known: Catalogue, prompt: Prompt, today: date) -> list[Candidate]
 def candidate(tool: Tool, prompt: Prompt, known: Catalogue, today: date) -> Candidate:
     """The call of this tool that the prompt would ask for."""
     filled = fill(tool, prompt, today)
-    unknown = [one for one in filled.missing if not (is_id(one) and next(readers(known, tool, one), None))]
+    unknown = [one for one in filled.missing if not (is_id(one.name) and next(readers(known, tool, one), None))]
     found = features(tool, prompt, known, filled, len(unknown))
     score, relevance = _sum(_WEIGHTS, found), _sum(_WEIGHTS_OF_WORDS, found)
     return Candidate(tool, filled, score, relevance, found["overlap"] > 0, wants(tool, prompt))

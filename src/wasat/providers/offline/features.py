@@ -4,18 +4,18 @@ from math import log2
 
 from wasat.providers.offline.declared.catalogue import Catalogue, Tool
 from wasat.providers.offline.filling.fill import Filled
+from wasat.providers.offline.reading.meanings import stem
 from wasat.providers.offline.reading.prompt import Prompt
-from wasat.providers.offline.reading.stems import stem
 from wasat.providers.offline.reading.words import GENERIC, STOP, words
 
 
 def features(tool: Tool, prompt: Prompt, known: Catalogue, filled: Filled, missing: int) -> dict[str, float]:
     """Of the tool as such, and of the call that it would be, in which so many arguments are `missing`."""
     telling = prompt.telling
-    used = [(source.start, source.end) for sources in filled.sources.values() for source in sources]
+    used = filled.used
     shares = [max((tool.weights.get(one, 0.0) for one in word.concepts), default=0.0) for word in telling]
     unexplained = sum(
-        share < 0.3 and not any(start <= word.start < end for start, end in used)
+        share < 0.3 and not any(source.holds(word.start) for source in used)
         for word, share in zip(telling, shares, strict=True)
     )
     required = sum(one.required for one in tool.parameters)

@@ -8,7 +8,7 @@ from msgspec import Struct
 from wasat.providers.offline.declared.catalogue import Catalogue, Tool
 from wasat.providers.offline.declared.parameters import Parameter, is_id
 from wasat.providers.offline.reading.prompt import Prompt
-from wasat.providers.offline.reading.words import STOP, Word, name_words, word_set, words
+from wasat.providers.offline.reading.words import STOP, name_words, word_set, words
 
 _READING = word_set("get list find search fetch lookup look show read query retrieve")
 _MOST_ITEMS = 2000
@@ -29,12 +29,12 @@ def noun_of(tool: Tool, parameter: Parameter) -> frozenset[str]:
 
 
 def readers(known: Catalogue, tool: Tool, parameter: Parameter) -> Iterator[Tool]:
-    """The tools that may tell the id."""
+    """The tools that may tell the id; nobody asked for them, so none that declares a change."""
     noun = noun_of(tool, parameter)
     for one in known.tools:
         spoken = name_words(one.name)
-        reads = any(word.lower in _READING for word in spoken)
-        asks_itself = any(is_id(own) and own.required and noun_of(one, own) & noun for own in one.parameters)
+        reads = not one.changes and any(word.lower in _READING for word in spoken)
+        asks_itself = any(is_id(own.name) and own.required and noun_of(one, own) & noun for own in one.parameters)
         if one is not tool and reads and noun & {word.concepts[0] for word in spoken} and not asks_itself:
             yield one
 
@@ -45,7 +45,7 @@ def matched(value: Any, prompts: Iterable[Prompt], tool: Tool, parameter: Parame
     for prompt in prompts:
         items = items if len(items) <= 1 else _nearest(items, prompt, tool)
     if len(items) == 1:
-        return Found(_typed(items[0][0], parameter))
+        return Found(str(items[0][0]) if parameter.type == "string" else items[0][0])
     return Found(labels=tuple(_label(item) for _, item in items[:5]))
 
 
@@ -66,7 +66,7 @@ def _nearest(items: list[_Item], prompt: Prompt, tool: Tool) -> list[_Item]:
 _ORDINALS = ("first", "second", "third", "fourth", "fifth")
 
 
-def _items(value: Any, noun: frozenset[str]) -> Iterator[tuple[Any, dict[str, Any]]]:
+def _items(value: Any, noun: frozenset[str]) -> Iterator[_Item]:
     waiting, seen = [value], 0
     while waiting and seen < _MOST_ITEMS:
         one = waiting.pop(0)
@@ -83,14 +83,8 @@ def _items(value: Any, noun: frozenset[str]) -> Iterator[tuple[Any, dict[str, An
 
 def _id_in(item: dict[str, Any], noun: frozenset[str]) -> Any:
     for key, value in item.items():
-        spoken: list[Word] = name_words(str(key))
-        about = {word.concepts[0] for word in spoken[:-1]}
-        if (
-            isinstance(value, str | int)
-            and spoken
-            and spoken[-1].lower in ("id", "uuid", "guid")
-            and (not about or about & noun)
-        ):
+        about = {word.concepts[0] for word in name_words(str(key))[:-1]}
+        if isinstance(value, str | int) and is_id(str(key)) and (not about or about & noun):
             return value
     return None
 
@@ -102,7 +96,3 @@ def _said(item: dict[str, Any]) -> set[str]:
 
 def _label(item: dict[str, Any]) -> str:
     return str(next((item[key] for key in _LABELS if key in item), next(iter(item.values()))))[:80]
-
-
-def _typed(id: Any, parameter: Parameter) -> Any:
-    return str(id) if parameter.type == "string" else id

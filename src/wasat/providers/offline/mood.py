@@ -5,8 +5,7 @@ from collections.abc import Collection
 
 from wasat.providers.offline.declared.catalogue import Tool
 from wasat.providers.offline.reading.prompt import Prompt
-from wasat.providers.offline.reading.verbs import ACTING
-from wasat.providers.offline.reading.words import STOP, Word, name_words, word_set, words
+from wasat.providers.offline.reading.words import ACTING, STOP, Word, name_words, word_set, words
 
 _NEGATIONS = word_set(
     "not never no nobody don't dont doesn't didn't can't cannot won't wouldn't shouldn't mustn't needn't"
@@ -21,21 +20,19 @@ _FARTHEST = 8
 _SENTENCE = re.compile(r"[^.!?\n]+(?:[.!?](?=\S)[^.!?\n]*)*[.!?]*")
 _OPENING = r"^\W*(?:(?:please|hey|hi|hello|so|and|but|ok|okay|well|now|then)\b\W*)*"
 _TALKING = re.compile(
-    rf"{_OPENING}(?:should (?:i|we)|shall (?:i|we)|would it|would there|"
+    rf"(?i){_OPENING}(?:should (?:i|we)|shall (?:i|we)|would it|would there|"
     r"how (?:do|does|did|can|could|would|should|might) (?:i|we|one|people|someone|somebody)|how to|"
     r"did|have (?:you|i|we)|has|had|was|were|(?:is|are|am)\s(?!it possible|there)|if (?:i|we)\b.*\bwhat\b|pretend\b|"
     r"(?:what|who|which|why|where|when)(?:'s|\u2019s)?\s(?!about\b|don|not\b)|"
     r"(?:(?:can|could|would|will) you )?(?:please )?(?:explain|describe|define|discuss|summari[sz]e|imagine|suppose)\b)"
     r"|\b(?:would|will|could|might|does|do) happen\b|\bhappens? (?:if|when)\b|\bdifference between\b|\bhow to\b"
     r"|\btell me about\b"
-    r"|\b(?:if|whether) (?:i|we) should\b|\b(?:recommend|advise|suggest)\s+\w+ing\b|^it would be\b",
-    re.IGNORECASE,
+    r"|\b(?:if|whether) (?:i|we) should\b|\b(?:recommend|advise|suggest)\s+\w+ing\b|^it would be\b"
 )
 _TEXTS = word_set("poem story song joke essay haiku limerick tale article sentence paragraph rhyme riddle lyric novel")
 _MAKING = re.compile(
-    rf"{_OPENING}(?:(?:can|could|would|will) you )?(?:please )?"
-    r"(?:write|compose|tell|make|create|give|sing|draft|invent)\b",
-    re.IGNORECASE,
+    rf"(?i){_OPENING}(?:(?:can|could|would|will) you )?(?:please )?"
+    r"(?:write|compose|tell|make|create|give|sing|draft|invent)\b"
 )
 
 
@@ -46,11 +43,18 @@ def wants(tool: Tool, prompt: Prompt) -> bool:
 
 def _forbids(tool: Tool, text: str) -> bool:
     """Whether the verb that leads to the tool stands behind a negation."""
-    spoken, verbs = words(text), verb_of(tool)
+    spoken, verbs = words(text), verb_of(tool) | _unknown_verbs(tool)
     if any(_names(word, verbs) and _is_negated(text, spoken, at) for at, word in enumerate(spoken)):
         return True
-    halted = re.match(rf"{_OPENING}stop\b", text, re.IGNORECASE)
+    halted = re.match(rf"(?i){_OPENING}stop\b", text)
     return halted is not None and acts(tool) and not tool.weights.keys() & {"stop", "≈stop"}
+
+
+def _unknown_verbs(tool: Tool) -> frozenset[str]:
+    """Of a tool that declares a change and names no verb we know, whatever may be its verb: `cache_refresh`."""
+    if not tool.changes or any(word.lower in ACTING for word in name_words(tool.name)):
+        return frozenset()
+    return tool.name_concepts.difference(*(one.name_concepts for one in tool.parameters))
 
 
 def _is_negated(text: str, spoken: list[Word], at: int) -> bool:
@@ -77,7 +81,9 @@ def verb_of(tool: Tool) -> frozenset[str]:
 
 
 def acts(tool: Tool) -> bool:
-    """Whether it does something, and does not only tell something."""
+    """Whether it does something, and does not only tell something: as it declares, or else by its words."""
+    if tool.changes is not None:
+        return tool.changes
     first = [spoken[0] for spoken in (name_words(tool.name), words(tool.spec.description[:80])) if spoken]
     return any(word.lower.removesuffix("s") in ACTING or word.lower in ACTING for word in first)
 

@@ -14,15 +14,14 @@ from wasat.providers.offline.filling.fill import fill
 from wasat.providers.offline.lookup import matched, readers
 from wasat.providers.offline.mood import acts, verb_of, wants
 from wasat.providers.offline.reading.clauses import clauses
-from wasat.providers.offline.reading.mention import Mention
 from wasat.providers.offline.reading.prompt import Prompt
-from wasat.providers.offline.reading.words import STOP, Word
+from wasat.providers.offline.reading.words import STOP
 from wasat.providers.offline.several import several
 from wasat.providers.offline.situation import Done, Situation
 
 _ELLIPTIC = 8
 """A prompt of so few words may lean on the one before it."""
-_CONTINUES = re.compile(r"(?:and|or|what about|how about)\b", re.IGNORECASE)
+_CONTINUES = re.compile(r"(?i)(?:and|or|what about|how about)\b")
 _SURE_APART = 0.4
 """A clause that stands for a call of its own must be surer than a whole prompt."""
 
@@ -99,7 +98,7 @@ def _apart(known: Catalogue, text: str, today: date) -> list[Candidate]:
 
 def _vague(one: Candidate) -> bool:
     """Whether it goes on plain words, which may belong to another clause."""
-    return any(source.kind == "phrase" for sources in one.filled.sources.values() for source in sources)
+    return any(source.kind == "phrase" for source in one.filled.used)
 
 
 def _are_apart(found: list[Candidate]) -> bool:
@@ -122,17 +121,13 @@ def _leaning(known: Catalogue, now: Situation, prompt: Prompt, today: date) -> l
     if tool is None:
         return []
     one = candidate(tool, prompt, known, today)
-    sources = [source for found in one.filled.sources.values() for source in found]
-    says_more = any(not _inside(word, sources) for word in prompt.telling)
+    sources = one.filled.used
+    says_more = any(not any(source.holds(word.start) for source in sources) for word in prompt.telling)
     if not sources or not one.wanted or (says_more and not _CONTINUES.match(prompt.text)):
         return []
     arguments = {**last.arguments, **one.filled.arguments}
     missing = tuple(missed for missed in one.filled.missing if missed.path[0] not in arguments)
     return several(replace(one, filled=replace(one.filled, arguments=arguments, missing=missing)), prompt, today)
-
-
-def _inside(word: Word, sources: list[Mention]) -> bool:
-    return any(source.start <= word.start < source.end for source in sources)
 
 
 def _after_question(known: Catalogue, now: Situation, today: date) -> list[Candidate]:
@@ -143,19 +138,14 @@ def _after_question(known: Catalogue, now: Situation, today: date) -> list[Candi
     joined = fill(first.tool, Prompt("\n".join([*now.answered, now.text])), today)
     arguments = {**joined.arguments, **before.arguments}
     missing = [one for one in joined.missing if one.path[0] not in arguments]
-    if (
-        missing
-        and _is_value(now.text)
-        and missing[0].type == "string"
-        and not missing[0].choices
-        and not is_id(missing[0])
-    ):
+    takes_words = [one for one in missing[:1] if one.type == "string" and not one.choices and not is_id(one.name)]
+    if takes_words and _is_value(now.text):
         arguments[missing.pop(0).name] = now.text.strip(" .!")
     return [replace(first, filled=replace(joined, arguments=arguments, missing=tuple(missing)))]
 
 
-_TAKEN_BACK = re.compile(r"\W*(?:never ?mind|forget (?:it|that|about it)|no(?:thing| thanks?)?)\W*", re.IGNORECASE)
-_ASKS_BACK = re.compile(r"(?:what|which|who|why|how|where|when|huh|pardon|sorry)\b.{0,40}\?|\W*", re.IGNORECASE)
+_TAKEN_BACK = re.compile(r"(?i)\W*(?:never ?mind|forget (?:it|that|about it)|no(?:thing| thanks?)?)\W*")
+_ASKS_BACK = re.compile(r"(?i)(?:what|which|who|why|how|where|when|huh|pardon|sorry)\b.{0,40}\?|\W*")
 
 
 def _is_value(text: str) -> bool:
@@ -168,13 +158,9 @@ def _step(known: Catalogue, one: Candidate, now: Situation, today: date) -> Plan
     """The call itself, or what must come before it."""
     arguments, missing = dict(one.filled.arguments), list(one.filled.missing)
     looked_up: set[str] = set()
-    for parameter in [unknown for unknown in missing if is_id(unknown)]:
-        read = [
-            (made, result)
-            for made, result in (*now.earlier, *now.done)
-            for tool in readers(known, one.tool, parameter)
-            if tool.name == made.name
-        ]
+    for parameter in [unknown for unknown in missing if is_id(unknown.name)]:
+        names = {tool.name for tool in readers(known, one.tool, parameter)}
+        read = [done for done in (*now.earlier, *now.done) if done[0].name in names]
         if not read:
             fetch = _fetch(known, one, parameter, now, today)
             return Plan((fetch,)) if fetch else Plan(tool=one.tool, missing=tuple(missing))
@@ -195,9 +181,8 @@ def _step(known: Catalogue, one: Candidate, now: Situation, today: date) -> Plan
 
 def _fetch(known: Catalogue, one: Candidate, parameter: Parameter, now: Situation, today: date) -> Wanted | None:
     prompt = Prompt(now.text)
-    used = [source for sources in one.filled.sources.values() for source in sources]
     for tool in readers(known, one.tool, parameter):
-        filled = fill(tool, prompt, today, without=used)
+        filled = fill(tool, prompt, today, without=one.filled.used)
         if not filled.missing:
             return tool, {name: value for name, value in filled.arguments.items() if _is_needed(tool, name)}
     return None

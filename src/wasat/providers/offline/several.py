@@ -14,12 +14,11 @@ from wasat.providers.offline.reading.prompt import Prompt
 from wasat.providers.offline.reading.surroundings import TOGETHER
 
 _MOST = 20
-_AND = re.compile(r"\b(?:and|or|plus|as well as)\b|&", re.IGNORECASE)
+_AND = re.compile(r"(?i)\b(?:and|or|plus|as well as)\b|&")
 
 
 def several(one: Candidate, prompt: Prompt, today: date) -> list[Candidate]:
     """The call, and the same one for everything that the prompt names in one breath with an argument of it."""
-    used = {(source.start, source.end) for sources in one.filled.sources.values() for source in sources}
     for parameter in one.tool.parameters:
         sources = one.filled.sources.get(parameter.path, ())
         if parameter.type in ("array", "object", "boolean") or len(parameter.path) > 1:
@@ -29,9 +28,11 @@ def several(one: Candidate, prompt: Prompt, today: date) -> list[Candidate]:
             others = [mention for mention in prompt.mentions if mention.group == sources[0].group]
             if not _AND.search(prompt.text[others[-2].end : others[-1].start]):
                 continue  # a street, a town: one address and not two
-            if any((mention.start, mention.end) in used for mention in others if mention is not sources[0]):
+            if any(mention in one.filled.used for mention in others if mention is not sources[0]):
                 continue
-            values = [value for mention in others for score, value in [fit(parameter, mention, today)] if score > 0]
+            values = [
+                value for mention in others for score, value in [fit(one.tool, parameter, mention, today)] if score > 0
+            ]
         if len(values) > 1 and parameter.path in one.filled.sources:
             return [_with(one, parameter, value) for value in values[:_MOST]]
     return [one]

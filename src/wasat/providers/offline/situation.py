@@ -25,9 +25,8 @@ class Situation(Struct, frozen=True):
 def situation(history: History) -> Situation:
     messages = history.messages
     at = _last_request(messages)
-    made = [part for message in messages for part in message.parts if type(part) is ToolCall]
     if at < 0:
-        return Situation("", calls_so_far=len(made))
+        return Situation("", calls_so_far=len(_calls(messages)))
     first = _first_request(messages, at)
     return Situation(
         _said(messages[at]),
@@ -35,7 +34,7 @@ def situation(history: History) -> Situation:
         answered=tuple(said for message in messages[first:at] if (said := _said(message))),
         earlier=_done(messages[first:at]),
         last_calls=_last_calls(messages[:at]),
-        calls_so_far=len(made),
+        calls_so_far=len(_calls(messages)),
     )
 
 
@@ -52,8 +51,11 @@ def _said(message: Message) -> str:
 
 def _done(messages: tuple[Message, ...]) -> tuple[Done, ...]:
     results = {part.id: part for message in messages for part in message.parts if type(part) is ToolResult}
-    calls = [part for message in messages for part in message.parts if type(part) is ToolCall]
-    return tuple((call, results[call.id]) for call in calls if call.id in results)
+    return tuple((call, results[call.id]) for call in _calls(messages) if call.id in results)
+
+
+def _calls(messages: tuple[Message, ...]) -> tuple[ToolCall, ...]:
+    return tuple(part for message in messages for part in message.parts if type(part) is ToolCall)
 
 
 def _first_request(messages: tuple[Message, ...], at: int) -> int:
@@ -68,11 +70,8 @@ def _is_question(message: Message) -> bool:
 
 
 def _last_calls(messages: tuple[Message, ...]) -> tuple[ToolCall, ...]:
-    request = _last_request(messages)
-    while request >= 0:
-        calls = [part for message in messages[request:] for part in message.parts if type(part) is ToolCall]
-        if calls:
-            return tuple(calls)
+    while (request := _last_request(messages)) >= 0:
+        if calls := _calls(messages[request:]):
+            return calls
         messages = messages[:request]
-        request = _last_request(messages)
     return ()

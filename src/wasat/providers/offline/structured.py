@@ -7,16 +7,7 @@ from wasat.providers.offline.declared.parameters import resolved, type_of
 from wasat.providers.offline.situation import Done
 
 _DEEPEST = 8
-_EMPTY: dict[str, Any] = {
-    "string": "",
-    "any": None,
-    "integer": 0,
-    "number": 0,
-    "boolean": False,
-    "array": [],
-    "object": {},
-    "null": None,
-}
+_EMPTY: dict[str, Any] = {"string": "", "integer": 0, "number": 0, "boolean": False, "array": [], "object": {}}
 
 
 def structured(schema: dict[str, Any] | None, done: tuple[Done, ...], text: str) -> str:
@@ -55,7 +46,7 @@ def _shaped(schema: Any, root: dict[str, Any], found: list[Any], text: str, dept
         return fitting[0]
     if kind == "string":
         return json.dumps(found[0], ensure_ascii=False, default=str) if found else text if depth <= 1 else ""
-    return found if kind == "array" and found else _EMPTY[kind]
+    return found if kind == "array" and found else _EMPTY.get(kind)
 
 
 def _named(value: Any, name: str, depth: int = 0) -> Any:

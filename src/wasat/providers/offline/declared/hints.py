@@ -21,15 +21,12 @@ def suggested(description: str) -> list[str]:
 _DEFAULT = re.compile(r"[Dd]efaults?(?: value)?(?: is| to|:| =)?(?: set to)? ['\"`]?(-?[\w.]+(?: [\w.]+)?)['\"`]?")
 
 
-def default_of(description: str, kind: str) -> str | int | float | bool | None:
+def default_of(description: str, kind: str) -> float | bool | None:
     """The default that a description tells in words, if it is of the parameter's type."""
     match = _DEFAULT.search(description)
     if match is None:
         return None
-    said = match[1].rstrip(".")
-    if kind in ("integer", "number"):
-        number = re.match(r"-?\d{1,15}(?:\.\d{1,15})?$", said.split()[0])
-        return None if number is None else float(said.split()[0]) if "." in said.split()[0] else int(said.split()[0])
-    if kind == "boolean":
-        return {"true": True, "false": False}.get(said.split()[0].lower())
-    return None
+    said = match[1].split()[0].rstrip(".")
+    if kind in ("integer", "number") and re.fullmatch(r"-?\d{1,15}(?:\.\d{1,15})?", said):
+        return float(said) if "." in said else int(said)
+    return {"true": True, "false": False}.get(said.lower()) if kind == "boolean" else None

@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 from msgspec import Struct
 
 from wasat.providers.offline.declared.hints import default_of, suggested
 from wasat.providers.offline.declared.roles import roles_of
-from wasat.providers.offline.reading.stems import stem
+from wasat.providers.offline.reading.meanings import stem
 from wasat.providers.offline.reading.units import unit_word
 from wasat.providers.offline.reading.words import STOP, name_words, words
 from wasat.schema.type_words import meaning
@@ -46,20 +47,15 @@ class Parameter(Struct, frozen=True):
         return self.path[-1]
 
 
-def is_id(parameter: Parameter) -> bool:
-    """Whether it wants the id of a thing."""
-    spoken = name_words(parameter.name)
+def is_id(name: str) -> bool:
+    """Whether what is so called is the id of a thing."""
+    spoken = name_words(name)
     return bool(spoken) and spoken[-1].lower in ("id", "ids", "uuid", "guid")
 
 
 def parameters_of(schema: Any) -> tuple[Parameter, ...]:
-    found: list[Parameter] = []
     root = schema if isinstance(schema, dict) else {}
-    for one in _inside(root, root, (), True):
-        if len(found) >= MOST_PARAMETERS:
-            break
-        found.append(one)
-    return tuple(found)
+    return tuple(islice(_inside(root, root, (), True), MOST_PARAMETERS))
 
 
 def _inside(schema: dict[str, Any], root: dict[str, Any], path: tuple[str, ...], required: bool) -> Iterator[Parameter]:
@@ -83,15 +79,14 @@ def _parameter(schema: dict[str, Any], root: dict[str, Any], path: tuple[str, ..
     kind = type_of(schema)
     choices = schema.get("enum") or (items.get("enum") if kind == "array" else None)
     description = f"{schema.get('description') or ''} {items.get('description') or ''}".strip()[:_LONGEST]
-    name = " ".join(path)
-    named = _concepts(name_words(name))
-    described = words(description)
-    short = [word.lower for word in name_words(path[-1]) if 3 <= len(word.lower) <= 5]
-    named |= {stem(one.lower[:-4]) for one in name_words(path[-1]) if _COMPOUND.fullmatch(one.lower)}
-    named |= {
-        word.concepts[0] for word in described for one in short if word.lower != one and word.lower.startswith(one)
-    }
+    named, described, last = _concepts(name_words(" ".join(path))), words(description), name_words(path[-1])
+    short = tuple(word.lower for word in last if 3 <= len(word.lower) <= 5)
+    named |= {stem(one.lower[:-4]) for one in last if _COMPOUND.fullmatch(one.lower)}
+    named |= {word.concepts[0] for word in described if word.lower.startswith(short) and word.lower not in short}
     maximum, form = schema.get("maximum"), _form(schema)
+    roles = roles_of(path[-1], description)
+    if form in _ROLES_BY_FORM:
+        roles |= {_ROLES_BY_FORM[form]}
     return Parameter(
         path,
         kind,
@@ -102,21 +97,15 @@ def _parameter(schema: dict[str, Any], root: dict[str, Any], path: tuple[str, ..
         default=schema.get("default", default_of(description, kind)),
         name_concepts=named,
         concepts=_concepts(described),
-        roles=roles_of(path[-1], description) | _ROLES_BY_FORM.get(form, frozenset()),
+        roles=roles,
         maximum=maximum if isinstance(maximum, int | float) else None,
-        units=frozenset(unit_word(word.lower) for word in [*described, *name_words(path[-1])]) - {""},
+        units=frozenset(unit_word(word.lower) for word in [*described, *last]) - {""},
         offered=tuple(suggested(description)),
     )
 
 
 _FORMS = {"date": "(YYYY-MM-DD)", "time": "(HH:MM:SS)", "date-time": "(YYYY-MM-DDTHH:MM:SS)"}
-_ROLES_BY_FORM = {
-    "date": frozenset({"date"}),
-    "time": frozenset({"time"}),
-    "date-time": frozenset({"date"}),
-    "email": frozenset({"email"}),
-    "uri": frozenset({"url"}),
-}
+_ROLES_BY_FORM = {"date": "date", "time": "time", "date-time": "date", "email": "email", "uri": "url"}
 
 
 def _form(schema: dict[str, Any]) -> str:
@@ -162,8 +151,7 @@ def type_of(schema: dict[str, Any]) -> str:
         found = next((one for one in found if one != "null"), None)
     if isinstance(found, str):
         return found
-    known_empty = isinstance(given, str) and known == {}
-    return "object" if "properties" in schema else "array" if "items" in schema else "any" if known_empty else "string"
+    return "object" if "properties" in schema else "array" if "items" in schema else "any" if known == {} else "string"
 
 
 def _concepts(spoken: list[Any]) -> frozenset[str]:

@@ -32,17 +32,17 @@ for _role, _names in _BY_NAME.items():
         _ROLES.setdefault(_name, set()).add(_role)
 
 _BY_DESCRIPTION = {
-    "place": re.compile(r"\b(?:city|town|country|location|place|address|airport)\b", re.IGNORECASE),
+    "place": re.compile(r"(?i)\b(?:city|town|country|location|place|address|airport)\b"),
     "person": re.compile(
-        r"\b(?:person|people|actor|artist|author|director|player)\b|name of the (?:user|customer)", re.IGNORECASE
+        r"(?i)\b(?:person|people|actor|artist|author|director|player)\b|name of the (?:user|customer)"
     ),
-    "date": re.compile(r"\bdates?\b|\bYYYY\b|\bthe day\b", re.IGNORECASE),
+    "date": re.compile(r"(?i)\bdates?\b|\bYYYY\b|\bthe day\b"),
     "time": re.compile(r"\bHH:|\btime of (?:the )?day\b"),
-    "currency": re.compile(r"\bcurrency\b", re.IGNORECASE),
-    "language": re.compile(r"\blanguage\b", re.IGNORECASE),
-    "expression": re.compile(r"\b(?:expression|equation|formula)\b", re.IGNORECASE),
-    "from": re.compile(r"\b(?:convert|translate) from\b|\bbase currency\b|\bit is in\b|\bsource\b", re.IGNORECASE),
-    "to": re.compile(r"\b(?:convert|translate) (?:in)?to\b|\btarget\b|\bshall be in\b", re.IGNORECASE),
+    "currency": re.compile(r"(?i)\bcurrency\b"),
+    "language": re.compile(r"(?i)\blanguage\b"),
+    "expression": re.compile(r"(?i)\b(?:expression|equation|formula)\b"),
+    "from": re.compile(r"(?i)\b(?:convert|translate) from\b|\bbase currency\b|\bit is in\b|\bsource\b"),
+    "to": re.compile(r"(?i)\b(?:convert|translate) (?:in)?to\b|\btarget\b|\bshall be in\b"),
 }
 EXCLUSIVE = frozenset({"date", "time", "email", "url", "path", "unit", "expression", "currency", "language"})
 """Of what is of such a kind nothing else will do."""

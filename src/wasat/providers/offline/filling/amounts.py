@@ -1,13 +1,18 @@
 """Numbers for parameters that want numbers."""
 
 import re
+from typing import Any
 
 from wasat.providers.offline.declared.parameters import Parameter
-from wasat.providers.offline.filling.fits import NONE, Fit
 from wasat.providers.offline.reading.dates import Day, Time
+from wasat.providers.offline.reading.meanings import concepts
 from wasat.providers.offline.reading.mention import Mention
 from wasat.providers.offline.reading.units import measured, unit_word
-from wasat.providers.offline.reading.words import GENERIC, concepts, word_set
+from wasat.providers.offline.reading.words import GENERIC, word_set
+
+Fit = tuple[float, Any]
+"""How well a thing suits a parameter, and the value that it would have there; a score below zero is no fit."""
+NONE: Fit = (-1.0, None)
 
 _RATES = word_set("percent rate ≈pric ≈probabil probabil interest percentag")
 _SUMS = word_set("amount ≈pric pric cost budget invest salar ≈mone princip valu dollar")

@@ -91,10 +91,10 @@ def plural_less(lower: str) -> str:
 _CODED = re.compile(r"(-?\d+)\s*(?:for|is|=|:|means|stands for|-)\s*['\"]?([^\W\d][^\d,.;)('\"]{1,40})")
 
 
-def coded(parameter: Parameter, prompt: Prompt) -> Choice | None:
+def coded(parameter: Parameter, prompt: Prompt) -> int | None:
     """A number that the description gives to a word of the prompt: «1 for low, 2 for high»."""
     for match in _CODED.finditer(parameter.description):
         meant = [word for word in name_words(match[2]) if word.lower not in STOP]
         if meant and all(word.concepts[0] in prompt.concepts for word in meant):
-            return 2.6, int(match[1][:18]), -1
+            return int(match[1][:18])
     return None

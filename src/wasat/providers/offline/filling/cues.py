@@ -3,9 +3,10 @@
 import re
 
 from wasat.providers.offline.declared.parameters import Parameter
+from wasat.providers.offline.reading.meanings import concepts
 from wasat.providers.offline.reading.mention import Mention
 from wasat.providers.offline.reading.surroundings import BAR
-from wasat.providers.offline.reading.words import GENERIC, concepts
+from wasat.providers.offline.reading.words import GENERIC
 
 
 def cue(parameter: Parameter, mention: Mention) -> float:

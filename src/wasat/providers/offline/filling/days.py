@@ -17,20 +17,20 @@ def day_text(parameter: Parameter, day: Day, today: date, clock: str = "") -> st
         found = day.on(today) if day.day and (day.year or _DATE_FORM.search(said)) else None
     if found is None:
         return day.said
-    if re.search(r"YYYY-MM-DD.?HH:MM", said, re.IGNORECASE):
+    if re.search(r"(?i)YYYY-MM-DD.?HH:MM", said):
         return f"{found.isoformat()}{'T' if 'DDT' in said.upper() else ' '}{clock or '00:00'}:00"
-    if re.search(r"\bMM[/-]DD[/-]YYYY", said, re.IGNORECASE):
+    if re.search(r"(?i)\bMM[/-]DD[/-]YYYY", said):
         return found.strftime("%m/%d/%Y" if "/" in said else "%m-%d-%Y")
-    if re.search(r"\bDD[/-]MM[/-]YYYY", said, re.IGNORECASE):
+    if re.search(r"(?i)\bDD[/-]MM[/-]YYYY", said):
         return found.strftime("%d/%m/%Y" if "/" in said else "%d-%m-%Y")
     return found.isoformat()
 
 
-_DATE_FORM = re.compile(r"YYYY|ISO|\d{4}-\d{2}-\d{2}|%Y", re.IGNORECASE)
+_DATE_FORM = re.compile(r"(?i)YYYY|ISO|\d{4}-\d{2}-\d{2}|%Y")
 
 
 def time_text(parameter: Parameter, time: Time) -> str:
     said = parameter.description
     if "HH:MM:SS" in said.upper():
         return f"{time}:{time.second:02}"
-    return str(time) if re.search(r"HH:MM|24|\d\d:\d\d", said, re.IGNORECASE) else time.said
+    return str(time) if re.search(r"(?i)HH:MM|24|\d\d:\d\d", said) else time.said

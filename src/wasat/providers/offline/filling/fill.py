@@ -26,6 +26,10 @@ class Filled(Struct, frozen=True):
     evidence: float = 0.0
     """How well it all fits."""
 
+    @property
+    def used(self) -> list[Mention]:
+        return [source for sources in self.sources.values() for source in sources]
+
 
 class _Offer(Struct, frozen=True, gc=False):
     score: float
@@ -37,19 +41,17 @@ class _Offer(Struct, frozen=True, gc=False):
 
 def fill(tool: Tool, prompt: Prompt, today: date, *, without: Iterable[Mention] = ()) -> Filled:
     """What the prompt gives for the parameters of a tool; what stands in `without` is spoken for."""
-    offers = [one for one in _offers(tool, prompt, today) if one.score >= _least(one.parameter)]
-    offers.sort(key=lambda one: (-one.score, one.order))
+    offers = sorted(_offers(tool, prompt, today), key=lambda one: (-one.score, one.order))
     arguments: dict[str, Any] = {}
     sources: dict[tuple[str, ...], tuple[Mention, ...]] = {}
-    taken = [(source.start, source.end) for source in without]
+    taken = list(without)
     evidence = 0.0
     for one in offers:
-        spoken_for = not _shared(one) and any(_overlaps(source, taken) for source in one.sources)
-        if one.parameter.path in sources or spoken_for:
+        own = () if _shared(one) else one.sources
+        if one.parameter.path in sources or any(source.overlaps(other) for source in own for other in taken):
             continue
         sources[one.parameter.path] = one.sources
-        if not _shared(one):
-            taken.extend((source.start, source.end) for source in one.sources)
+        taken.extend(own)
         _put(arguments, one.parameter.path, one.value)
         evidence += min(one.score, 4.0)
     for parameter in tool.parameters:
@@ -62,22 +64,14 @@ def fill(tool: Tool, prompt: Prompt, today: date, *, without: Iterable[Mention] 
     return Filled(arguments, missing, sources, evidence)
 
 
-def _least(parameter: Parameter) -> float:
-    return _ENOUGH if parameter.required else _ENOUGH_FOR_OPTIONAL
-
-
-def _overlaps(mention: Mention, taken: list[tuple[int, int]]) -> bool:
-    return any(mention.start < end and start < mention.end for start, end in taken)
-
-
 def _shared(offer: _Offer) -> bool:
     """A day has a year and a month, which may go to two parameters; and $20 is an amount and a currency."""
     kind = offer.sources[0].kind if offer.sources else ""
     if kind == "name" and offer.value != offer.sources[0].value and ", " in offer.sources[0].value:
         return True
-    return (kind in ("date", "time") and isinstance(offer.value, int)) or (
-        kind == "number" and "currency" in offer.parameter.roles
-    )
+    if kind == "number":
+        return "currency" in offer.parameter.roles
+    return kind in ("date", "time") and isinstance(offer.value, int)
 
 
 def _put(arguments: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
@@ -88,7 +82,8 @@ def _put(arguments: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
 
 def _offers(tool: Tool, prompt: Prompt, today: date) -> Iterator[_Offer]:
     for at, parameter in enumerate(tool.parameters):
-        for score, value, sources in suited(tool, parameter, prompt, today):
+        bonus, least = (0.6, _ENOUGH) if parameter.required else (0.0, _ENOUGH_FOR_OPTIONAL)
+        for suiting, value, sources in suited(tool, parameter, prompt, today):
             place = sources[0].start / (len(prompt.text) + 1) if sources else 0.0
-            bonus = 0.6 if parameter.required else 0.0
-            yield _Offer(score + bonus - 0.02 * at, abs(at / 10 - place), parameter, value, sources)
+            if (score := suiting + bonus - 0.02 * at) >= least:
+                yield _Offer(score, abs(at / 10 - place), parameter, value, sources)

@@ -19,9 +19,7 @@ def truth(parameter: Parameter, prompt: Prompt, shared: frozenset[str] = frozens
 
     Words that are `shared` with other flags, or with the name of the tool, tell nothing.
     """
-    literal = re.search(
-        rf"{re.escape(parameter.name)}\W+(?:is|to|=|as|set to)?\W*(true|false)\b", prompt.text, re.IGNORECASE
-    )
+    literal = re.search(rf"(?i){re.escape(parameter.name)}\W+(?:is|to|=|as|set to)?\W*(true|false)\b", prompt.text)
     if literal:
         return 3.5, literal[1].lower() == "true"
     if (particle := _particle(parameter, prompt)) is not None:

@@ -9,32 +9,23 @@ from wasat.providers.offline.declared.roles import EXCLUSIVE
 from wasat.providers.offline.filling.cues import cue
 from wasat.providers.offline.reading.mention import Mention
 from wasat.providers.offline.reading.prompt import Prompt
-from wasat.providers.offline.reading.words import Word, name_words, word_set, words
+from wasat.providers.offline.reading.words import TELLING, Word, name_words, word_set, words
 
-_ASKING = word_set(
-    "find get show tell give calculate compute search list create make add set send book buy order convert "
-    "translate turn switch check write update change delete remove cancel close open start stop play look need want "
-    "let fetch retrieve determine estimate solve identify predict provide generate recommend suggest remind "
-    "schedule plan compare evaluate analyze analyse display reserve rent purchase obtain see view know looking "
-    "searching going interested available currently latest current recent today details information good nice great "
-    "best named called titled able think wondering curious planning trying total entire now later soon"
+_AROUND = word_set(
+    "tell give create make add set send book buy order turn switch write update change delete remove cancel close "
+    "open start stop play need want let provide schedule reserve rent purchase know looking searching going "
+    "interested available currently latest current recent today details information good nice great best named "
+    "called titled able think wondering curious planning trying total entire now later soon"
 )
-_INTRODUCING = {
-    "about": 1.0,
-    "on": 0.5,
-    "for": 0.6,
-    "of": 0.4,
-    "with": 0.5,
-    "in": 0.3,
-    "called": 1.0,
-    "named": 1.0,
-    "as": 0.8,
-}
+_ASKING = TELLING | _AROUND
+_LEADING = {
+    "about": 1.0, "called": 1.0, "named": 1.0, "as": 0.8, "for": 0.6, "on": 0.5, "with": 0.5, "of": 0.4, "in": 0.3,
+}  # fmt: skip
 
 
 def phrase_fit(tool: Tool, parameter: Parameter, mention: Mention) -> tuple[float, str]:
     """How well a phrase suits a parameter that takes words, and what of it is the value."""
-    if parameter.roles & EXCLUSIVE or is_id(parameter):
+    if parameter.roles & EXCLUSIVE or is_id(parameter.name):
         return -1.0, ""
     said = words(mention.value)
     first, last = 0, len(said)
@@ -48,15 +39,17 @@ def phrase_fit(tool: Tool, parameter: Parameter, mention: Mention) -> tuple[floa
     nearest = next((word for word in mention.before if word not in ("the", "a", "an", "my", "some")), "")
     if "place" in parameter.roles and nearest == "for":
         return -0.2 + 0.7 * cue(parameter, mention) + 0.1 * (last - first == 1), value
-    score = 0.3 + _INTRODUCING.get(nearest, 0.0) - 0.1 * max(0, last - first - 3)
+    score = 0.3 + _LEADING.get(nearest, 0.0) - 0.1 * max(0, last - first - 3)
     if "text" in parameter.roles:
         score += 0.6 * (nearest in _ASKING) - 0.3 * (nearest in ("in", "at"))
     if "place" in parameter.roles and nearest not in ("in", "at", "for", "near", "from", "to"):
         return -1.0, ""
     if parameter.roles & {"id", "person"}:
         score -= 0.9
-    score += _by_name(parameter, said, last)
-    if last < len(said) and _head(parameter) == said[last].concepts[0]:
+    head, final = _head(parameter), said[last - 1].lower
+    if len(head) > 3 and final.endswith(head) and final != head:
+        score += 2.0  # a bedroom is a room by its name
+    if last < len(said) and head == said[last].concepts[0]:
         value, score = mention.value[said[first].start : said[last].end], score + 2.0
     following = said[last].concepts[0] if last < len(said) else ""
     if following in parameter.name_concepts or following in parameter.concepts:
@@ -70,14 +63,8 @@ def _head(parameter: Parameter) -> str:
     return spoken[-1].concepts[0] if spoken else ""
 
 
-def _by_name(parameter: Parameter, said: list[Word], last: int) -> float:
-    """A bedroom is a room by its name."""
-    head = _head(parameter)
-    return 2.0 if len(head) > 3 and said[last - 1].lower.endswith(head) and said[last - 1].lower != head else 0.0
-
-
 def _is_asking(word: Word, tool: Tool) -> bool:
-    return word.lower in _ASKING or _own(tool, word.concepts)
+    return word.lower in _ASKING or tool.weights.get(word.concepts[0], 0.0) >= 1.0
 
 
 def _is_listed(word: Word, tool: Tool, parameter: Parameter) -> bool:
@@ -86,17 +73,12 @@ def _is_listed(word: Word, tool: Tool, parameter: Parameter) -> bool:
     return any(word.lower == str(choice).lower() for one in others for choice in one.choices)
 
 
-def _own(tool: Tool, stems: tuple[str, ...]) -> bool:
-    return any(tool.weights.get(one, 0.0) >= 1.0 for one in stems[:1])
-
-
 _DICTATED = re.compile(
-    r"\b(?:saying|(?:that|which) says?|says|with the (?:text|message|content|note)|message:|text:|note:|"
+    r"(?i)\b(?:saying|(?:that|which) says?|says|with the (?:text|message|content|note)|message:|text:|note:|"
     r"remind(?:er)?(?: me| us| him| her| them)?(?: (?:for|on|at) \S+(?: \d{4})?| tomorrow| today)? (?:to|that|about)|"
-    r"(?:to-?do|task) (?:to|for)|tell (?:him|her|them|[A-Z]\w+) (?:that|to))\s+(?P<text>[^.!?\n]{2,500})",
-    re.IGNORECASE,
+    r"(?:to-?do|task) (?:to|for)|tell (?:him|her|them|[A-Z]\w+) (?:that|to))\s+(?P<text>[^.!?\n]{2,500})"
 )
-_TRAILING = re.compile(r"[\s,]*\b(?:on|at|by|for|in|this|next|the)?\s*$", re.IGNORECASE)
+_TRAILING = re.compile(r"(?i)[\s,]*\b(?:on|at|by|for|in|this|next|the)?\s*$")
 
 
 def dictated(prompt: Prompt) -> Iterator[tuple[float, str, tuple[Mention, ...]]]:

@@ -14,14 +14,14 @@ from wasat.providers.offline.declared.roles import EXCLUSIVE
 from wasat.providers.offline.filling.choices import chosen, coded
 from wasat.providers.offline.filling.cues import cue
 from wasat.providers.offline.filling.days import day_text
-from wasat.providers.offline.filling.fit import fit
+from wasat.providers.offline.filling.fit import fit, lists
 from wasat.providers.offline.filling.flags import truth
-from wasat.providers.offline.filling.listed import lists
-from wasat.providers.offline.filling.phrases import dictated, phrase_fit
+from wasat.providers.offline.filling.phrases import dictated
+from wasat.providers.offline.reading.meanings import concepts
 from wasat.providers.offline.reading.mention import Mention
 from wasat.providers.offline.reading.prompt import Prompt
 from wasat.providers.offline.reading.surroundings import BAR
-from wasat.providers.offline.reading.words import STOP, concepts
+from wasat.providers.offline.reading.words import STOP, concepts_of
 
 Suited = tuple[float, Any, tuple[Mention, ...]]
 """A score, a value, and what it was made of."""
@@ -41,7 +41,8 @@ def suited(tool: Tool, parameter: Parameter, prompt: Prompt, today: date) -> Ite
 
 
 def _flag(tool: Tool, parameter: Parameter, prompt: Prompt) -> Iterator[Suited]:
-    score, value = truth(parameter, prompt, _shared_words(tool, parameter))
+    others = [one.name_concepts for one in tool.parameters if one is not parameter and one.type == "boolean"]
+    score, value = truth(parameter, prompt, tool.name_concepts.union(*others))
     if score:
         written = [one for one in parameter.choices if str(one).lower() == str(value).lower()]
         yield score, written[0] if written else value, ()
@@ -51,12 +52,11 @@ def _named(tool: Tool, parameter: Parameter, prompt: Prompt, today: date) -> Ite
     """What the prompt names, as it is."""
     clock = next((str(one.value) for one in prompt.mentions if one.kind == "time"), "")
     for mention in prompt.mentions:
-        score, value = fit(parameter, mention, today)
-        if (mention.kind == "expression" and _is_cut_off(mention, prompt)) or _is_excepted(parameter, mention):
-            continue
-        if mention.kind == "phrase" and parameter.type in ("string", "any"):
-            score, value = phrase_fit(tool, parameter, mention)
-        elif mention.kind == "number" and score > 0:
+        score, value = fit(tool, parameter, mention, today)
+        cut_off = mention.kind == "expression" and any(mention.overlaps(one) for one in prompt.arithmetic)
+        if cut_off or _is_excepted(parameter, mention):
+            continue  # signs may be a part of more arithmetic, which goes on in words
+        if mention.kind == "number" and score > 0:
             score += 2.0 * _counts(tool, parameter, mention)
         elif mention.kind == "name" and score > 0:
             value = _part_of_place(tool, parameter, mention) or value
@@ -73,7 +73,7 @@ def _counts(tool: Tool, parameter: Parameter, mention: Mention) -> bool:
     return about and bool(parameter.name_concepts & _COUNTS or "how many" in parameter.description.lower())
 
 
-_COUNTS = frozenset(concepts(word)[0] for word in ("count", "quantity", "number", "qty", "copies"))
+_COUNTS = concepts_of("count quantity number qty copies")
 
 
 def _is_excepted(parameter: Parameter, mention: Mention) -> bool:
@@ -83,11 +83,6 @@ def _is_excepted(parameter: Parameter, mention: Mention) -> bool:
     return excepted and not re.search("exclu|except|avoid|without", f"{parameter.name} {parameter.description}")
 
 
-def _is_cut_off(mention: Mention, prompt: Prompt) -> bool:
-    """Whether signs are a part of more arithmetic, which goes on in words."""
-    return any(one.start < mention.end and mention.start < one.end for one in prompt.arithmetic)
-
-
 def _told(parameter: Parameter, prompt: Prompt) -> Iterator[Suited]:
     """What the prompt says in more words than a name."""
     if parameter.type == "string":
@@ -95,12 +90,9 @@ def _told(parameter: Parameter, prompt: Prompt) -> Iterator[Suited]:
             yield from dictated(prompt)
         yield from _soft(parameter, prompt)
     if "expression" in parameter.roles:
-        for one in prompt.arithmetic:
-            if one.value:
-                yield 3.0, one.value, (Mention("expression", one.value, one.start, one.end),)
-    code = coded(parameter, prompt) if parameter.type == "integer" else None
-    if code:
-        yield code[0], code[1], ()
+        yield from ((3.0, one.value, (one,)) for one in prompt.arithmetic if one.value)
+    if parameter.type == "integer" and (code := coded(parameter, prompt)) is not None:
+        yield 2.6, code, ()
 
 
 def _part_of_place(tool: Tool, parameter: Parameter, mention: Mention) -> str:
@@ -112,17 +104,12 @@ def _part_of_place(tool: Tool, parameter: Parameter, mention: Mention) -> str:
     return rest if parameter in wholes else city if parameter.name_concepts & _TOWNS else ""
 
 
-_WHOLES = frozenset(concepts("country")[:1] + concepts("state")[:1])
-_TOWNS = frozenset(concepts("city")[:1] + concepts("town")[:1])
+_WHOLES = concepts_of("country state")
+_TOWNS = concepts_of("city town")
 
 
 def _is_flag(parameter: Parameter) -> bool:
     return {"true", "false"} <= {str(one).lower() for one in parameter.choices}
-
-
-def _shared_words(tool: Tool, parameter: Parameter) -> frozenset[str]:
-    others = [one.name_concepts for one in tool.parameters if one is not parameter and one.type == "boolean"]
-    return tool.name_concepts.union(*others)
 
 
 def _listed_values(parameter: Parameter, prompt: Prompt) -> Iterator[Suited]:
@@ -132,13 +119,13 @@ def _listed_values(parameter: Parameter, prompt: Prompt) -> Iterator[Suited]:
             yield found[0][0], [value for _, value, _ in sorted(found, key=lambda one: one[2])], ()
         return
     for score, value, place in found:
-        near = [one for one in prompt.mentions if one.start <= place < one.end]
+        near = [one for one in prompt.mentions if one.holds(place)]
         yield score + (0.5 * cue(parameter, near[0]) if near else 0), value, ()
 
 
 _ASKED = "question|query|statement|message|prompt|request|input|utterance"
 _USERS_WORDS = re.compile(
-    rf"\b(?:{_ASKED})\b.{{0,40}}\b(?:user|customer)\b|\buser'?s? (?:original )?(?:{_ASKED})\b", re.IGNORECASE
+    rf"(?i)\b(?:{_ASKED})\b.{{0,40}}\b(?:user|customer)\b|\buser'?s? (?:original )?(?:{_ASKED})\b"
 )
 
 
@@ -146,7 +133,7 @@ def _soft(parameter: Parameter, prompt: Prompt) -> Iterator[Suited]:
     """What the description offers, and the prompt itself where that is asked for."""
     if parameter.offered and not parameter.roles & EXCLUSIVE:
         for score, value, place in chosen(replace(parameter, choices=parameter.offered), prompt):
-            near = tuple(one for one in prompt.mentions if one.start <= place < one.end)
+            near = tuple(one for one in prompt.mentions if one.holds(place))
             whole = near and (near[0].kind == "phrase" or str(near[0].value).lower() == value.lower())
             if whole and score >= 2.5:
                 yield score - 0.3, value, near

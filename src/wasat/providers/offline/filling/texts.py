@@ -5,17 +5,18 @@ from datetime import date
 
 from wasat.providers.offline.declared.parameters import Parameter, is_id
 from wasat.providers.offline.declared.roles import EXCLUSIVE
-from wasat.providers.offline.filling.amounts import measure
+from wasat.providers.offline.filling.amounts import NONE, Fit, measure
 from wasat.providers.offline.filling.cues import cue
 from wasat.providers.offline.filling.days import day_text, time_text
-from wasat.providers.offline.filling.fits import NONE, Fit
+from wasat.providers.offline.reading.meanings import concepts
 from wasat.providers.offline.reading.mention import Mention
 from wasat.providers.offline.reading.places import in_state_code
 from wasat.providers.offline.reading.units import unit_word
-from wasat.providers.offline.reading.words import concepts, word_set, words
+from wasat.providers.offline.reading.words import concepts_of, word_set, words
 
 _SHORT = word_set("ID API URL URI IP")
 """Written like names, and none."""
+_INTO = word_set("in to into as from")
 _PLACED = word_set("in at for near around from to of within across towards")
 
 
@@ -24,11 +25,8 @@ def text_fit(parameter: Parameter, mention: Mention, today: date) -> Fit:
     roles = parameter.roles
     match mention.kind:
         case "date":
-            return (
-                (2.5 + 0.5 * (not mention.value.relative), day_text(parameter, mention.value, today))
-                if "date" in roles
-                else NONE
-            )
+            score = 2.5 if mention.value.relative else 3.0
+            return (score, day_text(parameter, mention.value, today)) if "date" in roles else NONE
         case "time":
             return (2.5, time_text(parameter, mention.value)) if "time" in roles else NONE
         case "currency" | "unit" | "email" | "url" | "path" | "expression" | "language":
@@ -36,9 +34,8 @@ def text_fit(parameter: Parameter, mention: Mention, today: date) -> Fit:
         case "number":
             return _numeric_text(parameter, mention)
         case "code" | "address" | "phone":
-            return (
-                -1.0 if roles & (EXCLUSIVE - {"expression", "path"}) else 2.0 if "id" in roles else 0.9
-            ), mention.value
+            unfit = roles & (EXCLUSIVE - {"expression", "path"})
+            return NONE if unfit else (2.0 if "id" in roles else 0.9, mention.value)
         case "quoted":
             return _quoted(parameter, mention)
         case "name":
@@ -48,9 +45,7 @@ def text_fit(parameter: Parameter, mention: Mention, today: date) -> Fit:
 
 def _special(parameter: Parameter, mention: Mention) -> Fit:
     if mention.kind in parameter.roles:
-        asked = (
-            parameter.required or mention.kind != "unit" or set(mention.before[:1]) & {"in", "to", "into", "as", "from"}
-        )
+        asked = parameter.required or mention.kind != "unit" or {*mention.before[:1]} & _INTO
         return 3.0 if asked else 1.0, mention.value
     if mention.kind == "currency" and "unit" in parameter.roles and unit_word(mention.unit):
         return 2.5, mention.unit  # a pound of both kinds
@@ -101,24 +96,16 @@ def _named(parameter: Parameter, mention: Mention) -> Fit:
         score -= 0.4
     elif "text" in roles:
         score += 0.8 if nearest in ("about", "on", "for", "of") else 0.2
-    if is_id(parameter) and value.isalpha():
+    if is_id(parameter.name) and value.isalpha():
         return NONE
     if "id" in roles and not roles & {"place", "person"}:
         score -= 0.6 if value.isupper() else 1.4
     return score, value
 
 
-_MAKERS = frozenset(
-    stem
-    for word in word_set("author director artist writer composer singer painter creator")
-    for stem in concepts(word)
-)
-_PLAYERS = frozenset(
-    stem for word in word_set("actor cast starring actress player performer") for stem in concepts(word)
-)
-
-
-_FEATURING = frozenset(concepts(word)[0] for word in ("featuring", "starring", "acted"))
+_MAKERS = concepts_of("author director artist writer composer singer painter creator")
+_PLAYERS = concepts_of("actor cast starring actress player performer")
+_FEATURING = concepts_of("featuring starring acted")
 
 
 def _introduced(parameter: Parameter, nearest: str) -> bool:

@@ -3,8 +3,7 @@
 import re
 
 _BETWEEN = re.compile(
-    r"(?:[.;!?]+\s+|,?\s+(?:and then|and also|then|also|and|plus(?!\s+\d)|additionally|as well as)\s+|\n+)(?=\S)",
-    re.IGNORECASE,
+    r"(?i)(?:[.;!?]+\s+|,?\s+(?:and then|and also|then|also|and|plus(?!\s+\d)|additionally|as well as)\s+|\n+)(?=\S)"
 )
 _MARKS = re.compile(r"[\"'“”«»\[\]{}]")
 MOST = 12

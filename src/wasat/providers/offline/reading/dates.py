@@ -7,20 +7,10 @@ from datetime import date, timedelta
 from msgspec import Struct
 from msgspec.structs import replace
 
-_MONTHS = [
-    "january",
-    "february",
-    "march",
-    "april",
-    "may",
-    "june",
-    "july",
-    "august",
-    "september",
-    "october",
-    "november",
-    "december",
-]
+from wasat.providers.offline.reading.mention import Mention
+
+_YEAR = "january february march april may june july august september october november december"
+_MONTHS = _YEAR.split()
 _WEEKDAYS = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
 _MONTH = "(?P<month>" + "|".join(f"{name}|{name[:3]}" for name in _MONTHS) + "|sept)"
 _DAY = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?"
@@ -39,12 +29,10 @@ _FORMS = [
     )
 ]
 _TIME = re.compile(
-    r"\b(?P<hour>\d{1,2})(?::(?P<minute>\d{2})(?::(?P<second>\d{2}))?)?\s?"
-    r"(?P<half>[ap]\.?m\b\.?|in the (?:morning|afternoon|evening)|at night)"
-    r"|\b(?P<hour24>\d{1,2}):(?P<minute24>\d{2})(?::(?P<second24>\d{2}))?\b|\b(?P<named>noon|midnight)\b",
-    re.IGNORECASE,
+    r"(?i)\b(?P<named>noon|midnight)\b|\b(?P<hour>\d{1,2})(?::(?P<minute>\d{2})(?::(?P<second>\d{2}))?)?"
+    r"(?:\s?(?P<half>[ap]\.?m\b\.?|in the (?:morning|afternoon|evening)|at night)|(?<=:\d\d)\b)"
 )
-_LATE = re.compile(r"^p|afternoon|evening|night", re.IGNORECASE)
+_LATE = re.compile(r"(?i)^p|afternoon|evening|night")
 _OFFSETS = {"today": 0, "tonight": 0, "tomorrow": 1, "day after tomorrow": 2, "yesterday": -1}
 
 
@@ -52,8 +40,6 @@ class Day(Struct, frozen=True, gc=False):
     """A day as it was said; `year` is 0 where nobody said it, and `day` where only the month was."""
 
     said: str
-    start: int
-    end: int
     year: int = 0
     month: int = 0
     day: int = 0
@@ -63,11 +49,11 @@ class Day(Struct, frozen=True, gc=False):
         """The day of the calendar, as far as the words tell."""
         if self.relative in _OFFSETS:
             return today + timedelta(days=_OFFSETS[self.relative])
-        if self.relative and self.relative not in _WEEKDAYS:
-            return None
-        if self.relative:
+        if self.relative in _WEEKDAYS:
             ahead = (_WEEKDAYS.index(self.relative) - today.weekday()) % 7
             return today + timedelta(days=ahead or 7)
+        if self.relative:
+            return None
         try:
             return date(self.year or today.year, self.month, self.day)
         except ValueError:
@@ -76,8 +62,6 @@ class Day(Struct, frozen=True, gc=False):
 
 class Time(Struct, frozen=True, gc=False):
     said: str
-    start: int
-    end: int
     hour: int
     minute: int
     second: int = 0
@@ -86,20 +70,22 @@ class Time(Struct, frozen=True, gc=False):
         return f"{self.hour:02}:{self.minute:02}"
 
 
-def days(text: str) -> Iterator[Day]:
+def days(text: str) -> Iterator[Mention]:
     """The days that a text names; a year that was said once holds for all of them."""
-    found = [day for form in _FORMS for match in form.finditer(text) if (day := _day(match)) is not None]
-    year = next((one.year for one in found if one.year), 0)
+    found = [one for form in _FORMS for match in form.finditer(text) if (one := _day(match)) is not None]
+    year = next((one.value.year for one in found if one.value.year), 0)
     for one in found:
-        yield one if one.year or one.relative or not year else replace(one, year=year)
+        spoken = one.value.year or one.value.relative
+        yield one if spoken else replace(one, value=replace(one.value, year=year))
 
 
-def _day(match: re.Match[str]) -> Day | None:
+def _day(match: re.Match[str]) -> Mention | None:
     given = match.groupdict()
     relative = (given.get("relative") or given.get("weekday") or given.get("span") or "").lower()
     if relative:
         start = match.start("weekday") if given.get("weekday") and match[0].lower().startswith("on") else match.start()
-        return Day(match.string[start : match.end()], start, match.end(), relative=relative)
+        said = match.string[start : match.end()]
+        return Mention("date", Day(said, relative=relative), start, match.end())
     year, day = int(given.get("year") or 0), int(given.get("day") or 0)
     if given.get("month"):
         month = next(at for at, name in enumerate(_MONTHS, 1) if name.startswith(given["month"].lower()[:3]))
@@ -111,17 +97,15 @@ def _day(match: re.Match[str]) -> Day | None:
             month, day = day, month
     if not (1 <= month <= 12 and day <= 31):
         return None
-    return Day(match[0], match.start(), match.end(), year, month, day)
+    return Mention("date", Day(match[0], year, month, day), match.start(), match.end())
 
 
-def times(text: str) -> Iterator[Time]:
+def times(text: str) -> Iterator[Mention]:
     for match in _TIME.finditer(text):
+        hour, minute, second = (int(match[part] or 0) for part in ("hour", "minute", "second"))
         if match["named"]:
-            yield Time(match[0], match.start(), match.end(), 12 if match["named"].lower() == "noon" else 0, 0)
-            continue
-        hour, minute = int(match["hour"] or match["hour24"]), int(match["minute"] or match["minute24"] or 0)
-        second = int(match["second"] or match["second24"] or 0)
-        if match["half"]:
+            hour = 12 * (match["named"].lower() == "noon")
+        elif match["half"]:
             hour = hour % 12 + 12 * bool(_LATE.search(match["half"]))
         if hour < 24 and minute < 60 and second < 60:
-            yield Time(match[0], match.start(), match.end(), hour, minute, second)
+            yield Mention("time", Time(match[0], hour, minute, second), match.start(), match.end())

@@ -1,11 +1,12 @@
-"""Words that mean the same to whoever asks for something: each line one meaning, named by its first word."""
+"""What words stand for: their stems, and the meanings that they share with others."""
 
-from wasat.providers.offline.reading.stems import stem
+from functools import lru_cache
 
+# Each line is one meaning, named by its first word.
 _SAME = """
 find search look seek discover explore locate lookup searching
 get fetch retrieve obtain show display list view see check read return
-buy purchase order acquire
+buy purchase order acquire shop shopping
 reserve reservation booking
 cancel abort revoke
 create make add new insert generate produce build
@@ -43,16 +44,14 @@ person people individual human
 contact address
 firm company corporation business
 job occupation career
-buy shop shopping
 stock share ticker
 big large huge
 small little tiny
 fast quick rapid speed velocity
 distance far
 route direction path navigate
-event happening
 remind reminder alarm
-event meeting appointment
+event happening meeting appointment
 learn study course
 news headline article
 size dimension
@@ -65,12 +64,10 @@ divide quotient
 statistic stat
 information info detail data
 description describe explain
-begin start
 light lamp
 turn switch
 repair fix maintenance
 sort arrange rank
-picture photo image
 nearby near close closest nearest
 employee staff worker
 customer client
@@ -94,12 +91,41 @@ _BOOKING = {"book": ("book", "reserv"), "booked": ("reserv",), "booking": ("rese
 """Of these some forms are a thing to read and a thing to do."""
 
 
-def meanings(lower: str) -> tuple[str, ...]:
+@lru_cache(maxsize=20_000)
+def concepts(lower: str) -> tuple[str, ...]:
     """What a word stands for: its stem, and after it the meanings that it shares with others."""
     if lower in _BOOKING:
         return _BOOKING[lower]
     plain = stem(lower.removesuffix("'s"))
     return (plain, *_MEANINGS.get(plain, ()))
+
+
+def stem(word: str) -> str:
+    """The word without its endings; crude, but the same for all of its forms."""
+    if len(word) <= 3 or not word.isascii():
+        return word
+    if word.endswith("ies") and len(word) > 4:
+        word = word[:-3] + "y"
+    elif word.endswith(("sses", "shes", "ches", "xes", "zes")):
+        word = word[:-2]
+    elif word.endswith("s") and not word.endswith(("ss", "us", "is")):
+        word = word[:-1]
+    for ending in _ENDINGS:
+        if word.endswith(ending) and len(word) - len(ending) >= 4 - (ending in ("ed", "ing")):
+            word = word[: -len(ending)]
+            break
+    if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "lse":
+        word = word[:-1]
+    while len(word) > 3 and word[-1] in "eiy":
+        word = word[:-1]
+    return word
+
+
+_WRITTEN = (
+    "ization ational fulness ation ition ement ment ional ative able ible ator ness ated ating ally ical ance ence "
+    "ing ion ive ate ity ous ful ed er or ly al ic ist"
+)
+_ENDINGS = _WRITTEN.split()
 
 
 def _read() -> dict[str, tuple[str, ...]]:

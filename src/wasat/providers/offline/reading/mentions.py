@@ -33,38 +33,19 @@ def mentions(text: str, spoken: list[Word]) -> list[Mention]:
 
 def _readings(text: str, spoken: list[Word], taken: bytearray) -> Iterator[Mention]:
     yield from written(text)
-    yield from _moments(text)
+    yield from days(text)
+    yield from times(text)
     yield from formulas(text)
-    yield from _numbers(text)
-    yield from _names(text, spoken)
+    yield from numbers(text)
+    for match in CURRENCY.finditer(text):
+        yield Mention("currency", CURRENCY_CODES[match[0].lower()], match.start(), match.end(), unit=match[0])
+    yield from names(text, spoken)
+    for match in LANGUAGE.finditer(text):
+        yield Mention("language", match[0], match.start(), match.end())
     for word in spoken:
         if len(word.text) > 1 and word.lower not in STOP and unit_word(word.lower):
             yield Mention("unit", word.text, word.start, word.end)
     yield from _phrases(text, spoken, taken)
-
-
-def _moments(text: str) -> Iterator[Mention]:
-    for day in days(text):
-        yield Mention("date", day, day.start, day.end)
-    for time in times(text):
-        yield Mention("time", time, time.start, time.end)
-
-
-def _numbers(text: str) -> Iterator[Mention]:
-    for one in numbers(text):
-        yield Mention(
-            "number", one.value, one.start, one.end,
-            unit=one.unit, currency=one.currency, percent=one.percent, vague=one.vague,
-        )  # fmt: skip
-    for match in CURRENCY.finditer(text):
-        yield Mention("currency", CURRENCY_CODES[match[0].lower()], match.start(), match.end(), unit=match[0])
-
-
-def _names(text: str, spoken: list[Word]) -> Iterator[Mention]:
-    for name in names(text, spoken):
-        yield Mention("language" if LANGUAGE.fullmatch(name.value) else "name", name.value, name.start, name.end)
-    for match in LANGUAGE.finditer(text):
-        yield Mention("language", match[0], match.start(), match.end())
 
 
 def _phrases(text: str, spoken: list[Word], taken: bytearray) -> Iterator[Mention]:

@@ -35,12 +35,11 @@ CURRENCY_CODES = {
 _WORDS_TOO = frozenset({"try", "won", "real", "rand", "rub"})
 """Currencies only after a number: whoever «won» was not paid in it."""
 _PLAIN = sorted((one for one in CURRENCY_CODES if one not in _WORDS_TOO), key=len, reverse=True)
-CURRENCY = re.compile(rf"\b(?:{'|'.join(_PLAIN)}|(?<=\d )(?:{'|'.join(sorted(_WORDS_TOO))}))\b", re.IGNORECASE)
+CURRENCY = re.compile(rf"(?i)\b(?:{'|'.join(_PLAIN)}|(?<=\d )(?:{'|'.join(sorted(_WORDS_TOO))}))\b")
 LANGUAGE = re.compile(
-    r"\b(?:English|German|French|Spanish|Italian|Portuguese|Dutch|Russian|Ukrainian|Polish|Czech|Slovak|Hungarian|"
+    r"(?i)\b(?:English|German|French|Spanish|Italian|Portuguese|Dutch|Russian|Ukrainian|Polish|Czech|Slovak|Hungarian|"
     r"Romanian|Bulgarian|Greek|Turkish|Arabic|Hebrew|Persian|Farsi|Hindi|Urdu|Bengali|Tamil|Telugu|Punjabi|Chinese|"
     r"Mandarin|Cantonese|Japanese|Korean|Vietnamese|Thai|Indonesian|Malay|Filipino|Tagalog|Swahili|Swedish|Norwegian|"
     r"Danish|Finnish|Icelandic|Estonian|Latvian|Lithuanian|Croatian|Serbian|Slovenian|Catalan|Basque|Irish|Welsh|"
-    r"Latin|Esperanto)\b",
-    re.IGNORECASE,
+    r"Latin|Esperanto)\b"
 )

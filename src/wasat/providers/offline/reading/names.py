@@ -3,39 +3,27 @@
 import re
 from collections.abc import Iterator
 
-from msgspec import Struct
-
-from wasat.providers.offline.reading.verbs import ACTING
-from wasat.providers.offline.reading.words import STOP, Word, word_set
+from wasat.providers.offline.reading.mention import Mention
+from wasat.providers.offline.reading.money import LANGUAGE
+from wasat.providers.offline.reading.words import ACTING, STOP, TELLING, Word, word_set
 
 _INSIDE = word_set("of the de la las los del da do dos di du des van von der den el al le and & for in on a")
 _FIRST_WORDS = word_set(
-    "what who where when why how which find get show tell give can could would will please help calculate compute "
-    "search list create make add set send book buy order convert translate turn switch check is are do does did i "
-    "i'm write update change delete remove cancel close open start stop play look need want let fetch retrieve "
-    "determine estimate solve identify predict provide generate divide multiply recommend suggest remind schedule "
-    "plan compare also then and or if my the for in on at with from to evaluate analyze analyse assume given "
-    "suppose thanks hi hello display reserve rent purchase obtain examine explain describe use using view see "
-    "locate what's how's where's who's it's that's i'd i'll i've don't hey dear there this that sort run execute "
-    "initiate implement extract perform while during after before since because although though unless until once "
-    "whenever whether however right now today tomorrow yesterday currently recently imagine considering regarding "
-    "upon within without through throughout despite according based maybe perhaps actually basically specifically "
-    "additionally furthermore moreover finally first second next lastly as by not no yes ok okay he she we they you "
-    "it its his her our your their some any all each every most more many both another other one two three good "
-    "great new draw assess track monitor investigate discover explore weather time"
+    "divide multiply assume suppose examine explain describe locate dear sort initiate implement extract perform "
+    "while during after before since because although though unless until once whenever whether however right now "
+    "today tomorrow yesterday currently recently imagine considering regarding upon without through throughout "
+    "despite according maybe perhaps actually basically specifically additionally furthermore moreover finally first "
+    "second next lastly okay two three good great new draw assess track monitor investigate discover explore weather "
+    "time"
 )
+_NO_NAMES = STOP | ACTING | TELLING | _FIRST_WORDS
+"""What a sentence may begin with, and no name."""
 _STATE_AFTER = re.compile(
     r",\s*([A-Z]{2}\b|(?>[A-Z][a-zé]+\b(?:\s[A-Z][a-z]+\b)?)(?!\s*(?:,\s*[A-Z]|,?\s+and\b|\s+and\b)))"
 )
 
 
-class Name(Struct, frozen=True, gc=False):
-    value: str
-    start: int
-    end: int
-
-
-def names(text: str, spoken: list[Word]) -> Iterator[Name]:
+def names(text: str, spoken: list[Word]) -> Iterator[Mention]:
     at = 0
     while at < len(spoken):
         if not _begins(text, spoken, at):
@@ -48,11 +36,12 @@ def names(text: str, spoken: list[Word]) -> Iterator[Name]:
         at = last + 1
 
 
-def _name(text: str, start: int, last: Word) -> Name:
+def _name(text: str, start: int, last: Word) -> Mention:
     end = last.end - 2 if last.lower.endswith("'s") else last.end
     state = _STATE_AFTER.match(text, end)
-    end = state.end() if state and state[1].lower() not in _FIRST_WORDS else end
-    return Name(text[start:end], start, end)
+    if state and (state[1] in ("ME", "US") or state[1].lower() not in _NO_NAMES):
+        end = state.end()
+    return Mention("language" if LANGUAGE.fullmatch(text, start, end) else "name", text[start:end], start, end)
 
 
 def _begins(text: str, spoken: list[Word], at: int) -> bool:
@@ -63,8 +52,7 @@ def _begins(text: str, spoken: list[Word], at: int) -> bool:
     if word.lower == "the" and not starts_sentence:
         return at + 1 < len(spoken) and _capital(spoken[at + 1]) and text[word.end : spoken[at + 1].start] == " "
     if starts_sentence or word.lower in STOP:
-        plain = lower not in _FIRST_WORDS and lower not in STOP and lower not in ACTING
-        return plain and not lower.endswith(("ing", "ly"))
+        return lower not in _NO_NAMES and not lower.endswith(("ing", "ly"))
     return True
 
 

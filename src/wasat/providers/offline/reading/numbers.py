@@ -4,8 +4,7 @@ import re
 from collections.abc import Iterator
 from math import isfinite
 
-from msgspec import Struct
-
+from wasat.providers.offline.reading.mention import Mention
 from wasat.providers.offline.reading.words import STOP
 
 _DIGITS = re.compile(
@@ -24,26 +23,13 @@ _NAMED = {word: value for value, word in enumerate(_BELOW_TWENTY.split())}
 _NAMED |= {word: 10 * tens for tens, word in enumerate(_TENS.split(), 2)}
 SCALES = {"hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9, "k": 1000, "K": 1000, "M": 10**6}
 WORDED = re.compile(
-    r"\b(?:(?:{0})(?:[\s-](?:and\s)?(?:{0}|hundred|thousand|million|billion)\b)*)\b".format("|".join(_NAMED)),
-    re.IGNORECASE,
+    r"(?i)\b(?:(?:{0})(?:[\s-](?:and\s)?(?:{0}|hundred|thousand|million|billion)\b)*)\b".format("|".join(_NAMED))
 )
 _UNIT_AFTER = re.compile(r"[\s-]?([A-Za-z]+)")
 CURRENCY_SIGNS = {"$": "USD", "€": "EUR", "£": "GBP", "¥": "JPY", "₹": "INR"}
 
 
-class Number(Struct, frozen=True, gc=False):
-    value: int | float
-    start: int
-    end: int
-    unit: str = ""
-    """The word after it: 20 «kilometers»."""
-    currency: str = ""
-    percent: bool = False
-    vague: bool = False
-    """«One» may be no number at all, and «the two» no argument."""
-
-
-def numbers(text: str) -> Iterator[Number]:
+def numbers(text: str) -> Iterator[Mention]:
     """The numbers of a text, in digits and then in words."""
     for match in _DIGITS.finditer(text):
         currency = (match["currency"] or match["currency_after"] or "").strip()
@@ -54,18 +40,12 @@ def numbers(text: str) -> Iterator[Number]:
         value = _value(match, scale)
         if not isfinite(value):
             continue  # 1e999 is none that JSON can say
-        yield Number(
-            value,
-            match.start(),
-            end,
-            unit=unit,
-            currency=CURRENCY_SIGNS.get(currency, ""),
-            percent=bool(match["percent"]),
-        )
+        sign, percent = CURRENCY_SIGNS.get(currency, ""), bool(match["percent"])
+        yield Mention("number", value, match.start(), end, unit=unit, currency=sign, percent=percent)
     for match in WORDED.finditer(text):
         unit = _unit((after := _UNIT_AFTER.match(text, match.end())) and after[1])
         if match[0].lower() != "one" or unit:  # alone it is nearly always a pronoun
-            yield Number(worded_value(match[0]), match.start(), match.end(), unit, vague=True)
+            yield Mention("number", worded_value(match[0]), match.start(), match.end(), unit=unit, vague=True)
 
 
 def _unit(word: str | None) -> str:

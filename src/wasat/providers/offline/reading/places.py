@@ -11,45 +11,24 @@ vermont VT, virginia VA, washington WA, west virginia WV, wisconsin WI, wyoming 
 _CODES = dict(pair.strip().rsplit(" ", 1) for pair in _STATES.replace("\n", " ").split(","))
 
 # About the hundred largest by population; a smaller town is left as it was said: nobody can know which one is meant.
+_LARGE = """
+AZ: phoenix, tucson, mesa, chandler, scottsdale, glendale; CA: los angeles, san diego, san jose, san francisco,
+fresno, sacramento, long beach, oakland, bakersfield, anaheim, riverside, stockton, irvine, chula vista, fremont, san
+bernardino; CO: denver, colorado springs, aurora; DC: washington; FL: jacksonville, miami, tampa, orlando, st.
+petersburg, hialeah; GA: atlanta; HI: honolulu; IL: chicago; IN: indianapolis, fort wayne; KS: wichita; KY:
+louisville, lexington; LA: new orleans, baton rouge; MA: boston; MD: baltimore; MI: detroit; MN: minneapolis, st.
+paul, saint paul; MO: kansas city, st. louis, saint louis; NC: charlotte, raleigh, greensboro, durham, winston-salem;
+NE: omaha, lincoln; NJ: newark, jersey city; NM: albuquerque; NV: las vegas, henderson, reno; NY: new york, new york
+city, nyc, buffalo; OH: columbus, cleveland, cincinnati, toledo; OK: oklahoma city, tulsa; OR: portland; PA:
+philadelphia, pittsburgh; TN: nashville, memphis; TX: houston, san antonio, dallas, austin, fort worth, el paso,
+arlington, corpus christi, plano, lubbock, laredo; VA: virginia beach, chesapeake, norfolk, richmond; WA: seattle,
+spokane; WI: milwaukee, madison
+"""
 _CITIES = {
-    city.strip(): state
-    for line in """
-AZ: phoenix, tucson, mesa, chandler, scottsdale, glendale
-CA: los angeles, san diego, san jose, san francisco, fresno, sacramento, long beach, oakland, bakersfield,
-CA: anaheim, riverside, stockton, irvine, chula vista, fremont, san bernardino
-CO: denver, colorado springs, aurora
-DC: washington
-FL: jacksonville, miami, tampa, orlando, st. petersburg, hialeah
-GA: atlanta
-HI: honolulu
-IL: chicago
-IN: indianapolis, fort wayne
-KS: wichita
-KY: louisville, lexington
-LA: new orleans, baton rouge
-MA: boston
-MD: baltimore
-MI: detroit
-MN: minneapolis, st. paul, saint paul
-MO: kansas city, st. louis, saint louis
-NC: charlotte, raleigh, greensboro, durham, winston-salem
-NE: omaha, lincoln
-NJ: newark, jersey city
-NM: albuquerque
-NV: las vegas, henderson, reno
-NY: new york, new york city, nyc, buffalo
-OH: columbus, cleveland, cincinnati, toledo
-OK: oklahoma city, tulsa
-OR: portland
-PA: philadelphia, pittsburgh
-TN: nashville, memphis
-TX: houston, san antonio, dallas, austin, fort worth, el paso, arlington, corpus christi, plano, lubbock, laredo
-VA: virginia beach, chesapeake, norfolk, richmond
-WA: seattle, spokane
-WI: milwaukee, madison
-""".strip().splitlines()
-    for state, _, cities in [line.partition(": ")]
-    for city in cities.split(",")
+    city: state
+    for group in " ".join(_LARGE.split()).split("; ")
+    for state, _, cities in [group.partition(": ")]
+    for city in cities.split(", ")
 }
 
 

@@ -4,11 +4,12 @@ from functools import cached_property
 
 from msgspec.structs import replace
 
-from wasat.providers.offline.reading.arithmetic import Worded, chains
-from wasat.providers.offline.reading.mention import Mention
+from wasat.providers.offline.reading.arithmetic import chains
+from wasat.providers.offline.reading.meanings import concepts
+from wasat.providers.offline.reading.mention import Mention, covered
 from wasat.providers.offline.reading.mentions import mentions
 from wasat.providers.offline.reading.numbers import WORDED
-from wasat.providers.offline.reading.words import STOP, Word, concepts, word_set, words
+from wasat.providers.offline.reading.words import STOP, Word, word_set, words
 
 LONGEST = 12_000
 """Of a longer prompt the beginning and the end are read, half and half: the request stands at one of them."""
@@ -56,16 +57,14 @@ class Prompt:
         return mentions(self.text, self.words)
 
     @cached_property
-    def arithmetic(self) -> list[Worded]:
+    def arithmetic(self) -> list[Mention]:
         return list(chains(self.text))
 
     @cached_property
     def telling(self) -> list[Word]:
         """The words that say what is wanted: neither stop words nor part of a name, a quotation or a number."""
-        values = [one for one in self.mentions if one.kind not in ("phrase", "language", "currency", "unit")]
-        inside = bytearray(len(self.text))
-        for one in values:
-            inside[one.start : one.end] = b"\1" * (one.end - one.start)
+        plain_kinds = ("phrase", "language", "currency", "unit")
+        inside = covered(self.text, (one for one in self.mentions if one.kind not in plain_kinds))
         plain = [word for word in self.words if word.lower not in STOP and not inside[word.start]]
         return plain + self._kinds()
 

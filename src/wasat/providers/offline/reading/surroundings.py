@@ -1,10 +1,11 @@
 """What stands around the things that a prompt names: words before and after, and others of their kind."""
 
 import re
+from bisect import bisect_left, bisect_right
 
 from msgspec.structs import replace
 
-from wasat.providers.offline.reading.mention import Mention
+from wasat.providers.offline.reading.mention import Mention, covered
 from wasat.providers.offline.reading.words import Word
 
 _SENTENCE_END = re.compile(r"[.!?;\n](?:\s|$)")
@@ -14,21 +15,13 @@ BAR = "|"
 
 def placed(text: str, found: list[Mention], spoken: list[Word]) -> list[Mention]:
     """The same with the words around each, up to the ends of the sentence."""
-    ends = [match.start() for match in _SENTENCE_END.finditer(text)]
+    ends = [-1, *(match.start() for match in _SENTENCE_END.finditer(text)), len(text)]
+    inside = covered(text, (one for one in found if one.kind not in ("phrase", "unit", "currency")))
     surrounded: list[Mention] = []
-    first = 0
-    inside = bytearray(len(text) + 1)
     for one in found:
-        if one.kind not in ("phrase", "unit", "currency"):
-            inside[one.start : one.end] = b"\1" * (one.end - one.start)
-    for one in found:
-        while first < len(spoken) and spoken[first].end <= one.start:
-            first += 1
-        last = first
-        while last < len(spoken) and spoken[last].start < one.end:
-            last += 1
-        left = max((end for end in ends if end < one.start), default=-1) if len(ends) < 500 else -1
-        right = min((end for end in ends if end >= one.end - 1), default=len(text)) if len(ends) < 500 else len(text)
+        first = bisect_right(spoken, one.start, key=lambda word: word.end)
+        last = bisect_left(spoken, one.end, key=lambda word: word.start)
+        left, right = ends[bisect_left(ends, one.start) - 1], ends[bisect_left(ends, one.end - 1)]
         before = [word for word in reversed(spoken[max(0, first - AROUND) : first]) if word.start > left]
         after = [word for word in spoken[last : last + AROUND] if word.start < right]
         surrounded.append(replace(one, before=_around(before, inside), after=_around(after, inside)))
@@ -46,7 +39,7 @@ def _around(spoken: list[Word], inside: bytearray) -> tuple[str, ...]:
 
 
 TOGETHER = re.compile(
-    r"\s*(?:,|and|or|&|,\s*and|,\s*or|as well as|plus)\s*(?:in\s|the\s|a\s|an\s|some\s|for\s)*\s*", re.IGNORECASE
+    r"(?i)\s*(?:,|and|or|&|,\s*and|,\s*or|as well as|plus)\s*(?:in\s|the\s|a\s|an\s|some\s|for\s)*\s*"
 )
 
 

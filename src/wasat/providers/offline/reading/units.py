@@ -1,6 +1,6 @@
 """Units of measurement: what they measure, and which of them are the same."""
 
-from wasat.providers.offline.reading.words import concepts
+from wasat.providers.offline.reading.meanings import concepts
 
 _UNITS = """
 length height width distance depth radius diameter side base altitude elevation: mm millimeter millimetre
@@ -37,9 +37,7 @@ for _line in _UNITS.strip().splitlines():
         _spellings = _group.split()
         for _spelling in _spellings:
             _SAME[_spelling] = _spellings[-1] if len(_spellings[0]) <= 2 else _spellings[0]
-            _MEASURES.setdefault(_spelling, set()).update(
-                stem for word in _measured.split() for stem in concepts(word)[:1]
-            )
+        _MEASURES.setdefault(_SAME[_spellings[0]], set()).update(concepts(_word)[0] for _word in _measured.split())
 
 
 def unit_word(word: str) -> str:
@@ -50,10 +48,4 @@ def unit_word(word: str) -> str:
 
 def measured(word: str) -> set[str]:
     """The stems of what a unit measures: weight and mass for kg."""
-    plain = word.lower()
-    return (
-        _MEASURES.get(plain)
-        or _MEASURES.get(plain.removesuffix("s"))
-        or _MEASURES.get(plain.removesuffix("es"))
-        or set()
-    )
+    return _MEASURES.get(unit_word(word), set())

@@ -1,11 +1,10 @@
 """Words of a text: where they stand, and what they have in common with other words."""
 
 import re
-from functools import lru_cache
 
 from msgspec import Struct
 
-from wasat.providers.offline.reading.meanings import meanings
+from wasat.providers.offline.reading.meanings import concepts
 
 _WORD = re.compile(r"[^\W_]+(?:['\u2019][^\W_]+)?")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[a-zA-Z])(?=[0-9])|(?<=[0-9])(?=[A-Z])")
@@ -32,6 +31,22 @@ GENERIC = word_set(
 )
 """What so many tools say of themselves that it tells little about any."""
 
+ACTING = word_set(
+    "delete remove erase clear drop cancel abort revoke transfer pay send email mail message text call phone notify "
+    "order buy purchase sell book reserve rent create add make insert write post publish upload submit update change "
+    "modify edit set adjust move rename reschedule schedule play pause resume start stop run execute open close turn "
+    "switch lock unlock enable disable invite assign approve reject refund return ship deploy restart reboot install "
+    "block ban share charge withdraw deposit subscribe unsubscribe register enroll log archive merge copy dim print "
+    "save store trigger launch shutdown"
+)
+"""What is called by one of these changes something."""
+
+TELLING = word_set(
+    "analyse analyze calculate check compare compute convert determine display estimate evaluate fetch find generate "
+    "get identify list look obtain plan predict recommend remind retrieve search see show solve suggest translate view"
+)
+"""With these people ask, whatever it is that they ask for."""
+
 
 class Word(Struct, frozen=True, gc=False):
     """A word, where it stands, and the concepts it may be an instance of."""
@@ -56,7 +71,6 @@ def name_words(name: str) -> list[Word]:
     return words(" ".join(_CAMEL.split(name)).replace("_", " "))
 
 
-@lru_cache(maxsize=20_000)
-def concepts(lower: str) -> tuple[str, ...]:
-    """What a word stands for: its stem first, then the meanings that it shares with other words."""
-    return meanings(lower)
+def concepts_of(text: str) -> frozenset[str]:
+    """All that these words stand for."""
+    return frozenset(concept for word in text.split() for concept in concepts(word))

@@ -40,9 +40,9 @@ def _is_label(text: str, plain: str, start: int) -> bool:
 _THOUSANDS = re.compile(r",(?=\d{3}(?!\d))")
 _DASHED = re.compile(r"\d[\d.,]*\s?-\s?\d[\d.,]*")
 _ASKED_FOR = re.compile(
-    r"(?:\bwhat(?:'s|\u2019s| is| does| would| will)?|\bhow much(?: is| are)?|\bcalculat\w*|\bcomput\w*|\bevaluat\w*"
-    r"|\bsolve|\bfind|\b(?:value|result|difference|expression|answer|equation)(?: of| to| is)?|\bwork out|[=:(])\s*$",
-    re.IGNORECASE,
+    r"(?i)(?:\bwhat(?:['\u2019]s| is| does| would| will)?|\bhow much(?: is| are)?|\bcalculat\w*|\bcomput\w*|\bfind"
+    r"|\bevaluat\w*|\bsolve|\b(?:value|result|difference|expression|answer|equation)(?: of| to| is)?|\bwork out"
+    r"|[=:(])\s*$"
 )
 _QUOTED = re.compile(
     r"\"([^\"\n]{1,4000})\"|“([^”\n]{1,4000})”|«([^»\n]{1,4000})»"
@@ -98,10 +98,8 @@ def _closed(text: str, start: int) -> int:
 
 
 def _literal(text: str) -> Any:
-    for attempt in (
-        text,
-        text.replace("'", '"').replace("True", "true").replace("False", "false").replace("None", "null"),
-    ):
+    in_json = text.replace("'", '"').replace("True", "true").replace("False", "false").replace("None", "null")
+    for attempt in (text, in_json):
         try:
             value = json.loads(attempt)
         except (ValueError, RecursionError):
