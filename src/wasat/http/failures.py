@@ -4,6 +4,7 @@ Our words name the host and never a header, a query or a body. Nor does what we 
 carry the whole address in their text and the headers in their fields, so the cause is what lies beneath them.
 """
 
+import asyncio
 import errno
 
 import aiohttp
@@ -33,6 +34,13 @@ _PASSED: dict[Stage, str] = {
 }
 
 
+def closed(request: HttpRequest) -> NetworkError:
+    """The error for a request whose own transport was closed; to ask again is for whoever closed it."""
+    found = NetworkError(f"the client was closed while it waited for {origin_of(request.url)}")
+    found.retryable = False
+    return found
+
+
 def timed_out(stage: Stage, request: HttpRequest, deadlines: Deadlines) -> TimedOut:
     """The error for a deadline that passed."""
     seconds = getattr(deadlines, stage)
@@ -58,6 +66,12 @@ def unanswered(error: BaseException, request: HttpRequest) -> BaseException:
             found = NetworkError(f"the connection to {place} broke before an answer came; trying again may help")
         case ValueError() if not isinstance(error, WasatError):
             return ConfigError("a header of the request, its method or its address holds a control character or such")
+        case TypeError():
+            return ConfigError(
+                "a header of the request, or its body, has a wrong type; headers are text, a body is bytes"
+            )
+        case asyncio.CancelledError():
+            return error.with_traceback(None)  # a proxy's password may be among the locals of aiohttp
         case _:
             return error
     return _caused(found, error)
@@ -107,6 +121,8 @@ def _caused(found: WasatError, error: BaseException) -> WasatError:
     beneath = error.__cause__ if isinstance(error, aiohttp.ClientError | StaleConnection) else error
     if beneath is None and isinstance(error, _HARMLESS) and all(isinstance(word, str) for word in error.args):
         beneath = error
-    # The frames of aiohttp hold the headers among their locals.
+    # The frames of aiohttp hold the headers among their locals, and what is further down may hold what was sent.
     found.__cause__ = beneath and beneath.with_traceback(None)
+    if beneath is not None:
+        beneath.__cause__, beneath.__suppress_context__ = None, True
     return found

@@ -22,6 +22,8 @@ from wasat.http.watch import Wait, Watch
 
 _IDLE_SECONDS = 75.0
 """How long a connection is kept for the next request; a tool may well run for a minute between two turns."""
+_SOON_SECONDS = 1.0
+"""A connection that breaks later than this after a request was sent did not break because it had been idle."""
 _LONGEST_HEAD_LINE = 2**16
 _LONGEST_IN_ONE_GO = 2**20
 _PIECE = 2**16
@@ -70,7 +72,7 @@ class Pool:
 
     async def close(self) -> None:
         """Close all connections and wait until they are closed."""
-        self.watch.stop()
+        self.watch.close()
         await self._connector.close()
 
     def drop(self) -> None:
@@ -91,9 +93,12 @@ class Pool:
         assert protocol is not None, "a connection is open when it is given"
         kept = protocol in self._protocols
         upload: asyncio.Task[None] | None = None
+        begun, sent_at = False, self._loop.time()
         try:
             if not kept:
                 self._meet(protocol, route)
+            elif protocol.should_close:  # it holds an answer to a question that nobody asked
+                raise aiohttp.ClientConnectionResetError("the connection cannot be used again")
             protocol.set_response_params(
                 skip_payload=route.way.method == "HEAD",
                 read_until_eof=True,
@@ -103,10 +108,12 @@ class Pool:
             upload = self._send(request, route, protocol)
             message, content = await protocol.read()
             while 100 <= message.code < 200 and message.code != 101:  # only that the server is at it
+                begun = True
                 message, content = await protocol.read()
         except BaseException as error:
             close(connection, upload)
-            if kept and _is_stale(error):
+            soon = self._loop.time() - sent_at < _SOON_SECONDS
+            if kept and soon and not begun and _is_stale(error):
                 raise StaleConnection from error
             raise
         return Response(connection, message, content, upload)

@@ -50,7 +50,12 @@ class Response:
     def _free(self) -> None:
         if self._connection is None:
             return
-        if self._upload is not None and not self._upload.done():
+        gone, transport = self._gone, self._connection.transport
+        if gone is not None and gone.done() and not gone.cancelled() and gone.exception() is not None:
+            # To aiohttp the end of the connection is the end of a body without a length, however it came about.
+            self.content.set_exception(aiohttp.ClientPayloadError("the connection broke"))
+        unsent = transport is not None and not transport.is_closing() and transport.get_write_buffer_size() > 0
+        if unsent or (self._upload is not None and not self._upload.done()):
             self._close(self._connection)  # answered before it was asked to the end: nothing else fits behind that
         else:
             self._connection.release()

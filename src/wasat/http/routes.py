@@ -88,7 +88,8 @@ class Routes:
 def _joined(needed: Mapping[str, str], wanted: Mapping[str, str]) -> "CIMultiDict[str]":
     headers = CIMultiDict(needed)
     headers.update(wanted)
-    headers.popall("Content-Length", None)
+    for name in ("Content-Length", "Transfer-Encoding"):  # how long a body is, is ours to say
+        headers.popall(name, None)
     return headers
 
 

@@ -126,15 +126,20 @@ class HttpStream:
             self._left -= len(piece)
             if piece and self._left >= 0:
                 return piece
-            failure = self._too_large() if piece else StopAsyncIteration()
+            if piece:
+                failure = self._too_large()
+            elif (broken := content.exception()) is not None:  # it came to an end that is none
+                failure = self._failure(broken, in_body=True)
+            else:
+                failure = StopAsyncIteration()
         raise failure
 
     async def read(self) -> bytes:
         """All that has not been given yet."""
-        pieces = []
+        pieces, content = [], self._response.content
         async for piece in self:
             pieces.append(piece)
-            if self._response.content.at_eof():
+            if content.at_eof() and content.exception() is None:
                 break
         return b"".join(pieces)
 
@@ -151,8 +156,10 @@ class HttpStream:
         return too_large(self._request, self._largest)
 
     def _failure(self, error: BaseException, *, in_body: bool) -> BaseException:
-        from wasat.http.failures import cut, timed_out, unanswered
+        from wasat.http.failures import closed, cut, timed_out, unanswered
 
-        if self._wait.gave_up(error) and self._wait.expired is not None:
+        if self._wait.gave_up(error):
+            if self._wait.expired is None:
+                return closed(self._request)
             return timed_out(self._wait.expired, self._request, self._deadlines)
         return (cut if in_body else unanswered)(error, self._request)

@@ -38,14 +38,23 @@ class Watch:
         self.rings_at = _NEVER
 
     def _ring(self) -> None:
+        # Where the loop stood still, what was waited for may be here already: whoever waits has a look at it first.
+        self.loop.call_soon(self._expire, self.loop.time())
+
+    def _expire(self, now: float) -> None:
         self.rings_at = _NEVER
-        now = self.loop.time()
         for wait in self.waits:
             if wait.due <= now:
                 wait.expire()
         due = min((wait.due for wait in self.waits), default=_NEVER)
         if due < _NEVER:
             self.expect(due)
+
+    def close(self) -> None:
+        """End all that is waited for, at once."""
+        for wait in tuple(self.waits):
+            wait.close()
+        self.stop()
 
 
 class Wait:
@@ -55,7 +64,18 @@ class Wait:
     may be, and `wake` tells him; so a piece of a stream costs nothing but a look at the clock.
     """
 
-    __slots__ = ("_cancelling", "_deadlines", "_stage", "_task", "_total_due", "_wake", "_watch", "due", "expired")
+    __slots__ = (
+        "_cancelling",
+        "_deadlines",
+        "_stage",
+        "_task",
+        "_total_due",
+        "_wake",
+        "_watch",
+        "closed",
+        "due",
+        "expired",
+    )
 
     def __init__(self, watch: Watch, deadlines: Deadlines) -> None:
         self._watch = watch
@@ -64,6 +84,8 @@ class Wait:
         self._wake: Callable[[], None] | None = None
         self.due = _NEVER
         self.expired: Stage | None = None
+        self.closed = False
+        """The transport was closed meanwhile."""
 
     def start(self) -> None:
         """The clock of the whole request starts here, in the task that waits for the head of the response."""
@@ -102,8 +124,15 @@ class Wait:
         self._watch.waits.discard(self)
 
     def expire(self) -> None:
-        self.due = _NEVER
         self.expired = self._stage
+        self._end_waiting()
+
+    def close(self) -> None:
+        self.closed = True
+        self._end_waiting()
+
+    def _end_waiting(self) -> None:
+        self.due = _NEVER
         if self._wake is None:
             self._task.cancel()
         else:
@@ -111,7 +140,7 @@ class Wait:
 
     def gave_up(self, error: BaseException) -> bool:
         """Whether an error is our doing and nobody else's; a task that only we cancelled is uncancelled."""
-        if self.expired is None:
+        if self.expired is None and not self.closed:
             return False
         if self._wake is None:
             return self._task.uncancel() <= self._cancelling

@@ -1,0 +1,170 @@
+"""No answer but one's own, no half answer for a whole one, and nothing sent twice that a server had begun to do."""
+
+import asyncio
+import socket
+import time
+from contextlib import suppress
+from threading import Thread
+
+import pytest
+
+from tests.http import misbehaving
+from tests.http.misbehaving import BOUND, Behaviour, Exchange, Server
+from tests.http.test_failures import PATIENT, SECRET, everything_told, post, run
+from wasat.errors import ConfigError, NetworkError, StreamCut
+from wasat.http import pool
+from wasat.http.transport import Deadlines, HttpRequest, Transport
+
+ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n%b"
+STRANGE = ANSWER % b"evil"
+
+
+async def answer_twice(exchange: Exchange) -> None:
+    """The rest of the answer comes with another one behind it."""
+    whole = ANSWER % b"good"
+    await exchange.send(whole[:-2])
+    await asyncio.sleep(0.01)
+    await exchange.send(whole[-2:] + STRANGE)
+
+
+async def answer_the_idle(exchange: Exchange) -> None:
+    await exchange.send(ANSWER % b"good")
+    await asyncio.sleep(0.01)
+    await exchange.send(STRANGE)
+
+
+@pytest.mark.parametrize("behaviour", [answer_twice, answer_the_idle])
+def test_an_answer_that_nobody_asked_for_is_given_to_nobody(behaviour: Behaviour) -> None:
+    async def main() -> None:
+        async with Server(behaviour) as server, Transport(PATIENT) as transport:
+            for _ in range(4):
+                assert (await transport.send(post(server.url))).body == b"good"
+                await asyncio.sleep(0.03)
+
+    run(main())
+
+
+async def reset_without_length(exchange: Exchange) -> None:
+    await exchange.send(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nhel")
+    await exchange.server.go_on.wait()
+    exchange.reset()
+
+
+def test_a_body_without_a_length_that_is_broken_off_is_not_taken_for_whole() -> None:
+    async def main() -> None:
+        async with Server(reset_without_length) as server, Transport(PATIENT) as transport:
+            async with transport.stream(post(server.url)) as answer:
+                assert await anext(answer) == b"hel"
+                server.go_on.set()
+                with pytest.raises(StreamCut):
+                    await anext(answer)
+            with pytest.raises(StreamCut):
+                await transport.send(post(server.url))
+
+    run(main())
+
+
+async def begin_then_close(exchange: Exchange) -> None:
+    """The second request on a connection is taken up, and never answered."""
+    if exchange.number == 1:
+        await misbehaving.answer(exchange)
+    else:
+        await exchange.send(b"HTTP/1.1 102 Processing\r\n\r\n")
+        exchange.close()
+
+
+def test_a_request_that_the_server_has_taken_up_is_not_sent_again() -> None:
+    async def main() -> None:
+        async with Server(begin_then_close) as server, Transport(PATIENT) as transport:
+            await transport.send(post(server.url))
+            with pytest.raises(NetworkError):
+                await transport.send(post(server.url))
+            assert len(server.requests) == 2
+
+    run(main())
+
+
+def test_a_connection_that_breaks_long_after_the_request_was_not_stale(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def close_the_second(exchange: Exchange) -> None:
+        await (misbehaving.answer(exchange) if exchange.number == 1 else misbehaving.close_before_head(exchange))
+
+    async def main(sent: int) -> None:
+        async with Server(close_the_second) as server, Transport(PATIENT) as transport:
+            await transport.send(post(server.url))
+            try:
+                await transport.send(post(server.url))
+            except NetworkError:
+                assert sent == 2
+            assert len(server.requests) == sent
+
+    run(main(3))
+    monkeypatch.setattr(pool, "_SOON_SECONDS", 0.0)
+    run(main(2))
+
+
+@pytest.mark.parametrize("behaviour", [misbehaving.stall_before_head, misbehaving.stall_in_body])
+def test_closing_ends_what_is_under_way_at_once_and_it_is_not_tried_again(behaviour: Behaviour) -> None:
+    async def main() -> None:
+        async with Server(behaviour) as server:
+            transport = Transport(PATIENT)
+            request = asyncio.create_task(transport.send(post(server.url)))
+            await server.until(lambda: bool(server.requests))
+            await asyncio.sleep(0.01)
+            await transport.close()
+            with pytest.raises(NetworkError, match="the client was closed while it waited for") as caught:
+                await request
+            assert not caught.value.retryable
+            await server.until_all_gone()
+
+    run(main())
+
+
+def test_closing_ends_a_connection_that_is_being_made() -> None:
+    async def main() -> None:
+        async with Server(misbehaving.answer, on_connection=misbehaving.stall_before_head) as server:
+            transport = Transport(Deadlines(connect=BOUND))
+            request = asyncio.create_task(transport.send(post(server.url.replace("http:", "https:"))))
+            await server.until(lambda: server.accepted == 1)
+            await transport.close()
+            with pytest.raises(NetworkError, match="the client was closed"):
+                await request
+
+    run(main())
+
+
+def drip_from_a_thread(listener: socket.socket) -> None:
+    """A server that goes on while the loop of the test stands still."""
+    connection, _ = listener.accept()
+    with connection, suppress(OSError):
+        connection.sendall(misbehaving.CHUNKED_HEAD)
+        for _ in range(200):
+            connection.sendall(misbehaving.chunk(b"."))
+            time.sleep(0.01)
+
+
+def test_a_loop_that_stood_still_does_not_end_a_stream_that_goes_on() -> None:
+    async def main() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            server = Thread(target=drip_from_a_thread, args=(listener,))
+            server.start()
+            url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
+            async with Transport(Deadlines(between_bytes=0.1)) as transport, transport.stream(post(url)) as answer:
+                for _ in range(3):
+                    reading = asyncio.ensure_future(anext(answer))
+                    await asyncio.sleep(0)
+                    time.sleep(0.2)  # noqa: ASYNC251 - the loop shall stand still
+                    await reading
+            server.join()
+
+    run(main())
+
+
+@pytest.mark.parametrize("headers", [{"authorization": SECRET.encode()}, {1: "n", "x-goog-api-key": SECRET}])
+def test_a_header_of_the_wrong_type_is_refused_without_being_shown(headers: dict[str, str]) -> None:
+    async def main() -> None:
+        async with Server(misbehaving.answer) as server, Transport() as transport:
+            with pytest.raises(ConfigError, match="wrong type") as caught:
+                await transport.send(HttpRequest("POST", server.url, headers, b"{}"))
+            assert SECRET not in everything_told(caught.value)
+
+    run(main())
