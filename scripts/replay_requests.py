@@ -13,13 +13,12 @@ import project_python  # noqa: F401 - it comes first, before what another Python
 import json
 import re
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from row_files import lines_of
+from row_files import Tally, lines_of
 
 from wasat.emulator.answering.route import Route, route_of
 from wasat.emulator.checking import Target, check
@@ -57,16 +56,6 @@ class Failure(Exception):
     """A row on which the emulator and the real server disagree."""
 
 
-class Tally:
-    def __init__(self) -> None:
-        self.counts: Counter[str] = Counter()
-        self.rules: Counter[str] = Counter()
-
-    def fail(self, what: str) -> None:
-        self.counts["failures"] += 1
-        print(f"FAIL {what}")
-
-
 def main(files: list[str]) -> int:
     if not files:
         print(__doc__)
@@ -74,11 +63,11 @@ def main(files: list[str]) -> int:
     tally = Tally()
     for name in files:
         replay(Path(name), tally)
-    for name, count in tally.rules.most_common():
+    for name, count in tally.kinds.most_common():
         print(f"rule {name}: {count} ({RULES[name]})")
-    counted = ("rows", "accepted", "refused", "failures")
-    print(" ".join(f"{name}={tally.counts[name]}" for name in counted) + f" by_rule={sum(tally.rules.values())}")
-    return 1 if tally.counts["failures"] else 0
+    counted = " ".join(f"{name}={tally.counts[name]}" for name in ("rows", "accepted", "refused"))
+    print(f"{counted} failures={tally.failed} by_rule={sum(tally.kinds.values())}")
+    return 1 if tally.failed else 0
 
 
 def replay(file: Path, tally: Tally) -> None:
@@ -96,7 +85,7 @@ def replay_line(line: bytes, place: str, tally: Tally) -> None:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         tally.fail(f"{place}: a row of an unknown shape: {type(error).__name__}: {error}")
     else:
-        tally.rules.update(rules)
+        tally.kinds.update(rules)
         tally.counts[verdict] += 1
 
 

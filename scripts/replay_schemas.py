@@ -10,12 +10,11 @@ import project_python  # noqa: F401 - it comes first, before what another Python
 import json
 import re
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from row_files import lines_of
+from row_files import Tally, lines_of
 
 from wasat.errors import SchemaError
 from wasat.schema.arguments import Checker, problems
@@ -83,19 +82,6 @@ _JSON_FIELDS = frozenset(
 )
 
 
-class Tally:
-    """What was counted, and whether anything failed."""
-
-    def __init__(self) -> None:
-        self.counts: Counter[str] = Counter()
-        self.losses: Counter[str] = Counter()
-        self.failed = 0
-
-    def fail(self, what: str) -> None:
-        self.failed += 1
-        print(f"FAIL {what}")
-
-
 def main(files: list[str]) -> int:
     if not files:
         print(__doc__)
@@ -104,7 +90,7 @@ def main(files: list[str]) -> int:
     for name in files:
         replay(Path(name), tally)
     check_rate(tally)
-    print("losses: " + ", ".join(f"{kind} {count}" for kind, count in tally.losses.most_common()))
+    print("losses: " + ", ".join(f"{kind} {count}" for kind, count in tally.kinds.most_common()))
     counted = " ".join(f"{name}={count}" for name, count in sorted(tally.counts.items()))
     print(f"{counted} failures={tally.failed}")
     return 1 if tally.failed else 0
@@ -186,7 +172,7 @@ def replay_schema(row_id: str, declaration: Row, tally: Tally) -> Checker:
     schema = declaration.get("parameters") or {"type": "object"}
     for dialect, check in ((GEMINI_PARAMETERS, openapi_faults), (GEMINI_JSON_SCHEMA, json_schema_faults)):
         lowered = lower(schema, dialect)
-        tally.losses.update(f"{dialect.name}/{loss.keyword}" for loss in lowered.losses)
+        tally.kinds.update(f"{dialect.name}/{loss.keyword}" for loss in lowered.losses)
         tally.counts["lowered"] += 1
         tally.counts["lowered_without_loss"] += not lowered.losses
         for fault in root_faults(lowered.schema, check):

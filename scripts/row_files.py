@@ -1,7 +1,25 @@
 """Files of rows, one JSON document a line, as all scripts that measure something take them."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+
+
+class Tally:
+    """What was counted, and whether anything failed."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.kinds: Counter[str] = Counter()
+        """How often each rule, loss or such was met, as a script has them."""
+        self.failed = 0
+
+    def fail(self, what: str) -> None:
+        self.failed += 1
+        print(f"FAIL {what}")
+
+    def share(self, part: str, whole: str) -> str:
+        return f"{self.counts[part] / self.counts[whole]:.1%}" if self.counts[whole] else "no rows"
 
 
 def lines_of(file: Path, fail: Callable[[str], object]) -> Iterator[tuple[str, bytes]]:

@@ -12,13 +12,12 @@ import project_python  # noqa: F401 - it comes first, before what another Python
 import json
 import re
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
 from typing import Any
 
-from row_files import lines_of
+from row_files import Tally, lines_of
 
 from wasat.providers.offline.client import Offline
 from wasat.types.exchange import ModelRequest, Setup
@@ -30,21 +29,6 @@ Row = dict[str, Any]
 
 # «tomorrow» must mean the same day whenever this is run.
 MODEL = Offline(today=lambda: date(2024, 1, 1))
-
-
-class Tally:
-    """What was counted, and whether anything could not be read."""
-
-    def __init__(self) -> None:
-        self.counts: Counter[str] = Counter()
-        self.failed = 0
-
-    def fail(self, what: str) -> None:
-        self.failed += 1
-        print(f"FAIL {what}")
-
-    def share(self, part: str, whole: str) -> str:
-        return f"{self.counts[part] / self.counts[whole]:.1%}" if self.counts[whole] else "no rows"
 
 
 def main(files: list[str]) -> int:
