@@ -11,7 +11,9 @@ import re
 from math import isfinite
 from typing import Any
 
+from wasat.schema.escapes import ESCAPE, QUOTES, STRINGS, SURROGATE, letter, letter_in_odd_quotes, python_letter
 from wasat.schema.paths import quoted
+from wasat.schema.skimming import ITEMS, MEMBERS, SKIMMED_LEVELS, as_json, lenient_decoder, strict
 
 DEEPEST = 100
 """Levels of objects and lists; the checks of arguments go no deeper either."""
@@ -29,11 +31,13 @@ class Unreadable(ValueError):
 class Unfinished(ValueError):
     """The text ends before the value does; `end` is where it would end, had it nothing more to come."""
 
-    def __init__(self, end: int | None = None, name: str | None = None) -> None:
+    def __init__(self, end: int | None = None, name: str | None = None, *, depth: int = 0) -> None:
         super().__init__("the text ends before the value does")
         self.end = end
         self.name = name
         """Whose value it is, where a caller knows that."""
+        self.depth = depth
+        """So many brackets are open; before as many are closed, the value cannot end."""
 
 
 def loads(text: str) -> Any:
@@ -61,11 +65,16 @@ class Nearly:
         self._broken_at = 0
         """Where strict reading failed; it is not tried again before that place, and not often at all."""
         self._attempts = 8
+        self._skims = True
+        """Whether runs of plain items may be read at once; not after one of them was found to be wrong."""
         self.lacks_brace = False
         """Whether an object was taken as whole without its last brace."""
 
     def peek(self) -> str:
         """The next character that is neither space nor in a comment."""
+        here = self.text[self.at : self.at + 1]
+        if here in _SIGNS:
+            return here
         while True:
             found = _NEXT.match(self.text, self.at)
             if found is None:
@@ -93,12 +102,12 @@ class Nearly:
         first = self.peek()
         if first in _NUMERIC:
             return self._number()
-        if first in _QUOTES:
+        if first in QUOTES:
             return self.string()
         if first in "{[":
-            if self.at >= self._broken_at and self._attempts:
+            if self.at >= self._broken_at and self._attempts and _MAYBE_STRICT.match(self.text, self.at):
                 try:
-                    value, self.at = _strict(self.text, self.at, DEEPEST - self._depth)
+                    value, self.at = strict(self.text, self.at, DEEPEST - self._depth)
                 except (ValueError, RecursionError) as error:
                     self._broken_at = error.pos if isinstance(error, json.JSONDecodeError) else len(self.text)
                     self._attempts -= 1
@@ -114,13 +123,18 @@ class Nearly:
         if self._depth > DEEPEST:
             raise Unreadable(f"it is nested more than {DEEPEST} levels deep", self.at)
         self.at += 1
-        value = self._object(closed_by) if first == "{" else self._list("]" if first == "[" else ")")
+        try:
+            value = self._object(closed_by) if first == "{" else self._list("]" if first == "[" else ")")
+        except Unfinished as error:
+            error.depth += 1
+            raise
         self._depth -= 1
         return value
 
     def _object(self, closed_by: str | None) -> dict[str, Any]:
         members: dict[str, Any] = {}
         while True:
+            self._skim_members(members)
             if self.peek() == "}":
                 self.at += 1
                 return members
@@ -136,7 +150,7 @@ class Nearly:
     def member(self, members: dict[str, Any], separators: str) -> None:
         """One name with its value, added to the others; a name that is there already has two values, so none."""
         begin = self.at
-        name = self.string() if self.peek() in _QUOTES else self._name()
+        name = self.string() if self.peek() in QUOTES else self._name()
         if self.peek() not in separators:
             raise self.unexpected(f"{' or '.join(separators)} after the name {quoted(name)}")
         self.at += 1
@@ -154,7 +168,8 @@ class Nearly:
         return found[0]
 
     def _list(self, end: str) -> list[Any]:
-        items, commas = self._flat_items()
+        items = self._skimmed_items()
+        commas = len(items)
         while self.peek() != end:
             items.append(self.value())
             following = self.peek()
@@ -162,23 +177,46 @@ class Nearly:
                 raise self.unexpected(f"a comma or {end} after a value")
             if following == ",":
                 self.at += 1
-                commas += 1
+                more = self._skimmed_items()
+                items += more
+                commas += 1 + len(more)
         if end == ")" and len(items) == 1 and not commas:
             raise Unreadable("parentheses around one value are no list", self.at)
         self.at += 1
         return items
 
-    def _flat_items(self) -> tuple[list[Any], int]:
-        """The first items as long as they are plain numbers and texts, at the speed of C; the rest one by one."""
-        found = _FLAT.match(self.text, self.at)
-        if found is None:
-            return [], 0
+    def _skimmed_items(self) -> list[Any]:
+        """The next items of a list as long as they are plain, at the speed of C; the rest is read one by one."""
+        run = self._run(ITEMS)
+        return [] if run is None else self._plain(f"[{run}]", run) or []
+
+    def _skim_members(self, members: dict[str, Any]) -> None:
+        """The same for the members of an object."""
+        run = self._run(MEMBERS)
+        if run is None:
+            return
+        before = self.at
+        found: dict[str, Any] = self._plain(f"{{{run}}}", run) or {}
+        if members.keys().isdisjoint(found):
+            members.update(found)
+        else:
+            self.at, self._skims = before, False
+
+    def _run(self, runs: "dict[bool, re.Pattern[str]]") -> str | None:
+        if not self._skims or self._depth > DEEPEST - SKIMMED_LEVELS:
+            return None
+        found = runs[self._python].match(self.text, self.at)
+        return found and found[0]
+
+    def _plain(self, container: str, run: str) -> Any:
+        """What a container of plain values says; None if a name is in it twice, which is found out more slowly."""
         try:
-            items: list[Any] = _decoder.decode(f"[{found[0].rstrip()[:-1]}]")
+            value = lenient_decoder.decode(as_json(container))
         except ValueError:
-            return [], 0
-        self.at = found.end()
-        return items, len(items)
+            self._skims = False
+            return None
+        self.at += len(run)
+        return value
 
     def string(self) -> str:
         """The text between quotes of any kind."""
@@ -188,7 +226,7 @@ class Nearly:
             mark *= 3
         elif self._python and len(self.text) < begin + 3:
             raise Unfinished  # it may become three quotes
-        found = _STRINGS[mark].match(self.text, begin + len(mark))
+        found = STRINGS[mark].match(self.text, begin + len(mark))
         if found is None:
             raise Unfinished
         self.at = found.end()
@@ -196,10 +234,10 @@ class Nearly:
         return body if "\\" not in body else self._unescaped(body, mark, begin)
 
     def _unescaped(self, body: str, mark: str, begin: int) -> str:
-        plain = _python_letter if self._python else _letter if mark == '"' else _letter_in_odd_quotes
+        plain = python_letter if self._python else letter if mark == '"' else letter_in_odd_quotes
         try:
-            made = _ESCAPE.sub(plain, body)
-            return made.encode("utf-16-le", "surrogatepass").decode("utf-16-le") if _SURROGATE.search(made) else made
+            made = ESCAPE.sub(plain, body)
+            return made.encode("utf-16-le", "surrogatepass").decode("utf-16-le") if SURROGATE.search(made) else made
         except (UnicodeDecodeError, OverflowError):
             raise Unreadable("an escape in a text is half a character", begin) from None
         except ValueError as error:
@@ -251,114 +289,19 @@ def _has_two_ends(members: dict[str, Any]) -> bool:
     return False
 
 
-def _letter(escape: re.Match[str]) -> str:
-    """What an escape stands for in JSON; an apostrophe needs none, but nothing else can be meant."""
-    word = escape[1]
-    if word[0] == "u" and len(word) > 1:
-        return chr(int(word[1:], 16))
-    if word in _ESCAPES:
-        return _ESCAPES[word]
-    if word == "'":
-        return word
-    raise ValueError(escape[0])
-
-
-def _letter_in_odd_quotes(escape: re.Match[str]) -> str:
-    """The same between quotes that JSON does not have.
-
-    Who turned every double quote of JSON into a single one has made \\' of \\"; between letters that cannot be.
-    """
-    if escape[1] == "'":
-        before, after = (
-            escape.string[escape.start() - 1 : escape.start()],
-            escape.string[escape.end() : escape.end() + 1],
-        )
-        if not (before.isalpha() and after.isalpha()):
-            raise ValueError(escape[0])
-    return _letter(escape)
-
-
-def _python_letter(escape: re.Match[str]) -> str:
-    """The same in Python, where an escape that is none stays as it is."""
-    word = escape[1]
-    if word[0] in "xuU" and len(word) > 1:
-        return chr(int(word[1:], 16))
-    if word in "01234567N":
-        raise ValueError(escape[0])
-    return _PYTHON_ESCAPES.get(word, escape[0])
-
-
-def _strict(text: str, at: int, deepest: int) -> tuple[Any, int]:
-    """JSON as the standard has it, at the speed of C; a ValueError for all that the rest of this module must see."""
-    value, end = _decoder.raw_decode(text, at)
-    if text.count("{", at, end) + text.count("[", at, end) > deepest and _is_deep(value, deepest):
-        raise ValueError("too deep")
-    if _HALF.search(text, at, end):
-        raise ValueError("perhaps half a character")
-    return value, end
-
-
-def _is_deep(value: Any, deepest: int) -> bool:
-    level = [value]
-    for _ in range(deepest):
-        inner = [one for box in level for one in (box.values() if type(box) is dict else box)]
-        level = [one for one in inner if type(one) in (dict, list)]
-        if not level:
-            return False
-    return True
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    members = dict(pairs)
-    if len(members) < len(pairs):
-        raise ValueError("a name twice")
-    return members
-
-
-def _finite(digits: str) -> float:
-    value = float(digits)
-    if not isfinite(value):
-        raise ValueError("too large")
-    return value
-
-
-def _refuse(word: str) -> Any:
-    raise ValueError(word)
-
-
-_decoder = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_finite, parse_constant=_refuse)
-
 _SPACE = re.compile("[\\s\ufeff\u200b]*")
-_NEXT = re.compile("[\\s\ufeff\u200b]*+(.)", re.DOTALL)
+# Comments that end are passed over here; one that does not is left to its reader.
+_NEXT = re.compile(
+    "[\\s\ufeff\u200b]*+(?:(?:(?:#|//)[^\n]*+\n|/(?=\\*)(?:[^*]++|\\*(?!/))*+\\*/)[\\s\ufeff\u200b]*+)*+(.)", re.DOTALL
+)
+_SIGNS = frozenset(map(chr, range(ord("!"), 127))) - {"#", "/"}
+_MAYBE_STRICT = re.compile(r"\{\s*+[\"}]|\[\s*+[^'(]")
 _NAME = re.compile(r"[^\W\d][\w$-]*|\$[\w$-]+")
 _WORD = re.compile(r"[^\W\d]\w*")
 _WORDS = {"true": True, "True": True, "false": False, "False": False, "null": None, "None": None}
-_FLAT = re.compile(r'(?:\s*+(?:-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?|"[^"\\]*+")\s*+,)++', re.ASCII)
 _NUMERIC = frozenset("-+.0123456789")
 # Only what ends the number may follow it: 12abc, 1.2.3 and 5% are no numbers.
 _NUMBER = re.compile(
     r"[-+]?(?=\.?[0-9])(?:0|[1-9][0-9]*)?+(\.[0-9]*(?:[eE][-+]?[0-9]+)?|[eE][-+]?[0-9]+)?+(?=[^\w.%])", re.ASCII
 )
 _MAYBE_NUMBER = re.compile(r"[-+]?[0-9]*\.?[0-9]*(?:[eE][-+]?[0-9]*)?\Z", re.ASCII)
-_QUOTES = "\"'“”„\u2018\u2019"
-_ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)", re.DOTALL)
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "\\": "\\", '"': '"', "/": "/"}
-_PYTHON_ESCAPES = _ESCAPES | {"a": "\a", "v": "\v", "'": "'", "\n": "", "/": "\\/"}
-_SURROGATE = re.compile("[\ud800-\udfff]")
-_HALF = re.compile(r"\\u[dD][89a-fA-F]")
-
-
-def _string(closing: str) -> re.Pattern[str]:
-    # Possessive, so that neither time nor memory grows with what was already read.
-    other = closing if closing.startswith("[") else f"[{closing}]"
-    return re.compile(rf"((?:[^\\{other[1:]}+|\\.)*+){other}", re.DOTALL)
-
-
-_STRINGS = {
-    '"': _string('"'),
-    "'": _string("'"),
-    **dict.fromkeys("“”„", _string("[“”]")),
-    **dict.fromkeys("\u2018\u2019", _string("[\u2018\u2019]")),
-    '"""': re.compile(r'((?:[^\\"]+|\\.|"(?!""))*+)"""', re.DOTALL),
-    "'''": re.compile(r"((?:[^\\']+|\\.|'(?!''))*+)'''", re.DOTALL),
-}

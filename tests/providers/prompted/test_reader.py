@@ -131,6 +131,7 @@ TRICKY = [
     '{"arguments": {"s": "open\nTOOL_CALL: f({})',
     '```json\n{"name": "f", "arguments": {"a": 1}}\n{"name": "f", "arguments": {"a": 2}}\n``',
     '```json\n{"name": "f", "arguments": {"a": 1}}\n// so\n```\nTOOL_CALL: f({})',
+    '[{"type": "function",  function": {"name": "f", "arguments": {"a": 1}}}]\nTOOL_CALL: f({})',
 ]
 
 

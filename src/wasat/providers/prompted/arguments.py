@@ -15,7 +15,7 @@ def in_parentheses(text: str, at: int, name: str, *, python: bool = False) -> tu
     except Unreadable as error:
         raise Broken(error.problem, error.at, name) from None
     except Unfinished as error:
-        raise Unfinished(error.end, name) from None
+        raise Unfinished(error.end, name, depth=error.depth) from None
 
 
 def in_braces(text: str, at: int, name: str) -> tuple[dict[str, Any], int]:
@@ -25,8 +25,8 @@ def in_braces(text: str, at: int, name: str) -> tuple[dict[str, Any], int]:
         value: dict[str, Any] = nearly.value()
     except Unreadable as error:
         raise Broken(error.problem, error.at, name) from None
-    except Unfinished:
-        raise Unfinished(name=name) from None
+    except Unfinished as error:
+        raise Unfinished(name=name, depth=error.depth) from None
     return value, nearly.at
 
 

@@ -17,6 +17,8 @@ class Cursor:
         self.at = at
         self.over = over
         """No more text will come."""
+        self.in_vain = 0
+        """So many characters were read as a value, and turned out to be none."""
 
     def space(self) -> None:
         self.at = _SPACE.match(self.text, self.at).end()  # type: ignore[union-attr]  # it matches everywhere

@@ -4,7 +4,7 @@ A refused call is no `ToolCall`, so that nobody can ever run it. In an answer it
 a journal saves and every other provider passes over; `history.py` tells the model about it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sized
 from difflib import get_close_matches
 from typing import Any
 
@@ -15,6 +15,8 @@ from wasat.types.parts import Opaque
 from wasat.types.specs import AnyTool, ToolSpec
 
 PART = "refused_call"
+MOST_CALLS = 1_000
+"""In one answer."""
 _LONGEST_NAME = 200
 
 
@@ -62,6 +64,12 @@ class Broken(Exception):
         self.at = at
         self.name = name
         self.over_at = over_at
+
+
+def refuse_too_many(calls: Sized, at: int, name: str) -> None:
+    """Say of calls that stand together whether they are too many, before all of them are read."""
+    if len(calls) > MOST_CALLS:
+        raise Broken(f"more than {MOST_CALLS:,} calls stand together", at, name)
 
 
 class Declared:

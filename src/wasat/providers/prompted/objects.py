@@ -20,6 +20,7 @@ _BEGUN = re.compile(
     r"(?:[\"'“”]?function[\"'“”]?\s{0,4}:\s{0,4}\{\s{0,16})?"
     rf"[\"'“”]?(?:{'|'.join(NAME_WORDS)})[\"'“”]?\s{{0,4}}:\s{{0,4}}[\"'“”]([^\"'“”]{{1,200}})[\"'“”]"
 )
+_LONGEST_BEGUN = 600
 # Its arguments come first, so nobody knows yet of which tool.
 _ARGUMENTS_BEGUN = re.compile(
     rf"(?:\[\s{{0,16}})?\{{\s{{0,16}}[\"'“”]?(?:{'|'.join(ARGUMENT_WORDS)}|tool_calls)[\"'“”]?\s{{0,4}}:\s{{0,4}}[\[{{]"
@@ -79,12 +80,15 @@ def calls_at(cursor: Cursor, tools: Declared, *, strict: bool, alone: bool = Tru
     try:
         value = nearly.value()
     except Unreadable as error:
+        if not cursor.over and len(cursor.text) - begin < _LONGEST_BEGUN and not _BEGUN.match(cursor.text, begin):
+            raise Unfinished from None  # of which tool it speaks may come after what is wrong with it
         name = _named(cursor.text, begin, tools, strict)
         if name is None:
+            cursor.in_vain += error.at - begin
             return None
         raise Broken(error.problem, error.at, name) from None
-    except Unfinished:
-        raise Unfinished(name=_named(cursor.text, begin, tools, strict)) from None
+    except Unfinished as error:
+        raise Unfinished(name=_named(cursor.text, begin, tools, strict), depth=error.depth) from None
     cursor.at = nearly.at
     return Found(cursor.at, calls_in(value, tools, cursor.at, strict=strict, alone=alone) or ())
 

@@ -21,8 +21,9 @@ from wasat.types.parts import Text, ToolResult
 
 _MOST_PLACES = 20_000
 _MOST_BROKEN = 500
-_MOST_READ = 32
-"""So often a text may be read over again, all places together."""
+_MOST_READ = 2
+"""So often a text may be read over again, all places together; a short one oftener."""
+_ALWAYS_READ = 3_000_000
 _LEAST_READ = 16
 _OBJECT = re.compile(r"[\[{]\s{0,16}(?:[{\[\"'“”]|\w{1,20}\s{0,4}:)")
 
@@ -38,7 +39,7 @@ class Quotations:
         self._named = re.compile("|".join(rf"{re.escape(name)}\s{{0,16}}[({{]" for name in tools.names) or r"(?!)")
         self._found: set[tuple[str, bytes]] | None = None
         self._is_everything = False
-        self._places = self._broken = 0
+        self._places = self._broken = self._in_vain = 0
 
     def hold(self, call: Written) -> bool:
         """Whether this call, with just these arguments, is quoted."""
@@ -76,13 +77,14 @@ class Quotations:
             self._scan("\n" + text, scans)
 
     def _scan(self, text: str, scans: "list[tuple[re.Pattern[str], _Look]]") -> None:
-        budget = _MOST_READ * len(text) + 100_000
+        budget = _MOST_READ * len(text) + _ALWAYS_READ
         for pattern, look in scans:
             at = 0
             while (place := pattern.search(text, at)) is not None:
                 self._places += 1
                 end = self._take(look, place)
-                budget -= max(_LEAST_READ, (len(text) if end is None else end) - place.start())
+                budget -= max(_LEAST_READ, (len(text) if end is None else end) - place.start()) + self._in_vain
+                self._in_vain = 0
                 if budget < 0 or self._places > _MOST_PLACES or self._broken > _MOST_BROKEN:
                     self._is_everything = True
                     return
@@ -112,13 +114,18 @@ class Quotations:
             return None
         at = place.end() if self._triggers.is_marker(place) else place.start()
         for read in self._triggers.readers(place):
-            found = read(Cursor(place.string, at, over=True), self._tools)
+            cursor = Cursor(place.string, at, over=True)
+            found = read(cursor, self._tools)
             if found is not None:
                 return found
+            self._in_vain += cursor.in_vain
         return None
 
     def _at_object(self, place: re.Match[str]) -> Found | None:
-        return calls_at(Cursor(place.string, place.start(), over=True), self._tools, strict=False)
+        cursor = Cursor(place.string, place.start(), over=True)
+        found = calls_at(cursor, self._tools, strict=False)
+        self._in_vain += cursor.in_vain
+        return found
 
     def _at_name(self, place: re.Match[str]) -> Found | None:
         name, at = place[0][:-1].rstrip(), place.end() - 1

@@ -10,7 +10,7 @@ from itertools import count
 
 from wasat.providers.prompted.cursor import Cursor
 from wasat.providers.prompted.extent import is_closed
-from wasat.providers.prompted.findings import Broken, Declared, Found, Refused, Written
+from wasat.providers.prompted.findings import MOST_CALLS, Broken, Declared, Found, Refused, Written
 from wasat.providers.prompted.marker import MARKER
 from wasat.providers.prompted.triggers import triggers
 from wasat.schema.repair import Unfinished
@@ -21,15 +21,17 @@ Piece = Text | ToolCall | Refused
 
 LONGEST_CALL = 1 << 20
 """Characters; beyond that it is no call but a way to fill the memory."""
-MOST_CALLS = 1_000
 MOST_REFUSALS = 64
 _MOST_PLACES = 20_000
 """So often something may look like the beginning of a call and be none, before the rest is taken as text."""
 _WINDOW = 1 << 16
 _CONTEXT = 32
+_ENOUGH = LONGEST_CALL + _CONTEXT
+"""With so many characters a call is whole, or too long."""
 _ENDS = "the text ends before the call does; a value that is cut off is never completed"
 
 _CLOSING = re.compile(r"[)}\]>\n`;]")
+_BRACKET = re.compile(r"[)}\]]")
 
 
 def numbered(first: int = 0) -> Callable[[], str]:
@@ -63,11 +65,15 @@ class Reader:
         self._waiting_size = 0
         self._held = False
         self._read_size = self._last_size = 0
+        self._open_brackets = 0
+        """So many must still be closed before the open call can be whole."""
         self._deaf = False
         """Whether what follows is text, whatever it looks like."""
         self._reread = 0
         self._calls = self._refusals = self._places = 0
         self._made: list[Piece] = []
+        self._words: list[str] = []
+        """The text that comes after what was made; joined once, however often something is added."""
 
     def feed(self, text: str) -> list[Piece]:
         """What this text completes."""
@@ -82,6 +88,7 @@ class Reader:
         return self._taken()
 
     def _taken(self) -> list[Piece]:
+        self._end_text()
         made, self._made = self._made, []
         return made
 
@@ -93,11 +100,13 @@ class Reader:
             self._read(over=False)
 
     def _is_due(self, piece: str) -> bool:
-        """Whether to try an open call again: often while it is short, then only as often as the whole stays linear."""
+        """Whether to try an open call again: where it may be whole, and only as often as all stays linear."""
         size = len(self._text) - self._at + self._waiting_size
-        if size < 128 or size >= 1.5 * self._last_size:
+        if size >= min(2 * self._last_size, _ENOUGH) or (size < 128 and self._open_brackets <= 0):
             return True
-        return _CLOSING.search(piece) is not None and self._read_size + size <= 100_000 + 8 * size
+        if self._open_brackets > 0:
+            self._open_brackets -= len(_BRACKET.findall(piece))
+        return self._open_brackets <= 0 and bool(_CLOSING.search(piece)) and self._read_size <= 20_000 + 2 * size
 
     def _join(self) -> None:
         cut = max(0, self._at - _CONTEXT)
@@ -122,8 +131,8 @@ class Reader:
                 continue
             try:
                 found = self._found(place, over)
-            except Unfinished:
-                self._hold(place.start())
+            except Unfinished as error:
+                self._hold(place.start(), error.depth)
                 return
             if found is None:
                 self._places += 1
@@ -133,8 +142,11 @@ class Reader:
                 self._at = search_at = found.end
                 self._read_size = 0
                 may_quote = self._mark is not None or not self._triggers.is_marker(place)
+                words = self._text[place.start() : found.end]
                 for call in found.calls:
-                    self._take(call, self._text[place.start() : found.end], may_quote)
+                    if self._calls >= MOST_CALLS or self._refusals >= MOST_REFUSALS:
+                        break
+                    self._take(call, words, may_quote)
 
     def _is_exhausted(self) -> bool:
         most = self._calls >= MOST_CALLS or self._refusals >= MOST_REFUSALS or self._places >= _MOST_PLACES
@@ -148,7 +160,7 @@ class Reader:
             found = self._tried(place, over)
             end = 0 if found is None else found.end
         except Unfinished as error:
-            if size < LONGEST_CALL + _CONTEXT and not over:
+            if size < _ENOUGH and not over:
                 raise
             if error.name is None:
                 self._read_in_vain(min(size, LONGEST_CALL), begin)
@@ -165,9 +177,11 @@ class Reader:
     def _tried(self, place: re.Match[str], over: bool) -> Found | None:
         at = place.end() if self._triggers.is_marker(place) else place.start()
         for read in self._triggers.readers(place):
-            found = read(Cursor(self._text, at, over), self._tools)
+            cursor = Cursor(self._text, at, over)
+            found = read(cursor, self._tools)
             if found is not None:
                 return found
+            self._read_in_vain(cursor.in_vain, at)
         return None
 
     def _broken(self, place: re.Match[str], error: Broken, over: bool) -> Found:
@@ -183,7 +197,7 @@ class Reader:
         line_break = -1 if error.at is None else text.find("\n", max(shows_at, error.over_at or 0), limit)
         end = line_break if line_break >= 0 else len(text)
         is_over = line_break >= 0 and (error.over_at is not None or is_closed(text, begin, shows_at, end))
-        if not is_over and not over and len(text) < limit + _CONTEXT:
+        if not is_over and not over and len(text) - begin < _ENOUGH:
             raise Unfinished
         if not is_over:
             end, self._deaf = min(len(text), limit), True
@@ -192,13 +206,11 @@ class Reader:
         self._refuse(text[begin:end], f"{_call_of(error.name)} cannot be read: {error.problem}", error.name)
         return Found(end, ())
 
-    def _read_in_vain(self, size: int, at: int) -> bool:
-        """Whether so much may be read once more; the whole stays linear."""
+    def _read_in_vain(self, size: int, at: int) -> None:
+        """So much may have to be read once more; where that is too much for the whole to stay linear, it is text."""
         self._reread += size
-        if self._reread <= 4 * (self._offset + at) + 100_000 + LONGEST_CALL:
-            return True
-        self._places += _MOST_PLACES // 64
-        return False
+        if self._reread > 4 * (self._offset + at + size) + 50_000:
+            self._places = _MOST_PLACES
 
     def _take(self, call: Written, text: str, may_quote: bool) -> None:
         if call.name not in self._tools.specs:
@@ -207,9 +219,8 @@ class Reader:
         if may_quote and self._is_quoted(call):
             self._refuse(text, f"the call of {call.name} {self._quoted()}", call.name)
             return
-        if self._calls >= MOST_CALLS:
-            return
         self._calls += 1
+        self._end_text()
         self._made.append(ToolCall(self._make_id(), call.name, call.arguments))
         if self._calls == MOST_CALLS:
             self._refuse("", f"more than {MOST_CALLS} calls in one answer; those after are not read")
@@ -221,13 +232,14 @@ class Reader:
 
     def _refuse(self, text: str, problem: str, name: str | None = None) -> None:
         self._refusals += 1
+        self._end_text()
         self._made.append(Refused(text, problem, name or None))
         if self._refusals == MOST_REFUSALS:
             self._made.append(Refused("", "too many broken calls in one answer; the rest is not read"))
 
-    def _hold(self, at: int) -> None:
+    def _hold(self, at: int, open_brackets: int) -> None:
         self._say(at)
-        self._held = True
+        self._held, self._open_brackets = True, open_brackets
         self._last_size = len(self._text) - at
         self._read_size = self._read_size + self._last_size
 
@@ -236,13 +248,13 @@ class Reader:
         if end <= self._at:
             return
         self._read_size = 0
-        words = self._text[self._at : end]
+        self._words.append(self._text[self._at : end])
         self._at = end
-        last = self._made[-1] if self._made else None
-        if isinstance(last, Text):
-            self._made[-1] = Text(last.text + words)
-        else:
-            self._made.append(Text(words))
+
+    def _end_text(self) -> None:
+        if self._words:
+            self._made.append(Text("".join(self._words)))
+            self._words = []
 
 
 def _call_of(name: str | None) -> str:

@@ -59,6 +59,8 @@ class Turn:
         )
         self._listened = False
         self._parts: list[Part] = []
+        self._texts: list[Text] = []
+        """The text after these parts, in the pieces in which it came."""
         self._calls: list[ToolCall] = []
         self._problems: list[str] = []
         setup = _setup(request.setup, manner, self._mark)
@@ -85,6 +87,7 @@ class Turn:
         """The whole answer, with calls where the model wrote some."""
         _log.debug("[Gemini] Response: %s", answer.message.text)
         _log.debug("[Gemini] Tool Calls: %s", _Shown(self._calls))
+        self._end_text()
         message = Message("model", tuple(self._parts), ORIGIN, kept_bytes(answer.message, self._mark))
         if not self._problems or self._calls or answer.finish not in _MARKABLE:
             return replace(answer, message=message)
@@ -121,12 +124,17 @@ class Turn:
         return ToolCall(self._make_id(), spec.name, {})
 
     def _kept(self, part: Part) -> Part:
-        last = self._parts[-1] if self._parts else None
-        if type(part) is Text and type(last) is Text:
-            self._parts[-1] = Text(last.text + part.text)
+        if type(part) is Text:
+            self._texts.append(part)
         else:
+            self._end_text()
             self._parts.append(part)
         return part
+
+    def _end_text(self) -> None:
+        texts, self._texts = self._texts, []
+        if texts:
+            self._parts.append(texts[0] if len(texts) == 1 else Text("".join(text.text for text in texts)))
 
 
 class _Shown:

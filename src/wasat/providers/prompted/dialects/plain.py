@@ -4,7 +4,7 @@ import re
 
 from wasat.providers.prompted.arguments import in_braces, in_parentheses
 from wasat.providers.prompted.cursor import Cursor
-from wasat.providers.prompted.findings import Broken, Declared, Found, Written
+from wasat.providers.prompted.findings import Broken, Declared, Found, Written, refuse_too_many
 from wasat.providers.prompted.objects import ARGUMENT_WORDS, NAME_WORDS, calls_at
 from wasat.schema.repair import Unfinished
 
@@ -29,6 +29,7 @@ def fenced(cursor: Cursor, tools: Declared) -> Found | None:
         if found is None or not found.calls:
             break
         calls += found.calls
+        refuse_too_many(calls, cursor.at, calls[-1].name)
         if cursor.after_space("```") or cursor.is_cut("```"):
             return Found(cursor.at, tuple(calls))
         cursor.space()

@@ -4,7 +4,7 @@ import re
 
 from wasat.providers.prompted.arguments import in_braces, in_parentheses
 from wasat.providers.prompted.cursor import Cursor
-from wasat.providers.prompted.findings import Broken, Declared, Found, Written
+from wasat.providers.prompted.findings import Broken, Declared, Found, Written, refuse_too_many
 from wasat.schema.repair import Unfinished
 
 _FENCE = re.compile(r"```(?:tool_code|tool_call)[ \t]*\r?\n")
@@ -30,6 +30,7 @@ def call_list(cursor: Cursor, tools: Declared) -> Found | None:
                 raise Broken("only calls of the tools may stand in the list", cursor.at, calls[-1].name)
             return None
         calls.append(call)
+        refuse_too_many(calls, cursor.at, call.name)
         cursor.space()
         if cursor.take("]"):
             return Found(cursor.at, tuple(calls))
@@ -46,6 +47,7 @@ def printed(cursor: Cursor, tools: Declared) -> Found | None:
     calls: list[Written] = []
     while (call := _statement(cursor, tools)) is not None:
         calls.append(call)
+        refuse_too_many(calls, cursor.at, call.name)
         cursor.at = _BLANKS.match(cursor.text, cursor.at).end()  # type: ignore[union-attr]  # it matches everywhere
         if not cursor.take(";"):
             break
@@ -82,6 +84,7 @@ def code_fence(cursor: Cursor, tools: Declared) -> Found | None:
             _refuse_code(cursor, head.end(), calls)
             return None
         calls.append(call)
+        refuse_too_many(calls, cursor.at, call.name)
         cursor.after_space(";")
     return Found(cursor.at, tuple(calls)) if calls else None
 

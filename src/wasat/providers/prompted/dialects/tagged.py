@@ -8,7 +8,7 @@ from wasat.providers.prompted.arguments import in_braces, in_parentheses
 from wasat.providers.prompted.cursor import Cursor
 from wasat.providers.prompted.dialects.pythonic import call_list
 from wasat.providers.prompted.dialects.tags import function_tag
-from wasat.providers.prompted.findings import Broken, Declared, Found, Written
+from wasat.providers.prompted.findings import Broken, Declared, Found, Written, refuse_too_many
 from wasat.providers.prompted.objects import calls_at
 
 
@@ -25,6 +25,7 @@ def hermes(cursor: Cursor, tools: Declared) -> Found | None:
         calls += found.calls
         if not found.calls:
             return Found(cursor.at, ())
+        refuse_too_many(calls, cursor.at, calls[-1].name)
     cursor.after_space("</tool_call>")
     return _found(cursor, calls, tools) if calls else None
 
@@ -46,6 +47,7 @@ def llama(cursor: Cursor, tools: Declared) -> Found | None:
         calls += found.calls
         if not found.calls:
             return Found(cursor.at, ())
+        refuse_too_many(calls, cursor.at, calls[-1].name)
         if not cursor.after_space(";"):
             cursor.after_space("<|eom_id|>", "<|eot_id|>", "<|python_end|>")
             return _found(cursor, calls, tools)
@@ -118,5 +120,6 @@ def deepseek(cursor: Cursor, tools: Declared) -> Found | None:
             cursor.after_space("```")
         cursor.after_space(_CALL[1])
         calls.append(Written(resolved, arguments))
+        refuse_too_many(calls, cursor.at, resolved)
     cursor.after_space(_CALLS[1])
     return _found(cursor, calls, tools) if calls else None

@@ -19,8 +19,8 @@ def function_tag(cursor: Cursor, tools: Declared) -> Found | None:
         return None
     try:
         arguments = _arguments(cursor, tools, name)
-    except Unfinished:
-        raise Unfinished(name=name) from None
+    except Unfinished as error:
+        raise Unfinished(name=name, depth=error.depth) from None
     if not cursor.after_space("</function>"):
         raise Broken("</function> is missing after the arguments", cursor.at, name)
     return Found(cursor.at, (Written(name, arguments),))
@@ -32,6 +32,7 @@ def _arguments(cursor: Cursor, tools: Declared, name: str) -> dict[str, Any]:
         arguments, cursor.at = in_braces(cursor.text, cursor.at, name)
         return arguments
     arguments = {}
+    closing = -1
     while cursor.after_space("<parameter="):
         key_end, end = cursor.text.find(">", cursor.at), cursor.text.find(_END, cursor.at)
         if key_end < 0 or end < 0:
@@ -39,7 +40,8 @@ def _arguments(cursor: Cursor, tools: Declared, name: str) -> dict[str, Any]:
         key, text = cursor.text[cursor.at : key_end], cursor.text[key_end + 1 : end]
         if "<parameter=" in text or "</function>" in text or end < key_end or key in arguments:
             raise Broken(f"the parameter {key[:80]!r} has no end, or comes twice", cursor.at, name)
-        closing = cursor.text.find("</function>", end)
+        if closing < end:  # looked for once, and not for each parameter
+            closing = cursor.text.find("</function>", end)
         if closing < 0:
             raise Unfinished  # if the value turns out to have two meanings, the whole call is refused
         arguments[key] = _value(text, tools.properties(name).get(key), key, closing, name)
