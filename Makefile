@@ -39,6 +39,7 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/tools.py
 	$(BIN)/python benchmarks/import.py
 	$(BIN)/python benchmarks/emulator.py
+	$(BIN)/python benchmarks/hostile.py
 
 RUNS ?= 10000
 chaos: $(STAMP)

@@ -1,14 +1,14 @@
 """Leaving a run: whoever cancels or closes it is obeyed, whatever the provider and the tools make of that."""
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from typing import Any, Self
 
 import pytest
 
-from wasat import Agent, tool
-from wasat.errors import ConfigError, NetworkError
+from wasat import Agent, Limits, tool
+from wasat.errors import ConfigError, NetworkError, ProviderError, StreamCut
 from wasat.testing import ScriptedProvider
 from wasat.types.events import RunStart, TextDelta
 from wasat.types.exchange import FinishReason, ModelRequest, ModelResponse
@@ -86,7 +86,7 @@ def test_a_tool_that_will_not_be_cancelled_does_not_keep_the_run_alive() -> None
         async def stubborn() -> int:
             """Goes on."""
             waits.set()
-            with contextlib.suppress(asyncio.CancelledError):
+            with suppress(asyncio.CancelledError):
                 await asyncio.sleep(60)
             return 7
 
@@ -304,3 +304,142 @@ def test_who_speaks_otherwise_is_not_passed_by_on_a_short_way() -> None:
     assert Agent(Short([])).run_sync("?").text == "short"
     assert Agent(Longer([])).run_sync("?").text == "long"
     assert Agent(Proxy(Short([]))).run_sync("?").text == "by proxy"
+
+
+async def failing_group() -> str:
+    """One task of a group fails while the group is being left, which cancels the task that leaves it."""
+
+    async def bad() -> None:
+        await asyncio.sleep(0.001)
+        raise ValueError
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(bad())
+            group.create_task(asyncio.sleep(0.05))
+    except* ValueError:
+        pass
+    return "partial"
+
+
+@pytest.mark.parametrize("calls", [1, 2])
+@pytest.mark.parametrize("limits", [Limits(), Limits(max_seconds=BOUND)], ids=["plain", "timed"])
+def test_a_group_of_tasks_that_fails_inside_a_tool_cancels_nobody(calls: int, limits: Limits) -> None:
+    @tool
+    async def pages() -> str:
+        """Looks at several."""
+        return await failing_group()
+
+    async def speaks(_: ModelRequest) -> str:
+        return await failing_group()
+
+    async def main() -> None:
+        script = [[ToolCall(str(n), "pages", {}) for n in range(calls)], speaks]
+        result = await Agent(ScriptedProvider(script), tools=[pages], limits=limits).run("?")
+        assert [run.value for run in result.tool_calls] == ["partial"] * calls
+        assert result.text == "partial"
+
+    run(main)
+
+
+def test_a_stream_may_be_closed_by_several_at_once() -> None:
+    async def main() -> None:
+        waits = asyncio.Event()
+
+        @tool
+        async def wait() -> None:
+            """Waits."""
+            waits.set()
+            await asyncio.sleep(60)
+
+        stream = Agent(ScriptedProvider([ToolCall("1", "wait", {})]), tools=[wait]).stream("?")
+
+        async def consumer() -> int:
+            await drained(stream)
+            task = asyncio.current_task()
+            assert task is not None
+            return task.cancelling()
+
+        task = asyncio.create_task(consumer())
+        await waits.wait()
+        await asyncio.gather(*(stream.aclose() for _ in range(3)))
+        assert await task == 0
+
+        provider = BreaksWhenLeft()
+        left = Agent(provider).stream("?")
+        async for event in left:
+            if isinstance(event, TextDelta):
+                break
+        await asyncio.gather(left.aclose(), left.aclose())
+
+    run(main)
+
+
+class Keeps(SlowSource):
+    """Makes something else of its cancellation."""
+
+    def __init__(self, error: Exception | None) -> None:
+        super().__init__()
+        self._error = error
+
+    async def list_tools(self) -> list[ToolSpec]:
+        try:
+            return await super().list_tools()
+        except asyncio.CancelledError:
+            if self._error is not None:
+                raise self._error from None
+            return []
+
+
+@pytest.mark.parametrize("error", [None, ConnectionError("gone")])
+def test_a_source_that_keeps_a_cancellation_does_not_keep_the_run_alive(error: Exception | None) -> None:
+    async def main() -> None:
+        provider = ScriptedProvider(["never"])
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await Agent(provider, tools=[Keeps(error)]).run("?")
+        source = Keeps(error)
+        stream = Agent(provider, tools=[source]).stream("?")
+        task = asyncio.create_task(drained(stream))
+        await source.asked.wait()
+        await stream.aclose()
+        assert await task == []
+        assert provider.requests == []
+
+    run(main)
+
+
+def test_a_cancellation_of_long_ago_changes_nothing() -> None:
+    @tool
+    async def own() -> None:
+        """Waits for something that was cancelled."""
+        future = asyncio.get_running_loop().create_future()
+        future.cancel()
+        await future
+
+    async def main() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(0)
+        provider = ScriptedProvider([ToolCall("1", "own", {}), "done"])
+        result = await Agent(provider, tools=[own]).run("?")
+        assert (result.text, result.tool_calls[0].value) == ("done", "own failed: CancelledError")
+        with pytest.raises(ProviderError, match="the model failed: CancelledError"):
+            await Agent(ScriptedProvider([asyncio.CancelledError()])).run("?")
+        task.uncancel()
+
+    asyncio.run(main())
+
+
+def test_a_provider_that_makes_an_error_of_the_end_of_the_time_does_not_hide_it() -> None:
+    async def turned(_: ModelRequest) -> str:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            raise StreamCut("cut") from None
+        return "never"
+
+    limits = Limits(max_seconds=0.01, on_limit="message")
+    assert Agent(ScriptedProvider([turned]), limits=limits).run_sync("?").limit == "max_seconds"

@@ -12,7 +12,7 @@ import aiohttp
 from wasat.errors import ConfigError, MalformedResponse, NetworkError, StreamCut, TimedOut, WasatError
 from wasat.http.deadlines import Deadlines
 from wasat.http.messages import HttpRequest, origin_of
-from wasat.http.response import StaleConnection
+from wasat.http.response import PoolClosed, StaleConnection
 from wasat.http.watch import Stage
 
 _HARMLESS = (aiohttp.ServerDisconnectedError, aiohttp.ClientPayloadError)
@@ -51,6 +51,8 @@ def unanswered(error: BaseException, request: HttpRequest) -> BaseException:
     """The error for a request that got no response; what is not of the network stays as it is."""
     place = origin_of(request.url)
     match error:
+        case PoolClosed():
+            return closed(request)
         case aiohttp.ClientConnectorError():
             found: WasatError = _no_connection(error)
         case aiohttp.ClientHttpProxyError():

@@ -15,7 +15,7 @@ from aiohttp.http import StreamWriter
 
 from wasat.http.environment import trusted_certificates
 from wasat.http.messages import HttpRequest
-from wasat.http.response import Response, StaleConnection, close
+from wasat.http.response import PoolClosed, Response, StaleConnection, close
 from wasat.http.routes import Route, Routes
 from wasat.http.sockets import abort, abort_on_closed_loop, probing_socket, read_in_small_buffers
 from wasat.http.watch import Wait, Watch
@@ -41,6 +41,7 @@ class Pool:
         self._protocols: WeakSet[ResponseHandler] = WeakSet()
         """The connections that carried a request before."""
         self._slots = asyncio.Semaphore(connections) if connections else None
+        self._is_closed = False
         self._connector = aiohttp.TCPConnector(
             limit=0,
             ssl=trusted_certificates() or True,
@@ -55,6 +56,8 @@ class Pool:
             await self._slots.acquire()
         wait.start()
         try:
+            if self._is_closed:  # while it waited for its place
+                raise PoolClosed
             try:
                 return await self._ask(request, self._routes.to(request), wait)
             except StaleConnection:  # the server closed an idle connection just when we wrote to it
@@ -72,6 +75,7 @@ class Pool:
 
     async def close(self) -> None:
         """Close all connections and wait until they are closed."""
+        self._is_closed = True
         self.watch.close()
         await self._connector.close()
 

@@ -12,6 +12,10 @@ class StaleConnection(Exception):
     """A connection that was kept from earlier was broken off instead of being used again."""
 
 
+class PoolClosed(Exception):
+    """The connections of a transport were closed before a request could have one."""
+
+
 class Response:
     """A response whose body is still arriving. Its end frees the connection; whoever leaves it earlier closes that."""
 

@@ -124,14 +124,17 @@ class Wait:
         self._watch.waits.discard(self)
 
     def expire(self) -> None:
-        self.expired = self._stage
-        self._end_waiting()
+        if not self.closed:
+            self.expired = self._stage
+            self._end_waiting()
 
     def close(self) -> None:
-        self.closed = True
-        self._end_waiting()
+        if self.expired is None:
+            self.closed = True
+            self._end_waiting()
 
     def _end_waiting(self) -> None:
+        """Once is enough: whoever was woken takes one cancellation back, and not two."""
         self.due = _NEVER
         if self._wake is None:
             self._task.cancel()

@@ -12,7 +12,7 @@ from wasat.loop.result import RunStream
 from wasat.loop.status import Phase, StreamStatus
 from wasat.storage.journal import Journal
 from wasat.storage.waiters import Waiters
-from wasat.tools.deadline import cancelled_from_outside
+from wasat.tools.deadline import cancel_count
 from wasat.tools.failure import described, fitting
 from wasat.types.codec import to_json
 from wasat.types.events import STOPPED_BY_CALLER, Fault, RunEnd, RunEvent, RunStart
@@ -40,7 +40,8 @@ class Drive:
         self._waiters = Waiters()
         self._writer = JournalWriter(journal, self.id, self._told)
         self._is_stopping = self._is_listening = False
-        self.task = asyncio.get_running_loop().create_task(self._run(), name=self.id)
+        # Never eager: it may have to be cancelled in its first step, and by its name.
+        self.task = asyncio.Task(self._run(), loop=asyncio.get_running_loop(), name=self.id)
         self.task.add_done_callback(self._done)
 
     @property
@@ -138,7 +139,7 @@ class Drive:
                     if self._is_stopping:  # a tool may have kept the cancellation to itself
                         return _STOPPED, None
         except asyncio.CancelledError as error:
-            return _STOPPED if self._is_stopping or cancelled_from_outside() else _fault(error), None
+            return _STOPPED if self._is_stopping or cancel_count() else _fault(error), None
         except Exception as error:  # noqa: BLE001 - whatever ended the run is told to those who watch it
             _log.info("run %s ended with %s", self.id, type(error).__name__)
             return _fault(error), error.limit if isinstance(error, LimitReached) else None

@@ -97,6 +97,7 @@ class RunStream(Generic[Output]):
         self._events: AsyncGenerator[RunEvent, None] | None = None
         self._taker: asyncio.Task[Any] | None = None
         """The task that waits for an event."""
+        self._ending = asyncio.Lock()
         self._left = asyncio.Event()
         """It does not wait any more; looked at by whoever closes the stream meanwhile."""
         self._result: RunResult[Output] | None = None
@@ -143,27 +144,38 @@ class RunStream(Generic[Output]):
                 self._events = _nothing()  # unless there will be a run
                 self._run = await self._make_run()
                 self._events = self._run.events()
-            return await anext(self._events)
-        except asyncio.CancelledError:
-            # Whoever closes the stream cancels us, and nobody but him shall be told of that.
-            if task is None or not self._closing or task.uncancel() > before:
-                raise
-            raise StopAsyncIteration from None
+            event = await anext(self._events)
+            if self._closing:
+                raise StopAsyncIteration
+            return event
+        except BaseException as error:
+            if self._closing and isinstance(error, Exception | asyncio.CancelledError):
+                raise StopAsyncIteration from None  # whoever closed the stream ended this, and nothing went wrong
+            raise
         finally:
             self._taker = None
             if self._closing:
-                self._left.set()
+                self._leave(task, before)
+
+    def _leave(self, task: "asyncio.Task[Any] | None", before: int) -> None:
+        """Whoever closes the stream has cancelled us, and nobody else shall be told of that."""
+        self._left.set()
+        if task is not None and task.cancelling() > before and task.uncancel() > before:
+            raise asyncio.CancelledError  # and so has somebody else, who meant it
 
     async def aclose(self) -> None:
         """Stop the run, wherever it is, and wait until nothing of it is left."""
         self._closed = True
         if self._taker is not None:
-            self._closing = True
-            self._left.clear()
-            self._taker.cancel()
+            if self._taker.get_loop() is not asyncio.get_running_loop():
+                raise ConfigError("the events of this run are taken in another event loop; close it there")
+            if not self._closing:
+                self._closing = True
+                self._taker.cancel()
             await self._left.wait()
-        if self._events is not None:
-            await self._events.aclose()
+        async with self._ending:
+            if self._events is not None:
+                await self._events.aclose()
 
     async def __aenter__(self) -> Self:
         return self

@@ -20,7 +20,7 @@ from wasat.loop.salvage import salvaged
 from wasat.loop.state import CANCELLED, NOT_RUN, RunState
 from wasat.loop.stop import POLITE_WORDS, Again, Bounds, blocked, verdict
 from wasat.providers.provider import closable, responder, traits_of
-from wasat.tools.deadline import Expired, Raised, cancellations, cancelled_from_outside, limited
+from wasat.tools.deadline import Expired, Raised, cancel_count, kept, limited
 from wasat.tools.failure import described, failed
 from wasat.tools.schedule import each_call, settled
 from wasat.types.events import (
@@ -90,7 +90,7 @@ class Run:
                 if not self.state.calls:
                     turn = self.state.turn + 1
                     yield self._after(TurnStart(turn))
-                    heard = _Heard(turn)
+                    heard = _Heard(turn, self._bounds)
                     with heard:
                         if self._respond is not None:
                             heard.end(await self._respond(self._request()))
@@ -309,10 +309,11 @@ class _Heard:
     Nothing that goes wrong keeps a run alive that somebody leaves or cancels, whatever the provider makes of that.
     """
 
-    __slots__ = ("_cancellations", "answer", "began", "fault", "is_left", "turn")
+    __slots__ = ("_before", "_bounds", "answer", "began", "fault", "is_left", "turn")
 
-    def __init__(self, turn: int) -> None:
+    def __init__(self, turn: int, bounds: Bounds) -> None:
         self.turn = turn
+        self._bounds = bounds
         self.began = False
         self.is_left = False
         """Whoever listens does not listen any more."""
@@ -338,19 +339,19 @@ class _Heard:
         self.answer = answer
 
     def __enter__(self) -> None:
-        self._cancellations = cancellations()
+        self._before = cancel_count()
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> bool:
-        if error is None or isinstance(error, Exception):
-            if self.is_left:
-                raise GeneratorExit from error
-            if cancellations() > self._cancellations:
-                raise asyncio.CancelledError from error
-        elif not isinstance(error, asyncio.CancelledError) or cancelled_from_outside():
-            return False
         if error is None:
             return False
-        if isinstance(error, ProviderError) and error.retryable and self.began:
+        cancelled = kept(error, self._before)
+        if cancelled is not None:
+            raise cancelled
+        if not isinstance(error, Exception | asyncio.CancelledError):
+            return False
+        if self.is_left:
+            raise GeneratorExit from error
+        if isinstance(error, ProviderError) and error.retryable and (self.began or self._bounds.out_of_time()):
             self.fault = error
             return True
         if isinstance(error, WasatError):

@@ -56,19 +56,25 @@ def rest_of(coroutine: Coroutine[Any, Any, T], waits_for: Any, seconds: float | 
     """What a coroutine gives that was begun, within so many seconds; as `limited` does.
 
     GeneratorExit is thrown in here when somebody closes us. One that the coroutine makes up comes as Raised: everyone
-    above would take it for the sign to leave without a word.
+    above would take it for the sign to leave without a word. A cancellation that the coroutine keeps to itself is
+    raised all the same when it ends: whoever cancelled us meant more than this one coroutine.
     """
+    before, told = _cancellations(), None
     with Deadline(seconds) if seconds is not None else nullcontext() as deadline:
         while True:
             try:
                 yield waits_for
             except BaseException as error:  # noqa: BLE001 - whatever is thrown at us is for the coroutine
                 thrown: BaseException | None = error
+                if isinstance(error, asyncio.CancelledError) and not _ends_a_group(coroutine):
+                    told = error
             else:
                 thrown = None
             try:
                 waits_for = coroutine.send(None) if thrown is None else coroutine.throw(thrown)
             except StopIteration as end:
+                if told is not None and _cancellations() > before:
+                    raise told from None
                 if deadline is not None and deadline.is_over:
                     raise Expired((end.value,)) from None
                 return cast("T", end.value)
@@ -76,19 +82,56 @@ def rest_of(coroutine: Coroutine[Any, Any, T], waits_for: Any, seconds: float | 
                 if isinstance(thrown, GeneratorExit):
                     raise
                 raise Raised(error) from error
+            except Exception:
+                if told is not None and _cancellations() > before:
+                    raise told from None
+                raise
 
 
-def cancelled_from_outside() -> bool:
-    """Whether somebody cancelled this task; foreign code may raise CancelledError though nobody did."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
+def _ends_a_group(waiting: Any) -> bool:
+    """Whether it waits for the end of a TaskGroup, which cancels its own task where one in it fails.
 
-
-def cancellations() -> int:
-    """How often this task was cancelled, but for those deadlines of ours that are just being told of.
-
-    If the number has grown, foreign code kept a cancellation to itself that was meant for us too.
+    Until Python 3.13 the group does not take that back, so that it looks like a cancellation that was kept. Where it
+    cannot be seen, because it waits in an asynchronous generator, it is taken for granted.
     """
+    while isinstance(waiting, types.CoroutineType | types.GeneratorType):
+        if isinstance(waiting, types.CoroutineType):
+            if waiting.cr_code is _END_OF_GROUP:
+                return True
+            waiting = waiting.cr_await
+        elif waiting.gi_code is _REST and waiting.gi_frame is not None:
+            waiting = waiting.gi_frame.f_locals["coroutine"]
+        else:
+            waiting = waiting.gi_yieldfrom
+    return type(waiting).__name__ in _ASYNC_STEPS
+
+
+_END_OF_GROUP = asyncio.TaskGroup.__aexit__.__code__
+_REST = rest_of.__code__
+_ASYNC_STEPS = ("async_generator_asend", "async_generator_athrow", "anext_awaitable")
+
+
+def kept(error: BaseException | None, before: int) -> asyncio.CancelledError | None:
+    """The cancellation since `before` that somebody made this error of, if he did."""
+    if cancel_count() <= before:
+        return None
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        if isinstance(error, asyncio.CancelledError):
+            return error
+        seen.add(id(error))
+        error = error.__context__
+    return None
+
+
+def cancel_count() -> int:
+    """How often this task was cancelled; what was there before tells nothing of now."""
+    task = asyncio.current_task()
+    return 0 if task is None else task.cancelling()
+
+
+def _cancellations() -> int:
+    """The same, but for those deadlines of ours that are just being told of."""
     task = asyncio.current_task()
     return 0 if task is None else task.cancelling() - (_expired.get(task, 0) if _expired else 0)
 

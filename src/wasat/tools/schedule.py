@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from time import perf_counter
 
-from wasat.tools.deadline import Raised, begun, cancellations, cancelled_from_outside, rest_of
+from wasat.tools.deadline import Raised, begun, cancel_count, rest_of
 from wasat.tools.failure import described, failed
 from wasat.types.parts import ToolCall, ToolResult
 
@@ -51,19 +51,16 @@ async def each_call(calls: Sequence[ToolCall], run: Run, *, at_once: int | None 
 
 async def settled(call: ToolCall, run: Run) -> Ended:
     """One result, even where the source breaks its promise and raises or answers another call."""
-    begin = perf_counter()
+    begin, before = perf_counter(), cancel_count()
     work = _answer(call, run)
     try:
         ended, result = begun(work)
         if not ended:
-            before = cancellations()
             result = await rest_of(work, result, None)
-            if cancellations() > before:  # it would not be stopped; but whoever cancelled us meant more than one call
-                raise asyncio.CancelledError
     except (KeyboardInterrupt, GeneratorExit):  # GeneratorExit: we are closed; a source's own comes as Raised
         raise
     except BaseException as error:
-        if isinstance(error, asyncio.CancelledError) and cancelled_from_outside():
+        if isinstance(error, asyncio.CancelledError) and cancel_count() > before:
             raise
         result = _broken(call, error)
     if not isinstance(result, ToolResult) or result.id != call.id:
