@@ -92,11 +92,15 @@ class RunStream(Generic[Output]):
         self._make_run = make_run
         self._history = history
         self._given = given
-        self._taken = self._closed = self._closing = False
+        self._taken = self._closed = False
         self._run: Run | None = None
         self._events: AsyncGenerator[RunEvent, None] | None = None
         self._taker: asyncio.Task[Any] | None = None
         """The task that waits for an event."""
+        self._cancelled_before = 0
+        """How often that task had been cancelled when it began to wait."""
+        self._cancelling = False
+        """We have cancelled it, because somebody else closed the stream."""
         self._ending = asyncio.Lock()
         self._left = asyncio.Event()
         """It does not wait any more; looked at by whoever closes the stream meanwhile."""
@@ -138,30 +142,31 @@ class RunStream(Generic[Output]):
         if self._taker is not None:
             raise ConfigError("somebody else is waiting for the next event of this run")
         task = self._taker = asyncio.current_task()
-        before = 0 if task is None else task.cancelling()
+        self._cancelled_before = 0 if task is None else task.cancelling()
         try:
             if self._events is None:
                 self._events = _nothing()  # unless there will be a run
                 self._run = await self._make_run()
                 self._events = self._run.events()
             event = await anext(self._events)
-            if self._closing:
+        except BaseException as error:
+            if self._closed and isinstance(error, Exception | asyncio.CancelledError) and self._is_left_to_us(task):
+                raise StopAsyncIteration from None
+            raise
+        else:
+            if self._closed and self._is_left_to_us(task):
                 raise StopAsyncIteration
             return event
-        except BaseException as error:
-            if self._closing and isinstance(error, Exception | asyncio.CancelledError):
-                raise StopAsyncIteration from None  # whoever closed the stream ended this, and nothing went wrong
-            raise
         finally:
             self._taker = None
-            if self._closing:
-                self._leave(task, before)
+            self._left.set()
 
-    def _leave(self, task: "asyncio.Task[Any] | None", before: int) -> None:
-        """Whoever closes the stream has cancelled us, and nobody else shall be told of that."""
-        self._left.set()
-        if task is not None and task.cancelling() > before and task.uncancel() > before:
-            raise asyncio.CancelledError  # and so has somebody else, who meant it
+    def _is_left_to_us(self, task: "asyncio.Task[Any] | None") -> bool:
+        """Take back our own cancellation, of which nobody shall be told; whether nobody else has cancelled the task."""
+        if task is not None and self._cancelling:
+            self._cancelling = False
+            task.uncancel()
+        return task is None or task.cancelling() <= self._cancelled_before
 
     async def aclose(self) -> None:
         """Stop the run, wherever it is, and wait until nothing of it is left."""
@@ -169,9 +174,9 @@ class RunStream(Generic[Output]):
         if self._taker is not None:
             if self._taker.get_loop() is not asyncio.get_running_loop():
                 raise ConfigError("the events of this run are taken in another event loop; close it there")
-            if not self._closing:
-                self._closing = True
-                self._taker.cancel()
+            if self._taker.cancelling() <= self._cancelled_before:  # else it is on its way out already
+                self._cancelling = self._taker.cancel()
+            self._left.clear()
             await self._left.wait()
         async with self._ending:
             if self._events is not None:

@@ -6,6 +6,7 @@ events: blocking is the drained stream. It knows nothing of HTTP, of who listens
 
 import asyncio
 import logging
+import sys
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from typing import Any, TypeVar
@@ -44,6 +45,8 @@ _log = logging.getLogger("wasat.loop")
 T = TypeVar("T")
 Event = TypeVar("Event", bound=RunEvent)
 
+_COUNTS_ARE_TRUE = sys.version_info >= (3, 13)
+"""Before, a TaskGroup in which something fails leaves its task with a cancellation that is nobody's."""
 _STOPPED = "was stopped, because the time of the run is over; what it did until then is unknown"
 _CUT = ModelResponse(Message("model", ()), FinishReason.CUT)
 
@@ -93,7 +96,7 @@ class Run:
                     heard = _Heard(turn, self._bounds)
                     with heard:
                         if self._respond is not None:
-                            heard.end(await self._respond(self._request()))
+                            heard.end(await limited(self._respond(self._request()), None))
                         else:
                             async with aclosing(self._timed(self._spoken())) as parts:
                                 async for part in parts:
@@ -343,6 +346,8 @@ class _Heard:
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> bool:
         if error is None:
+            if _COUNTS_ARE_TRUE and cancel_count() > self._before:
+                raise asyncio.CancelledError
             return False
         cancelled = kept(error, self._before)
         if cancelled is not None:

@@ -4,9 +4,9 @@ Above is the loop, which asks; below is a model's service, a script or a recordi
 beyond their declarations, and nothing of turns beyond the history it is given.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING, Optional, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Optional, Protocol, TypeVar, runtime_checkable
 
 from msgspec import Struct
 
@@ -80,7 +80,7 @@ async def _closable(items: AsyncIterator[T]) -> AsyncGenerator[T, None]:
             await close()
 
 
-Respond = Callable[[ModelRequest], Awaitable[ModelResponse]]
+Respond = Callable[[ModelRequest], Coroutine[Any, Any, ModelResponse]]
 
 
 def responder(provider: Provider) -> Respond | None:
