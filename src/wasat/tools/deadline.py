@@ -130,6 +130,11 @@ def cancel_count() -> int:
     return 0 if task is None else task.cancelling()
 
 
+def was_cancelled_since(before: int | None) -> bool:
+    """Whether somebody cancelled this task since; nobody can where it has not waited yet, which is None."""
+    return before is not None and cancel_count() > before
+
+
 def _cancellations() -> int:
     """The same, but for those deadlines of ours that are just being told of."""
     task = asyncio.current_task()

@@ -11,7 +11,7 @@ from collections.abc import Awaitable
 from typing import Any
 
 from wasat.errors import ArgumentError, ToolError
-from wasat.tools.deadline import Expired, Raised, begun, cancel_count, limited, rest_of
+from wasat.tools.deadline import Expired, Raised, begun, cancel_count, limited, rest_of, was_cancelled_since
 from wasat.tools.failure import described, failed, listed
 from wasat.tools.function import Tool
 from wasat.tools.outcome import outcome
@@ -30,19 +30,21 @@ async def execute(tool: Tool[..., Any], call: ToolCall, context: Any = None) -> 
         if prepared.problems:
             return failed(call, f"invalid parameters:{listed(map(str, prepared.problems))}")
         arguments, changes = prepared.arguments, prepared.changes
-    before = cancel_count()
+    before = None
     try:
         if tool.is_async:
             work = tool.invoke(arguments, context)
             ended, returned = begun(work)
             if not ended:
+                before = cancel_count()
                 returned = await rest_of(work, returned, tool.timeout)
         else:
+            before = cancel_count()
             returned = await _in_thread(tool, arguments, context)
     except (KeyboardInterrupt, GeneratorExit):  # GeneratorExit: we are closed; a tool's own comes as Raised
         raise
     except BaseException as error:
-        if isinstance(error, asyncio.CancelledError) and cancel_count() > before:
+        if isinstance(error, asyncio.CancelledError) and was_cancelled_since(before):
             raise
         return _raised(tool, call, error)
     return outcome(tool, call, returned, changes)

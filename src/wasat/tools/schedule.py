@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from time import perf_counter
 
-from wasat.tools.deadline import Raised, begun, cancel_count, rest_of
+from wasat.tools.deadline import Raised, begun, cancel_count, rest_of, was_cancelled_since
 from wasat.tools.failure import described, failed
 from wasat.types.parts import ToolCall, ToolResult
 
@@ -51,16 +51,17 @@ async def each_call(calls: Sequence[ToolCall], run: Run, *, at_once: int | None 
 
 async def settled(call: ToolCall, run: Run) -> Ended:
     """One result, even where the source breaks its promise and raises or answers another call."""
-    begin, before = perf_counter(), cancel_count()
+    begin, before = perf_counter(), None
     work = _answer(call, run)
     try:
         ended, result = begun(work)
         if not ended:
+            before = cancel_count()
             result = await rest_of(work, result, None)
     except (KeyboardInterrupt, GeneratorExit):  # GeneratorExit: we are closed; a source's own comes as Raised
         raise
     except BaseException as error:
-        if isinstance(error, asyncio.CancelledError) and cancel_count() > before:
+        if isinstance(error, asyncio.CancelledError) and was_cancelled_since(before):
             raise
         result = _broken(call, error)
     if not isinstance(result, ToolResult) or result.id != call.id:
