@@ -1,6 +1,7 @@
 """A whole run with a model that only writes text, blocking and streaming; the conversation of a cloud platform."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -8,8 +9,8 @@ import pytest
 from wasat import Agent, tool
 from wasat.providers.provider import Traits
 from wasat.testing import ScriptedProvider
-from wasat.types.exchange import ModelRequest
-from wasat.types.parts import Text
+from wasat.types.exchange import ModelRequest, ModelResponse
+from wasat.types.parts import Part, Text
 
 BLUEPRINTS = [{"id": "bp-pg", "name": "PostgreSQL"}, {"id": "bp-web", "name": "Web service"}]
 
@@ -105,3 +106,16 @@ def test_a_typed_answer_in_prompt_mode_is_given_by_a_call() -> None:
     provider = Writer(["TOOL_CALL: cloudgenie_get_blueprints()", 'TOOL_CALL: final_answer({"answer": ["bp-pg"]})'])
     agent = Agent(provider, tools=[cloudgenie_get_blueprints], output=list[str])
     assert agent.run_sync("Which?").output == ["bp-pg"]
+
+
+def test_a_model_that_breaks_off_without_an_answer_is_asked_again() -> None:
+    class Silent(ScriptedProvider):
+        async def stream(self, request: ModelRequest, *, whole: bool = False) -> AsyncIterator[Part | ModelResponse]:
+            if self.requests:
+                async for part in super().stream(request, whole=whole):
+                    yield part
+            else:
+                self.requests.append(request)
+
+    result = Agent(Silent(["fine"]), tools=[cloudgenie_get_blueprints], prompt_mode=True).run_sync("?")
+    assert (result.text, result.turns) == ("fine", 2)

@@ -7,11 +7,12 @@ results of the calls that could be read. If there are none, the answer ends with
 `finish_message` what is wrong, because a run that sees no calls would take the answer for the last.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncIterator
 from contextlib import aclosing
-from typing import Literal, Self, cast
+from typing import Literal, Self
 
 from wasat.errors import ConfigError
+from wasat.providers.around import Around
 from wasat.providers.prompted.history import Renderer
 from wasat.providers.prompted.marker import MARKER
 from wasat.providers.prompted.prompt import system_prompt
@@ -22,7 +23,7 @@ from wasat.types.exchange import ModelRequest, ModelResponse
 from wasat.types.parts import Part
 
 
-class Prompted:
+class Prompted(Around):
     """A model that gets its tools by the prompt."""
 
     def __init__(
@@ -43,48 +44,34 @@ class Prompted:
             raise ConfigError(f"the marker {marker!r} is not a word of letters, digits and underscores")
         if on_bad_args not in ("error", "empty"):
             raise ConfigError(f"on_bad_args is 'error' or 'empty', not {on_bad_args!r}")
-        self._provider = provider
+        super().__init__(provider)
         self._manner = Manner(instructions, marker, dialects and not guarded, guarded, on_bad_args)
         self._renderer = Renderer(marker, triggers(marker, ANY_MARK, True))
-
-    @property
-    def model(self) -> str:
-        return self._provider.model
 
     @property
     def traits(self) -> Traits:
         """Calls are text, which is no JSON; and they are run one after another, for a later one may need them."""
         return Traits(traits_of(self._provider).family, json_with_functions=False, calls_in_order=True)
 
-    @property
-    def calls_in_order(self) -> bool:
-        return True
-
-    def __repr__(self) -> str:
-        return f"Prompted({self._provider!r})"
-
     async def stream(self, request: ModelRequest, *, whole: bool = False) -> AsyncIterator[Part | ModelResponse]:
         """The parts of the answer as they come, then the answer; see `Provider`."""
         turn = Turn(request, self._manner, self._renderer)
-        stream = cast("AsyncGenerator[Part | ModelResponse]", self._provider.stream(turn.question, whole=whole))
         answer = None
-        async with aclosing(stream):
-            async for part in stream:
+        async with aclosing(self._asked(turn.question, whole=whole)) as parts:
+            async for part in parts:
                 if isinstance(part, ModelResponse):
                     answer = part
                     continue
                 for made in turn.heard(part):
                     yield made
-        assert answer is not None, "a provider ends with its answer"
+        if answer is None:
+            return  # it broke off without a word of why, and whoever asked is told so by that
         self._renderer.keep(request.history, turn.question.history)
         rest = turn.ended(answer)
         if not whole:
             for made in rest:
                 yield made
         yield turn.response(answer)
-
-    async def close(self) -> None:
-        await self._provider.close()
 
     async def __aenter__(self) -> Self:
         return self
