@@ -168,3 +168,42 @@ def test_a_header_of_the_wrong_type_is_refused_without_being_shown(headers: dict
             assert SECRET not in everything_told(caught.value)
 
     run(main())
+
+
+def test_closing_ends_also_those_who_wait_for_a_place() -> None:
+    async def main() -> None:
+        async with Server(misbehaving.stall_before_head) as server:
+            transport = Transport(PATIENT, connections=1)
+            requests = [asyncio.create_task(transport.send(post(server.url))) for _ in range(4)]
+            await server.until(lambda: bool(server.requests))
+            await transport.close()
+            ended = await asyncio.gather(*requests, return_exceptions=True)
+            assert all(isinstance(one, NetworkError) and "the client was closed" in str(one) for one in ended)
+            assert len(server.requests) == 1
+
+    run(main())
+
+
+def test_how_long_a_body_is_is_ours_to_say() -> None:
+    async def main() -> None:
+        headers = {"Transfer-Encoding": "chunked", "content-length": "7"}
+        async with Server(misbehaving.echo) as server, Transport(PATIENT) as transport:
+            answer = await transport.send(HttpRequest("POST", server.url, headers, b"body"))
+            assert answer.body == b"body"
+            assert b"transfer-encoding" not in server.requests[0].head.lower()
+
+    run(main())
+
+
+def test_a_cancellation_on_the_way_to_a_proxy_does_not_tell_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with Server(misbehaving.stall_before_head) as proxy, Transport(PATIENT) as transport:
+            monkeypatch.setenv("HTTPS_PROXY", f"http://user:{SECRET}@127.0.0.1:{proxy.port}")
+            request = asyncio.create_task(transport.send(HttpRequest("GET", "https://example.invalid/")))
+            await proxy.until(lambda: bool(proxy.requests))
+            request.cancel()
+            with pytest.raises(asyncio.CancelledError) as caught:
+                await request
+            assert SECRET not in everything_told(caught.value)
+
+    run(main())
