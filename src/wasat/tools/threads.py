@@ -143,6 +143,8 @@ class _Level:
                     self._is_taken_up()
 
     def _work(self) -> None:
+        with self._changed:
+            self._idle += 1
         while (work := self._next()) is not None:
             work.tell_begun()
             outcome = work.run()
@@ -151,12 +153,13 @@ class _Level:
                 self._last_end = monotonic()
                 if work.given_up:
                     return
+                self._idle += 1  # before it is told: who hears of it may bring the next work, and this thread takes it
             work.tell(outcome)
             del work, outcome  # an idle thread keeps nothing alive
 
     def _next(self) -> "_Work | None":
+        """Wait, as one of the idle, for something to do."""
         with self._changed:
-            self._idle += 1
             found = self._changed.wait_for(lambda: self._waiting, _IDLE_SECONDS)
             self._idle -= 1
             if not found:
