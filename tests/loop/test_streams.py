@@ -181,6 +181,19 @@ def test_a_subscriber_that_takes_nothing_neither_blocks_the_run_nor_holds_events
     run(main())
 
 
+def test_a_subscriber_far_behind_still_sees_the_end_of_streams_that_were_closed() -> None:
+    async def main() -> None:
+        streams = Streams(Agent(ScriptedProvider([[Text("x")] * 5_000])))
+        id = streams.start("go")
+        behind = streams.subscribe(id)
+        await anext(behind)
+        whole = await taken(streams, id)
+        await streams.close()
+        assert [whole[0], *[item async for item in behind]] == whole
+
+    run(main())
+
+
 def test_closing_cancels_what_was_started_and_leaves_no_task_behind() -> None:
     async def main() -> None:
         async def hang(_: Any) -> Any:

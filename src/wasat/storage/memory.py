@@ -18,7 +18,7 @@ class MemoryJournal:
 
     Without bounds it keeps everything. With them it drops ended runs, those that ended first before others: while there
     are more than `max_runs`, and those that ended longer ago than `max_age_seconds`. Runs that go on are never dropped,
-    and whoever watches a run that is dropped still sees all of it.
+    and whoever watches a run that is dropped still sees all of it, as does who watches an ended one when it is closed.
     """
 
     def __init__(self, *, max_runs: int | None = None, max_age_seconds: float | None = None) -> None:
@@ -118,7 +118,7 @@ class MemoryJournal:
         self._waiters.wake_all()
 
     def _find(self, run: str, known: "_Run | None" = None) -> "_Run | None":
-        if self._closed:
+        if self._closed and not (known and known.ended):  # one that has ended is whole, and its watcher holds it
             raise closed()
         return known or self._runs.get(run)
 
