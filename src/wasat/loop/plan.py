@@ -42,6 +42,8 @@ class Plan(Struct, frozen=True, eq=False):
     setup: Setup
     output: Optional["TypedOutput"]
     repeatable: frozenset[str]
+    changing: dict[str, bool]
+    """Whether tools change anything, of those that say so."""
     finals: frozenset[str]
     """Tools whose result may end the run."""
     free: frozenset[str]
@@ -97,6 +99,7 @@ async def plan_of(wishes: Wishes) -> Plan:
         setup=setup,
         output=output,
         repeatable=frozenset(spec.name for spec in declared if spec.repeatable),
+        changing={spec.name: spec.changes for spec in declared if spec.changes is not None},
         finals=frozenset(spec.name for spec in declared if spec.final),
         free=frozenset(spec.name for spec in declared if output is not None and output.by_tool and _is_ours(spec)),
         calls_only=wishes.calls_only,

@@ -70,7 +70,7 @@ class Run:
         """The user is told that a limit was reached, and gets no answer."""
         self._family = traits_of(plan.provider).family
         self._bounds = bounds
-        self._repeats = Repeats(bounds.limits.max_repeats, plan.repeatable)
+        self._repeats = Repeats(bounds.limits.max_repeats, repeatable=plan.repeatable, changing=plan.changing)
         self._context = context
         self._whole = whole
         self._respond = responder(plan.provider) if whole and bounds.is_timeless else None
@@ -145,7 +145,7 @@ class Run:
 
     def _request(self) -> ModelRequest:
         self._asked = setup = self._setup()
-        return ModelRequest(setup, self.state.history)
+        return ModelRequest(setup, self.state.history, None, self._bounds.room(self.state))
 
     def _setup(self) -> Setup:
         if self.limit is not None or self._repeats.going_on:
@@ -167,13 +167,16 @@ class Run:
                     yield delta
         if self._is_logged:
             _log.debug("[%s] Response: %s", self._family, answer.message.parts)
-        yield self._after(TurnEnd(heard.turn, answer.message, answer.finish, answer.usage, answer.sources))
+        yield self._after(
+            TurnEnd(heard.turn, answer.message, answer.finish, answer.usage, answer.sources, answer.requests)
+        )
         if answer.finish is FinishReason.BLOCKED:
             raise blocked(answer)
 
     def _again(self) -> Again | None:
         """After a turn without calls: what to tell the model, or None because that was the answer."""
-        again = verdict(self.answer, self.state, calls_only=self.plan.calls_only)
+        calls_only = self.plan.calls_only and self._asked is not self.plan.last  # which asked for words
+        again = verdict(self.answer, self.state, calls_only=calls_only)
         if again is None and self.plan.output is not None:
             return self.plan.output.unread(self._text, self.state)
         if self.answer.finish is FinishReason.CONTINUES:

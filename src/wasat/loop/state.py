@@ -51,7 +51,8 @@ class RunState(Struct, frozen=True, gc=False):
 
     history: History
     turn: int = 0
-    """How often the model was asked."""
+    more_requests: int = 0
+    """Those beyond the first one of each turn, where an answer came in several portions."""
     usage: Usage = Usage()
     calls: tuple[ToolCall, ...] = ()
     """What the model wants done and is not all done yet."""
@@ -92,15 +93,17 @@ class RunState(Struct, frozen=True, gc=False):
 
     def _after_turn(self, event: TurnEnd) -> "RunState":
         usage = self.usage + event.usage
+        more_requests = self.more_requests + event.requests - 1
         sources = self.sources + event.sources if event.sources else self.sources
         if event.finish is FinishReason.CUT or is_empty(event.message):
-            return replace(self, usage=usage)
+            return replace(self, usage=usage, more_requests=more_requests)
         calls = event.message.calls
         goes_on = bool(calls) or event.finish is FinishReason.CONTINUES
         return replace(
             self,
             history=self.history.plus(event.message),
             usage=usage,
+            more_requests=more_requests,
             sources=sources,
             calls=calls,
             misses=0 if goes_on else self.misses,
@@ -131,6 +134,11 @@ class RunState(Struct, frozen=True, gc=False):
         for call in self.waiting:
             state = state.after(ToolEnd(self.turn, failed(call, f"{call.name} {words}"), 0.0))
         return state
+
+    @property
+    def requests(self) -> int:
+        """How often the model was asked."""
+        return self.turn + self.more_requests
 
     @property
     def waiting(self) -> tuple[ToolCall, ...]:

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from wasat.errors import AnswerBlocked, LimitReached, NoAnswer
 from wasat.loop.state import RunState, is_empty, says_nothing
-from wasat.types.exchange import FinishReason, ModelResponse
+from wasat.types.exchange import FinishReason, ModelResponse, Room
 from wasat.types.messages import Message
 from wasat.types.specs import Limits
 
@@ -101,10 +101,18 @@ class Bounds:
             return None
         return out_of_time(self.limits)
 
+    def room(self, state: RunState) -> Room:
+        """What is left for the request that is about to be made; for one there always is."""
+        turns, tokens = self.limits.max_turns, self.limits.max_tokens
+        return Room(
+            None if turns is None else max(1, turns - state.requests + 1),
+            None if tokens is None else tokens - state.usage.total,
+        )
+
     def reached(self, state: RunState) -> LimitReached | None:
         """The limit that keeps the run from going on with these calls, or with another question."""
         limits = self.limits
-        if limits.max_turns is not None and state.turn >= limits.max_turns:
+        if limits.max_turns is not None and state.requests >= limits.max_turns:
             return LimitReached("Maximum tool-calling turns exceeded", "max_turns")
         if limits.max_tokens is not None and state.usage.total >= limits.max_tokens:
             used = f"{state.usage.total:,} of {limits.max_tokens:,}"

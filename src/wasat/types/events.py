@@ -33,6 +33,8 @@ class TurnEnd(Struct, frozen=True, gc=False, omit_defaults=True, tag="turn_end")
     finish: FinishReason
     usage: Usage
     sources: tuple[Source, ...] = ()
+    requests: int = 1
+    """How many it took: an answer may come in several portions."""
 
 
 class TurnRetry(Struct, frozen=True, gc=False, omit_defaults=True, tag="turn_retry"):

@@ -34,6 +34,13 @@ class Setup(Struct, frozen=True, omit_defaults=True, dict=True):
         return any(type(tool) is BuiltinTool for tool in self.tools)
 
 
+class Room(Struct, frozen=True, gc=False):
+    """How far an answer may go that comes in several portions, each by a request of its own; None is no limit."""
+
+    requests: int | None = None
+    tokens: int | None = None
+
+
 class ModelRequest(Struct, frozen=True, gc=False):
     """One question to a model."""
 
@@ -41,6 +48,7 @@ class ModelRequest(Struct, frozen=True, gc=False):
     history: History
     continuation: str | None = None
     """The token with which the provider said that its answer goes on."""
+    room: Room = Room()
 
 
 class FinishReason(StrEnum):
@@ -101,3 +109,5 @@ class ModelResponse(Struct, frozen=True, gc=False, omit_defaults=True):
     """Everything the provider sent, one document for each chunk of a stream."""
     sources: tuple[Source, ...] = ()
     """What the provider's own tools found for it."""
+    requests: int = 1
+    """How many it took."""

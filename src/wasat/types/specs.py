@@ -31,6 +31,14 @@ class ToolSpec(Struct, frozen=True, omit_defaults=True, tag="function"):
     repeatable: bool = False
     """The same call with the same result, again and again, is no sign of a model that goes in circles."""
 
+    @property
+    def changes(self) -> bool | None:
+        """Whether it changes anything, as it declares; None if it does not say: being idempotent tells nothing."""
+        effects = self.effects
+        if effects is None or (effects.idempotent and not effects.reads and not effects.writes):
+            return None
+        return bool(effects.writes)
+
 
 class BuiltinTool(Struct, frozen=True, omit_defaults=True, tag="builtin"):
     """A tool that the provider runs itself, in the provider's own words: `BuiltinTool("googleSearch")`."""

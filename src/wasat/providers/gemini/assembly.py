@@ -95,8 +95,8 @@ class Assembly:
             self._keep(part_of(part, self._make_id) or opaque_of(raw), raw, made)
 
     def _keep(self, part: Part, raw: Raw, made: list[Part]) -> None:
-        if type(part) is ToolCall and any(type(known) is ToolCall and known.id == part.id for known, *_ in self._parts):
-            self._verbatim = False  # a chunk that came twice; the server refuses two calls of one id
+        if type(part) is ToolCall and any(_is_same(part, known) for known, *_ in self._parts):
+            self._verbatim = False  # a chunk that came twice
             return
         self._parts.append((part, raw, False))
         made.append(part)
@@ -150,6 +150,12 @@ class Assembly:
         parts = b",".join([raw for _, raw in joined])
         content |= {"role": Raw(b'"model"'), "parts": Raw(b"[%b]" % parts)}
         return Message("model", linked([part for part, _ in joined], ()), DIALECT, Raw(encode_json(content)))
+
+
+def _is_same(call: ToolCall, known: Part | None) -> bool:
+    return (
+        type(known) is ToolCall and (known.id, known.name) == (call.id, call.name) and known.arguments == call.arguments
+    )
 
 
 def _note(kept: lean.Chunk, now: lean.Chunk | lean.Delta) -> None:

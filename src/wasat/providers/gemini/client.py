@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from msgspec.structs import replace
 
-from wasat.errors import ConfigError
+from wasat.errors import ConfigError, InvalidRequest
 from wasat.http.clock import Clock
 from wasat.http.messages import origin_of
 from wasat.http.retry import RetryPolicy
@@ -27,6 +27,7 @@ from wasat.providers.gemini.credentials import (
 )
 from wasat.providers.gemini.encode import request_body
 from wasat.providers.gemini.endpoint import endpoint
+from wasat.providers.gemini.loosening import loosened, served
 from wasat.providers.gemini.sources import sources_of
 from wasat.providers.provider import Traits
 from wasat.types.exchange import ModelRequest, ModelResponse
@@ -126,27 +127,37 @@ class Gemini:
         if whole:
             yield await self.respond(request)
             return
+        request = served(request)
         answers: list[ModelResponse] = []
         while True:
             body = request_body(_going_on(request, answers), self.capabilities)
             pieces = self.api.stream(f"{self._path}:streamGenerateContent?alt=sse", body, self._reader)
-            async with aclosing(pieces):
-                async for reader, parts in pieces:
-                    answer = reader
-                    for part in parts:
-                        yield part  # type: ignore[misc]  # the reader's items are parts; its type cannot say so
+            try:
+                async with aclosing(pieces):
+                    async for reader, parts in pieces:
+                        answer = reader
+                        for part in parts:
+                            yield part  # type: ignore[misc]  # the reader's items are parts; its type cannot say so
+            except InvalidRequest as error:
+                request = loosened(request, error)
+                continue
             answers.append(answer.response())
-            if next_token(answers) is None:
+            if next_token(answers, request.room) is None:
                 break
         yield self._sourced(joined(answers), request)
 
     async def respond(self, request: ModelRequest) -> ModelResponse:
         """The answer at once."""
+        request = served(request)
         answers: list[ModelResponse] = []
         while True:
             body = request_body(_going_on(request, answers), self.capabilities)
-            answers.append(await self.api.call("POST", f"{self._path}:generateContent", body, read=self._read))
-            if next_token(answers) is None:
+            try:
+                answers.append(await self.api.call("POST", f"{self._path}:generateContent", body, read=self._read))
+            except InvalidRequest as error:
+                request = loosened(request, error)
+                continue
+            if next_token(answers, request.room) is None:
                 return self._sourced(joined(answers), request)
 
     def _sourced(self, answer: ModelResponse, request: ModelRequest) -> ModelResponse:
@@ -170,7 +181,7 @@ class Gemini:
 
 def _going_on(request: ModelRequest, answers: list[ModelResponse]) -> ModelRequest:
     """The same question, with the token of the answer that is to be gone on with."""
-    return replace(request, continuation=next_token(answers)) if answers else request
+    return replace(request, continuation=next_token(answers, request.room)) if answers else request
 
 
 def warn_if_retired(model: str) -> None:

@@ -9,19 +9,25 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from wasat.providers.gemini.reading import DIALECT, encode_json, fields_of, raw_parts
-from wasat.types.exchange import FinishReason, ModelResponse, Usage
+from wasat.types.exchange import FinishReason, ModelResponse, Room, Usage
 from wasat.types.messages import Message
 
 _MOST_REQUESTS = 100
 
 
-def next_token(answers: Sequence[ModelResponse]) -> str | None:
-    """The token with which to ask for more; None if the answer is whole, or does not get any further."""
+def next_token(answers: Sequence[ModelResponse], room: Room) -> str | None:
+    """The token with which to ask for more; None if the answer is whole, or may not or does not get any further."""
     last = answers[-1]
-    if last.finish is not FinishReason.CONTINUES or len(answers) >= _MOST_REQUESTS:
+    if last.finish is not FinishReason.CONTINUES or len(answers) >= _MOST_REQUESTS or not _has_room(answers, room):
         return None
     stuck = len(answers) > 1 and answers[-2].continuation == last.continuation
     return None if stuck else last.continuation
+
+
+def _has_room(answers: Sequence[ModelResponse], room: Room) -> bool:
+    if room.requests is not None and len(answers) >= room.requests:
+        return False
+    return room.tokens is None or sum(answer.usage.total for answer in answers) < room.tokens
 
 
 def joined(answers: Sequence[ModelResponse]) -> ModelResponse:
@@ -40,4 +46,4 @@ def joined(answers: Sequence[ModelResponse]) -> ModelResponse:
     # A model that said it would go on, and then says nothing, did not come to its end.
     finish = last.finish if last.message.parts or last.finish is not FinishReason.END else FinishReason.CUT
     raw = tuple(raw for answer in answers for raw in answer.raw)
-    return replace(last, message=message, finish=finish, usage=usage, raw=raw)
+    return replace(last, message=message, finish=finish, usage=usage, raw=raw, requests=len(answers))

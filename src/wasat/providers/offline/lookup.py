@@ -33,7 +33,7 @@ def readers(known: Catalogue, tool: Tool, parameter: Parameter) -> Iterator[Tool
     noun = noun_of(tool, parameter)
     for one in known.tools:
         spoken = name_words(one.name)
-        reads = not one.changes and any(word.lower in _READING for word in spoken)
+        reads = not one.spec.changes and any(word.lower in _READING for word in spoken)
         asks_itself = any(is_id(own.name) and own.required and noun_of(one, own) & noun for own in one.parameters)
         if one is not tool and reads and noun & {word.concepts[0] for word in spoken} and not asks_itself:
             yield one

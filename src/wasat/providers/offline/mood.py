@@ -52,7 +52,7 @@ def _forbids(tool: Tool, text: str) -> bool:
 
 def _unknown_verbs(tool: Tool) -> frozenset[str]:
     """Of a tool that declares a change and names no verb we know, whatever may be its verb: `cache_refresh`."""
-    if not tool.changes or any(word.lower in ACTING for word in name_words(tool.name)):
+    if not tool.spec.changes or any(word.lower in ACTING for word in name_words(tool.name)):
         return frozenset()
     return tool.name_concepts.difference(*(one.name_concepts for one in tool.parameters))
 
@@ -82,8 +82,8 @@ def verb_of(tool: Tool) -> frozenset[str]:
 
 def acts(tool: Tool) -> bool:
     """Whether it does something, and does not only tell something: as it declares, or else by its words."""
-    if tool.changes is not None:
-        return tool.changes
+    if tool.spec.changes is not None:
+        return tool.spec.changes
     first = [spoken[0] for spoken in (name_words(tool.name), words(tool.spec.description[:80])) if spoken]
     return any(word.lower.removesuffix("s") in ACTING or word.lower in ACTING for word in first)
 

@@ -65,7 +65,7 @@ class Turn:
         self._problems: list[str] = []
         setup = _setup(request.setup, manner, self._mark)
         history = renderer.history(request.history, Declared(request.setup.tools), self._mark)
-        self.question = ModelRequest(setup, history, request.continuation)
+        self.question = ModelRequest(setup, history, request.continuation, request.room)
         _log.debug("[Gemini] System Prompt: %s", setup.system)
 
     def heard(self, part: Part) -> Iterable[Part]:

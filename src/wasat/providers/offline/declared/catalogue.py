@@ -28,14 +28,6 @@ class Tool(Struct, frozen=True):
     def name(self) -> str:
         return self.spec.name
 
-    @property
-    def changes(self) -> bool | None:
-        """Whether it changes anything, as it declares; None if it does not say: being idempotent tells nothing."""
-        effects = self.spec.effects
-        if effects is None or (effects.idempotent and not effects.reads and not effects.writes):
-            return None
-        return bool(effects.writes)
-
 
 class Catalogue(Struct, frozen=True):
     tools: tuple[Tool, ...]
