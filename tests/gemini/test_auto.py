@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.gemini.recorder import Recorder, recorder
+from wasat import gemini
 from wasat.errors import ConfigError, LimitReached, RunError
 from wasat.gemini import (
     AsyncClient,
@@ -316,3 +317,21 @@ def test_results_are_values(client: Client) -> None:
     with pytest.raises(ConfigError, match="is no call"):
         Tools.execute_calls([5])
     assert isinstance(Tools.execute_calls([{"name": "x"}])[0], ToolResult)
+
+
+def test_without_a_client_the_one_of_the_process_is_asked(
+    model: Model, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GEMINI_API_KEY", "k")
+    monkeypatch.setenv("GOOGLE_GEMINI_BASE_URL", model.url)
+    for chosen in (None, client):
+        gemini.use(chosen)
+        assert gemini.generate_content_with_auto_tools("1 + 2?", [add]).text == "It is 3."
+        assert gemini.generate_content_with_auto_tools("1 + 2?", tools=[add], turn_limit=3).text == "It is 3."
+        id = gemini.stream_generate_with_auto_tools("1 + 2?", tools=[add])
+        assert "".join(gemini.subscribe_stream(id)) == "It is 3."
+        assert gemini.get_stream_status(id).phase is Phase.COMPLETED
+        assert gemini.stop_stream(id) is False
+    gemini.use(None)
+    with pytest.raises(ConfigError, match=r"use\(…\) takes a Client, not str"):
+        gemini.use("client")  # type: ignore[arg-type]

@@ -1,6 +1,7 @@
 """What a user holds: names of models, options of a run, files, many runs at once, history to and from JSON."""
 
 import asyncio
+import socket
 import threading
 from pathlib import Path
 from typing import Any
@@ -8,8 +9,9 @@ from typing import Any
 import pytest
 
 from wasat import Agent, Context, Limits, ModelSettings, Toolbox, from_json, to_json, tool
-from wasat.errors import ConfigError, CredentialsError, DuplicateTool
-from wasat.gemini import GoogleSearch
+from wasat.errors import ConfigError, CredentialsError, DuplicateTool, LimitReached, NetworkError
+from wasat.gemini import FunctionCall, GoogleSearch
+from wasat.loop.blocking import iterate
 from wasat.loop.chat import Chat
 from wasat.providers.gemini.client import Gemini
 from wasat.testing import ScriptedProvider
@@ -85,7 +87,8 @@ def test_a_wrong_option_of_a_run_is_told_by_its_name() -> None:
         ({"temprature": 1}, "takes no 'temprature'"),
         ({"tools": ["sub"]}, "no tool called 'sub'"),
         ({"messages": [{"role": "user"}]}, "made of Message"),
-        ({"messages": None}, "messages are a History or a list"),
+        ({"messages": {}}, "messages are a History or a list"),
+        ({"messages": [Message("user", [Text("a")])]}, "the parts of a Message are a tuple, not a list"),  # type: ignore[arg-type]
         ({"messages": Message.user("a")}, "messages are a History or a list"),
         ({"messages": History(["a"])}, "made of Message"),
         ({"messages": [Message("system", (Text("a"),))]}, "of the user or the model"),
@@ -95,6 +98,10 @@ def test_a_wrong_option_of_a_run_is_told_by_its_name() -> None:
         ({"model": Agent(ScriptedProvider([]))}, "not an Agent"),
         ({"model": ScriptedProvider}, "not the class ScriptedProvider"),
         ({"limits": 3}, "limits are of the type"),
+        ({"settings": 5}, r"settings are ModelSettings\(…\) or a dict of them, not 5"),
+        ({"settings": {"temperature": float("nan")}}, "temperature is nan, which is no number"),
+        ({"settings": ModelSettings(extra={"a": [{"b": float("inf")}]})}, "extra.a.b is inf, which is no number"),
+        ({"system": "half \ud800"}, "system is no valid Unicode: it holds '.ud800' at character 5"),
     ]:
         with pytest.raises(ConfigError, match=words):
             agent.run_sync("?", **wrong)
@@ -204,6 +211,11 @@ def test_images_and_files_are_part_of_a_prompt(tmp_path: Path) -> None:
         ("", "the prompt is empty"),
         ([" ", ""], "the prompt is empty"),
         (ToolCall("1", "add"), "calls are made by the model"),
+        (Path("a\0b.png"), "no file can be called"),
+        (Path("\ud800.png"), "no file can be called"),
+        (Path("/dev/zero"), "'/dev/zero' is no file that can be read as a whole"),
+        (Text(5), "the Text in the prompt is a text, not 5"),  # type: ignore[arg-type]
+        ("half \ud800", "the prompt is no valid Unicode: it holds '.ud800' at character 5"),
     ],
 )
 def test_a_prompt_that_is_none_is_told(prompt: Any, words: str) -> None:
@@ -287,8 +299,45 @@ def test_a_chat_never_changes_and_any_of_its_turns_can_be_gone_on_from() -> None
             empty.add_turn(role, content)
     with pytest.raises(ConfigError, match="messages already"):
         empty.ask_sync("x", messages=[])
+    for messages in (5, "text", {"role": "user"}):
+        with pytest.raises(ConfigError, match="messages are a History or a list of Message"):
+            Chat(agent, messages)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="made of Message"):
+        Chat(agent, [5])  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="with an Agent"):
         Chat("x")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "spelt",
+    [
+        {"name": "add", "args": {"a": 1, "b": 2}, "id": "1"},
+        {"name": "add", "arguments": {"a": 1, "b": 2}, "id": "1"},
+        FunctionCall(name="add", args={"a": 1, "b": 2}, id="1"),
+    ],
+)
+def test_calls_can_be_told_in_the_spelling_of_any_api(spelt: Any) -> None:
+    chat = Chat(Agent(ScriptedProvider(["3"]), tools=[add])).add_turn("user", "1 + 2?").add_turn("model", [spelt])
+    assert chat.messages[-1].calls == (ToolCall("1", "add", {"a": 1, "b": 2}),)
+    assert chat.ask_sync().text == "3"
+
+
+def test_what_is_of_one_run_is_no_option_of_all() -> None:
+    agent = Agent(ScriptedProvider(["a", "b"]), limits=None)
+    for name, value in {"run_id": "x", "messages": [], "context": 5}.items():
+        with pytest.raises(ConfigError, match=f"{name} is of a single run; give it to run or stream"):
+            agent.but(**{name: value})
+    assert agent.run_sync("?", messages=None, limits=None).text == "a"
+
+
+def test_the_end_of_the_time_says_what_used_it_up() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # where nothing listens
+        gemini = Gemini("gemini-3.8-flash", api_key="k", base_url=f"http://127.0.0.1:{taken.getsockname()[1]}")
+        for ask in (Agent(gemini).run_sync, lambda *given, **more: list(iterate(Agent(gemini).stream(*given, **more)))):
+            with pytest.raises(LimitReached, match=r"time exceeded \(0.5 seconds\); the last try failed: ") as caught:
+                ask("?", limits=Limits(max_seconds=0.5))
+            assert isinstance(caught.value.__cause__, NetworkError)
 
 
 def test_the_agent_closes_what_it_made_and_nothing_else() -> None:

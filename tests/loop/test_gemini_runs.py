@@ -3,13 +3,15 @@
 import asyncio
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
 from tests.gemini.recorder import Recorder, recorder
-from wasat import Agent, Gemini, tool
-from wasat.errors import AnswerBlocked, PromptBlocked
+from wasat import Agent, Gemini, Limits, tool
+from wasat.emulator import LocalGemini, Rule, Script, When, answer
+from wasat.emulator import call as call_of
+from wasat.errors import AnswerBlocked, InvalidRequest, LimitReached, PromptBlocked
 from wasat.gemini import GoogleSearch, UrlContext
 from wasat.types.exchange import Source
 from wasat.types.parts import ToolCall
@@ -62,10 +64,10 @@ def server() -> Iterator[Server]:
         yield record
 
 
-def run(server: Server, *tools: Any, streaming: bool, model: str = "gemini-3.8-flash") -> Any:
+def run(server: Any, *tools: Any, streaming: bool, model: str = "gemini-3.8-flash", **options: Any) -> Any:
     async def main() -> Any:
         async with asyncio.timeout(10), Gemini(model, api_key="k", base_url=server.url) as gemini:
-            agent = Agent(gemini, tools=list(tools))
+            agent = Agent(gemini, tools=list(tools), **options)
             if not streaming:
                 return await agent.run("go")
             stream = agent.stream("go")
@@ -228,3 +230,72 @@ def test_names_that_the_api_refuses_are_made_legal_and_led_back(server: Server, 
     result = run(server, size, streaming=streaming)
     assert result.tool_calls[0].value == 5
     assert server.last.body["contents"][2]["parts"][0]["functionResponse"]["name"] == name
+
+
+def endless(n: int) -> list[dict[str, Any]]:
+    usage = {"usageMetadata": {"promptTokenCount": 5, "candidatesTokenCount": 1, "totalTokenCount": 6}}
+    return [{**chunk({"text": f"{n} "}, finish="CONTINUATION", continuationToken=f"t{n}"), **usage}]
+
+
+@MODES
+@pytest.mark.parametrize(
+    ("limits", "requests", "limit"),
+    [
+        (Limits(max_turns=1), 1, "max_turns"),
+        (Limits(max_turns=3), 3, "max_turns"),
+        (Limits(), 10, "max_turns"),
+        (Limits(max_turns=None, max_tokens=20), 4, "max_tokens"),
+    ],
+)
+def test_every_portion_of_an_answer_counts_against_the_limits(
+    server: Server, streaming: bool, limits: Limits, requests: int, limit: str
+) -> None:
+    server.script = [endless(n) for n in range(50)]
+    with pytest.raises(LimitReached) as caught:
+        run(server, streaming=streaming, limits=limits)
+    assert caught.value.limit == limit
+    assert len(server.seen) == requests
+
+
+@MODES
+def test_portions_that_are_no_more_than_the_limit_are_one_answer(server: Server, streaming: bool) -> None:
+    server.script = [endless(1), endless(2), [chunk({"text": "3"}, finish="STOP")]]
+    result = run(server, streaming=streaming, limits=Limits(max_turns=3))
+    assert (result.text, result.turns, len(server.seen)) == ("1 2 3", 1, 3)
+
+
+@MODES
+@pytest.mark.parametrize(
+    "twin", [{"name": "add", "args": {"a": 5, "b": 2}}, {"name": "double", "args": {"n": 5}}], ids=["arguments", "name"]
+)
+def test_two_calls_that_share_an_id_are_both_run(server: Server, streaming: bool, twin: dict[str, Any]) -> None:
+    async def double(n: int) -> int:
+        """Twice as much."""
+        return 2 * n
+
+    server.script = [
+        [chunk(call(1)), chunk({"functionCall": {**twin, "id": "c1"}}), chunk(finish="STOP")],
+        [chunk({"text": "done"}, finish="STOP")],
+    ]
+    result = run(server, add, double, streaming=streaming)
+    assert [one.value for one in result.tool_calls] == [2, 7 if twin["name"] == "add" else 10]
+
+
+MANY = Literal[tuple(f"value_number_{n:06d}_of_very_many" for n in range(1_200))]  # type: ignore[valid-type]
+
+
+@MODES
+def test_tools_too_large_to_be_validated_by_the_server_are_called_all_the_same(streaming: bool) -> None:
+    async def pick(value: str) -> str:
+        """Pick one."""
+        return value
+
+    pick.__annotations__["value"] = MANY
+    script = Script([Rule(When(step=0), answer(call_of("pick", value="value_number_000007_of_very_many"))), "picked"])
+    with LocalGemini(script) as local:
+        result = run(local, pick, streaming=streaming, tool_choice="validated")
+        modes = [json.loads(one.body)["toolConfig"]["functionCallingConfig"]["mode"] for one in local.requests]
+        assert result.text == "picked"
+        assert modes == ["VALIDATED", "AUTO", "AUTO"]
+        with pytest.raises(InvalidRequest, match="too many states"):
+            run(local, pick, streaming=streaming, tool_choice="required_any")

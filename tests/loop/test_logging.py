@@ -49,3 +49,11 @@ print(Agent(ScriptedProvider(script), tools=[broken]).run_sync("?").text)
 """
     ran = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=30)
     assert (ran.stdout, ran.stderr) == ("done\n", "")
+
+
+@pytest.mark.requirement("S2-09")
+def test_a_tool_that_is_not_there_is_a_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "wasat"):
+        result = Agent(Gemini([ToolCall("1", "ad", {}), "sorry"]), tools=[add]).run_sync("1 + 2?")
+    assert [record.getMessage() for record in caplog.records] == ["Gemini called invalid tool: ad"]
+    assert result.tool_calls[0].value == "unknown tool: ad; did you mean add?; the tools are: add"

@@ -196,6 +196,18 @@ def test_a_forced_choice_goes_back_to_auto_after_the_call_ran() -> None:
     assert [request.setup.tool_choice for request in provider.requests] == [ToolChoice("any", ("add",)), None]
 
 
+def test_a_forced_choice_stays_forced_while_the_calls_are_only_wrong() -> None:
+    wrong, unknown = call(a="x", b=2), call("ad", "2")
+    provider = ScriptedProvider([[wrong], [unknown], [call(a=1, b=2)], "3"])
+    Agent(provider, tools=[add], tool_choice="required_any").run_sync("?")
+    assert [request.setup.tool_choice for request in provider.requests] == [ToolChoice("any")] * 3 + [None]
+
+    def never(request: ModelRequest) -> Any:
+        return "no" if request.setup.tool_choice is None else call(a="x", b=len(request.history))
+
+    assert Agent(ScriptedProvider(never), tools=[add], tool_choice="required_any").run_sync("?").turns == 5
+
+
 def test_a_choice_of_a_tool_that_is_not_there_is_told_by_its_name() -> None:
     with pytest.raises(ConfigError, match="asks for sub, but the tools are: add"):
         Agent(ScriptedProvider([]), tools=[add], tool_choice={"type": "required", "tool": "sub"}).run_sync("?")

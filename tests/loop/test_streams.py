@@ -17,7 +17,7 @@ from wasat.storage.memory import MemoryJournal
 from wasat.storage.sqlite import SqliteJournal
 from wasat.testing import ScriptedProvider
 from wasat.types.codec import to_json
-from wasat.types.events import Fault, RunEnd, RunEvent, RunStart, TextDelta, TurnStart
+from wasat.types.events import Fault, RunEnd, RunEvent, RunStart, TextDelta, ToolEnd, TurnStart
 from wasat.types.exchange import Usage
 from wasat.types.messages import History, Message
 from wasat.types.parts import Text, ToolCall
@@ -135,7 +135,10 @@ def test_a_stopped_run_ends_for_all_who_watch_it(make_journal: MakeJournal) -> N
             await started.wait()
             assert await streams.stop(id)
             assert ended == [True]
-            end = (await watcher)[-1][1]
+            *_, (_, last), (_, end) = await watcher
+            assert isinstance(last, ToolEnd)
+            assert (last.result.id, last.result.is_error) == ("1", True)
+            assert last.result.value.startswith("hang was cancelled before it ended")
             assert isinstance(end, RunEnd)
             assert end.fault is not None
             assert end.fault.kind == "cancelled"

@@ -84,17 +84,19 @@ class AsyncClient:
         chunks = self.api.stream(f"{path}:streamGenerateContent?alt=sse", body, lambda: ChunkReader(api, form))
         return AsyncResponseStream(chunks)
 
-    async def generate_content_with_auto_tools(self, contents: Contents, **request: Any) -> "AutoResponse":
+    async def generate_content_with_auto_tools(
+        self, contents: Contents, tools: Any = None, **request: Any
+    ) -> "AutoResponse":
         """Ask, have the tools called as often as the model wants, and give its final answer.
 
         `turn_limit` is how often the model is asked at most, 10 if nothing is said; `limits` says more. Functions are
         called as they are; for declarations, what was registered with `Tools.register` is.
         """
-        return await self._automatic.generate(contents, request)
+        return await self._automatic.generate(contents, {"tools": tools, **request})
 
-    def stream_generate_with_auto_tools(self, contents: Contents, **request: Any) -> str:
+    def stream_generate_with_auto_tools(self, contents: Contents, tools: Any = None, **request: Any) -> str:
         """The same in the background; returns an id, under which any number of subscribers find the answer."""
-        return self._automatic.start(contents, request)
+        return self._automatic.start(contents, {"tools": tools, **request})
 
     async def subscribe_stream(
         self, stream_id: str, *, view: "View" = "final", from_event: int = 0
@@ -202,15 +204,15 @@ class Client:
         """Ask, and take the answer chunk by chunk; see `AsyncClient.stream_generate_content`."""
         return ResponseStream(self.aio.stream_generate_content(contents, **request))
 
-    def generate_content_with_auto_tools(self, contents: Contents, **request: Any) -> "AutoResponse":
+    def generate_content_with_auto_tools(self, contents: Contents, tools: Any = None, **request: Any) -> "AutoResponse":
         """Ask, have the tools called, and give the final answer; see `AsyncClient`."""
-        return wait_for(self.aio.generate_content_with_auto_tools(contents, **request))
+        return wait_for(self.aio.generate_content_with_auto_tools(contents, tools, **request))
 
-    def stream_generate_with_auto_tools(self, contents: Contents, **request: Any) -> str:
+    def stream_generate_with_auto_tools(self, contents: Contents, tools: Any = None, **request: Any) -> str:
         """The same in the background; returns the id to subscribe to."""
 
         async def start() -> str:
-            return self.aio.stream_generate_with_auto_tools(contents, **request)
+            return self.aio.stream_generate_with_auto_tools(contents, tools, **request)
 
         return wait_for(start())
 

@@ -9,7 +9,7 @@ import msgspec
 from wasat.errors import ConfigError, SchemaError
 from wasat.gemini.checking import plain, shown
 from wasat.gemini.tools import Toolish, tools_of
-from wasat.gemini.types import Content, FunctionCall, FunctionDeclaration
+from wasat.gemini.types import Content, FunctionDeclaration
 from wasat.loop.blocking import wait_for
 from wasat.providers.gemini import declarations, wire
 from wasat.providers.gemini.capabilities import Capabilities
@@ -20,7 +20,7 @@ from wasat.tools.function import Tool, tool_from_schema
 from wasat.tools.schedule import run_calls
 from wasat.tools.toolbox import Duplicates, Toolbox
 from wasat.types.messages import Message
-from wasat.types.parts import ToolCall, ToolResult, local_id
+from wasat.types.parts import ToolCall, ToolResult
 from wasat.types.specs import BuiltinTool
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -134,15 +134,10 @@ def _tool(declared: declarations.FunctionDeclaration, function: Any) -> Tool[...
 
 
 def _call(given: Any) -> ToolCall:
-    if isinstance(given, ToolCall):
-        return given
-    if isinstance(given, wire.FunctionCall):
-        return ToolCall(given.id or local_id(), given.name or "", given.args or {})
-    if isinstance(given, wire.Part) and given.function_call is not None:
-        return _call(given.function_call)
-    if isinstance(given, dict) and isinstance(given.get("name"), str):
-        return _call(FunctionCall(name=given["name"], args=given.get("args") or {}, id=given.get("id")))
-    raise ConfigError(f"{shown(given)} is no call; give a FunctionCall, a ToolCall or a dict of name and args")
+    call = ToolCall.read(given.function_call if isinstance(given, wire.Part) else given)
+    if call is None:
+        raise ConfigError(f"{shown(given)} is no call; give a FunctionCall, a ToolCall or a dict of name and args")
+    return call
 
 
 def _several(given: Any, what: str, kinds: str) -> tuple[Any, ...]:

@@ -23,7 +23,7 @@ from wasat.loop.options import (
     switch,
 )
 from wasat.loop.plan import Chosen, Plan, Wishes, plan_of, split
-from wasat.loop.prompt import Messages, Prompt, conversation
+from wasat.loop.prompt import Messages, Prompt, conversation, message_of
 from wasat.loop.result import Output, RunResult, RunStream, result_of
 from wasat.loop.run import Run
 from wasat.loop.state import NOT_RUN, RunState
@@ -82,7 +82,7 @@ class Agent(Generic[Output]):
         tools: Any = (),
         *,
         system: str | None = None,
-        limits: Limits = Limits(),  # noqa: B008 - it never changes
+        limits: Limits | None = None,
         settings: ModelSettings | dict[str, Any] | None = None,
         output: Any = None,
         tool_choice: ToolChoice | str | dict[str, Any] | None = None,
@@ -99,8 +99,8 @@ class Agent(Generic[Output]):
         """
         self._own: dict[str, Provider] = {}
         check_system(system)
+        self._limits = limits = Limits() if limits is None else limits
         check_limits(limits)
-        self._limits = limits
         self._wishes = Wishes(
             provider=self._provider(model),
             tools=several(tools),
@@ -126,6 +126,9 @@ class Agent(Generic[Output]):
 
     def but(self, *, limits: Limits | None = None, **other: Any) -> "Agent[Any]":
         """Another agent like this one, but with these options of `run` for all its runs."""
+        for name in other:
+            if name in _OF_ONE_RUN:
+                raise ConfigError(f"{name} is of a single run; give it to run or stream, not to but")
         made = copy(self)
         made._wishes = self._differing(other)
         made._plan, made._limits = None, self._limits if limits is None else limits
@@ -168,7 +171,8 @@ class Agent(Generic[Output]):
 
     def run_sync(self, prompt: Prompt | None = None, **options: Any) -> RunResult[Any]:
         """The same for plain code, also where an event loop is running."""
-        return wait_for(self.run(prompt, **options))
+        # Files are read here, not in the event loop that all who come from plain code share.
+        return wait_for(self.run(None if prompt is None else message_of(prompt), **options))
 
     @overload
     def stream(self, prompt: Prompt | None = None, **options: Unpack[RunOptions]) -> RunStream[Output]: ...
@@ -185,7 +189,7 @@ class Agent(Generic[Output]):
         self,
         prompt: Any,
         *,
-        messages: Messages = (),
+        messages: Messages | None = None,
         context: Any = None,
         limits: Limits | None = None,
         run_id: str | None = None,
@@ -288,6 +292,9 @@ class Agent(Generic[Output]):
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+
+_OF_ONE_RUN = ("messages", "context", "run_id")
 
 
 def _with_transcript(error: WasatError, history: History) -> WasatError:

@@ -17,6 +17,7 @@ from wasat.errors import ConfigError
 T = TypeVar("T")
 
 
+_DEEPEST = 20
 _ENDS_A_LOOP = (KeyboardInterrupt, SystemExit)
 """What asyncio raises through the loop, after the task that raised it has it as its end.
 
@@ -25,9 +26,15 @@ The caller whose task it was hears of it; the others, and all who come later, ha
 
 
 class _Door:
-    """The loop of this process, started when somebody first comes in."""
+    """A loop of this process, started when somebody first comes in.
 
-    def __init__(self) -> None:
+    Who comes from inside it, as an async tool does that makes a blocking call, goes through the door within: the loop
+    itself stands still meanwhile, as with any code that blocks.
+    """
+
+    def __init__(self, depth: int = 0) -> None:
+        self._depth = depth
+        self._within: _Door | None = None
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -49,8 +56,21 @@ class _Door:
     def is_closed(self) -> bool:
         return self._closed
 
-    def is_inside(self) -> bool:
-        return threading.current_thread() is self._thread
+    def for_this_thread(self) -> "_Door":
+        """The door through which this thread can go."""
+        if threading.current_thread() is not self._thread:
+            return self if self._within is None or not self._within.is_around() else self._within.for_this_thread()
+        if self._depth >= _DEEPEST:
+            raise ConfigError(f"{_DEEPEST} blocking calls were made one inside another; use the async form there")
+        with self._lock:
+            if self._within is None:
+                self._within = _Door(self._depth + 1)
+            return self._within
+
+    def is_around(self) -> bool:
+        """Whether this thread is inside it, or further within."""
+        inner = self._within
+        return threading.current_thread() is self._thread or (inner is not None and inner.is_around())
 
     def schedule(self, coroutine: Coroutine[Any, Any, Any]) -> None:
         """Have something done without waiting; when the program ends, not at all: the loop closes what is open."""
@@ -95,18 +115,16 @@ _door = _Door()
 
 def wait_for(coroutine: Coroutine[Any, Any, T]) -> T:
     """What the coroutine returns or raises. Ctrl-C stops the waiting and cancels the coroutine."""
-    if _door.is_inside():
-        coroutine.close()
-        raise ConfigError("a blocking call was made from inside another one; use the async form there")
     try:
-        future = asyncio.run_coroutine_threadsafe(coroutine, _door.loop())
+        door = _door.for_this_thread()
+        future = asyncio.run_coroutine_threadsafe(coroutine, door.loop())
     except BaseException:
         coroutine.close()
         raise
     try:
         return future.result()
     except CancelledError:
-        if _door.is_closed:
+        if door.is_closed:
             raise SystemExit from None  # the program ends, and a thread that still waits here ends with it, silently
         raise
     except BaseException:
@@ -119,13 +137,14 @@ def iterate(items: AsyncIterator[T]) -> Iterator[T]:
 
     The end of a generator may come from the garbage collector, in any thread and at any time, where nobody may wait.
     """
+    door = _door.for_this_thread()
     try:
         while (item := wait_for(_next(items))) is not _END:
             yield cast("T", item)
     finally:
         close = getattr(items, "aclose", None)
         if close is not None:
-            _door.schedule(close())
+            door.schedule(close())
 
 
 _END = object()

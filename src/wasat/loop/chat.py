@@ -10,7 +10,7 @@ from wasat.errors import ConfigError
 from wasat.loop.agent import Agent
 from wasat.loop.blocking import wait_for
 from wasat.loop.options import AllRunOptions
-from wasat.loop.prompt import Prompt, message_of
+from wasat.loop.prompt import Prompt, message_of, messages_of
 from wasat.loop.result import RunResult
 from wasat.types.messages import History, Message
 from wasat.types.parts import ToolCall
@@ -30,7 +30,8 @@ class Chat(Struct, frozen=True, eq=False):
         if not isinstance(self.agent, Agent):
             raise ConfigError(f"a chat is with an Agent, not with {type(self.agent).__name__}")
         if not isinstance(self.messages, History):
-            force_setattr(self, "messages", History(self.messages))  # of a list, as saved conversations are read
+            # Of a list, as saved conversations are read.
+            force_setattr(self, "messages", History(messages_of(self.messages)))
 
     @property
     def text(self) -> str:
@@ -44,8 +45,8 @@ class Chat(Struct, frozen=True, eq=False):
         given: Any = content
         if isinstance(given, Iterable) and not isinstance(given, str | bytes | Mapping | Struct):
             given = list(given)
-        calls = isinstance(given, list) and bool(given) and all(isinstance(item, ToolCall) for item in given)
-        message = Message("model", tuple(given)) if calls else replace(message_of(given), role=_ROLES[role])
+        calls = _calls(given)
+        message = Message("model", calls) if calls else replace(message_of(given), role=_ROLES[role])
         if calls and _ROLES[role] != "model":
             raise ConfigError("calls are made by the model; give them with the role 'model'")
         if message.results and message.role != "user":
@@ -62,4 +63,10 @@ class Chat(Struct, frozen=True, eq=False):
 
     def ask_sync(self, prompt: Prompt | None = None, **options: Unpack[AllRunOptions]) -> "Chat":
         """The same for plain code."""
-        return wait_for(self.ask(prompt, **options))
+        return wait_for(self.ask(None if prompt is None else message_of(prompt), **options))
+
+
+def _calls(given: Any) -> tuple[ToolCall, ...]:
+    """The calls of a model, in any spelling; none, if something else is among them."""
+    calls = [ToolCall.read(one) for one in given] if isinstance(given, list) else []
+    return tuple(call for call in calls if call is not None) if None not in calls else ()

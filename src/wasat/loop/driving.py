@@ -9,13 +9,16 @@ from msgspec.structs import replace
 from wasat.errors import CodecError, ConfigError, JournalConflict, JournalError, LimitReached
 from wasat.loop.journaling import JournalWriter
 from wasat.loop.result import RunStream
+from wasat.loop.state import CANCELLED, NOT_RUN
 from wasat.loop.status import Phase, StreamStatus
 from wasat.storage.journal import Journal
 from wasat.storage.waiters import Waiters
 from wasat.tools.deadline import cancel_count
-from wasat.tools.failure import described, fitting
+from wasat.tools.failure import described, failed, fitting
+from wasat.tools.timers import insist
 from wasat.types.codec import to_json
-from wasat.types.events import STOPPED_BY_CALLER, Fault, RunEnd, RunEvent, RunStart
+from wasat.types.events import STOPPED_BY_CALLER, Fault, RunEnd, RunEvent, RunStart, ToolEnd, ToolStart
+from wasat.types.parts import ToolCall
 
 _log = logging.getLogger("wasat.loop")
 
@@ -39,6 +42,8 @@ class Drive:
         self._status = StreamStatus(self.id)
         self._waiters = Waiters()
         self._writer = JournalWriter(journal, self.id, self._told)
+        self._open: list[ToolCall] = []
+        """The calls that have begun."""
         self._is_stopping = self._is_listening = False
         # Never eager: it may have to be cancelled in its first step, and by its name.
         self.task = asyncio.Task(self._run(), loop=asyncio.get_running_loop(), name=self.id)
@@ -110,7 +115,7 @@ class Drive:
         # A task that is cancelled before its first step never takes it, and could write nothing down.
         self._is_stopping = True
         if self._is_listening:
-            self.task.cancel()
+            insist(self.task)
 
     async def _end_after_its_loop(self) -> None:
         """What is left of a run whose task will never go on: its end, and what was not written yet."""
@@ -151,6 +156,10 @@ class Drive:
             await self._writer.caught_up()
 
     def _note(self, event: RunEvent) -> None:
+        if type(event) is ToolStart:
+            self._open.append(event.call)
+        elif type(event) is ToolEnd:
+            self._open.remove(next(call for call in self._open if call.id == event.result.id))
         document = to_json(event)
         self._status = self._status.after(event)
         self._writer.take(document, end=type(event) is RunEnd)
@@ -162,6 +171,9 @@ class Drive:
         if not self._status.events:
             with suppress(CodecError):  # then that is the fault, and there is no start that could be written
                 self._note(self._start)
+        words = CANCELLED if fault.kind == STOPPED_BY_CALLER else NOT_RUN
+        for call in list(self._open):
+            self._note(ToolEnd(self._status.turn, failed(call, f"{call.name} {words}"), 0.0))
         self._note(RunEnd(self.id, "", self._stream.usage, self._status.turn, limit, fault))
 
     def _told(self) -> None:

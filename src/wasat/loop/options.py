@@ -1,6 +1,7 @@
 """What can be said of an agent and of a single run, and what is wrong with it told at once."""
 
 from collections.abc import Sequence
+from math import isfinite
 from typing import Any, TypedDict
 
 import msgspec
@@ -9,12 +10,13 @@ from wasat.errors import ConfigError
 from wasat.loop.prompt import Messages
 from wasat.providers.provider import Provider
 from wasat.types.specs import Limits, ModelSettings, ToolChoice
+from wasat.types.texts import check_text
 
 
 class RunOptions(TypedDict, total=False):
     """What can be said of a single run; see `Agent.run`."""
 
-    messages: Messages
+    messages: Messages | None
     context: Any
     run_id: str | None
     model: Provider | str | None
@@ -37,7 +39,7 @@ class AgentOptions(TypedDict, total=False):
     """What can be said of an agent beside its model, its tools and the form of its answers."""
 
     system: str | None
-    limits: Limits
+    limits: Limits | None
     settings: ModelSettings | dict[str, Any] | None
     tool_choice: ToolChoice | str | dict[str, Any] | None
     calls_only: bool
@@ -51,8 +53,8 @@ def switch(name: str, value: Any) -> bool | None:
 
 
 def check_system(system: Any) -> None:
-    if system is not None and not isinstance(system, str):
-        raise ConfigError(f"system is a text, not {type(system).__name__}")
+    if system is not None:
+        check_text(system, "system")
 
 
 def check_limits(limits: Any) -> None:
@@ -69,9 +71,16 @@ def several(tools: Any) -> Sequence[Any]:
 def settings_of(given: ModelSettings | dict[str, Any] | None) -> ModelSettings:
     if given is None:
         return ModelSettings()
-    if isinstance(given, ModelSettings):
-        return given
-    unknown = [name for name in given if name not in ModelSettings.__struct_fields__] if isinstance(given, dict) else []
+    settings = given if isinstance(given, ModelSettings) else _read(given)
+    for name in settings.__struct_fields__:
+        _check_finite(getattr(settings, name), name)
+    return settings
+
+
+def _read(given: Any) -> ModelSettings:
+    if not isinstance(given, dict):
+        raise ConfigError(f"settings are ModelSettings(…) or a dict of them, not {given!r:.80}")
+    unknown = [name for name in given if name not in ModelSettings.__struct_fields__]
     if unknown:
         known = ", ".join(ModelSettings.__struct_fields__)
         raise ConfigError(f"there is no setting called {unknown[0]!r}; known: {known}")
@@ -79,3 +88,15 @@ def settings_of(given: ModelSettings | dict[str, Any] | None) -> ModelSettings:
         return msgspec.convert(given, ModelSettings, strict=True)
     except (msgspec.ValidationError, TypeError) as error:
         raise ConfigError(f"settings: {error}") from error
+
+
+def _check_finite(value: Any, name: str) -> None:
+    """JSON has no word for a number that is none, and would say null."""
+    if isinstance(value, float) and not isfinite(value):
+        raise ConfigError(f"settings: {name} is {value!r}, which is no number that can be sent")
+    if isinstance(value, dict):
+        for key, one in value.items():
+            _check_finite(one, f"{name}.{key}")
+    elif isinstance(value, list | tuple):
+        for one in value:
+            _check_finite(one, name)

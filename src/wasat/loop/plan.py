@@ -46,6 +46,8 @@ class Plan(Struct, frozen=True, eq=False):
     """Whether tools change anything, of those that say so."""
     finals: frozenset[str]
     """Tools whose result may end the run."""
+    names: frozenset[str]
+    """Of all tools that are run here."""
     free: frozenset[str]
     """Tools that are ours, and that no limit of the caller counts."""
     calls_only: bool
@@ -101,6 +103,7 @@ async def plan_of(wishes: Wishes) -> Plan:
         repeatable=frozenset(spec.name for spec in declared if spec.repeatable),
         changing={spec.name: spec.changes for spec in declared if spec.changes is not None},
         finals=frozenset(spec.name for spec in declared if spec.final),
+        names=frozenset(spec.name for spec in declared),
         free=frozenset(spec.name for spec in declared if output is not None and output.by_tool and _is_ours(spec)),
         calls_only=wishes.calls_only,
         first=setup if setup.tool_choice == choice else replace(setup, tool_choice=choice),

@@ -1,15 +1,17 @@
 """What a user says, in any of the ways he may say it, as a conversation that a model can be asked to go on with."""
 
 import mimetypes
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import is_
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any
 
 from wasat.errors import ConfigError
 from wasat.tools.failure import failed
 from wasat.types.messages import History, Message
 from wasat.types.parts import Blob, Opaque, Part, Text, Thought, ToolCall, ToolResult
+from wasat.types.texts import check_text
 
 Prompt = str | Part | Path | Message | Sequence[str | Part | Path]
 """A text, an image or file (as a Blob, or where it is as a Path), several of them, or a whole message."""
@@ -20,12 +22,12 @@ _ROLES = ("user", "model")
 _GONE_ON = "was not run: the conversation went on without it"
 
 
-def conversation(prompt: Prompt | None, messages: Messages) -> tuple[History, int]:
+def conversation(prompt: Prompt | None, messages: Messages | None) -> tuple[History, int]:
     """The messages with the prompt after them, and how many of them were there before.
 
     Calls that a new prompt leaves unanswered are answered first; without a prompt, those at the end are to be run.
     """
-    history = _history(messages)
+    history = History() if messages is None else _history(messages)
     given = len(history)
     if prompt is not None:
         history = (
@@ -38,13 +40,21 @@ def conversation(prompt: Prompt | None, messages: Messages) -> tuple[History, in
     return history, given
 
 
-def _history(messages: Any) -> History:
-    if isinstance(messages, Message) or not isinstance(messages, Iterable):
-        raise ConfigError(f"messages are a History or a list of Message, not {type(messages).__name__}")
-    given = list(messages)
-    for message in given:
-        if not isinstance(message, Message) or not isinstance(message.parts, tuple) or message.role not in _ROLES:
+def messages_of(given: Any) -> list[Message]:
+    """The messages of a conversation, with what is wrong in them told."""
+    if isinstance(given, Message | str | bytes | Mapping) or not isinstance(given, Iterable):
+        raise ConfigError(f"messages are a History or a list of Message, not {type(given).__name__}")
+    messages = list(given)
+    for message in messages:
+        if not isinstance(message, Message) or message.role not in _ROLES:
             raise ConfigError(f"a conversation is made of Message, of the user or the model, not of {message!r:.80}")
+        if not isinstance(message.parts, tuple):
+            raise ConfigError(f"the parts of a Message are a tuple, not a {type(message.parts).__name__}")
+    return messages
+
+
+def _history(messages: Messages) -> History:
+    given = messages_of(messages)
     mended = _mended(given)
     if isinstance(messages, History) and len(mended) == len(given) and all(map(is_, mended, given)):
         return messages  # with what is encoded of it
@@ -64,10 +74,13 @@ def message_of(prompt: Any) -> Message:
 
 def _part(given: Any) -> Part:
     if isinstance(given, str):
+        check_text(given, "the prompt")
         return Text(given)
     if isinstance(given, Path):
         return file_part(given)
     if isinstance(given, _PARTS):
+        if isinstance(given, Text | Thought):
+            check_text(given.text, f"the {type(given).__name__} in the prompt")
         return given
     if isinstance(given, ToolCall):
         raise ConfigError("calls are made by the model; a prompt cannot hold one")
@@ -79,9 +92,15 @@ def file_part(path: Path) -> Part:
     """A file as a part of a prompt: what can be read as text is text, everything else goes as it is."""
     media_type = mimetypes.guess_type(path.name)[0] or "unknown"
     try:
+        if not S_ISREG(path.stat().st_mode):  # a pipe or a device may never end
+            raise ConfigError(f"{str(path)!r} is no file that can be read as a whole")
         data = path.read_bytes()
     except OSError as error:
         raise ConfigError(f"the file {str(path)!r} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        if isinstance(error, ConfigError):
+            raise
+        raise ConfigError(f"no file can be called {str(path)!r}: {error}") from error
     if not media_type.startswith(_MEDIA):
         try:
             return Text(data.decode())

@@ -18,10 +18,11 @@ from wasat.loop.plan import Plan
 from wasat.loop.refusals import Refused, beyond, forbidden
 from wasat.loop.repeats import Repeats
 from wasat.loop.salvage import salvaged
-from wasat.loop.state import CANCELLED, NOT_RUN, RunState
+from wasat.loop.state import CANCELLED, MOST_MISSES, NOT_RUN, RunState
 from wasat.loop.stop import POLITE_WORDS, Again, Bounds, blocked, verdict
 from wasat.providers.provider import closable, responder, traits_of
 from wasat.tools.deadline import Expired, Raised, cancel_count, kept, limited
+from wasat.tools.failure import NOT_RUN as WRONG
 from wasat.tools.failure import described, failed
 from wasat.tools.schedule import each_call, settled
 from wasat.types.events import (
@@ -48,6 +49,7 @@ Event = TypeVar("Event", bound=RunEvent)
 _COUNTS_ARE_TRUE = sys.version_info >= (3, 13)
 """Before, a TaskGroup in which something fails leaves its task with a cancellation that is nobody's."""
 _STOPPED = "was stopped, because the time of the run is over; what it did until then is unknown"
+_LONGEST_NAME = 200
 _CUT = ModelResponse(Message("model", ()), FinishReason.CUT)
 
 
@@ -78,6 +80,8 @@ class Run:
         self._is_logged = _log.isEnabledFor(logging.DEBUG)
         self._asked: Setup | None = None
         """With what the model was asked last, in this run."""
+        self._has_run = False
+        """A call was run, and not only wrong; then the model may answer, even if one was demanded."""
         self._ignored = False
         """The model has made calls that it may not make."""
         self._said = ""
@@ -150,7 +154,8 @@ class Run:
     def _setup(self) -> Setup:
         if self.limit is not None or self._repeats.going_on:
             return self.plan.last
-        return self.plan.setup if self.state.tool_runs and self.state.turn > 1 else self.plan.first
+        is_free = self._has_run or self.state.turn > 1 + MOST_MISSES
+        return self.plan.setup if is_free else self.plan.first
 
     def _after_turn(self, heard: "_Heard") -> Iterator[RunEvent]:
         """The model has spoken: what it said becomes part of the conversation."""
@@ -192,6 +197,8 @@ class Run:
         refused = self._refused(reached, waiting)
         for place, call in enumerate(waiting):
             yield ToolStart(turn, call)
+            if call.name not in self.plan.names:
+                _log.warning("%s called invalid tool: %s", self._family, call.name[:_LONGEST_NAME])
             words = refused.get(place)
             known = self._repeats.remembered(call, turn) if words is None else failed(call, f"{call.name} {words}")
             if known is not None:
@@ -224,6 +231,8 @@ class Run:
             _log.debug("[%s] Tool Result: %s", self._family, result)
         if result.is_final:
             self.final = result
+        if self.state.turn and WRONG not in result.notes:
+            self._has_run = True
         return self._after(ToolEnd(self.state.turn, result, seconds))
 
     async def _call(self, call: ToolCall) -> ToolResult:
@@ -280,6 +289,7 @@ class Run:
                 except StopAsyncIteration:
                     return
                 except Expired as over:
+                    self._bounds.note(over)
                     for late in over.late:  # of what would not be stopped: it was done, and that is not hidden
                         yield late
                     return

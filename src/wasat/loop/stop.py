@@ -6,7 +6,7 @@ from time import monotonic
 
 from msgspec import Struct
 
-from wasat.errors import AnswerBlocked, LimitReached, NoAnswer
+from wasat.errors import AnswerBlocked, LimitReached, NoAnswer, ProviderError
 from wasat.loop.state import RunState, is_empty, says_nothing
 from wasat.types.exchange import FinishReason, ModelResponse, Room
 from wasat.types.messages import Message
@@ -76,8 +76,12 @@ def blocked(answer: ModelResponse) -> AnswerBlocked:
     return AnswerBlocked(f"the model was stopped by a filter{word}{said}", answer.finish_word)
 
 
-def out_of_time(limits: Limits) -> LimitReached:
-    return LimitReached(f"Maximum run time exceeded ({limits.max_seconds:g} seconds)", "max_seconds")
+def out_of_time(limits: Limits, fault: ProviderError | None = None) -> LimitReached:
+    """`fault` is why the time was used up, where that is known."""
+    why = "" if fault is None else f"; the last try failed: {fault}"
+    reached = LimitReached(f"Maximum run time exceeded ({limits.max_seconds:g} seconds){why}", "max_seconds")
+    reached.__cause__ = fault
+    return reached
 
 
 class Bounds:
@@ -89,6 +93,8 @@ class Bounds:
         self._begun = begun
         self.is_timeless = limits.max_seconds is None
         """There is no clock to be watched."""
+        self._fault: ProviderError | None = None
+        """What the model's service failed with when the time was over and it was to be tried again."""
         self._counts_calls = limits.max_tool_calls is not None or limits.max_calls_per_tool is not None
 
     def seconds_left(self) -> float | None:
@@ -99,7 +105,14 @@ class Bounds:
         most = self.limits.max_seconds
         if most is None or monotonic() - self._begun < most:
             return None
-        return out_of_time(self.limits)
+        return out_of_time(self.limits, self._fault)
+
+    def note(self, over: BaseException) -> None:
+        """Look into the end of the time for what used it up."""
+        cause: BaseException | None = over
+        while cause is not None and not isinstance(cause, ProviderError):
+            cause = cause.__cause__
+        self._fault = cause
 
     def room(self, state: RunState) -> Room:
         """What is left for the request that is about to be made; for one there always is."""

@@ -62,7 +62,8 @@ def _family(name: str) -> tuple[str, str]:
     for prefix, family in _BARE.items():
         if name.startswith(prefix):
             return family, name
-    raise ConfigError(f"whose model {name!r} is cannot be told; write it as 'gemini:{name or 'gemini-3.8-flash'}'")
+    full = f"gemini:{name or 'gemini-3.8-flash'}"
+    raise ConfigError(f"whose model {name!r} is cannot be told; write it as {full!r}")
 
 
 def _takes(make: Any, *given: str) -> bool:

@@ -11,8 +11,17 @@ from collections.abc import Awaitable
 from typing import Any
 
 from wasat.errors import ArgumentError, ToolError
-from wasat.tools.deadline import Expired, Raised, begun, cancel_count, limited, rest_of, was_cancelled_since
-from wasat.tools.failure import described, failed, listed
+from wasat.tools.deadline import (
+    Expired,
+    LeftBehind,
+    Raised,
+    begun,
+    cancel_count,
+    limited,
+    rest_of,
+    was_cancelled_since,
+)
+from wasat.tools.failure import described, failed, listed, refused
 from wasat.tools.function import Tool
 from wasat.tools.outcome import outcome
 from wasat.tools.threads import THREADS
@@ -28,7 +37,7 @@ async def execute(tool: Tool[..., Any], call: ToolCall, context: Any = None) -> 
     if arguments is None:
         prepared = tool.parameters.prepare(call.arguments)
         if prepared.problems:
-            return failed(call, f"invalid parameters:{listed(map(str, prepared.problems))}")
+            return refused(call, f"invalid parameters:{listed(map(str, prepared.problems))}")
         arguments, changes = prepared.arguments, prepared.changes
     before = None
     try:
@@ -37,7 +46,7 @@ async def execute(tool: Tool[..., Any], call: ToolCall, context: Any = None) -> 
             ended, returned = begun(work)
             if not ended:
                 before = cancel_count()
-                returned = await rest_of(work, returned, tool.timeout)
+                returned = await rest_of(work, returned, tool.timeout, may_be_left=True)
         else:
             before = cancel_count()
             returned = await _in_thread(tool, arguments, context)
@@ -53,7 +62,9 @@ async def execute(tool: Tool[..., Any], call: ToolCall, context: Any = None) -> 
 async def _in_thread(tool: Tool[..., Any], arguments: dict[str, Any], context: Any) -> Any:
     returned = await THREADS.run(tool.invoke, arguments, context, seconds=tool.timeout)
     # A plain function may still hand out something to be awaited: a lambda around a coroutine function, say.
-    return await limited(_awaited(returned), tool.timeout) if inspect.isawaitable(returned) else returned
+    if not inspect.isawaitable(returned):
+        return returned
+    return await limited(_awaited(returned), tool.timeout, may_be_left=True)
 
 
 async def _awaited(waiting: Awaitable[Any]) -> Any:
@@ -65,6 +76,8 @@ def _raised(tool: Tool[..., Any], call: ToolCall, error: BaseException) -> ToolR
         error = error.error
     if isinstance(error, Expired):
         return failed(call, f"{tool.name} took longer than {tool.timeout:g} seconds{_end(tool, error)}")
+    if isinstance(error, LeftBehind):
+        return failed(call, f"{tool.name} did not end when it was stopped, and is not waited for any longer")
     if isinstance(error, ArgumentError):
         return failed(call, f"invalid parameters:{listed(str(error).splitlines())}")
     if isinstance(error, ToolError):
@@ -74,6 +87,8 @@ def _raised(tool: Tool[..., Any], call: ToolCall, error: BaseException) -> ToolR
 
 
 def _end(tool: Tool[..., Any], expired: Expired) -> str:
+    if expired.is_left:
+        return ", did not end when it was stopped, and is not waited for any longer"
     if expired.late:
         return "; it went on when it was stopped, and its result came late"
     return " and was stopped" if tool.is_async else " and is not waited for any longer; it may still be running"

@@ -5,6 +5,8 @@ from collections.abc import Iterable
 
 from wasat.types.parts import ToolCall, ToolResult
 
+NOT_RUN = "not run"
+"""The note of a call that was wrong."""
 _LONGEST = 4_000
 _MOST_INNER = 5
 _HALF_CHARACTER = re.compile("[\ud800-\udfff]")
@@ -13,6 +15,11 @@ _HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 def failed(call: ToolCall, words: str) -> ToolResult:
     """A result that tells the model what went wrong."""
     return ToolResult(call.id, call.name, fitting(words), is_error=True)
+
+
+def refused(call: ToolCall, words: str) -> ToolResult:
+    """The same for a call that was not run at all, because it was wrong."""
+    return ToolResult(call.id, call.name, fitting(words), is_error=True, notes=(NOT_RUN,))
 
 
 def fitting(words: str, longest: int = _LONGEST) -> str:

@@ -1,19 +1,15 @@
 """Tools of this process as one source, found by name."""
 
-import logging
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any
 
 from wasat.errors import DuplicateTool
 from wasat.tools.execute import execute
-from wasat.tools.failure import failed
+from wasat.tools.failure import refused
 from wasat.tools.function import Tool, tool_of
 from wasat.types.parts import ToolCall, ToolResult
 from wasat.types.specs import ToolSpec
-
-_log = logging.getLogger("wasat.tools")
-
 
 _LONGEST_NAME = 200
 
@@ -41,9 +37,9 @@ class LocalTools:
 def unknown(call: ToolCall, names: Iterable[str] | Mapping[str, Any]) -> ToolResult:
     """The result for a call of a tool that is not there, with the names that the model may have meant."""
     known = list(names)
-    _log.warning("the model called an unknown tool: %s", call.name[:_LONGEST_NAME])
     wanted = call.name.removeprefix("default_api").lstrip(".:")
     near = [wanted] if wanted in known else get_close_matches(wanted[:_LONGEST_NAME], known, 3, 0.5)
     words = f"unknown tool: {call.name[:_LONGEST_NAME]}"
     words += f"; did you mean {' or '.join(near)}?" if near else ""
-    return failed(call, f"{words}; the tools are: {', '.join(known[:50])}" if known else f"{words}; there are no tools")
+    words += f"; the tools are: {', '.join(known[:50])}" if known else "; there are no tools"
+    return refused(call, words)

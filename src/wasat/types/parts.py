@@ -36,7 +36,15 @@ class Blob(Struct, frozen=True, gc=False, omit_defaults=True, tag="blob"):
     @classmethod
     def of(cls, data: bytes, media_type: str, *, name: str | None = None) -> Self:
         """A blob of these bytes."""
-        return cls(media_type, base64=b64encode(data).decode(), name=name)
+        if not isinstance(media_type, str) or not _is_media_type(media_type):
+            raise ConfigError(f"{media_type!r} is no media type; write it like 'image/png'")
+        if name is not None and not isinstance(name, str):
+            raise ConfigError(f"the name of a blob is a text, not {name!r}")
+        try:
+            return cls(media_type, base64=b64encode(data).decode(), name=name)
+        except (TypeError, BufferError) as error:
+            hint = "; encode() makes bytes of it" if isinstance(data, str) else ""
+            raise ConfigError(f"a blob is made of bytes, not of {type(data).__name__}{hint}") from error
 
     @property
     def data(self) -> bytes:
@@ -52,6 +60,17 @@ class ToolCall(Struct, frozen=True, gc=False, omit_defaults=True, tag="call"):
     name: str
     arguments: dict[str, Any] = {}
     signature: str | None = None
+
+    @classmethod
+    def read(cls, given: Any) -> "ToolCall | None":
+        """A call in the spelling of any API: this kind, or a dict or an object of name and args; None is no call."""
+        if isinstance(given, ToolCall):
+            return given
+        found = given if isinstance(given, dict) else _call_like(given)
+        name, arguments = found.get("name"), found.get("args", found.get("arguments", {})) or {}
+        if not isinstance(name, str) or not isinstance(arguments, dict):
+            return None
+        return cls(found.get("id") or local_id(), name, arguments)
 
 
 class ToolResult(Struct, frozen=True, gc=False, omit_defaults=True, tag="result"):
@@ -79,7 +98,23 @@ class Opaque(Struct, frozen=True, gc=False, omit_defaults=True, tag="opaque"):
 
 Part = Text | Thought | Blob | ToolCall | ToolResult | Opaque
 
+_TOKEN = frozenset("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+
+
+def _is_media_type(word: str) -> bool:
+    """`audio/L16;rate=16000`: two words as HTTP has them, and whatever is said further."""
+    kind, _, more = word.partition(";")
+    family, _, member = kind.strip().partition("/")
+    is_plain = more.isascii() and more.isprintable()
+    return bool(family and member and is_plain) and _TOKEN.issuperset(family) and _TOKEN.issuperset(member)
+
+
 _FROM_URLSAFE = str.maketrans("-_", "+/")
+
+
+def _call_like(given: Any) -> dict[str, Any]:
+    return {word: getattr(given, word, None) for word in ("name", "args", "id")} if hasattr(given, "args") else {}
+
 
 _LOCAL_ID = "wasat_"
 

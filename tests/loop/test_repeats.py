@@ -1,0 +1,144 @@
+"""The same call with the same result: what is a circle, and what is a look at something that may have changed."""
+
+import itertools
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from wasat import Agent, Limits, tool
+from wasat.errors import NoAnswer
+from wasat.testing import ScriptedProvider
+from wasat.types.exchange import ModelRequest
+from wasat.types.parts import ToolCall
+from wasat.types.specs import Effects, ToolSpec
+
+DECLARED = pytest.mark.parametrize("declared", [True, False], ids=["declared", "not declared"])
+
+
+class Notebook:
+    """Two tools, and how often each was really run."""
+
+    def __init__(self, *, declared: bool) -> None:
+        self.notes = {"a": 0}
+        self.runs: Counter[str] = Counter()
+        reads, writes = ("note:{name}", "note:{name}") if declared else ((), ())
+        self.tools = [tool(reads=reads)(self.look), tool(writes=writes)(self.put)]
+
+    def look(self, name: str) -> int:
+        """What a note says."""
+        self.runs["look"] += 1
+        return self.notes[name]
+
+    def put(self, name: str, value: int) -> str:
+        """Write a note."""
+        self.runs["put"] += 1
+        self.notes[name] = value
+        return "done"
+
+
+def look(name: str = "a") -> ToolCall:
+    return ToolCall("", "look", {"name": name})
+
+
+def put(value: int, name: str = "a") -> ToolCall:
+    return ToolCall("", "put", {"name": name, "value": value})
+
+
+def script(*calls: ToolCall) -> ScriptedProvider:
+    return ScriptedProvider([*(ToolCall(str(n), one.name, one.arguments) for n, one in enumerate(calls)), "done"])
+
+
+def values(notebook: Notebook, *calls: ToolCall) -> list[Any]:
+    result = Agent(script(*calls), tools=notebook.tools, limits=Limits(max_turns=None)).run_sync("go")
+    return [run.value for run in result.tool_calls]
+
+
+@DECLARED
+def test_what_was_written_since_is_read_and_not_remembered(declared: bool) -> None:
+    notebook = Notebook(declared=declared)
+    assert values(notebook, look(), look(), put(7), look())[-1] == 7
+
+
+@DECLARED
+def test_a_look_after_each_change_is_no_circle_even_if_it_shows_the_same(declared: bool) -> None:
+    notebook = Notebook(declared=declared)
+    calls = itertools.chain.from_iterable((put(n, "other"), look()) for n in range(6))
+    assert values(notebook, *calls)[1::2] == [0] * 6
+    assert notebook.runs["look"] == 6
+
+
+def test_switching_on_and_off_is_done_each_time_where_it_is_declared() -> None:
+    notebook = Notebook(declared=True)
+    values(notebook, *(put(n % 2) for n in range(7)))
+    assert (notebook.runs["put"], notebook.notes["a"]) == (7, 0)
+
+
+@DECLARED
+def test_two_calls_in_turn_for_ever_are_a_circle(declared: bool) -> None:
+    notebook = Notebook(declared=declared)
+    forever = itertools.cycle([look(), put(1)])
+
+    def model(request: ModelRequest) -> Any:
+        choice = request.setup.tool_choice
+        return "stopped" if choice is not None and choice.mode == "none" else next(forever)
+
+    assert Agent(ScriptedProvider(model), tools=notebook.tools).run_sync("go").text == "stopped"
+    assert max(notebook.runs.values()) <= 4
+
+
+def test_who_only_reads_makes_nothing_else_worth_a_second_look() -> None:
+    notebook = Notebook(declared=True)
+    notebook.notes |= {str(n): n for n in range(5)}
+    values(notebook, *itertools.chain.from_iterable((look(), look(str(n))) for n in range(3)))
+    assert notebook.runs["look"] == 2 + 3
+
+
+def test_whole_numbers_are_the_same_however_they_are_written() -> None:
+    runs: list[int] = []
+
+    def show(page: int) -> str:
+        """Show a page."""
+        runs.append(page)
+        return "empty"
+
+    pages = [{"page": 1}, {"page": 1.0}, {"page": 1}, {"page": 1.0}]
+    provider = ScriptedProvider([*(ToolCall(str(n), "show", page) for n, page in enumerate(pages)), "done"])
+    result = Agent(provider, tools=[show]).run_sync("go")
+    assert runs == [1, 1]
+    assert result.text == "done"
+
+
+@pytest.mark.parametrize(
+    ("effects", "changes"),
+    [
+        (None, None),
+        (Effects(idempotent=True), None),
+        (Effects(reads=("a",)), False),
+        (Effects(writes=("a",)), True),
+        (Effects(reads=("a",), writes=("b",), idempotent=True), True),
+    ],
+)
+def test_a_declaration_says_whether_a_tool_changes_anything(effects: Effects | None, changes: bool | None) -> None:
+    assert ToolSpec("f", effects=effects).changes is changes
+
+
+def test_words_are_taken_where_they_were_asked_for_even_if_only_calls_are_wanted() -> None:
+    @tool(final=True)
+    def submit(n: int) -> int:
+        """The end."""
+        return n
+
+    def circles(request: ModelRequest) -> Any:
+        choice = request.setup.tool_choice
+        return "words at last" if choice is not None and choice.mode == "none" else look()
+
+    notebook = Notebook(declared=True)
+    tools = [*notebook.tools, submit]
+    result = Agent(ScriptedProvider(circles), tools=tools, calls_only=True).run_sync("go")
+    assert result.text == "words at last"
+    limits = Limits(max_turns=2, on_limit="answer")
+    result = Agent(ScriptedProvider(circles), tools=tools, calls_only=True, limits=limits).run_sync("go")
+    assert (result.text, result.limit) == ("words at last", "max_turns")
+    with pytest.raises(NoAnswer, match="answered in words"):
+        Agent(ScriptedProvider(lambda _: "words"), tools=tools, calls_only=True).run_sync("go")

@@ -1,0 +1,106 @@
+"""Tools that go on when they are stopped: nobody waits for them for ever.
+
+Each of these takes the five seconds for which such a tool is waited for, so they are done at once.
+"""
+
+import asyncio
+from contextlib import aclosing, suppress
+from typing import Any
+
+import pytest
+
+from wasat import Agent, Limits, Streams, tool
+from wasat.errors import LimitReached
+from wasat.loop.streams import Phase
+from wasat.testing import ScriptedProvider
+from wasat.tools.timers import PATIENCE_SECONDS
+from wasat.types.events import ToolStart
+from wasat.types.parts import ToolCall
+
+STOPPED = "did not end when it was stopped, and is not waited for any longer"
+
+
+async def poll() -> str:
+    """Never dies."""
+    while True:
+        with suppress(BaseException):
+            await asyncio.sleep(0.05)
+
+
+async def tidy() -> str:
+    """Has a limit of its own, and needs longer to tidy up than anybody would wait for it."""
+    try:
+        async with asyncio.timeout(0.01):
+            try:
+                await asyncio.sleep(60)
+            finally:
+                await asyncio.sleep(PATIENCE_SECONDS + 1)
+    except TimeoutError:
+        return "tidy"
+    return "not reached"
+
+
+def agent(timeout: float | None, *, calls: int = 1) -> Agent[str]:
+    provider = ScriptedProvider([[ToolCall(str(n), "poll", {}) for n in range(calls)], "done"])
+    return Agent(provider, tools=[tool(timeout=timeout)(poll)])
+
+
+async def by_its_own_time() -> None:
+    result = await agent(0.05).run("go")
+    assert result.text == "done"
+    assert result.tool_calls[0].value == f"poll took longer than 0.05 seconds, {STOPPED}"
+
+
+async def by_the_time_of_the_run(calls: int) -> None:
+    with pytest.raises(LimitReached, match="run time") as caught:
+        await agent(None, calls=calls).run("go", limits=Limits(max_seconds=0.05))
+    assert caught.value.transcript is not None
+    assert len(list(caught.value.transcript)[-1].results) == calls
+
+
+async def by_stopping_the_stream(calls: int) -> None:
+    async with Streams(agent(None, calls=calls)) as streams:
+        id = streams.start("go")
+        async with aclosing(streams.subscribe(id)) as events:
+            async for _, event in events:
+                if isinstance(event, ToolStart):
+                    break
+        assert await streams.stop(id)
+        assert (await streams.status(id)).phase is Phase.STOPPED
+
+
+async def by_closing_it_from_another_task() -> None:
+    stream = agent(None).stream("go")
+
+    async def take() -> list[Any]:
+        return [event async for event in stream]
+
+    taking = asyncio.create_task(take())
+    await asyncio.sleep(0.05)
+    await stream.aclose()
+    await taking
+    assert (
+        stream.messages[-1].results[0].value == "poll was cancelled before it ended; what it did until then is unknown"
+    )
+
+
+async def but_not_for_a_limit_of_its_own() -> None:
+    result = await Agent(ScriptedProvider([ToolCall("1", "tidy", {}), "done"]), tools=[tool(timeout=None)(tidy)]).run(
+        "go"
+    )
+    assert result.tool_calls[0].value == "tidy"
+
+
+def test_a_tool_that_will_not_end_is_left_behind() -> None:
+    async def main() -> None:
+        async with asyncio.timeout(3 * PATIENCE_SECONDS), asyncio.TaskGroup() as group:
+            group.create_task(by_its_own_time())
+            group.create_task(by_the_time_of_the_run(1))
+            group.create_task(by_the_time_of_the_run(3))
+            group.create_task(by_stopping_the_stream(1))
+            group.create_task(by_stopping_the_stream(2))
+            group.create_task(by_closing_it_from_another_task())
+            group.create_task(but_not_for_a_limit_of_its_own())
+        assert len(asyncio.all_tasks()) == 1
+
+    asyncio.run(main())
