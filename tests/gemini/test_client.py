@@ -534,7 +534,7 @@ def test_secrets_in_an_address_are_not_shown() -> None:
 
 
 def test_a_request_that_is_too_large_as_a_whole_is_refused(client: Client, server: Recorder) -> None:
-    part = Part.from_bytes(bytes(8 * 2**20), "video/mp4")
-    with pytest.raises(errors.ConfigError, match=r"weighs 32\.\d MB, and the API takes 20"):
+    part = Part.from_bytes(bytes(26 * 2**20), "video/mp4")
+    with pytest.raises(errors.ConfigError, match=r"weighs 104\.\d MB, and the API takes 100"):
         client.generate_content([part, part, part])
     assert server.seen == []

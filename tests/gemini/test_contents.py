@@ -129,8 +129,8 @@ def test_a_history_of_something_else_is_refused(client: Client, history: Any, wo
 
 
 def test_a_history_that_is_too_large_is_refused_too(client: Client, server: Recorder) -> None:
-    blob = Blob.of(bytes(8 * 2**20), "video/mp4")
-    with pytest.raises(ConfigError, match=r"weighs 21\.\d MB, and the API takes 20; upload large files"):
+    blob = Blob.of(bytes(38 * 2**20), "video/mp4")
+    with pytest.raises(ConfigError, match=r"weighs 101\.\d MB, and the API takes 100; upload large files"):
         client.generate_content(History([Message.user(blob, blob)]))
     assert server.seen == []
 

@@ -77,8 +77,8 @@ def test_a_file_is_read_and_its_kind_seen_from_its_name(tmp_path: Path) -> None:
 
 
 def test_what_is_too_large_to_send_inline_is_refused_with_a_way_out() -> None:
-    with pytest.raises(ConfigError, match=r"16\.0 MB of video/mp4 are too much to send inline .* Files API"):
-        Part.from_bytes(bytes(16 * 2**20), "video/mp4")
+    with pytest.raises(ConfigError, match=r"76\.0 MB of video/mp4 are too much to send inline .* Files API"):
+        Part.from_bytes(bytes(76 * 2**20), "video/mp4")
 
 
 def test_a_file_that_is_too_large_is_not_read_to_its_end(tmp_path: Path) -> None:

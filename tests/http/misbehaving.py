@@ -229,6 +229,18 @@ async def endless_head(exchange: Exchange) -> None:
         await exchange.send(b"X-More: and more\r\n" * 1000)
 
 
+async def only_interim(exchange: Exchange) -> None:
+    """Says without an end that it is at it."""
+    while True:
+        await exchange.send(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+
+async def drip_interim(exchange: Exchange) -> None:
+    while True:
+        await exchange.send(b"HTTP/1.1 102 Processing\r\n\r\n")
+        await asyncio.sleep(0.005)
+
+
 async def stall_before_head(exchange: Exchange) -> None:
     await exchange.until_gone()
 

@@ -55,6 +55,7 @@ async def failure_of(behaviour: Behaviour, deadlines: Deadlines = PATIENT, **mor
         (misbehaving.garbage, NetworkError),
         (misbehaving.huge_head, NetworkError),
         (misbehaving.endless_head, NetworkError),
+        (misbehaving.only_interim, NetworkError),
         (misbehaving.close_within_chunk, StreamCut),
         (misbehaving.close_between_chunks, StreamCut),
         (misbehaving.promise_more_than_sent, StreamCut),
@@ -84,6 +85,29 @@ def test_what_breaks_in_the_body_is_a_cut_stream_after_the_pieces_that_came(beha
     run(main())
 
 
+def test_answers_that_only_announce_the_answer_are_not_waited_for_without_an_end() -> None:
+    async def main() -> None:
+        for deadlines in (Deadlines(), Deadlines(connect=None, first_byte=None, between_bytes=None)):
+            error = await failure_of(misbehaving.only_interim, deadlines)
+            assert str(error).endswith("said 101 times that its answer is still to come (1xx), and sent none")
+
+    run(main())
+
+
+def test_some_announcements_do_no_harm() -> None:
+    async def behaviour(exchange: misbehaving.Exchange) -> None:
+        await exchange.send(b"HTTP/1.1 102 Processing\r\n\r\n" * 100)
+        await misbehaving.answer(exchange)
+
+    async def main() -> None:
+        async with Server(behaviour) as server, Transport(PATIENT) as transport:
+            for _ in range(2):
+                assert (await transport.send(post(server.url))).body == b'{"ok": true}'
+            assert server.accepted == 1
+
+    run(main())
+
+
 def test_a_port_where_nobody_listens_refuses() -> None:
     async def main() -> None:
         with socket.create_server(("127.0.0.1", 0)) as free:
@@ -109,6 +133,7 @@ def test_a_name_that_does_not_exist_is_named() -> None:
     [
         (misbehaving.stall_before_head, Deadlines(first_byte=SHORT), "within 0.05 s (deadline 'first_byte')"),
         (misbehaving.stall_within_head, Deadlines(first_byte=SHORT), "within 0.05 s (deadline 'first_byte')"),
+        (misbehaving.drip_interim, Deadlines(first_byte=SHORT), "within 0.05 s (deadline 'first_byte')"),
         (misbehaving.stall_in_body, Deadlines(between_bytes=SHORT), "within 0.05 s (deadline 'between_bytes')"),
         (misbehaving.stall_before_head, Deadlines(total=SHORT), "within 0.05 s (deadline 'total')"),
         (misbehaving.stall_in_body, Deadlines(total=SHORT), "within 0.05 s (deadline 'total')"),

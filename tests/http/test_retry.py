@@ -1,4 +1,6 @@
 import asyncio
+import gc
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,7 +19,7 @@ from wasat.errors import (
     StreamCut,
     TimedOut,
 )
-from wasat.http.clock import Clock, SystemClock, VirtualClock
+from wasat.http.clock import Clock, SystemClock, VirtualClock, check_clock
 from wasat.http.retry import RetryPolicy, Tries
 
 DEFAULT = RetryPolicy()
@@ -44,6 +46,9 @@ async def retried(attempts: Attempts, policy: RetryPolicy, clock: Clock) -> str:
             return await attempts()
         except ProviderError as error:
             await tries.after(error)
+        except asyncio.CancelledError as cancelled:
+            tries.explain(cancelled)
+            raise
 
 
 def outcome(attempts: Attempts, clock: Clock, policy: RetryPolicy = DEFAULT) -> str | ProviderError:
@@ -158,6 +163,93 @@ def test_cancelling_ends_the_wait_and_the_tries() -> None:
     asyncio.run(main())
 
 
+class Waiting(Attempts):
+    """Fails as often as there are errors, then waits for ever; `waits` says that it does."""
+
+    def __init__(self, errors: Sequence[BaseException]) -> None:
+        super().__init__(errors)
+        self.waits = asyncio.Event()
+
+    async def __call__(self) -> str:
+        await super().__call__()
+        self.waits.set()
+        await asyncio.get_running_loop().create_future()
+        raise AssertionError("nobody ends this wait but by a cancellation")
+
+
+class StandingClock(VirtualClock):
+    """A clock whose sleeps never end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits = asyncio.Event()
+
+    async def sleep(self, seconds: float) -> None:
+        self.waits.set()
+        await asyncio.get_running_loop().create_future()
+
+
+async def cancelled(attempts: Attempts, clock: Clock, waits: asyncio.Event) -> asyncio.CancelledError:
+    task = asyncio.create_task(retried(attempts, DEFAULT, clock))
+    async with asyncio.timeout(5):
+        await waits.wait()
+    task.cancel()
+    try:
+        await task
+    except asyncio.CancelledError as error:
+        return error
+    raise AssertionError("it was not cancelled")
+
+
+def test_a_cancellation_between_two_tries_is_caused_by_the_failure_before_it() -> None:
+    async def main() -> None:
+        errors, clock = failures(1), StandingClock()
+        assert (await cancelled(Attempts(errors), clock, clock.waits)).__cause__ is errors[0]
+
+    asyncio.run(main())
+
+
+def test_a_cancellation_within_a_later_try_is_caused_by_the_last_failure() -> None:
+    async def main() -> None:
+        errors = failures(2)
+        attempts = Waiting(errors)
+        assert (await cancelled(attempts, VirtualClock(), attempts.waits)).__cause__ is errors[1]
+
+    asyncio.run(main())
+
+
+def test_a_cancellation_within_the_first_try_has_no_cause() -> None:
+    async def main() -> None:
+        attempts = Waiting([])
+        assert (await cancelled(attempts, VirtualClock(), attempts.waits)).__cause__ is None
+
+    asyncio.run(main())
+
+
+def test_a_cancellation_that_has_a_cause_keeps_it() -> None:
+    async def main() -> None:
+        own = asyncio.CancelledError()
+        own.__cause__ = KeyError("mine")
+        with pytest.raises(asyncio.CancelledError) as caught:
+            await retried(Attempts([*failures(1), own]), DEFAULT, VirtualClock())
+        assert isinstance(caught.value.__cause__, KeyError)
+
+    asyncio.run(main())
+
+
+def test_what_failed_before_it_worked_is_not_kept_in_a_circle() -> None:
+    errors = failures(1)
+    watched = weakref.ref(errors[0])
+    attempts = Attempts(errors)
+    errors.clear()
+    gc.disable()
+    try:
+        assert outcome(attempts, VirtualClock()) == "done"
+        assert watched() is None
+    finally:
+        gc.enable()
+
+
 def test_a_thousand_tries_do_not_overflow() -> None:
     attempts, clock = Attempts(failures(2000)), VirtualClock([0.0])
     assert outcome(attempts, clock, RetryPolicy(tries=3000)) == "done"
@@ -170,16 +262,32 @@ def test_the_clock_of_the_system_tells_time_and_chance() -> None:
     asyncio.run(clock.sleep(0))
 
 
-@pytest.mark.parametrize("settings", [{"tries": 0}, {"base_seconds": -1}, {"total_seconds": -0.1}])
-def test_a_policy_that_makes_no_sense_is_refused(settings: dict[str, float]) -> None:
-    with pytest.raises(ConfigError):
-        RetryPolicy(**settings)  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize(
-    "settings",
-    [{"tries": "3"}, {"tries": 1.5}, {"tries": True}, {"base_seconds": None}, {"total_seconds": float("nan")}],
+    ("settings", "words"),
+    [
+        ({"tries": 0}, "tries is 0; it is 1 for a single try, or more"),
+        ({"tries": "3"}, "tries is '3'"),
+        ({"tries": 1.5}, "tries is 1.5"),
+        ({"tries": True}, "tries is True"),
+        ({"base_seconds": -1}, "base_seconds is -1; it is a number of seconds, 0 or more"),
+        ({"base_seconds": None}, "base_seconds is None"),
+        ({"cap_seconds": "a"}, "cap_seconds is 'a'"),
+        ({"cap_seconds": True}, "cap_seconds is True"),
+        ({"total_seconds": -0.1}, "total_seconds is -0.1"),
+        ({"total_seconds": float("nan")}, "total_seconds is nan"),
+    ],
 )
-def test_a_policy_that_makes_no_sense_is_refused_in_words(settings: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError):
+def test_a_policy_that_makes_no_sense_is_refused_by_the_name_of_its_field(settings: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{words}"):
         RetryPolicy(**settings)
+
+
+@pytest.mark.parametrize("clock", [5, "now", SystemClock, object()])
+def test_what_is_no_clock_is_refused(clock: Any) -> None:
+    with pytest.raises(ConfigError, match="clock is a Clock, with monotonic, sleep, random; not "):
+        check_clock(clock)
+
+
+@pytest.mark.parametrize("clock", [None, SystemClock(), VirtualClock()])
+def test_a_clock_of_any_kind_passes(clock: Clock | None) -> None:
+    check_clock(clock)

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import tracemalloc
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from tests.http import misbehaving
 from tests.http.misbehaving import BOUND, Exchange, Server
 from tests.http.test_failures import run
 from wasat.errors import ConfigError, MalformedResponse, NetworkError, StreamCut
-from wasat.http.messages import header
+from wasat.http.messages import header, origin_of
 from wasat.http.transport import Deadlines, HttpRequest, HttpResponse, Transport
 
 SECRET = "sesame-42"
@@ -381,17 +382,29 @@ def test_headers_are_found_in_any_case(name: str) -> None:
     assert header({"Retry-After": "7"}, name) == header({"retry-after": "7"}, name) == "7"
 
 
-@pytest.mark.parametrize("seconds", [0, -1, float("nan")])
-def test_a_deadline_is_above_zero(seconds: float) -> None:
-    with pytest.raises(ConfigError, match="first_byte"):
+@pytest.mark.parametrize("seconds", [0, -1, float("nan"), "1", True, [5]])
+def test_a_deadline_is_a_number_above_zero(seconds: Any) -> None:
+    with pytest.raises(ConfigError, match=r"the deadline first_byte is .* a number of seconds above 0, or None"):
         Deadlines(first_byte=seconds)
 
 
-def test_a_limit_is_above_zero() -> None:
+@pytest.mark.parametrize("limit", [0, -1, "5", 1.5, True])
+def test_a_limit_is_a_number_above_zero(limit: Any) -> None:
     with pytest.raises(ConfigError, match="connections"):
-        Transport(connections=0)
+        Transport(connections=limit)
     with pytest.raises(ConfigError, match="largest_body"):
-        Transport(largest_body=0)
+        Transport(largest_body=limit)
+
+
+@pytest.mark.parametrize("deadlines", [5, 0, {"total": 5}])
+def test_deadlines_are_a_value_of_their_own(deadlines: Any) -> None:
+    with pytest.raises(ConfigError, match=r"is no Deadlines; give Transport\(Deadlines\(total=…\)\)"):
+        Transport(deadlines)
+
+
+def test_half_a_character_in_an_address_can_be_printed() -> None:
+    assert origin_of("http://a\ud800b:80/").encode() == b"a\\ud800b:80"
+    repr(HttpRequest("POST", "http://\udcff/")).encode()
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from wasat.gemini.checking import given_fields, plain, read_plain, shown
 from wasat.gemini.contents import Contents, check_messages, encode_contents, system_content
 from wasat.gemini.output import output_fields
 from wasat.gemini.tools import Toolish, declaration_of, tool_config_of, tools_of
-from wasat.gemini.types import LARGEST_INLINE_BYTES
 from wasat.providers.gemini import wire
 from wasat.providers.gemini.capabilities import Capabilities
 from wasat.providers.gemini.encode import body_of
@@ -75,20 +74,11 @@ def request_of(contents: Contents, more: bytes, capabilities: Capabilities, *, n
     """The body of a request: contents of any form, and the fields that `request_fields` made."""
     if isinstance(contents, History) and len(contents):
         check_messages(contents, capabilities)
-        return _light(body_of(contents, more, capabilities))
+        return body_of(contents, more, capabilities)
     written = encode_contents(contents, capabilities)
     if needed and not written:
         raise ConfigError("there is nothing to ask: the contents are empty")
-    return _light(b"".join((b'{"contents":[', written, b"]", more, b"}")))
-
-
-def _light(body: bytes) -> bytes:
-    if len(body) > LARGEST_INLINE_BYTES:
-        raise ConfigError(
-            f"the request weighs {len(body) / 2**20:.1f} MB, and the API takes 20; upload large files with the "
-            "Files API and give Part.from_uri(…)"
-        )
-    return body
+    return b"".join((b'{"contents":[', written, b"]", more, b"}"))
 
 
 def cache_name(given: Any, where: str) -> str:

@@ -14,6 +14,7 @@ from msgspec.structs import force_setattr
 from wasat.errors import ConfigError
 from wasat.gemini.checking import check_text, plain, shown
 from wasat.providers.gemini import declarations, wire
+from wasat.providers.gemini.capabilities import LARGEST_FILE
 from wasat.providers.gemini.declarations import (
     CodeExecution,
     ComputerUse,
@@ -49,9 +50,6 @@ __all__ = [
     "ToolConfig",
     "UrlContext",
 ]
-
-LARGEST_INLINE_BYTES = 20 * 1024 * 1024
-"""What a whole request may weigh; a larger file has to be uploaded."""
 
 
 class FunctionCall(wire.FunctionCall, frozen=True):
@@ -102,10 +100,10 @@ class Part(wire.Part, frozen=True):
         if not isinstance(data, bytes | bytearray | memoryview):
             raise ConfigError(f"the data of a part is bytes, not {shown(data)}; for a file give Part.from_file(path)")
         size = memoryview(data).nbytes
-        if size > LARGEST_INLINE_BYTES * 3 // 4:
+        if size > LARGEST_FILE:
             raise ConfigError(
-                f"{size / 2**20:.1f} MB of {mime_type} are too much to send inline (at most 15 MB, because base64 "
-                "adds a third); upload the file with the Files API and give Part.from_uri(…)"
+                f"{size / 2**20:.1f} MB of {mime_type} are too much to send inline (at most {LARGEST_FILE // 2**20} "
+                "MB, because base64 adds a third); upload the file with the Files API and give Part.from_uri(…)"
             )
         return cls(inline_data=wire.Blob(mime_type=mime_type, data=b64encode(data).decode()))
 
@@ -120,13 +118,13 @@ class Part(wire.Part, frozen=True):
             raise ConfigError(f"of what kind {str(path)!r} is cannot be seen from its name; give mime_type=…")
         try:
             with Path(path).open("rb") as file:
-                data = file.read(LARGEST_INLINE_BYTES)  # never more of it than is needed to refuse it
+                data = file.read(LARGEST_FILE + 1)  # never more of it than is needed to refuse it
         except (OSError, ValueError) as error:
             raise ConfigError(f"the file {str(path)!r} cannot be read: {_reason(error)}") from error
-        if len(data) == LARGEST_INLINE_BYTES:
+        if len(data) > LARGEST_FILE:
             raise ConfigError(
-                f"the file {str(path)!r} is too large to send inline (at most 15 MB, because base64 adds a third); "
-                "upload it with the Files API and give Part.from_uri(…)"
+                f"the file {str(path)!r} is too large to send inline (at most {LARGEST_FILE // 2**20} MB, because "
+                "base64 adds a third); upload it with the Files API and give Part.from_uri(…)"
             )
         return cls.from_bytes(data, mime_type)
 

@@ -5,6 +5,8 @@ import time
 from collections.abc import Sequence
 from typing import Protocol
 
+from wasat.errors import ConfigError
+
 
 class Clock(Protocol):
     """Time that passes, and chance."""
@@ -16,6 +18,16 @@ class Clock(Protocol):
     def random(self) -> float:
         """A number from 0 up to, but without, 1."""
         ...
+
+
+def check_clock(clock: object) -> None:
+    """Refuse what is no clock; None stands for that of the system."""
+    has_all = not isinstance(clock, type) and all(callable(getattr(clock, name, None)) for name in _NEEDED)
+    if clock is not None and not has_all:
+        raise ConfigError(f"clock is a Clock, with {', '.join(_NEEDED)}; not {clock!r}")
+
+
+_NEEDED = ("monotonic", "sleep", "random")
 
 
 class SystemClock:

@@ -24,5 +24,5 @@ class Deadlines(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         for name, seconds in asdict(self).items():
-            if seconds is not None and not seconds > 0:
+            if seconds is not None and not (type(seconds) in (int, float) and seconds > 0):
                 raise ConfigError(f"the deadline {name} is {seconds!r}; it is a number of seconds above 0, or None")

@@ -12,7 +12,8 @@ import aiohttp
 from wasat.errors import ConfigError, MalformedResponse, NetworkError, StreamCut, TimedOut, WasatError
 from wasat.http.deadlines import Deadlines
 from wasat.http.messages import HttpRequest, origin_of
-from wasat.http.response import PoolClosed, StaleConnection
+from wasat.http.response import OnlyInterim, PoolClosed, StaleConnection
+from wasat.http.unreadable import reason
 from wasat.http.watch import Stage
 
 _HARMLESS = (aiohttp.ServerDisconnectedError, aiohttp.ClientPayloadError)
@@ -59,7 +60,11 @@ def unanswered(error: BaseException, request: HttpRequest) -> BaseException:
             found = NetworkError(f"the proxy for {place} answered {error.status} and made no connection to it")
             found.retryable = error.status >= 500
         case aiohttp.http_exceptions.HttpProcessingError():
-            found = NetworkError(f"{place} answered something that is not HTTP, or a head too large to be one")
+            why = reason(error) or "it is not HTTP, or its head is too large"
+            found = NetworkError(f"the answer of {place} cannot be read: {why}")
+        case OnlyInterim():
+            times = error.args[0]
+            found = NetworkError(f"{place} said {times} times that its answer is still to come (1xx), and sent none")
         case StaleConnection() | aiohttp.ServerDisconnectedError():
             found = NetworkError(f"{place} closed the connection without an answer; trying again may help")
         case aiohttp.InvalidURL() | aiohttp.NonHttpUrlClientError():
@@ -83,7 +88,9 @@ def cut(error: BaseException, request: HttpRequest) -> BaseException:
     """The error for a response that broke off; what is not of the network stays as it is."""
     match error:
         case aiohttp.ClientError() | OSError() | aiohttp.http_exceptions.HttpProcessingError():
-            return _caused(StreamCut(f"the answer of {origin_of(request.url)} broke off before its end"), error)
+            why = reason(error)
+            what = f"cannot be read: {why}" if why else "broke off before its end"
+            return _caused(StreamCut(f"the answer of {origin_of(request.url)} {what}"), error)
         case _:
             return error
 

@@ -60,7 +60,8 @@ def origin_of(url: str) -> str:
         port = parts.port or _DEFAULT_PORTS.get(parts.scheme)
     except ValueError:
         return "an address that is none"
-    return f"{parts.hostname}:{port}" if port else str(parts.hostname)
+    host = str(parts.hostname).encode(errors="backslashreplace").decode()  # half a character cannot be printed
+    return f"{host}:{port}" if port else host
 
 
 def _outline(headers: Mapping[str, str], body: bytes) -> list[tuple[str, Any]]:

@@ -15,15 +15,18 @@ from aiohttp.http import StreamWriter
 
 from wasat.http.environment import trusted_certificates
 from wasat.http.messages import HttpRequest
-from wasat.http.response import PoolClosed, Response, StaleConnection, close
+from wasat.http.response import OnlyInterim, PoolClosed, Response, StaleConnection, close
 from wasat.http.routes import Route, Routes
 from wasat.http.sockets import abort, abort_on_closed_loop, probing_socket, read_in_small_buffers
+from wasat.http.unreadable import check_coding
 from wasat.http.watch import Wait, Watch
 
 _IDLE_SECONDS = 75.0
 """How long a connection is kept for the next request; a tool may well run for a minute between two turns."""
 _SOON_SECONDS = 1.0
 """A connection that breaks later than this after a request was sent did not break because it had been idle."""
+_MOST_INTERIM = 100
+"""Of answers before the answer: one that says every 20 s that it is at it may do so for half an hour."""
 _LONGEST_HEAD_LINE = 2**16
 _LONGEST_IN_ONE_GO = 2**20
 _PIECE = 2**16
@@ -97,7 +100,7 @@ class Pool:
         assert protocol is not None, "a connection is open when it is given"
         kept = protocol in self._protocols
         upload: asyncio.Task[None] | None = None
-        begun, sent_at = False, self._loop.time()
+        interim, sent_at = 0, self._loop.time()
         try:
             if not kept:
                 self._meet(protocol, route)
@@ -112,12 +115,16 @@ class Pool:
             upload = self._send(request, route, protocol)
             message, content = await protocol.read()
             while 100 <= message.code < 200 and message.code != 101:  # only that the server is at it
-                begun = True
+                interim += 1
+                if interim > _MOST_INTERIM:
+                    raise OnlyInterim(interim)
                 message, content = await protocol.read()
+            if message.compression is None and (coding := message.headers.get("Content-Encoding")) is not None:
+                check_coding(coding)
         except BaseException as error:
             close(connection, upload)
             soon = self._loop.time() - sent_at < _SOON_SECONDS
-            if kept and soon and not begun and _is_stale(error):
+            if kept and soon and not interim and _is_stale(error):
                 raise StaleConnection from error
             raise
         return Response(connection, message, content, upload)

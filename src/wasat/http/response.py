@@ -16,6 +16,10 @@ class PoolClosed(Exception):
     """The connections of a transport were closed before a request could have one."""
 
 
+class OnlyInterim(Exception):
+    """A server said so often that the answer is still to come that it will hardly come."""
+
+
 class Response:
     """A response whose body is still arriving. Its end frees the connection; whoever leaves it earlier closes that."""
 
@@ -73,7 +77,10 @@ class Response:
     # aiohttp tells nobody when a body breaks the rules of HTTP, as it does where a gateway writes an error page into a
     # stream: it closes the connection and lets the reader wait.
     def _broken(self, _: "asyncio.Future[None]") -> None:
-        self._tell_reader(aiohttp.ClientPayloadError("the body is not HTTP"))
+        error = aiohttp.ClientPayloadError("the body is not HTTP")
+        if self._connection is not None and self._connection.protocol is not None:
+            error.__cause__ = self._connection.protocol.exception()
+        self._tell_reader(error)
 
     def _tell_reader(self, error: BaseException) -> None:
         if not self.content.is_eof() and self.content.exception() is None:

@@ -6,12 +6,18 @@
             return await ask()
         except ProviderError as error:
             await tries.after(error)
+        except CancelledError as cancelled:
+            tries.explain(cancelled)
+            raise
 
 A stream may be tried again only until its first byte has reached whoever reads it, because nobody can take back what
 was read. So wait for its first piece within the `try`, and read the rest outside.
 """
 
+import asyncio
+
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from wasat.errors import ConfigError, ProviderError
 from wasat.http.clock import Clock, SystemClock
@@ -33,9 +39,9 @@ class RetryPolicy(Struct, frozen=True):
     def __post_init__(self) -> None:
         if type(self.tries) is not int or self.tries < 1:
             raise ConfigError(f"tries is {self.tries!r}; it is 1 for a single try, or more")
-        for seconds in (self.base_seconds, self.cap_seconds, self.total_seconds):
-            if not isinstance(seconds, int | float) or not seconds >= 0:  # which NaN is not either
-                raise ConfigError(f"a time in {self!r} is no number of seconds, or below 0")
+        for name, value in asdict(self).items():
+            if name != "tries" and not (type(value) in (int, float) and value >= 0):  # which NaN is not either
+                raise ConfigError(f"{name} is {value!r}; it is a number of seconds, 0 or more")
 
 
 _DEFAULT_POLICY = RetryPolicy()
@@ -45,13 +51,14 @@ _SYSTEM_CLOCK = SystemClock()
 class Tries:
     """The tries of one request, of which the first is always allowed."""
 
-    __slots__ = ("_begun", "_clock", "_count", "_policy")
+    __slots__ = ("_begun", "_clock", "_count", "_last", "_policy")
 
     def __init__(self, policy: RetryPolicy = _DEFAULT_POLICY, clock: Clock = _SYSTEM_CLOCK) -> None:
         self._policy = policy
         self._clock = clock
         self._begun = clock.monotonic()
         self._count = 0
+        self._last: ProviderError | None = None
 
     async def after(self, error: ProviderError) -> None:
         """Wait until it can be tried again after this error; raises it where it cannot."""
@@ -61,7 +68,21 @@ class Tries:
         if late or self._count >= self._policy.tries or not error.retryable:
             _note(error, self._count, wait)
             raise error
-        await self._clock.sleep(wait)
+        # Without its traceback, whose frames hold these tries and so the error itself.
+        self._last = error.with_traceback(None)
+        try:
+            await self._clock.sleep(wait)
+        except asyncio.CancelledError as cancelled:
+            self.explain(cancelled)
+            raise
+
+    def explain(self, cancelled: asyncio.CancelledError) -> None:
+        """Name the last failure as the cause of a cancellation: whoever ran out of time learns what took it.
+
+        It is for a try that is cancelled; the wait between two tries sees to it itself.
+        """
+        if self._last is not None and cancelled.__cause__ is None:
+            cancelled.__cause__ = self._last
 
 
 def _wait_after(error: ProviderError, tried: int, policy: RetryPolicy, clock: Clock) -> float:

@@ -40,8 +40,10 @@ class Transport:
         largest_body: int | None = _LARGEST_BODY,
     ) -> None:
         for name, limit in (("connections", connections), ("largest_body", largest_body)):
-            if limit is not None and limit < 1:
+            if limit is not None and (type(limit) is not int or limit < 1):
                 raise ConfigError(f"{name} is {limit!r}; it is a number above 0, or None for no limit")
+        if deadlines is not None and not isinstance(deadlines, Deadlines):
+            raise ConfigError(f"{deadlines!r} is no Deadlines; give Transport(Deadlines(total=…)) to limit the time")
         self._deadlines = deadlines or Deadlines()
         self._largest_body = largest_body
         self._pools = PoolPerLoop(connections)

@@ -42,7 +42,7 @@ def test_a_model_has_a_path(name: str, path: str) -> None:
     assert endpoint(environment={}).model(name) == path
 
 
-@pytest.mark.parametrize("name", ["../../secrets", "models/../x", "", " "])
+@pytest.mark.parametrize("name", ["../../secrets", "models/../x", "", " ", "\ud800", "a\n", "a\0b"])
 def test_a_name_that_leads_elsewhere_is_refused(name: str) -> None:
     for where in (endpoint(environment={}), endpoint(vertex=True, project="p", environment={})):
         with pytest.raises(ConfigError, match="is no name of a model"):
@@ -60,6 +60,6 @@ def test_on_vertex_a_model_may_be_named_in_full() -> None:
 
 @pytest.mark.parametrize("address", ["", "localhost:80", "ftp://x", "http://"])
 def test_what_is_no_address_is_refused(address: str) -> None:
-    if address:
+    for vertex in (False, True):
         with pytest.raises(ConfigError, match="no base address"):
-            endpoint(base_url=address, environment={})
+            endpoint(base_url=address, vertex=vertex, environment={"GOOGLE_GEMINI_BASE_URL": "http://a"})

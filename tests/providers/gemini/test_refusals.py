@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from wasat import errors
-from wasat.providers.gemini.refusals import refusal
+from wasat.providers.gemini.refusals import blocked, refusal
 
 
 def body(code: int, message: str = "words", status: str = "X", **more: Any) -> dict[str, Any]:
@@ -102,6 +102,44 @@ def test_a_body_of_any_form_becomes_words(page: bytes, words: str) -> None:
 @pytest.mark.parametrize("page", [b"<p>" + b"x" * 100_000, b"<script>" * 100_000, b"<" * 1_000_000, b"[" * 100_000])
 def test_a_long_page_is_cut(page: bytes) -> None:
     assert len(str(refusal(502, page))) < 500
+
+
+def test_long_words_of_the_server_are_cut_with_a_mark() -> None:
+    error = refusal(400, json.dumps(body(400, "x" * 1_000_000, "Y" * 1_000)).encode())
+    assert str(error) == (
+        f"Gemini answered 400 {'Y' * 80}… (920 more characters): {'x' * 4_000}… (996,000 more characters)"
+    )
+    assert "more characters" not in str(refusal(400, json.dumps(body(400, "x" * 4_000)).encode()))
+    assert len(str(refusal(500, json.dumps({"error": "x" * 1_000_000}).encode()))) < 5_000
+    assert len(str(refusal(500, json.dumps({"error": {"message": ["x" * 1_000_000]}}).encode()))) < 5_000
+    assert len(str(blocked({"blockReason": "R" * 10_000, "blockReasonMessage": "x" * 1_000_000}))) < 5_000
+
+
+@pytest.mark.parametrize(
+    ("location", "target"),
+    [
+        ("https://new.example/v1beta/m?key=secret", "'https://new.example/v1beta/m'"),
+        ("//u:secret@new.example/m#secret", "'//new.example/m'"),
+        ("/other/m", "'/other/m'"),
+        ("", "''"),
+        ("http://secret@secret@new.example", "'http://new.example'"),
+        ("http://\udcff/\n", r"'http://\udcff/\n'"),
+    ],
+)
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_says_where_it_leads(status: int, location: str, target: str) -> None:
+    error = refusal(status, b"<h1>Moved</h1>", None, location)
+    assert type(error) is errors.InvalidRequest
+    assert str(error) == (
+        f"Gemini answered {status}: it is to be found at {target}; redirects are not followed, "
+        "so give the address that is right with base_url=…"
+    )
+
+
+def test_a_redirect_to_a_long_address_is_cut_and_one_to_nowhere_has_the_words_of_its_page() -> None:
+    assert len(str(refusal(302, b"", None, "/" * 1_000_000))) < 700
+    assert str(refusal(304, b"")) == "Gemini answered 304: nothing more"
+    assert str(refusal(503, b"busy", None, "/elsewhere")) == "Gemini answered 503: busy"
 
 
 @pytest.mark.parametrize(

@@ -3,15 +3,17 @@
 Above are the provider and the typed client, which know what is asked; below is the transport, which only carries.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from typing import Protocol, TypeVar
 
-from wasat.errors import ProviderError, StreamCut
+from wasat.errors import ConfigError, ProviderError, StreamCut
 from wasat.http.clock import Clock, SystemClock
-from wasat.http.messages import HttpRequest
+from wasat.http.messages import HttpRequest, HttpResponse
 from wasat.http.retry import RetryPolicy, Tries
-from wasat.http.transport import Transport
+from wasat.http.transport import HttpStream, Transport
+from wasat.providers.gemini.capabilities import LARGEST_REQUEST
 from wasat.providers.gemini.credentials import ApiKey, Credentials, SecretHeaders
 from wasat.providers.gemini.endpoint import Endpoint
 from wasat.providers.gemini.refusals import refusal
@@ -63,10 +65,13 @@ class GeminiApi:
             try:
                 response = await self._transport.send(await self._request(method, path, body))
                 if not 200 <= response.status < 300:
-                    raise refusal(response.status, response.body, response.header("retry-after"))
+                    raise _refusal(response, response.body)
                 return read(response.body)
             except ProviderError as error:
                 await tries.after(error)
+            except asyncio.CancelledError as cancelled:
+                tries.explain(cancelled)
+                raise
 
     async def stream(
         self, path: str, body: bytes, make_reader: Callable[[], AnyReader]
@@ -85,6 +90,9 @@ class GeminiApi:
                 except ProviderError as error:
                     await opened.aclose()
                     await tries.after(error)
+                except asyncio.CancelledError as cancelled:
+                    tries.explain(cancelled)
+                    raise
             yield reader, items
             if pieces is not None:
                 async for piece in pieces:
@@ -105,7 +113,7 @@ class GeminiApi:
         """A stream up to its first items; nothing to read more from if they are all."""
         response = await opened.enter_async_context(self._transport.stream(await self._request("POST", path, body)))
         if not 200 <= response.status < 300:
-            raise refusal(response.status, await response.read(), response.header("retry-after"))
+            raise _refusal(response, await response.read())
         reader, pieces = make_reader(), aiter(response)
         async for piece in pieces:
             items = list(reader.feed(piece))
@@ -117,6 +125,11 @@ class GeminiApi:
         return reader, items, None
 
     async def _request(self, method: str, path: str, body: bytes) -> HttpRequest:
+        if len(body) > LARGEST_REQUEST:
+            raise ConfigError(
+                f"the request weighs {len(body) / 2**20:.1f} MB, and the API takes {LARGEST_REQUEST // 2**20}; "
+                "upload large files with the Files API and give Part.from_uri(…)"
+            )
         return HttpRequest(method, self.endpoint.url(path), self._fixed_headers or await self._all_headers(), body)
 
     async def _all_headers(self) -> SecretHeaders:
@@ -129,3 +142,7 @@ class GeminiApi:
 
     async def close(self) -> None:
         await self._transport.close()
+
+
+def _refusal(response: HttpResponse | HttpStream, body: bytes) -> ProviderError:
+    return refusal(response.status, body, response.header("retry-after"), response.header("location"))

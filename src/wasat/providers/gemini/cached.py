@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from wasat.errors import ConfigError, InvalidRequest, PermissionDenied, ProviderError
-from wasat.http.clock import Clock, SystemClock
+from wasat.http.clock import Clock, SystemClock, check_clock
 from wasat.providers.around import Around
 from wasat.providers.gemini import wire
 from wasat.providers.gemini.client import Gemini
@@ -49,7 +49,8 @@ class Cached(Around):
     def __init__(
         self, gemini: Gemini, *, ttl_seconds: float = 3600, minimum_tokens: int = 1024, clock: Clock | None = None
     ) -> None:
-        if not ttl_seconds > 0:
+        check_clock(clock)
+        if type(ttl_seconds) not in (int, float) or not ttl_seconds > 0:
             raise ConfigError(f"ttl_seconds is how long a cache lives, a number above 0; not {ttl_seconds!r}")
         super().__init__(gemini)
         self._gemini = gemini

@@ -12,6 +12,13 @@ from msgspec import Struct
 from wasat.types.specs import ThinkingLevel
 
 DEFAULT_MODEL = "gemini-3.8-flash"
+LARGEST_REQUEST = 100 * 1024 * 1024
+"""How many bytes a request may have, 20 MB until January 2026; a larger file has to be uploaded.
+
+https://blog.google/innovation-and-ai/technology/developers-tools/gemini-api-new-file-limits
+"""
+LARGEST_FILE = LARGEST_REQUEST * 3 // 4
+"""In a request it is base64, which adds a third."""
 
 
 class Api(StrEnum):

@@ -1,6 +1,7 @@
 """Gemini as a provider: requests out, answers in."""
 
 import logging
+import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from difflib import get_close_matches
@@ -10,7 +11,7 @@ from typing import Any, Self
 from msgspec.structs import replace
 
 from wasat.errors import ConfigError, InvalidRequest
-from wasat.http.clock import Clock
+from wasat.http.clock import Clock, check_clock
 from wasat.http.messages import origin_of
 from wasat.http.retry import RetryPolicy
 from wasat.http.transport import Transport
@@ -52,7 +53,9 @@ def connect(
 ) -> GeminiApi:
     """The API that the caller means, by what he says and by the environment; nothing is sent yet."""
     api_key = Hidden(api_key) if isinstance(api_key, str) else api_key
-    _check(token=token, retry=retry, headers=headers)
+    _check(token=token, retry=retry, transport=transport)
+    check_clock(clock)
+    _check_headers(headers)
     if token is not None:
         if vertex is False:
             raise ConfigError("a token is for Vertex; give api_key=… for the Developer API")
@@ -67,26 +70,56 @@ def connected(connection: dict[str, Any]) -> GeminiApi:
     """The same from arguments that were passed on; one that is not known is told by its name."""
     for name in connection:
         if name not in _CONNECTION:
-            near = get_close_matches(name, _CONNECTION, 1)
-            hint = f"; did you mean {near[0]}?" if near else f"; known: {', '.join(_CONNECTION)}"
-            raise ConfigError(f"there is no argument called {name!r}{hint}")
+            raise ConfigError(f"there is no argument called {name!r}; {_instead_of(name)}")
     return connect(**connection)
 
 
 _CONNECTION = tuple(connect.__annotations__)[:-1]
+_TIMES = "times are limited with transport=Transport(Deadlines(total=…)), both of wasat.gemini"
+_TRIES = "how often it is tried is said with retry=RetryPolicy(tries=…), of wasat.gemini"
+_INSTEAD = {
+    "timeout": _TIMES,
+    "timeout_seconds": _TIMES,
+    "deadlines": _TIMES,
+    "retries": _TRIES,
+    "max_retries": _TRIES,
+    "credentials": "give token=…, a function that returns an access token",
+    "proxy": "set HTTPS_PROXY in the environment",
+    "verify": "name your certificates with SSL_CERT_FILE in the environment",
+}
+"""What other libraries call it, and how it is said here."""
 _HEADERS_OF_HTTP = ("content-length", "transfer-encoding", "host", "connection")
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+"""A token: https://www.rfc-editor.org/rfc/rfc9110#section-5.6.2"""
+_NO_HEADER_VALUE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
 
 
-def _check(*, token: Any, retry: Any, headers: Any) -> None:
+def _instead_of(name: str) -> str:
+    if name in _INSTEAD:
+        return _INSTEAD[name]
+    near = get_close_matches(name, _CONNECTION, 1)
+    return f"did you mean {near[0]}?" if near else f"known: {', '.join(_CONNECTION)}"
+
+
+def _check(*, token: Any, retry: Any, transport: Any) -> None:
     if token is not None and not callable(token):
         raise ConfigError("token is a function that returns a token, so that it can be renewed; give lambda: token")
     if retry is not None and not isinstance(retry, RetryPolicy):
         raise ConfigError(f"retry is a RetryPolicy, not {retry!r}")
+    if transport is not None and not isinstance(transport, Transport):
+        raise ConfigError(f"transport is a Transport, as Transport(Deadlines(total=60)), not {transport!r}")
+
+
+def _check_headers(headers: Any) -> None:
     if headers is not None and not isinstance(headers, Mapping):
         raise ConfigError("headers is a dict of texts")
     for name, value in (headers or {}).items():
         if not isinstance(name, str) or not isinstance(value, str):
             raise ConfigError(f"the header {name!r} is not a text with a text for its value")
+        if not _HEADER_NAME.fullmatch(name):
+            raise ConfigError(f"{name!r} is no name of a header; one has letters, digits and signs like - and _ only")
+        if _NO_HEADER_VALUE.search(value):  # which may be a secret
+            raise ConfigError(f"the value of the header {name!r} holds a control character, or half a character")
         if name.lower() in _HEADERS_OF_HTTP:
             raise ConfigError(f"the header {name!r} belongs to HTTP itself and cannot be set")
 
@@ -101,6 +134,10 @@ class Gemini:
         """`connection` is what `connect` takes: api_key, base_url, vertex, project, token, headers, retry, …"""
         connection = HiddenArguments(connection)
         warn_if_retired(model)
+        if capabilities is not None and not isinstance(capabilities, Capabilities):
+            raise ConfigError(f"capabilities is a Capabilities, as capabilities_of(…) gives, not {capabilities!r}")
+        if api is not None and not isinstance(api, GeminiApi):
+            raise ConfigError(f"api is a GeminiApi, as connect(…) gives, not {api!r}")
         self._model = model
         self.api = api or connected(connection)
         where = self.api.endpoint
@@ -186,7 +223,7 @@ def _going_on(request: ModelRequest, answers: list[ModelResponse]) -> ModelReque
 
 def warn_if_retired(model: str) -> None:
     """A word in the log about a model that was shut down."""
-    if not isinstance(model, str) or not model.strip():
+    if not isinstance(model, str) or not model.strip() or not model.isprintable():
         raise ConfigError(f"{model!r} is no name of a model")
     successor = successor_of(model)
     if successor is not None:

@@ -29,7 +29,7 @@ class Endpoint(Struct, frozen=True):
     def model(self, name: str) -> str:
         """The path of a model, whatever of it was given."""
         name = name.strip("/ ")
-        if not name or ".." in name.split("/"):
+        if not name or not name.isprintable() or ".." in name.split("/"):
             raise ConfigError(f"{name!r} is no name of a model")
         if self.api is Api.DEVELOPER:
             return quote(name if name.startswith(("models/", "tunedModels/")) else f"models/{name}", "/")
@@ -59,19 +59,25 @@ def endpoint(
     location: str | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> Endpoint:
-    """The endpoint that the caller means; what he does not say, the environment does."""
+    """The endpoint that the caller means; what he does not say, the environment does.
+
+    An empty text says something, and something wrong: taken for nothing said, it would send the key elsewhere.
+    """
     if vertex not in (None, True, False):
         raise ConfigError(f"vertex is True or False, not {vertex!r}")
     on_vertex = _wants_vertex(environment) if vertex is None else vertex
-    version = version or _version(environment.get("GOOGLE_GENAI_API_VERSION"))
+    if version is None:
+        version = _version(environment.get("GOOGLE_GENAI_API_VERSION")) or ("v1beta1" if on_vertex else "v1beta")
+    version = _word("version", version)
     if not on_vertex:
-        address = base_url or environment.get("GOOGLE_GEMINI_BASE_URL") or _DEVELOPER
-        return Endpoint(Api.DEVELOPER, _checked(address), _word("version", version or "v1beta"))
-    project = project or environment.get("GOOGLE_CLOUD_PROJECT")
-    location = _word("location", location or environment.get("GOOGLE_CLOUD_LOCATION") or "global")
-    address = base_url or environment.get("GOOGLE_VERTEX_BASE_URL") or _vertex_address(location)
-    parent = f"projects/{_word('project', project)}/locations/{location}" if project else ""
-    return Endpoint(Api.VERTEX, _checked(address), _word("version", version or "v1beta1"), parent)
+        address = environment.get("GOOGLE_GEMINI_BASE_URL") or _DEVELOPER if base_url is None else base_url
+        return Endpoint(Api.DEVELOPER, _checked(address), version)
+    project = environment.get("GOOGLE_CLOUD_PROJECT") or None if project is None else project
+    location = environment.get("GOOGLE_CLOUD_LOCATION") or "global" if location is None else location
+    parent = "" if project is None else f"projects/{_word('project', project)}/locations/{_word('location', location)}"
+    default = _vertex_address(_word("location", location))
+    address = environment.get("GOOGLE_VERTEX_BASE_URL") or default if base_url is None else base_url
+    return Endpoint(Api.VERTEX, _checked(address), version, parent)
 
 
 def _wants_vertex(environment: Mapping[str, str]) -> bool:
@@ -102,6 +108,7 @@ def _checked(address: str) -> str:
     try:
         parts = urlsplit(address.strip() if isinstance(address, str) else "")
         right = parts.scheme in ("http", "https") and parts.hostname and (parts.port is None or parts.port > 0)
+        right = right and address.strip().isprintable() and " " not in parts.netloc
     except ValueError:
         right = False
     if not right or parts.query or parts.fragment:

@@ -21,25 +21,33 @@ from wasat.errors import (
 _TAG = re.compile(r"<(script|style)\b.*?</\1>|<[^>]*>", re.DOTALL | re.IGNORECASE)
 _LONGEST_QUOTE = 400
 _LONGEST_PAGE = 4_000
+_LONGEST_MESSAGE = 4_000
+_LONGEST_NAME = 80
+_TARGET = re.compile(r"(?:[a-z][a-z0-9+.-]*:)?(?://[^/?#]*)?[^?#]*", re.IGNORECASE)
 
 
-def refusal(status: int, body: bytes | msgspec.Raw, retry_after: str | None = None) -> ProviderError:
-    """The error that a response with this status and body stands for; `retry_after` is the header of that name."""
+def refusal(
+    status: int, body: bytes | msgspec.Raw, retry_after: str | None = None, location: str | None = None
+) -> ProviderError:
+    """The error that a response with this status and body stands for, and with these headers."""
+    if location is not None and 300 <= status < 400:
+        return _error(status, f"Gemini answered {status}: {_moved(location)}", (), None)
     error = _error_object(bytes(body))
     if error is None:
         words = _words_of_page(bytes(body)) or "nothing more"
         return _error(status, f"Gemini answered {status}: {words}", (), _seconds(retry_after))
     status = _http_status(error) or status
     details = _objects(error.get("details"))
-    name = f"{status} {error['status']}" if isinstance(error.get("status"), str) else str(status)
-    words = f"Gemini answered {name}: {error.get('message') or 'nothing more'}"
+    word = error.get("status")
+    name = f"{status} {_short(word, _LONGEST_NAME)}" if isinstance(word, str) else str(status)
+    words = f"Gemini answered {name}: {_short(error.get('message') or 'nothing more', _LONGEST_MESSAGE)}"
     return _error(status, words, details, _retry_delay(details) or _seconds(retry_after))
 
 
 def blocked(feedback: dict[str, Any]) -> PromptBlocked:
     """The error for a prompt that a filter held back."""
-    reason = feedback.get("blockReason", "unknown reason")
-    why = feedback.get("blockReasonMessage") or "change the prompt or the safety settings"
+    reason = _short(feedback.get("blockReason", "unknown reason"), _LONGEST_NAME)
+    why = _short(feedback.get("blockReasonMessage") or "change the prompt or the safety settings", _LONGEST_MESSAGE)
     return PromptBlocked(f"Gemini blocked the prompt ({reason}): {why}", status=200, details=[feedback])
 
 
@@ -107,7 +115,22 @@ def _objects(value: Any) -> list[dict[str, Any]]:
 
 def _words_of_page(body: bytes) -> str:
     text = " ".join(_TAG.sub(" ", body[:_LONGEST_PAGE].decode("utf-8", "replace")).split())
-    return text if len(text) <= _LONGEST_QUOTE else text[:_LONGEST_QUOTE] + "…"
+    return _short(text, _LONGEST_QUOTE)
+
+
+def _short(words: object, longest: int) -> str:
+    text = str(words)
+    return text if len(text) <= longest else f"{text[:longest]}… ({len(text) - longest:,} more characters)"
+
+
+def _moved(location: str) -> str:
+    """Where a redirect leads, without what an address may tell in its query; a name and a password are left out too."""
+    found = _TARGET.match(location)
+    target = re.sub(r"//[^/]*@", "//", found.group() if found else "")
+    return (
+        f"it is to be found at {_short(target, _LONGEST_QUOTE)!r}; redirects are not followed, "
+        "so give the address that is right with base_url=…"
+    )
 
 
 def _retry_delay(details: list[dict[str, Any]]) -> float | None:

@@ -1,0 +1,109 @@
+"""Answers that are not what HTTP allows: what is wrong with them is said."""
+
+import asyncio
+import gzip
+
+import pytest
+
+from tests.http.misbehaving import BOUND, CHUNKED_HEAD, Behaviour, Exchange, Server, chunk, response
+from wasat.errors import NetworkError, StreamCut
+from wasat.http.transport import Deadlines, HttpRequest, Transport
+
+PATIENT = Deadlines(connect=BOUND, first_byte=BOUND, between_bytes=BOUND, total=BOUND)
+OK = b"HTTP/1.1 200 OK\r\n"
+
+
+def sends(now: bytes, later: bytes = b"") -> Behaviour:
+    """Send these bytes; what is `later` only after the test has seen the head."""
+
+    async def behaviour(exchange: Exchange) -> None:
+        await exchange.send(now)
+        if later:
+            await exchange.server.go_on.wait()
+            await exchange.send(later)
+        await exchange.until_gone()
+
+    return behaviour
+
+
+async def answer_of(behaviour: Behaviour) -> bytes:
+    async with (
+        asyncio.timeout(BOUND),
+        Server(behaviour) as server,
+        Transport(PATIENT) as transport,
+        transport.stream(HttpRequest("POST", server.url, {}, b"{}")) as answer,
+    ):
+        server.go_on.set()
+        return await answer.read()
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "words"),
+    [
+        (sends(response(b"abc", "200 OK", "Content-Encoding: zstd, br")), "is zstd, br, which was not asked for"),
+        (sends(response(b"abc", "200 OK", "Content-Encoding: x-gzip")), "is x-gzip, which was not asked for"),
+        (sends(response(b"abc", "200 OK", "Content-Encoding: deflate")), "not the deflate that its Content-Encoding"),
+        (sends(CHUNKED_HEAD + b"zz\r\nwhat\r\n"), "a chunk of it has a wrong size"),
+        (sends(CHUNKED_HEAD + chunk(b"abc") + b"-1\r\n"), "a chunk of it has a wrong size"),
+        (sends(CHUNKED_HEAD + b"3\r\nabcdef\r\n"), "a chunk of it has a wrong size"),
+        (sends(CHUNKED_HEAD + b"f" * 30 + b"\r\n"), "a chunk of it has a wrong size"),
+        (sends(OK + b"Content-Length: many\r\n\r\nabc"), "its Content-Length is no number of bytes"),
+        (sends(OK + b"Content-Length: -3\r\n\r\nabc"), "its Content-Length is no number of bytes"),
+        (sends(OK + b"Content-Length: 9" + b"9" * 30 + b"\r\n\r\nabc"), "its Content-Length is no number of bytes"),
+        (sends(OK + b"Content-Length: 3\r\nContent-Length: 4\r\n\r\nabc"), "it has more than one Content-Length"),
+        (sends(OK + b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n"), "its length is told in two ways"),
+        (sends(OK + b"no header\r\n\r\n"), "a header of it is not HTTP"),
+        (sends(OK + b"X: " + b"a" * 2**17 + b"\r\n\r\n"), "its head is too large"),
+        (sends(OK + b"X: a\r\n" * 500 + b"\r\n"), "its head is too large"),
+        (sends(b"HTTP/1.1 20x OK\r\n\r\n"), "it is not HTTP"),
+        (sends(b"SSH-2.0-OpenSSH\r\n"), "it is not HTTP"),
+    ],
+)
+def test_what_is_wrong_with_an_answer_is_said(behaviour: Behaviour, words: str) -> None:
+    with pytest.raises(NetworkError, match=rf"the answer of 127\.0\.0\.1:\d+ cannot be read: .*{words}") as caught:
+        asyncio.run(answer_of(behaviour))
+    assert caught.value.retryable
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "words"),
+    [
+        (
+            sends(response(b"no gzip", "200 OK", "Content-Encoding: gzip")),
+            "not the gzip that its Content-Encoding says",
+        ),
+        (
+            sends(OK + b"Content-Encoding: gzip\r\nContent-Length: 7\r\n\r\n", b"no gzip"),
+            "not the gzip that its Content-Encoding says",
+        ),
+        (sends(CHUNKED_HEAD + chunk(b"abc"), b"zz\r\n"), "a chunk of it has a wrong size"),
+        (sends(CHUNKED_HEAD, b"3\r\nabcdef\r\n"), "a chunk of it has a wrong size"),
+    ],
+)
+def test_what_goes_wrong_within_a_body_is_said_too(behaviour: Behaviour, words: str) -> None:
+    with pytest.raises(StreamCut, match=f"cannot be read: .*{words}"):
+        asyncio.run(answer_of(behaviour))
+
+
+def test_a_coding_that_aiohttp_may_or_may_not_know_is_named_or_undone() -> None:
+    with pytest.raises(NetworkError, match=r"its Content-Encoding is brotli \(br\), which was not|not the br that"):
+        asyncio.run(answer_of(sends(response(b"abc", "200 OK", "Content-Encoding: br"))))
+
+
+@pytest.mark.parametrize("coding", ["identity", "utf-8", "", "Identity "])
+def test_a_word_that_names_no_compression_does_no_harm(coding: str) -> None:
+    assert asyncio.run(answer_of(sends(response(b"abc", "200 OK", f"Content-Encoding: {coding}")))) == b"abc"
+
+
+def test_what_is_asked_for_is_undone() -> None:
+    packed = gzip.compress(b"abc")
+    assert asyncio.run(answer_of(sends(response(packed, "200 OK", "Content-Encoding: GZIP")))) == b"abc"
+
+
+def test_what_only_breaks_off_has_nothing_wrong() -> None:
+    async def behaviour(exchange: Exchange) -> None:
+        await exchange.send(CHUNKED_HEAD + chunk(b"abc") + b"40\r\nab")
+        exchange.close()
+
+    with pytest.raises(StreamCut, match="broke off before its end"):
+        asyncio.run(answer_of(behaviour))

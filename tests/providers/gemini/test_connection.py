@@ -1,0 +1,204 @@
+"""How a provider is connected: what is said wrongly is refused in one sentence, before anything is sent."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.gemini.recorder import recorder
+from tests.http import misbehaving
+from tests.http.misbehaving import BOUND, Server
+from wasat import Agent, errors
+from wasat.gemini import AsyncClient, Client, Deadlines, RetryPolicy, Transport
+from wasat.http.clock import VirtualClock
+from wasat.providers.gemini.cached import Cached
+from wasat.providers.gemini.client import Gemini
+from wasat.types.exchange import ModelRequest, Setup
+from wasat.types.messages import History, Message
+from wasat.types.parts import Blob, Text
+
+REQUEST = ModelRequest(Setup("gemini-3.8-flash"), History([Message.user("hi")]))
+
+
+@pytest.mark.parametrize("make", [Gemini, Client, AsyncClient])
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"base_url": ""}, "'' is no base address; write it like https://host"),
+        ({"base_url": "  "}, "'  ' is no base address"),
+        ({"base_url": "http://\ud800"}, r"'http://\ud800' is no base address"),
+        ({"base_url": "http://a\nb"}, r"'http://a\nb' is no base address"),
+        ({"base_url": "http://a b"}, "'http://a b' is no base address"),
+        ({"base_url": 5}, "5 is no base address"),
+        ({"version": ""}, "'' is no version"),
+        ({"vertex": True, "project": ""}, "'' is no project"),
+        ({"vertex": True, "project": "p", "location": ""}, "'' is no location"),
+        ({"vertex": True, "location": 5}, "5 is no location"),
+        ({"model": "\ud800"}, r"'\ud800' is no name of a model"),
+        ({"model": "gemini-3\n"}, r"'gemini-3\n' is no name of a model"),
+        ({"clock": 5}, "clock is a Clock, with monotonic, sleep, random; not 5"),
+        ({"transport": 5}, "transport is a Transport, as Transport(Deadlines(total=60)), not 5"),
+        ({"transport": Deadlines(total=5)}, "transport is a Transport, as Transport(Deadlines(total=60)), not Deadl"),
+        ({"retry": 3}, "retry is a RetryPolicy, not 3"),
+        ({"headers": {"é": "b"}}, "'é' is no name of a header; one has letters, digits and signs like - and _ only"),
+        ({"headers": {"": "b"}}, "'' is no name of a header"),
+        ({"headers": {"a b": "b"}}, "'a b' is no name of a header"),
+        ({"headers": {"a:b": "b"}}, "'a:b' is no name of a header"),
+        ({"headers": {"a\r\nb": "b"}}, r"'a\r\nb' is no name of a header"),
+        ({"headers": {"a": "b\r\nc: d"}}, "the value of the header 'a' holds a control character"),
+        ({"headers": {"a": "\ud800"}}, "the value of the header 'a' holds a control character, or half a character"),
+        (
+            {"timeout": 1},
+            "no argument called 'timeout'; times are limited with transport=Transport(Deadlines(total=…))",
+        ),
+        ({"max_retries": 1}, "no argument called 'max_retries'; how often it is tried is said with retry=RetryPolicy("),
+        ({"apikey": "k"}, "no argument called 'apikey'; did you mean api_key?"),
+        ({"quux": 1}, "no argument called 'quux'; known: api_key, vertex,"),
+    ],
+)
+def test_a_connection_that_cannot_work_is_refused(make: Any, arguments: dict[str, Any], words: str) -> None:
+    with pytest.raises(errors.ConfigError) as raised:
+        make(**{"api_key": "k", **arguments})
+    told = str(raised.value)
+    assert words in told
+    told.encode()
+    assert "\n" not in told
+
+
+@pytest.mark.parametrize(("name", "given"), [("capabilities", 5), ("api", "https://host")])
+def test_what_is_made_elsewhere_is_looked_at_too(name: str, given: Any) -> None:
+    with pytest.raises(errors.ConfigError, match=f"{name} is a .*, not {given!r}"):
+        Gemini(api_key="k", **{name: given})
+
+
+@pytest.mark.parametrize("more", [{"clock": 5}, {"ttl_seconds": "1"}, {"ttl_seconds": 0}])
+def test_a_cache_that_cannot_work_is_refused(more: dict[str, Any]) -> None:
+    with pytest.raises(errors.ConfigError):
+        Cached(Gemini(api_key="k"), **more)
+
+
+def test_an_address_in_other_letters_is_taken() -> None:
+    assert "münchen.example" in repr(Gemini(api_key="k", base_url="https://münchen.example"))
+    Gemini(api_key="k", headers={"X-Mine_2!": "grüße\t🙂"})
+
+
+def test_an_empty_variable_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("GOOGLE_GEMINI_BASE_URL", "GOOGLE_GENAI_API_VERSION"):
+        monkeypatch.setenv(name, "")
+    assert Gemini(api_key="k").api.endpoint.url("x") == "https://generativelanguage.googleapis.com/v1beta/x"
+
+
+def test_a_request_that_is_too_large_is_refused_before_it_is_sent() -> None:
+    blob = Blob.of(bytes(38 * 2**20), "video/mp4")
+    request = ModelRequest(Setup("gemini-3.8-flash"), History([Message.user(blob, blob)]))
+    with recorder() as server:
+
+        async def main() -> None:
+            async with Gemini(api_key="k", base_url=server.url) as gemini:
+                for asked in (gemini.respond(request), anext(aiter(gemini.stream(request)))):
+                    with pytest.raises(errors.ConfigError, match=r"weighs 101\.3 MB, and the API takes 100; upload"):
+                        await asked
+
+        asyncio.run(main())
+        with pytest.raises(errors.ConfigError, match=r"^the request weighs 101\.3 MB, and the API takes 100; upload"):
+            Agent(Gemini(api_key="k", base_url=server.url)).run_sync([Text("what is this?"), blob, blob])
+        with Client(api_key="k", base_url=server.url) as client:
+            history = History([Message.user(blob, blob)])
+            for ask in (
+                client.count_tokens,
+                client.caches.create,
+                lambda one: list(client.stream_generate_content(one)),
+            ):
+                with pytest.raises(errors.ConfigError, match=r"weighs 101\.3 MB"):
+                    ask(history)
+        assert server.seen == []
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_redirect_names_where_it_leads_and_what_to_do(whole: bool) -> None:
+    with recorder() as server:
+        server.answer(b"", status=301, location="https://user:pw@new.example/v1beta/models/m?key=SECRET#x")
+
+        async def main() -> None:
+            async with Gemini(api_key="k", base_url=server.url, clock=VirtualClock()) as gemini:
+                with pytest.raises(errors.InvalidRequest) as raised:
+                    await anext(aiter(gemini.stream(REQUEST, whole=whole)))
+                assert str(raised.value) == (
+                    "Gemini answered 301: it is to be found at 'https://new.example/v1beta/models/m'; "
+                    "redirects are not followed, so give the address that is right with base_url=…"
+                )
+
+        asyncio.run(main())
+    assert len(server.seen) == 1
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_request_that_runs_out_of_time_between_two_tries_tells_what_it_failed_of(whole: bool) -> None:
+    class Standing(VirtualClock):
+        async def sleep(self, seconds: float) -> None:
+            waits.set()
+            await asyncio.get_running_loop().create_future()
+
+    waits = asyncio.Event()
+
+    async def main() -> None:
+        async with Server(misbehaving.close_before_head) as server:
+            gemini = Gemini(api_key="k", base_url=f"http://127.0.0.1:{server.port}", clock=Standing())
+            cancelled = await cancelled_when(waits, gemini, whole=whole)
+            assert isinstance(cancelled.__cause__, errors.NetworkError)
+            assert "closed the connection without an answer" in str(cancelled.__cause__)
+            await gemini.close()
+
+    asyncio.run(asyncio.wait_for(main(), BOUND))
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_request_that_runs_out_of_time_in_a_later_try_tells_what_it_failed_of(whole: bool) -> None:
+    stalls = asyncio.Event()
+
+    async def fail_then_stall(exchange: misbehaving.Exchange) -> None:
+        if len(exchange.server.requests) == 1:
+            await exchange.send(misbehaving.response(b"busy", "503 Busy"))
+        else:
+            stalls.set()
+            await exchange.until_gone()
+
+    async def main() -> None:
+        async with Server(fail_then_stall) as server:
+            gemini = Gemini(api_key="k", base_url=f"http://127.0.0.1:{server.port}", clock=VirtualClock())
+            cancelled = await cancelled_when(stalls, gemini, whole=whole)
+            assert str(cancelled.__cause__) == "Gemini answered 503: busy"
+            await gemini.close()
+
+    asyncio.run(asyncio.wait_for(main(), BOUND))
+
+
+async def cancelled_when(happened: asyncio.Event, gemini: Gemini, *, whole: bool) -> asyncio.CancelledError:
+    async def ask() -> None:
+        async for _ in gemini.stream(REQUEST, whole=whole):
+            pass
+
+    task = asyncio.create_task(ask())
+    await happened.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError) as raised:
+        await task
+    return raised.value
+
+
+def test_times_are_limited_as_the_words_say() -> None:
+    async def main() -> None:
+        transport = Transport(Deadlines(total=0.05))
+        async with (
+            Server(misbehaving.stall_in_body) as server,
+            Gemini(
+                api_key="k",
+                base_url=f"http://127.0.0.1:{server.port}",
+                transport=transport,
+                retry=RetryPolicy(tries=1),
+            ) as gemini,
+        ):
+            with pytest.raises(errors.TimedOut, match=r"within 0\.05 s"):
+                await gemini.respond(REQUEST)
+
+    asyncio.run(asyncio.wait_for(main(), BOUND))
