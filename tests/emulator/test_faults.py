@@ -101,8 +101,9 @@ def test_a_stall_and_a_slow_first_byte_take_the_time_of_the_clock() -> None:
         ) as server:
             assert whole_text(raw(server.url, post(path, HI))) == TEXT
         assert clock.slept == [7.0, 90.0]
-    with pytest.raises(ConfigError, match="a clock runs forward"):
-        ScaledClock(0)
+    for factor in (0, -1, float("nan"), float("inf"), "x", None, True):
+        with pytest.raises(ConfigError, match=r"a clock runs forward, not .* times as fast; give a number above 0"):
+            ScaledClock(factor)  # type: ignore[arg-type]
     assert ScaledClock(10).monotonic() > 0
 
 

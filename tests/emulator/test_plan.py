@@ -1,8 +1,11 @@
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wasat.emulator import Fault, FaultPlan, Kind, fault, shrink
+from wasat.emulator import Fault, FaultPlan, Kind, LocalGemini, fault, shrink
 from wasat.errors import ConfigError
 
 FAULTS = st.builds(
@@ -61,6 +64,54 @@ def test_seeds_draw_every_kind_of_fault() -> None:
 def test_what_is_no_plan_is_refused(text: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words.replace("(", r"\(")):
         FaultPlan.parse(text)
+
+
+@pytest.mark.parametrize("wrong", [5, b"0:status_503", {"0:status_503": 1}, [5], Fault(0, Kind.STALL)])
+def test_what_is_no_plan_is_refused_wherever_plans_are_given(wrong: Any) -> None:
+    with LocalGemini() as server:
+        for give in (
+            FaultPlan.of,
+            lambda plan: LocalGemini(faults=plan),
+            lambda plan: setattr(server, "plan", plan),
+            lambda plan: server.plans.update(name=plan),
+            lambda plan: shrink(plan, bool),
+        ):
+            with pytest.raises(ConfigError, match=r"faults are a text, as '0:status_503', or a list|'5' is no fault"):
+                give(wrong)
+    with pytest.raises(ConfigError, match="FaultPlan is made of faults, not of"):
+        FaultPlan(wrong)
+
+
+WRONG: dict[str, tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], str]] = {
+    "text": (FaultPlan.parse, (5,), {}, "a plan is read from a text"),
+    "seed": (FaultPlan.random, ("x",), {}, "drawn from a seed, a whole number, not from 'x'"),
+    "requests": (FaultPlan.random, (1,), {"requests": -1}, "0 or more, not -1"),
+    "chance": (FaultPlan.random, (1,), {"chance": float("nan")}, "chance is a number from 0 to 1, not nan"),
+    "no kinds": (FaultPlan.random, (1,), {"kinds": []}, r"kinds is a list of kinds of faults, .* not \[\]"),
+    "kinds": (FaultPlan.random, (1,), {"kinds": "stall"}, "kinds is a list of kinds of faults, .* not 'stall'"),
+    "a kind": (FaultPlan.random, (1,), {"kinds": ["boom"]}, "no fault is called 'boom'"),
+    "at": (fault, ("x", "stall"), {}, "counts requests from 0 on, not 'x'"),
+    "kind": (fault, (0, 5), {}, "no fault is called '5'"),
+    "measure": (fault, (0, "stall"), {"seconds": "x"}, "seconds is a number, not 'x'"),
+    "at of a fault": (Fault, (-1, Kind.STALL), {}, "counts requests from 0 on, not -1"),
+    "kind of a fault": (Fault, (0, "boom"), {}, "no fault is called 'boom'"),
+    "measure of a fault": (Fault, (0, Kind.STALL), {"seconds": float("nan")}, "seconds counts from 0"),
+    "fails": (shrink, (FaultPlan(), 5), {}, "fails is a function"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_each_wrong_argument_is_told(name: str) -> None:
+    function, given, named, words = WRONG[name]
+    with pytest.raises(ConfigError, match=words):
+        function(*given, **named)
+
+
+def test_faults_may_be_written_by_hand() -> None:
+    by_hand: Any = Fault(0, "stall", chunk=2.0, seconds=1)  # type: ignore[arg-type]
+    assert by_hand == fault(0, Kind.STALL, chunk=2, seconds=1)
+    assert str(FaultPlan([by_hand])) == "0:stall(chunk=2,seconds=1)"  # type: ignore[arg-type]
+    assert shrink("0:status_503", bool) == FaultPlan.parse("0:status_503")  # type: ignore[arg-type]
 
 
 def test_space_within_parentheses_does_not_matter() -> None:

@@ -64,3 +64,12 @@ def test_what_is_no_recording_is_refused(tmp_path: Path) -> None:
         Recording.load(bad)
     with pytest.raises(ConfigError, match="holds no request"):
         Recording([])
+    for name in ("a\0b", "\ud800"):
+        with pytest.raises(ConfigError, match="cannot be read"):
+            Recording.load(name)
+    for wrong in (5, None, b"x"):
+        with pytest.raises(ConfigError, match="loaded from the path of a file, not from"):
+            Recording.load(wrong)  # type: ignore[arg-type]
+    for other in (5, [5], "x"):
+        with pytest.raises(ConfigError, match=r"made of exchanges, not of .*; Recording\.load reads a file"):
+            Recording(other)  # type: ignore[arg-type]

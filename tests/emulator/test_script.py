@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.emulator.asking import VERTEX, ask, calling, events, model, result, stream, tools, user
-from wasat.emulator import Conversation, LocalGemini, Rule, Script, When, answer, call
+from wasat.emulator import Answer, Conversation, LocalGemini, Rule, Script, When, answer, call
 from wasat.emulator.sources.script_file import load_script, read_script
 from wasat.errors import ConfigError, RateLimited
 from wasat.providers.offline.client import Offline
@@ -297,6 +297,139 @@ def test_what_cannot_be_a_script_is_refused_at_once() -> None:
         LocalGemini([[ToolResult("a", "f", 1)]])
     with pytest.raises(ConfigError, match="made of words and parts, not of int"):
         LocalGemini([5])
+    for wrong in (b"x", {"text": "x"}, answer("x")):
+        with pytest.raises(ConfigError, match="a script is a list of answers, a function of the conversation or"):
+            LocalGemini(wrong)
+    with pytest.raises(ConfigError, match="a script is no class; give one that is made, as Script"):
+        LocalGemini(Script)
+    with pytest.raises(ConfigError, match="model is a provider"):
+        LocalGemini(model=Weather)  # type: ignore[arg-type]
+    for name in ("a\0b", "\ud800"):
+        with pytest.raises(ConfigError, match="cannot be read"):
+            LocalGemini(name)
+
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (5, "a script is a list of answers and rules, not 5"),
+        (None, "a script is a list of answers and rules, not None"),
+        (b"x", "a script is a list of answers and rules, not b'x'"),
+        ("hello", r"for this one answer give \['hello'\]"),
+        (["x", 5], "entry 2 of the script: an answer is made of words and parts, not of int"),
+        (["x", b"y"], "entry 2 of the script: an answer is made of words and parts, not of bytes"),
+        ([["x", 5]], "entry 1 of the script: a model answers with words and calls, not with int"),
+        ([Text(5)], "entry 1 of the script: the text of a part is a text, not 5"),  # type: ignore[arg-type]
+        ([{"text": None}], "entry 1 of the script: the text of a part is a text, not None"),
+        ([{"functionCall": 5}], "functionCall is a dict, as call"),
+        ([call("f", x=NAN)], "sent as JSON, which has no nan; give a text or None in the part"),
+        ([call("f", x=[{"y": (float("inf"),)}])], "sent as JSON, which has no inf"),
+        ([{"text": "x", "more": object()}], "sent as JSON, which cannot say this part: "),
+        (["\ud800"], "sent as JSON, which cannot say this part: "),
+    ],
+)
+def test_what_cannot_be_an_answer_is_refused_with_its_place(given: Any, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        Script(given)
+
+
+@pytest.mark.parametrize(
+    ("option", "wrong", "words"),
+    [
+        ("delay_seconds", (NAN, "a", -1, float("inf"), None, True), "delay_seconds is a number of seconds from 0 to"),
+        ("gap_seconds", (NAN, "a", -1, 1e9), "gap_seconds is a number of seconds from 0 to"),
+        ("usage", (5, None, [1]), "usage is a dict of counts"),
+        ("usage", ({"a": "b"}, {"a": -1}, {"a": 1.5}, {5: 5}), "usage holds counts from 0 on"),
+        ("chunks", ("q", 0, -1, 1.5, True, None), "chunks is into how many pieces a stream cuts a text, 1 or more"),
+        ("finish", (5,), "finish of an answer is a text, not 5"),
+        ("finish_message", (5,), "finish_message of an answer is a text, not 5"),
+        ("blocked", (5, True), "blocked of an answer is a text, not "),
+        ("extra", (5, [5], None), "extra is given as a dict"),
+        ("extra", ({"avgLogprobs": NAN},), "which has no nan; give a text or None in the extra"),
+        ("documents", (5, "x", {}), "documents is a tuple of dicts"),
+        ("chunk", (5,), "has no chunk; it has finish, .*chunks"),
+        ("parts", ((),), "has no parts; it has finish"),
+    ],
+)
+def test_an_answer_that_cannot_be_is_refused_where_it_is_made(option: str, wrong: tuple[Any, ...], words: str) -> None:
+    for value in wrong:
+        with pytest.raises(ConfigError, match=words):
+            answer("x", **{option: value})
+
+
+def test_an_answer_in_the_words_of_the_api_is_made_of_dicts() -> None:
+    for wrong in ("x", ("x",), 5, ({"text": 5},)):
+        with pytest.raises(ConfigError, match=r"dicts? in the API's own names|the text of a part"):
+            Answer(parts=wrong)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="call takes the name of a function, then its arguments, not 5"):
+        call(5)  # type: ignore[arg-type]
+
+
+def test_a_rule_takes_whatever_reads_like_an_answer() -> None:
+    rules = [Rule(When(says="one"), "One."), Rule(When(says="two"), call("f", x=1)), Rule(When(), ["a", "b"])]
+    assert [rule.answer for rule in rules] == [answer("One."), answer(call("f", x=1)), answer("a", "b")]
+    with LocalGemini(rules) as server:
+        assert text(ask(server.url, {"contents": [user("one")]})) == "One."
+        assert ask(server.url, {**WITH_TOOLS, "contents": [user("two")]}).parts[0]["functionCall"]["args"] == {"x": 1}
+        assert text(ask(server.url, HI)) == "ab"
+
+
+def test_whoever_answers_may_say_it_plainly() -> None:
+    class Plain:
+        def answer(self, conversation: Conversation) -> str:
+            return "Plain."
+
+    class Later:
+        async def answer(self, conversation: Conversation) -> list[Any]:
+            return ["La", "ter."]
+
+    class Wrong:
+        def answer(self, conversation: Conversation) -> int:
+            return 5
+
+    with LocalGemini(Plain()) as plain, LocalGemini(Later()) as later, LocalGemini(Wrong()) as wrong:
+        assert text(ask(plain.url, HI)) == "Plain."
+        assert text(ask(later.url, HI)) == "Later."
+        assert ask(wrong.url, HI).words == "ConfigError: an answer is made of words and parts, not of int"
+
+
+def test_what_is_signed_is_what_goes_out() -> None:
+    unchecked = Answer(parts=(call("f", x=NAN, y=[NAN, 1]),))
+    with LocalGemini([unchecked, "Done."]) as server:
+        made = ask(server.url, WITH_TOOLS).parts[0]
+        going_on = [user("Hi."), model(made), user(result("f", id=made["functionCall"]["id"]))]
+        assert text(ask(server.url, {**WITH_TOOLS, "contents": going_on})) == "Done."
+
+
+@pytest.mark.parametrize(
+    ("option", "wrong", "words"),
+    [
+        ("says", (5, b"x"), "says of a When is a text, not "),
+        ("says", ("(", "[z-a]"), "is no regular expression"),
+        ("system", (5,), "system of a When is a text, not 5"),
+        ("model", (5,), "model of a When is a text, not 5"),
+        ("step", ("x", -1, 1.5, True), "step of a When is how many turns the model has had, 0 or more, not "),
+        ("results", ("f", 5, [5]), "results of a When is a tuple of names of functions"),
+        ("functions", ("f", 5, None, (5,)), "functions of a When is a tuple of names of functions"),
+    ],
+)
+def test_a_condition_that_can_never_hold_is_refused(option: str, wrong: tuple[Any, ...], words: str) -> None:
+    for value in wrong:
+        with pytest.raises(ConfigError, match=words):
+            When(**{option: value})
+
+
+def test_a_rule_has_conditions_and_an_answer() -> None:
+    assert When(results=["f"], functions=["g"]) == When(results=("f",), functions=("g",))  # type: ignore[arg-type]
+    for wrong in (5, None, {"says": "x"}, When):
+        with pytest.raises(ConfigError, match="a rule begins with its conditions, as When"):
+            Rule(wrong, "x")  # type: ignore[arg-type]
+    for other in (5, None, lambda _: "x"):
+        with pytest.raises(ConfigError, match="an answer is made of words and parts, not of"):
+            Rule(When(), other)  # type: ignore[arg-type]
 
 
 class Weather:

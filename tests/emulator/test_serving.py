@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import json
 import threading
+from typing import Any
 
 import pytest
 
@@ -260,6 +261,37 @@ def test_a_port_that_is_taken_is_told_where_the_server_is_entered() -> None:
             pass
     with pytest.raises(ConfigError, match="enter it first"):
         _ = LocalGemini().url
+
+
+@pytest.mark.parametrize(
+    ("option", "wrong", "words"),
+    [
+        ("port", (99_999, 65_536, -1, "80", 80.0, True, None), "is no port; give a number up to 65535, or 0 for any"),
+        ("host", ("", " ", "a b", "\ud800", 5, None), "host is an address of this machine, as '127.0.0.1', not "),
+        ("clock", (5, 0, "x"), "clock is "),
+        ("api_key", (5, "", " "), "api_key is the only key that is right, a text, not "),
+        ("models", ("gemini-3.8-flash", [5], [""], 5), r"models is a list of names, as \['gemini-3.8-flash'\], not "),
+        ("strict_signatures", ("x", 1, None), "strict_signatures is True or False, not "),
+        ("least_cache_tokens", ("x", -1, 1.5, None), "least_cache_tokens is a number from 0 on, not "),
+    ],
+)
+def test_an_option_that_cannot_be_is_refused_before_the_server_is_entered(
+    option: str, wrong: tuple[Any, ...], words: str
+) -> None:
+    for value in wrong:
+        with pytest.raises(ConfigError, match=words):
+            LocalGemini(["x"], **{option: value})
+
+
+def test_the_name_of_a_plan_is_a_text(echo: LocalGemini) -> None:
+    with pytest.raises(ConfigError, match="known by its name, a text, not by 5"):
+        echo.url_for(5)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="known by its name, a text, not by 5"):
+        echo.plans[5] = "0:status_503"  # type: ignore[index, assignment]
+
+
+def test_an_address_of_version_6_is_written_in_brackets() -> None:
+    assert LocalGemini(host="::1", port=8_080).url == "http://[::1]:8080"
 
 
 def test_it_reports_what_it_saw() -> None:

@@ -304,7 +304,16 @@ def test_a_directory_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 def test_a_directory_is_no_journal(tmp_path: Path) -> None:
-    expect_refusal(tmp_path, "cannot open ")
+    with pytest.raises(ConfigError, match=r"is a directory; give the journal the path of a file, as .*/runs\.db$"):
+        SqliteJournal(tmp_path)
+
+
+def test_a_directory_that_came_later_is_no_journal(path: Path) -> None:
+    journal = SqliteJournal(path)
+    path.mkdir()
+    with pytest.raises(ConfigError, match=r"^cannot open .*journal\.db; it is a directory"):
+        run(journal.read("a"))
+    run(journal.close())
 
 
 def test_a_file_that_is_no_database_is_refused_untouched(path: Path) -> None:
@@ -342,10 +351,20 @@ def expect_refusal(path: Path, words: str) -> None:
     run(journal.close())
 
 
-@pytest.mark.parametrize("name", ["", ":memory:", "a\0b", b"bytes.db"])
+@pytest.mark.parametrize("name", ["", ":memory:", "a\0b", b"bytes.db", 5, None, "\ud800"])
 def test_what_is_not_the_path_of_a_file_is_refused(name: Any) -> None:
     with pytest.raises(ConfigError, match="a journal needs the path of a file"):
         SqliteJournal(name)
+
+
+@pytest.mark.parametrize("seconds", ["x", None, -1, float("nan"), float("inf"), 1e9, True])
+def test_what_is_no_time_to_wait_is_refused(path: Path, seconds: Any) -> None:
+    with pytest.raises(ConfigError, match=r"busy_timeout is how many seconds to wait .*, from 0 to 2147483, not "):
+        SqliteJournal(path, busy_timeout=seconds)
+    for fine in (0, 0.5, 2_147_483):
+        journal = SqliteJournal(path, busy_timeout=fine)
+        assert run(journal.read("a")) == []
+        run(journal.close())
 
 
 def test_an_unknown_way_to_be_synchronous_is_refused(path: Path) -> None:

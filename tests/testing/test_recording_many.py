@@ -14,7 +14,7 @@ import pytest
 
 from wasat import Agent, tool
 from wasat.errors import ConfigError
-from wasat.testing import ScriptedProvider, freeze, record, replay
+from wasat.testing import ScriptedProvider, asked, freeze, record, replay
 from wasat.types.exchange import ModelRequest
 from wasat.types.parts import ToolCall
 
@@ -129,7 +129,10 @@ def test_every_prefix_of_a_recording_replays_up_to_its_end(tmp_path: Path) -> No
 
 BAD = {
     b"": r"^the recording '.*run-00001.jsonl' is empty; delete it, or record the run again$",
-    b'{"line":"run","form":1,"ru': "is empty",
+    b'{"line"': "^the recording '.*' was broken off in its first line; delete it, or record the run again$",
+    b'{"line":"run","form":1,"ru': "was broken off in its first line",
+    bytes(range(128, 256)): "^the recording '.*' is damaged in line 1: it is no line of a recording; record the run",
+    b"nonsense": "is damaged in line 1: it is no line of a recording",
     b"nonsense\n": "is damaged in line 1: ",
     b"{}\n": "is damaged in line 1: ",
     b'{"line":"ask","form":1,"model":"m","whole":true,"request":{}}\n': "damaged in line 1: it does not say which run",
@@ -166,6 +169,21 @@ def test_a_directory_that_is_not_there_or_holds_nothing_is_told(tmp_path: Path) 
         replay(agent, tmp_path)
     with pytest.raises(ConfigError, match="there is no recording"):
         freeze(tmp_path / "missing")
+
+
+@pytest.mark.parametrize("place", [5, None, b"x", "", "a\0b", "\ud800"])
+def test_what_is_no_path_is_told(tmp_path: Path, place: Any) -> None:
+    record(Agent(ScriptedProvider(["yes"])), tmp_path).run_sync("go")
+    agent = Agent(ScriptedProvider([]))
+    uses = (lambda: record(agent, place), lambda: replay(agent, place), lambda: freeze(place), lambda: asked(place))
+    for use in uses:
+        with pytest.raises(
+            ConfigError, match=r"takes the path of a|cannot record into|there is no recording|cannot be re"
+        ):
+            use()
+    if not isinstance(place, str | None):
+        with pytest.raises(ConfigError, match="output is the path of the file that the test is for, not "):
+            freeze(tmp_path, output=place)
 
 
 def test_a_place_that_cannot_be_written_to_is_told(tmp_path: Path) -> None:

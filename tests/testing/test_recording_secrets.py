@@ -130,10 +130,13 @@ def test_what_only_resembles_a_secret_stays(tmp_path: Path) -> None:
     assert replay(Agent(ScriptedProvider([])), tmp_path).run_sync("go").text == said
 
 
-@pytest.mark.parametrize("secrets", [[""], [5], ["  "]])
+@pytest.mark.parametrize("secrets", [[""], [5], ["  "], [["a"]], b"a", 5, None, {"name": "swordfish"}])
 def test_a_secret_that_is_none_is_told(tmp_path: Path, secrets: Any) -> None:
-    with pytest.raises(ConfigError, match="secrets are texts"):
-        record(Agent(ScriptedProvider([])), tmp_path, secrets=secrets)
+    for use in (record, replay):
+        with pytest.raises(ConfigError, match=r"^secrets (are|is a list of) texts") as raised:
+            use(Agent(ScriptedProvider([])), tmp_path / "new", secrets=secrets)
+        assert "swordfish" not in str(raised.value)
+    assert not (tmp_path / "new").exists()
 
 
 def test_a_password_inside_an_address_is_masked() -> None:

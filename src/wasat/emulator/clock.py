@@ -1,5 +1,7 @@
 """Time that runs faster: so that stalls of minutes pass in moments, for the server and its client alike."""
 
+import math
+
 from wasat.errors import ConfigError
 from wasat.http.clock import SystemClock
 
@@ -8,8 +10,8 @@ class ScaledClock(SystemClock):
     """The machine's clock, so many times as fast: `ScaledClock(1000)` sleeps a second in a millisecond."""
 
     def __init__(self, factor: float) -> None:
-        if not factor > 0:
-            raise ConfigError(f"a clock runs forward, not {factor!r} times as fast")
+        if type(factor) not in (int, float) or not 0 < factor < math.inf:
+            raise ConfigError(f"a clock runs forward, not {factor!r:.80} times as fast; give a number above 0")
         self.factor = factor
 
     def monotonic(self) -> float:

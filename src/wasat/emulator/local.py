@@ -19,10 +19,11 @@ from wasat.emulator.sources.provider import ProviderSource
 from wasat.emulator.sources.script import script_of
 from wasat.emulator.sources.source import Echo, Source
 from wasat.errors import ConfigError
-from wasat.http.clock import Clock, SystemClock
+from wasat.http.clock import Clock, SystemClock, check_clock
 from wasat.providers.provider import Provider
 
 _WAIT_SECONDS = 5.0
+_LAST_PORT = 65_535
 
 Plan = FaultPlan | str | Sequence[Fault | str] | None
 
@@ -47,7 +48,9 @@ class LocalGemini:
         port: int = 0,
         least_cache_tokens: int = 1_024,
     ) -> None:
-        clock = clock or SystemClock()
+        check_clock(clock)
+        _check_address(host, port)
+        clock = SystemClock() if clock is None else clock
         options = Options(api_key, models, strict_signatures, least_cache_tokens, clock)
         self._service = Service(_source(script, model), options)
         self._clock = clock
@@ -64,10 +67,11 @@ class LocalGemini:
         host, port = self._address
         if port == 0:
             raise ConfigError("the server has no address yet; enter it first: with LocalGemini(...) as server")
-        return f"http://{host}:{port}"
+        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
     def url_for(self, plan: str) -> str:
         """The address under which a plan of `plans` holds, for clients that cannot send a header."""
+        _check_name(plan)
         return f"{self.url}/~{quote(plan, safe='')}"
 
     @property
@@ -114,8 +118,9 @@ class LocalGemini:
         host, port = self._address
         try:
             self._server = await self._loop.create_server(self._connection, host, port, backlog=2_048)
-        except OSError as error:
-            raise ConfigError(f"nothing can listen on {host}:{port}: {error.strerror or error}") from error
+        except (OSError, ValueError) as error:  # the second is for a name that no host can have
+            why = getattr(error, "strerror", None) or error
+            raise ConfigError(f"nothing can listen on {host}:{port}: {why}") from error
         self._address = host, self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
@@ -209,6 +214,7 @@ class Plans(MutableMapping[str, FaultPlan]):
         return self._runs[name].plan
 
     def __setitem__(self, name: str, plan: Plan) -> None:
+        _check_name(name)
         self._runs[name] = PlanRun(FaultPlan.of(plan))
 
     def __delitem__(self, name: str) -> None:
@@ -225,12 +231,24 @@ class Plans(MutableMapping[str, FaultPlan]):
         return tuple(self._runs[name].made)
 
 
+def _check_name(plan: Any) -> None:
+    if not isinstance(plan, str):
+        raise ConfigError(f"a plan of faults is known by its name, a text, not by {plan!r:.80}")
+
+
+def _check_address(host: Any, port: Any) -> None:
+    if not isinstance(host, str) or not host.isascii() or not host.isprintable() or len(host.split()) != 1:
+        raise ConfigError(f"host is an address of this machine, as '127.0.0.1', not {host!r:.80}")
+    if type(port) is not int or not 0 <= port <= _LAST_PORT:
+        raise ConfigError(f"{port!r:.80} is no port; give a number up to {_LAST_PORT}, or 0 for any that is free")
+
+
 def _source(script: Any, model: Provider | None) -> Source:
     if script is not None and model is not None:
         raise ConfigError("answers come from a script or from a model; give one of the two")
     if model is not None:
-        if not isinstance(model, Provider):
-            raise ConfigError(f"model is a provider, not {model!r}; a name of a model is not enough here")
+        if not isinstance(model, Provider) or isinstance(model, type):
+            raise ConfigError(f"model is a provider, not {model!r:.80}; a name of a model is not enough here")
         return ProviderSource(model)
     found: Source = script_of(script) if script is not None else Echo()
     return found

@@ -4,6 +4,7 @@ import hmac
 from base64 import b64encode
 from binascii import a2b_base64, b2a_base64
 from hashlib import blake2b
+from math import isfinite
 from typing import Any, NamedTuple
 
 import msgspec
@@ -80,7 +81,7 @@ def _canonical(value: Any) -> Any:
     if kind is str or kind is bool or value is None:
         return value
     if kind is dict:
-        return {key: _canonical(inner) for key, inner in value.items() if inner is not None}
+        return {key: said for key, inner in value.items() if (said := _canonical(inner)) is not None}
     if kind is list or kind is tuple:
         return [_canonical(inner) for inner in value]
     if kind is float or kind is int:
@@ -89,8 +90,9 @@ def _canonical(value: Any) -> Any:
     return _canonical(msgspec.to_builtins(value))
 
 
-def _number(value: float) -> float | str:
+def _number(value: float) -> float | str | None:
     try:
-        return float(value) + 0.0  # minus nothing is nothing
+        number = float(value) + 0.0  # minus nothing is nothing
     except OverflowError:
         return str(value)
+    return number if isfinite(number) else None  # which is what goes out for it

@@ -16,6 +16,8 @@ from wasat.storage.waiters import Waiters
 
 _LARGEST_EVENT_BYTES = 999_000_000
 """SQLite takes rows of up to 10^9 bytes."""
+_LONGEST_BUSY_SECONDS = 2_147_483
+"""SQLite counts milliseconds in 32 bits."""
 
 
 class SqliteJournal:
@@ -34,7 +36,7 @@ class SqliteJournal:
     ) -> None:
         if synchronous not in ("full", "normal"):
             raise ConfigError(f"unknown synchronous={synchronous!r}; known: full, normal")
-        self._place = Place(_checked(path), synchronous, busy_timeout)
+        self._place = Place(_checked(path), synchronous, _checked_seconds(busy_timeout))
         self._begin()
 
     async def append(self, run: str, expected_seq: int, events: Sequence[bytes], *, end: bool = False) -> int:
@@ -114,10 +116,25 @@ class SqliteJournal:
 
 
 def _checked(path: str | os.PathLike[str]) -> Path:
-    name = os.fspath(path)
+    name = os.fspath(path) if isinstance(path, os.PathLike) else path
     if not isinstance(name, str) or not name or name == ":memory:" or "\0" in name:
         raise ConfigError(f"a journal needs the path of a file, not {name!r}; MemoryJournal needs none")
+    try:
+        os.fsencode(name)
+    except UnicodeEncodeError as error:
+        raise ConfigError(f"a journal needs the path of a file, and no file is called {name!r}") from error
+    if os.path.isdir(name):  # noqa: PTH112 - unlike Path's it takes a place that may not be looked at for none
+        raise ConfigError(f"{name} is a directory; give the journal the path of a file, as {Path(name) / 'runs.db'}")
     return Path(name).absolute()  # the program may change its directory before the file is opened
+
+
+def _checked_seconds(seconds: float) -> float:
+    if type(seconds) not in (int, float) or not 0 <= seconds <= _LONGEST_BUSY_SECONDS:  # nor is NaN between them
+        raise ConfigError(
+            f"busy_timeout is how many seconds to wait for another process, from 0 to {_LONGEST_BUSY_SECONDS}, "
+            f"not {seconds!r:.80}"
+        )
+    return seconds
 
 
 def _checked_events(events: Iterable[bytes]) -> tuple[bytes, ...]:

@@ -12,6 +12,7 @@ from wasat.providers.recording.reading import RecordedRun, recorded_run
 from wasat.providers.recording.shelf import Shelf
 from wasat.providers.recording.tape import recordings_in
 from wasat.testing.literals import LINE, literal, quoted, width
+from wasat.testing.recording import path_of
 
 
 def freeze(directory: str | Path, agent: str | None = None, *, output: str | Path | None = None) -> str:
@@ -21,7 +22,9 @@ def freeze(directory: str | Path, agent: str | None = None, *, output: str | Pat
     the file that the source is for: its test finds the recordings from there, wherever pytest is started. Without it
     they are where `directory` says, which for a relative one depends on that.
     """
-    place = Path(directory)
+    place = path_of(directory, "freeze takes the path of a directory")
+    if output is not None:
+        output = path_of(output, "output is the path of the file that the test is for")
     Shelf(place, Masking(environment={}))  # so that whatever is wrong with a recording is told
     runs = [recorded_run(path) for path in recordings_in(place)] if place.is_dir() else [recorded_run(place)]
     reasons = {run.path.name: _left_out(run) for run in runs}

@@ -13,7 +13,7 @@ from wasat.loop.result import RunResult
 from wasat.providers.provider import Provider
 from wasat.providers.recording.failures import failure_of
 from wasat.providers.recording.lines import FORM, Began, Ended
-from wasat.providers.recording.masking import Masking
+from wasat.providers.recording.masking import Masking, checked_secrets
 from wasat.providers.recording.player import Player
 from wasat.providers.recording.reading import recorded_run
 from wasat.providers.recording.recorder import Recorded
@@ -37,8 +37,8 @@ def record(agent: Agent, directory: str | Path, *, secrets: Iterable[str] = ()) 
 
     `secrets` are texts that are to be masked too, however they look.
     """
-    folder, extra = Folder(_path(agent, directory, "record")), tuple(_several(secrets))
-    Masking(extra)  # so that a wrong secret is told here
+    extra = checked_secrets(secrets)
+    folder = Folder(_path(agent, directory, "record"))
 
     def begin(opening: Opening) -> Session:
         return _Recording(Tape(folder, _began(opening), Masking(extra)))
@@ -51,7 +51,7 @@ def replay(agent: Agent, directory: str | Path, *, secrets: Iterable[str] = ()) 
 
     Each recording is replayed once, by the run that asks the same.
     """
-    shelf = Shelf(_path(agent, directory, "replay"), Masking(tuple(_several(secrets))))
+    shelf = Shelf(_path(agent, directory, "replay"), Masking(secrets))
 
     def begin(opening: Opening) -> Session:
         return _Replay(Player(shelf, bytes(written_messages(opening.history.messages))))
@@ -61,7 +61,7 @@ def replay(agent: Agent, directory: str | Path, *, secrets: Iterable[str] = ()) 
 
 def asked(recording: str | Path) -> dict[str, Any]:
     """What the run of a recording was asked, as `run` takes it: `agent.run_sync(**asked(path))`."""
-    began = recorded_run(Path(recording)).began
+    began = recorded_run(path_of(recording, "asked takes the path of a recording")).began
     options = dict(began.options)
     if "limits" in options:
         options["limits"] = msgspec.convert(options["limits"], Limits)
@@ -129,10 +129,11 @@ def _plain(value: Any) -> Any:
 def _path(agent: Any, directory: Any, what: str) -> Path:
     if not isinstance(agent, Agent):
         raise ConfigError(f"{what} takes an Agent and a directory, not {type(agent).__name__}")
-    if not isinstance(directory, str | Path) or not str(directory):
-        raise ConfigError(f"{what} takes the path of a directory, not {directory!r}")
-    return Path(directory)
+    return path_of(directory, f"{what} takes the path of a directory")
 
 
-def _several(secrets: Iterable[str]) -> Iterable[str]:
-    return (secrets,) if isinstance(secrets, str) else secrets
+def path_of(given: Any, wanted: str) -> Path:
+    """The path that was given; `wanted` says to whoever gave something else what it should have been."""
+    if not isinstance(given, str | Path) or not str(given):
+        raise ConfigError(f"{wanted}, not {given!r:.80}")
+    return Path(given)

@@ -5,6 +5,15 @@ from typing import Any
 
 from msgspec import Struct
 
+from wasat.emulator.answering.sendable import (
+    check_chunks,
+    check_documents,
+    check_parts,
+    check_seconds,
+    check_sendable,
+    check_usage,
+    check_words,
+)
 from wasat.errors import ConfigError
 from wasat.types.parts import Blob, Opaque, Part, Text, Thought, ToolCall
 
@@ -33,29 +42,51 @@ class Answer(Struct, frozen=True, kw_only=True):
     documents: tuple[dict[str, Any], ...] = ()
     """A recorded answer, one document for each chunk; it goes out as it is, and nothing else here counts."""
 
+    def __post_init__(self) -> None:
+        check_parts(self.parts)
+        check_words(finish=self.finish, finish_message=self.finish_message, blocked=self.blocked)
+        check_usage(self.usage)
+        check_chunks(self.chunks)
+        check_seconds(delay_seconds=self.delay_seconds, gap_seconds=self.gap_seconds)
+        check_documents("extra", (self.extra,))
+        check_documents("documents", self.documents)
+
 
 def answer(*parts: Given, **how: Any) -> Answer:
     """An answer of words, calls and other parts: `answer("Let me see.", call("search", query="x"), chunks=5)`."""
-    return Answer(parts=tuple(map(part_of, parts)), **how)
+    unknown = how.keys() - _HOW
+    if unknown:
+        raise ConfigError(f"answer(…) has no {', '.join(sorted(unknown))}; it has {', '.join(_HOW)}")
+    made = Answer(parts=tuple(map(part_of, parts)), **how)
+    check_sendable(made.extra, "extra")
+    return made
+
+
+_HOW = tuple(name for name in Answer.__struct_fields__ if name != "parts")
 
 
 def call(name: str, /, **arguments: Any) -> dict[str, Any]:
     """A call of a function, as a part."""
+    if not isinstance(name, str):
+        raise ConfigError(f"call takes the name of a function, then its arguments, not {name!r:.80}")
     return {"functionCall": {"name": name, "args": arguments}}
 
 
 def part_of(given: Given) -> dict[str, Any]:
     """A part as the API writes it, from words, from a part of ours or from itself."""
-    if isinstance(given, str):
-        return {"text": given}
-    if isinstance(given, Mapping):
-        return dict(given)
-    written = _written(given)
+    part = {"text": given} if isinstance(given, str) else dict(given) if isinstance(given, Mapping) else written(given)
+    check_sendable(part, "part")
+    return part
+
+
+def written(given: Part) -> dict[str, Any]:
+    """A part of ours as the API writes it."""
+    part = _unsigned(given)
     signature = getattr(given, "signature", None)
-    return {**written, "thoughtSignature": signature} if signature else written
+    return {**part, "thoughtSignature": signature} if signature else part
 
 
-def _written(given: Part) -> dict[str, Any]:
+def _unsigned(given: Part) -> dict[str, Any]:
     match given:
         case Text():
             return {"text": given.text}
@@ -78,6 +109,6 @@ def answers(given: "Answer | Given | Sequence[Given]") -> Answer:
         return given
     if isinstance(given, str | Mapping | Text | Thought | ToolCall | Blob):
         return answer(given)
-    if isinstance(given, Sequence):
+    if isinstance(given, Sequence) and not isinstance(given, bytes | bytearray):
         return answer(*given)
     raise ConfigError(f"an answer is made of words and parts, not of {type(given).__name__}")

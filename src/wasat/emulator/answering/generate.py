@@ -1,11 +1,12 @@
 """generateContent in both forms: the request is checked, somebody answers, faults happen, bytes go out."""
 
 from collections.abc import Awaitable, Sequence
+from inspect import isawaitable
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from wasat.emulator.answering.answer import Answer
+from wasat.emulator.answering.answer import Answer, answers
 from wasat.emulator.answering.caches import Caches
 from wasat.emulator.answering.choosing import obeying
 from wasat.emulator.answering.documents import Document, Numbering, Shape, documents_of
@@ -72,7 +73,9 @@ class Generation:
         asked = self._asked(request, route, faults)
         self._made(faults, run)
         answer = self._answer(asked.conversation)
-        return self._framed(answer, asked) if isinstance(answer, Answer) else self._later(answer, asked)
+        if isinstance(answer, Answer):
+            return self._framed(answer, asked)
+        return self._later(answer, asked) if isawaitable(answer) else self._framed(answers(answer), asked)
 
     def _instead(self, faults: Sequence[Fault], run: PlanRun, *, streaming: bool) -> Reply | None:
         for fault in faults:
@@ -122,7 +125,7 @@ class Generation:
         return self._continuations[token]
 
     async def _later(self, answer: Awaitable[Answer], asked: Asked) -> Reply:
-        return self._framed(await answer, asked)
+        return self._framed(answers(await answer), asked)
 
     def _framed(self, answer: Answer, asked: Asked) -> Reply:
         route, question, faults = asked.route, asked.conversation.question, asked.faults

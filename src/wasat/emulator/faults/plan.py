@@ -3,11 +3,12 @@
 import math
 import random
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
 from wasat.errors import ConfigError
 
@@ -82,6 +83,14 @@ class Fault(Struct, frozen=True, order=True):
     seconds: float = 0.0
     size: int = 0
 
+    def __post_init__(self) -> None:
+        if type(self.at) is not int or self.at < 0:
+            raise ConfigError(f"a fault counts requests from 0 on, not {self.at!r:.80}")
+        kind = _kind(self.kind)
+        force_setattr(self, "kind", kind)
+        for name in _MOST:
+            force_setattr(self, name, _measure(kind, name, getattr(self, name)))
+
     def __str__(self) -> str:
         given = [
             *([f"chunk={self.chunk}"] if self.kind in _AT_CHUNK else []),
@@ -97,18 +106,20 @@ def _written(seconds: float) -> str:
 
 def fault(at: int, kind: Kind | str, **how: float) -> Fault:
     """A fault with the usual measures where none are given: `fault(0, "stall", seconds=30)`."""
-    try:
-        known = Kind(kind)
-    except ValueError as error:
-        raise ConfigError(f"no fault is called {str(kind)!r}; known: {', '.join(Kind)}") from error
+    known = _kind(kind)
     made = Fault(at, known, seconds=_TIMED.get(known, 0.0), size=_LARGE.get(known, 0))
-    if type(at) is not int or at < 0:
-        raise ConfigError(f"a fault counts requests from 0 on, not {at!r}")
     wrong = how.keys() - set(_measures(known))
     if wrong:
         has = " and ".join(_measures(known)) or "no measures"
         raise ConfigError(f"{known.value} has {has}, not {', '.join(sorted(wrong))}")
-    return replace(made, **{name: _measure(known, name, value) for name, value in how.items()})
+    return replace(made, **how)
+
+
+def _kind(given: Any) -> Kind:
+    try:
+        return Kind(given)
+    except ValueError as error:
+        raise ConfigError(f"no fault is called {str(given)[:80]!r}; known: {', '.join(Kind)}") from error
 
 
 def _measures(kind: Kind) -> list[str]:
@@ -133,6 +144,12 @@ class FaultPlan(Struct, frozen=True):
 
     faults: tuple[Fault, ...] = ()
 
+    def __post_init__(self) -> None:
+        given: Any = self.faults
+        if not isinstance(given, tuple | list) or not all(isinstance(one, Fault) for one in given):
+            raise ConfigError(f"a FaultPlan is made of faults, not of {given!r:.80}; FaultPlan.of reads other things")
+        force_setattr(self, "faults", tuple(given))
+
     def __str__(self) -> str:
         return " ".join(map(str, self.faults))
 
@@ -154,11 +171,15 @@ class FaultPlan(Struct, frozen=True):
             return cls()
         if isinstance(given, str):
             return cls.parse(given)
+        if not isinstance(given, Iterable) or isinstance(given, bytes | Mapping):
+            raise ConfigError(f"faults are a text, as '0:status_503', or a list of faults or a plan, not {given!r:.80}")
         return cls(tuple(one if isinstance(one, Fault) else _parsed(one) for one in given))
 
     @classmethod
     def parse(cls, text: str) -> "FaultPlan":
         """The plan that was printed like this."""
+        if not isinstance(text, str):
+            raise ConfigError(f"a plan is read from a text, as '0:status_503 2:stall(chunk=1)', not from {text!r:.80}")
         return cls(tuple(_parsed(word) for word in _BETWEEN.split(text.strip()) if word))
 
     @classmethod
@@ -166,6 +187,7 @@ class FaultPlan(Struct, frozen=True):
         cls, seed: int, *, requests: int = 8, chance: float = 0.4, kinds: Sequence[Kind] = tuple(Kind)
     ) -> "FaultPlan":
         """Faults drawn by chance among the first requests; the same seed draws the same."""
+        kinds = _drawable(seed, requests, chance, kinds)
         draw = random.Random(seed)  # noqa: S311 - it shall repeat, not surprise
         faults = []
         for at in range(requests):
@@ -178,6 +200,19 @@ class FaultPlan(Struct, frozen=True):
                     how["size"] = draw.choice((70_000, 300_000, 1_500_000))
                 faults.append(fault(at, kind, **how))
         return cls(tuple(faults))
+
+
+def _drawable(seed: Any, requests: Any, chance: Any, kinds: Any) -> Sequence[Kind]:
+    """The kinds, if all of these are such that faults can be drawn by them."""
+    if type(seed) is not int:
+        raise ConfigError(f"a plan is drawn from a seed, a whole number, not from {seed!r:.80}")
+    if type(requests) is not int or requests < 0:
+        raise ConfigError(f"requests is among how many faults are drawn, 0 or more, not {requests!r:.80}")
+    if type(chance) not in (int, float) or not 0 <= chance <= 1:
+        raise ConfigError(f"chance is a number from 0 to 1, not {chance!r:.80}")
+    if not isinstance(kinds, Iterable) or isinstance(kinds, str) or not (several := [_kind(one) for one in kinds]):
+        raise ConfigError(f"kinds is a list of kinds of faults, as [Kind.STALL], not {kinds!r:.80}")
+    return several
 
 
 def _parsed(word: str) -> Fault:

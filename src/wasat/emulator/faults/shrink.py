@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from msgspec.structs import replace
 
 from wasat.emulator.faults.plan import Fault, FaultPlan
+from wasat.errors import ConfigError
 
 Fails = Callable[[FaultPlan], bool]
 
@@ -14,6 +15,9 @@ def shrink(plan: FaultPlan, fails: Fails) -> FaultPlan:
 
     Print it: it can be read back with `FaultPlan.parse`.
     """
+    if not callable(fails):
+        raise ConfigError(f"fails is a function that says of a plan whether it still fails, not {fails!r:.80}")
+    plan = FaultPlan.of(plan)
     if not fails(plan):
         return plan
     smaller = True

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from wasat.emulator.answering.answer import Answer, part_of
+from wasat.emulator.answering.answer import Answer, written
 from wasat.emulator.refusal import STATUS_WORDS, Refusal
 from wasat.emulator.sources.conversation import Conversation
 from wasat.errors import ProviderError
@@ -42,7 +42,7 @@ class ProviderSource:
             raise Refusal(code, str(error)) from error
         usage = {"promptTokenCount": found.usage.input, "candidatesTokenCount": found.usage.output}
         return Answer(
-            parts=tuple(part_of(part) for part in found.message.parts),
+            parts=tuple(map(written, found.message.parts)),
             finish=found.finish_word or _FINISH.get(found.finish, "OTHER"),
             finish_message=found.finish_message,
             usage={name: count for name, count in usage.items() if count},

@@ -31,7 +31,13 @@ class Recording:
 
     def __init__(self, exchanges: Iterable[Exchange]) -> None:
         self._exchanges: dict[tuple[bytes, bool], Exchange] = {}
+        if not isinstance(exchanges, Iterable):
+            raise ConfigError(
+                f"a recording is made of exchanges, not of {exchanges!r:.80}; Recording.load reads a file"
+            )
         for one in exchanges:
+            if not isinstance(one, Exchange):
+                raise ConfigError(f"a recording is made of exchanges, not of {one!r:.80}; Recording.load reads a file")
             if one.request_json is not None and "contents" in one.request_json:
                 self._exchanges.setdefault((_key(one.request_json), one.streaming), one)
         if not self._exchanges:
@@ -40,6 +46,8 @@ class Recording:
     @classmethod
     def load(cls, path: str | Path) -> "Recording":
         """The recording in a file of JSON lines with `request_json`, `response`, `status` and `streaming`."""
+        if not isinstance(path, str | Path):
+            raise ConfigError(f"a recording is loaded from the path of a file, not from {path!r:.80}")
         return cls(_lines(Path(path)))
 
     def answer(self, conversation: Conversation) -> Answer:
@@ -91,8 +99,9 @@ def _key(request: dict[str, Any]) -> bytes:
 def _lines(path: Path) -> Iterator[Exchange]:
     try:
         lines = path.read_bytes().splitlines()
-    except OSError as error:
-        raise ConfigError(f"the recording {str(path)!r} cannot be read: {error.strerror}") from error
+    except (OSError, ValueError) as error:  # the second is for a name that no file can have
+        why = getattr(error, "strerror", None) or error
+        raise ConfigError(f"the recording {str(path)!r} cannot be read: {why}") from error
     for number, line in enumerate(lines, start=1):
         if line.strip():
             try:

@@ -95,6 +95,8 @@ def load_script(path: Path) -> Script:
         raise ConfigError(f"the script {str(path)!r} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"the script {str(path)!r} is no UTF-8: {error.reason} at byte {error.start}") from error
+    except ValueError as error:
+        raise ConfigError(f"the script {str(path)!r} cannot be read: {error}") from error
     try:
         return read_script(text)
     except ConfigError as error:

@@ -52,7 +52,7 @@ class Masking:
 
     def __init__(self, secrets: Iterable[str] = (), environment: Mapping[str, str] = os.environ) -> None:
         named = [value.strip() for name, value in environment.items() if _NAMES.search(name)]
-        values = {value for value in named if len(value) >= _SHORTEST_VALUE} | _given(secrets)
+        values = {value for value in named if len(value) >= _SHORTEST_VALUE} | {*checked_secrets(secrets)}
         exact = "|".join(re.escape(value) for value in sorted(values, key=len, reverse=True))
         patterns = [f"(?:{_LOOKS})", _BEARER, _URL, *([f"(?:{exact})"] if exact else [])]
         self._secret = re.compile("|".join(patterns), re.VERBOSE | re.DOTALL)
@@ -96,8 +96,11 @@ def _unescaped(value: str) -> str:
     return max(re.split(r'[\x00-\x1f"\\/\x7f]', value), key=len)
 
 
-def _given(secrets: Iterable[str]) -> set[str]:
-    given = {secrets} if isinstance(secrets, str) else set(secrets)
+def checked_secrets(secrets: Iterable[str]) -> tuple[str, ...]:
+    """The texts that were given, if they are such."""
+    if isinstance(secrets, Mapping) or not isinstance(secrets, Iterable):
+        raise ConfigError(f"secrets is a list of texts that shall not be recorded, not {type(secrets).__name__}")
+    given = (secrets,) if isinstance(secrets, str) else tuple(secrets)
     if not all(isinstance(one, str) and one.strip() for one in given):
         raise ConfigError("secrets are texts that shall not be recorded, none of them empty")
     return given

@@ -51,11 +51,12 @@ def recorded_run(path: Path) -> RecordedRun:
     """Read a recording. A last line that was broken off is left out: the process was killed while it wrote."""
     try:
         data = path.read_bytes()
-    except OSError as error:
-        raise ConfigError(f"the recording {str(path)!r} cannot be read: {error.strerror or error}") from error
+    except (OSError, ValueError) as error:  # the second is for a name that no file can have
+        why = getattr(error, "strerror", None) or error
+        raise ConfigError(f"the recording {str(path)!r} cannot be read: {why}") from error
     lines = data.split(b"\n")[:-1]
     if not lines:
-        raise ConfigError(f"the recording {str(path)!r} is empty; delete it, or record the run again")
+        raise _lineless(path, data)
     run = RecordedRun(path, _head(path, lines[0]))
     for number, line in enumerate(lines[1:], start=2):
         try:
@@ -63,6 +64,20 @@ def recorded_run(path: Path) -> RecordedRun:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise _damaged(path, number, error) from error
     return run
+
+
+def _lineless(path: Path, data: bytes) -> ConfigError:
+    """What is wrong with a file that does not hold a single line."""
+    if not data:
+        return ConfigError(f"the recording {str(path)!r} is empty; delete it, or record the run again")
+    if not data.startswith(_BEGINNING[: len(data)]):
+        return _damaged(path, 1, "it is no line of a recording")
+    return ConfigError(
+        f"the recording {str(path)!r} was broken off in its first line; delete it, or record the run again"
+    )
+
+
+_BEGINNING = b'{"line":"run",'
 
 
 class _Form(Struct):

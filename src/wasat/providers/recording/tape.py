@@ -34,8 +34,9 @@ class Folder:
             if not os.access(path, os.W_OK | os.X_OK):
                 raise PermissionError(0, "it is not writable")
             self._next = 1 + max((_number(file) for file in recordings_in(path)), default=0)
-        except OSError as error:
-            raise ConfigError(f"cannot record into {str(path)!r}: {error.strerror or error}") from error
+        except (OSError, ValueError) as error:  # the second is for a name that no directory can have
+            why = getattr(error, "strerror", None) or error
+            raise ConfigError(f"cannot record into {str(path)!r}: {why}") from error
         self._lock = threading.Lock()
 
     def begin(self, first: bytes) -> Path:

@@ -25,6 +25,8 @@ def translated(error: Exception, path: Path) -> WasatError:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the low byte is the kind; the others tell where it arose
     if isinstance(error, WasatError):
         made: WasatError = type(error)(*error.args)
+    elif code == sqlite3.SQLITE_CANTOPEN and path.is_dir():
+        made = ConfigError(f"cannot open {path}; it is a directory, and a journal is a file")
     elif code in _TAKES_NO_FILE:
         made = ConfigError(_TAKES_NO_FILE[code].format(path=path))
     else:
