@@ -607,13 +607,18 @@ def test_the_return_annotation_is_the_response_schema(hint, schema):
 
 
 def test_functions_that_return_an_awaitable_respond_with_what_it_gives():
+    import typing
     from collections.abc import Awaitable, Coroutine
     from typing import NoReturn
 
     def later() -> Awaitable[int]: ...
     def soon() -> Coroutine[Any, Any, str]: ...
     def never() -> NoReturn: ...
+    def sometime() -> typing.Awaitable: ...
+    def promised() -> asyncio.Future[int]: ...
 
+    assert signature_of(sometime).response is None
+    assert signature_of(promised).response == {"type": "integer"}
     assert signature_of(later).response == {"type": "integer"}
     assert signature_of(soon).response == {"type": "string"}
     assert signature_of(never).response is None

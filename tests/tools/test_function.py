@@ -99,6 +99,10 @@ def test_a_callback_cannot_change_the_call() -> None:
     assert call.arguments == {"x": []}
 
 
+async def final_later(_result: Any) -> bool:
+    return False
+
+
 @pytest.mark.parametrize(
     "options",
     [
@@ -108,11 +112,82 @@ def test_a_callback_cannot_change_the_call() -> None:
         {"largest_result": None},
         {"largest_result": -1},
         {"final": "yes"},
+        {"final": lambda: True},
+        {"final": final_later},
+        {"timeout": True},
+        {"timeout": 10**400},
+        {"largest_result": True},
+        {"description": 5},
+        {"description": "half \ud800"},
+        {"idempotent": "x"},
+        {"repeatable": "x"},
+        {"repeatable": 1},
+        {"reads": 5},
+        {"reads": [5]},
+        {"reads": {"a": 1}},
+        {"writes": None},
+        {"writes": b"account"},
+        {"examples": 5},
+        {"examples": None},
+        {"examples": [5]},
+        {"examples": [{"a": float("nan")}]},
+        {"examples": [{"a": object()}]},
     ],
 )
 def test_an_option_that_makes_no_sense_is_refused_when_the_tool_is_made(options: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match="add: "):
+    with pytest.raises(ConfigError, match=f"^add: .*{next(iter(options)).rstrip('s')}|^add: 5 is no name of a thing"):
         tool(**options)(lambda_named_add())
+
+
+@pytest.mark.parametrize("name", [5, "", "half \ud800"])
+def test_a_name_that_no_model_could_say_is_refused(name: Any) -> None:
+    with pytest.raises(ConfigError, match="name"):
+        tool(name=name)(lambda_named_add())
+    with pytest.raises(ConfigError, match="name"):
+        tool_from_schema(name, "T.", TAKES, lambda arguments: arguments)
+
+
+def test_examples_that_are_no_list_are_not_taken_for_a_wrong_example() -> None:
+    with pytest.raises(SchemaError, match=r"add: examples are a list of dicts.*; not \{'a': 1\}"):
+        tool(examples={"a": 1})(lambda_named_add())  # type: ignore[arg-type]
+
+
+def test_a_declaration_keeps_its_examples_as_json_whatever_becomes_of_those_given() -> None:
+    def book(days: list[datetime.date]) -> None: ...
+
+    given = {"days": [datetime.date(2026, 2, 3)]}
+    made = tool(examples=[given])(book)
+    given["days"].clear()
+    assert made.spec.examples == ({"days": ["2026-02-03"]},)
+
+
+@pytest.mark.parametrize(
+    ("description", "parameters", "callback", "words"),
+    [
+        (5, TAKES, use, "t: description is a text, not 5"),
+        (None, TAKES, use, "t: description is a text, not None"),
+        ("T.", 5, use, "failed to create tool t: invalid parameters schema: it is a dict, or JSON as text; not 5"),
+        ("T.", TAKES, 5, "t: the callback is a function of the arguments"),
+        ("T.", TAKES, lambda: None, "t: the callback is a function of the arguments"),
+        ("T.", TAKES, lambda a, b, c: None, "t: the callback is a function of the arguments"),
+    ],
+)
+def test_an_explicit_tool_that_could_never_be_called_is_not_made(
+    description: Any, parameters: Any, callback: Any, words: str
+) -> None:
+    with pytest.raises(ConfigError, match=words):
+        tool_from_schema("t", description, parameters, callback)
+
+
+@pytest.mark.parametrize("properties", [5, {5: {}}])
+def test_a_hole_in_a_schema_of_no_use_is_still_told_in_a_sentence(properties: Any) -> None:
+    with pytest.raises(SchemaError, match="but the parameters are: none"):
+        tool_from_schema("t", "T.", {"properties": properties}, use, reads="account:{id}")
+
+
+def test_a_tool_is_made_of_a_spec() -> None:
+    with pytest.raises(ConfigError, match="made of a ToolSpec, not of 5"):
+        Tool(5, use, use, is_async=False)  # type: ignore[arg-type]
 
 
 def lambda_named_add() -> Any:

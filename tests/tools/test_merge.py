@@ -7,6 +7,7 @@ from wasat.errors import ConfigError, DuplicateTool
 from wasat.tools.function import tool
 from wasat.tools.local import LocalTools
 from wasat.tools.merge import Merged, source_of
+from wasat.tools.toolbox import Toolbox
 from wasat.types.parts import ToolCall
 
 
@@ -35,6 +36,30 @@ def test_whatever_a_user_calls_his_tools_is_a_source() -> None:
 def test_what_is_no_tool_is_refused() -> None:
     with pytest.raises(ConfigError, match="5 is no tool"):
         source_of([add, 5])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize(
+    ("tools", "words"),
+    [
+        ("add", "tools are a list of functions, tools and sources of tools, not 'add'"),
+        ({"add": add}, "tools are a list of functions, tools and sources of tools, not"),
+        (None, "None is no tool: give a function"),
+        (Toolbox(), r"is no tool: give its source\(\)"),
+        ([Toolbox()], r"is no tool: give its source\(\)"),
+        (LocalTools, "LocalTools is a class; give a source of tools that is made of it"),
+        ([LocalTools], "LocalTools is a class; give a source of tools that is made of it"),
+    ],
+)
+def test_what_may_be_meant_instead_of_tools_is_said(tools: Any, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        source_of(tools)
+
+
+def test_only_sources_are_merged() -> None:
+    with pytest.raises(ConfigError, match="5 is no source of tools"):
+        Merged([LocalTools([add]), 5])  # type: ignore[list-item]
+    with pytest.raises(ConfigError, match="sources are a list of sources of tools, not 5"):
+        Merged(5)  # type: ignore[arg-type]
 
 
 def test_two_tools_of_one_name_are_refused() -> None:

@@ -85,3 +85,29 @@ def test_what_is_registered_later_is_seen_by_a_source() -> None:
     source = box.source("s")
     box.register(add, session="s")
     assert [spec.name for spec in asyncio.run(source.list_tools())] == ["add"]
+
+
+@pytest.mark.parametrize("session", [5, [], {}, b"user"])
+def test_a_session_that_has_no_name_is_refused_everywhere(session: Any) -> None:
+    box = Toolbox()
+    for use in (box.open_session, box.close_session, box.tools, box.list_tools, box.source):
+        with pytest.raises(ConfigError, match="the name of a session is a text, not"):
+            use(session)
+    with pytest.raises(ConfigError, match="the name of a session is a text, not"):
+        box.register(add, session=session)
+    with pytest.raises(ConfigError, match="the name of a session is a text, not"):
+        asyncio.run(box.execute_in_session(session, "add", {}))
+    assert box.sessions == ()
+
+
+@pytest.mark.parametrize("name", [5, None, []])
+def test_a_tool_is_executed_by_its_name_only(name: Any) -> None:
+    box = Toolbox()
+    box.register(add)
+    with pytest.raises(ConfigError, match="a tool is called by its name, which is a text; not by"):
+        asyncio.run(box.execute_in_session(None, name, {}))
+
+
+def test_what_is_no_tool_is_not_registered() -> None:
+    with pytest.raises(ConfigError, match="5 cannot be called, so it is no tool"):
+        Toolbox().register(5)  # type: ignore[arg-type]

@@ -85,3 +85,33 @@ def test_wrappers_can_be_put_around_each_other() -> None:
     source = Filtered(Prefixed(TimeLimited(FILES, 5), "fs_"), {"fs_read"})
     assert names(source) == ["fs_read"]
     assert call(source, "fs_read").value == "x"
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Renamed(FILES, 5), "as a dict of old ones and new ones"),
+        (lambda: Renamed(FILES, [("read", "get")]), "as a dict of old ones and new ones"),
+        (lambda: Renamed(FILES, {"read": 5}), "as a dict of old ones and new ones"),
+        (lambda: Renamed(FILES, {"read": ""}), "as a dict of old ones and new ones"),
+        (lambda: Prefixed(FILES, 5), "a prefix is a text that is put before every name, not 5"),
+        (lambda: Filtered(FILES, 5), "keep is a set of names, or a function"),
+        (lambda: Filtered(FILES, iter(["read"])), "keep is a set of names, or a function"),
+        (lambda: TimeLimited(FILES, 0), "a number of seconds above 0, not 0"),
+        (lambda: TimeLimited(FILES, float("nan")), "a number of seconds above 0, not nan"),
+        (lambda: TimeLimited(FILES, True), "a number of seconds above 0, not True"),
+        (lambda: TimeLimited(FILES, "5"), "a number of seconds above 0, not '5'"),
+    ],
+)
+def test_a_change_that_cannot_be_made_is_refused_when_the_wrapper_is_made(make: Any, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        make()
+
+
+@pytest.mark.parametrize("wrap", [Renamed, Prefixed, Filtered, TimeLimited])
+def test_only_sources_are_wrapped(wrap: Any) -> None:
+    for tools in (5, read, [read, write]):
+        with pytest.raises(ConfigError, match=r"is no source of tools; make one of functions with LocalTools\(\[…\]\)"):
+            wrap(tools, 5)
+    with pytest.raises(ConfigError, match="LocalTools is a class"):
+        wrap(LocalTools, 5)

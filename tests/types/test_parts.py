@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 
 from wasat.errors import ConfigError
@@ -22,3 +24,29 @@ def test_ids_of_ours_are_unique_and_known_as_ours() -> None:
     assert len(ids) == 1000
     assert all(is_local_id(id) for id in ids)
     assert not is_local_id("call_1")
+
+
+@pytest.mark.parametrize(
+    "media_type", ["image/png", "text/plain; charset=utf-8", "audio/L16;rate=16000", "image/svg+xml"]
+)
+def test_a_blob_takes_every_media_type(media_type: str) -> None:
+    assert Blob.of(b"x", media_type).media_type == media_type
+
+
+@pytest.mark.parametrize(
+    "media_type",
+    [5, None, "", "nope", "image/", "/png", "a b/c", "image/png/x", "image/pñg", "image/png\r\nx: y", "a/b;\n"],
+)
+def test_a_blob_of_no_media_type_is_refused(media_type: Any) -> None:
+    with pytest.raises(ConfigError, match="is no media type; write it like 'image/png'"):
+        Blob.of(b"x", media_type)
+
+
+def test_a_blob_is_made_of_bytes_of_any_kind_and_of_nothing_else() -> None:
+    assert [Blob.of(data, "image/png").data for data in (b"x", bytearray(b"x"), memoryview(b"x"))] == [b"x"] * 3
+    with pytest.raises(ConfigError, match=r"a blob is made of bytes, not of str; encode\(\) makes bytes of it"):
+        Blob.of("x", "text/plain")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="a blob is made of bytes, not of int"):
+        Blob.of(5, "image/png")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="the name of a blob is a text, not 5"):
+        Blob.of(b"x", "image/png", name=5)  # type: ignore[arg-type]

@@ -1,7 +1,7 @@
 """What a tool says that it does to the world, checked against its parameters when it is made."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from wasat.errors import SchemaError
@@ -14,22 +14,29 @@ def effects_of(
     tool: str, parameters: dict[str, Any], *, reads: str | Iterable[str], writes: str | Iterable[str], idempotent: bool
 ) -> Effects | None:
     """The declaration as a value; None if nothing was declared."""
-    effects = Effects(_templates(reads), _templates(writes), idempotent)
+    if not isinstance(idempotent, bool):
+        raise SchemaError(f"{tool}: idempotent is True or False, not {idempotent!r}")
+    effects = Effects(_templates(tool, "reads", reads), _templates(tool, "writes", writes), idempotent)
     for template in (*effects.reads, *effects.writes):
         _check(template, tool, parameters)
     return None if effects == Effects() else effects
 
 
-def _templates(given: str | Iterable[str]) -> tuple[str, ...]:
-    return (given,) if isinstance(given, str) else tuple(given)
+def _templates(tool: str, word: str, given: str | Iterable[str]) -> tuple[str, ...]:
+    if isinstance(given, str):
+        return (given,)
+    if isinstance(given, bytes | Mapping) or not isinstance(given, Iterable):
+        raise SchemaError(f"{tool}: {word} is the name of a thing, as 'account:{{id}}', or several; not {given!r}")
+    return tuple(given)
 
 
 def _check(template: str, tool: str, parameters: dict[str, Any]) -> None:
-    if not template or _HOLE.sub("", template).strip("{}") != _HOLE.sub("", template):
+    if not isinstance(template, str) or not template or _HOLE.sub("", template).strip("{}") != _HOLE.sub("", template):
         raise SchemaError(
             f"{tool}: {template!r} is no name of a thing; write it as 'account:{{id}}', 'account:*' or '*'"
         )
-    known = parameters.get("properties") or {}
+    said = parameters.get("properties")
+    known = [key for key in said if isinstance(key, str)] if isinstance(said, dict) else []
     for hole in _HOLE.findall(template):
         if hole not in known:
             names = ", ".join(known) or "none"

@@ -1,6 +1,5 @@
 """Python functions of this process as tools."""
 
-import inspect
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
@@ -12,13 +11,14 @@ from wasat.schema.normal import normal
 from wasat.schema.signature import Signature, signature_of
 from wasat.schema.signatures.binding import Binding
 from wasat.tools.effects import effects_of
+from wasat.tools.options import Final, check_name, check_options, examples_of, is_async, takes_values
 from wasat.types.specs import ToolSpec
+from wasat.types.texts import check_text
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 Invoke = Callable[[dict[str, Any], Any], Any]
-Final = bool | Callable[[Any], bool]
 Names = str | Iterable[str]
 JsonSchema = dict[str, Any] | str | bytes
 
@@ -52,7 +52,7 @@ class Tool(Generic[P, R]):
         self.timeout = timeout
         self.largest_result = largest_result
         """In characters of JSON; what is longer is cut before a model pays for it."""
-        self._check_options()
+        check_options(spec, final=final, timeout=timeout, largest_result=largest_result)
         try:
             self.parameters = Checker(spec.parameters or {"type": "object"}, word="parameters")
             self.response = Checker(spec.response, word="response") if spec.response is not None else None
@@ -69,17 +69,6 @@ class Tool(Generic[P, R]):
 
     def __repr__(self) -> str:
         return f"<tool {self.spec.name}>"
-
-    def _check_options(self) -> None:
-        name, timeout, largest = self.spec.name, self.timeout, self.largest_result
-        if not name or not isinstance(name, str):
-            raise ConfigError("a tool needs a name")
-        if timeout is not None and not (isinstance(timeout, int | float) and 0 < timeout < float("inf")):
-            raise ConfigError(f"{name}: timeout is a number of seconds above 0, or None for no limit; not {timeout!r}")
-        if not isinstance(largest, int) or largest < 1:
-            raise ConfigError(f"{name}: largest_result is a number of characters above 0, not {largest!r}")
-        if not isinstance(self.final, bool) and not callable(self.final):
-            raise ConfigError(f"{name}: final is True, False or a function of the result, not {self.final!r}")
 
     def _check_examples(self) -> None:
         for example in self.spec.examples:
@@ -138,6 +127,10 @@ def tool_of(
         if name or description or reads or writes or idempotent or examples or repeatable or execution:
             raise ConfigError(f"{function.name} is a tool already; give its options where it is made")
         return function
+    if name is not None:
+        check_name(name)
+    if description is not None:
+        check_text(description, f"{name or getattr(function, '__name__', 'a tool')}: description")
     signature = signature_of(function, name=name, description=description)
     spec = ToolSpec(
         signature.name,
@@ -145,7 +138,7 @@ def tool_of(
         signature.parameters,
         signature.response,
         effects_of(signature.name, signature.parameters, reads=reads, writes=writes, idempotent=idempotent),
-        tuple(examples),
+        examples_of(signature.name, examples),
         execution.get("final", False) is not False,
         repeatable,
     )
@@ -191,13 +184,18 @@ def tool_from_schema(
     **execution: Any,
 ) -> Tool[..., Any]:
     """A tool of explicit schemas; the callback gets the arguments as one dict, after the context if it takes two."""
+    check_name(name)
+    if not callable(callback) or not (takes_values(callback, 1) or takes_values(callback, 2)):
+        raise ConfigError(
+            f"{name}: the callback is a function of the arguments, or of the context and them; not {callback!r}"
+        )
     try:
         takes = _read(parameters, "parameters")
         gives = None if response is None else _read(response, "response")
     except SchemaError as error:
         raise SchemaError(f"failed to create tool {name}: {error}") from error
     effects = effects_of(name, takes, reads=reads, writes=writes, idempotent=idempotent)
-    takes_context = _takes_two(callback)
+    takes_context = not takes_values(callback, 1)
 
     def invoke(arguments: dict[str, Any], context: Any) -> Any:
         own = _copied(arguments)  # the callback may change it, and the conversation must not change with it
@@ -210,13 +208,13 @@ def tool_from_schema(
             takes,
             gives,
             effects,
-            tuple(examples),
+            examples_of(name, examples),
             execution.get("final", False) is not False,
             repeatable,
         ),
         callback,
         invoke,
-        is_async=inspect.iscoroutinefunction(callback) or inspect.iscoroutinefunction(type(callback).__call__),
+        is_async=is_async(callback),
         **execution,
     )
 
@@ -229,6 +227,8 @@ def _copied(value: Any) -> Any:
 
 def _read(schema: JsonSchema, word: str) -> dict[str, Any]:
     """The schema as an object, with type words of Python and others read for what they mean."""
+    if not isinstance(schema, dict | str | bytes):
+        raise SchemaError(f"invalid {word} schema: it is a dict, or JSON as text; not {schema!r}")
     try:
         read = schema if isinstance(schema, dict) else msgspec.json.decode(schema)
     except (msgspec.DecodeError, UnicodeDecodeError, TypeError) as error:
@@ -252,12 +252,3 @@ def _speaks_otherwise(schema: Any, depth: int = 0) -> bool:
     word = schema.get("type")
     odd = isinstance(word, str) and word not in _TYPES
     return odd or any(_speaks_otherwise(item, depth + 1) for item in schema.values())
-
-
-def _takes_two(callback: Callable[..., Any]) -> bool:
-    try:
-        parameters = inspect.signature(callback).parameters.values()
-    except (TypeError, ValueError):
-        return False
-    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return sum(one.kind in positional and one.default is inspect.Parameter.empty for one in parameters) == 2

@@ -27,7 +27,9 @@ class Toolbox:
         if duplicates not in ("error", "skip", "override"):
             raise ConfigError(f"unknown policy for duplicates {duplicates!r}; known: error, skip, override")
         made = tool_of(tool)
-        tools = self._common if session is None else self._sessions.setdefault(session, {})
+        if session is not None:
+            self.open_session(session)
+        tools = self._common if session is None else self._sessions[session]
         if made.name in tools:
             if duplicates == "error":
                 where = f"in session {session!r}" if session is not None else "for all sessions"
@@ -39,6 +41,7 @@ class Toolbox:
 
     def open_session(self, session: str) -> None:
         """Make a session known; its own tools, if any, come later."""
+        _check_session(session)
         self._sessions.setdefault(session, {})
 
     def close_session(self, session: str) -> None:
@@ -62,6 +65,8 @@ class Toolbox:
         self, session: str | None, name: str, arguments: dict[str, Any], *, context: Any = None
     ) -> ToolResult:
         """Have a tool of the session called."""
+        if not isinstance(name, str):
+            raise ConfigError(f"a tool is called by its name, which is a text; not by {name!r}")
         return await self.source(session).call(ToolCall(local_id(), name, arguments), context)
 
     def source(self, session: str | None = None) -> "SessionTools":
@@ -72,10 +77,16 @@ class Toolbox:
     def _tools_of(self, session: str | None) -> dict[str, Tool[..., Any]]:
         if session is None:
             return self._common.copy()  # another thread may register while ours looks
+        _check_session(session)
         if session not in self._sessions:
             known = ", ".join(map(repr, self._sessions)) or "none"
             raise UnknownSession(f"unknown session {session!r}; open ones: {known}")
         return {**self._common, **self._sessions[session]}
+
+
+def _check_session(session: Any) -> None:
+    if not isinstance(session, str):
+        raise ConfigError(f"the name of a session is a text, not {session!r}")
 
 
 class SessionTools:

@@ -9,6 +9,8 @@ from wasat.errors import ConfigError, DuplicateTool
 from wasat.tools.deadline import Expired, limited
 from wasat.tools.failure import failed
 from wasat.tools.local import unknown
+from wasat.tools.merge import checked_source
+from wasat.tools.options import is_seconds
 from wasat.tools.source import ToolSource
 from wasat.types.parts import ToolCall, ToolResult
 from wasat.types.specs import ToolSpec
@@ -18,7 +20,9 @@ class Renamed:
     """Tools under other names: `Renamed(source, {"read": "read_file"})`; the others keep theirs."""
 
     def __init__(self, source: ToolSource, names: Mapping[str, str]) -> None:
-        self._source = source
+        self._source = checked_source(source)
+        if not isinstance(names, Mapping) or not all(_is_name(name) for pair in names.items() for name in pair):
+            raise ConfigError(f"give the names as a dict of old ones and new ones: {{'old': 'new'}}, not {names!r}")
         self._names = dict(names)
         if len(set(names.values())) < len(names):
             raise ConfigError(f"two tools would get the same name: {', '.join(names.values())}")
@@ -45,6 +49,8 @@ class Prefixed(Renamed):
 
     def __init__(self, source: ToolSource, prefix: str) -> None:
         super().__init__(source, {})
+        if not isinstance(prefix, str):
+            raise ConfigError(f"a prefix is a text that is put before every name, not {prefix!r}")
         self._prefix = prefix
 
     def _new_name(self, name: str) -> str:
@@ -55,9 +61,11 @@ class Filtered:
     """Only the tools of these names, or those of which a function says yes; the others can not be called either."""
 
     def __init__(self, source: ToolSource, keep: Collection[str] | Callable[[ToolSpec], bool]) -> None:
-        self._source = source
+        self._source = checked_source(source)
         if isinstance(keep, str):
             raise ConfigError(f"give the names to keep as a set: {{{keep!r}}}")
+        if not callable(keep) and not isinstance(keep, Collection):
+            raise ConfigError(f"keep is a set of names, or a function that says whether a tool stays; not {keep!r}")
         self._keep = keep if callable(keep) else lambda spec: spec.name in keep
 
     async def list_tools(self) -> list[ToolSpec]:
@@ -72,7 +80,9 @@ class TimeLimited:
     """No call takes longer than this, whatever the tool itself allows."""
 
     def __init__(self, source: ToolSource, seconds: float) -> None:
-        self._source = source
+        self._source = checked_source(source)
+        if not is_seconds(seconds):
+            raise ConfigError(f"a time limit is a number of seconds above 0, not {seconds!r}")
         self._seconds = seconds
 
     async def list_tools(self) -> list[ToolSpec]:
@@ -83,3 +93,7 @@ class TimeLimited:
             return await limited(self._source.call(call, context), self._seconds)
         except Expired:
             return failed(call, f"{call.name} took longer than {self._seconds:g} seconds and was stopped")
+
+
+def _is_name(name: object) -> bool:
+    return isinstance(name, str) and bool(name)

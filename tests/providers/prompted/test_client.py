@@ -358,3 +358,62 @@ def test_wrong_options_are_told() -> None:
         Prompted(ScriptedProvider([]), marker="TOOL CALL")
     with pytest.raises(ConfigError, match="on_bad_args"):
         Prompted(ScriptedProvider([]), on_bad_args="guess")  # type: ignore[arg-type]  # what is forbidden is tried
+
+
+@pytest.mark.parametrize(
+    ("provider", "words"),
+    [
+        ("offline", r"Prompted takes a provider and not a name; write Agent\('offline', …, prompt_mode=True\)"),
+        (5, "Prompted takes a provider, .*; not 5"),
+        (None, "Prompted takes a provider, .*; not None"),
+        (ScriptedProvider, "Prompted takes a provider, .*; not <class"),
+    ],
+)
+def test_only_a_provider_is_given_its_tools_by_the_prompt(provider: Any, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        Prompted(provider)
+
+
+async def told_later(_tools: Any, _marker: str) -> str:
+    return "Tools!"
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("dialects", 5),
+        ("dialects", None),
+        ("guarded", "x"),
+        ("guarded", 0),
+        ("marker", 5),
+        ("on_bad_args", []),
+        ("instructions", 5),
+        ("instructions", "Tools!"),
+        ("instructions", lambda: "Tools!"),
+        ("instructions", lambda tools: "Tools!"),
+        ("instructions", told_later),
+    ],
+)
+def test_an_option_that_makes_no_sense_is_refused_at_once(option: str, value: Any) -> None:
+    with pytest.raises(ConfigError, match=f"{option} "):
+        said("Hi.", **{option: value})
+
+
+def raising(_tools: Any, _marker: str) -> str:
+    raise KeyError("tools")
+
+
+@pytest.mark.parametrize(
+    ("instructions", "words"),
+    [
+        (lambda tools, marker: 5, "instructions returns the prompt as a text, not 5"),
+        (lambda tools, marker: None, "instructions returns the prompt as a text, not None"),
+        (lambda tools, marker: "half \ud800", "which is no whole character"),
+        (raising, "instructions raised KeyError: 'tools'"),
+    ],
+)
+def test_instructions_that_write_no_prompt_are_the_fault_of_the_caller(instructions: Any, words: str) -> None:
+    prompted, inner = said("Hi.", instructions=instructions)
+    with pytest.raises(ConfigError, match=words):
+        ask(prompted, Message.user("x"))
+    assert inner.requests == []

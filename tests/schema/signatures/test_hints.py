@@ -2,6 +2,7 @@
 
 # ruff: noqa: UP006, UP007, UP045, PYI061 - every spelling of a hint is tested, also the old ones
 
+import asyncio
 import dataclasses
 import datetime
 import decimal
@@ -965,6 +966,10 @@ REFUSED = [
     (abc.Generator[int, None, None], "use a list"),
     (abc.Iterator[int], "use a list"),
     (abc.AsyncIterator[int], "use a list"),
+    (abc.Awaitable[int], "a model gives values and nothing to wait for; use int"),
+    (abc.Coroutine[Any, Any, list[str]], "nothing to wait for; use list[str]"),
+    (asyncio.Future[int], "nothing to wait for; use int"),
+    (abc.Awaitable, "use the type of what awaiting it gives"),
     (io.BytesIO, "take a path"),
     (IO[str], "take a path"),
     (complex, "use plain types"),

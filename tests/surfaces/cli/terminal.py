@@ -96,7 +96,7 @@ class Terminal:
         return before + text
 
     def type(self, text: str) -> None:
-        os.write(self._ours, text.encode())
+        os.write(self._ours, text.encode(errors="surrogateescape"))
 
     def end(self) -> tuple[int, str]:
         """The exit code, and the rest of what was shown."""

@@ -12,6 +12,8 @@ import pytest
 
 from tests.gemini.recorder import recorder
 from tests.surfaces.cli.terminal import WASAT, Terminal, environment, started, wasat
+from wasat.errors import CredentialsError
+from wasat.surfaces.cli.exits import sentence_of
 
 QUESTION = "What is 17.5% of 2480, and what time is it in Tokyo?"
 TOOLS = '''
@@ -187,6 +189,11 @@ def test_a_file_gives_its_functions_or_what_it_calls_its_tools(home: Path, text:
         (["ask", "-t", "leaves.py", "hi"], 2, "SystemExit"),
         (["ask", "-t", "syntax.py", "hi"], 2, "line 1"),
         (["ask", "-t", "empty.py", "hi"], 2, "no tools in 'empty.py'"),
+        (["ask", "-t", "number.py", "hi"], 2, "what 'number.py' calls tools is 5, which is no list or source of tools"),
+        (["ask", "-t", "named.py", "hi"], 2, "what 'named.py' calls tools is {'f': 1}, which is no list"),
+        (["ask", "-t", "box.py", "hi"], 2, "; give its source()"),
+        (["ask", "-t", "wrong.py", "hi"], 2, "the tools in 'wrong.py' cannot be used: 5 cannot be called"),
+        (["ask", "-m", "offline", "--system", "half \udcff", "hi"], 2, "what --system says is no valid UTF-8 text"),
         (["ask", "-f", "nope.txt", "hi"], 2, "no file 'nope.txt'"),
         (["ask", "-f", ".", "hi"], 2, "'.'"),
         (["ask", "-c", "hi"], 2, "no conversation to go on with"),
@@ -203,12 +210,32 @@ def test_what_is_wrong_is_one_sentence_and_an_exit_code(
     (home / "leaves.py").write_text("import sys\nsys.exit(7)")
     (home / "syntax.py").write_text("def f(:")
     (home / "empty.py").write_text("")
+    (home / "number.py").write_text("tools = 5")
+    (home / "named.py").write_text("tools = {'f': 1}")
+    (home / "wrong.py").write_text("tools = [5]")
+    (home / "box.py").write_text("from wasat.tools.toolbox import Toolbox\ntools = Toolbox()")
     ended = wasat(*arguments, home=home)
     assert ended.code == code, ended.err
     assert ended.out == ""
     assert words in ended.err
     assert "Traceback" not in ended.err
     assert len([line for line in ended.err.splitlines() if line.startswith("wasat")]) == 1
+
+
+@pytest.mark.parametrize(
+    "arguments", [["ask", "-m", "gemini", "hi"], ["ask", "-m", "gemini", "--json", "hi"], ["emulate", "-m", "gemini"]]
+)
+def test_without_a_key_the_advice_is_one_for_a_shell(home: Path, arguments: list[str]) -> None:
+    ended = wasat(*arguments, home=home)
+    assert ended.code == 3
+    assert "no Gemini API key: set GEMINI_API_KEY or GOOGLE_API_KEY to one" in ended.err
+    assert "--model offline" in ended.err
+    assert "api_key=" not in ended.err + ended.out
+
+
+def test_without_credentials_for_vertex_the_advice_is_one_for_a_shell() -> None:
+    assert "gcloud auth" in sentence_of(CredentialsError("no credentials for Vertex: give token=…"))
+    assert sentence_of(CredentialsError("no key of another provider")) == "no key of another provider"
 
 
 def test_verbose_shows_where_it_went_wrong(home: Path) -> None:

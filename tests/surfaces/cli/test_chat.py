@@ -196,3 +196,31 @@ def test_new_forgets_and_another_session_is_another_conversation(home: Path) -> 
     wasat("chat", "-m", "offline", "--new", home=home, stdin="hello\n")
     assert len(from_json(kept(home).read_bytes(), "messages")) == 2
     assert len(from_json(kept(home, "b").read_bytes(), "messages")) == 4
+
+
+@pytest.mark.parametrize(
+    "locale", [{}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, {"PYTHONIOENCODING": "latin-1"}]
+)
+def test_a_line_that_is_no_text_is_not_asked_and_the_others_are(home: Path, locale: dict[str, str]) -> None:
+    lines = b"\xef\xbb\xbfWhat is 1 + 1, Zo\xc3\xab?\n\xff\xfe\nWhat is 2 + 2?\n"
+    ended = wasat("chat", "-m", "offline", home=home, stdin=lines, **locale)
+    assert ended.code == 0
+    assert [line for line in ended.err.splitlines() if line.startswith("wasat")] == [
+        "wasat: the question is no valid UTF-8 text"
+    ]
+    messages = from_json(kept(home).read_bytes(), "messages")
+    asked = [message.text for message in messages if message.role == "user" and message.text]
+    assert asked == ["What is 1 + 1, Zoë?", "What is 2 + 2?"]
+
+
+def test_a_line_that_is_no_text_can_be_typed_too(home: Path) -> None:
+    terminal = Terminal("chat", "-m", "offline", home=home)
+    try:
+        terminal.wait_for(READY)
+        terminal.type("half \udcff\r")
+        terminal.wait_for("no valid UTF-8 text")
+        terminal.wait_for(READY)
+        terminal.type("/quit\r")
+        assert terminal.end()[0] == 0
+    finally:
+        terminal.close()

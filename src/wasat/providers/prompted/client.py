@@ -9,7 +9,8 @@ results of the calls that could be read. If there are none, the answer ends with
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing
-from typing import Literal, Self
+from inspect import iscoroutinefunction, signature
+from typing import Any, Literal, Self
 
 from wasat.errors import ConfigError
 from wasat.providers.around import Around
@@ -40,6 +41,11 @@ class Prompted(Around):
         calls. `guarded` demands a mark in every call, which only the prompt tells; the forms of others have none.
         `on_bad_args="empty"` runs a tool whose arguments cannot be read without any, if its schema allows that.
         """
+        _check_provider(provider)
+        _check_instructions(instructions)
+        for name, value in (("dialects", dialects), ("guarded", guarded)):
+            if not isinstance(value, bool):
+                raise ConfigError(f"{name} is True or False, not {value!r}")
         if not isinstance(marker, str) or not marker.isidentifier() or not marker.isascii():
             raise ConfigError(f"the marker {marker!r} is not a word of letters, digits and underscores")
         if on_bad_args not in ("error", "empty"):
@@ -78,3 +84,31 @@ class Prompted(Around):
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+
+def _check_provider(provider: Any) -> None:
+    if isinstance(provider, str):
+        raise ConfigError(f"Prompted takes a provider and not a name; write Agent({provider!r}, …, prompt_mode=True)")
+    if isinstance(provider, type) or not isinstance(provider, Provider):
+        raise ConfigError(f"Prompted takes a provider, as Gemini(…) or ScriptedProvider(…); not {provider!r}")
+
+
+def _check_instructions(instructions: Any) -> None:
+    if instructions is system_prompt:
+        return
+    if not callable(instructions) or iscoroutinefunction(instructions) or not _takes_two(instructions):
+        raise ConfigError(
+            f"instructions is a plain function of the tools and the marker that returns a text, not {instructions!r}"
+        )
+
+
+def _takes_two(function: Instructions) -> bool:
+    try:
+        taken = signature(function)
+    except (TypeError, ValueError):
+        return True  # one that does not tell what it takes
+    try:
+        taken.bind((), MARKER)
+    except TypeError:
+        return False
+    return True

@@ -8,6 +8,7 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from wasat.errors import ConfigError, WasatError
 from wasat.providers.prompted.findings import Declared, Refused
 from wasat.providers.prompted.history import ORIGIN, Renderer, kept_bytes, kept_in, next_number
 from wasat.providers.prompted.prompt import choice_rule
@@ -156,12 +157,29 @@ def _setup(setup: Setup, manner: Manner, mark: str | None) -> Setup:
         system = setup.system
         if functions:
             word = f"{manner.marker}[{mark}]" if mark else manner.marker
-            prompt = manner.instructions(functions, word) + choice_rule(setup.tool_choice)
+            prompt = _instructed(manner.instructions, functions, word) + choice_rule(setup.tool_choice)
             system = f"{system}\n\n{prompt}" if system else prompt
         if len(made) >= _MOST_SETUPS:  # each guarded conversation has its own
             made.pop(next(iter(made)), None)
         made[manner, mark] = replace(setup, system=system, tools=builtins, tool_choice=None)
     return made[manner, mark]
+
+
+def _instructed(instructions: Instructions, functions: Sequence[ToolSpec], word: str) -> str:
+    """What the caller's function writes; what is wrong with it is told as the caller's, not as the model's."""
+    try:
+        prompt = instructions(functions, word)
+    except WasatError:
+        raise
+    except Exception as error:
+        raise ConfigError(f"instructions raised {type(error).__name__}: {error}") from error
+    if not isinstance(prompt, str):
+        raise ConfigError(f"instructions returns the prompt as a text, not {prompt!r}")
+    try:
+        prompt.encode()
+    except UnicodeEncodeError as error:
+        raise ConfigError(f"instructions wrote {prompt[error.start]!r}, which is no whole character") from error
+    return prompt
 
 
 def _mark(request: ModelRequest) -> str:

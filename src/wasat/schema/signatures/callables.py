@@ -112,8 +112,9 @@ def _returned(function: Any, hint: Any) -> Any:
         function = function.func
     if isinstance(function, type):
         return function
-    if typing.get_origin(hint) in (abc.Awaitable, abc.Coroutine):
-        return typing.get_args(hint)[-1]
+    kind = typing.get_origin(hint) or hint
+    if isinstance(kind, type) and issubclass(kind, abc.Awaitable):
+        return (UNKNOWN, *typing.get_args(hint))[-1]
     return UNKNOWN if hint in (typing.NoReturn, typing.Never) else hint
 
 

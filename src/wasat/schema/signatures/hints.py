@@ -311,9 +311,16 @@ def _advice(hint: Any) -> str:
         return "let the model choose by name, with a Literal or an Enum"
     if isinstance(kind, type) and issubclass(kind, io.IOBase | typing.IO):
         return "take a path, or the content as str or bytes"
-    if isinstance(kind, type) and issubclass(kind, abc.Iterator | abc.AsyncIterable | abc.Awaitable):
+    if isinstance(kind, type) and issubclass(kind, abc.Awaitable):
+        return f"a model gives values and nothing to wait for; use {_awaited(hint)}"
+    if isinstance(kind, type) and issubclass(kind, abc.Iterator | abc.AsyncIterable):
         return "use a list"
     return "use plain types, a dataclass or a TypedDict; what the model shall not see can be a Context[…]"
+
+
+def _awaited(hint: Any) -> str:
+    arguments = typing.get_args(hint)
+    return name_of(arguments[-1]) if arguments else "the type of what awaiting it gives"
 
 
 _SCALARS: dict[Any, Schema] = {

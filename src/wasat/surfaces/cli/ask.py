@@ -110,11 +110,7 @@ def _session(options: Namespace) -> Session | None:
 def agent_of(settings: Settings, tools: list[Any]) -> Agent:
     """The agent that the settings describe."""
     limits = Limits() if settings.max_turns is None else Limits(max_turns=settings.max_turns)
-    try:
-        model = settings.model or _unnamed()
-        return Agent(model, tools, system=settings.system, limits=limits)
-    except ConfigError:
-        raise
+    return Agent(settings.model or _unnamed(), tools, system=settings.system, limits=limits)
 
 
 def _unnamed() -> str:

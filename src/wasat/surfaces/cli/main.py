@@ -8,7 +8,10 @@ from wasat.version import VERSION
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command. Whatever goes wrong is one sentence on stderr, and nobody who went away is complained about."""
+    """Run one command. Whatever goes wrong is one sentence on stderr, after the usage where the arguments are wrong.
+
+    Nobody who went away is complained about.
+    """
     given = list(sys.argv[1:] if arguments is None else arguments)
     _open_what_is_closed()
     try:

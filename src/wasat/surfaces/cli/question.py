@@ -20,7 +20,7 @@ def question_of(words: list[str], files: list[str]) -> str | list[Any]:
     asked = " ".join(words).strip()
     if asked == "-":
         asked = ""
-    asked = _checked(asked)
+    asked = typed(asked)
     piped = _piped()
     text = "\n\n".join(filter(None, (piped.strip(), asked)))
     if not text:
@@ -29,12 +29,21 @@ def question_of(words: list[str], files: list[str]) -> str | list[Any]:
     return [text, *map(_file, files)] if files else text
 
 
-def _checked(text: str) -> str:
-    """The text, also where the locale is not that of whoever typed it and Python could not read all of it."""
+def typed(text: str, what: str = "the question") -> str:
+    """An argument, also where the locale is not that of whoever typed it and Python could not read all of it."""
     try:
         return os.fsencode(text).decode() if not text.isprintable() else text
     except UnicodeError as error:
-        raise ConfigError("the question is no valid UTF-8 text") from error
+        raise ConfigError(f"{what} is no valid UTF-8 text") from error
+
+
+def whole(line: str) -> str:
+    """A line of a conversation; what Python could not read of it are halves of characters, which no model takes."""
+    try:
+        line.encode()
+    except UnicodeEncodeError:
+        return typed(line)
+    return line
 
 
 def _piped() -> str:

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from wasat.errors import ConfigError
 from wasat.surfaces.cli.directories import config_directory
+from wasat.surfaces.cli.question import typed
 
 
 class Settings(Struct, frozen=True):
@@ -29,7 +30,7 @@ def settings_of(options: Namespace) -> Settings:
     return Settings(
         model=options.model or os.environ.get("WASAT_MODEL") or file.model,
         tools=_tools(options, file),
-        system=file.system if options.system is None else options.system,
+        system=file.system if options.system is None else typed(options.system, "what --system says"),
         max_turns=options.max_turns or file.max_turns,
     )
 

@@ -89,8 +89,12 @@ def _from(module: ModuleType, name: str) -> list[Any]:
     from wasat.tools.source import ToolSource
 
     said = getattr(module, "tools", None)
-    if isinstance(said, ToolSource):
+    if isinstance(said, ToolSource) and not isinstance(said, type):
         return [said]
+    # A module or a function may be called so too, and says nothing about what the tools are.
+    if not (said is None or isinstance(said, list | tuple | ModuleType) or callable(said)):
+        hint = "give its source()" if hasattr(said, "source") else "write a list of functions, or leave it out"
+        raise ConfigError(f"what {name!r} calls tools is {said!r}, which is no list or source of tools; {hint}")
     try:
         if isinstance(said, list | tuple):
             return [one if isinstance(one, ToolSource) else tool_of(one) for one in said]

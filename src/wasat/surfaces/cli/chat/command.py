@@ -10,6 +10,7 @@ from wasat.surfaces.cli.chat.slash import HELP, Quit, obey
 from wasat.surfaces.cli.chat.talk import Talk
 from wasat.surfaces.cli.exits import say, tell
 from wasat.surfaces.cli.interrupts import Stoppable, leave
+from wasat.surfaces.cli.question import whole
 from wasat.surfaces.cli.sessions import Session, last_session
 from wasat.surfaces.cli.settings import settings_of
 
@@ -60,7 +61,7 @@ def _converse(talk: Talk, *, verbose: int) -> None:
             continue
         try:
             if line and not obey(line, talk):
-                talk.ask(line)
+                talk.ask(whole(line))
         except Quit:
             return
         except KeyboardInterrupt as stop:

@@ -33,6 +33,9 @@ class PlainLines:
 
     def __init__(self, *, is_terminal: bool) -> None:
         self.is_terminal = is_terminal
+        if hasattr(sys.stdin, "reconfigure"):
+            # Text that is piped in is UTF-8, as for `ask`; a line that cannot be read is then one question and not all.
+            sys.stdin.reconfigure(encoding=None if is_terminal else "utf-8-sig", errors="surrogateescape")
 
     def read(self) -> str:
         lines: list[str] = []
