@@ -40,13 +40,14 @@ class Model(Recorder):
     """Answers as a model might, by what it is asked."""
 
     def next(self) -> tuple[int, bytes, dict[str, str]]:
-        body = json.dumps(self.last.body)
+        body, streaming = json.dumps(self.last.body), "stream" in self.last.path
+        answer = self.answer_stream if streaming else self.answer
         if "functionResponse" in body:
-            self.answer(said({"text": "It is 4 degrees in Oslo."}))
+            answer(said({"text": "It is 4 degrees in Oslo."}))
         elif "functionDeclarations" in body:
-            self.answer(said(CALL))
-        elif "stream" in self.last.path:
-            self.answer_stream(said({"text": "Hel"}, finish=None), said({"text": "lo!"}))
+            answer(said(CALL))
+        elif streaming:
+            answer(said({"text": "Hel"}, finish=None), said({"text": "lo!"}))
         else:
             self.answer(said({"text": "Hello!"}))
         return self.answers.pop()
