@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
+from urllib.parse import parse_qsl
 
 
 class Seen(NamedTuple):
@@ -41,6 +42,12 @@ class Recorder:
         return self.seen[-1]
 
 
+def _body(raw: bytes, headers: dict[str, str]) -> Any:
+    if headers.get("content-type") == "application/x-www-form-urlencoded":
+        return dict(parse_qsl(raw.decode()))
+    return json.loads(raw) if raw else None
+
+
 @contextmanager
 def recorder(record: Recorder | None = None) -> Iterator[Recorder]:
     record = record or Recorder()
@@ -52,7 +59,7 @@ def recorder(record: Recorder | None = None) -> Iterator[Recorder]:
         def handle_any(self) -> None:
             raw = self.rfile.read(int(self.headers.get("content-length") or 0))
             headers = {name.lower(): value for name, value in self.headers.items()}
-            record.seen.append(Seen(self.command, self.path, headers, json.loads(raw) if raw else None))
+            record.seen.append(Seen(self.command, self.path, headers, _body(raw, headers)))
             status, body, more = record.next()
             self.send_response(status)
             for name, value in {"content-type": "application/json", **more}.items():

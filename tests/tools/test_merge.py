@@ -81,3 +81,9 @@ def test_a_model_that_puts_its_namespace_before_a_name_is_told_the_name() -> Non
 
 def test_without_tools_that_is_said() -> None:
     assert asyncio.run(LocalTools([]).call(ToolCall("1", "add"))).value == "unknown tool: add; there are no tools"
+
+
+@pytest.mark.parametrize("tools", [5, "add", {"add": len}])
+def test_what_is_no_list_of_tools_is_told(tools: Any) -> None:
+    with pytest.raises(ConfigError, match="tools are a list of functions and tools, not "):
+        LocalTools(tools)

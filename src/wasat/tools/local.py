@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any
 
-from wasat.errors import DuplicateTool
+from wasat.errors import ConfigError, DuplicateTool
 from wasat.tools.execute import execute
 from wasat.tools.failure import refused
 from wasat.tools.function import Tool, tool_of
@@ -18,6 +18,8 @@ class LocalTools:
     """Functions and tools, each under its own name."""
 
     def __init__(self, tools: Iterable[Tool[..., Any] | Callable[..., Any]] = ()) -> None:
+        if isinstance(tools, str | bytes | Mapping) or not isinstance(tools, Iterable):
+            raise ConfigError(f"tools are a list of functions and tools, not {tools!r:.80}")
         self._tools: dict[str, Tool[..., Any]] = {}
         for one in tools:
             made = tool_of(one)

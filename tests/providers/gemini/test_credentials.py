@@ -1,13 +1,16 @@
 import asyncio
+import json
 import logging
 import sys
 import threading
 from functools import partial
-from types import ModuleType, SimpleNamespace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from wasat.errors import ConfigError, CredentialsError
+from tests.gemini.recorder import recorder
+from wasat.errors import AuthenticationError, ConfigError, CredentialsError
 from wasat.providers.gemini.credentials import ApiKey, BearerToken, developer_credentials, key_from, vertex_credentials
 
 SECRET = "AIza-very-secret"
@@ -96,38 +99,56 @@ def test_a_token_is_asked_for_each_time_and_its_failure_is_told_as_it_is() -> No
         headers(BearerToken(fail))
 
 
-def test_google_auth_gives_the_token_in_a_thread_and_renews_it_once_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    renewed: list[str] = []
+TOKEN = {"access_token": "t", "issued_token_type": "access", "token_type": "Bearer", "expires_in": 3600}
 
-    class Found:
-        valid, token = False, ""
 
-        def refresh(self, _: object) -> None:
-            renewed.append(threading.current_thread().name)
-            self.valid, self.token = True, "t"
+def use_google_auth(monkeypatch: pytest.MonkeyPatch, folder: Path, url: str) -> None:
+    """Have google-auth exchange a token that lies in a file, as it does on machines outside of Google's cloud."""
+    (folder / "subject").write_text("who I am")
+    found = {
+        "type": "external_account",
+        "audience": "//iam.googleapis.com/projects/1/locations/global/workloadIdentityPools/a/providers/b",
+        "subject_token_type": "urn:ietf:params:oauth:token-type:jwt",
+        "token_url": f"{url}/token",
+        "credential_source": {"file": str(folder / "subject")},
+    }
+    (folder / "credentials.json").write_text(json.dumps(found))
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(folder / "credentials.json"))
+    monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "p")  # or it asks the cloud whose project that is
 
-    auth, requests = ModuleType("google.auth"), ModuleType("google.auth.transport.requests")
-    auth.default = lambda scopes: (Found(), "project")  # type: ignore[attr-defined]
-    auth.transport = SimpleNamespace(requests=requests)  # type: ignore[attr-defined]
-    requests.Request = object  # type: ignore[attr-defined]
-    google = ModuleType("google")
-    google.auth = auth  # type: ignore[attr-defined]
-    for name, module in {
-        "google": google,
-        "google.auth": auth,
-        "google.auth.transport": ModuleType("google.auth.transport"),
-        "google.auth.transport.requests": requests,
-    }.items():
-        monkeypatch.setitem(sys.modules, name, module)
 
+def test_google_auth_gives_the_token_without_blocking_and_renews_it_once_for_all(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     async def main() -> None:
         credentials = vertex_credentials(None, None, {})
         given = await asyncio.gather(*(credentials.headers() for _ in range(20)))
         assert all(dict(one) == {"Authorization": "Bearer t"} for one in given)
 
-    asyncio.run(main())
-    assert len(renewed) == 1
-    assert renewed[0] != threading.current_thread().name
+    with recorder() as server:
+        server.answer(TOKEN)
+        use_google_auth(monkeypatch, tmp_path, server.url)
+        asyncio.run(main())
+        assert [one.body["subject_token"] for one in server.seen] == ["who I am"]
+
+
+@pytest.mark.parametrize(
+    ("refusal", "kind", "words"),
+    [
+        ({"error": "invalid_grant", "error_description": "who?"}, AuthenticationError, "no token for Vertex: .*who?"),
+        (None, CredentialsError, "no credentials for Vertex: .*nowhere.json was not found"),
+    ],
+)
+def test_what_google_auth_says_is_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, refusal: Any, kind: type[Exception], words: str
+) -> None:
+    with recorder() as server:
+        server.answer(refusal, status=400)
+        use_google_auth(monkeypatch, tmp_path, server.url)
+        if refusal is None:
+            monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "nowhere.json"))
+        with pytest.raises(kind, match=words):
+            headers(vertex_credentials(None, None, {}))
 
 
 def test_vertex_takes_a_token_a_key_or_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from wasat.errors import ConfigError, CredentialsError
+from wasat.errors import AuthenticationError, ConfigError, CredentialsError
 
 _log = logging.getLogger("wasat.providers.gemini")
 
@@ -119,6 +119,7 @@ def vertex_credentials(
 def _token_of_google_auth() -> GiveToken:
     try:
         import google.auth
+        import google.auth.exceptions
         import google.auth.transport.requests
     except ImportError:
         raise CredentialsError(
@@ -136,7 +137,17 @@ def _token_of_google_auth() -> GiveToken:
                 found[0].refresh(google.auth.transport.requests.Request())
             return str(found[0].token)
 
-    return give
+    def give_or_tell() -> str:
+        try:
+            return give()
+        except google.auth.exceptions.DefaultCredentialsError as error:
+            raise CredentialsError(f"no credentials for Vertex: {error}") from error
+        except google.auth.exceptions.GoogleAuthError as error:
+            failed = AuthenticationError(f"google-auth gives no token for Vertex: {error}")
+            failed.retryable = error.retryable
+            raise failed from error
+
+    return give_or_tell
 
 
 def _checked(key: str) -> str:
