@@ -13,7 +13,7 @@ from wasat import Agent, Limits, Streams, tool
 from wasat.errors import LimitReached
 from wasat.loop.streams import Phase
 from wasat.testing import ScriptedProvider
-from wasat.tools.timers import PATIENCE_SECONDS
+from wasat.tools.apart import PATIENCE_SECONDS
 from wasat.types.events import ToolStart
 from wasat.types.parts import ToolCall
 

@@ -87,24 +87,30 @@ def test_nothing_that_a_tool_raises_escapes(error: BaseException, timeout: float
         assert type(error).__name__ in told(use(function, options={"timeout": timeout}))
 
 
-def test_a_call_that_is_closed_in_the_middle_closes_its_tool() -> None:
+def test_a_call_that_is_closed_in_the_middle_stops_its_tool() -> None:
     seen: list[str] = []
 
     @tool
     async def wait() -> None:
         try:
             await asyncio.sleep(60)
-        except GeneratorExit:
-            seen.append("closed")
-            raise
+        finally:
+            seen.append("stopped")
 
-    async def main() -> None:
+    async def main(steps: int) -> None:
         running = execute(wait, ToolCall("1", "wait"))
         running.send(None)
+        for _ in range(steps):
+            await asyncio.sleep(0)
         running.close()
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert len(asyncio.all_tasks()) == 1
 
-    asyncio.run(main())
-    assert seen == ["closed"]
+    asyncio.run(main(0))
+    assert seen == []
+    asyncio.run(main(2))
+    assert seen == ["stopped"]
 
 
 def test_ctrl_c_within_an_async_tool_is_for_who_runs_the_loop() -> None:

@@ -17,7 +17,6 @@ from wasat.errors import ConfigError
 T = TypeVar("T")
 
 
-_DEEPEST = 20
 _ENDS_A_LOOP = (KeyboardInterrupt, SystemExit)
 """What asyncio raises through the loop, after the task that raised it has it as its end.
 
@@ -26,15 +25,9 @@ The caller whose task it was hears of it; the others, and all who come later, ha
 
 
 class _Door:
-    """A loop of this process, started when somebody first comes in.
+    """The loop of this process, started when somebody first comes in."""
 
-    Who comes from inside it, as an async tool does that makes a blocking call, goes through the door within: the loop
-    itself stands still meanwhile, as with any code that blocks.
-    """
-
-    def __init__(self, depth: int = 0) -> None:
-        self._depth = depth
-        self._within: _Door | None = None
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -56,21 +49,8 @@ class _Door:
     def is_closed(self) -> bool:
         return self._closed
 
-    def for_this_thread(self) -> "_Door":
-        """The door through which this thread can go."""
-        if threading.current_thread() is not self._thread:
-            return self if self._within is None or not self._within.is_around() else self._within.for_this_thread()
-        if self._depth >= _DEEPEST:
-            raise ConfigError(f"{_DEEPEST} blocking calls were made one inside another; use the async form there")
-        with self._lock:
-            if self._within is None:
-                self._within = _Door(self._depth + 1)
-            return self._within
-
-    def is_around(self) -> bool:
-        """Whether this thread is inside it, or further within."""
-        inner = self._within
-        return threading.current_thread() is self._thread or (inner is not None and inner.is_around())
+    def is_inside(self) -> bool:
+        return threading.current_thread() is self._thread
 
     def schedule(self, coroutine: Coroutine[Any, Any, Any]) -> None:
         """Have something done without waiting; when the program ends, not at all: the loop closes what is open."""
@@ -115,16 +95,18 @@ _door = _Door()
 
 def wait_for(coroutine: Coroutine[Any, Any, T]) -> T:
     """What the coroutine returns or raises. Ctrl-C stops the waiting and cancels the coroutine."""
+    if _door.is_inside():
+        coroutine.close()
+        raise ConfigError("a blocking call was made from inside another one; use the async form there")
     try:
-        door = _door.for_this_thread()
-        future = asyncio.run_coroutine_threadsafe(coroutine, door.loop())
+        future = asyncio.run_coroutine_threadsafe(coroutine, _door.loop())
     except BaseException:
         coroutine.close()
         raise
     try:
         return future.result()
     except CancelledError:
-        if door.is_closed:
+        if _door.is_closed:
             raise SystemExit from None  # the program ends, and a thread that still waits here ends with it, silently
         raise
     except BaseException:
@@ -137,14 +119,13 @@ def iterate(items: AsyncIterator[T]) -> Iterator[T]:
 
     The end of a generator may come from the garbage collector, in any thread and at any time, where nobody may wait.
     """
-    door = _door.for_this_thread()
     try:
         while (item := wait_for(_next(items))) is not _END:
             yield cast("T", item)
     finally:
         close = getattr(items, "aclose", None)
         if close is not None:
-            door.schedule(close())
+            _door.schedule(close())
 
 
 _END = object()

@@ -15,7 +15,6 @@ from wasat.storage.journal import Journal
 from wasat.storage.waiters import Waiters
 from wasat.tools.deadline import cancel_count
 from wasat.tools.failure import described, failed, fitting
-from wasat.tools.timers import insist
 from wasat.types.codec import to_json
 from wasat.types.events import STOPPED_BY_CALLER, Fault, RunEnd, RunEvent, RunStart, ToolEnd, ToolStart
 from wasat.types.parts import ToolCall
@@ -115,7 +114,7 @@ class Drive:
         # A task that is cancelled before its first step never takes it, and could write nothing down.
         self._is_stopping = True
         if self._is_listening:
-            insist(self.task)
+            self.task.cancel()
 
     async def _end_after_its_loop(self) -> None:
         """What is left of a run whose task will never go on: its end, and what was not written yet."""

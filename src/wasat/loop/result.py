@@ -9,7 +9,6 @@ from msgspec import Struct
 from wasat.errors import ArgumentError, ConfigError
 from wasat.loop.run import Run
 from wasat.loop.state import CANCELLED, ToolRun
-from wasat.tools.timers import desist, insist
 from wasat.types.events import RunEvent
 from wasat.types.exchange import FinishReason, ModelResponse, Source, Usage
 from wasat.types.messages import History, Message
@@ -167,7 +166,6 @@ class RunStream(Generic[Output]):
         if task is not None and self._cancelling:
             self._cancelling = False
             task.uncancel()
-            desist(task)
         return task is None or task.cancelling() <= self._cancelled_before
 
     async def aclose(self) -> None:
@@ -177,7 +175,7 @@ class RunStream(Generic[Output]):
             if self._taker.get_loop() is not asyncio.get_running_loop():
                 raise ConfigError("the events of this run are taken in another event loop; close it there")
             if self._taker.cancelling() <= self._cancelled_before:  # else it is on its way out already
-                self._cancelling = insist(self._taker)
+                self._cancelling = self._taker.cancel()
             self._left.clear()
             await self._left.wait()
         async with self._ending:

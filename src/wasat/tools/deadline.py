@@ -1,18 +1,24 @@
 """A time limit around some awaiting, cheap enough for every call."""
 
 import asyncio
-import logging
 import types
 from collections.abc import Coroutine, Generator
 from contextlib import nullcontext
-from typing import Any, TypeVar, cast
-
-from wasat.tools.timers import Deadline, Patience, cancellations
-from wasat.tools.timers import Expired as Expired
-
-_log = logging.getLogger("wasat.tools")
+from types import TracebackType
+from typing import Any, Self, TypeVar, cast
 
 T = TypeVar("T")
+
+
+class Expired(TimeoutError):
+    """A time limit of ours is over; any other TimeoutError is the doing of whoever raised it."""
+
+    def __init__(self, late: tuple[Any, ...] = (), *, is_left: bool = False) -> None:
+        super().__init__("the time is over")
+        self.late = late
+        """The one value that came all the same, from what swallowed its cancellation and went on; else nothing."""
+        self.is_left = is_left
+        """It went on, and is not waited for any longer."""
 
 
 class Raised(Exception):
@@ -23,18 +29,14 @@ class Raised(Exception):
         self.error = error
 
 
-class LeftBehind(Exception):
-    """It was cancelled and would not end, so that it is not waited for any longer."""
-
-
-async def limited(coroutine: Coroutine[Any, Any, T], seconds: float | None, *, may_be_left: bool = False) -> T:
+async def limited(coroutine: Coroutine[Any, Any, T], seconds: float | None) -> T:
     """Await the coroutine, and raise Expired if it takes longer; None is no limit.
 
     Where the time was over, its value is not taken even if it gives one, see `Expired.late`; an exception of its own
     still says more than ours. What ends before anybody could stop it, as code that never waits, ends in time.
     """
     ended, value = begun(coroutine)
-    return cast("T", value) if ended else await rest_of(coroutine, value, seconds, may_be_left=may_be_left)
+    return cast("T", value) if ended else await rest_of(coroutine, value, seconds)
 
 
 def begun(coroutine: Coroutine[Any, Any, Any]) -> tuple[bool, Any]:
@@ -52,72 +54,40 @@ def begun(coroutine: Coroutine[Any, Any, Any]) -> tuple[bool, Any]:
 
 
 @types.coroutine
-def rest_of(
-    coroutine: Coroutine[Any, Any, T], waits_for: Any, seconds: float | None, *, may_be_left: bool = False
-) -> Generator[Any, None, T]:
+def rest_of(coroutine: Coroutine[Any, Any, T], waits_for: Any, seconds: float | None) -> Generator[Any, None, T]:
     """What a coroutine gives that was begun, within so many seconds; as `limited` does.
 
     GeneratorExit is thrown in here when somebody closes us. One that the coroutine makes up comes as Raised: everyone
     above would take it for the sign to leave without a word. A cancellation that the coroutine keeps to itself is
-    raised all the same when it ends: whoever cancelled us meant more than this one coroutine. If it does not end, and
-    may be left, it is left where it stands.
+    raised all the same when it ends: whoever cancelled us meant more than this one coroutine.
     """
-    before, told, patience = cancellations(), None, None
+    before, told = cancellations(), None
     with Deadline(seconds) if seconds is not None else nullcontext() as deadline:
-        try:
-            while True:
-                try:
-                    yield waits_for
-                except BaseException as error:  # noqa: BLE001 - whatever is thrown at us is for the coroutine
-                    if patience is not None and patience.is_over:
-                        _leave(coroutine)
-                        _raise_kept(told, before)
-                        raise (Expired(is_left=True) if deadline and deadline.is_over else LeftBehind()) from None
-                    thrown: BaseException | None = error
-                    if isinstance(error, asyncio.CancelledError):
-                        told = told if _ends_a_group(coroutine) else error
-                        patience = patience or (Patience() if may_be_left else None)
-                else:
-                    thrown = None
-                try:
-                    waits_for = coroutine.send(None) if thrown is None else coroutine.throw(thrown)
-                except StopIteration as end:
-                    _raise_kept(told, before)
-                    if deadline is not None and deadline.is_over:
-                        raise Expired((end.value,)) from None
-                    return cast("T", end.value)
-                except GeneratorExit as error:
-                    if isinstance(thrown, GeneratorExit):
-                        raise
-                    raise Raised(error) from error
-                except Exception:
-                    _raise_kept(told, before)
+        while True:
+            try:
+                yield waits_for
+            except BaseException as error:  # noqa: BLE001 - whatever is thrown at us is for the coroutine
+                thrown: BaseException | None = error
+                if isinstance(error, asyncio.CancelledError) and not _ends_a_group(coroutine):
+                    told = error
+            else:
+                thrown = None
+            try:
+                waits_for = coroutine.send(None) if thrown is None else coroutine.throw(thrown)
+            except StopIteration as end:
+                if told is not None and cancellations() > before:
+                    raise told from None
+                if deadline is not None and deadline.is_over:
+                    raise Expired((end.value,)) from None
+                return cast("T", end.value)
+            except GeneratorExit as error:
+                if isinstance(thrown, GeneratorExit):
                     raise
-        finally:
-            if patience is not None:
-                patience.end()
-
-
-def _raise_kept(told: asyncio.CancelledError | None, before: int) -> None:
-    """A cancellation that was told, unless somebody took it back."""
-    if told is not None and cancellations() > before:
-        raise told from None
-
-
-def _leave(coroutine: Coroutine[Any, Any, Any]) -> None:
-    """Close what would not end; if it does not even let itself be closed, it stands still for ever."""
-    try:
-        coroutine.close()
-    except BaseException as error:  # noqa: BLE001 - nobody waits for it any more, whatever it says
-        _log.error("a tool that was stopped went on, and would not be closed: %s", error)
-        _keep_for_ever(coroutine)
-
-
-def _keep_for_ever(coroutine: Coroutine[Any, Any, Any]) -> None:
-    """Whoever tidied it up would throw at it again; at the end of the program it might never stop catching."""
-    from ctypes import py_object, pythonapi  # for what hardly ever happens
-
-    pythonapi.Py_IncRef(py_object(coroutine))
+                raise Raised(error) from error
+            except Exception:
+                if told is not None and cancellations() > before:
+                    raise told from None
+                raise
 
 
 def _ends_a_group(waiting: Any) -> bool:
@@ -165,3 +135,51 @@ def cancel_count() -> int:
 def was_cancelled_since(before: int | None) -> bool:
     """Whether somebody cancelled this task since; nobody can where it has not waited yet, which is None."""
     return before is not None and cancel_count() > before
+
+
+def cancellations() -> int:
+    """The same, but for those deadlines of ours that are just being told of."""
+    task = asyncio.current_task()
+    return 0 if task is None else task.cancelling() - (_expired.get(task, 0) if _expired else 0)
+
+
+_expired: dict[asyncio.Task[Any], int] = {}
+"""Of each task, how many deadlines have cancelled it and are not left yet."""
+
+
+class Deadline:
+    """Raises Expired where the body takes longer than `seconds` and lets itself be cancelled.
+
+    What `asyncio.timeout` does, without its two coroutines. Of a body that goes on, `is_over` tells.
+    """
+
+    __slots__ = ("_cancelling", "_handle", "_seconds", "_task", "is_over")
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self.is_over = False
+
+    def __enter__(self) -> Self:
+        task = asyncio.current_task()
+        assert task is not None, "a deadline is for code that runs in a task"
+        self._task: asyncio.Task[Any] = task
+        self._cancelling = task.cancelling()
+        self._handle = asyncio.get_running_loop().call_later(self._seconds, self._expire)
+        return self
+
+    def _expire(self) -> None:
+        self.is_over = True
+        _expired[self._task] = _expired.get(self._task, 0) + 1
+        self._task.cancel()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._handle.cancel()
+        if self.is_over:
+            _expired[self._task] -= 1
+            if not _expired[self._task]:
+                del _expired[self._task]
+        # If somebody else cancelled the task meanwhile, that counts, and not our limit.
+        if self.is_over and self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
+            raise Expired from error

@@ -11,16 +11,8 @@ from collections.abc import Awaitable
 from typing import Any
 
 from wasat.errors import ArgumentError, ToolError
-from wasat.tools.deadline import (
-    Expired,
-    LeftBehind,
-    Raised,
-    begun,
-    cancel_count,
-    limited,
-    rest_of,
-    was_cancelled_since,
-)
+from wasat.tools.apart import apart
+from wasat.tools.deadline import Expired, Raised, begun, cancel_count, rest_of, was_cancelled_since
 from wasat.tools.failure import described, failed, listed, refused
 from wasat.tools.function import Tool
 from wasat.tools.outcome import outcome
@@ -41,12 +33,15 @@ async def execute(tool: Tool[..., Any], call: ToolCall, context: Any = None) -> 
         arguments, changes = prepared.arguments, prepared.changes
     before = None
     try:
-        if tool.is_async:
+        if tool.is_async and not tool.waits:
             work = tool.invoke(arguments, context)
             ended, returned = begun(work)
             if not ended:
                 before = cancel_count()
-                returned = await rest_of(work, returned, tool.timeout, may_be_left=True)
+                returned = await rest_of(work, returned, tool.timeout)
+        elif tool.is_async:
+            before = cancel_count()
+            returned = await apart(tool.invoke(arguments, context), tool.timeout)
         else:
             before = cancel_count()
             returned = await _in_thread(tool, arguments, context)
@@ -64,7 +59,7 @@ async def _in_thread(tool: Tool[..., Any], arguments: dict[str, Any], context: A
     # A plain function may still hand out something to be awaited: a lambda around a coroutine function, say.
     if not inspect.isawaitable(returned):
         return returned
-    return await limited(_awaited(returned), tool.timeout, may_be_left=True)
+    return await apart(_awaited(returned), tool.timeout)
 
 
 async def _awaited(waiting: Awaitable[Any]) -> Any:
@@ -72,12 +67,10 @@ async def _awaited(waiting: Awaitable[Any]) -> Any:
 
 
 def _raised(tool: Tool[..., Any], call: ToolCall, error: BaseException) -> ToolResult:
-    if isinstance(error, Raised):
-        error = error.error
     if isinstance(error, Expired):
         return failed(call, f"{tool.name} took longer than {tool.timeout:g} seconds{_end(tool, error)}")
-    if isinstance(error, LeftBehind):
-        return failed(call, f"{tool.name} did not end when it was stopped, and is not waited for any longer")
+    if isinstance(error, Raised):
+        error = error.error
     if isinstance(error, ArgumentError):
         return failed(call, f"invalid parameters:{listed(str(error).splitlines())}")
     if isinstance(error, ToolError):

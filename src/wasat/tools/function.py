@@ -11,7 +11,7 @@ from wasat.schema.normal import normal
 from wasat.schema.signature import Signature, signature_of
 from wasat.schema.signatures.binding import Binding
 from wasat.tools.effects import effects_of
-from wasat.tools.options import Final, check_name, check_options, examples_of, is_async, takes_values
+from wasat.tools.options import Final, check_name, check_options, examples_of, is_async, may_wait, takes_values
 from wasat.types.specs import ToolSpec
 from wasat.types.texts import check_text
 
@@ -46,6 +46,8 @@ class Tool(Generic[P, R]):
         self.invoke = invoke
         """Takes valid arguments and the context, calls the function."""
         self.is_async = is_async
+        self.waits = is_async and may_wait(function)
+        """What never waits needs no task of its own: most tools of a few microseconds are of that kind."""
         self.check = check
         """What stands against arguments beyond their schema: the 31st of February."""
         self.final = final

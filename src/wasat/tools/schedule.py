@@ -8,7 +8,6 @@ from time import perf_counter
 
 from wasat.tools.deadline import Raised, begun, cancel_count, rest_of, was_cancelled_since
 from wasat.tools.failure import described, failed
-from wasat.tools.timers import insist
 from wasat.types.parts import ToolCall, ToolResult
 
 _log = logging.getLogger("wasat.tools")
@@ -113,7 +112,7 @@ class _Together:
         self._waiting.clear()
         running = list(self._running)
         for task in running:
-            insist(task)
+            task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
 
     def _begin(self) -> None:

@@ -1,0 +1,114 @@
+"""Foreign coroutines in tasks of their own: they can be stopped, and left behind if they will not end.
+
+Within the task of a run they could do neither: what such a coroutine cancels, limits or catches would be the run.
+"""
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from inspect import CORO_CREATED, getcoroutinestate
+from typing import Any
+
+from wasat.tools.deadline import Expired, Raised, cancellations
+
+PATIENCE_SECONDS = 5.0
+"""So long is what was cancelled waited for, if it goes on all the same."""
+
+_log = logging.getLogger("wasat.tools")
+
+
+async def apart(coroutine: Coroutine[Any, Any, Any], seconds: float | None) -> Any:
+    """What a coroutine gives, run in a task of its own, within so many seconds.
+
+    What it raises comes as Raised, but for KeyboardInterrupt, which is a person's wish. Where the time was over, its
+    value is not taken even if it gives one, see `Expired.late`; an exception of its own still says more than ours. Who
+    cancels us cancels it; only where that is a time limit around us, it is heard to its end.
+    """
+    task = asyncio.get_running_loop().create_task(_outcome(coroutine))
+    before = cancellations()
+    try:
+        in_time = await _ends(task, seconds)
+    except asyncio.CancelledError:
+        task.cancel()
+        is_told = await _ends_or_is_left(task) and not task.cancelled() and cancellations() <= before
+        _close(coroutine)
+        if not is_told:
+            raise
+        return _value(task)
+    except BaseException:
+        task.cancel()
+        _close(coroutine)
+        raise
+    if in_time:
+        return _value(task)
+    task.cancel()
+    if not await _ends_or_is_left(task):
+        raise Expired(is_left=True)
+    if task.cancelled():
+        raise Expired
+    raise Expired((_value(task),))
+
+
+def _close(coroutine: Coroutine[Any, Any, Any]) -> None:
+    """What was cancelled before it had even begun."""
+    if getcoroutinestate(coroutine) == CORO_CREATED:
+        coroutine.close()
+
+
+def _value(task: asyncio.Task[tuple[bool, Any]]) -> Any:
+    if task.cancelled():
+        raise Raised(asyncio.CancelledError())
+    ended, outcome = task.result()
+    if ended:
+        return outcome
+    raise outcome if isinstance(outcome, KeyboardInterrupt) else Raised(outcome)
+
+
+async def _outcome(coroutine: Coroutine[Any, Any, Any]) -> tuple[bool, Any]:
+    """Whether it ended well, and with what; a task that dies of SystemExit would take the event loop with it."""
+    try:
+        return True, await coroutine
+    except asyncio.CancelledError:
+        raise
+    except BaseException as error:  # noqa: BLE001 - foreign code, told to who waits
+        return False, error
+
+
+async def _ends(task: asyncio.Task[Any], seconds: float | None) -> bool:
+    """Wait so long for the end of a task, and tell whether it was there."""
+    loop = task.get_loop()
+    waiter = loop.create_future()
+
+    def wake(_: object = None) -> None:
+        if not waiter.done():
+            waiter.set_result(None)
+
+    task.add_done_callback(wake)
+    timer = None if seconds is None else loop.call_later(seconds, wake)
+    try:
+        await waiter
+    finally:
+        task.remove_done_callback(wake)
+        if timer is not None:
+            timer.cancel()
+    return task.done()
+
+
+async def _ends_or_is_left(task: asyncio.Task[Any]) -> bool:
+    """Whether a task that was cancelled ends while we are patient; nobody waits for it any more if it does not."""
+    try:
+        return await _ends(task, PATIENCE_SECONDS)
+    finally:
+        if not task.done():
+            _leave(task)
+
+
+def _leave(task: asyncio.Task[Any]) -> None:
+    """Let it go on unheard: neither the end of its event loop nor that of the program waits for it, or throws at it."""
+    from ctypes import py_object, pythonapi  # for what hardly ever happens
+
+    _log.error("a tool that was stopped goes on, and is not waited for any longer")
+    task._log_destroy_pending = False  # type: ignore[attr-defined]  # what asyncio's own gather does
+    asyncio.tasks._unregister_task(task)
+    pythonapi.Py_IncRef(py_object(task))
+    task.add_done_callback(lambda ended: pythonapi.Py_DecRef(py_object(ended)))
