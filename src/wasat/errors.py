@@ -164,6 +164,8 @@ class ProviderError(WasatError):
     """A model's service refused, failed or broke off."""
 
     retryable = False
+    portions: Any = None
+    """Of an answer that comes in several portions, what came before it went wrong, as one ModelResponse."""
 
     def __init__(
         self,

@@ -12,7 +12,7 @@ from wasat import Agent, Gemini, Limits, tool
 from wasat.emulator import LocalGemini, Rule, Script, When, answer
 from wasat.emulator import call as call_of
 from wasat.errors import AnswerBlocked, InvalidRequest, LimitReached, PromptBlocked
-from wasat.gemini import GoogleSearch, UrlContext
+from wasat.gemini import GoogleSearch, RetryPolicy, UrlContext
 from wasat.types.exchange import Source
 from wasat.types.parts import ToolCall
 
@@ -65,8 +65,10 @@ def server() -> Iterator[Server]:
 
 
 def run(server: Any, *tools: Any, streaming: bool, model: str = "gemini-3.8-flash", **options: Any) -> Any:
+    retry = options.pop("retry", None)
+
     async def main() -> Any:
-        async with asyncio.timeout(10), Gemini(model, api_key="k", base_url=server.url) as gemini:
+        async with asyncio.timeout(10), Gemini(model, api_key="k", base_url=server.url, retry=retry) as gemini:
             agent = Agent(gemini, tools=list(tools), **options)
             if not streaming:
                 return await agent.run("go")
@@ -279,6 +281,40 @@ def test_two_calls_that_share_an_id_are_both_run(server: Server, streaming: bool
     ]
     result = run(server, add, double, streaming=streaming)
     assert [one.value for one in result.tool_calls] == [2, 7 if twin["name"] == "add" else 10]
+
+
+def test_a_call_that_came_twice_is_one_and_keeps_its_signature(server: Server) -> None:
+    server.script = [
+        [chunk(call(1), finish=None), chunk(call(1, thoughtSignature="c2ln")), chunk(finish="STOP")],
+        [chunk({"text": "done"})],
+    ]
+    result = run(server, add, streaming=True)
+    assert [one.value for one in result.tool_calls] == [2]
+    assert server.last.body["contents"][1]["parts"] == [call(1, thoughtSignature="c2ln")]
+
+
+@MODES
+def test_the_last_answer_may_come_in_portions(server: Server, streaming: bool) -> None:
+    server.script = [[chunk(call(1))], [chunk(call(2))], endless(1), endless(2), [chunk({"text": "3"})]]
+    result = run(server, add, streaming=streaming, limits=Limits(max_turns=2, on_limit="answer"))
+    assert (result.text, result.limit) == ("1 2 3", "max_turns")
+
+
+def test_the_portions_before_one_that_broke_off_count(server: Server) -> None:
+    class Cutting(Server):
+        """Each third portion breaks off in the middle."""
+
+        def next(self) -> tuple[int, bytes, dict[str, str]]:
+            status, body, headers = super().next()
+            return (status, body[:-40], headers) if len(self.seen) % 3 == 0 else (status, body, headers)
+
+    with recorder(Cutting()) as cutting:
+        assert isinstance(cutting, Cutting)
+        cutting.script = [endless(n) for n in range(50)]
+        with pytest.raises(LimitReached) as caught:
+            run(cutting, streaming=True, limits=Limits(max_turns=4), retry=RetryPolicy(tries=1))
+        assert caught.value.limit == "max_turns"
+        assert len(cutting.seen) == 4
 
 
 MANY = Literal[tuple(f"value_number_{n:06d}_of_very_many" for n in range(1_200))]  # type: ignore[valid-type]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from wasat import Agent, Limits, tool
-from wasat.errors import NoAnswer
+from wasat.errors import NoAnswer, ToolError
 from wasat.testing import ScriptedProvider
 from wasat.types.exchange import ModelRequest
 from wasat.types.parts import ToolCall
@@ -83,8 +83,9 @@ def test_two_calls_in_turn_for_ever_are_a_circle(declared: bool) -> None:
         choice = request.setup.tool_choice
         return "stopped" if choice is not None and choice.mode == "none" else next(forever)
 
-    assert Agent(ScriptedProvider(model), tools=notebook.tools).run_sync("go").text == "stopped"
-    assert max(notebook.runs.values()) <= 4
+    limits = Limits(max_turns=None)
+    assert Agent(ScriptedProvider(model), tools=notebook.tools, limits=limits).run_sync("go").text == "stopped"
+    assert max(notebook.runs.values()) <= 5
 
 
 def test_who_only_reads_makes_nothing_else_worth_a_second_look() -> None:
@@ -107,6 +108,102 @@ def test_whole_numbers_are_the_same_however_they_are_written() -> None:
     result = Agent(provider, tools=[show]).run_sync("go")
     assert runs == [1, 1]
     assert result.text == "done"
+
+
+@DECLARED
+@pytest.mark.parametrize("order", ["before", "after"])
+def test_a_look_beside_a_change_is_done(declared: bool, order: str) -> None:
+    notebook = Notebook(declared=declared)
+    both = [put(7), look()] if order == "before" else [look(), put(7)]
+    together = [ToolCall(str(n), one.name, one.arguments) for n, one in enumerate(both)]
+    Agent(ScriptedProvider([look(), look(), together, "done"]), tools=notebook.tools).run_sync("go")
+    assert notebook.runs["look"] == 3
+
+
+def test_what_was_done_before_is_a_change_if_the_way_there_was_another() -> None:
+    notebook = Notebook(declared=False)
+    assert values(notebook, put(1), put(2), look(), look(), put(1), look())[-1] == 1
+
+
+def test_a_status_that_has_moved_is_a_reason_to_look_again() -> None:
+    shown = iter(["running", "done"])
+    fetched: list[str] = []
+
+    @tool(reads="job")
+    def status() -> str:
+        """How it stands."""
+        return next(shown)
+
+    @tool(reads="job")
+    def fetch() -> str:
+        """What it gave."""
+        fetched.append("not yet")
+        return "not yet"
+
+    calls = [ToolCall(str(n), name, {}) for n, name in enumerate(["fetch", "status", "fetch", "status", "fetch"])]
+    Agent(ScriptedProvider([*calls, "done"]), tools=[status, fetch]).run_sync("go")
+    assert len(fetched) == 3
+
+
+def test_a_key_is_pressed_as_long_as_the_screen_moves() -> None:
+    lines = itertools.count()
+    pressed: list[str] = []
+
+    @tool
+    def press(key: str) -> str:
+        """Press a key."""
+        pressed.append(key)
+        return "ok"
+
+    @tool(reads="screen")
+    def screen() -> int:
+        """What is seen."""
+        return next(lines)
+
+    calls = [ToolCall(str(n), *one) for n, one in enumerate([("press", {"key": "down"}), ("screen", {})] * 6)]
+    agent = Agent(ScriptedProvider([*calls, "done"]), tools=[press, screen], limits=Limits(max_turns=None))
+    assert agent.run_sync("go").text == "done"
+    assert pressed == ["down"] * 6
+
+
+class Broken:
+    """A source that raises."""
+
+    calls = 0
+
+    async def list_tools(self) -> list[ToolSpec]:
+        return [ToolSpec("edit", effects=Effects(writes=("file",)))]
+
+    async def call(self, call: ToolCall, context: Any = None) -> Any:
+        self.calls += 1
+        raise OSError("old text not found")
+
+
+def failing(old: str) -> str:
+    """Change a text."""
+    raise ToolError(f"{old} not found")
+
+
+@pytest.mark.parametrize(
+    ("source", "calls"),
+    [
+        (tool(name="edit", writes="file")(failing), [{"old": "a"}, {"old": "b"}]),
+        (tool(name="edit", writes="file")(failing), [{"wrong": "a"}, {"wrong": "b"}]),
+        (tool(name="edit")(failing), [{"old": "a"}]),
+        (Broken(), [{"old": "a"}, {"old": "b"}]),
+    ],
+    ids=["fails", "wrong arguments", "not declared", "raises"],
+)
+def test_what_fails_in_the_same_way_for_ever_is_a_circle(source: Any, calls: list[dict[str, str]]) -> None:
+    forever = itertools.cycle(calls)
+
+    def model(request: ModelRequest) -> Any:
+        choice = request.setup.tool_choice
+        return "stopped" if choice is not None and choice.mode == "none" else ToolCall("1", "edit", next(forever))
+
+    agent = Agent(ScriptedProvider(model), tools=[source], limits=Limits(max_turns=None, max_seconds=20))
+    result = agent.run_sync("go")
+    assert (result.text, result.turns <= 10) == ("stopped", True)
 
 
 @pytest.mark.parametrize(

@@ -208,6 +208,20 @@ def test_a_forced_choice_stays_forced_while_the_calls_are_only_wrong() -> None:
     assert Agent(ScriptedProvider(never), tools=[add], tool_choice="required_any").run_sync("?").turns == 5
 
 
+def test_an_invented_name_does_not_end_a_run_in_which_a_call_is_forced() -> None:
+    @tool
+    async def sub(a: int, b: int) -> int:
+        """Subtract."""
+        return a - b
+
+    provider = ScriptedProvider([[call("addd", "1")], [call("sub", "2", a=1, b=2)], [call(a=1, b=2)], "3"])
+    result = Agent(provider, tools=[add, sub], tool_choice={"type": "required", "tool": "add"}).run_sync("?")
+    assert (result.text, result.turns) == ("3", 4)
+    never = ScriptedProvider(lambda request: call("sub", str(len(request.history)), a=1, b=len(request.history)))
+    with pytest.raises(NoAnswer, match="calls that it may not make"):
+        Agent(never, tools=[add, sub], tool_choice={"mode": "any", "names": ["add"]}, calls_only=True).run_sync("?")
+
+
 def test_a_choice_of_a_tool_that_is_not_there_is_told_by_its_name() -> None:
     with pytest.raises(ConfigError, match="asks for sub, but the tools are: add"):
         Agent(ScriptedProvider([]), tools=[add], tool_choice={"type": "required", "tool": "sub"}).run_sync("?")

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from wasat.errors import ConfigError
-from wasat.types.parts import Blob, is_local_id, local_id
+from wasat.types.parts import Blob, ToolCall, ToolResult, is_local_id, local_id
 
 
 def test_a_blob_gives_back_the_bytes_it_was_made_of() -> None:
@@ -50,3 +50,49 @@ def test_a_blob_is_made_of_bytes_of_any_kind_and_of_nothing_else() -> None:
         Blob.of(5, "image/png")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="the name of a blob is a text, not 5"):
         Blob.of(b"x", "image/png", name=5)  # type: ignore[arg-type]
+
+
+class Spelt:
+    """A call as another library may say it."""
+
+    def __init__(self, **fields: Any) -> None:
+        self.__dict__ |= fields
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ToolCall("1", "add", {"a": 1}),
+        {"id": "1", "name": "add", "args": {"a": 1}},
+        {"id": 1, "name": "add", "args": None, "arguments": {"a": 1}},
+        Spelt(id="1", name="add", args={"a": 1}),
+        Spelt(id="1", name="add", arguments={"a": 1}),
+    ],
+)
+def test_a_call_is_read_in_any_spelling(given: Any) -> None:
+    assert ToolCall.read(given) == ToolCall("1", "add", {"a": 1})
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        5,
+        "add",
+        {"args": {}},
+        {"name": 5},
+        {"name": "add", "args": [1]},
+        {"name": "add", "response": {"result": 1}},
+        Blob("image/png", name="a.png"),
+        ToolResult("1", "add", 3),
+        Spelt(name="add"),
+        ImportError("no", name="add"),
+    ],
+)
+def test_what_is_no_call_is_not_read_as_one(given: Any) -> None:
+    assert ToolCall.read(given) is None
+
+
+def test_a_call_without_arguments_has_none_and_an_id_of_ours() -> None:
+    made = ToolCall.read({"name": "now"})
+    assert made is not None
+    assert (made.name, made.arguments, is_local_id(made.id)) == ("now", {}, True)

@@ -45,7 +45,7 @@ class Chat(Struct, frozen=True, eq=False):
         given: Any = content
         if isinstance(given, Iterable) and not isinstance(given, str | bytes | Mapping | Struct):
             given = list(given)
-        calls = _calls(given)
+        calls = _calls(given, of_model=_ROLES[role] == "model")
         message = Message("model", calls) if calls else replace(message_of(given), role=_ROLES[role])
         if calls and _ROLES[role] != "model":
             raise ConfigError("calls are made by the model; give them with the role 'model'")
@@ -66,7 +66,8 @@ class Chat(Struct, frozen=True, eq=False):
         return wait_for(self.ask(None if prompt is None else message_of(prompt), **options))
 
 
-def _calls(given: Any) -> tuple[ToolCall, ...]:
+def _calls(given: Any, *, of_model: bool) -> tuple[ToolCall, ...]:
     """The calls of a model, in any spelling; none, if something else is among them."""
-    calls = [ToolCall.read(one) for one in given] if isinstance(given, list) else []
+    several = isinstance(given, list) and (of_model or any(isinstance(one, ToolCall) for one in given))
+    calls = [ToolCall.read(one) for one in given] if several else []
     return tuple(call for call in calls if call is not None) if None not in calls else ()

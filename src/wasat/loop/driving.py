@@ -155,11 +155,11 @@ class Drive:
             await self._writer.caught_up()
 
     def _note(self, event: RunEvent) -> None:
+        document = to_json(event)
         if type(event) is ToolStart:
             self._open.append(event.call)
         elif type(event) is ToolEnd:
             self._open.remove(next(call for call in self._open if call.id == event.result.id))
-        document = to_json(event)
         self._status = self._status.after(event)
         self._writer.take(document, end=type(event) is RunEnd)
 

@@ -1,23 +1,39 @@
 """A model that goes in circles: the same call with the same result, over and over."""
 
+from collections.abc import Mapping
+from itertools import count
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
+from wasat.tools.failure import NOT_RUN
 from wasat.types.parts import ToolCall, ToolResult
 
 _WORDS = (
     "This was not run again: the same call has given this same result {count} times. "
     "Answer with what you know, or call something else."
 )
+_LONGEST_CIRCLE = 64
+"""In turns; what comes back later than that is no circle."""
+
+_Key = tuple[str, bytes]
+_Event = tuple[_Key, int]
+"""A call, and which of its results it was; what is equal changed nothing that was not changed before."""
+_Way = tuple[frozenset[_Event], ...]
+"""What happened from turn to turn."""
+_NOTHING: _Way = (frozenset(),)
 
 
 class _Known(Struct):
     result: ToolResult
-    age: int
-    """When it was, in changes of the world."""
+    number: int
+    """Of this result."""
+    turn: int
+    """Where it was given last, as a place in what happened."""
     count: int = 1
+    way: _Way = _NOTHING
+    """What happened between the last two times."""
     told: int | None = None
     """The turn in which the model was told."""
 
@@ -25,61 +41,95 @@ class _Known(Struct):
 class Repeats:
     """Remembers what calls gave, and answers from memory what was asked often enough.
 
-    What another call may have changed since is no repetition: tests are run again after each change of the program. A
-    tool that declares what it writes changes the world each time, one that only reads never does, and one that declares
-    nothing does so when it gives something new.
+    A call that gives the same is a circle only if the way back to it was the same as before: tests are run again after
+    each change of the program, and a status is asked for again when something has moved. What only reads, and shows
+    what it showed before, is no part of the way; what declares to write always makes it another.
     """
 
-    def __init__(self, most: int | None, *, repeatable: frozenset[str], changing: dict[str, bool]) -> None:
+    def __init__(self, most: int | None, *, repeatable: frozenset[str], changing: Mapping[str, bool]) -> None:
         """`changing` says of tools whether they change anything, as far as somebody declared it."""
         self._most = most
         self._repeatable = repeatable
         self._changing = changing
-        self._changes = 0
         self._known: dict[_Key, _Known] = {}
-        self._last: tuple[ToolCall | None, _Key | None] = None, None
-        """The call that was looked at last, and its key: mostly it is the next to end."""
+        self._past: list[frozenset[_Event]] = []
+        self._now: set[_Event] = set()
+        self._numbers = count()
+        self._keys: dict[int, _Key | None] = {}
+        """Of the calls of this turn, by their identity: they are written once."""
         self.going_on = False
         """The model was told, and still makes the same call."""
 
-    def remembered(self, call: ToolCall, turn: int) -> ToolResult | None:
-        """The result of this call if it need not be run any more, with a word to the model."""
+    def remembered(self, calls: Mapping[int, ToolCall], turn: int) -> dict[int, ToolResult]:
+        """Of the calls of a turn, by their places, the results of those that need not be run any more."""
         if self._most is None:
+            return {}
+        self._past.append(frozenset(self._now))
+        self._now.clear()
+        self._keys = {id(call): _key(call) for call in calls.values()}
+        known = {place: found for place, call in calls.items() if (found := self._in_circles(call)) is not None}
+        if known and any(place not in known and self._may_change(call) for place, call in calls.items()):
+            return {}  # which of them is done first is not known
+        return {place: self._told(calls[place], found, turn) for place, found in known.items()}
+
+    def _in_circles(self, call: ToolCall) -> _Known | None:
+        key = None if call.name in self._repeatable else self._keys[id(call)]
+        known = None if key is None else self._known.get(key)
+        if key is None or known is None or self._most is None or known.count < self._most:
             return None
-        key = _key(call)
-        self._last = call, key
-        known = self._recent(key)
-        if known is None or known.count < self._most or call.name in self._repeatable:
-            return None
+        return known if self._way_since(key, known) == known.way else None
+
+    def _may_change(self, call: ToolCall) -> bool:
+        """Whether a call may change what was not changed before."""
+        return self._changing.get(call.name, self._keys[id(call)] not in self._known)
+
+    def _told(self, call: ToolCall, known: _Known, turn: int) -> ToolResult:
         self.going_on = self.going_on or (known.told is not None and known.told < turn)
         known.told = turn if known.told is None else known.told
+        known.turn = len(self._past)
+        key = self._keys[id(call)]
+        if key is not None and call.name not in self._changing:
+            self._now.add((key, known.number))  # as if it had been run, or the others would not be in circles
         before = known.result
-        note = _WORDS.format(count=known.count)
-        value: dict[str, Any] = {"error" if before.is_error else "result": before.value, "note": note}
+        value: dict[str, Any] = {
+            "error" if before.is_error else "result": before.value,
+            "note": _WORDS.format(count=known.count),
+        }
         return ToolResult(call.id, call.name, value, before.is_error, before.media, notes=("answered from memory",))
 
     def note(self, call: ToolCall, result: ToolResult) -> None:
         """What a call gave when it was run."""
-        if self._most is None:
-            return
-        key = self._last[1] if self._last[0] is call else _key(call)
+        key = None if self._most is None else self._keys.get(id(call))
         if key is None:
             return
-        recent = self._recent(key)
-        known = self._known.get(key)
-        is_new = known is None or not _are_same(known.result, result)
-        if self._changing.get(call.name, is_new):
-            self._changes += 1
-        if recent is not None and not is_new:
-            recent.count += 1
-            recent.age = self._changes
+        known, now = self._known.get(key), len(self._past)
+        if known is None or not _are_same(known.result, result):
+            is_first, known = known is None, _Known(result, next(self._numbers), now)
+            self._known[key] = known
         else:
-            self._known[key] = _Known(result, self._changes)
+            is_first = False
+            if known.turn < now:
+                way = self._way_since(key, known)
+                known.count = known.count + 1 if way == known.way else 2
+                known.told = known.told if way == known.way else None
+                known.way, known.turn = way or (), now
+            else:
+                known.count += 1
+        if NOT_RUN not in result.notes:
+            self._happened(key, known, is_first=is_first, is_error=result.is_error)
 
-    def _recent(self, key: "_Key | None") -> _Known | None:
-        """What is known of a call, if nothing has changed since."""
-        known = None if key is None else self._known.get(key)
-        return known if known is not None and known.age == self._changes else None
+    def _happened(self, key: _Key, known: _Known, *, is_first: bool, is_error: bool) -> None:
+        changes = self._changing.get(key[0])
+        if changes is False and (is_first or known.count > 1):
+            return  # it shows something for the first time, or what it showed before
+        self._now.add((key, next(self._numbers) if changes and not is_error else known.number))
+
+    def _way_since(self, key: _Key, known: _Known) -> _Way | None:
+        """What happened since a call was made last; None if that is long ago."""
+        if known.turn >= len(self._past) or len(self._past) - known.turn > _LONGEST_CIRCLE:
+            return None
+        first = frozenset(event for event in self._past[known.turn] if event[0] != key)
+        return (first, *self._past[known.turn + 1 :])
 
 
 def _are_same(one: ToolResult, other: ToolResult) -> bool:
@@ -89,9 +139,6 @@ def _are_same(one: ToolResult, other: ToolResult) -> bool:
     except (TypeError, ValueError, RecursionError):
         return False
     return same and one.is_error == other.is_error and one.media == other.media
-
-
-_Key = tuple[str, bytes]
 
 
 def _key(call: ToolCall) -> _Key | None:

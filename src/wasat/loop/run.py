@@ -12,6 +12,7 @@ from contextlib import aclosing
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from wasat.errors import LimitReached, NoAnswer, ProviderError, WasatError
 from wasat.loop.plan import Plan
@@ -37,7 +38,7 @@ from wasat.types.events import (
     TurnRetry,
     TurnStart,
 )
-from wasat.types.exchange import FinishReason, ModelRequest, ModelResponse, Setup
+from wasat.types.exchange import FinishReason, ModelRequest, ModelResponse, Room, Setup
 from wasat.types.messages import History, Message
 from wasat.types.parts import Part, Text, Thought, ToolCall, ToolResult
 
@@ -82,8 +83,8 @@ class Run:
         """With what the model was asked last, in this run."""
         self._has_run = False
         """A call was run, and not only wrong; then the model may answer, even if one was demanded."""
-        self._ignored = False
-        """The model has made calls that it may not make."""
+        self._ignored = 0
+        """How often the model has made calls that it may not make."""
         self._said = ""
         """What the model said in turns that it did not come to the end of."""
 
@@ -149,7 +150,9 @@ class Run:
 
     def _request(self) -> ModelRequest:
         self._asked = setup = self._setup()
-        return ModelRequest(setup, self.state.history, None, self._bounds.room(self.state))
+        # The last answer may take as many portions as it needs.
+        room = self._bounds.room(self.state) if self.limit is None else Room()
+        return ModelRequest(setup, self.state.history, None, room)
 
     def _setup(self) -> Setup:
         if self.limit is not None or self._repeats.going_on:
@@ -163,7 +166,7 @@ class Run:
             return
         if heard.fault is not None and self.state.has_missed_enough:
             raise heard.fault
-        answer = _CUT if heard.answer is None or heard.fault is not None else heard.answer
+        answer = _cut(heard.fault) if heard.answer is None or heard.fault is not None else heard.answer
         self.answer = answer = salvaged(answer, self.plan.setup.tools)
         if self._whole:
             for part in answer.message.parts:
@@ -195,12 +198,14 @@ class Run:
         if self._is_logged:
             _log.debug("[%s] Tool Calls: %s", self._family, self.state.calls)
         refused = self._refused(reached, waiting)
+        calls = {place: call for place, call in enumerate(waiting) if place not in refused}
+        remembered = self._repeats.remembered(calls, turn)
         for place, call in enumerate(waiting):
             yield ToolStart(turn, call)
             if call.name not in self.plan.names:
                 _log.warning("%s called invalid tool: %s", self._family, call.name[:_LONGEST_NAME])
             words = refused.get(place)
-            known = self._repeats.remembered(call, turn) if words is None else failed(call, f"{call.name} {words}")
+            known = remembered.get(place) if words is None else failed(call, f"{call.name} {words}")
             if known is not None:
                 yield self._after(ToolEnd(turn, known, 0.0))
             elif call not in to_run:  # a chunk that came twice is one call, and its result counts for both
@@ -236,7 +241,11 @@ class Run:
         return self._after(ToolEnd(self.state.turn, result, seconds))
 
     async def _call(self, call: ToolCall) -> ToolResult:
-        result = await self.plan.source.call(call, self._context)
+        try:
+            result = await self.plan.source.call(call, self._context)
+        except Exception as error:
+            self._repeats.note(call, failed(call, described(error)))
+            raise
         self._repeats.note(call, result)
         return result
 
@@ -244,11 +253,12 @@ class Run:
         """Why calls that wait are not run at all."""
         choice = None if self._asked is None else self._asked.tool_choice
         refused = {} if choice is None else forbidden(choice, waiting, withdrawn=self._repeats.going_on)
-        if refused:
-            if self._ignored and len(refused) == len(waiting):
+        if refused and choice is not None:
+            most = 1 if choice.mode == "none" else 1 + MOST_MISSES  # one that must call something is told more often
+            if self._ignored >= most and len(refused) == len(waiting):
                 which = "the same calls for ever" if self._repeats.going_on else "calls that it may not make"
                 raise NoAnswer(f"the model makes {which}, and gives no answer")
-            self._ignored = True
+            self._ignored += 1
         elif reached is not None:
             if self.limit is not None:
                 return beyond(self._bounds.beyond(self.state))
@@ -376,6 +386,12 @@ class _Heard:
             return False
         raised = error.error if isinstance(error, Raised) else error
         raise ProviderError(f"the model failed: {described(raised)}") from error
+
+
+def _cut(fault: ProviderError | None) -> ModelResponse:
+    """An answer that broke off; the portions of it that were whole were requests, and used tokens."""
+    whole = None if fault is None else fault.portions
+    return _CUT if whole is None else replace(_CUT, usage=whole.usage, requests=whole.requests + 1)
 
 
 def _as_text(value: Any) -> str:

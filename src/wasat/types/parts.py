@@ -66,11 +66,12 @@ class ToolCall(Struct, frozen=True, gc=False, omit_defaults=True, tag="call"):
         """A call in the spelling of any API: this kind, or a dict or an object of name and args; None is no call."""
         if isinstance(given, ToolCall):
             return given
-        found = given if isinstance(given, dict) else _call_like(given)
-        name, arguments = found.get("name"), found.get("args", found.get("arguments", {})) or {}
-        if not isinstance(name, str) or not isinstance(arguments, dict):
+        found = given if isinstance(given, dict) else {word: getattr(given, word, None) for word in _WORDS_OF_A_CALL}
+        name, arguments = found.get("name"), found.get("args") or found.get("arguments")
+        may_be_bare = isinstance(given, dict) and found.keys() <= {*_WORDS_OF_A_CALL}
+        if not isinstance(name, str) or not isinstance(arguments if arguments or not may_be_bare else {}, dict):
             return None
-        return cls(found.get("id") or local_id(), name, arguments)
+        return cls(str(found.get("id") or local_id()), name, arguments or {})
 
 
 class ToolResult(Struct, frozen=True, gc=False, omit_defaults=True, tag="result"):
@@ -112,9 +113,7 @@ def _is_media_type(word: str) -> bool:
 _FROM_URLSAFE = str.maketrans("-_", "+/")
 
 
-def _call_like(given: Any) -> dict[str, Any]:
-    return {word: getattr(given, word, None) for word in ("name", "args", "id")} if hasattr(given, "args") else {}
-
+_WORDS_OF_A_CALL = ("id", "name", "args", "arguments")
 
 _LOCAL_ID = "wasat_"
 

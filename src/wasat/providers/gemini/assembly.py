@@ -95,9 +95,13 @@ class Assembly:
             self._keep(part_of(part, self._make_id) or opaque_of(raw), raw, made)
 
     def _keep(self, part: Part, raw: Raw, made: list[Part]) -> None:
-        if type(part) is ToolCall and any(_is_same(part, known) for known, *_ in self._parts):
-            self._verbatim = False  # a chunk that came twice
-            return
+        if type(part) is ToolCall:
+            twin = next((place for place, (known, *_) in enumerate(self._parts) if _is_same(part, known)), None)
+            if twin is not None:
+                self._verbatim = False  # a chunk that came twice; the server wants back what is signed
+                if part.signature is not None:
+                    self._parts[twin] = (part, raw, False)
+                return
         self._parts.append((part, raw, False))
         made.append(part)
 
@@ -153,9 +157,10 @@ class Assembly:
 
 
 def _is_same(call: ToolCall, known: Part | None) -> bool:
-    return (
-        type(known) is ToolCall and (known.id, known.name) == (call.id, call.name) and known.arguments == call.arguments
-    )
+    """Whether it is the call that is known; Python takes 1, 1.0 and True for equal, JSON does not."""
+    if type(known) is not ToolCall or (known.id, known.name) != (call.id, call.name):
+        return False
+    return known.arguments == call.arguments and encode_json(known.arguments) == encode_json(call.arguments)
 
 
 def _note(kept: lean.Chunk, now: lean.Chunk | lean.Delta) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from msgspec.structs import replace
 
-from wasat.errors import ConfigError, InvalidRequest
+from wasat.errors import ConfigError, InvalidRequest, ProviderError
 from wasat.http.clock import Clock, check_clock
 from wasat.http.messages import origin_of
 from wasat.http.retry import RetryPolicy
@@ -175,8 +175,8 @@ class Gemini:
                         answer = reader
                         for part in parts:
                             yield part  # type: ignore[misc]  # the reader's items are parts; its type cannot say so
-            except InvalidRequest as error:
-                request = loosened(request, error)
+            except ProviderError as error:
+                request = _asked_again(request, error, answers)
                 continue
             answers.append(answer.response())
             if next_token(answers, request.room) is None:
@@ -191,8 +191,8 @@ class Gemini:
             body = request_body(_going_on(request, answers), self.capabilities)
             try:
                 answers.append(await self.api.call("POST", f"{self._path}:generateContent", body, read=self._read))
-            except InvalidRequest as error:
-                request = loosened(request, error)
+            except ProviderError as error:
+                request = _asked_again(request, error, answers)
                 continue
             if next_token(answers, request.room) is None:
                 return self._sourced(joined(answers), request)
@@ -214,6 +214,14 @@ class Gemini:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+
+def _asked_again(request: ModelRequest, error: ProviderError, answers: list[ModelResponse]) -> ModelRequest:
+    """The request in another form, if that may help; else the error is raised, with what came before it."""
+    error.portions = joined(answers) if answers else None
+    if isinstance(error, InvalidRequest):
+        return loosened(request, error)
+    raise error
 
 
 def _going_on(request: ModelRequest, answers: list[ModelResponse]) -> ModelRequest:
