@@ -107,10 +107,10 @@ def test_a_call_that_is_closed_in_the_middle_stops_its_tool() -> None:
             await asyncio.sleep(0)
         assert len(asyncio.all_tasks()) == 1
 
-    asyncio.run(main(0))
-    assert seen == []
-    asyncio.run(main(2))
-    assert seen == ["stopped"]
+    for steps in range(4):
+        asyncio.run(main(steps))
+        assert seen == ["stopped"]
+        seen.clear()
 
 
 def test_ctrl_c_within_an_async_tool_is_for_who_runs_the_loop() -> None:

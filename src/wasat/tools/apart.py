@@ -5,11 +5,10 @@ Within the task of a run they could do neither: what such a coroutine cancels, l
 
 import asyncio
 import logging
-from collections.abc import Coroutine
-from inspect import CORO_CREATED, getcoroutinestate
 from typing import Any
 
 from wasat.tools.deadline import Expired, Raised, cancellations
+from wasat.tools.own_task import Outcome, Work, begun_apart
 
 PATIENCE_SECONDS = 5.0
 """So long is what was cancelled waited for, if it goes on all the same."""
@@ -17,61 +16,44 @@ PATIENCE_SECONDS = 5.0
 _log = logging.getLogger("wasat.tools")
 
 
-async def apart(coroutine: Coroutine[Any, Any, Any], seconds: float | None) -> Any:
+async def apart(work: Work, seconds: float | None) -> Any:
     """What a coroutine gives, run in a task of its own, within so many seconds.
 
     What it raises comes as Raised, but for KeyboardInterrupt, which is a person's wish. Where the time was over, its
     value is not taken even if it gives one, see `Expired.late`; an exception of its own still says more than ours. Who
     cancels us cancels it; only where that is a time limit around us, it is heard to its end.
     """
-    task = asyncio.get_running_loop().create_task(_outcome(coroutine))
+    outcome, task = begun_apart(work)
+    if task is None:
+        return _value(outcome)
     before = cancellations()
     try:
         in_time = await _ends(task, seconds)
     except asyncio.CancelledError:
         task.cancel()
-        is_told = await _ends_or_is_left(task) and not task.cancelled() and cancellations() <= before
-        _close(coroutine)
-        if not is_told:
+        is_heard = await _ends_or_is_left(task) and not task.cancelled() and cancellations() <= before
+        if not is_heard:
             raise
-        return _value(task)
+        in_time = True
     except BaseException:
         task.cancel()
-        _close(coroutine)
         raise
-    if in_time:
-        return _value(task)
-    task.cancel()
-    if not await _ends_or_is_left(task):
-        raise Expired(is_left=True)
-    if task.cancelled():
-        raise Expired
-    raise Expired((_value(task),))
+    if not in_time:
+        task.cancel()
+        if not await _ends_or_is_left(task):
+            raise Expired(is_left=True)
+        if task.cancelled():
+            raise Expired
+        raise Expired((_value(task.result()),))
+    return _value((False, asyncio.CancelledError()) if task.cancelled() else task.result())
 
 
-def _close(coroutine: Coroutine[Any, Any, Any]) -> None:
-    """What was cancelled before it had even begun."""
-    if getcoroutinestate(coroutine) == CORO_CREATED:
-        coroutine.close()
-
-
-def _value(task: asyncio.Task[tuple[bool, Any]]) -> Any:
-    if task.cancelled():
-        raise Raised(asyncio.CancelledError())
-    ended, outcome = task.result()
+def _value(outcome: Outcome | None) -> Any:
+    assert outcome is not None, "it has ended"
+    ended, value = outcome
     if ended:
-        return outcome
-    raise outcome if isinstance(outcome, KeyboardInterrupt) else Raised(outcome)
-
-
-async def _outcome(coroutine: Coroutine[Any, Any, Any]) -> tuple[bool, Any]:
-    """Whether it ended well, and with what; a task that dies of SystemExit would take the event loop with it."""
-    try:
-        return True, await coroutine
-    except asyncio.CancelledError:
-        raise
-    except BaseException as error:  # noqa: BLE001 - foreign code, told to who waits
-        return False, error
+        return value
+    raise value if isinstance(value, KeyboardInterrupt) else Raised(value)
 
 
 async def _ends(task: asyncio.Task[Any], seconds: float | None) -> bool:
@@ -108,7 +90,6 @@ def _leave(task: asyncio.Task[Any]) -> None:
     from ctypes import py_object, pythonapi  # for what hardly ever happens
 
     _log.error("a tool that was stopped goes on, and is not waited for any longer")
-    task._log_destroy_pending = False  # type: ignore[attr-defined]  # what asyncio's own gather does
     asyncio.tasks._unregister_task(task)
     pythonapi.Py_IncRef(py_object(task))
     task.add_done_callback(lambda ended: pythonapi.Py_DecRef(py_object(ended)))
