@@ -1,6 +1,7 @@
 """A model that goes in circles: the same call with the same result, over and over."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import count
 from typing import Any
 
@@ -20,7 +21,7 @@ _LONGEST_CIRCLE = 64
 _Key = tuple[str, bytes]
 _Event = tuple[_Key, int]
 """A call, and which of its results it was; what is equal changed nothing that was not changed before."""
-_Way = tuple[frozenset[_Event], ...]
+_Way = tuple[AbstractSet[_Event], ...]
 """What happened from turn to turn."""
 _NOTHING: _Way = (frozenset(),)
 
@@ -52,7 +53,7 @@ class Repeats:
         self._repeatable = repeatable
         self._changing = changing
         self._known: dict[_Key, _Known] = {}
-        self._past: list[frozenset[_Event]] = []
+        self._past: list[AbstractSet[_Event]] = []
         self._now: set[_Event] = set()
         self._numbers = count()
         self._keys: dict[int, _Key | None] = {}
@@ -60,17 +61,19 @@ class Repeats:
         self.going_on = False
         """The model was told, and still makes the same call."""
 
-    def remembered(self, calls: Mapping[int, ToolCall], turn: int) -> dict[int, ToolResult]:
-        """Of the calls of a turn, by their places, the results of those that need not be run any more."""
+    def remembered(self, calls: Sequence[ToolCall], turn: int) -> dict[int, ToolResult]:
+        """Of the calls of a turn, by their identity, the results of those that need not be run any more."""
         if self._most is None:
             return {}
-        self._past.append(frozenset(self._now))
-        self._now.clear()
-        self._keys = {id(call): _key(call) for call in calls.values()}
-        known = {place: found for place, call in calls.items() if (found := self._in_circles(call)) is not None}
-        if known and any(place not in known and self._may_change(call) for place, call in calls.items()):
+        self._past.append(self._now)
+        self._now = set()
+        self._keys = {id(call): _key(call) for call in calls}
+        if self._known.keys().isdisjoint(self._keys.values()):
+            return {}
+        known = {id(call): found for call in calls if (found := self._in_circles(call)) is not None}
+        if known and any(id(call) not in known and self._may_change(call) for call in calls):
             return {}  # which of them is done first is not known
-        return {place: self._told(calls[place], found, turn) for place, found in known.items()}
+        return {id(call): self._told(call, known[id(call)], turn) for call in calls if id(call) in known}
 
     def _in_circles(self, call: ToolCall) -> _Known | None:
         key = None if call.name in self._repeatable else self._keys[id(call)]

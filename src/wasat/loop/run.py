@@ -198,14 +198,14 @@ class Run:
         if self._is_logged:
             _log.debug("[%s] Tool Calls: %s", self._family, self.state.calls)
         refused = self._refused(reached, waiting)
-        calls = {place: call for place, call in enumerate(waiting) if place not in refused}
-        remembered = self._repeats.remembered(calls, turn)
+        open_calls = [call for place, call in enumerate(waiting) if place not in refused] if refused else waiting
+        remembered = self._repeats.remembered(open_calls, turn)
         for place, call in enumerate(waiting):
             yield ToolStart(turn, call)
             if call.name not in self.plan.names:
                 _log.warning("%s called invalid tool: %s", self._family, call.name[:_LONGEST_NAME])
             words = refused.get(place)
-            known = remembered.get(place) if words is None else failed(call, f"{call.name} {words}")
+            known = remembered.get(id(call)) if words is None else failed(call, f"{call.name} {words}")
             if known is not None:
                 yield self._after(ToolEnd(turn, known, 0.0))
             elif call not in to_run:  # a chunk that came twice is one call, and its result counts for both

@@ -17,15 +17,19 @@ _log = logging.getLogger("wasat.tools")
 
 
 async def apart(work: Work, seconds: float | None) -> Any:
-    """What a coroutine gives, run in a task of its own, within so many seconds.
+    """What a coroutine gives, run in a task of its own, within so many seconds; see `rest_apart`."""
+    outcome, task = begun_apart(work)
+    return value_of(outcome) if outcome is not None else await rest_apart(task, seconds)
+
+
+async def rest_apart(task: asyncio.Task[Outcome] | None, seconds: float | None) -> Any:
+    """What comes of what was begun, in its task, within so many seconds.
 
     What it raises comes as Raised, but for KeyboardInterrupt, which is a person's wish. Where the time was over, its
     value is not taken even if it gives one, see `Expired.late`; an exception of its own still says more than ours. Who
     cancels us cancels it; only where that is a time limit around us, it is heard to its end.
     """
-    outcome, task = begun_apart(work)
-    if task is None:
-        return _value(outcome)
+    assert task is not None, "it has not ended yet"
     before = cancellations()
     try:
         in_time = await _ends(task, seconds)
@@ -44,12 +48,12 @@ async def apart(work: Work, seconds: float | None) -> Any:
             raise Expired(is_left=True)
         if task.cancelled():
             raise Expired
-        raise Expired((_value(task.result()),))
-    return _value((False, asyncio.CancelledError()) if task.cancelled() else task.result())
+        raise Expired((value_of(task.result()),))
+    return value_of((False, asyncio.CancelledError()) if task.cancelled() else task.result())
 
 
-def _value(outcome: Outcome | None) -> Any:
-    assert outcome is not None, "it has ended"
+def value_of(outcome: Outcome) -> Any:
+    """What it gave; what it raised is raised here."""
     ended, value = outcome
     if ended:
         return value

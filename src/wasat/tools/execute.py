@@ -11,11 +11,12 @@ from collections.abc import Awaitable
 from typing import Any
 
 from wasat.errors import ArgumentError, ToolError
-from wasat.tools.apart import apart
+from wasat.tools.apart import apart, rest_apart, value_of
 from wasat.tools.deadline import Expired, Raised, begun, cancel_count, rest_of, was_cancelled_since
 from wasat.tools.failure import described, failed, listed, refused
 from wasat.tools.function import Tool
-from wasat.tools.outcome import outcome
+from wasat.tools.outcome import outcome as result_of
+from wasat.tools.own_task import begun_apart
 from wasat.tools.threads import THREADS
 from wasat.types.parts import ToolCall, ToolResult
 
@@ -40,8 +41,12 @@ async def execute(tool: Tool[..., Any], call: ToolCall, context: Any = None) -> 
                 before = cancel_count()
                 returned = await rest_of(work, returned, tool.timeout)
         elif tool.is_async:
-            before = cancel_count()
-            returned = await apart(tool.invoke(arguments, context), tool.timeout)
+            outcome, task = begun_apart(tool.invoke(arguments, context))
+            if outcome is not None:
+                returned = value_of(outcome)
+            else:
+                before = cancel_count()
+                returned = await rest_apart(task, tool.timeout)
         else:
             before = cancel_count()
             returned = await _in_thread(tool, arguments, context)
@@ -51,7 +56,7 @@ async def execute(tool: Tool[..., Any], call: ToolCall, context: Any = None) -> 
         if isinstance(error, asyncio.CancelledError) and was_cancelled_since(before):
             raise
         return _raised(tool, call, error)
-    return outcome(tool, call, returned, changes)
+    return result_of(tool, call, returned, changes)
 
 
 async def _in_thread(tool: Tool[..., Any], arguments: dict[str, Any], context: Any) -> Any:

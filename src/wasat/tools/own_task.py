@@ -8,6 +8,7 @@ waits, the task takes it over; else it is parked again for the next one.
 import asyncio
 import threading
 import types
+from asyncio.tasks import _enter_task, _leave_task, _register_task, _unregister_task
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context, copy_context
 from typing import Any
@@ -15,60 +16,56 @@ from typing import Any
 Outcome = tuple[bool, Any]
 """Whether it ended well, and with what."""
 Work = Coroutine[Any, Any, Any]
+HandedOver = asyncio.Future[tuple[Work, Any, Context]]
+"""The work, what it waits for, and its context."""
 
 _parked = threading.local()
 
 
 def begun_apart(work: Work) -> "tuple[Outcome, None] | tuple[None, asyncio.Task[Outcome]]":
     """Make the first step: what came of it if that was all, else the task in which it goes on."""
-    loop = asyncio.get_running_loop()
-    own: OwnTask | None = getattr(_parked, "own", None)
+    loop, me = asyncio.get_running_loop(), asyncio.current_task()
+    assert me is not None, "whoever waits for it is in a task"
+    own: _OwnTask | None = getattr(_parked, "own", None)
     _parked.own = None  # for within the step others may begin
-    if own is None or not own.is_free(loop):
-        own = OwnTask(loop)
-    outcome = own.first_step(work)
-    if outcome is None:
-        return None, own.task
-    _parked.own = own
-    return outcome, None
+    if own is None or own.loop is not loop or own.task.cancelling():
+        own = _OwnTask(loop)
+    task, context = own.task, copy_context()
+    _leave_task(loop, me)
+    _enter_task(loop, task)
+    try:
+        waits_for = context.run(work.send, None)
+    except StopIteration as end:
+        _parked.own = own
+        return (True, end.value), None
+    except BaseException as error:  # noqa: BLE001 - foreign code, told to who waits
+        _parked.own = own
+        return (False, error), None
+    finally:
+        _leave_task(loop, task)
+        _enter_task(loop, me)
+    _register_task(task)
+    own.handed_over.set_result((work, waits_for, context))
+    return None, task
 
 
-class OwnTask:
+class _OwnTask:
     """One task, parked until something has to wait in it."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._handed_over: asyncio.Future[tuple[Work, Any, Context]] = loop.create_future()
-        self.task: asyncio.Task[Outcome] = asyncio.Task(_going_on(self._handed_over), loop=loop)
+        self.loop = loop
+        self.handed_over: HandedOver = loop.create_future()
+        self.task: asyncio.Task[Outcome] = asyncio.Task(_going_on(self.handed_over), loop=loop)
         self.task._log_destroy_pending = False  # type: ignore[attr-defined]  # as asyncio's own gather does
-        asyncio.tasks._unregister_task(self.task)  # nobody shall wait for it while it is parked
-
-    def is_free(self, loop: asyncio.AbstractEventLoop) -> bool:
-        return self._loop is loop and not self.task.cancelling() and not self.task.done()
-
-    def first_step(self, work: Work) -> Outcome | None:
-        """What came of it; None if it waits, and goes on in the task."""
-        context, me = copy_context(), asyncio.current_task()
-        assert me is not None, "whoever waits for it is in a task"
-        asyncio.tasks._leave_task(self._loop, me)
-        asyncio.tasks._enter_task(self._loop, self.task)
-        try:
-            outcome, waits_for = _step(context, work.send, None)
-        finally:
-            asyncio.tasks._leave_task(self._loop, self.task)
-            asyncio.tasks._enter_task(self._loop, me)
-        if outcome is None:
-            asyncio.tasks._register_task(self.task)
-            self._handed_over.set_result((work, waits_for, context))
-        return outcome
+        _unregister_task(self.task)  # nobody shall wait for it while it is parked
 
 
-async def _going_on(handed_over: "asyncio.Future[tuple[Work, Any, Context]]") -> Outcome:
+async def _going_on(handed_over: HandedOver) -> Outcome:
     return await _driven(handed_over)
 
 
 @types.coroutine
-def _driven(handed_over: "asyncio.Future[tuple[Work, Any, Context]]") -> Generator[Any, None, Outcome]:
+def _driven(handed_over: HandedOver) -> Generator[Any, None, Outcome]:
     """What a task does that is parked: it waits for work, and goes on with it."""
     thrown: BaseException | None = None
     try:
@@ -87,20 +84,13 @@ def _driven(handed_over: "asyncio.Future[tuple[Work, Any, Context]]") -> Generat
                 raise
             except BaseException as error:  # noqa: BLE001 - whatever is thrown at the task is for the work
                 thrown = error
-        step: tuple[Callable[..., Any], Any] = (work.send, None) if thrown is None else (work.throw, thrown)
-        thrown = None
-        outcome, waits_for = _step(context, *step)
-        if outcome is not None:
-            if not outcome[0] and isinstance(outcome[1], asyncio.CancelledError):
-                raise outcome[1]
-            return outcome
-
-
-def _step(context: Context, step: Callable[[Any], Any], given: Any) -> tuple[Outcome | None, Any]:
-    """What came of it, or what it waits for; a task that dies of SystemExit would take the event loop with it."""
-    try:
-        return None, context.run(step, given)
-    except StopIteration as end:
-        return (True, end.value), None
-    except BaseException as error:  # noqa: BLE001 - foreign code, told to who waits
-        return (False, error), None
+        step: Callable[[Any], Any] = work.send if thrown is None else work.throw
+        given, thrown = thrown, None
+        try:
+            waits_for = context.run(step, given)
+        except StopIteration as end:
+            return True, end.value
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:  # noqa: BLE001 - a task that dies of SystemExit would take its loop with it
+            return False, error
