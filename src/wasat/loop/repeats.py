@@ -1,8 +1,6 @@
 """A model that goes in circles: the same call with the same result, over and over."""
 
 from collections.abc import Mapping, Sequence
-from collections.abc import Set as AbstractSet
-from itertools import count
 from typing import Any
 
 import msgspec
@@ -20,8 +18,8 @@ _LONGEST_CIRCLE = 64
 
 _Key = tuple[str, bytes]
 _Event = tuple[_Key, int]
-"""A call, and which of its results it was; what is equal changed nothing that was not changed before."""
-_Way = tuple[AbstractSet[_Event], ...]
+"""A call, and which of its results it was, or which write of all: what is equal changed nothing new."""
+_Way = tuple[frozenset[_Event], ...]
 """What happened from turn to turn."""
 _NOTHING: _Way = (frozenset(),)
 
@@ -53,9 +51,9 @@ class Repeats:
         self._repeatable = repeatable
         self._changing = changing
         self._known: dict[_Key, _Known] = {}
-        self._past: list[AbstractSet[_Event]] = []
-        self._now: set[_Event] = set()
-        self._numbers = count()
+        self._past: list[list[_Event]] = []
+        self._now: list[_Event] = []
+        self._writes = 0
         self._keys: dict[int, _Key | None] = {}
         """Of the calls of this turn, by their identity: they are written once."""
         self.going_on = False
@@ -66,8 +64,8 @@ class Repeats:
         if self._most is None:
             return {}
         self._past.append(self._now)
-        self._now = set()
-        self._keys = {id(call): _key(call) for call in calls}
+        self._now = []
+        self._keys = {id(call): _key(call) for call in calls} if len(calls) != 1 else {id(calls[0]): _key(calls[0])}
         if self._known.keys().isdisjoint(self._keys.values()):
             return {}
         known = {id(call): found for call in calls if (found := self._in_circles(call)) is not None}
@@ -92,7 +90,7 @@ class Repeats:
         known.turn = len(self._past)
         key = self._keys[id(call)]
         if key is not None and call.name not in self._changing:
-            self._now.add((key, known.number))  # as if it had been run, or the others would not be in circles
+            self._now.append((key, known.number))  # as if it had been run, or the others would not be in circles
         before = known.result
         value: dict[str, Any] = {
             "error" if before.is_error else "result": before.value,
@@ -106,33 +104,30 @@ class Repeats:
         if key is None:
             return
         known, now = self._known.get(key), len(self._past)
-        if known is None or not _are_same(known.result, result):
-            is_first, known = known is None, _Known(result, next(self._numbers), now)
-            self._known[key] = known
+        is_first = known is None
+        if known is None:
+            known = self._known[key] = _Known(result, 0, now)
+        elif not _are_same(known.result, result):
+            known = self._known[key] = _Known(result, known.number + 1, now)
+        elif known.turn == now:
+            known.count += 1
         else:
-            is_first = False
-            if known.turn < now:
-                way = self._way_since(key, known)
-                known.count = known.count + 1 if way == known.way else 2
-                known.told = known.told if way == known.way else None
-                known.way, known.turn = way or (), now
-            else:
-                known.count += 1
-        if NOT_RUN not in result.notes:
-            self._happened(key, known, is_first=is_first, is_error=result.is_error)
-
-    def _happened(self, key: _Key, known: _Known, *, is_first: bool, is_error: bool) -> None:
-        changes = self._changing.get(key[0])
-        if changes is False and (is_first or known.count > 1):
-            return  # it shows something for the first time, or what it showed before
-        self._now.add((key, next(self._numbers) if changes and not is_error else known.number))
+            way = self._way_since(key, known)
+            known.count = known.count + 1 if way == known.way else 2
+            known.told = known.told if way == known.way else None
+            known.way, known.turn = way or (), now
+        changes = self._changing.get(call.name)
+        if (changes is False and (is_first or known.count > 1)) or NOT_RUN in result.notes:
+            return  # it shows something for the first time, or what it showed before, or was not even run
+        self._writes += 1
+        self._now.append((key, -self._writes if changes and not result.is_error else known.number))
 
     def _way_since(self, key: _Key, known: _Known) -> _Way | None:
         """What happened since a call was made last; None if that is long ago."""
         if known.turn >= len(self._past) or len(self._past) - known.turn > _LONGEST_CIRCLE:
             return None
         first = frozenset(event for event in self._past[known.turn] if event[0] != key)
-        return (first, *self._past[known.turn + 1 :])
+        return (first, *map(frozenset, self._past[known.turn + 1 :]))
 
 
 def _are_same(one: ToolResult, other: ToolResult) -> bool:

@@ -39,8 +39,9 @@ async def rest_apart(task: asyncio.Task[Outcome] | None, seconds: float | None) 
         if not is_heard:
             raise
         in_time = True
-    except BaseException:
-        task.cancel()
+    except BaseException:  # we are closed, and may not wait
+        if not task.get_loop().is_closed():
+            task.get_loop().call_soon(task.cancel)  # not before the task has taken it over
         raise
     if not in_time:
         task.cancel()

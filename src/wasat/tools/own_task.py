@@ -27,23 +27,24 @@ def begun_apart(work: Work) -> "tuple[Outcome, None] | tuple[None, asyncio.Task[
     loop, me = asyncio.get_running_loop(), asyncio.current_task()
     assert me is not None, "whoever waits for it is in a task"
     own: _OwnTask | None = getattr(_parked, "own", None)
-    _parked.own = None  # for within the step others may begin
-    if own is None or own.loop is not loop or own.task.cancelling():
-        own = _OwnTask(loop)
+    if own is None or own.is_taken or own.loop is not loop or own.task.cancelling():
+        own = _parked.own = _OwnTask(loop)
+    own.is_taken = True  # within the step others may begin
     task, context = own.task, copy_context()
     _leave_task(loop, me)
     _enter_task(loop, task)
     try:
         waits_for = context.run(work.send, None)
     except StopIteration as end:
-        _parked.own = own
+        own.is_taken = False
         return (True, end.value), None
     except BaseException as error:  # noqa: BLE001 - foreign code, told to who waits
-        _parked.own = own
+        own.is_taken = False
         return (False, error), None
     finally:
         _leave_task(loop, task)
         _enter_task(loop, me)
+    _parked.own = None
     _register_task(task)
     own.handed_over.set_result((work, waits_for, context))
     return None, task
@@ -52,8 +53,11 @@ def begun_apart(work: Work) -> "tuple[Outcome, None] | tuple[None, asyncio.Task[
 class _OwnTask:
     """One task, parked until something has to wait in it."""
 
+    __slots__ = ("handed_over", "is_taken", "loop", "task")
+
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
+        self.is_taken = False
         self.handed_over: HandedOver = loop.create_future()
         self.task: asyncio.Task[Outcome] = asyncio.Task(_going_on(self.handed_over), loop=loop)
         self.task._log_destroy_pending = False  # type: ignore[attr-defined]  # as asyncio's own gather does
