@@ -65,7 +65,7 @@ class Repeats:
             return {}
         self._past.append(self._now)
         self._now = []
-        self._keys = {id(call): _key(call) for call in calls} if len(calls) != 1 else {id(calls[0]): _key(calls[0])}
+        self._keys = {id(call): _key(call) for call in calls}
         if self._known.keys().isdisjoint(self._keys.values()):
             return {}
         known = {id(call): found for call in calls if (found := self._in_circles(call)) is not None}
@@ -119,8 +119,11 @@ class Repeats:
         changes = self._changing.get(call.name)
         if (changes is False and (is_first or known.count > 1)) or NOT_RUN in result.notes:
             return  # it shows something for the first time, or what it showed before, or was not even run
-        self._writes += 1
-        self._now.append((key, -self._writes if changes and not result.is_error else known.number))
+        number = known.number
+        if changes and not result.is_error:
+            self._writes += 1
+            number = -self._writes  # no two of them are alike
+        self._now.append((key, number))
 
     def _way_since(self, key: _Key, known: _Known) -> _Way | None:
         """What happened since a call was made last; None if that is long ago."""
