@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
 
-.PHONY: help demo test check bench chaos clean
+.PHONY: help demo test check bench chaos explore clean
 
 help:
 	@echo "make demo    a question that needs two tools, answered without network or key"
@@ -12,6 +12,7 @@ help:
 	@echo "make check   ruff, mypy --strict, import direction"
 	@echo "make bench   the benchmarks, as ratios to a hand-written floor"
 	@echo "make chaos   ten thousand runs under random faults; RUNS=N for another number"
+	@echo "make explore the properties, on examples that no run had before"
 	@echo "make clean   remove .venv and caches"
 
 $(STAMP): pyproject.toml constraints.txt src/wasat/version.py
@@ -44,6 +45,9 @@ bench: $(STAMP)
 RUNS ?= 10000
 chaos: $(STAMP)
 	$(BIN)/python scripts/chaos.py --runs $(RUNS)
+
+explore: $(STAMP)
+	$(BIN)/python -m pytest -m hypothesis --hypothesis-profile=others
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

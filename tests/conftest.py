@@ -1,9 +1,19 @@
-"""What holds for all tests: where everything a test needs is installed, as in CI, a test that skips has failed."""
+"""What holds for all tests.
+
+Where everything a test needs is installed, as in CI, a test that skips has failed. Properties are tried on the same
+examples each time, and however long one takes; `make explore` tries others.
+"""
 
 import os
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+_PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("same", _PATIENT, derandomize=True)
+settings.register_profile("others", _PATIENT, max_examples=1_000)
+settings.load_profile("same")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.bounds import BOUND
 from wasat.errors import ConfigError, JournalConflict
 from wasat.storage.journal import Journal, RunInfo
 from wasat.storage.memory import MemoryJournal
@@ -141,7 +142,7 @@ def test_a_run_may_end_without_another_event_or_without_any(journal: Journal) ->
 
 def test_of_several_drivers_in_threads_one_gets_each_number(journal: Journal) -> None:
     rounds, drivers = 25, 4
-    together = threading.Barrier(drivers, timeout=5)
+    together = threading.Barrier(drivers, timeout=BOUND)
 
     def drive(driver: int) -> list[int]:
         async def main() -> list[int]:
@@ -182,7 +183,7 @@ def test_a_thousand_runs_at_once(journal: Journal) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25)
 @given(
     sizes=st.lists(st.integers(0, 5), min_size=1, max_size=12),
     starts=st.lists(st.integers(0, 40), min_size=1, max_size=5),
@@ -216,7 +217,7 @@ def test_a_watcher_sees_exactly_the_sequence(kind: str, sizes: list[int], starts
 
 def test_watchers_in_other_threads_see_the_same(journal: Journal) -> None:
     count, watchers = 300, 4
-    ready = threading.Barrier(watchers + 1, timeout=5)
+    ready = threading.Barrier(watchers + 1, timeout=BOUND)
 
     def watch(start: int) -> list[tuple[int, bytes]]:
         async def main() -> list[tuple[int, bytes]]:

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-BOUND = 5.0
-"""Seconds after which a test that waits has failed."""
+from tests.bounds import BOUND
+
 DEVELOPER = "/v1beta/models/{}:{}"
 VERTEX = "/v1beta1/projects/p/locations/us-central1/publishers/google/models/{}:{}"
 

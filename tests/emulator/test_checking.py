@@ -92,7 +92,7 @@ _SNAKE = {
 }
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(
     st.lists(st.sampled_from(CONTENTS), max_size=7),
     st.sampled_from(SETUPS),
@@ -109,7 +109,7 @@ def test_every_way_through_says_the_same(contents: list[Any], setup: dict[str, A
         assert grown == thorough(contents[:end], setup, target), "grown by one content"
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.sampled_from([0, 1, 2]), min_size=1, max_size=12))
 def test_a_conversation_that_goes_on_is_checked_from_where_it_was(kinds: list[int]) -> None:
     """Rounds of a conversation, each request the one before and more; some of them are wrong and then given up."""

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.emulator.asking import BOUND, DEVELOPER, ask, events, post, raw, stream, tools, user
+from tests.bounds import BOUND
+from tests.emulator.asking import DEVELOPER, ask, events, post, raw, stream, tools, user
 from wasat.emulator import FaultPlan, Kind, LocalGemini, Script, answer, call, fault, shrink
 from wasat.emulator.clock import ScaledClock
 from wasat.errors import ConfigError, ProviderError

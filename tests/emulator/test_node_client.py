@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.bounds import BOUND
 from wasat.emulator import LocalGemini, call
 
 NODE = shutil.which("node")
@@ -73,7 +74,7 @@ def test_it_generates_streams_chats_counts_caches_and_is_refused(tmp_path: Path)
     with LocalGemini([call("get_weather", city="Oslo"), "It is 5 degrees."]) as server:
         environment = {**os.environ, "SERVER": server.url, "WASAT_NODE_MODULES": str(Path(MODULES).resolve())}
         assert NODE is not None
-        done = subprocess.run([NODE, str(program)], env=environment, capture_output=True, text=True, timeout=30)
+        done = subprocess.run([NODE, str(program)], env=environment, capture_output=True, text=True, timeout=BOUND)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {
         "called": ["get_weather", {"city": "Oslo"}, "string"],

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.emulator.asking import BOUND
+from tests.bounds import BOUND
 from wasat.emulator import Answer, FaultPlan, LocalGemini, Script, answer, call
 
 genai = pytest.importorskip("google.genai", reason="google-genai is not installed")

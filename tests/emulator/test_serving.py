@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.emulator.asking import BOUND, DEVELOPER, Reply, ask, events, post, raw, send, stream, user
+from tests.bounds import BOUND
+from tests.emulator.asking import DEVELOPER, Reply, ask, events, post, raw, send, stream, user
 from wasat.emulator import LocalGemini, answer, call
 from wasat.emulator.serving.refused import BadRequest
 from wasat.emulator.serving.requests import Request, RequestReader

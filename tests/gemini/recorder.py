@@ -8,6 +8,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
+from tests.bounds import BOUND
+
 
 class Seen(NamedTuple):
     """One request as it came."""
@@ -82,4 +84,4 @@ def recorder(record: Recorder | None = None) -> Iterator[Recorder]:
     finally:
         server.shutdown()
         server.server_close()
-        thread.join(5)
+        thread.join(BOUND)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.bounds import BOUND
 from tests.gemini.recorder import Recorder, recorder
 from wasat import gemini
 from wasat.errors import ConfigError, LimitReached, RunError
@@ -223,7 +224,7 @@ def test_a_stream_can_be_stopped_and_errors_reach_its_subscribers(model: Model) 
             await asyncio.sleep(60)
             return a + b
 
-        async with asyncio.timeout(10), AsyncClient(api_key="k", base_url=model.url) as client:
+        async with asyncio.timeout(BOUND), AsyncClient(api_key="k", base_url=model.url) as client:
             slow.__name__ = "add"
             id = client.stream_generate_with_auto_tools("?", tools=[slow])
             await started.wait()
@@ -254,7 +255,7 @@ def test_the_streaming_entry_executes_tools_only_if_it_is_told_to(client: Client
 
 def test_an_automatic_stream_is_left_and_taken_like_any_other(client: Client, model: Model) -> None:
     async def main() -> None:
-        async with asyncio.timeout(5), AsyncClient(api_key="k", base_url=model.url) as client:
+        async with asyncio.timeout(BOUND), AsyncClient(api_key="k", base_url=model.url) as client:
             async with client.stream_generate_content("?", tools=[add], auto_execute_tools=True) as stream:
                 assert [chunk.text async for chunk in stream] == ["It is ", "3."]
                 with pytest.raises(ConfigError, match="only once"):

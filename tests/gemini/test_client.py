@@ -6,6 +6,7 @@ from urllib.parse import unquote
 
 import pytest
 
+from tests.bounds import BOUND
 from tests.gemini.recorder import Recorder
 from wasat import errors
 from wasat.gemini import (
@@ -341,7 +342,7 @@ def test_threads_share_a_client(client: Client, server: Recorder) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(10)
+        thread.join(BOUND)
     assert texts == ["x"] * 40
 
 

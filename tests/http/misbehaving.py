@@ -14,8 +14,7 @@ from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Self
 
-BOUND = 5.0
-"""Seconds after which a test that waits has failed."""
+from tests.bounds import BOUND
 
 
 class Exchange:

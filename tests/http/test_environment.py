@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.bounds import BOUND
 from tests.http import misbehaving
-from tests.http.misbehaving import BOUND, Server
+from tests.http.misbehaving import Server
 from tests.http.test_failures import everything_told, run
 from wasat.errors import ConfigError, NetworkError, TimedOut
 from wasat.http.environment import Proxies

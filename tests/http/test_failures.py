@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from tests.bounds import BOUND, time_passes
 from tests.http import misbehaving
-from tests.http.misbehaving import BOUND, Behaviour, Server
+from tests.http.misbehaving import Behaviour, Server
 from wasat.errors import ConfigError, NetworkError, ProviderError, StreamCut, TimedOut
 from wasat.http.transport import Deadlines, HttpRequest, Transport
 
@@ -202,11 +203,12 @@ def test_the_silence_between_bytes_does_not_count_while_the_caller_is_busy() -> 
     async def main() -> None:
         async with (
             Server(answer_in_two) as server,
-            Transport(Deadlines(between_bytes=SHORT)) as transport,
+            Transport(Deadlines(between_bytes=BOUND / 3)) as transport,
             transport.stream(post(server.url)) as answer,
         ):
             assert await anext(answer) == b"one"
-            await asyncio.sleep(2 * SHORT)
+            time_passes(BOUND / 2)
+            await asyncio.sleep(0)
             server.go_on.set()
             assert await answer.read() == b"two"
 
@@ -214,15 +216,24 @@ def test_the_silence_between_bytes_does_not_count_while_the_caller_is_busy() -> 
 
 
 def test_a_drip_that_keeps_coming_is_no_silence() -> None:
+    async def drip_slowly(exchange: misbehaving.Exchange) -> None:
+        await exchange.send(misbehaving.CHUNKED_HEAD)
+        for drop in (b"one", b"two", b"three", b"four"):
+            await exchange.server.go_on.wait()
+            exchange.server.go_on.clear()
+            time_passes(BOUND / 6)
+            await exchange.send(misbehaving.chunk(drop))
+        await exchange.until_gone()
+
     async def main() -> None:
         async with (
-            Server(misbehaving.drip) as server,
-            Transport(Deadlines(between_bytes=0.5)) as transport,
+            Server(drip_slowly) as server,
+            Transport(Deadlines(between_bytes=BOUND / 3)) as transport,
             transport.stream(post(server.url)) as answer,
         ):
-            received = 0
-            while received < 150:  # more than half a second, at one in 5 ms
-                received += len(await anext(answer))
+            for drop in (b"one", b"two", b"three", b"four"):
+                asyncio.get_running_loop().call_soon(server.go_on.set)
+                assert await anext(answer) == drop
 
     run(main())
 
@@ -243,13 +254,13 @@ def test_a_failure_that_the_caller_catches_leaves_no_deadline_behind() -> None:
 
 def test_a_deadline_of_ours_and_a_cancellation_of_others_do_not_get_mixed_up() -> None:
     async def main() -> None:
-        async with Server(misbehaving.stall_before_head) as server, Transport(Deadlines(first_byte=SHORT)) as transport:
+        async with Server(misbehaving.stall_before_head) as server, Transport() as transport:
             with pytest.raises(TimeoutError):
-                async with asyncio.timeout(SHORT / 5):
+                async with asyncio.timeout(SHORT):
                     await transport.send(post(server.url))
             async with asyncio.timeout(BOUND) as outer:
                 with pytest.raises(TimedOut):
-                    await transport.send(post(server.url))
+                    await transport.send(post(server.url), Deadlines(first_byte=SHORT))
                 await asyncio.sleep(0)
             assert not outer.expired()
             task = asyncio.current_task()

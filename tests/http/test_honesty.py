@@ -8,8 +8,9 @@ from threading import Thread
 
 import pytest
 
+from tests.bounds import BOUND
 from tests.http import misbehaving
-from tests.http.misbehaving import BOUND, Behaviour, Exchange, Server
+from tests.http.misbehaving import Behaviour, Exchange, Server
 from tests.http.test_failures import PATIENT, SECRET, everything_told, post, run
 from wasat.errors import ConfigError, NetworkError, StreamCut
 from wasat.http.transport import Deadlines, HttpRequest, Transport

@@ -12,6 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from tests.bounds import BOUND
 from wasat.http.transport import HttpRequest, Transport
 
 
@@ -58,7 +59,7 @@ def test_one_loop_after_another_uses_the_same_transport(url: str) -> None:
 
 def test_threads_with_their_own_loops_use_the_same_transport_at_once(url: str) -> None:
     transport = Transport()
-    together = threading.Barrier(8, timeout=5)
+    together = threading.Barrier(8, timeout=BOUND)
 
     def work(_: int) -> None:
         async def main() -> None:
@@ -93,7 +94,7 @@ def test_closing_closes_for_this_loop_only_and_a_later_request_opens_anew(url: s
 
     with ThreadPoolExecutor(1) as threads:
         done = threads.submit(elsewhere)
-        assert ready.wait(5)
+        assert ready.wait(BOUND)
         asyncio.run(here())
         go_on.set()
         done.result(5)
@@ -185,7 +186,7 @@ ENDINGS = {
                 await asyncio.sleep(60)
             asyncio.run(main())
         threading.Thread(target=work, daemon=True).start()
-        assert ready.wait(5)
+        assert ready.wait(30)
     """,
     "the transport is thrown away in another thread than that of its loop": """
         transports = [Transport()]
@@ -225,5 +226,5 @@ before = open_files()
 def test_nothing_is_printed_and_nothing_is_left(url: str, ending: str) -> None:
     code = PROLOGUE + textwrap.dedent(ENDINGS[ending])
     command = [sys.executable, "-X", "dev", "-W", "error", "-c", code, url]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=20)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=BOUND)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.bounds import BOUND
 from wasat.errors import (
     AuthenticationError,
     ConfigError,
@@ -191,7 +192,7 @@ class StandingClock(VirtualClock):
 
 async def cancelled(attempts: Attempts, clock: Clock, waits: asyncio.Event) -> asyncio.CancelledError:
     task = asyncio.create_task(retried(attempts, DEFAULT, clock))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND):
         await waits.wait()
     task.cancel()
     try:

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from tests.bounds import BOUND, time_passes
 from tests.http import misbehaving
-from tests.http.misbehaving import BOUND, Exchange, Server
-from tests.http.test_failures import run
+from tests.http.misbehaving import Exchange, Server
+from tests.http.test_failures import PATIENT, run
 from wasat.errors import ConfigError, MalformedResponse, NetworkError, StreamCut
 from wasat.http.messages import header, origin_of
 from wasat.http.transport import Deadlines, HttpRequest, HttpResponse, Transport
@@ -304,11 +305,11 @@ def test_connections_may_be_limited_and_those_who_wait_do_not_time_out() -> None
     async def slowly(exchange: Exchange) -> None:
         nonlocal peak
         peak = max(peak, exchange.server.open)
-        await asyncio.sleep(0.02)
+        time_passes(BOUND / 50)
         await misbehaving.answer(exchange)
 
     async def main() -> None:
-        short = Deadlines(connect=0.3, first_byte=0.3, total=0.3)
+        short = Deadlines(connect=BOUND / 4, first_byte=BOUND / 4, total=BOUND / 4)
         async with Server(slowly) as server, Transport(short, connections=2) as transport:
             answers = await asyncio.gather(*(transport.send(post(server.url)) for _ in range(40)))
             assert len(answers) == 40
@@ -329,7 +330,7 @@ def test_a_limited_place_is_free_again_after_a_failure_a_cancellation_and_a_stre
                 task = asyncio.create_task(transport.send(post(server.url)))
                 await asyncio.sleep(0.01)
                 task.cancel()
-                async with transport.stream(post(server.url)) as answer:
+                async with transport.stream(post(server.url), PATIENT) as answer:
                     await anext(answer)
 
     run(main())

@@ -5,7 +5,8 @@ import gzip
 
 import pytest
 
-from tests.http.misbehaving import BOUND, CHUNKED_HEAD, Behaviour, Exchange, Server, chunk, response
+from tests.bounds import BOUND
+from tests.http.misbehaving import CHUNKED_HEAD, Behaviour, Exchange, Server, chunk, response
 from wasat.errors import NetworkError, StreamCut
 from wasat.http.transport import Deadlines, HttpRequest, Transport
 

@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
+from tests.bounds import BOUND
 from wasat import Agent, Context, Limits, ModelSettings, Toolbox, from_json, to_json, tool
 from wasat.errors import ConfigError, CredentialsError, DuplicateTool, LimitReached, NetworkError
 from wasat.gemini import FunctionCall, GoogleSearch
+from wasat.http.clock import SystemClock
+from wasat.http.retry import RetryPolicy
 from wasat.loop.blocking import iterate
 from wasat.loop.chat import Chat
 from wasat.providers.gemini.client import Gemini
@@ -253,7 +256,7 @@ def test_run_sync_works_inside_a_running_event_loop_and_in_threads() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(10)
+        thread.join(BOUND)
     assert sorted(texts) == sorted(f"q{n}" for n in range(20))
 
 
@@ -330,13 +333,21 @@ def test_what_is_of_one_run_is_no_option_of_all() -> None:
     assert agent.run_sync("?", messages=None, limits=None).text == "a"
 
 
+class Slow(SystemClock):
+    """Waits for as long as it may before a try is repeated."""
+
+    def random(self) -> float:
+        return 0.99
+
+
 def test_the_end_of_the_time_says_what_used_it_up() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # where nothing listens
-        gemini = Gemini("gemini-3.8-flash", api_key="k", base_url=f"http://127.0.0.1:{taken.getsockname()[1]}")
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        gemini = Gemini("gemini-3.8-flash", api_key="k", base_url=url, retry=RetryPolicy(base_seconds=60), clock=Slow())
         for ask in (Agent(gemini).run_sync, lambda *given, **more: list(iterate(Agent(gemini).stream(*given, **more)))):
-            with pytest.raises(LimitReached, match=r"time exceeded \(0.5 seconds\); the last try failed: ") as caught:
-                ask("?", limits=Limits(max_seconds=0.5))
+            with pytest.raises(LimitReached, match=r"time exceeded \(1 seconds\); the last try failed: ") as caught:
+                ask("?", limits=Limits(max_seconds=1))
             assert isinstance(caught.value.__cause__, NetworkError)
 
 

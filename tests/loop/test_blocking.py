@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.bounds import BOUND
 from wasat import Agent
 from wasat.errors import ConfigError
 from wasat.loop.blocking import iterate, wait_for
@@ -37,7 +38,7 @@ def test_plain_code_waits_for_async_code_in_any_thread() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(5)
+        thread.join(BOUND)
     assert seen == [7] * 8
 
 
@@ -101,7 +102,7 @@ def test_what_would_end_a_loop_is_for_the_caller_and_the_door_stays_open(error: 
             wait_for(coroutine())
         assert caught.value is error
         assert wait_for(give(5)) == 5
-    other.join(5)
+    other.join(BOUND)
     assert waiting == ["other"]
 
 
@@ -158,7 +159,7 @@ def test_agents_within_the_tools_of_agents_do_not_wait_for_each_other_for_ever()
     all_began = threading.Barrier(64)
 
     def ask() -> str:
-        all_began.wait(10)  # so that every thread of the first depth is held by one that waits
+        all_began.wait(BOUND)  # so that every thread of the first depth is held by one that waits
         return inner.run_sync("go").text
 
     result = Agent(calling(*["ask"] * 64), tools=[ask]).run_sync("go")

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.bounds import BOUND
 from wasat import Agent, tool
 from wasat.testing import ScriptedProvider
 from wasat.types.exchange import ModelRequest
@@ -55,7 +56,7 @@ class Workshop:
 
 def run(main: Any) -> Any:
     async def bounded() -> Any:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(BOUND):
             return await main
 
     return asyncio.run(bounded())

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import pytest
 
+from tests.bounds import BOUND
 from tests.gemini.recorder import Recorder, recorder
 from wasat import Agent, Gemini, Limits, tool
 from wasat.emulator import LocalGemini, Rule, Script, When, answer
@@ -68,7 +69,7 @@ def run(server: Any, *tools: Any, streaming: bool, model: str = "gemini-3.8-flas
     retry = options.pop("retry", None)
 
     async def main() -> Any:
-        async with asyncio.timeout(10), Gemini(model, api_key="k", base_url=server.url, retry=retry) as gemini:
+        async with asyncio.timeout(BOUND), Gemini(model, api_key="k", base_url=server.url, retry=retry) as gemini:
             agent = Agent(gemini, tools=list(tools), **options)
             if not streaming:
                 return await agent.run("go")

@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import pytest
 
+from tests.bounds import BOUND
 from wasat import Agent, Limits, tool
 from wasat.errors import ConfigError, NetworkError, ProviderError, StreamCut
 from wasat.testing import ScriptedProvider
@@ -15,8 +16,6 @@ from wasat.types.exchange import FinishReason, ModelRequest, ModelResponse
 from wasat.types.messages import Message
 from wasat.types.parts import Part, Text, ToolCall
 from wasat.types.specs import ToolSpec
-
-BOUND = 5.0
 
 
 def run(main: Callable[[], Awaitable[None]]) -> None:

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from tests.bounds import BOUND
 from wasat import Agent, tool
 from wasat.providers.provider import Traits
 from wasat.testing import ScriptedProvider
@@ -47,7 +48,7 @@ def broken():
 script = [[ToolCall("1", "nothing", {}), ToolCall("2", "broken", {})], "done"]
 print(Agent(ScriptedProvider(script), tools=[broken]).run_sync("?").text)
 """
-    ran = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=30)
+    ran = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=BOUND)
     assert (ran.stdout, ran.stderr) == ("done\n", "")
 
 

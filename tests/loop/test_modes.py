@@ -101,7 +101,7 @@ def told(events: list[RunEvent]) -> list[Any]:
     return made
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(turns, max_size=6), st.sampled_from(["error", "message", "answer"]), st.integers(1, 6))
 def test_whatever_a_model_says_both_modes_are_alike_and_every_call_has_one_result(
     said: list[tuple[list[Any], FinishReason]], on_limit: Any, most: int

@@ -1,11 +1,12 @@
 """What other frameworks get wrong, each as a test; through the public API, with a scripted model."""
 
 import asyncio
-import time
+import threading
 from typing import Any
 
 import pytest
 
+from tests.bounds import BOUND
 from wasat import Agent, Limits, tool
 from wasat.errors import AnswerBlocked, ConfigError, LimitReached, NoAnswer, ServerError, StreamCut, WasatError
 from wasat.testing import ScriptedProvider
@@ -51,21 +52,22 @@ def test_an_invented_tool_name_does_not_end_the_run() -> None:
     assert "did you mean add?" in result.tool_calls[0].value
 
 
-def test_two_one_second_tools_of_one_turn_take_about_one_second() -> None:
+@pytest.mark.parametrize("pair", [("wait", "block"), ("wait", "wait"), ("block", "block")])
+def test_two_one_second_tools_of_one_turn_take_about_one_second(pair: tuple[str, str]) -> None:
+    both_run = threading.Barrier(2)  # neither ends before the other has begun
+
     @tool
     async def wait(name: str) -> str:
-        await asyncio.sleep(0.5)
+        await asyncio.to_thread(both_run.wait, BOUND)
         return name
 
     @tool
     def block(name: str) -> str:
-        time.sleep(0.5)
+        both_run.wait(BOUND)
         return name
 
-    agent = Agent(ScriptedProvider([[call("wait", "1", name="a"), call("block", "2", name="b")], "ok"]), [wait, block])
-    begin = time.monotonic()
-    result = agent.run_sync("go")
-    assert time.monotonic() - begin < 0.9
+    one, other = (call(tool, id, name=id) for tool, id in zip(pair, "ab", strict=True))
+    result = Agent(ScriptedProvider([[one, other], "ok"]), [wait, block]).run_sync("go")
     assert [one.value for one in result.messages[2].results] == ["a", "b"]
 
 
@@ -523,15 +525,18 @@ def test_the_wall_clock_is_limited_and_stops_what_runs(slow: str) -> None:
     async def wait() -> None:
         await hang()
 
-    for on_limit in ("error", "message", "answer"):
+    def run(on_limit: Any) -> Any:
         provider = ScriptedProvider([[call("wait")], "done"] if slow == "tool" else hang)
-        agent = Agent(provider, tools=[wait], limits=Limits(max_seconds=0.05, on_limit=on_limit))
-        if on_limit == "error":
-            with pytest.raises(LimitReached, match=r"run time exceeded \(0\.05 seconds\)") as caught:
-                agent.run_sync("?")
-            assert_legal(caught.value)
-        else:
-            assert agent.run_sync("?").text.startswith("Maximum tool execution")
+        return Agent(provider, tools=[wait], limits=Limits(max_seconds=0.5, on_limit=on_limit)).run("?")
+
+    async def main() -> list[Any]:
+        return await asyncio.gather(run("error"), run("message"), run("answer"), return_exceptions=True)
+
+    error, *results = asyncio.run(main())
+    assert isinstance(error, LimitReached)
+    assert "run time exceeded (0.5 seconds)" in str(error)
+    assert_legal(error)
+    assert all(result.text.startswith("Maximum tool execution") for result in results)
     assert stopped == [slow] * 3
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.bounds import BOUND
 from wasat import Agent, tool
 from wasat.errors import ConfigError, JournalError, LimitReached, RunError, ServerError
 from wasat.loop.state import RunState
@@ -49,7 +50,7 @@ async def taken(streams: Streams, id: str, **options: Any) -> list[tuple[int, Ru
 
 def run(main: Any) -> Any:
     async def bounded() -> Any:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(BOUND):
             return await main
 
     return asyncio.run(bounded())
@@ -609,11 +610,11 @@ def test_subscribers_and_stops_may_be_in_other_event_loops() -> None:
     thread = threading.Thread(target=lambda: run(drive()))
     thread.start()
     try:
-        assert ready.wait(5)
+        assert ready.wait(BOUND)
         run(main())
     finally:
         ended.set()
-        thread.join(5)
+        thread.join(BOUND)
 
 
 @pytest.mark.requirement("S4-15")

@@ -6,9 +6,10 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.bounds import BOUND
 from wasat.errors import SchemaError
 from wasat.schema.arguments import Checker, Prepared, Problem, problems
 
@@ -411,7 +412,8 @@ def test_an_invalid_schema_is_refused_in_the_words_of_the_caller(schema: Schema,
 def test_the_validator_is_loaded_with_the_first_schema_and_not_before() -> None:
     code = "import sys, wasat.schema.arguments; sys.exit('jsonschema_rs' in sys.modules)"
     assert (
-        subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": ":".join(sys.path)}, timeout=30).returncode == 0
+        subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": ":".join(sys.path)}, timeout=BOUND).returncode
+        == 0
     )
 
 
@@ -431,7 +433,6 @@ SCHEMAS: list[Schema] = [
 ]
 
 
-@settings(deadline=None)
 @given(value=VALUES, schema=st.sampled_from(SCHEMAS))
 def test_whatever_is_given_the_answer_is_valid_or_says_why_not(value: Any, schema: Schema) -> None:
     check = checker(a=schema)

@@ -428,7 +428,7 @@ def arrays_in_arrays(value: Any) -> int:
 
 
 @BOTH
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
+@settings(max_examples=400, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
 @given(schema=documents(), values=st.lists(VALUES, min_size=6, max_size=6), arguments=st.booleans())
 def test_every_value_of_the_original_is_a_value_of_the_lowered_schema(
     dialect: Dialect, schema: Schema, values: list[Any], arguments: bool
@@ -450,7 +450,7 @@ def test_every_value_of_the_original_is_a_value_of_the_lowered_schema(
 
 
 @BOTH
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100)
 @given(schema=documents())
 def test_every_schema_is_lowered_into_keywords_that_the_dialect_has(dialect: Dialect, schema: Schema) -> None:
     waiting: list[Any] = [lower(schema, dialect).schema]

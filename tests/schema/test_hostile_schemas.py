@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.bounds import BOUND
 from wasat.errors import SchemaError
 from wasat.schema.arguments import Checker, problems
 from wasat.schema.dialects import GEMINI_JSON_SCHEMA, GEMINI_PARAMETERS, Dialect, lower
@@ -172,7 +173,7 @@ def listener() -> Iterator[tuple[str, list[str]]]:
         thread.start()
         yield f"http://127.0.0.1:{server.getsockname()[1]}", heard
         server.shutdown(socket.SHUT_RDWR)
-    thread.join(5)
+    thread.join(BOUND)
 
 
 def test_nothing_is_ever_fetched(listener: tuple[str, list[str]], tmp_path: Any) -> None:

@@ -3,6 +3,7 @@ from contextlib import aclosing
 
 import pytest
 
+from tests.bounds import BOUND
 from wasat.errors import ConfigError, JournalConflict
 from wasat.storage.memory import MemoryJournal
 
@@ -76,10 +77,10 @@ def test_whoever_watches_a_run_that_is_dropped_sees_all_of_it() -> None:
         early = asyncio.create_task(watch())
         await asyncio.sleep(0)
         journal.append_now("early", 0, [b"1", b"2"], end=True)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(BOUND):
             assert await early == [b"1", b"2"]
         journal.append_now("late", 0, [b"1"])
-        async with aclosing(journal.watch("late")) as watcher, asyncio.timeout(5):
+        async with aclosing(journal.watch("late")) as watcher, asyncio.timeout(BOUND):
             assert await anext(watcher) == (0, b"1")
             journal.append_now("late", 1, [b"2"], end=True)
             assert await names(journal) == []

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from tests.bounds import BOUND
 from wasat.errors import ConfigError, JournalConflict, WasatError
 from wasat.storage.sqlite import SqliteJournal
 
@@ -57,7 +58,7 @@ def script(code: str, *arguments: object) -> subprocess.Popen[str]:
 
 def printed(process: subprocess.Popen[str]) -> str:
     """What it prints to its end, which has to be a good one."""
-    output, errors = process.communicate(timeout=20)
+    output, errors = process.communicate(timeout=BOUND)
     assert (process.returncode, errors) == (0, "")
     return output
 
@@ -206,7 +207,7 @@ def test_a_process_killed_in_the_middle_leaves_a_prefix_with_all_it_was_promised
     assert process.stdout is not None
     acknowledged = [process.stdout.readline() for _ in range(lines)]
     process.send_signal(signal.SIGKILL)
-    rest, errors = process.communicate(timeout=5)
+    rest, errors = process.communicate(timeout=BOUND)
     assert (process.returncode, errors) == (-signal.SIGKILL, "")
     promised: dict[str, int] = {}
     for line in "".join([*acknowledged, rest]).splitlines():
@@ -455,7 +456,7 @@ def test_a_journal_that_is_thrown_away_ends_its_threads(path: Path) -> None:
     del journal
     gc.collect()
     for thread in started:
-        thread.join(5)
+        thread.join(BOUND)
         assert not thread.is_alive()
 
 
@@ -468,8 +469,8 @@ journal = SqliteJournal(sys.argv[1])
 asyncio.run(journal.append("a", 0, [b"parent"]))
 child = os.fork()
 if not child:
-    asyncio.run(asyncio.wait_for(journal.append("a", 1, [b"child"]), 5))
-    asyncio.run(asyncio.wait_for(journal.close(), 5))
+    asyncio.run(asyncio.wait_for(journal.append("a", 1, [b"child"]), BOUND))
+    asyncio.run(asyncio.wait_for(journal.close(), BOUND))
     os._exit(0)
 assert os.waitpid(child, 0)[1] == 0
 assert asyncio.run(journal.read("a")) == [(0, b"parent"), (1, b"child")]

@@ -3,6 +3,7 @@ import threading
 
 import pytest
 
+from tests.bounds import BOUND
 from wasat.storage.waiters import Waiters
 
 
@@ -24,9 +25,9 @@ def test_another_thread_wakes_whoever_waits() -> None:
         with waiters.waiting("a") as woken:
             thread = threading.Thread(target=waiters.wake_all)
             thread.start()
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(BOUND):
                 await woken
-            thread.join(5)
+            thread.join(BOUND)
 
     asyncio.run(main())
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.bounds import BOUND
 from wasat.version import VERSION
 
 ROOT = Path(__file__).parent.parent.parent
@@ -41,7 +42,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def ran(command: Path, *arguments: str, home: Path) -> subprocess.CompletedProcess[str]:
     environment = {"PATH": os.environ["PATH"], "HOME": str(home), "LANG": "C.UTF-8"}
     return subprocess.run(
-        [str(command), *arguments], capture_output=True, text=True, cwd=home, env=environment, timeout=30, stdin=-3
+        [str(command), *arguments], capture_output=True, text=True, cwd=home, env=environment, timeout=BOUND, stdin=-3
     )
 
 

@@ -123,13 +123,13 @@ values = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(values)
 def test_every_value_of_json_is_read_back_from_its_source(value: Any) -> None:
     assert ast.literal_eval(literal(value)) == value
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.lists(values, min_size=5, max_size=30))
 def test_every_value_is_laid_out_as_ruff_would(values: list[Any]) -> None:
     columns = "".join(f"    {literal(value, 4)},\n" for value in values)

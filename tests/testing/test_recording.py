@@ -538,7 +538,7 @@ async def outcome(agent: Agent, *, streamed: bool) -> tuple[list[Any], str]:
     return timeless(events), "ended"
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(turns, max_size=5), st.booleans())
 def test_whatever_a_model_says_the_replay_is_the_same(
     tmp_path_factory: pytest.TempPathFactory, said: list[Any], streamed: bool

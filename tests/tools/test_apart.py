@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.bounds import BOUND
 from wasat.tools.apart import apart
 from wasat.tools.deadline import Expired, Raised
 from wasat.tools.own_task import begun_apart
@@ -16,7 +17,7 @@ variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", defau
 
 def run(main: Callable[[], Awaitable[Any]]) -> Any:
     async def limited() -> Any:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(BOUND):
             return await main()
 
     return asyncio.run(limited())

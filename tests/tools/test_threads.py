@@ -10,6 +10,7 @@ import weakref
 
 import pytest
 
+from tests.bounds import BOUND, time_passes
 from wasat.errors import ToolError
 from wasat.tools.deadline import Raised
 from wasat.tools.threads import Threads
@@ -23,7 +24,7 @@ def test_functions_run_at_once_up_to_the_limit() -> None:
         with lock:
             at_once += 1
             peak = max(peak, at_once)
-        gate.wait(5)
+        gate.wait(BOUND)
         with lock:
             at_once -= 1
 
@@ -36,7 +37,7 @@ def test_functions_run_at_once_up_to_the_limit() -> None:
         gate.set()
         await asyncio.gather(*tasks)
 
-    asyncio.run(asyncio.wait_for(main(), 10))
+    asyncio.run(asyncio.wait_for(main(), BOUND))
     assert peak == 4
 
 
@@ -78,16 +79,24 @@ def test_the_limit_holds_whatever_is_cancelled_when() -> None:
             await asyncio.gather(task, return_exceptions=True)
         await asyncio.gather(*(threads.run(work) for _ in range(40)))
 
-    asyncio.run(asyncio.wait_for(main(), 10))
+    asyncio.run(asyncio.wait_for(main(), BOUND))
     assert peak <= 2
 
 
 def test_waiting_for_a_thread_is_not_the_functions_time() -> None:
     async def main() -> list[str]:
-        threads = Threads(most=2)
-        return await asyncio.gather(*(threads.run(lambda: time.sleep(0.05) or "done", seconds=0.2) for _ in range(12)))
+        threads, loop = Threads(most=2), asyncio.get_running_loop()
 
-    assert asyncio.run(asyncio.wait_for(main(), 10)) == ["done"] * 12
+        async def pass_time() -> str:
+            time_passes(BOUND / 20)
+            return "done"
+
+        def work() -> str:
+            return asyncio.run_coroutine_threadsafe(pass_time(), loop).result()
+
+        return await asyncio.gather(*(threads.run(work, seconds=BOUND / 4) for _ in range(12)))
+
+    assert asyncio.run(asyncio.wait_for(main(), BOUND)) == ["done"] * 12
 
 
 def test_work_cancelled_before_it_began_never_runs() -> None:
@@ -138,7 +147,7 @@ def test_many_event_loops_share_the_threads() -> None:
     for worker in workers:
         worker.start()
     for worker in workers:
-        worker.join(5)
+        worker.join(BOUND)
     assert sorted(seen) == list(range(8))
 
 
@@ -155,7 +164,7 @@ def hang() -> None:
 
 print(asyncio.run(execute(hang, ToolCall("1", "hang"))).value)
 """
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=20)
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=BOUND)
     assert ran.stdout.startswith("hang took longer than 0.05 seconds")
     assert (ran.returncode, ran.stderr) == (0, "")
 
@@ -193,7 +202,7 @@ def test_each_depth_keeps_to_the_limit() -> None:
         threads = Threads(most=2)
         await asyncio.gather(*(threads.run(lambda: asyncio.run(many(threads))) for _ in range(3)))
 
-    asyncio.run(asyncio.wait_for(main(), 10))
+    asyncio.run(asyncio.wait_for(main(), BOUND))
     assert peak == 2
 
 
@@ -210,7 +219,7 @@ def test_what_goes_too_deep_is_told_and_the_threads_go_on() -> None:
         assert "5 deep" in str(error)
         assert await threads.run(nested, threads, 4) == 4
 
-    asyncio.run(asyncio.wait_for(main(), 10))
+    asyncio.run(asyncio.wait_for(main(), BOUND))
 
 
 def test_what_a_function_left_behind_is_not_within_it() -> None:
@@ -225,7 +234,7 @@ def test_what_a_function_left_behind_is_not_within_it() -> None:
             await asyncio.create_task(threads.run(leave), context=contexts[-1])
         return len(contexts)
 
-    assert asyncio.run(asyncio.wait_for(main(), 10)) == 11
+    assert asyncio.run(asyncio.wait_for(main(), BOUND)) == 11
 
 
 def test_where_nothing_ends_for_a_while_who_waits_gets_a_thread() -> None:
@@ -238,12 +247,12 @@ def test_where_nothing_ends_for_a_while_who_waits_gets_a_thread() -> None:
             given: list[int] = []
             own = threading.Thread(target=lambda: given.append(asyncio.run(threads.run(lambda: 5))))
             own.start()
-            own.join(10)
+            own.join(BOUND)
             return given[0]
 
         return list(await asyncio.gather(*(threads.run(hidden) for _ in range(6))))
 
-    assert asyncio.run(asyncio.wait_for(main(), 10)) == [5] * 6
+    assert asyncio.run(asyncio.wait_for(main(), BOUND)) == [5] * 6
 
 
 def test_work_that_was_given_up_on_is_not_kept() -> None:
@@ -268,7 +277,7 @@ def test_work_that_was_given_up_on_is_not_kept() -> None:
         gate.set()
         await stuck
 
-    asyncio.run(asyncio.wait_for(main(), 10))
+    asyncio.run(asyncio.wait_for(main(), BOUND))
 
 
 def test_what_a_function_was_given_is_not_kept_after_it_ended() -> None:
@@ -288,7 +297,7 @@ def test_what_a_function_was_given_is_not_kept_after_it_ended() -> None:
             await asyncio.sleep(0.01)  # the thread has told what came of it, and has yet to forget it
         raise AssertionError("the idle thread keeps it")
 
-    asyncio.run(asyncio.wait_for(main(), 10))
+    asyncio.run(asyncio.wait_for(main(), BOUND))
 
 
 def test_where_no_thread_can_be_started_it_is_told() -> None:
@@ -310,7 +319,7 @@ print(first.is_error, first.value)
 threading.stack_size(old)
 print(asyncio.run(execute(add, call)).value)
 """
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=20)
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=BOUND)
     first, second = ran.stdout.splitlines()
     assert first.startswith("True no thread could be started")
     assert (second, ran.stderr) == ("2", "")
@@ -329,5 +338,5 @@ if child == 0:
     os._exit(0)
 os.waitpid(child, 0)
 """
-    ran = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, timeout=20)
+    ran = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, timeout=BOUND)
     assert (ran.stdout, ran.stderr) == ("child\n", "")

@@ -325,7 +325,7 @@ def larger(trees: st.SearchStrategy[Tree]) -> st.SearchStrategy[Tree]:
 NUMBERS = st.decimals(0, 10**6, places=3).map(literal) | st.integers(0, 10**9).map(lambda n: literal(Decimal(n)))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.recursive(NUMBERS, larger, max_leaves=8))
 def test_any_expression_is_worth_what_fractions_say(tree: Tree) -> None:
     expression, worth = tree
@@ -349,7 +349,7 @@ FLAT = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.integers(1, 9), FLAT)
 def test_operators_bind_as_in_python(first: int, rest: list[tuple[str, str, int]]) -> None:
     parts = [(sign, "" if sign in ("%", "**") else minus, number) for sign, minus, number in rest]
@@ -369,7 +369,7 @@ def test_operators_bind_as_in_python(first: int, rest: list[tuple[str, str, int]
 ANGLES = st.floats(-1000, 1000).map(lambda angle: round(angle, 9))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.sampled_from(["sin", "cos", "atan", "exp", "sqrt", "ln", "log10", "log2", "cbrt"]), ANGLES)
 def test_functions_agree_with_those_of_the_math_module(name: str, number: float) -> None:
     number = number / 2 if name == "exp" else number
@@ -380,7 +380,7 @@ def test_functions_agree_with_those_of_the_math_module(name: str, number: float)
     assert math.isclose(float(value(f"{name}({Decimal(number):f})")), known, rel_tol=1e-12, abs_tol=1e-12)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(st.text("0123456789.+-*/%^!(), episqrtmax", max_size=60) | st.text(max_size=30))
 def test_any_text_has_a_value_or_a_sentence(text: str) -> None:
     with suppress(ToolError):

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.bounds import BOUND
 from tests.gemini.recorder import Recorder, recorder
 from tests.http import misbehaving
 from tests.http.misbehaving import Server
@@ -233,7 +234,7 @@ def test_a_stream_that_breaks_gives_what_came_and_then_an_error(pieces: list[byt
             await asyncio.sleep(0.02)
             return seen, open_connections
 
-    seen, open_connections = asyncio.run(asyncio.wait_for(main(), 10))
+    seen, open_connections = asyncio.run(asyncio.wait_for(main(), BOUND))
     assert seen == [Text("grüße 🙂")]
     assert open_connections == [0, 1], "it was asked once, and nothing is left open"
 
@@ -244,7 +245,7 @@ def test_a_stream_that_just_ends_is_an_answer_that_was_cut() -> None:
         async with raw_server(whole) as (url, _), Gemini(api_key="k", base_url=url) as gemini:
             return (await listen(gemini))[1]
 
-    assert asyncio.run(asyncio.wait_for(main(), 10)).finish == "cut"
+    assert asyncio.run(asyncio.wait_for(main(), BOUND)).finish == "cut"
 
 
 @pytest.mark.parametrize("whole", [True, False])
@@ -256,7 +257,7 @@ def test_a_connection_reset_before_the_headers_is_tried_again_and_then_told(whol
                     await listen(gemini, whole=whole)
             return open_connections
 
-    assert asyncio.run(asyncio.wait_for(main(), 10))[1] == 3
+    assert asyncio.run(asyncio.wait_for(main(), BOUND))[1] == 3
 
 
 @pytest.mark.parametrize("whole", [True, False])
@@ -292,7 +293,7 @@ def test_a_stream_of_one_endless_event_ends_at_the_limit_of_the_transport(begin:
             await server.until_all_gone()
             assert server.accepted == 1, "it was not asked again"
 
-    asyncio.run(asyncio.wait_for(main(), 5))
+    asyncio.run(asyncio.wait_for(main(), BOUND))
 
 
 def test_leaving_a_stream_early_leaves_nothing_open() -> None:
@@ -326,7 +327,7 @@ def test_leaving_a_stream_early_leaves_nothing_open() -> None:
                 await asyncio.sleep(0.02)
             assert open_connections[0] == 0
 
-    asyncio.run(asyncio.wait_for(main(), 15))
+    asyncio.run(asyncio.wait_for(main(), BOUND))
 
 
 @pytest.mark.parametrize("whole", [True, False])

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
+from tests.bounds import BOUND
 from tests.gemini.recorder import recorder
 from tests.http import misbehaving
-from tests.http.misbehaving import BOUND, Server
+from tests.http.misbehaving import Server
 from wasat import Agent, errors
 from wasat.gemini import AsyncClient, Client, Deadlines, RetryPolicy, Transport
 from wasat.http.clock import VirtualClock

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.bounds import BOUND
 from tests.gemini.recorder import recorder
 from wasat.errors import AuthenticationError, ConfigError, CredentialsError
 from wasat.providers.gemini.credentials import ApiKey, BearerToken, developer_credentials, key_from, vertex_credentials
@@ -60,11 +61,11 @@ def test_a_plain_function_that_blocks_holds_up_nothing_else() -> None:
 
     def slow() -> str:
         asked.set()
-        assert go_on.wait(5), "nobody else could run meanwhile"
+        assert go_on.wait(BOUND), "nobody else could run meanwhile"
         return "t"
 
     async def main() -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(BOUND):
             waiting = asyncio.create_task(BearerToken(slow).headers())
             await asyncio.to_thread(asked.wait, 5)
             go_on.set()

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.bounds import BOUND
 from wasat.errors import ConfigError
 from wasat.providers.prompted.client import Prompted
 from wasat.providers.prompted.findings import refused_of
@@ -28,7 +29,7 @@ def ask(prompted: Prompted, *messages: Message, setup: Setup = SETUP, whole: boo
         assert isinstance(heard[-1], ModelResponse)
         return heard[:-1], heard[-1]  # type: ignore[return-value]  # an answer comes last, and only there
 
-    return asyncio.run(asyncio.wait_for(main(), 5))
+    return asyncio.run(asyncio.wait_for(main(), BOUND))
 
 
 def said(*turns: Any, **options: Any) -> tuple[Prompted, ScriptedProvider]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.bounds import BOUND
 from wasat import Agent, Gemini, tool
 from wasat.emulator import Conversation, LocalGemini
 
@@ -95,7 +96,7 @@ def test_the_conversations_of_the_platform(
     platform = Platform()
 
     async def main() -> tuple[Any, str]:
-        async with asyncio.timeout(10), Gemini(model, api_key="k", base_url=server.url) as gemini:
+        async with asyncio.timeout(BOUND), Gemini(model, api_key="k", base_url=server.url) as gemini:
             agent = Agent(gemini, tools=platform.tools(), system="You run a platform.", prompt_mode=prompt_mode)
             if not streaming:
                 return await agent.run(question), answer

@@ -13,9 +13,9 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.bounds import BOUND
+
 WASAT = Path(sys.executable).parent / "wasat"
-SECONDS = 30.0
-"""For a whole process; a wait for one event has five."""
 
 
 class Ended(NamedTuple):
@@ -47,7 +47,7 @@ def wasat(*arguments: str, home: Path, stdin: str | bytes | None = None, **more:
         capture_output=True,
         cwd=home,
         env=environment(home, **more),
-        timeout=SECONDS,
+        timeout=BOUND,
     )
     return Ended(ran.returncode, ran.stdout.decode(), ran.stderr.decode())
 
@@ -84,7 +84,7 @@ class Terminal:
         os.close(theirs)
         self.seen = ""
 
-    def wait_for(self, text: str, seconds: float = 15.0) -> str:
+    def wait_for(self, text: str, seconds: float = BOUND) -> str:
         """What was shown until this came, from where the last wait ended."""
         until = time.monotonic() + seconds
         while text not in self.seen:
@@ -100,10 +100,10 @@ class Terminal:
 
     def end(self) -> tuple[int, str]:
         """The exit code, and the rest of what was shown."""
-        until = time.monotonic() + 15
+        until = time.monotonic() + BOUND
         while self._read():
             assert time.monotonic() < until, f"it did not end: {self.seen!r}"
-        return self.process.wait(5), self.seen
+        return self.process.wait(BOUND), self.seen
 
     def _read(self) -> bool:
         if not select.select([self._ours], [], [], 1.0)[0]:
@@ -121,5 +121,5 @@ class Terminal:
     def close(self) -> None:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGKILL)
-            self.process.wait(5)
+            self.process.wait(BOUND)
         os.close(self._ours)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.bounds import BOUND
 from tests.gemini.recorder import recorder
 from tests.surfaces.cli.terminal import WASAT, Terminal, environment, started, wasat
 from wasat.errors import CredentialsError
@@ -305,7 +306,7 @@ def test_wrong_arguments_are_an_object_too_if_one_was_asked_for(home: Path) -> N
 @pytest.mark.parametrize("more", ["", "--json"])
 def test_an_answer_that_nobody_can_get_is_not_asked_for(home: Path, more: str) -> None:
     command = f"'{WASAT}' ask -m offline {more} 'What is 2 + 2?' </dev/null >&-"
-    ran = subprocess.run(["bash", "-c", command], capture_output=True, text=True, env=environment(home), timeout=30)
+    ran = subprocess.run(["bash", "-c", command], capture_output=True, text=True, env=environment(home), timeout=BOUND)
     assert (ran.returncode, ran.stderr) == (1, "wasat: the answer cannot be written: Bad file descriptor\n")
 
 
@@ -352,7 +353,7 @@ def test_a_tool_that_does_not_end_when_it_is_stopped_is_left_behind_and_what_was
     assert process.stderr is not None
     assert any(line == "it runs\n" for line in process.stderr)
     process.send_signal(signal.SIGINT)
-    out, rest = process.communicate(timeout=15)
+    out, rest = process.communicate(timeout=BOUND)
     assert (process.returncode, out) == (130, ""), rest
     assert "wasat: stopping; Ctrl-C again to leave\n" in rest
     assert "Traceback" not in rest
@@ -368,8 +369,8 @@ def test_the_second_interrupt_keeps_what_was_done_too(home: Path) -> None:
     process.send_signal(signal.SIGINT)
     assert any("again to leave" in line for line in process.stderr)
     process.send_signal(signal.SIGINT)
-    assert process.wait(5) == 130
-    process.communicate(timeout=5)
+    assert process.wait(BOUND) == 130
+    process.communicate(timeout=BOUND)
     assert "slow_backup" in (home / "state" / "wasat" / "sessions" / "s.json").read_text()
 
 
@@ -392,7 +393,7 @@ def test_an_interrupt_in_the_middle_of_a_tool_ends_with_130(home: Path, question
         if line == "it runs\n":
             break
     process.send_signal(signal.SIGINT)
-    out, rest = process.communicate(timeout=10)
+    out, rest = process.communicate(timeout=BOUND)
     assert process.returncode == 130, "".join([*lines, rest])
     assert out == ""
     assert "Traceback" not in rest
@@ -411,7 +412,7 @@ def test_the_second_interrupt_ends_even_what_cannot_be_cancelled(home: Path) -> 
             break
         except subprocess.TimeoutExpired:
             continue  # it is pressed again, as a user would
-    out, rest = process.communicate(timeout=5)
+    out, rest = process.communicate(timeout=BOUND)
     assert (ended, out) == (130, "")
     assert "Traceback" not in rest
 
@@ -421,7 +422,7 @@ def test_an_interrupt_still_prints_the_object(home: Path) -> None:
     assert process.stderr is not None
     assert any(line == "it runs\n" for line in process.stderr)
     process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=10)
+    out, _ = process.communicate(timeout=BOUND)
     found = json.loads(out)
     assert (process.returncode, found["error"]["type"]) == (130, "Interrupted")
     assert found["tool_calls"][0]["result"] is None
@@ -442,7 +443,9 @@ def test_a_full_disk_is_told(home: Path) -> None:
         pytest.skip("this system has no /dev/full")
     with open("/dev/full", "w") as full:  # noqa: PTH123 - as above
         command = [str(WASAT), "ask", "-m", "offline", "What is 2 + 2?"]
-        ran = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, env=environment(home), timeout=30)
+        ran = subprocess.run(
+            command, stdout=full, stderr=subprocess.PIPE, text=True, env=environment(home), timeout=BOUND
+        )
     assert ran.returncode == 1
     assert "cannot be written: No space left" in ran.stderr
     assert "Traceback" not in ran.stderr
@@ -450,7 +453,7 @@ def test_a_full_disk_is_told(home: Path) -> None:
 
 def test_closed_streams_are_no_reason_to_fail(home: Path) -> None:
     command = f"'{WASAT}' ask 'What is 2 + 2?' <&- 2>&-"
-    ran = subprocess.run(["bash", "-c", command], capture_output=True, text=True, env=environment(home), timeout=30)
+    ran = subprocess.run(["bash", "-c", command], capture_output=True, text=True, env=environment(home), timeout=BOUND)
     assert (ran.returncode, ran.stderr) == (0, "")
     assert "4" in ran.stdout
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.bounds import BOUND
 from tests.gemini.recorder import recorder
 from tests.surfaces.cli.terminal import environment, started, wasat
 from wasat.surfaces.cli.commands import COMMANDS
@@ -29,21 +30,21 @@ def test_version_and_help_and_the_module_are_one_command(tmp_path: Path) -> None
         assert name in wasat("--help", home=tmp_path).out
         shown = wasat(name, "--help", home=tmp_path)
         assert (shown.code, shown.err) == (0, "")
-    ran = subprocess.run([sys.executable, "-m", "wasat", "--version"], capture_output=True, text=True, timeout=30)
+    ran = subprocess.run([sys.executable, "-m", "wasat", "--version"], capture_output=True, text=True, timeout=BOUND)
     assert ran.stdout == f"wasat {VERSION}\n"
     assert wasat(home=tmp_path).code == 2
 
 
 def test_version_loads_next_to_nothing(tmp_path: Path) -> None:
     code = "import sys; from wasat.surfaces.cli.main import main; main(['--version']); print(*sys.modules)"
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=BOUND)
     assert not {"asyncio", "argparse", "msgspec", "aiohttp", "rich"} & set(ran.stdout.split())
 
 
 def test_ask_in_a_pipe_loads_neither_rich_nor_the_network(tmp_path: Path) -> None:
     code = "import sys; from wasat.surfaces.cli.main import main; main(sys.argv[1:]); print(*sys.modules)"
     command = [sys.executable, "-c", code, "ask", "-m", "offline", "What is 2 + 2?"]
-    ran = subprocess.run(command, capture_output=True, text=True, env=environment(tmp_path), timeout=30, stdin=-3)
+    ran = subprocess.run(command, capture_output=True, text=True, env=environment(tmp_path), timeout=BOUND, stdin=-3)
     assert not {"rich", "prompt_toolkit", "aiohttp", "tomllib"} & set(ran.stdout.split())
 
 
@@ -175,7 +176,7 @@ def test_bash_completes_commands_options_and_files(tmp_path: Path) -> None:
     def completed(*words: str) -> list[str]:
         line = f"source completion.bash; COMP_WORDS=({' '.join(words)}); COMP_CWORD={len(words) - 1}; _wasat"
         command = ["bash", "-c", f"{line}; printf '%s\\n' ${{COMPREPLY[@]}}"]
-        return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=10).stdout.split()
+        return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=BOUND).stdout.split()
 
     assert completed("wasat", "c") == ["chat", "completion"]
     assert completed("wasat", "ask", "--max") == ["--max-turns"]
@@ -193,7 +194,7 @@ def test_emulate_serves_a_gemini_that_ask_can_ask(tmp_path: Path) -> None:
         wrong = wasat("ask", "What is 2 + 2?", home=tmp_path, GEMINI_API_KEY="wrong", **where)
     finally:
         os.kill(process.pid, signal.SIGINT)
-        _, rest = process.communicate(timeout=10)
+        _, rest = process.communicate(timeout=BOUND)
     assert (asked.code, wrong.code) == (0, 3), asked.err + wrong.err
     assert "4" in asked.out
     assert process.returncode == 0

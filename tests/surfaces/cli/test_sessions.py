@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.bounds import BOUND
 from tests.gemini.recorder import Recorder, recorder
 from tests.surfaces.cli.terminal import started, wasat
 from wasat.types.codec import from_json
@@ -55,7 +56,7 @@ def test_calls_at_once_lose_nothing_and_break_nothing(tmp_path: Path) -> None:
     arguments = ["ask", "-m", "offline", "--session", "s", "What is 2 + 2?"]
     processes = [started(*arguments, home=tmp_path) for _ in range(4)]
     for process in processes:
-        process.communicate(timeout=30)
+        process.communicate(timeout=BOUND)
     messages = from_json(kept(tmp_path).read_bytes(), "messages")
     assert [process.returncode for process in processes] == [0] * 4
     assert len(messages) == 4 * 4
@@ -108,7 +109,7 @@ def test_calls_of_a_run_that_was_stopped_are_kept_with_a_result_for_each(tmp_pat
     assert process.stderr is not None
     assert any(line == "it runs\n" for line in process.stderr)
     process.send_signal(number)
-    process.communicate(timeout=10)
+    process.communicate(timeout=BOUND)
     assert process.returncode == 128 + number
     asked, called, answered = from_json(kept(tmp_path).read_bytes(), "messages")
     assert asked.text
@@ -125,7 +126,7 @@ def test_a_process_that_is_killed_leaves_the_old_conversation(tmp_path: Path) ->
     assert process.stderr is not None
     assert any(line == "it runs\n" for line in process.stderr)
     os.kill(process.pid, signal.SIGKILL)
-    process.communicate(timeout=10)
+    process.communicate(timeout=BOUND)
     assert kept(tmp_path).read_bytes() == before
 
 

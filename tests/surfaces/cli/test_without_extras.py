@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.bounds import BOUND
 from tests.surfaces.cli.terminal import environment
 
 HIDDEN = """
@@ -30,7 +31,7 @@ def shown(home: Path, *arguments: str, typed: str = "") -> tuple[int, str]:
     except OSError:
         pass  # as Linux tells that the other side is closed
     os.close(ours)
-    return process.wait(10), seen.decode()
+    return process.wait(BOUND), seen.decode()
 
 
 def test_ask_shows_plain_lines(tmp_path: Path) -> None:
