@@ -208,7 +208,7 @@ def test_the_silence_between_bytes_does_not_count_while_the_caller_is_busy() -> 
         ):
             assert await anext(answer) == b"one"
             time_passes(BOUND / 2)
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.01)
             server.go_on.set()
             assert await answer.read() == b"two"
 

@@ -4,11 +4,11 @@ import asyncio
 import socket
 import time
 from contextlib import suppress
-from threading import Thread
+from threading import Event, Thread
 
 import pytest
 
-from tests.bounds import BOUND
+from tests.bounds import BOUND, time_passes
 from tests.http import misbehaving
 from tests.http.misbehaving import Behaviour, Exchange, Server
 from tests.http.test_failures import PATIENT, SECRET, everything_told, post, run
@@ -133,27 +133,32 @@ def test_closing_ends_a_connection_that_is_being_made() -> None:
     run(main())
 
 
-def drip_from_a_thread(listener: socket.socket) -> None:
+def drip_from_a_thread(listener: socket.socket, sent: Event) -> None:
     """A server that goes on while the loop of the test stands still."""
     connection, _ = listener.accept()
     with connection, suppress(OSError):
         connection.sendall(misbehaving.CHUNKED_HEAD)
         for _ in range(200):
             connection.sendall(misbehaving.chunk(b"."))
+            sent.set()
             time.sleep(0.01)
 
 
 def test_a_loop_that_stood_still_does_not_end_a_stream_that_goes_on() -> None:
     async def main() -> None:
         with socket.create_server(("127.0.0.1", 0)) as listener:
-            server = Thread(target=drip_from_a_thread, args=(listener,))
+            sent = Event()
+            server = Thread(target=drip_from_a_thread, args=(listener, sent))
             server.start()
             url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
-            async with Transport(Deadlines(between_bytes=0.1)) as transport, transport.stream(post(url)) as answer:
+            deadlines = Deadlines(between_bytes=BOUND / 6)
+            async with Transport(deadlines) as transport, transport.stream(post(url)) as answer:
                 for _ in range(3):
                     reading = asyncio.ensure_future(anext(answer))
                     await asyncio.sleep(0)
-                    time.sleep(0.2)  # noqa: ASYNC251 - the loop shall stand still
+                    sent.clear()
+                    assert sent.wait(BOUND)  # which lets the loop stand still
+                    time_passes(BOUND / 4)
                     await reading
             server.join()
 

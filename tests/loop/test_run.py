@@ -66,7 +66,7 @@ def test_two_one_second_tools_of_one_turn_take_about_one_second(pair: tuple[str,
         both_run.wait(BOUND)
         return name
 
-    one, other = (call(tool, id, name=id) for tool, id in zip(pair, "ab", strict=True))
+    one, other = (call(kind, id, name=id) for kind, id in zip(pair, "ab", strict=True))
     result = Agent(ScriptedProvider([[one, other], "ok"]), [wait, block]).run_sync("go")
     assert [one.value for one in result.messages[2].results] == ["a", "b"]
 

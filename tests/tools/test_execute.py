@@ -1,12 +1,12 @@
 import asyncio
 import logging
 import threading
-import time
 from typing import Any
 
 import msgspec
 import pytest
 
+from tests.bounds import BOUND
 from wasat.errors import ToolError
 from wasat.tools.execute import execute
 from wasat.tools.function import tool, tool_from_schema
@@ -251,22 +251,20 @@ def test_what_a_tool_says_about_being_stopped_is_told() -> None:
 
 
 def test_a_plain_function_does_not_block_the_event_loop() -> None:
+    gate = threading.Event()
+
     @tool
     def block() -> str:
-        time.sleep(0.2)
+        assert gate.wait(BOUND), "nobody else could run meanwhile"
         return threading.current_thread().name
 
-    async def main() -> tuple[int, ToolResult]:
-        ticks = 0
+    async def main() -> ToolResult:
         task = asyncio.create_task(execute(block, ToolCall("1", "block")))
-        while not task.done():
-            await asyncio.sleep(0.01)
-            ticks += 1
-        return ticks, task.result()
+        await asyncio.sleep(0.01)
+        gate.set()
+        return await task
 
-    ticks, result = asyncio.run(main())
-    assert ticks > 3
-    assert result.value == "wasat-tool"
+    assert asyncio.run(main()).value == "wasat-tool"
 
 
 def test_what_a_plain_function_gives_to_be_awaited_is_awaited() -> None:
