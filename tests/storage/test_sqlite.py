@@ -469,8 +469,8 @@ journal = SqliteJournal(sys.argv[1])
 asyncio.run(journal.append("a", 0, [b"parent"]))
 child = os.fork()
 if not child:
-    asyncio.run(asyncio.wait_for(journal.append("a", 1, [b"child"]), BOUND))
-    asyncio.run(asyncio.wait_for(journal.close(), BOUND))
+    asyncio.run(asyncio.wait_for(journal.append("a", 1, [b"child"]), 30))
+    asyncio.run(asyncio.wait_for(journal.close(), 30))
     os._exit(0)
 assert os.waitpid(child, 0)[1] == 0
 assert asyncio.run(journal.read("a")) == [(0, b"parent"), (1, b"child")]
