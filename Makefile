@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
 
-.PHONY: help demo test check bench chaos explore clean
+.PHONY: help demo test check bench chaos explore hiccups clean
 
 help:
 	@echo "make demo    a question that needs two tools, answered without network or key"
@@ -13,6 +13,7 @@ help:
 	@echo "make bench   the benchmarks, as ratios to a hand-written floor"
 	@echo "make chaos   ten thousand runs under random faults; RUNS=N for another number"
 	@echo "make explore the properties, on examples that no run had before"
+	@echo "make hiccups the tests, in a process that is stopped again and again"
 	@echo "make clean   remove .venv and caches"
 
 $(STAMP): pyproject.toml constraints.txt src/wasat/version.py
@@ -48,6 +49,9 @@ chaos: $(STAMP)
 
 explore: $(STAMP)
 	$(BIN)/python -m pytest -m hypothesis --hypothesis-profile=others
+
+hiccups: $(STAMP)
+	$(BIN)/python scripts/hiccups.py $(BIN)/python -m pytest
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
