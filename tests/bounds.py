@@ -11,3 +11,12 @@ def time_passes(seconds: float) -> None:
     loop = asyncio.get_running_loop()
     before = loop.time
     loop.time = lambda: before() + seconds  # type: ignore[method-assign]
+
+
+PATIENT_PROGRAM = """
+import logging
+
+# On a busy machine any step of an event loop may take long, and in development mode asyncio says so.
+logging.getLogger("asyncio").addFilter(lambda record: not record.getMessage().endswith("seconds"))
+"""
+"""What a program begins with that runs by `python -X dev` and has nothing to print to its errors."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.bounds import BOUND
+from tests.bounds import BOUND, PATIENT_PROGRAM
 from wasat import Agent
 from wasat.errors import ConfigError
 from wasat.loop.blocking import iterate, wait_for
@@ -234,8 +234,8 @@ print("end")
     ],
 )
 def test_a_program_ends_at_once_and_silently_whatever_is_open(how: str) -> None:
-    code = PROGRAM.format(how=how)
+    code = PATIENT_PROGRAM + PROGRAM.format(how=how)
     ran = subprocess.run(
-        [sys.executable, "-X", "dev", "-W", "error", "-c", code], capture_output=True, text=True, timeout=15
+        [sys.executable, "-X", "dev", "-W", "error", "-c", code], capture_output=True, text=True, timeout=BOUND
     )
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "end\n", "")

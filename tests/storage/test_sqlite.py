@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from tests.bounds import BOUND
+from tests.bounds import BOUND, PATIENT_PROGRAM
 from wasat.errors import ConfigError, JournalConflict, WasatError
 from wasat.storage.sqlite import SqliteJournal
 
@@ -42,17 +42,15 @@ def journal(path: Path) -> Iterator[SqliteJournal]:
 
 
 PROLOGUE = """
-import asyncio, logging, os, sys, threading
+import asyncio, os, sys, threading
 from wasat.storage.sqlite import SqliteJournal
-
-# On a busy machine any step of a loop may take long, and in this mode asyncio says so.
-logging.getLogger("asyncio").addFilter(lambda record: not record.getMessage().endswith("seconds"))
 """
 
 
 def script(code: str, *arguments: object) -> subprocess.Popen[str]:
     """Another process with this program, which gets the arguments in `sys.argv`."""
-    command = [sys.executable, "-X", "dev", "-W", "error", "-c", PROLOGUE + code, *map(str, arguments)]
+    code = PATIENT_PROGRAM + PROLOGUE + code
+    command = [sys.executable, "-X", "dev", "-W", "error", "-c", code, *map(str, arguments)]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
