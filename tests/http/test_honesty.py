@@ -25,12 +25,14 @@ async def answer_twice(exchange: Exchange) -> None:
     await exchange.send(whole[:-2])
     await asyncio.sleep(0.01)
     await exchange.send(whole[-2:] + STRANGE)
+    exchange.server.go_on.set()
 
 
 async def answer_the_idle(exchange: Exchange) -> None:
     await exchange.send(ANSWER % b"good")
     await asyncio.sleep(0.01)
     await exchange.send(STRANGE)
+    exchange.server.go_on.set()
 
 
 @pytest.mark.parametrize("behaviour", [answer_twice, answer_the_idle])
@@ -39,7 +41,9 @@ def test_an_answer_that_nobody_asked_for_is_given_to_nobody(behaviour: Behaviour
         async with Server(behaviour) as server, Transport(PATIENT) as transport:
             for _ in range(4):
                 assert (await transport.send(post(server.url))).body == b"good"
-                await asyncio.sleep(0.03)
+                await server.go_on.wait()
+                server.go_on.clear()
+                await asyncio.sleep(0.01)
 
     run(main())
 

@@ -86,12 +86,14 @@ def test_the_limit_holds_whatever_is_cancelled_when() -> None:
 def test_waiting_for_a_thread_is_not_the_functions_time() -> None:
     async def main() -> list[str]:
         threads, loop = Threads(most=2), asyncio.get_running_loop()
+        both = threading.Barrier(2)  # neither thread runs ahead
 
         async def pass_time() -> str:
             time_passes(BOUND / 20)
             return "done"
 
         def work() -> str:
+            both.wait(BOUND)
             return asyncio.run_coroutine_threadsafe(pass_time(), loop).result()
 
         return await asyncio.gather(*(threads.run(work, seconds=BOUND / 4) for _ in range(12)))
