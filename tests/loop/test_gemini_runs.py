@@ -336,3 +336,36 @@ def test_tools_too_large_to_be_validated_by_the_server_are_called_all_the_same(s
         assert modes == ["VALIDATED", "AUTO", "AUTO"]
         with pytest.raises(InvalidRequest, match="too many states"):
             run(local, pick, streaming=streaming, tool_choice="required_any")
+
+
+class Opaque(Server):
+    """Does not say what it has against requests in some modes."""
+
+    refused: tuple[str, ...] = ("VALIDATED",)
+
+    def next(self) -> tuple[int, bytes, dict[str, str]]:
+        if self.mode not in self.refused:
+            return super().next()
+        message = "Request contains an invalid argument."
+        self.answers.clear()
+        self.answer({"error": {"code": 400, "message": message, "status": "INVALID_ARGUMENT"}}, status=400)
+        return Recorder.next(self)
+
+    @property
+    def mode(self) -> str:
+        return str(self.last.body["toolConfig"]["functionCallingConfig"]["mode"])
+
+
+@MODES
+def test_where_the_server_does_not_say_what_is_wrong_free_calls_are_tried(streaming: bool) -> None:
+    with recorder(Opaque()) as opaque:
+        assert isinstance(opaque, Opaque)
+        opaque.script = [[chunk(call(1))], [chunk({"text": "It is 2."})]]
+        assert run(opaque, add, streaming=streaming, tool_choice="validated").text == "It is 2."
+        modes = [one.body["toolConfig"]["functionCallingConfig"]["mode"] for one in opaque.seen]
+        # What was not said may be otherwise in the next turn, so it is asked for again.
+        assert modes == ["VALIDATED", "AUTO", "VALIDATED", "AUTO"]
+        opaque.refused = ("VALIDATED", "AUTO")
+        with pytest.raises(InvalidRequest, match="invalid argument"):
+            run(opaque, add, streaming=streaming, tool_choice="validated")
+        assert len(opaque.seen) == 6

@@ -4,11 +4,14 @@ Each of these takes the five seconds for which such a tool is waited for, so the
 """
 
 import asyncio
+import subprocess
+import sys
 from contextlib import aclosing, suppress
 from typing import Any
 
 import pytest
 
+from tests.bounds import BOUND, PATIENT_PROGRAM
 from wasat import Agent, Limits, Streams, tool
 from wasat.errors import LimitReached
 from wasat.loop.streams import Phase
@@ -104,3 +107,32 @@ def test_a_tool_that_will_not_end_is_left_behind() -> None:
         assert len(asyncio.all_tasks()) == 1
 
     asyncio.run(main())
+
+
+PROGRAM = """
+import asyncio, sys
+from wasat import Agent, tool
+from wasat.testing import ScriptedProvider
+from wasat.types.parts import ToolCall
+
+@tool(timeout=0.05)
+async def poll() -> str:
+    while True:
+        try:
+            await asyncio.sleep(0.05)
+        except BaseException:
+            pass
+
+agent = Agent(ScriptedProvider([ToolCall("1", "poll", {}), "done"]), tools=[poll])
+print((asyncio.run(agent.run("go")) if sys.argv[1] == "async" else agent.run_sync("go")).text)
+"""
+
+
+def test_a_program_ends_silently_though_a_tool_was_left_behind() -> None:
+    command = [sys.executable, "-X", "dev", "-W", "error", "-c", PATIENT_PROGRAM + PROGRAM]
+    both = [
+        subprocess.Popen([*command, how], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for how in ("async", "sync")
+    ]
+    assert [process.communicate(timeout=BOUND) for process in both] == [("done\n", "")] * 2
+    assert [process.returncode for process in both] == [0, 0]
