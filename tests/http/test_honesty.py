@@ -48,6 +48,40 @@ def test_an_answer_that_nobody_asked_for_is_given_to_nobody(behaviour: Behaviour
     run(main())
 
 
+@pytest.mark.parametrize("more", [STRANGE, b""])
+def test_what_came_while_the_loop_stood_still_is_no_answer_to_the_next_question(more: bytes) -> None:
+    go_on, said, asked = Event(), Event(), list[bytes]()
+
+    def answer_and_more(listener: socket.socket) -> None:
+        for _ in range(2):
+            connection, _ = listener.accept()
+            with connection:
+                asked.append(connection.recv(2**16))
+                connection.sendall(ANSWER % b"good")
+                if len(asked) == 1:
+                    go_on.wait(BOUND)
+                    connection.sendall(more)
+                    connection.shutdown(socket.SHUT_WR)
+                    said.set()
+                with suppress(ConnectionError):  # it is closed with all that it had sent unread
+                    asked.append(connection.recv(2**16))
+
+    async def main() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            server = Thread(target=answer_and_more, args=(listener,))
+            server.start()
+            async with Transport(PATIENT) as transport:
+                url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
+                assert (await transport.send(post(url))).body == b"good"
+                go_on.set()
+                assert said.wait(BOUND)
+                assert (await transport.send(post(url))).body == b"good"
+            server.join(BOUND)
+        assert len([one for one in asked if one]) == 2, "each question went out once"
+
+    run(main())
+
+
 async def reset_without_length(exchange: Exchange) -> None:
     await exchange.send(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nhel")
     await exchange.server.go_on.wait()

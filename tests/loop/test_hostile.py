@@ -124,7 +124,7 @@ def test_a_tool_that_was_stopped_is_not_told_to_have_never_run() -> None:
 
     for on_limit in ("error", "message"):
         agent = Agent(
-            ScriptedProvider([[call("pay", amount=5)]]), [pay], limits=Limits(max_seconds=0.5, on_limit=on_limit)
+            ScriptedProvider([[call("pay", amount=5)]]), [pay], limits=Limits(max_seconds=1, on_limit=on_limit)
         )
         try:
             history: Any = agent.run_sync("?").messages
@@ -145,7 +145,7 @@ def test_the_time_is_over_also_after_a_tool_that_will_not_be_stopped() -> None:
 
     provider = ScriptedProvider([[call("stubborn")], "never asked"])
     with pytest.raises(LimitReached) as caught:
-        Agent(provider, tools=[stubborn], limits=Limits(max_seconds=0.5)).run_sync("?")
+        Agent(provider, tools=[stubborn], limits=Limits(max_seconds=1)).run_sync("?")
     assert len(provider.requests) == 1
     transcript: Any = caught.value.transcript
     assert transcript[2].results[0].value == "done all the same"

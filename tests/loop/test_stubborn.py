@@ -56,7 +56,7 @@ async def by_its_own_time() -> None:
 
 async def by_the_time_of_the_run(calls: int) -> None:
     with pytest.raises(LimitReached, match="run time") as caught:
-        await agent(None, calls=calls).run("go", limits=Limits(max_seconds=0.05))
+        await agent(None, calls=calls).run("go", limits=Limits(max_seconds=1))
     assert caught.value.transcript is not None
     assert len(list(caught.value.transcript)[-1].results) == calls
 

@@ -17,7 +17,7 @@ from wasat.http.environment import trusted_certificates
 from wasat.http.messages import HttpRequest
 from wasat.http.response import OnlyInterim, PoolClosed, Response, StaleConnection, close
 from wasat.http.routes import Route, Routes
-from wasat.http.sockets import abort, abort_on_closed_loop, probing_socket, read_in_small_buffers
+from wasat.http.sockets import abort, abort_on_closed_loop, has_unread, probing_socket, read_in_small_buffers
 from wasat.http.unreadable import check_coding
 from wasat.http.watch import Wait, Watch
 
@@ -104,7 +104,8 @@ class Pool:
         try:
             if not kept:
                 self._meet(protocol, route)
-            elif protocol.should_close:  # it holds an answer to a question that nobody asked
+            elif protocol.should_close or (protocol.transport is not None and has_unread(protocol.transport)):
+                # It holds an answer to a question that nobody asked, or its end.
                 raise aiohttp.ClientConnectionResetError("the connection cannot be used again")
             protocol.set_response_params(
                 skip_payload=route.way.method == "HEAD",

@@ -1,6 +1,7 @@
 """Sockets that notice a dead peer, and how to close them at once."""
 
 import asyncio
+import select
 import socket
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -36,6 +37,19 @@ def read_in_small_buffers(transport: asyncio.Transport) -> None:
         if hasattr(reader, "max_size"):
             with suppress(AttributeError):
                 reader.max_size = _BUFFER
+
+
+def has_unread(transport: asyncio.Transport) -> bool:
+    """Whether something has come that the loop, which may have stood still, has not read yet: an answer, or the end.
+
+    Some gateways say that they are tired of waiting, and so answer what nobody has asked.
+    """
+    made = transport.get_extra_info("socket")
+    if made is None or not hasattr(select, "poll"):  # as on Windows: then it is found out later, or never
+        return False
+    poll = select.poll()
+    poll.register(made, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def abort(transports: Iterable[asyncio.Transport]) -> None:
