@@ -7,10 +7,10 @@ import pytest
 
 from tests.bounds import BOUND
 from tests.http.misbehaving import CHUNKED_HEAD, Behaviour, Exchange, Server, chunk, response
+from tests.http.test_failures import PATIENT
 from wasat.errors import NetworkError, StreamCut
-from wasat.http.transport import Deadlines, HttpRequest, Transport
+from wasat.http.transport import HttpRequest, Transport
 
-PATIENT = Deadlines(connect=BOUND, first_byte=BOUND, between_bytes=BOUND, total=BOUND)
 OK = b"HTTP/1.1 200 OK\r\n"
 
 
