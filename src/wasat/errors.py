@@ -43,6 +43,8 @@ class WasatError(Exception):
 
     transcript: Collection[Any] | None = None
     """Where a run ended with it: all messages so far, every call with its result, fit to go on with."""
+    kind: str | None = None
+    """Of a run that is read from a journal: what the exception was called, or `cancelled`."""
 
 
 class ConfigError(WasatError, ValueError):
@@ -103,9 +105,6 @@ class ToolError(WasatError):
 
 class RunError(WasatError):
     """A run ended without an answer."""
-
-    kind: str | None = None
-    """Of a run that is read from a journal: what the exception was called, or `cancelled`."""
 
 
 class LimitReached(RunError):

@@ -18,6 +18,7 @@ from wasat.loop.options import (
     RunOptions,
     check_limits,
     check_system,
+    form_of,
     settings_of,
     several,
     switch,
@@ -106,7 +107,7 @@ class Agent(Generic[Output]):
             tools=several(tools),
             system=system,
             settings=settings_of(settings),
-            output=output,
+            output=form_of(output),
             tool_choice=None if tool_choice is None else ToolChoice.of(tool_choice),
             calls_only=bool(switch("calls_only", calls_only)),
             prompt_mode=switch("prompt_mode", prompt_mode),
@@ -256,7 +257,7 @@ class Agent(Generic[Output]):
                 case "calls_only" | "prompt_mode":
                     changes[name] = switch(name, value)
                 case "output":
-                    changes["output"] = value
+                    changes["output"] = form_of(value)
                 case _:
                     known = ", ".join(AllRunOptions.__annotations__)
                     raise ConfigError(f"a run takes no {name!r}; it takes: {known}")

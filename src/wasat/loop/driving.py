@@ -144,7 +144,9 @@ class Drive:
                         return _STOPPED, None
         except asyncio.CancelledError as error:
             return _STOPPED if self._is_stopping or cancel_count() else _fault(error), None
-        except Exception as error:  # noqa: BLE001 - whatever ended the run is told to those who watch it
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # noqa: BLE001 - whatever ended the run is told to those who watch it
             _log.info("run %s ended with %s", self.id, type(error).__name__)
             return _fault(error), error.limit if isinstance(error, LimitReached) else None
         return None, None

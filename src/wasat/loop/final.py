@@ -3,7 +3,8 @@
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 
-from wasat.errors import AnswerBlocked, LimitReached, NoAnswer, OutputError, RunError
+from wasat import errors
+from wasat.errors import ConfigError, LimitReached, ProviderError, RunError, WasatError
 from wasat.loop.state import RunState
 from wasat.types.events import (
     Fault,
@@ -23,7 +24,7 @@ from wasat.types.messages import History
 async def final_text(
     events: AsyncGenerator[tuple[int, RunEvent], None],
 ) -> AsyncGenerator[tuple[int, TextDelta], None]:
-    """Of numbered events, the text of the final answer; RunError, with the transcript, if there is none.
+    """Of numbered events, the text of the final answer; what the run ended with, and the transcript, if there is none.
 
     What a model says before a call, or before it is cut off, is not the answer, and only the end of a turn tells.
     """
@@ -50,22 +51,19 @@ async def final_text(
     raise RunError("the events of the run are over, but none of them is its end")
 
 
-def error_of(fault: Fault, limit: str | None, events: Iterable[RunEvent]) -> RunError:
-    """The error that a run ended with, for somebody who knows only its events."""
-    words = f"the run ended without an answer: {fault.kind}: {fault.message}"
-    match fault.kind:
-        case "LimitReached":
-            error: RunError = LimitReached(fault.message, limit or "max_turns")
-        case "AnswerBlocked" | "NoAnswer" | "OutputError":
-            error = _KINDS[fault.kind](fault.message)
-        case _:
-            error = RunError(words)
+def error_of(fault: Fault, limit: str | None, events: Iterable[RunEvent]) -> WasatError:
+    """The error that a run ended with, for somebody who knows only its events: of its kind, if that is one of ours."""
+    kind = getattr(errors, fault.kind, None)
+    error: WasatError
+    if kind is LimitReached:
+        error = LimitReached(fault.message, limit or "max_turns")
+    elif isinstance(kind, type) and issubclass(kind, RunError | ConfigError | ProviderError):
+        error = kind(fault.message)
+    else:
+        error = RunError(f"the run ended without an answer: {fault.kind}: {fault.message}")
     error.kind = fault.kind
     error.transcript = _history(events)
     return error
-
-
-_KINDS: dict[str, type[RunError]] = {kind.__name__: kind for kind in (AnswerBlocked, NoAnswer, OutputError)}
 
 
 def _history(events: Iterable[RunEvent]) -> History | None:

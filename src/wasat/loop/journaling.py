@@ -4,8 +4,9 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 
-from wasat.errors import JournalConflict
+from wasat.errors import JournalConflict, JournalError
 from wasat.storage.journal import Journal
+from wasat.tools.deadline import cancel_count
 
 _MOST_UNWRITTEN = 256
 
@@ -60,10 +61,14 @@ class JournalWriter:
             while self._unwritten:
                 await self._append()
                 self._told()
-        except Exception as error:  # noqa: BLE001 - a journal is foreign code
-            self.failure = error
+        except BaseException as error:
+            if isinstance(error, asyncio.CancelledError) and cancel_count():
+                raise  # somebody cancelled us, and will take over
+            self.failure = error if isinstance(error, Exception) else JournalError(f"the journal raised {error!r:.200}")
             self._unwritten.clear()
             self._told()
+            if isinstance(error, KeyboardInterrupt | SystemExit):
+                raise
 
     async def _append(self) -> None:
         in_doubt, self._under_way = self._under_way > 0, self._under_way or len(self._unwritten)

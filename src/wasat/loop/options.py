@@ -2,15 +2,16 @@
 
 from collections.abc import Sequence
 from math import isfinite
-from typing import Any, TypedDict
-
-import msgspec
+from typing import TYPE_CHECKING, Any, Optional, TypedDict
 
 from wasat.errors import ConfigError
 from wasat.loop.prompt import Messages
 from wasat.providers.provider import Provider
 from wasat.types.specs import Limits, ModelSettings, ToolChoice
 from wasat.types.texts import check_text
+
+if TYPE_CHECKING:
+    from wasat.schema.shape import Shape
 
 
 class RunOptions(TypedDict, total=False):
@@ -62,6 +63,15 @@ def check_limits(limits: Any) -> None:
         raise ConfigError(f"limits are of the type Limits, not {limits!r}")
 
 
+def form_of(output: Any) -> Optional["Shape"]:
+    """The form that an answer shall have; None where it is text."""
+    if output is None or output is str:
+        return None
+    from wasat.schema.shape import Shape  # loaded where an answer shall be typed
+
+    return Shape(output)
+
+
 def several(tools: Any) -> Sequence[Any]:
     if tools is None:
         return ()
@@ -84,10 +94,7 @@ def _read(given: Any) -> ModelSettings:
     if unknown:
         known = ", ".join(ModelSettings.__struct_fields__)
         raise ConfigError(f"there is no setting called {unknown[0]!r}; known: {known}")
-    try:
-        return msgspec.convert(given, ModelSettings, strict=True)
-    except (msgspec.ValidationError, TypeError) as error:
-        raise ConfigError(f"settings: {error}") from error
+    return ModelSettings(**given)
 
 
 def _check_finite(value: Any, name: str) -> None:

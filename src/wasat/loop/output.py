@@ -37,7 +37,8 @@ class TypedOutput(Struct, frozen=True, eq=False):
             self.read(text)
         except ArgumentError as error:
             if state.has_missed_enough:
-                raise OutputError(f"the answer is not what was asked for: {error}") from error
+                said = text if len(text) <= _MOST_QUOTED else f"{text[:_MOST_QUOTED]}…"
+                raise OutputError(f"the answer is not what was asked for: {error}; it was {said!r}") from error
             how = f"Call {ANSWER_TOOL} with it." if self.by_tool else "Say it again, as JSON alone."
             words = f"That is not the form of the answer: {error}. {how}"
             return Again(f"the answer does not have the form: {error}", words)
@@ -61,10 +62,10 @@ class TypedOutput(Struct, frozen=True, eq=False):
 
 
 _NEVER_CUT = 2**40
+_MOST_QUOTED = 200
 
 
-def typed_output(form: Any, dialect: Dialect | None, *, by_tool: bool) -> TypedOutput:
+def typed_output(shape: Shape, dialect: Dialect | None, *, by_tool: bool) -> TypedOutput:
     """The output that the caller wants."""
-    shape = Shape(form)
     lowered = Lowered(shape.schema) if dialect is None else lower(shape.schema, dialect, arguments=False)
     return TypedOutput(shape, lowered, by_tool)

@@ -87,11 +87,15 @@ async def plan_of(wishes: Wishes) -> Plan:
     spoken = None if traits.dialect is None else Spoken(source, traits.dialect)
     declared = offered if spoken is None else spoken.say(offered)
     choice = _choice(wishes, declared, builtins)
+    answering = _answering(declared, output, calls_only=wishes.calls_only)
+    if choice is not None and choice.mode == "none" and output is not None and output.by_tool:
+        choice = answering
+    is_used_up = choice is not None and choice.mode == "any" and choice is not answering and not wishes.calls_only
     setup = Setup(
         model=provider.model,
         system=wishes.system,
         tools=(*builtins, *declared),
-        tool_choice=None if choice is not None and choice.mode == "any" and not wishes.calls_only else choice,
+        tool_choice=None if is_used_up else choice,
         settings=wishes.settings,
         output=None if output is None else output.asked,
     )
@@ -107,7 +111,7 @@ async def plan_of(wishes: Wishes) -> Plan:
         free=frozenset(spec.name for spec in declared if output is not None and output.by_tool and _is_ours(spec)),
         calls_only=wishes.calls_only,
         first=setup if setup.tool_choice == choice else replace(setup, tool_choice=choice),
-        last=replace(setup, tool_choice=ToolChoice("none")) if setup.tools else setup,
+        last=replace(setup, tool_choice=answering) if setup.tools else setup,
         given=given,
         specs=specs,
     )
@@ -118,6 +122,8 @@ def _provider(wishes: Wishes, *, has_functions: bool) -> Provider:
     wanted = wishes.prompt_mode if wishes.prompt_mode is not None else not traits_of(wishes.provider).functions
     if not wanted or not has_functions:
         return wishes.provider
+    if not traits_of(wishes.provider).prompts:
+        raise ConfigError(f"the {wishes.provider.model} model does not read tools from a prompt; leave prompt mode out")
     from wasat.providers.prompted.client import Prompted  # loaded where a model only writes text
 
     return wishes.provider if isinstance(wishes.provider, Prompted) else Prompted(wishes.provider)
@@ -165,6 +171,13 @@ def split(tools: Sequence[Any]) -> tuple[tuple[BuiltinTool, ...], ToolSource]:
     return builtins, source_of(others)
 
 
+def _answering(declared: Sequence[ToolSpec], output: Optional["TypedOutput"], *, calls_only: bool) -> ToolChoice:
+    """What is asked for where nothing is left to do but to answer: words, if the answer is no call."""
+    by_call = output is not None and output.by_tool
+    ends = tuple(spec.name for spec in declared if (by_call and _is_ours(spec)) or (calls_only and spec.final))
+    return ToolChoice("any", ends) if ends else ToolChoice("none")
+
+
 def _is_ours(spec: ToolSpec) -> bool:
     from wasat.loop.output import ANSWER_TOOL  # there already, where this is asked
 
@@ -172,7 +185,7 @@ def _is_ours(spec: ToolSpec) -> bool:
 
 
 def _output(wishes: Wishes, traits: Traits, *, has_tools: bool) -> Optional["TypedOutput"]:
-    if wishes.output is None or wishes.output is str:
+    if wishes.output is None:
         return None
     from wasat.loop.output import typed_output  # loaded where an answer shall be typed
 

@@ -1,12 +1,13 @@
 """What a run gives: the answer, and all that led to it."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from msgspec import Struct
 
 from wasat.errors import ArgumentError, ConfigError
+from wasat.loop.blocking import iterate
 from wasat.loop.run import Run
 from wasat.loop.state import CANCELLED, ToolRun
 from wasat.types.events import RunEvent
@@ -105,6 +106,10 @@ class RunStream(Generic[Output]):
         self._left = asyncio.Event()
         """It does not wait any more; looked at by whoever closes the stream meanwhile."""
         self._result: RunResult[Output] | None = None
+
+    def __iter__(self) -> Iterator[RunEvent]:
+        """The events for plain code; in a coroutine it is `async for`."""
+        return iterate(self)
 
     @property
     def has_ended(self) -> bool:

@@ -22,7 +22,7 @@ from wasat.loop.salvage import salvaged
 from wasat.loop.state import CANCELLED, MOST_MISSES, NOT_RUN, RunState
 from wasat.loop.stop import POLITE_WORDS, Again, Bounds, blocked, verdict
 from wasat.providers.provider import closable, responder, traits_of
-from wasat.tools.deadline import Expired, Raised, cancel_count, kept, limited
+from wasat.tools.deadline import Expired, Raised, cancel_count, cancels_heard, kept, limited
 from wasat.tools.failure import NOT_RUN as WRONG
 from wasat.tools.failure import described, failed
 from wasat.tools.schedule import each_call, settled
@@ -183,7 +183,7 @@ class Run:
 
     def _again(self) -> Again | None:
         """After a turn without calls: what to tell the model, or None because that was the answer."""
-        calls_only = self.plan.calls_only and self._asked is not self.plan.last  # which asked for words
+        calls_only = self.plan.calls_only and self._asked is not self.plan.last  # where words are better than nothing
         again = verdict(self.answer, self.state, calls_only=calls_only)
         if again is None and self.plan.output is not None:
             return self.plan.output.unread(self._text, self.state)
@@ -246,7 +246,8 @@ class Run:
         except Exception as error:
             self._repeats.note(call, failed(call, described(error)))
             raise
-        self._repeats.note(call, result)
+        if isinstance(result, ToolResult):  # else its source breaks its promise, which is told in its place
+            self._repeats.note(call, result)
         return result
 
     def _refused(self, reached: LimitReached | None, waiting: Sequence[ToolCall]) -> Refused:
@@ -264,14 +265,15 @@ class Run:
                 return beyond(self._bounds.beyond(self.state))
             # Where nothing more is asked, only what may give the answer is run.
             others = (place for place, call in enumerate(waiting) if call.name not in self.plan.finals)
-            refused = beyond(dict.fromkeys(others, reached))
+            refused = beyond({**dict.fromkeys(others, reached), **self._bounds.beyond(self.state)})
         return refused
 
     def _may_end_by_call(self) -> bool:
         """Whether one of the calls that wait may give the answer, so that nothing more has to be asked."""
-        return self._bounds.limits.on_limit != "answer" and any(
-            call.name in self.plan.finals for call in self.state.waiting
-        )
+        if self._bounds.limits.on_limit == "answer" and self.limit is None:
+            return False  # it will be asked for
+        finals = {place for place, call in enumerate(self.state.waiting) if call.name in self.plan.finals}
+        return bool(finals) and not finals <= self._bounds.beyond(self.state).keys()
 
     def _goes_on(self, reached: LimitReached | None) -> bool:
         """Whether the run goes on; at a limit it ends as the caller wants: with an error, politely, or an answer."""
@@ -365,7 +367,7 @@ class _Heard:
         self.answer = answer
 
     def __enter__(self) -> None:
-        self._before = cancel_count()
+        self._before = cancels_heard()
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> bool:
         if error is None:

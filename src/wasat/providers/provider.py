@@ -51,6 +51,8 @@ class Traits(Struct, frozen=True):
     """Answers in JSON of a given schema where tools are declared too."""
     calls_in_order: bool = False
     """One call of its turn may need what an earlier one did."""
+    prompts: bool = True
+    """Understands a prompt well enough to find tools in it."""
 
 
 def traits_of(provider: Provider) -> Traits:

@@ -7,7 +7,7 @@ import asyncio
 import logging
 from typing import Any
 
-from wasat.tools.deadline import Expired, Raised, cancellations
+from wasat.tools.deadline import Expired, Raised, cancellations, limits_heard
 from wasat.tools.own_task import Outcome, Work, begun_apart
 
 PATIENCE_SECONDS = 5.0
@@ -30,7 +30,7 @@ async def rest_apart(task: asyncio.Task[Outcome] | None, seconds: float | None) 
     cancels us cancels it; only where that is a time limit around us, it is heard to its end.
     """
     assert task is not None, "it has not ended yet"
-    before = cancellations()
+    before = limits_heard()
     try:
         in_time = await _ends(task, seconds)
     except asyncio.CancelledError:

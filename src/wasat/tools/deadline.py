@@ -61,7 +61,7 @@ def rest_of(coroutine: Coroutine[Any, Any, T], waits_for: Any, seconds: float | 
     above would take it for the sign to leave without a word. A cancellation that the coroutine keeps to itself is
     raised all the same when it ends: whoever cancelled us meant more than this one coroutine.
     """
-    before, told = cancellations(), None
+    before, told = limits_heard(), None
     with Deadline(seconds) if seconds is not None else nullcontext() as deadline:
         while True:
             try:
@@ -132,6 +132,17 @@ def cancel_count() -> int:
     return 0 if task is None else task.cancelling()
 
 
+def cancels_heard() -> int:
+    """How often this task was cancelled and has been told of it; what it is told when it waits next is not long ago."""
+    task = asyncio.current_task()
+    return 0 if task is None else task.cancelling() - _is_to_be_told(task)
+
+
+def _is_to_be_told(task: "asyncio.Task[Any]") -> bool:
+    """Whether it was cancelled while it ran, as by Ctrl-C or by a tool that never waits."""
+    return getattr(task, "_must_cancel", False)
+
+
 def was_cancelled_since(before: int | None) -> bool:
     """Whether somebody cancelled this task since; nobody can where it has not waited yet, which is None."""
     return before is not None and cancel_count() > before
@@ -141,6 +152,12 @@ def cancellations() -> int:
     """The same, but for those deadlines of ours that are just being told of."""
     task = asyncio.current_task()
     return 0 if task is None else task.cancelling() - (_expired.get(task, 0) if _expired else 0)
+
+
+def limits_heard() -> int:
+    """As `cancels_heard`, but for those deadlines of ours."""
+    task = asyncio.current_task()
+    return 0 if task is None else cancellations() - _is_to_be_told(task)
 
 
 _expired: dict[asyncio.Task[Any], int] = {}

@@ -8,11 +8,12 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable
+from contextvars import copy_context
 from typing import Any
 
 from wasat.errors import ArgumentError, ToolError
 from wasat.tools.apart import apart, rest_apart, value_of
-from wasat.tools.deadline import Expired, Raised, begun, cancel_count, rest_of, was_cancelled_since
+from wasat.tools.deadline import Expired, Raised, begun, cancels_heard, rest_of, was_cancelled_since
 from wasat.tools.failure import described, failed, listed, refused
 from wasat.tools.function import Tool
 from wasat.tools.outcome import outcome as result_of
@@ -36,19 +37,19 @@ async def execute(tool: Tool[..., Any], call: ToolCall, context: Any = None) -> 
     try:
         if tool.is_async and not tool.waits:
             work = tool.invoke(arguments, context)
-            ended, returned = begun(work)
+            ended, returned = copy_context().run(begun, work)  # what it sets there is its own
             if not ended:
-                before = cancel_count()
+                before = cancels_heard()
                 returned = await rest_of(work, returned, tool.timeout)
         elif tool.is_async:
             outcome, task = begun_apart(tool.invoke(arguments, context))
             if outcome is not None:
                 returned = value_of(outcome)
             else:
-                before = cancel_count()
+                before = cancels_heard()
                 returned = await rest_apart(task, tool.timeout)
         else:
-            before = cancel_count()
+            before = cancels_heard()
             returned = await _in_thread(tool, arguments, context)
     except (KeyboardInterrupt, GeneratorExit):  # GeneratorExit: we are closed; a tool's own comes as Raised
         raise

@@ -11,7 +11,16 @@ from wasat.schema.normal import normal
 from wasat.schema.signature import Signature, signature_of
 from wasat.schema.signatures.binding import Binding
 from wasat.tools.effects import effects_of
-from wasat.tools.options import Final, check_name, check_options, examples_of, is_async, may_wait, takes_values
+from wasat.tools.options import (
+    Final,
+    check_known,
+    check_name,
+    check_options,
+    examples_of,
+    is_async,
+    may_wait,
+    takes_values,
+)
 from wasat.types.specs import ToolSpec
 from wasat.types.texts import check_text
 
@@ -129,6 +138,7 @@ def tool_of(
         if name or description or reads or writes or idempotent or examples or repeatable or execution:
             raise ConfigError(f"{function.name} is a tool already; give its options where it is made")
         return function
+    check_known(execution)
     if name is not None:
         check_name(name)
     if description is not None:
@@ -186,6 +196,7 @@ def tool_from_schema(
     **execution: Any,
 ) -> Tool[..., Any]:
     """A tool of explicit schemas; the callback gets the arguments as one dict, after the context if it takes two."""
+    check_known(execution)
     check_name(name)
     if not callable(callback) or not (takes_values(callback, 1) or takes_values(callback, 2)):
         raise ConfigError(

@@ -16,6 +16,17 @@ _LONGEST_TIMEOUT = 1e300
 """What is above it, as 10**400, is no float, or none that can be added to the time of a clock."""
 
 
+_SAID = ("name", "description", "reads", "writes", "idempotent", "examples", "repeatable")
+_OF_EXECUTION = ("final", "timeout", "largest_result")
+
+
+def check_known(execution: Iterable[str]) -> None:
+    """What is said of how a tool is run, by its names."""
+    for name in execution:
+        if name not in _OF_EXECUTION:
+            raise ConfigError(f"a tool has no option {name!r}; it has: {', '.join((*_SAID, *_OF_EXECUTION))}")
+
+
 def check_options(spec: Any, *, final: Any, timeout: Any, largest_result: Any) -> None:
     """All that a tool is made of, beside its schemas."""
     if not isinstance(spec, ToolSpec):

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from time import perf_counter
 
-from wasat.tools.deadline import Raised, begun, cancel_count, rest_of, was_cancelled_since
+from wasat.tools.deadline import Raised, begun, cancels_heard, rest_of, was_cancelled_since
 from wasat.tools.failure import described, failed
 from wasat.types.parts import ToolCall, ToolResult
 
@@ -56,7 +56,7 @@ async def settled(call: ToolCall, run: Run) -> Ended:
     try:
         ended, result = begun(work)
         if not ended:
-            before = cancel_count()
+            before = cancels_heard()
             result = await rest_of(work, result, None)
     except (KeyboardInterrupt, GeneratorExit):  # GeneratorExit: we are closed; a source's own comes as Raised
         raise
@@ -64,7 +64,7 @@ async def settled(call: ToolCall, run: Run) -> Ended:
         if isinstance(error, asyncio.CancelledError) and was_cancelled_since(before):
             raise
         result = _broken(call, error)
-    if not isinstance(result, ToolResult) or result.id != call.id:
+    if not isinstance(result, ToolResult) or (result.id, result.name) != (call.id, call.name):
         _log.error("the source of %s answered another call: %r", call.name, result)
         result = failed(call, f"{call.name} failed: its source answered another call")
     return result, perf_counter() - begin

@@ -66,9 +66,12 @@ class ToolCall(Struct, frozen=True, gc=False, omit_defaults=True, tag="call"):
         """A call in the spelling of any API: this kind, or a dict or an object of name and args; None is no call."""
         if isinstance(given, ToolCall):
             return given
-        found = given if isinstance(given, dict) else {word: getattr(given, word, None) for word in _WORDS_OF_A_CALL}
+        if isinstance(given, dict):
+            found, may_be_bare = given, given.keys() <= {*_WORDS_OF_A_CALL}
+        else:
+            found = {word: getattr(given, word) for word in _WORDS_OF_A_CALL if hasattr(given, word)}
+            may_be_bare = "args" in found or "arguments" in found
         name, arguments = found.get("name"), found.get("args") or found.get("arguments")
-        may_be_bare = isinstance(given, dict) and found.keys() <= {*_WORDS_OF_A_CALL}
         if not isinstance(name, str) or not isinstance(arguments if arguments or not may_be_bare else {}, dict):
             return None
         return cls(str(found.get("id") or local_id()), name, arguments or {})

@@ -1,8 +1,9 @@
 """What a caller says about tools and models: declarations, choices, settings."""
 
-from typing import Any, Literal
+from typing import Any, Final, Literal, get_args
 
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from wasat.errors import ConfigError
 
@@ -158,3 +159,33 @@ class ModelSettings(Struct, frozen=True, omit_defaults=True):
     show_thoughts: bool | None = None
     extra: dict[str, Any] = {}
     """Top-level fields of the provider's own request, laid over what we make of the rest."""
+
+    def __post_init__(self) -> None:
+        for name, (kinds, words) in _KINDS_OF_SETTINGS.items():
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds)):
+                raise ConfigError(f"settings: {name} is {words}, not {value!r:.80}")
+        if not all(isinstance(one, str) for one in self.stop):
+            raise ConfigError(f"settings: stop is a list of texts, not {self.stop!r:.80}")
+        if isinstance(self.stop, list):
+            force_setattr(self, "stop", tuple(self.stop))
+        if isinstance(self.thinking, str) and self.thinking not in get_args(ThinkingLevel):
+            levels = ", ".join(get_args(ThinkingLevel))
+            raise ConfigError(f"settings: thinking is {levels} or a number of tokens, not {self.thinking!r}")
+
+
+_NUMBER: Final = ((int, float), "a number")
+_WHOLE_NUMBER: Final = ((int,), "a whole number")
+_KINDS_OF_SETTINGS: Final[dict[str, tuple[tuple[type, ...], str]]] = {
+    "max_tokens": _WHOLE_NUMBER,
+    "temperature": _NUMBER,
+    "top_p": _NUMBER,
+    "top_k": _WHOLE_NUMBER,
+    "stop": ((tuple, list), "a list of texts"),
+    "seed": _WHOLE_NUMBER,
+    "presence_penalty": _NUMBER,
+    "frequency_penalty": _NUMBER,
+    "thinking": ((str, int), "a level or a number of tokens"),
+    "show_thoughts": ((bool,), "True or False"),
+    "extra": ((dict,), "a dict of fields of the provider's own request"),
+}

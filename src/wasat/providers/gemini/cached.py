@@ -50,6 +50,10 @@ class Cached(Around):
         self, gemini: Gemini, *, ttl_seconds: float = 3600, minimum_tokens: int = 1024, clock: Clock | None = None
     ) -> None:
         check_clock(clock)
+        if not isinstance(gemini, Gemini):
+            raise ConfigError(
+                f"a cache is kept for a model of Gemini, as in Cached(Gemini(model)); not for {gemini!r:.80}"
+            )
         if type(ttl_seconds) not in (int, float) or not ttl_seconds > 0:
             raise ConfigError(f"ttl_seconds is how long a cache lives, a number above 0; not {ttl_seconds!r}")
         super().__init__(gemini)

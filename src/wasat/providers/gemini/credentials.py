@@ -76,6 +76,9 @@ class BearerToken:
         given = self._give() if self._is_async else await asyncio.to_thread(self._give)
         if inspect.isawaitable(given):
             given = await given
+        if not isinstance(given, str) or not given.strip():
+            what = "an empty text" if isinstance(given, str) else type(given).__name__
+            raise CredentialsError(f"the function token=… returned {what}; it returns the token, as text")
         return SecretHeaders(Authorization=f"Bearer {given}", **self._more)
 
     def __repr__(self) -> str:

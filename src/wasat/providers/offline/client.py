@@ -4,6 +4,7 @@ import re
 from collections.abc import AsyncIterator, Callable
 from datetime import date
 
+from wasat.providers.provider import Traits
 from wasat.types.exchange import FinishReason, ModelRequest, ModelResponse, Usage
 from wasat.types.messages import History, Message
 from wasat.types.parts import Part, Text
@@ -15,6 +16,8 @@ _PIECE = re.compile(r"\s*\S+\s*|\s+")
 
 class Offline:
     """A model that needs no network and no key. It calls tools and words their results; it knows nothing by itself."""
+
+    traits = Traits(prompts=False)
 
     def __init__(self, *, today: Callable[[], date] = date.today) -> None:
         """`today` tells the day that «tomorrow» is counted from."""

@@ -82,7 +82,9 @@ def is_named_tuple(kind: Any) -> bool:
 
 def own_docstring(kind: type) -> str:
     """What somebody wrote about this class, and not what Python made up or a base class says."""
-    text = kind.__dict__.get("__doc__") or ""
+    text = kind.__dict__.get("__doc__")
+    if not isinstance(text, str):  # none, or one that each object has of its own
+        return ""
     # Dataclasses and NamedTuples without a docstring are given their signature for one.
     return "" if text.startswith(f"{kind.__name__}(") else text
 

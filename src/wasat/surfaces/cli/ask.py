@@ -3,7 +3,7 @@
 from argparse import ArgumentParser, Namespace
 from typing import Any, TextIO
 
-from wasat.errors import ConfigError, RunError
+from wasat.errors import RunError
 from wasat.loop.agent import Agent
 from wasat.providers.registry import default_family
 from wasat.surfaces.cli.arguments import add_model, add_tools
@@ -66,8 +66,6 @@ def _ask(options: Namespace, report: Report, out: TextIO) -> None:
     question = question_of(options.question, options.file)
     agent = agent_of(settings, tools_of(settings.tools))
     if options.prompt_mode:
-        if agent.model.model == "offline":
-            raise ConfigError("the offline model does not read tools from a prompt; leave --prompt-mode out")
         agent = agent.but(prompt_mode=True)
     if options.record is not None:
         from wasat.testing import record  # loaded where it is wanted
