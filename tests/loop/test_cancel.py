@@ -161,3 +161,33 @@ def test_a_cancelled_call_has_its_result_under_its_own_id() -> None:
     result = run(main())[-1].results[0]
     assert (result.id, result.is_error) == ("x", True)
     assert "was cancelled" in result.value
+
+
+@pytest.mark.parametrize("then", ["the model", "a tool"])
+def test_a_run_that_is_cancelled_while_it_computes_ends_when_it_waits_next(then: str) -> None:
+    ran = []
+
+    async def think() -> str:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()  # as Ctrl-C does
+        return "thought"
+
+    async def pay() -> str:
+        ran.append("begun")
+        await asyncio.sleep(0)
+        ran.append("paid")
+        return "paid"
+
+    async def slow(_: Any) -> str:
+        await asyncio.sleep(0)
+        return "never"
+
+    script: list[Any] = [ToolCall("1", "think", {}), ToolCall("2", "pay", {}) if then == "a tool" else slow, "never"]
+
+    async def main() -> None:
+        with pytest.raises(asyncio.CancelledError):
+            await Agent(ScriptedProvider(script), tools=[think, pay]).run("?")
+
+    run(main())
+    assert ran in ([], ["begun"])

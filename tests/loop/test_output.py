@@ -15,6 +15,7 @@ from wasat.schema.dialects import GEMINI_JSON_SCHEMA
 from wasat.testing import ScriptedProvider
 from wasat.types.exchange import Output
 from wasat.types.parts import ToolCall
+from wasat.types.specs import ToolChoice
 
 
 @dataclass
@@ -141,3 +142,50 @@ def test_a_limit_with_a_polite_end_gives_the_text() -> None:
 def test_settings_that_do_not_exist_are_told() -> None:
     with pytest.raises(ConfigError, match="settings"):
         Agent(ScriptedProvider([]), settings={"temperature": "hot"})
+
+
+@dataclass
+class Place:
+    name: str
+
+
+class ByCall(ScriptedProvider):
+    """Cannot be given tools and be asked for JSON at once."""
+
+    traits = Traits(json_with_functions=False)
+
+
+@tool
+def same() -> str:
+    """Gives the same each time."""
+    return "same"
+
+
+@pytest.mark.parametrize("case", ["in circles", "at a limit", "where no tool may be called"])
+@pytest.mark.parametrize("first", [[], ["It is Oslo."]], ids=["at once", "after words"])
+def test_an_answer_that_is_a_call_can_be_given_whatever_else_may_not_be_called(case: str, first: list[str]) -> None:
+    answer = ToolCall("end", "final_answer", {"answer": {"name": "Oslo"}})
+    options: dict[str, Any] = {}
+    calls = [ToolCall(str(n), "same", {}) for n in range(4)]
+    if case == "at a limit":
+        options["limits"], calls = Limits(max_turns=1 + len(first), on_limit="answer"), calls[:1]
+    elif case == "where no tool may be called":
+        options["tool_choice"], calls = "none", []
+    provider = ByCall([*calls, *first, answer] if case != "at a limit" else [*first, *calls, answer])
+    result = Agent(provider, tools=[same], output=Place, **options).run_sync("?")
+    assert result.output == Place("Oslo")
+    assert provider.requests[-1].setup.tool_choice == ToolChoice("any", ("final_answer",))
+
+
+def test_the_error_says_what_the_answer_was() -> None:
+    with pytest.raises(OutputError, match="it was 'no no no'"):
+        Agent(ScriptedProvider(["no no no"] * 9), output=int).run_sync("?")
+
+
+@pytest.mark.parametrize("form", [5, complex, "City"])
+def test_a_form_that_no_answer_can_have_is_told_where_it_is_given(form: Any) -> None:
+    with pytest.raises(SchemaError, match="answer"):
+        Agent(ScriptedProvider(["x"]), output=form)
+    agent = Agent(ScriptedProvider(["x"]))
+    with pytest.raises(SchemaError, match="answer"):
+        agent.run_sync("?", output=form)

@@ -11,7 +11,7 @@ from wasat.errors import NoAnswer, ToolError
 from wasat.testing import ScriptedProvider
 from wasat.types.exchange import ModelRequest
 from wasat.types.parts import ToolCall
-from wasat.types.specs import Effects, ToolSpec
+from wasat.types.specs import Effects, ToolChoice, ToolSpec
 
 DECLARED = pytest.mark.parametrize("declared", [True, False], ids=["declared", "not declared"])
 
@@ -220,22 +220,29 @@ def test_a_declaration_says_whether_a_tool_changes_anything(effects: Effects | N
     assert ToolSpec("f", effects=effects).changes is changes
 
 
-def test_words_are_taken_where_they_were_asked_for_even_if_only_calls_are_wanted() -> None:
+@pytest.mark.parametrize("said", ["words at last", ToolCall("end", "submit", {"n": 7})])
+def test_at_last_a_call_that_ends_the_run_is_asked_for_where_only_calls_are_wanted(said: Any) -> None:
     @tool(final=True)
     def submit(n: int) -> int:
         """The end."""
         return n
 
     def circles(request: ModelRequest) -> Any:
-        choice = request.setup.tool_choice
-        return "words at last" if choice is not None and choice.mode == "none" else look()
+        return said if request.setup.tool_choice == ToolChoice("any", ("submit",)) else look()
 
-    notebook = Notebook(declared=True)
-    tools = [*notebook.tools, submit]
-    result = Agent(ScriptedProvider(circles), tools=tools, calls_only=True).run_sync("go")
-    assert result.text == "words at last"
+    answer = "7" if isinstance(said, ToolCall) else said  # words are better than nothing then
+    tools = [*Notebook(declared=True).tools, submit]
+    assert Agent(ScriptedProvider(circles), tools=tools, calls_only=True).run_sync("go").text == answer
     limits = Limits(max_turns=2, on_limit="answer")
     result = Agent(ScriptedProvider(circles), tools=tools, calls_only=True, limits=limits).run_sync("go")
-    assert (result.text, result.limit) == ("words at last", "max_turns")
+    assert (result.text, result.limit) == (answer, "max_turns")
     with pytest.raises(NoAnswer, match="answered in words"):
         Agent(ScriptedProvider(lambda _: "words"), tools=tools, calls_only=True).run_sync("go")
+
+
+def test_at_last_words_are_asked_for_where_no_call_ends_the_run() -> None:
+    def circles(request: ModelRequest) -> Any:
+        return "words at last" if request.setup.tool_choice == ToolChoice("none") else look()
+
+    tools = Notebook(declared=True).tools
+    assert Agent(ScriptedProvider(circles), tools=tools, calls_only=True).run_sync("go").text == "words at last"

@@ -547,3 +547,22 @@ def test_the_wall_clock_is_limited_and_stops_what_runs(slow: str) -> None:
 def test_a_limit_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         Limits(**wrong)
+
+
+def test_calls_that_may_end_the_run_count_as_all_others() -> None:
+    ran = []
+
+    @tool(final=lambda value: value > 100)
+    def guess(n: int) -> int:
+        ran.append(n)
+        return n
+
+    for limits in (Limits(max_calls_per_tool={"guess": 2}), Limits(max_tool_calls=2)):
+        ran.clear()
+        script = [[call("guess", "1", n=1)], [call("guess", str(n), n=n) for n in range(2, 7)], "never"]
+        with pytest.raises(LimitReached):
+            Agent(ScriptedProvider(script), tools=[guess], limits=limits).run_sync("?")
+        assert ran == [1, 2]
+    enough = [[call("guess", "1", n=1)], [call("guess", "2", n=200), call("guess", "3", n=3)]]
+    result = Agent(ScriptedProvider(enough), tools=[guess], limits=Limits(max_tool_calls=2)).run_sync("?")
+    assert (result.text, result.messages[-1].results[1].is_error) == ("200", True)

@@ -633,3 +633,38 @@ def test_a_thousand_runs_in_one_file_do_not_mix(tmp_path: Path) -> None:
         await journal.close()
 
     run(main())
+
+
+class Panic(BaseException):
+    """What nobody catches by mistake."""
+
+
+@pytest.mark.parametrize("kind", [Panic, GeneratorExit])
+def test_whatever_a_provider_raises_the_run_has_an_end(kind: type[BaseException]) -> None:
+    async def panics(_: Any) -> Any:
+        raise kind("now")
+
+    async def main() -> None:
+        async with Streams(Agent(ScriptedProvider([panics]))) as streams:
+            id = streams.start("?")
+            assert [type(event).__name__ for _, event in await taken(streams, id)][-1] == "RunEnd"
+            assert (await streams.status(id)).phase is Phase.ERROR
+            with pytest.raises(RunError, match=kind.__name__):
+                await taken(streams, id, view="final")
+
+    run(main())
+
+
+@pytest.mark.parametrize("kind", [Panic, asyncio.CancelledError])
+def test_whatever_a_journal_raises_ends_the_run(kind: type[BaseException]) -> None:
+    class Broken(MemoryJournal):
+        async def append(self, *_: Any, **__: Any) -> int:
+            raise kind("now")
+
+    async def main() -> None:
+        async with Streams(agent("hello"), Broken()) as streams:
+            id = streams.start("?")
+            with pytest.raises(JournalError):
+                await taken(streams, id)
+
+    run(main())

@@ -1,13 +1,14 @@
 import asyncio
 import logging
 import threading
+from contextvars import ContextVar
 from typing import Any
 
 import msgspec
 import pytest
 
 from tests.bounds import BOUND
-from wasat.errors import ToolError
+from wasat.errors import ConfigError, ToolError
 from wasat.tools.execute import execute
 from wasat.tools.function import tool, tool_from_schema
 from wasat.types.parts import Blob, ToolCall, ToolResult
@@ -370,3 +371,37 @@ def test_a_result_is_a_copy_that_the_tool_can_no_longer_change() -> None:
     result = use(give)
     kept["list"].append(2)
     assert result.value == {"list": [1]}
+
+
+def test_what_a_tool_sets_in_its_context_is_its_own() -> None:
+    variable: ContextVar[str] = ContextVar("variable", default="before")
+
+    @tool
+    async def at_once() -> str:
+        variable.set("set")
+        return variable.get()
+
+    @tool
+    async def later() -> str:
+        await asyncio.sleep(0)
+        variable.set("set")
+        return variable.get()
+
+    @tool
+    def plain() -> str:
+        variable.set("set")
+        return variable.get()
+
+    async def main() -> None:
+        for one in (at_once, later, plain):
+            assert (await execute(one, ToolCall("1", one.name))).value == "set"
+            assert variable.get() == "before"
+
+    asyncio.run(main())
+
+
+def test_an_option_that_no_tool_has_is_told() -> None:
+    with pytest.raises(ConfigError, match=r"a tool has no option 'foo'; it has: name, .*timeout"):
+        tool(foo=1)(lambda: 1)  # type: ignore[call-overload]
+    with pytest.raises(ConfigError, match="a tool has no option 'foo'"):
+        tool_from_schema("f", "F.", {"type": "object"}, lambda _: 1, foo=1)

@@ -240,3 +240,16 @@ def test_calls_go_on_while_nobody_takes_the_results() -> None:
         assert len([result async for result in ended]) == 8
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("answer", [None, ToolResult("0", "other", 1), ToolResult("1", "read", 1)])
+def test_a_source_that_answers_something_else_has_failed(answer: Any) -> None:
+    async def call(_: ToolCall, __: Any = None) -> Any:
+        return answer
+
+    async def main() -> ToolResult:
+        return (await run_calls(calls("read"), call))[0]
+
+    result = asyncio.run(main())
+    assert (result.id, result.name, result.is_error) == ("0", "read", True)
+    assert result.value == "read failed: its source answered another call"

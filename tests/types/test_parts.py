@@ -1,3 +1,4 @@
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -96,3 +97,17 @@ def test_a_call_without_arguments_has_none_and_an_id_of_ours() -> None:
     made = ToolCall.read({"name": "now"})
     assert made is not None
     assert (made.name, made.arguments, is_local_id(made.id)) == ("now", {}, True)
+
+
+@pytest.mark.parametrize("arguments", [{}, None])
+@pytest.mark.parametrize("word", ["args", "arguments"])
+def test_a_call_without_arguments_is_a_call(word: str, arguments: Any) -> None:
+    class Foreign:
+        name = "now"
+
+    setattr(Foreign, word, arguments)
+    for given in (Foreign(), {"name": "now", word: arguments}, {"name": "now"}):
+        read = ToolCall.read(given)
+        assert read is not None
+        assert (read.name, read.arguments) == ("now", {})
+    assert ToolCall.read(SimpleNamespace(name="now")) is None

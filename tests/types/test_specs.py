@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from wasat.errors import ConfigError
-from wasat.types.specs import ToolChoice
+from wasat.types.specs import ModelSettings, ToolChoice
 
 
 @pytest.mark.requirement("S1-10")
@@ -45,3 +45,27 @@ def test_a_tool_choice_is_understood_in_every_spelling(spelling: Any, choice: To
 def test_a_tool_choice_that_says_nothing_usable_is_refused(spelling: Any, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         ToolChoice.of(spelling)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"stop": "END"}, "stop is a list of texts, not 'END'"),
+        ({"stop": [5]}, "stop is a list of texts"),
+        ({"thinking": "wild"}, "thinking is minimal, low, medium, high or a number of tokens, not 'wild'"),
+        ({"thinking": True}, "thinking is a level or a number"),
+        ({"extra": 5}, "extra is a dict"),
+        ({"temperature": "x"}, "temperature is a number, not 'x'"),
+        ({"seed": "a"}, "seed is a whole number"),
+        ({"max_tokens": 2.5}, "max_tokens is a whole number, not 2.5"),
+        ({"top_k": True}, "top_k is a whole number"),
+        ({"show_thoughts": "x"}, "show_thoughts is True or False"),
+    ],
+)
+def test_a_setting_of_the_wrong_kind_is_told_where_it_is_given(wrong: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        ModelSettings(**wrong)
+
+
+def test_texts_to_stop_at_may_be_a_list() -> None:
+    assert ModelSettings(stop=["a", "b"]) == ModelSettings(stop=("a", "b"))  # type: ignore[arg-type]
