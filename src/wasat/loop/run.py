@@ -22,7 +22,7 @@ from wasat.loop.salvage import salvaged
 from wasat.loop.state import CANCELLED, MOST_MISSES, NOT_RUN, RunState
 from wasat.loop.stop import POLITE_WORDS, Again, Bounds, blocked, verdict
 from wasat.providers.provider import closable, responder, traits_of
-from wasat.tools.deadline import Expired, Raised, cancel_count, cancels_heard, kept, limited
+from wasat.tools.deadline import Expired, Raised, cancels_heard, kept, limited
 from wasat.tools.failure import NOT_RUN as WRONG
 from wasat.tools.failure import described, failed
 from wasat.tools.schedule import each_call, settled
@@ -371,7 +371,7 @@ class _Heard:
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> bool:
         if error is None:
-            if _COUNTS_ARE_TRUE and cancel_count() > self._before:
+            if _COUNTS_ARE_TRUE and cancels_heard() > self._before:
                 raise asyncio.CancelledError
             return False
         cancelled = kept(error, self._before)

@@ -1,6 +1,7 @@
 """Python functions of this process as tools."""
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 import msgspec
@@ -11,6 +12,7 @@ from wasat.schema.normal import normal
 from wasat.schema.signature import Signature, signature_of
 from wasat.schema.signatures.binding import Binding
 from wasat.tools.effects import effects_of
+from wasat.tools.methods import ToolMethod, is_method, with_its_object
 from wasat.tools.options import (
     Final,
     check_known,
@@ -115,9 +117,12 @@ def tool(function: Callable[P, R] | None = None, /, **options: Any) -> Any:
     `reads` and `writes` name what it does to the world, with holes for its arguments: `"account:{id}"`.
     `final` ends the run with the result, always or if the function given says so of it.
     `repeatable` lets a model make the same call for ever, as one that waits for something may.
+    A method in a class becomes a tool with its object.
     """
     if function is None:
-        return lambda function: tool_of(function, **options)
+        return lambda function: tool(function, **options)
+    if is_method(function):
+        return ToolMethod(function, partial(tool_of, **options))
     return tool_of(function, **options)
 
 
@@ -134,6 +139,7 @@ def tool_of(
     **execution: Any,
 ) -> Tool[..., Any]:
     """The tool that a callable is; one that is a tool already stays as it is."""
+    function = with_its_object(function)
     if isinstance(function, Tool):
         if name or description or reads or writes or idempotent or examples or repeatable or execution:
             raise ConfigError(f"{function.name} is a tool already; give its options where it is made")
