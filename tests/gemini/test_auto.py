@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,15 +11,17 @@ import pytest
 from tests.bounds import BOUND
 from tests.gemini.recorder import Recorder, recorder
 from wasat import gemini
-from wasat.errors import ConfigError, LimitReached, RunError
+from wasat.errors import ConfigError, LimitReached, NetworkError, RunError
 from wasat.gemini import (
     AsyncClient,
     Client,
     Content,
+    FunctionCall,
     FunctionDeclaration,
     GoogleSearch,
     History,
     Part,
+    RetryPolicy,
     Tool,
     ToolRegistry,
     Tools,
@@ -336,3 +339,64 @@ def test_without_a_client_the_one_of_the_process_is_asked(
     gemini.use(None)
     with pytest.raises(ConfigError, match=r"use\(…\) takes a Client, not str"):
         gemini.use("client")  # type: ignore[arg-type]
+
+
+def test_a_function_gets_what_was_declared_by_name_or_as_one_dict() -> None:
+    schema = {"type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}}
+    declared = new_function_declaration("forecast", "The weather.", schema)
+
+    def by_name(city: str, days: int = 1) -> list[Any]:
+        return [city, days]
+
+    async def by_keyword(*, city: str, days: int = 1) -> list[Any]:
+        return [city, days]
+
+    def by_all(**said: Any) -> list[Any]:
+        return [said["city"], said.get("days", 1)]
+
+    def by_dict(arguments: dict[str, Any]) -> list[Any]:
+        return [arguments["city"], arguments.get("days", 1)]
+
+    for function in (by_name, by_keyword, by_all, by_dict):
+        registry = ToolRegistry()
+        registry.register(declared, function)
+        results = registry.execute_calls(
+            [{"name": "forecast", "args": {"city": "Oslo"}}, {"name": "forecast", "args": {"city": "Bonn", "days": 3}}]
+        )
+        assert [one.value for one in results] == [["Oslo", 1], ["Bonn", 3]]
+    bare = ToolRegistry()
+    bare.register(new_function_declaration("now", "The time."), lambda: "noon")
+    assert bare.execute_calls([{"name": "now"}])[0].value == "noon"
+    with pytest.raises(ConfigError, match="the function for forecast has no parameter 'days'"):
+        ToolRegistry().register(declared, lambda city: city)
+
+
+def test_calls_without_arguments_are_executed() -> None:
+    registry = ToolRegistry()
+    registry.register(noon)
+    for given in (FunctionCall(name="noon", args={}), FunctionCall(name="noon"), {"name": "noon"}):
+        assert registry.execute_calls([given])[0].value == "noon"
+
+
+def noon() -> str:
+    """The time."""
+    return "noon"
+
+
+def test_a_stream_ends_with_the_error_that_a_plain_call_raises() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # where nothing listens
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        with Client("gemini-3.8-flash", api_key="k", base_url=url, retry=RetryPolicy(tries=1)) as client:
+            with pytest.raises(NetworkError):
+                client.generate_content_with_auto_tools("?")
+            with pytest.raises(NetworkError) as caught:
+                list(client.subscribe_stream(client.stream_generate_with_auto_tools("?")))
+        assert (caught.value.kind, len(caught.value.transcript or ())) == ("NetworkError", 1)
+
+
+def test_a_client_that_was_closed_can_be_asked_again(client: Client) -> None:
+    for _ in range(2):
+        id = client.stream_generate_with_auto_tools("?", tools=[add])
+        assert "".join(client.subscribe_stream(id)) == "It is 3."
+        client.close()

@@ -18,6 +18,7 @@ from wasat.loop.blocking import iterate
 from wasat.loop.chat import Chat
 from wasat.providers.gemini.client import Gemini
 from wasat.testing import ScriptedProvider
+from wasat.types.events import TextDelta
 from wasat.types.messages import History, Message
 from wasat.types.parts import Blob, Text, ToolCall, ToolResult
 from wasat.types.specs import BuiltinTool
@@ -370,3 +371,36 @@ def test_the_result_says_what_it_is() -> None:
     result = Agent(ScriptedProvider(["x" * 100]), limits=Limits()).run_sync("?")
     assert repr(result) == f"<result '{'x' * 60}…', 1 turns, 0 tool calls>"
     assert isinstance(result.messages, History)
+
+
+def test_a_turn_of_the_model_may_have_words_and_calls() -> None:
+    chat = Chat(Agent(ScriptedProvider(["3"]), tools=[add])).add_turn("user", "1 + 2?")
+    called = ToolCall("1", "add", {"a": 1, "b": 2})
+    assert chat.add_turn("model", called).messages[-1].parts == (called,)
+    both = chat.add_turn("model", [Text("Let me see."), called])
+    assert both.messages[-1].parts == (Text("Let me see."), called)
+    assert both.ask_sync().text == "3"
+    with pytest.raises(ConfigError, match="calls are made by the model"):
+        chat.add_turn("user", [Text("x"), called])
+
+
+def test_what_is_left_of_a_stream_that_never_began_can_be_gone_on_with() -> None:
+    async def main() -> None:
+        waiting = [Message.user("a"), Message("model", (ToolCall("1", "add", {"a": 1, "b": 2}),))]
+        stream = Agent(ScriptedProvider(["x"]), tools=[add]).stream(None, messages=waiting)
+        assert stream.messages[-1].results[0].is_error
+        await stream.aclose()
+        assert stream.messages[-1].results[0].is_error
+
+    asyncio.run(main())
+
+
+def test_plain_code_takes_a_stream_by_a_plain_loop() -> None:
+    stream = Agent(ScriptedProvider([ToolCall("1", "add", {"a": 1, "b": 2}), "3"]), tools=[add]).stream("1 + 2?")
+    assert "".join(event.text for event in stream if isinstance(event, TextDelta)) == "3"
+    assert stream.result.text == "3"
+
+
+def test_the_offline_model_cannot_be_told_its_tools_in_a_prompt() -> None:
+    with pytest.raises(ConfigError, match="the offline model does not read tools from a prompt"):
+        Agent("offline", [add], prompt_mode=True).run_sync("1 + 2?")

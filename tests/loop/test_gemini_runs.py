@@ -15,7 +15,8 @@ from wasat.emulator import call as call_of
 from wasat.errors import AnswerBlocked, InvalidRequest, LimitReached, PromptBlocked
 from wasat.gemini import GoogleSearch, RetryPolicy, UrlContext
 from wasat.types.exchange import Source
-from wasat.types.parts import ToolCall
+from wasat.types.messages import Message
+from wasat.types.parts import Text, ToolCall, ToolResult
 
 MODES = pytest.mark.parametrize("streaming", [False, True], ids=["blocking", "streaming"])
 
@@ -369,3 +370,29 @@ def test_where_the_server_does_not_say_what_is_wrong_free_calls_are_tried(stream
         with pytest.raises(InvalidRequest, match="invalid argument"):
             run(opaque, add, streaming=streaming, tool_choice="validated")
         assert len(opaque.seen) == 6
+
+
+LOOKED = Message("model", (ToolCall("a", "look", {}),))
+
+
+@pytest.mark.parametrize(
+    ("history", "words"),
+    [
+        pytest.param([Message.user(ToolResult("a", "look", {"n": 5}))], 'look gave: {"n":5}', id="cut at the start"),
+        pytest.param(
+            [Message.user("?"), Message("model", (Text("so"),)), Message.user(ToolResult("a", "look", "seen"))],
+            'look gave: "seen"',
+            id="in the middle",
+        ),
+        pytest.param([LOOKED, Message.user(ToolResult("a", "look", 1))], "left out", id="begins with a call"),
+        pytest.param([Message.user("?"), LOOKED, Message.user(ToolResult("a", "", 1))], None, id="without a name"),
+        pytest.param([Message.user("?"), LOOKED, Message.user(ToolResult("a", "tool", 1))], None, id="another name"),
+    ],
+)
+def test_histories_that_others_left_broken_are_taken_by_the_server(history: list[Message], words: str | None) -> None:
+    with LocalGemini(["fine"]) as local:
+        agent = Agent(Gemini("gemini-3.8-flash", api_key="k", base_url=local.url))
+        assert agent.run_sync("and now?", messages=history).text == "fine"
+        sent = json.loads(local.requests[-1].body)["contents"]
+    texts = [part["text"] for turn in sent for part in turn["parts"] if "text" in part]
+    assert words is None or any(words in text for text in texts)

@@ -404,8 +404,14 @@ def test_a_broken_history_is_mended() -> None:
     provider = ScriptedProvider(["ok"])
     Agent(provider).run_sync("?", messages=history)
     sent = provider.requests[0].history
-    assert [(one.id, one.is_error) for one in sent[1].results] == [("1", True), ("2", False)]
-    assert [message.text for message in sent[2:]] == ["so?", "?"]
+    assert sent[0].text == "(What was said before is left out.)"
+    assert [(one.id, one.is_error) for one in sent[2].results] == [("1", True), ("2", False)]
+    assert [message.text for message in sent[3:]] == ["so?", "?"]
+    twice = Message("model", (call("add", "1", a=1, b=1), call("add", "1", a=2, b=2)))
+    results = Message.user(ToolResult("1", "add", 2), ToolResult("2", "add", 4))
+    provider = ScriptedProvider(["ok"])
+    Agent(provider).run_sync("?", messages=[Message.user("?"), twice, results])
+    assert [(one.id, one.is_error) for one in provider.requests[0].history[2].results] == [("1", False), ("1", True)]
 
 
 @pytest.mark.parametrize("form", [list, History])

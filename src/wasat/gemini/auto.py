@@ -84,8 +84,9 @@ class Automatic:
         return self._streams
 
     async def close(self) -> None:
-        if self._streams is not None:
-            await self._streams.close()
+        streams, self._streams = self._streams, None
+        if streams is not None:
+            await streams.close()
 
     def _agent(self, options: dict[str, Any]) -> tuple[Agent, Any]:
         """The agent that a request means, and the type of the answer."""
@@ -167,6 +168,8 @@ class _WithCache(Around):
 def _limits(request: dict[str, Any]) -> Limits:
     turns, limits = request.pop("turn_limit", None), request.pop("limits", None)
     if limits is None:
+        if turns is not None and (type(turns) is not int or turns < 1):
+            raise ConfigError(f"turn_limit is how often the model is asked at most, a number above 0; not {turns!r}")
         return Limits() if turns is None else Limits(max_turns=turns)
     if turns is not None:
         raise ConfigError("turn_limit and limits are both given; say it in limits=Limits(max_turns=…)")

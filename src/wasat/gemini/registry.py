@@ -1,5 +1,6 @@
 """Declarations and the functions behind them: register once, execute whatever calls a model makes."""
 
+import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -17,6 +18,7 @@ from wasat.providers.gemini.encode import encode_message
 from wasat.providers.gemini.proto import Proto, load, to_plain
 from wasat.schema.normal import normal
 from wasat.tools.function import Tool, tool_from_schema
+from wasat.tools.options import is_async
 from wasat.tools.schedule import run_calls
 from wasat.tools.toolbox import Duplicates, Toolbox
 from wasat.types.messages import Message
@@ -70,9 +72,10 @@ class ToolRegistry:
         *,
         duplicates: Duplicates = "error",
     ) -> Tool[..., Any]:
-        """Have calls of this declaration done by a function, which gets the arguments as one dict.
+        """Have calls of this declaration done by a function, which gets the arguments by name, or else as one dict.
 
-        A Python function alone needs no declaration: it is made from its signature.
+        By name it gets them if each of its parameters is called as a declared one. A Python function alone needs no
+        declaration: it is made from its signature.
         """
         if function is None and callable(declaration) and not isinstance(declaration, Proto):
             return self._box.register(declaration, duplicates=duplicates)
@@ -130,7 +133,31 @@ def _tool(declared: declarations.FunctionDeclaration, function: Any) -> Tool[...
     schema = declared.parameters_json_schema
     if schema is msgspec.UNSET or schema is None:
         schema = {"type": "object"} if declared.parameters is None else to_plain(declared.parameters)
-    return tool_from_schema(declared.name or "", declared.description or "", schema, function)
+    name = declared.name or ""
+    return tool_from_schema(name, declared.description or "", schema, _of_one_dict(function, name, schema))
+
+
+def _of_one_dict(function: Callable[..., Any], name: str, schema: Any) -> Callable[..., Any]:
+    """The function, or one that gives it the arguments by their names if its parameters have them."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # what is written in C may not tell
+        return function
+    declared = schema.get("properties") or {}
+    named = {one.name for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)}
+    takes_all = any(one.kind is one.VAR_KEYWORD for one in parameters)
+    if len(named) + takes_all < len(parameters) or not named <= declared.keys() or (declared and not parameters):
+        return function
+    for word in declared if not takes_all else ():
+        if word not in named:
+            raise ConfigError(f"the function for {name} has no parameter {word!r}, which its declaration has")
+    if is_async(function):
+
+        async def call_async(arguments: dict[str, Any]) -> Any:
+            return await function(**arguments)
+
+        return call_async
+    return lambda arguments: function(**arguments)
 
 
 def _call(given: Any) -> ToolCall:

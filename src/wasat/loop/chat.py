@@ -10,7 +10,7 @@ from wasat.errors import ConfigError
 from wasat.loop.agent import Agent
 from wasat.loop.blocking import wait_for
 from wasat.loop.options import AllRunOptions
-from wasat.loop.prompt import Prompt, message_of, messages_of
+from wasat.loop.prompt import Prompt, message_of, messages_of, part_of
 from wasat.loop.result import RunResult
 from wasat.types.messages import History, Message
 from wasat.types.parts import ToolCall
@@ -45,10 +45,14 @@ class Chat(Struct, frozen=True, eq=False):
         given: Any = content
         if isinstance(given, Iterable) and not isinstance(given, str | bytes | Mapping | Struct):
             given = list(given)
-        calls = _calls(given, of_model=_ROLES[role] == "model")
-        message = Message("model", calls) if calls else replace(message_of(given), role=_ROLES[role])
-        if calls and _ROLES[role] != "model":
+        items = given if isinstance(given, list) else [given]
+        if _ROLES[role] != "model" and any(isinstance(one, ToolCall) for one in items):
             raise ConfigError("calls are made by the model; give them with the role 'model'")
+        calls = {id(one): ToolCall.read(one) for one in items} if _ROLES[role] == "model" else {}
+        if any(calls.values()):
+            message = Message("model", tuple(calls[id(one)] or part_of(one) for one in items))
+        else:
+            message = replace(message_of(given), role=_ROLES[role])
         if message.results and message.role != "user":
             raise ConfigError("results are given to the model; give them with the role 'user'")
         return replace(self, messages=self.messages.plus(message), result=None)
@@ -64,10 +68,3 @@ class Chat(Struct, frozen=True, eq=False):
     def ask_sync(self, prompt: Prompt | None = None, **options: Unpack[AllRunOptions]) -> "Chat":
         """The same for plain code."""
         return wait_for(self.ask(None if prompt is None else message_of(prompt), **options))
-
-
-def _calls(given: Any, *, of_model: bool) -> tuple[ToolCall, ...]:
-    """The calls of a model, in any spelling; none, if something else is among them."""
-    several = isinstance(given, list) and (of_model or any(isinstance(one, ToolCall) for one in given))
-    calls = [ToolCall.read(one) for one in given] if several else []
-    return tuple(call for call in calls if call is not None) if None not in calls else ()

@@ -7,6 +7,9 @@ from pathlib import Path
 from stat import S_ISREG
 from typing import Any
 
+from msgspec import json
+from msgspec.structs import replace
+
 from wasat.errors import ConfigError
 from wasat.tools.failure import failed
 from wasat.types.messages import History, Message
@@ -20,6 +23,7 @@ Messages = History | Iterable[Message]
 _PARTS = (Text, Blob, ToolResult, Opaque, Thought)
 _ROLES = ("user", "model")
 _GONE_ON = "was not run: the conversation went on without it"
+_CUT = "(What was said before is left out.)"
 
 
 def conversation(prompt: Prompt | None, messages: Messages | None) -> tuple[History, int]:
@@ -66,18 +70,19 @@ def message_of(prompt: Any) -> Message:
     if isinstance(prompt, Message):
         return prompt
     several = isinstance(prompt, Sequence) and not isinstance(prompt, str | bytes)
-    parts = tuple(_part(one) for one in (prompt if several else [prompt]))
+    parts = tuple(part_of(one) for one in (prompt if several else [prompt]))
     if all(type(part) is Text and not part.text.strip() for part in parts):
         raise ConfigError("the prompt is empty")
     return Message("user", parts)
 
 
-def _part(given: Any) -> Part:
+def part_of(given: Any) -> Part:
+    """One piece of what a user says."""
     if isinstance(given, str):
         check_text(given, "the prompt")
         return Text(given)
     if isinstance(given, Path):
-        return file_part(given)
+        return filepart_of(given)
     if isinstance(given, _PARTS):
         if isinstance(given, Text | Thought):
             check_text(given.text, f"the {type(given).__name__} in the prompt")
@@ -88,7 +93,7 @@ def _part(given: Any) -> Part:
     raise ConfigError(f"a prompt is made of texts, parts and paths of files, not of {type(given).__name__}{hint}")
 
 
-def file_part(path: Path) -> Part:
+def filepart_of(path: Path) -> Part:
     """A file as a part of a prompt: what can be read as text is text, everything else goes as it is."""
     media_type = mimetypes.guess_type(path.name)[0] or "unknown"
     try:
@@ -118,13 +123,15 @@ def _mended(messages: list[Message]) -> list[Message]:
     """A history in which every call has its one result in the turn after it, as models demand.
 
     Results that others spread over several turns come together, and those that are missing are made up; calls at the
-    very end are left to be run.
+    very end are left to be run. Of a conversation that was cut, results without their calls become words.
     """
     mended: list[Message] = []
+    if messages and messages[0].role == "model" and messages[0].calls:
+        mended.append(Message.user(_CUT))
     place = 0
     while place < len(messages):
         message = messages[place]
-        mended.append(message)
+        mended.append(message if message.role == "model" or not message.results else _without_calls(message))
         place += 1
         if message.role != "model" or not message.calls:
             continue
@@ -141,15 +148,37 @@ def _mended(messages: list[Message]) -> list[Message]:
 
 def _answered(calls: tuple[ToolCall, ...], turns: list[Message]) -> list[Message]:
     """Turns of the user after a turn with these calls: first all results, then whatever else there is."""
+    given = [result for turn in turns for result in turn.results]
     found: dict[str, list[ToolResult]] = {}
-    for result in (result for turn in turns for result in turn.results):
+    for result in given:
         found.setdefault(result.id, []).append(result)
-    if len(turns[0].results) == len(calls) == sum(map(len, found.values())) and all(call.id in found for call in calls):
+    results = tuple(_result_of(call, found) for call in calls)
+    if len(turns[0].results) == len(calls) == len(given) and {*map(id, results)} == {*map(id, given)}:
         return turns
-    results = tuple(found[call.id].pop(0) if found.get(call.id) else _not_run(call) for call in calls)
     rest = [(turn, tuple(part for part in turn.parts if type(part) is not ToolResult)) for turn in turns]
     others = [turn if len(parts) == len(turn.parts) else turn.edited(parts) for turn, parts in rest if parts]
     return [Message("user", results), *others]
+
+
+def _result_of(call: ToolCall, found: dict[str, list[ToolResult]]) -> ToolResult:
+    """The next result under the id of a call, and under its name: not every API tells the names of results."""
+    if not found.get(call.id):
+        return _not_run(call)
+    result = found[call.id].pop(0)
+    return result if result.name == call.name else replace(result, name=call.name)
+
+
+def _without_calls(turn: Message) -> Message:
+    """A turn of the user whose results answer calls that are not there any more."""
+    words = {id(one): Text(f"{one.name or 'A tool'} gave: {_json(one.value)}") for one in turn.results}
+    return Message(turn.role, tuple(words.get(id(part), part) for part in turn.parts))
+
+
+def _json(value: Any) -> str:
+    try:
+        return json.encode(value).decode()
+    except (TypeError, ValueError, RecursionError):
+        return repr(value)
 
 
 def _not_run(call: ToolCall) -> ToolResult:

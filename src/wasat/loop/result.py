@@ -9,7 +9,7 @@ from msgspec import Struct
 from wasat.errors import ArgumentError, ConfigError
 from wasat.loop.blocking import iterate
 from wasat.loop.run import Run
-from wasat.loop.state import CANCELLED, ToolRun
+from wasat.loop.state import CANCELLED, RunState, ToolRun
 from wasat.types.events import RunEvent
 from wasat.types.exchange import FinishReason, ModelResponse, Source, Usage
 from wasat.types.messages import History, Message
@@ -109,7 +109,7 @@ class RunStream(Generic[Output]):
 
     def __iter__(self) -> Iterator[RunEvent]:
         """The events for plain code; in a coroutine it is `async for`."""
-        return iterate(self)
+        return iterate(aiter(self))
 
     @property
     def has_ended(self) -> bool:
@@ -128,7 +128,8 @@ class RunStream(Generic[Output]):
     @property
     def messages(self) -> History:
         """The conversation so far, fit to go on with at any time: a call that still runs is told to be cancelled."""
-        return self._history if self._run is None else self._run.state.settled(CANCELLED).history
+        state = RunState.of(self._history) if self._run is None else self._run.state
+        return state.settled(CANCELLED).history
 
     @property
     def usage(self) -> Usage:

@@ -10,6 +10,7 @@ import pytest
 from tests.gemini.recorder import Recorder, recorder
 from wasat import Agent, Limits, tool
 from wasat.errors import ConfigError
+from wasat.gemini import Client
 from wasat.http.clock import VirtualClock
 from wasat.providers.gemini.cached import Cached
 from wasat.providers.gemini.client import Gemini
@@ -164,3 +165,9 @@ def test_many_at_once_make_one_cache_and_closing_deletes_it(server: Server) -> N
 def test_a_life_that_makes_no_sense_is_refused() -> None:
     with pytest.raises(ConfigError, match="ttl_seconds"):
         Cached(Gemini(api_key="k"), ttl_seconds=0)
+
+
+@pytest.mark.parametrize("wrong", [5, "gemini-3.8-flash", Client("gemini-3.8-flash", api_key="k")])
+def test_what_cannot_have_a_cache_is_told_where_it_is_given(wrong: Any) -> None:
+    with pytest.raises(ConfigError, match=r"Cached\(Gemini\(model\)\)"):
+        Cached(wrong)

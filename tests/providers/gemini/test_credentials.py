@@ -166,3 +166,9 @@ def test_secrets_are_not_shown() -> None:
     shown += [str(asyncio.run(token.headers())), f"{asyncio.run(token.headers())}"]
     assert not any(SECRET in text for text in shown)
     logging.getLogger("x").warning("%s", asyncio.run(token.headers()))
+
+
+@pytest.mark.parametrize(("given", "words"), [(5, "int"), (None, "NoneType"), ("", "an empty text")])
+def test_a_token_that_is_none_is_told(given: Any, words: str) -> None:
+    with pytest.raises(CredentialsError, match=f"the function token=… returned {words}"):
+        asyncio.run(BearerToken(lambda: given).headers())
