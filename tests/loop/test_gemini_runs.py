@@ -396,3 +396,19 @@ def test_histories_that_others_left_broken_are_taken_by_the_server(history: list
         sent = json.loads(local.requests[-1].body)["contents"]
     texts = [part["text"] for turn in sent for part in turn["parts"] if "text" in part]
     assert words is None or any(words in text for text in texts)
+
+
+def test_limits_and_choices_know_tools_by_the_names_that_the_caller_gave_them() -> None:
+    @tool(name="größe messen")
+    def size(x: int = 0) -> int:
+        """Measure."""
+        return x
+
+    limits = Limits(max_calls_per_tool={"größe messen": 1}, on_limit="answer")
+    choice = {"type": "required", "tool": "größe messen"}
+    with LocalGemini([Rule(When(step=0), answer(*[call_of("gr__e_messen", x=n) for n in range(3)])), "done"]) as local:
+        agent = Agent(Gemini("gemini-3.8-flash", api_key="k", base_url=local.url), [size], limits=limits)
+        result = agent.run_sync("?", tool_choice=choice)
+        config = json.loads(local.requests[0].body)["toolConfig"]["functionCallingConfig"]
+    assert config == {"mode": "ANY", "allowedFunctionNames": ["gr__e_messen"]}
+    assert [one.is_error for one in result.tool_calls] == [False, True, True]

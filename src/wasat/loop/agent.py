@@ -225,7 +225,7 @@ class Agent(Generic[Output]):
             question.run_id,
             plan,
             question.history,
-            bounds=Bounds(question.limits, free=plan.free, begun=begun),
+            bounds=Bounds(plan.spoken(question.limits), free=plan.free, begun=begun),
             context=question.context,
             whole=whole,
         )

@@ -13,7 +13,7 @@ from wasat.tools.failure import described
 from wasat.tools.source import ToolSource
 from wasat.types.exchange import Setup
 from wasat.types.parts import ToolCall, ToolResult
-from wasat.types.specs import BuiltinTool, ModelSettings, ToolChoice, ToolSpec
+from wasat.types.specs import BuiltinTool, Limits, ModelSettings, ToolChoice, ToolSpec
 
 if TYPE_CHECKING:
     from wasat.loop.output import TypedOutput
@@ -41,6 +41,8 @@ class Plan(Struct, frozen=True, eq=False):
     source: ToolSource
     setup: Setup
     output: Optional["TypedOutput"]
+    aliases: dict[str, str]
+    """By the names that the caller gave them, how tools are called that the model cannot call so."""
     repeatable: frozenset[str]
     changing: dict[str, bool]
     """Whether tools change anything, of those that say so."""
@@ -64,6 +66,13 @@ class Plan(Struct, frozen=True, eq=False):
     def calls_in_order(self) -> bool:
         return traits_of(self.provider).calls_in_order
 
+    def spoken(self, limits: Limits) -> Limits:
+        """The limits of the caller, under the names that the model uses."""
+        each = limits.max_calls_per_tool
+        if not self.aliases or not isinstance(each, dict):
+            return limits
+        return replace(limits, max_calls_per_tool={self.aliases.get(name, name): most for name, most in each.items()})
+
     async def still_holds(self) -> bool:
         """Whether the tools are still the same."""
         specs = await listed(self.given)
@@ -86,7 +95,8 @@ async def plan_of(wishes: Wishes) -> Plan:
     offered = specs if source is given else await listed(source)
     spoken = None if traits.dialect is None else Spoken(source, traits.dialect)
     declared = offered if spoken is None else spoken.say(offered)
-    choice = _choice(wishes, declared, builtins)
+    aliases = {own.name: said.name for own, said in zip(offered, declared, strict=True) if own.name != said.name}
+    choice = _choice(wishes, declared, builtins, aliases)
     answering = _answering(declared, output, calls_only=wishes.calls_only)
     if choice is not None and choice.mode == "none" and output is not None and output.by_tool:
         choice = answering
@@ -104,6 +114,7 @@ async def plan_of(wishes: Wishes) -> Plan:
         source=spoken or source,
         setup=setup,
         output=output,
+        aliases=aliases,
         repeatable=frozenset(spec.name for spec in declared if spec.repeatable),
         changing={spec.name: spec.changes for spec in declared if spec.changes is not None},
         finals=frozenset(spec.name for spec in declared if spec.final),
@@ -202,10 +213,14 @@ def _builtin(tool: Any) -> BuiltinTool | None:
     return convert() if callable(convert) else None
 
 
-def _choice(wishes: Wishes, declared: Iterable[ToolSpec], builtins: Sequence[BuiltinTool]) -> ToolChoice | None:
+def _choice(
+    wishes: Wishes, declared: Iterable[ToolSpec], builtins: Sequence[BuiltinTool], aliases: dict[str, str]
+) -> ToolChoice | None:
     choice = ToolChoice("any") if wishes.calls_only and wishes.tool_choice is None else wishes.tool_choice
     if choice is None:
         return None
+    if aliases and choice.names:
+        choice = replace(choice, names=tuple(aliases.get(name, name) for name in choice.names))
     names = [spec.name for spec in declared]
     if choice.mode == "any" and not names and not builtins:
         raise ConfigError("a call is demanded, but there are no tools")
