@@ -12,7 +12,6 @@ from contextlib import aclosing
 from typing import Any, TypeVar
 
 import msgspec
-from msgspec.structs import replace
 
 from wasat.errors import LimitReached, NoAnswer, ProviderError, WasatError
 from wasat.loop.plan import Plan
@@ -20,7 +19,7 @@ from wasat.loop.refusals import Refused, beyond, forbidden
 from wasat.loop.repeats import Repeats
 from wasat.loop.salvage import salvaged
 from wasat.loop.state import CANCELLED, MOST_MISSES, NOT_RUN, RunState
-from wasat.loop.stop import POLITE_WORDS, Again, Bounds, blocked, verdict
+from wasat.loop.stop import CUT, POLITE_WORDS, Again, Bounds, blocked, broken_off, verdict
 from wasat.providers.provider import closable, responder, traits_of
 from wasat.tools.deadline import Expired, Raised, cancels_heard, kept, limited
 from wasat.tools.failure import NOT_RUN as WRONG
@@ -51,7 +50,6 @@ _COUNTS_ARE_TRUE = sys.version_info >= (3, 13)
 """Before, a TaskGroup in which something fails leaves its task with a cancellation that is nobody's."""
 _STOPPED = "was stopped, because the time of the run is over; what it did until then is unknown"
 _LONGEST_NAME = 200
-_CUT = ModelResponse(Message("model", ()), FinishReason.CUT)
 
 
 class Run:
@@ -61,7 +59,7 @@ class Run:
         self.id = id
         self.plan = plan
         self.state = RunState.of(history)
-        self.answer: ModelResponse = _CUT
+        self.answer: ModelResponse = CUT
         """What the model said last."""
         self.final: ToolResult | None = None
         """The result with which a tool ended the run."""
@@ -166,7 +164,7 @@ class Run:
             return
         if heard.fault is not None and self.state.has_missed_enough:
             raise heard.fault
-        answer = _cut(heard.fault) if heard.answer is None or heard.fault is not None else heard.answer
+        answer = broken_off(heard.fault) if heard.answer is None or heard.fault is not None else heard.answer
         self.answer = answer = salvaged(answer, self.plan.setup.tools)
         if self._whole:
             for part in answer.message.parts:
@@ -388,12 +386,6 @@ class _Heard:
             return False
         raised = error.error if isinstance(error, Raised) else error
         raise ProviderError(f"the model failed: {described(raised)}") from error
-
-
-def _cut(fault: ProviderError | None) -> ModelResponse:
-    """An answer that broke off; the portions of it that were whole were requests, and used tokens."""
-    whole = None if fault is None else fault.portions
-    return _CUT if whole is None else replace(_CUT, usage=whole.usage, requests=whole.requests + 1)
 
 
 def _as_text(value: Any) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Collection
 from time import monotonic
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from wasat.errors import AnswerBlocked, LimitReached, NoAnswer, ProviderError
 from wasat.loop.state import RunState, is_empty, says_nothing
@@ -74,6 +75,15 @@ def blocked(answer: ModelResponse) -> AnswerBlocked:
     said = f": {answer.finish_message}" if answer.finish_message else ""
     word = f" ({answer.finish_word})" if answer.finish_word else ""
     return AnswerBlocked(f"the model was stopped by a filter{word}{said}", answer.finish_word)
+
+
+def broken_off(fault: ProviderError | None) -> ModelResponse:
+    """An answer that was cut; the portions of it that were whole were requests, and used tokens."""
+    whole = None if fault is None else fault.portions
+    return CUT if whole is None else replace(CUT, usage=whole.usage, requests=whole.requests + 1)
+
+
+CUT = ModelResponse(Message("model", ()), FinishReason.CUT)
 
 
 def out_of_time(limits: Limits, fault: ProviderError | None = None) -> LimitReached:
