@@ -16,15 +16,15 @@ help:
 	@echo "make hiccups the tests, in a process that is stopped again and again"
 	@echo "make clean   remove .venv and caches"
 
-$(STAMP): pyproject.toml constraints.txt src/wasat/version.py
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Wasat needs Python 3.11 or newer: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 2; }
+$(STAMP): pyproject.toml constraints.txt src/midspan/version.py
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Midspan needs Python 3.11 or newer: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[cli,dev]'
 	@touch $@
 
 # The offline model and the ready tools are named, so that no key, variable or file of settings makes it another demo.
 demo: $(STAMP)
-	@XDG_CONFIG_HOME=$(CURDIR)/$(VENV) $(BIN)/wasat ask --verbose --model offline --tools ready \
+	@XDG_CONFIG_HOME=$(CURDIR)/$(VENV) $(BIN)/midspan ask --verbose --model offline --tools ready \
 		"What is 17.5% of 2480, and what time is it in Tokyo?" </dev/null
 
 test: $(STAMP)

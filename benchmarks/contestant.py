@@ -3,14 +3,14 @@
 import asyncio
 from typing import Any
 
-IMPORT = "from wasat import gemini"
+IMPORT = "from midspan import gemini"
 MODE = "async"
 
 
 def make(base: str, tools: dict[str, Any]) -> Any:
-    from wasat.gemini import AsyncClient, History
-    from wasat.types.messages import Message
-    from wasat.types.parts import ToolCall, ToolResult
+    from midspan.gemini import AsyncClient, History
+    from midspan.types.messages import Message
+    from midspan.types.parts import ToolCall, ToolResult
 
     client = AsyncClient(api_key="x", base_url=base)
     declared = list(tools.values())

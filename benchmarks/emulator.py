@@ -16,8 +16,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from wasat.emulator.checking import Checker, Target
-from wasat.emulator.quick import forget_turns
+from midspan.emulator.checking import Checker, Target
+from midspan.emulator.quick import forget_turns
 
 CPU_BUDGET = 4.0
 GROWTH_BUDGET = 1.5
@@ -85,7 +85,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 def serve() -> None:
-    from wasat.emulator import LocalGemini, call
+    from midspan.emulator import LocalGemini, call
 
     script = [call("get_weather", location=f"City {turn}") for turn in range(TURNS)]
     with LocalGemini([*script, "It is 21 degrees and sunny."]) as server:

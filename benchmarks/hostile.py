@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from wasat.providers.prompted.reader import Reader
+from midspan.providers.prompted.reader import Reader
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 texts: Any = importlib.import_module("tests.providers.prompted.hostile_texts")

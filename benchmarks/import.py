@@ -9,11 +9,11 @@ from pathlib import Path
 ROUNDS = 15
 FLOOR = "import asyncio, msgspec"
 BUDGETS: dict[str, float | None] = {
-    "from wasat import gemini": 1.25,
-    "from wasat.gemini import Client": None,  # all that a client needs before its first request; told, not limited
+    "from midspan import gemini": 1.25,
+    "from midspan.gemini import Client": None,  # all that a client needs before its first request; told, not limited
 }
-WASAT = str(Path(sys.executable).parent / "wasat")
-EVERYTHING = "from wasat import Agent, Gemini, tool; import aiohttp, jsonschema_rs, docstring_parser"
+MIDSPAN = str(Path(sys.executable).parent / "midspan")
+EVERYTHING = "from midspan import Agent, Gemini, tool; import aiohttp, jsonschema_rs, docstring_parser"
 COMMANDS: dict[tuple[str, ...], tuple[str, float]] = {
     ("--version",): ("import argparse, asyncio", 1.5),
     ("ask", "--model", "offline", "What is 17.5% of 2480, and what time is it in Tokyo?"): (EVERYTHING, 2.0),
@@ -53,10 +53,10 @@ def commands_break() -> bool:
     """Whether the command takes more than it may."""
     broken = False
     for arguments, (floor, budget) in COMMANDS.items():
-        runs = [(of_command([WASAT, *arguments]), cpu_milliseconds(floor)) for _ in range(ROUNDS + 1)][1:]
+        runs = [(of_command([MIDSPAN, *arguments]), cpu_milliseconds(floor)) for _ in range(ROUNDS + 1)][1:]
         took, least = (statistics.median(one) for one in zip(*runs, strict=True))
         broken |= took / least > budget
-        print(f"wasat {' '.join(arguments)[:20]}: {took:.0f} ms, {took / least:.2f}x of «{floor}» ({budget})")
+        print(f"midspan {' '.join(arguments)[:20]}: {took:.0f} ms, {took / least:.2f}x of «{floor}» ({budget})")
     return broken
 
 

@@ -13,9 +13,9 @@ from typing import Any, Literal, TypedDict
 
 import jsonschema_rs
 
-from wasat.tools.execute import execute
-from wasat.tools.function import tool
-from wasat.types.parts import ToolCall
+from midspan.tools.execute import execute
+from midspan.tools.function import tool
+from midspan.types.parts import ToolCall
 
 BUDGET = 3.0
 ROUNDS = 61

@@ -1,4 +1,4 @@
-"""An `Agent`, and a loop on `wasat.gemini.AsyncClient`, beside the hand-written floor, interleaved: ratios of cost.
+"""An `Agent`, and a loop on `midspan.gemini.AsyncClient`, beside the hand-written floor, interleaved: ratios of cost.
 
 Needs the shared benchmark (../shared/bench) and its environments: `BENCH_VENVS=DIR ../shared/bench/setup.sh`.
 Exits 1 where a budget is broken. With `--write` the figures also go to docs/speed.md.
@@ -59,7 +59,7 @@ def bench_in(place: Path) -> Any:
     """The shared benchmark with our contestants in it."""
     shutil.copytree(SHARED, place)
     # Under its own name it would stand before the package that it imports.
-    (place / "contestants" / "wasat.py").rename(place / "contestants" / "agent.py")
+    (place / "contestants" / "midspan.py").rename(place / "contestants" / "agent.py")
     shutil.copy(ROOT / "benchmarks" / "contestant.py", place / "contestants" / "client.py")
     sys.path.insert(0, str(place))
     bench: Any = importlib.import_module("bench")

@@ -14,12 +14,12 @@ from typing import Any
 
 import msgspec
 
-from wasat.providers.gemini import decode, encode, wire
-from wasat.providers.gemini.capabilities import capabilities_of
-from wasat.types.exchange import ModelRequest, Setup
-from wasat.types.messages import History, Message
-from wasat.types.parts import ToolResult
-from wasat.types.specs import ToolSpec
+from midspan.providers.gemini import decode, encode, wire
+from midspan.providers.gemini.capabilities import capabilities_of
+from midspan.types.exchange import ModelRequest, Setup
+from midspan.types.messages import History, Message
+from midspan.types.parts import ToolResult
+from midspan.types.specs import ToolSpec
 
 DECODE_BUDGET = 2.0
 ENCODE_BUDGET = 3.0

@@ -16,12 +16,12 @@ from collections import Counter
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from wasat import Agent, Gemini, tool
-from wasat.emulator import Conversation, FaultPlan, LocalGemini, ScaledClock, call, shrink
-from wasat.errors import WasatError
-from wasat.http.deadlines import Deadlines
-from wasat.http.transport import Transport
-from wasat.types.messages import History
+from midspan import Agent, Gemini, tool
+from midspan.emulator import Conversation, FaultPlan, LocalGemini, ScaledClock, call, shrink
+from midspan.errors import MidspanError
+from midspan.http.deadlines import Deadlines
+from midspan.http.transport import Transport
+from midspan.types.messages import History
 
 SPEED = 1000
 AT_ONCE = 32
@@ -115,7 +115,7 @@ async def asked(url: str, seed: int, plan: FaultPlan) -> str:
                 result = stream.result
             else:
                 result = await agent.run(QUESTION)
-        except WasatError as error:
+        except MidspanError as error:
             if not isinstance(error.transcript, History):
                 raise Failure(f"{type(error).__name__} without a transcript: {error}") from error
             check(error.transcript, runs)

@@ -1,4 +1,4 @@
-"""Imported first by each script: where this Python has no wasat, the script starts again with the project's own.
+"""Imported first by each script: where this Python has no midspan, the script starts again with the project's own.
 
 So `python scripts/replay_traffic.py FILE` works with any Python once `make` has made `.venv`.
 """
@@ -10,8 +10,8 @@ from pathlib import Path
 
 _OWN = Path(__file__).parent.parent / ".venv" / "bin" / "python"
 
-if importlib.util.find_spec("wasat") is None:
-    if not _OWN.exists() or os.environ.get("WASAT_SCRIPT_RESTARTED"):
-        sys.exit("wasat is not installed for this Python; run «make test» once, which makes .venv")
-    os.environ["WASAT_SCRIPT_RESTARTED"] = "1"
+if importlib.util.find_spec("midspan") is None:
+    if not _OWN.exists() or os.environ.get("MIDSPAN_SCRIPT_RESTARTED"):
+        sys.exit("midspan is not installed for this Python; run «make test» once, which makes .venv")
+    os.environ["MIDSPAN_SCRIPT_RESTARTED"] = "1"
     os.execv(_OWN, [str(_OWN), *sys.argv])  # noqa: S606 - the same script, with our own interpreter

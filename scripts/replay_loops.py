@@ -40,13 +40,13 @@ from replay_traffic import (
 from traffic_expected import as_list, expected_parts, matched, open_calls
 from traffic_rules import Difference, camel_cased, first_difference
 
-from wasat import Agent, Gemini, Limits
-from wasat.providers.gemini import decode
-from wasat.types.codec import to_json
-from wasat.types.events import RunEvent, TextDelta, ThoughtDelta, ToolEnd
-from wasat.types.messages import History
-from wasat.types.parts import ToolCall, ToolResult
-from wasat.types.specs import ToolSpec
+from midspan import Agent, Gemini, Limits
+from midspan.providers.gemini import decode
+from midspan.types.codec import to_json
+from midspan.types.events import RunEvent, TextDelta, ThoughtDelta, ToolEnd
+from midspan.types.messages import History
+from midspan.types.parts import ToolCall, ToolResult
+from midspan.types.specs import ToolSpec
 
 DONE = {"candidates": [{"content": {"role": "model", "parts": [{"text": "done"}]}, "finishReason": "STOP"}]}
 
@@ -219,7 +219,7 @@ def told(events: list[RunEvent]) -> list[Any]:
     def plain(event: RunEvent) -> Any:
         text = re.sub(r'"duration_seconds":[^,}]+', '"duration_seconds":0', to_json(event).decode())
         return json.loads(
-            re.sub(r"(wasat|run)_[0-9a-f]{16}", lambda id: numbers.setdefault(id[0], f"id{len(numbers)}"), text)
+            re.sub(r"(midspan|run)_[0-9a-f]{16}", lambda id: numbers.setdefault(id[0], f"id{len(numbers)}"), text)
         )
 
     made: list[Any] = []

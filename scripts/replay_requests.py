@@ -20,12 +20,12 @@ from urllib.parse import urlsplit
 
 from row_files import Tally, lines_of
 
-from wasat.emulator.answering.route import Route, route_of
-from wasat.emulator.checking import Target, check
-from wasat.emulator.reading.read import Dialect, read
-from wasat.emulator.refusal import Refusal
-from wasat.providers.gemini.capabilities import exists
-from wasat.providers.gemini.wire import CachedContent, CountTokensRequest
+from midspan.emulator.answering.route import Route, route_of
+from midspan.emulator.checking import Target, check
+from midspan.emulator.reading.read import Dialect, read
+from midspan.emulator.refusal import Refusal
+from midspan.providers.gemini.capabilities import exists
+from midspan.providers.gemini.wire import CachedContent, CountTokensRequest
 
 Row = dict[str, Any]
 

@@ -16,10 +16,10 @@ from typing import Any
 
 from row_files import Tally, lines_of
 
-from wasat.errors import SchemaError
-from wasat.schema.arguments import Checker, problems
-from wasat.schema.dialects import GEMINI_JSON_SCHEMA, GEMINI_PARAMETERS, legal_names, lower
-from wasat.schema.normal import normal
+from midspan.errors import SchemaError
+from midspan.schema.arguments import Checker, problems
+from midspan.schema.dialects import GEMINI_JSON_SCHEMA, GEMINI_PARAMETERS, legal_names, lower
+from midspan.schema.normal import normal
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -29,13 +29,13 @@ import msgspec
 from traffic_expected import as_list, expected_parts, expected_result, matched, open_calls, signed, without_ids
 from traffic_rules import RULES, Difference, Sides, after_rules, camel_cased, first_difference, without_nulls
 
-from wasat.errors import ProviderError
-from wasat.providers.gemini import decode, encode, proto, wire
-from wasat.providers.gemini.capabilities import Api, Capabilities, capabilities_of
-from wasat.providers.gemini.refusals import refusal
-from wasat.types.exchange import ModelRequest, ModelResponse, Setup
-from wasat.types.messages import History, Message
-from wasat.types.parts import Blob, Part, ToolResult
+from midspan.errors import ProviderError
+from midspan.providers.gemini import decode, encode, proto, wire
+from midspan.providers.gemini.capabilities import Api, Capabilities, capabilities_of
+from midspan.providers.gemini.refusals import refusal
+from midspan.types.exchange import ModelRequest, ModelResponse, Setup
+from midspan.types.messages import History, Message
+from midspan.types.parts import Blob, Part, ToolResult
 
 Row = dict[str, Any]
 Parsed = list[Any]
@@ -356,7 +356,7 @@ def fed(pieces: Iterator[bytes], api: Api) -> tuple[list[Any] | None, ModelRespo
 
 def ids() -> Any:
     numbers = iter(range(1_000_000))
-    return lambda: f"wasat_{next(numbers)}"
+    return lambda: f"midspan_{next(numbers)}"
 
 
 # Tool loops

@@ -19,11 +19,11 @@ from typing import Any
 
 from row_files import Tally, lines_of
 
-from wasat.providers.offline.client import Offline
-from wasat.types.exchange import ModelRequest, Setup
-from wasat.types.messages import History, Message
-from wasat.types.parts import Text, ToolCall
-from wasat.types.specs import ToolSpec
+from midspan.providers.offline.client import Offline
+from midspan.types.exchange import ModelRequest, Setup
+from midspan.types.messages import History, Message
+from midspan.types.parts import Text, ToolCall
+from midspan.types.specs import ToolSpec
 
 Row = dict[str, Any]
 

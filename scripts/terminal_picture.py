@@ -24,7 +24,7 @@ CELL = 12.2, 24.4
 """How wide and high Rich draws a character."""
 QUESTION = "What is 17.5% of 2480, and what time is it in Tokyo?"
 COMMAND = ["ask", "--model", "offline", QUESTION]
-PROMPT = f'$ wasat ask --model offline "{QUESTION}"'
+PROMPT = f'$ midspan ask --model offline "{QUESTION}"'
 
 # Rich's own frame asks a server for a font; this one takes what the reader has.
 FRAME = """\
@@ -72,14 +72,14 @@ def run_in_terminal() -> tuple[int, str]:
     ours, theirs = pty.openpty()
     with tempfile.TemporaryDirectory() as empty:
         environment = {
-            **{name: value for name, value in os.environ.items() if not name.startswith(("WASAT_", "NO_COLOR"))},
+            **{name: value for name, value in os.environ.items() if not name.startswith(("MIDSPAN_", "NO_COLOR"))},
             "TERM": "xterm-256color",
             "COLUMNS": str(COLUMNS),
             "LINES": "30",
             "XDG_CONFIG_HOME": empty,
             "XDG_STATE_HOME": empty,
         }
-        command = [str(Path(sys.executable).parent / "wasat"), *COMMAND]
+        command = [str(Path(sys.executable).parent / "midspan"), *COMMAND]
         process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment)  # noqa: S603 - ours
         os.close(theirs)
         seen = b"".join(iter(lambda: _read(ours), b""))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).parent.parent / "src" / "wasat"
+SOURCE = Path(__file__).parent.parent / "src" / "midspan"
 
 # Each layer may import those before it and itself; names on one line are blind to each other.
 LAYERS = [
@@ -33,7 +33,7 @@ def imported(path: Path) -> Iterator[str]:
             assert node.level == 0, f"{path}: relative import"
             assert node.module is not None
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("wasat."):
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("midspan."):
             yield node.value.replace(":", ".")  # a name in a table, to be imported when asked for
 
 
@@ -44,7 +44,7 @@ def breaches(source: Path) -> list[str]:
         for name in imported(path):
             package, _, rest = name.partition(".")
             target = rest.split(".")[0]
-            if package != "wasat" or target == layer or (target not in LEVEL and layer in FACES):
+            if package != "midspan" or target == layer or (target not in LEVEL and layer in FACES):
                 continue
             if layer not in FACES and (target not in LEVEL or LEVEL[target] >= LEVEL[layer]):
                 found.append(f"{path.relative_to(source)} imports {name}")
@@ -63,13 +63,13 @@ def test_every_module_belongs_to_a_layer() -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "import wasat.loop.run",
-        "from wasat.loop import run",
-        "def f():\n    from wasat.tools import execute",
-        "if True:\n    class A:\n        import wasat.providers",
-        "TABLE = {'x': 'wasat.surfaces.cli:main'}",
-        "from wasat import Agent",
-        "from wasat.schema import signature",
+        "import midspan.loop.run",
+        "from midspan.loop import run",
+        "def f():\n    from midspan.tools import execute",
+        "if True:\n    class A:\n        import midspan.providers",
+        "TABLE = {'x': 'midspan.surfaces.cli:main'}",
+        "from midspan import Agent",
+        "from midspan.schema import signature",
     ],
 )
 def test_an_import_the_other_way_is_seen_wherever_it_hides(tmp_path: Path, line: str) -> None:

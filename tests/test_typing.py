@@ -1,4 +1,4 @@
-"""What a strict type checker makes of a program that uses Wasat."""
+"""What a strict type checker makes of a program that uses Midspan."""
 
 import re
 import subprocess
@@ -11,9 +11,9 @@ PROGRAM = '''
 from dataclasses import dataclass
 from typing import assert_type
 
-from wasat import Agent, Chat, Gemini, Limits, ModelSettings, RunResult, Streams, gemini, tool
-from wasat.testing import ScriptedProvider
-from wasat.types.events import TextDelta
+from midspan import Agent, Chat, Gemini, Limits, ModelSettings, RunResult, Streams, gemini, tool
+from midspan.testing import ScriptedProvider
+from midspan.types.events import TextDelta
 
 
 @dataclass

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from midspan.errors import ConfigError, JournalConflict
+from midspan.storage.journal import Journal, RunInfo
+from midspan.storage.memory import MemoryJournal
+from midspan.storage.sqlite import SqliteJournal
 from tests.bounds import BOUND
-from wasat.errors import ConfigError, JournalConflict
-from wasat.storage.journal import Journal, RunInfo
-from wasat.storage.memory import MemoryJournal
-from wasat.storage.sqlite import SqliteJournal
 
 T = TypeVar("T")
 KINDS = ("memory", "sqlite")

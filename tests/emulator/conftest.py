@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from wasat.emulator import LocalGemini
+from midspan.emulator import LocalGemini
 
 
 @pytest.fixture(scope="session")

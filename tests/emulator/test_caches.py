@@ -2,9 +2,9 @@ from typing import Any
 
 import pytest
 
+from midspan.emulator import LocalGemini
+from midspan.http.clock import VirtualClock
 from tests.emulator.asking import Reply, ask, send, tools, user
-from wasat.emulator import LocalGemini
-from wasat.http.clock import VirtualClock
 
 LONG = user("word " * 2_000)
 MADE: dict[str, Any] = {"model": "models/gemini-3.5-flash", "contents": [LONG], "ttl": "60s"}

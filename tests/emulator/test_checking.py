@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from midspan.emulator.checking import Checker, Target
+from midspan.emulator.quick import forget_turns
+from midspan.emulator.refusal import Refusal
+from midspan.providers.gemini.capabilities import Api
 from tests.emulator.asking import SKIP, calling, model, result, tools, user
-from wasat.emulator.checking import Checker, Target
-from wasat.emulator.quick import forget_turns
-from wasat.emulator.refusal import Refusal
-from wasat.providers.gemini.capabilities import Api
 
 CONTENTS = [
     user("Hi."),

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
+from midspan.emulator import FaultPlan, Kind, LocalGemini, Script, answer, call, fault, shrink
+from midspan.emulator.clock import ScaledClock
+from midspan.errors import ConfigError, ProviderError
+from midspan.gemini import AsyncClient
+from midspan.http.clock import VirtualClock
+from midspan.http.retry import RetryPolicy
 from tests.bounds import BOUND
 from tests.emulator.asking import DEVELOPER, ask, events, post, raw, stream, tools, user
-from wasat.emulator import FaultPlan, Kind, LocalGemini, Script, answer, call, fault, shrink
-from wasat.emulator.clock import ScaledClock
-from wasat.errors import ConfigError, ProviderError
-from wasat.gemini import AsyncClient
-from wasat.http.clock import VirtualClock
-from wasat.http.retry import RetryPolicy
 
 MODEL = "gemini-3.8-flash"
 STREAM = DEVELOPER.format(MODEL, "streamGenerateContent") + "?alt=sse"
@@ -181,7 +181,7 @@ def test_plans_are_chosen_by_address_by_header_or_for_all() -> None:
         assert [ask(server.url, HI).status for _ in range(2)] == [504, 200]
         server.plans["b c/d"] = FaultPlan.of("0:status_502")
         assert ask(server.url_for("b c/d"), HI).status == 502
-        named = raw(server.url, post(WHOLE, HI, "X-Wasat-Plan: a"))
+        named = raw(server.url, post(WHOLE, HI, "X-Midspan-Plan: a"))
         assert named.startswith(b"HTTP/1.1 200")
         assert "There is no plan" in ask(server.url_for("nothing"), HI).words
         del server.plans["a"]
@@ -250,7 +250,7 @@ def test_every_kind_can_be_made_together_with_any_other() -> None:
 
 
 def _request(data: bytes) -> Any:
-    from wasat.emulator.serving.requests import RequestReader
+    from midspan.emulator.serving.requests import RequestReader
 
     return RequestReader().feed(data)[0]
 

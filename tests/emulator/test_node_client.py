@@ -8,23 +8,23 @@ from pathlib import Path
 
 import pytest
 
+from midspan.emulator import LocalGemini, call
 from tests.bounds import BOUND
-from wasat.emulator import LocalGemini, call
 
 NODE = shutil.which("node")
-MODULES = os.environ.get("WASAT_NODE_MODULES", "")
+MODULES = os.environ.get("MIDSPAN_NODE_MODULES", "")
 PACKAGE = Path(MODULES) / "@google" / "genai"
 
 pytestmark = [
     pytest.mark.skipif(NODE is None, reason="Node is not installed"),
     pytest.mark.skipif(
-        not MODULES or not PACKAGE.is_dir(), reason="WASAT_NODE_MODULES names no directory with @google/genai"
+        not MODULES or not PACKAGE.is_dir(), reason="MIDSPAN_NODE_MODULES names no directory with @google/genai"
     ),
 ]
 
 PROGRAM = """
 import { createRequire } from "node:module";
-const require = createRequire(process.env.WASAT_NODE_MODULES + "/");
+const require = createRequire(process.env.MIDSPAN_NODE_MODULES + "/");
 const { GoogleGenAI, Type, ApiError } = require("@google/genai");
 const ai = new GoogleGenAI({ apiKey: "k", httpOptions: { baseUrl: process.env.SERVER } });
 const model = "gemini-3.8-flash";
@@ -72,7 +72,7 @@ def test_it_generates_streams_chats_counts_caches_and_is_refused(tmp_path: Path)
     program = tmp_path / "program.mjs"
     program.write_text(PROGRAM)
     with LocalGemini([call("get_weather", city="Oslo"), "It is 5 degrees."]) as server:
-        environment = {**os.environ, "SERVER": server.url, "WASAT_NODE_MODULES": str(Path(MODULES).resolve())}
+        environment = {**os.environ, "SERVER": server.url, "MIDSPAN_NODE_MODULES": str(Path(MODULES).resolve())}
         assert NODE is not None
         done = subprocess.run([NODE, str(program)], env=environment, capture_output=True, text=True, timeout=BOUND)
     assert done.returncode == 0, done.stderr

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from midspan.emulator import Answer, FaultPlan, LocalGemini, Script, answer, call
 from tests.bounds import BOUND
-from wasat.emulator import Answer, FaultPlan, LocalGemini, Script, answer, call
 
 genai = pytest.importorskip("google.genai", reason="google-genai is not installed")
 types, errors = genai.types, genai.errors

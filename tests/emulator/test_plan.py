@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wasat.emulator import Fault, FaultPlan, Kind, LocalGemini, fault, shrink
-from wasat.errors import ConfigError
+from midspan.emulator import Fault, FaultPlan, Kind, LocalGemini, fault, shrink
+from midspan.errors import ConfigError
 
 FAULTS = st.builds(
     lambda at, kind, chunk, seconds, size: FaultPlan.parse(

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
+from midspan.emulator import LocalGemini, Recording
+from midspan.emulator.sources.recording import Exchange
+from midspan.errors import ConfigError
 from tests.emulator.asking import ask, events, stream, user
-from wasat.emulator import LocalGemini, Recording
-from wasat.emulator.sources.recording import Exchange
-from wasat.errors import ConfigError
 
 HI: dict[str, Any] = {"contents": [user("Hi.")]}
 BYE: dict[str, Any] = {"contents": [user("Bye.")]}

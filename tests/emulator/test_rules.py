@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from midspan.emulator import LocalGemini
 from tests.emulator.asking import (
     DEVELOPER,
     VERTEX,
@@ -18,7 +19,6 @@ from tests.emulator.asking import (
     tools,
     user,
 )
-from wasat.emulator import LocalGemini
 
 NEW, OLD, OLDER, FOUR = "gemini-3.8-flash", "gemini-2.5-flash", "gemini-2.0-flash", "gemini-4-argon"
 VERTEX_1 = VERTEX.replace("v1beta1", "v1")

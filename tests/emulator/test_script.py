@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
+from midspan.emulator import Answer, Conversation, LocalGemini, Rule, Script, When, answer, call
+from midspan.emulator.sources.script_file import load_script, read_script
+from midspan.errors import ConfigError, RateLimited
+from midspan.providers.offline.client import Offline
+from midspan.types.exchange import FinishReason, ModelRequest, ModelResponse, Usage
+from midspan.types.messages import Message
+from midspan.types.parts import Part, Text, Thought, ToolCall, ToolResult
 from tests.emulator.asking import VERTEX, ask, calling, events, model, result, stream, tools, user
-from wasat.emulator import Answer, Conversation, LocalGemini, Rule, Script, When, answer, call
-from wasat.emulator.sources.script_file import load_script, read_script
-from wasat.errors import ConfigError, RateLimited
-from wasat.providers.offline.client import Offline
-from wasat.types.exchange import FinishReason, ModelRequest, ModelResponse, Usage
-from wasat.types.messages import Message
-from wasat.types.parts import Part, Text, Thought, ToolCall, ToolResult
 
 HI = {"contents": [user("Hi.")]}
 ROUND = [user("Hi."), model(calling("f")), user(result("f"))]

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from midspan.emulator import LocalGemini, answer, call
+from midspan.emulator.serving.refused import BadRequest
+from midspan.emulator.serving.requests import Request, RequestReader
+from midspan.errors import ConfigError
 from tests.bounds import BOUND
 from tests.emulator.asking import DEVELOPER, Reply, ask, events, post, raw, send, stream, user
-from wasat.emulator import LocalGemini, answer, call
-from wasat.emulator.serving.refused import BadRequest
-from wasat.emulator.serving.requests import Request, RequestReader
-from wasat.errors import ConfigError
 
 HI = {"contents": [user("Hi.")]}
 V1BETA1 = "/v1beta1/models/gemini-3.8-flash:generateContent"

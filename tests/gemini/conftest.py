@@ -2,8 +2,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from midspan.gemini import Client
 from tests.gemini.recorder import Recorder, recorder
-from wasat.gemini import Client
 
 
 @pytest.fixture

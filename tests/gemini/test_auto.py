@@ -8,11 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.bounds import BOUND
-from tests.gemini.recorder import Recorder, recorder
-from wasat import gemini
-from wasat.errors import ConfigError, LimitReached, NetworkError, RunError
-from wasat.gemini import (
+from midspan import gemini
+from midspan.errors import ConfigError, LimitReached, NetworkError, RunError
+from midspan.gemini import (
     AsyncClient,
     Client,
     Content,
@@ -29,8 +27,10 @@ from wasat.gemini import (
     from_tool_results,
     new_function_declaration,
 )
-from wasat.loop.streams import Phase
-from wasat.types.parts import ToolCall, ToolResult
+from midspan.loop.streams import Phase
+from midspan.types.parts import ToolCall, ToolResult
+from tests.bounds import BOUND
+from tests.gemini.recorder import Recorder, recorder
 
 
 class Model(Recorder):

@@ -12,14 +12,14 @@ import msgspec
 import pydantic
 import pytest
 
+from midspan import gemini
+from midspan.errors import ConfigError, MidspanError
+from midspan.gemini.checking import shown
+from midspan.gemini.request import request_fields
+from midspan.providers.gemini.capabilities import capabilities_of
+from midspan.providers.gemini.wire import GenerateContentRequest, GenerationConfig
+from midspan.types.messages import History, Message
 from tests.gemini.recorder import Recorder
-from wasat import gemini
-from wasat.errors import ConfigError, WasatError
-from wasat.gemini.checking import shown
-from wasat.gemini.request import request_fields
-from wasat.providers.gemini.capabilities import capabilities_of
-from wasat.providers.gemini.wire import GenerateContentRequest, GenerationConfig
-from wasat.types.messages import History, Message
 
 
 @pytest.fixture(autouse=True)
@@ -221,7 +221,7 @@ def test_nothing_but_our_own_errors_comes_out(client: gemini.Client, server: Rec
     for odd in ODD:
         try:
             ENTRIES[entry](client, odd)
-        except WasatError as error:
+        except MidspanError as error:
             words = str(error)
             if len(words) > 600 or "\n" in words or "\ud800" in words:
                 escaped.append(f"{shown(odd)}: {words[:200]!r}")

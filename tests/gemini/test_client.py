@@ -6,10 +6,8 @@ from urllib.parse import unquote
 
 import pytest
 
-from tests.bounds import BOUND
-from tests.gemini.recorder import Recorder
-from wasat import errors
-from wasat.gemini import (
+from midspan import errors
+from midspan.gemini import (
     AsyncClient,
     Client,
     Content,
@@ -21,11 +19,13 @@ from wasat.gemini import (
     Tool,
     UrlContext,
 )
-from wasat.http.retry import RetryPolicy
-from wasat.tools.execute import execute
-from wasat.tools.function import tool
-from wasat.types.messages import Message
-from wasat.types.parts import ToolCall, ToolResult
+from midspan.http.retry import RetryPolicy
+from midspan.tools.execute import execute
+from midspan.tools.function import tool
+from midspan.types.messages import Message
+from midspan.types.parts import ToolCall, ToolResult
+from tests.bounds import BOUND
+from tests.gemini.recorder import Recorder
 
 
 def said(*parts: Any, finish: str = "STOP", **more: Any) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def test_a_text_is_asked_and_answered(client: Client, server: Recorder) -> None:
     assert (response.text, response.finish_reason, response.usage_metadata.total_token_count) == ("Hi.", "STOP", 5)
     assert server.last.path == "/v1beta/models/gemini-3.8-flash:generateContent"
     assert server.last.headers["x-goog-api-key"] == "k"
-    assert server.last.headers["user-agent"].startswith("wasat/")
+    assert server.last.headers["user-agent"].startswith("midspan/")
     assert server.last.body == {"contents": [{"role": "user", "parts": [{"text": "Hello"}]}]}
 
 
@@ -525,7 +525,7 @@ def test_a_client_that_cannot_work_is_refused_in_words_that_show_no_secret(argum
         Client(**{"api_key": "SECRETPW", **arguments})
     shown = str(raised.value)
     for frame in traceback.TracebackException.from_exception(raised.value, capture_locals=True).stack:
-        if "/src/wasat/" in frame.filename and "headers" not in arguments and "token" not in arguments:
+        if "/src/midspan/" in frame.filename and "headers" not in arguments and "token" not in arguments:
             shown += str(frame.locals)
     assert "SECRETPW" not in shown.replace("user:SECRETPW@h", "")
 

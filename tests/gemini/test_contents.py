@@ -2,11 +2,11 @@ from typing import Any
 
 import pytest
 
+from midspan.errors import ConfigError
+from midspan.gemini import Client, Content, History, Part
+from midspan.types.messages import Message
+from midspan.types.parts import Blob, Text, ToolCall, ToolResult
 from tests.gemini.recorder import Recorder
-from wasat.errors import ConfigError
-from wasat.gemini import Client, Content, History, Part
-from wasat.types.messages import Message
-from wasat.types.parts import Blob, Text, ToolCall, ToolResult
 
 ANSWER = {"candidates": [{"content": {"role": "model", "parts": [{"text": "x"}]}, "finishReason": "STOP"}]}
 PNG = {"inlineData": {"mimeType": "image/png", "data": "AP8="}}

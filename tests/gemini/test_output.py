@@ -6,13 +6,13 @@ import msgspec
 import pydantic
 import pytest
 
+from midspan.errors import ConfigError, MalformedResponse, SchemaError
+from midspan.gemini import Client, GenerateContentResponse, GenerationConfig, GoogleSearch, Schema
+from midspan.gemini.output import form_of
+from midspan.types.exchange import FinishReason, ModelResponse
+from midspan.types.messages import Message
+from midspan.types.parts import Text
 from tests.gemini.recorder import Recorder
-from wasat.errors import ConfigError, MalformedResponse, SchemaError
-from wasat.gemini import Client, GenerateContentResponse, GenerationConfig, GoogleSearch, Schema
-from wasat.gemini.output import form_of
-from wasat.types.exchange import FinishReason, ModelResponse
-from wasat.types.messages import Message
-from wasat.types.parts import Text
 
 
 class Model(pydantic.BaseModel):

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.gemini.recorder import Recorder, recorder
-from wasat.gemini import (
+from midspan.gemini import (
     Client,
     CodeExecution,
     ComputerUse,
@@ -22,6 +21,7 @@ from wasat.gemini import (
     Tool,
     UrlContext,
 )
+from tests.gemini.recorder import Recorder, recorder
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of the SDK's own dependencies

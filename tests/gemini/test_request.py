@@ -3,9 +3,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from midspan.gemini import Client, SafetySetting
+from midspan.providers.gemini.wire import GenerateContentRequest, GenerationConfig
 from tests.gemini.recorder import Recorder
-from wasat.gemini import Client, SafetySetting
-from wasat.providers.gemini.wire import GenerateContentRequest, GenerationConfig
 
 EVERY_SETTING: dict[str, Any] = {
     "temperature": 0.5,

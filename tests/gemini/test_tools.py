@@ -3,9 +3,8 @@ from typing import Any
 import pydantic
 import pytest
 
-from tests.gemini.recorder import Recorder
-from wasat.errors import ConfigError
-from wasat.gemini import (
+from midspan.errors import ConfigError
+from midspan.gemini import (
     Client,
     CodeExecution,
     Content,
@@ -17,7 +16,8 @@ from wasat.gemini import (
     Tool,
     UrlContext,
 )
-from wasat.types.specs import ToolChoice
+from midspan.types.specs import ToolChoice
+from tests.gemini.recorder import Recorder
 
 
 def answer(*parts: Any) -> dict[str, Any]:

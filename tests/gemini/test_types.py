@@ -5,9 +5,18 @@ from typing import Any
 
 import pytest
 
-from wasat.errors import ConfigError
-from wasat.gemini import Content, FunctionCall, FunctionDeclaration, FunctionResponse, GoogleSearch, Part, Schema, Tool
-from wasat.providers.gemini.proto import dump
+from midspan.errors import ConfigError
+from midspan.gemini import (
+    Content,
+    FunctionCall,
+    FunctionDeclaration,
+    FunctionResponse,
+    GoogleSearch,
+    Part,
+    Schema,
+    Tool,
+)
+from midspan.providers.gemini.proto import dump
 
 
 @pytest.mark.requirement("S0-01")

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from midspan.errors import ConfigError, NetworkError, TimedOut
+from midspan.http.environment import Proxies
+from midspan.http.transport import Deadlines, HttpRequest, Transport
 from tests.bounds import BOUND
 from tests.http import misbehaving
 from tests.http.misbehaving import Server
 from tests.http.test_failures import everything_told, run
-from wasat.errors import ConfigError, NetworkError, TimedOut
-from wasat.http.environment import Proxies
-from wasat.http.transport import Deadlines, HttpRequest, Transport
 
 VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR")
 SECRET = "sesame-42"

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from midspan.errors import ConfigError, NetworkError, ProviderError, StreamCut, TimedOut
+from midspan.http.transport import Deadlines, HttpRequest, Transport
 from tests.bounds import BOUND, time_passes
 from tests.http import misbehaving
 from tests.http.misbehaving import Behaviour, Server
-from wasat.errors import ConfigError, NetworkError, ProviderError, StreamCut, TimedOut
-from wasat.http.transport import Deadlines, HttpRequest, Transport
 
 SECRET = "sesame-42"
 SHORT = 0.05

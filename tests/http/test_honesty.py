@@ -8,12 +8,12 @@ from threading import Event, Thread
 
 import pytest
 
+from midspan.errors import ConfigError, NetworkError, StreamCut
+from midspan.http.transport import Deadlines, HttpRequest, Transport
 from tests.bounds import BOUND, time_passes
 from tests.http import misbehaving
 from tests.http.misbehaving import Behaviour, Exchange, Server
 from tests.http.test_failures import PATIENT, SECRET, everything_told, post, run
-from wasat.errors import ConfigError, NetworkError, StreamCut
-from wasat.http.transport import Deadlines, HttpRequest, Transport
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n%b"
 STRANGE = ANSWER % b"evil"

@@ -12,8 +12,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from midspan.http.transport import HttpRequest, Transport
 from tests.bounds import BOUND, PATIENT_PROGRAM
-from wasat.http.transport import HttpRequest, Transport
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -203,8 +203,8 @@ ENDINGS = {
 
 PROLOGUE = """
 import asyncio, gc, os, sys, threading
-from wasat.http.transport import HttpRequest, Transport
-import wasat.http.pool
+from midspan.http.transport import HttpRequest, Transport
+import midspan.http.pool
 
 def request():
     return HttpRequest("POST", sys.argv[1], {}, b"x" * 100)

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.bounds import BOUND
-from wasat.errors import (
+from midspan.errors import (
     AuthenticationError,
     ConfigError,
     InvalidRequest,
@@ -20,8 +19,9 @@ from wasat.errors import (
     StreamCut,
     TimedOut,
 )
-from wasat.http.clock import Clock, SystemClock, VirtualClock, check_clock
-from wasat.http.retry import RetryPolicy, Tries
+from midspan.http.clock import Clock, SystemClock, VirtualClock, check_clock
+from midspan.http.retry import RetryPolicy, Tries
+from tests.bounds import BOUND
 
 DEFAULT = RetryPolicy()
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from midspan.errors import ConfigError, MalformedResponse, NetworkError, StreamCut
+from midspan.http.messages import header, origin_of
+from midspan.http.transport import Deadlines, HttpRequest, HttpResponse, Transport
 from tests.bounds import BOUND, time_passes
 from tests.http import misbehaving
 from tests.http.misbehaving import Exchange, Server
 from tests.http.test_failures import PATIENT, run
-from wasat.errors import ConfigError, MalformedResponse, NetworkError, StreamCut
-from wasat.http.messages import header, origin_of
-from wasat.http.transport import Deadlines, HttpRequest, HttpResponse, Transport
 
 SECRET = "sesame-42"
 
@@ -24,7 +24,7 @@ def post(url: str, body: bytes = b"{}") -> HttpRequest:
 
 
 def test_importing_the_transport_loads_neither_aiohttp_nor_yarl() -> None:
-    code = "import sys, wasat.http.transport, wasat.http.retry; print({'aiohttp', 'yarl'} & set(sys.modules))"
+    code = "import sys, midspan.http.transport, midspan.http.retry; print({'aiohttp', 'yarl'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
 

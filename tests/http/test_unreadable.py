@@ -5,11 +5,11 @@ import gzip
 
 import pytest
 
+from midspan.errors import NetworkError, StreamCut
+from midspan.http.transport import HttpRequest, Transport
 from tests.bounds import BOUND
 from tests.http.misbehaving import CHUNKED_HEAD, Behaviour, Exchange, Server, chunk, response
 from tests.http.test_failures import PATIENT
-from wasat.errors import NetworkError, StreamCut
-from wasat.http.transport import HttpRequest, Transport
 
 OK = b"HTTP/1.1 200 OK\r\n"
 

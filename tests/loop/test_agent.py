@@ -8,20 +8,20 @@ from typing import Any
 
 import pytest
 
+from midspan import Agent, Context, Limits, ModelSettings, Toolbox, from_json, to_json, tool
+from midspan.errors import ConfigError, CredentialsError, DuplicateTool, LimitReached, NetworkError
+from midspan.gemini import FunctionCall, GoogleSearch
+from midspan.http.clock import SystemClock
+from midspan.http.retry import RetryPolicy
+from midspan.loop.blocking import iterate
+from midspan.loop.chat import Chat
+from midspan.providers.gemini.client import Gemini
+from midspan.testing import ScriptedProvider
+from midspan.types.events import TextDelta
+from midspan.types.messages import History, Message
+from midspan.types.parts import Blob, Text, ToolCall, ToolResult
+from midspan.types.specs import BuiltinTool
 from tests.bounds import BOUND
-from wasat import Agent, Context, Limits, ModelSettings, Toolbox, from_json, to_json, tool
-from wasat.errors import ConfigError, CredentialsError, DuplicateTool, LimitReached, NetworkError
-from wasat.gemini import FunctionCall, GoogleSearch
-from wasat.http.clock import SystemClock
-from wasat.http.retry import RetryPolicy
-from wasat.loop.blocking import iterate
-from wasat.loop.chat import Chat
-from wasat.providers.gemini.client import Gemini
-from wasat.testing import ScriptedProvider
-from wasat.types.events import TextDelta
-from wasat.types.messages import History, Message
-from wasat.types.parts import Blob, Text, ToolCall, ToolResult
-from wasat.types.specs import BuiltinTool
 
 
 @tool

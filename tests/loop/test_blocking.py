@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from midspan import Agent
+from midspan.errors import ConfigError
+from midspan.loop.blocking import iterate, wait_for
+from midspan.testing import ScriptedProvider
+from midspan.types.messages import Message
+from midspan.types.parts import ToolCall, ToolResult
 from tests.bounds import BOUND, PATIENT_PROGRAM
-from wasat import Agent
-from wasat.errors import ConfigError
-from wasat.loop.blocking import iterate, wait_for
-from wasat.testing import ScriptedProvider
-from wasat.types.messages import Message
-from wasat.types.parts import ToolCall, ToolResult
 
 
 async def give(value: Any) -> Any:
@@ -191,7 +191,7 @@ def test_an_agent_may_ask_itself_many_times_over_but_not_for_ever() -> None:
 
 PROGRAM = """
 import asyncio, sys, threading, time
-from wasat.loop.blocking import iterate, wait_for
+from midspan.loop.blocking import iterate, wait_for
 
 async def slow():
     yield 1

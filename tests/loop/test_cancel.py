@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
+from midspan import Agent, tool
+from midspan.testing import ScriptedProvider
+from midspan.types.exchange import ModelRequest
+from midspan.types.messages import History
+from midspan.types.parts import Text, ToolCall
 from tests.bounds import BOUND
-from wasat import Agent, tool
-from wasat.testing import ScriptedProvider
-from wasat.types.exchange import ModelRequest
-from wasat.types.messages import History
-from wasat.types.parts import Text, ToolCall
 
 SCRIPT = [
     [Text("Let me see."), ToolCall("1", "work", {"n": 1}), ToolCall("2", "work", {"n": 2}), ToolCall("3", "no", {})],

@@ -7,16 +7,16 @@ from typing import Any, Literal
 
 import pytest
 
+from midspan import Agent, Gemini, Limits, tool
+from midspan.emulator import LocalGemini, Rule, Script, When, answer
+from midspan.emulator import call as call_of
+from midspan.errors import AnswerBlocked, InvalidRequest, LimitReached, PromptBlocked
+from midspan.gemini import GoogleSearch, RetryPolicy, UrlContext
+from midspan.types.exchange import Source
+from midspan.types.messages import Message
+from midspan.types.parts import Text, ToolCall, ToolResult
 from tests.bounds import BOUND
 from tests.gemini.recorder import Recorder, recorder
-from wasat import Agent, Gemini, Limits, tool
-from wasat.emulator import LocalGemini, Rule, Script, When, answer
-from wasat.emulator import call as call_of
-from wasat.errors import AnswerBlocked, InvalidRequest, LimitReached, PromptBlocked
-from wasat.gemini import GoogleSearch, RetryPolicy, UrlContext
-from wasat.types.exchange import Source
-from wasat.types.messages import Message
-from wasat.types.parts import Text, ToolCall, ToolResult
 
 MODES = pytest.mark.parametrize("streaming", [False, True], ids=["blocking", "streaming"])
 

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from wasat import Agent, Limits, tool
-from wasat.errors import LimitReached, NoAnswer, ProviderError, ServerError
-from wasat.loop.output import ANSWER_TOOL
-from wasat.providers.provider import Traits
-from wasat.testing import ScriptedProvider
-from wasat.types.exchange import FinishReason, ModelRequest, ModelResponse, Usage
-from wasat.types.messages import Message
-from wasat.types.parts import Opaque, Part, Text, ToolCall
-from wasat.types.specs import ToolChoice
+from midspan import Agent, Limits, tool
+from midspan.errors import LimitReached, NoAnswer, ProviderError, ServerError
+from midspan.loop.output import ANSWER_TOOL
+from midspan.providers.provider import Traits
+from midspan.testing import ScriptedProvider
+from midspan.types.exchange import FinishReason, ModelRequest, ModelResponse, Usage
+from midspan.types.messages import Message
+from midspan.types.parts import Opaque, Part, Text, ToolCall
+from midspan.types.specs import ToolChoice
 
 
 @tool

@@ -7,15 +7,15 @@ from typing import Any, Self
 
 import pytest
 
+from midspan import Agent, Limits, tool
+from midspan.errors import ConfigError, NetworkError, ProviderError, StreamCut
+from midspan.testing import ScriptedProvider
+from midspan.types.events import RunStart, TextDelta
+from midspan.types.exchange import FinishReason, ModelRequest, ModelResponse
+from midspan.types.messages import Message
+from midspan.types.parts import Part, Text, ToolCall
+from midspan.types.specs import ToolSpec
 from tests.bounds import BOUND
-from wasat import Agent, Limits, tool
-from wasat.errors import ConfigError, NetworkError, ProviderError, StreamCut
-from wasat.testing import ScriptedProvider
-from wasat.types.events import RunStart, TextDelta
-from wasat.types.exchange import FinishReason, ModelRequest, ModelResponse
-from wasat.types.messages import Message
-from wasat.types.parts import Part, Text, ToolCall
-from wasat.types.specs import ToolSpec
 
 
 def run(main: Callable[[], Awaitable[None]]) -> None:

@@ -6,11 +6,11 @@ import sys
 
 import pytest
 
+from midspan import Agent, tool
+from midspan.providers.provider import Traits
+from midspan.testing import ScriptedProvider
+from midspan.types.parts import Text, ToolCall
 from tests.bounds import BOUND
-from wasat import Agent, tool
-from wasat.providers.provider import Traits
-from wasat.testing import ScriptedProvider
-from wasat.types.parts import Text, ToolCall
 
 
 class Gemini(ScriptedProvider):
@@ -26,7 +26,7 @@ async def add(a: int, b: int) -> int:
 @pytest.mark.requirement("S2-15")
 def test_prompt_response_calls_and_results_are_logged_at_debug_level(caplog: pytest.LogCaptureFixture) -> None:
     script = [[ToolCall("1", "add", {"a": 1, "b": 2})], [Text("It is 3.")]]
-    with caplog.at_level(logging.DEBUG, "wasat.loop"):
+    with caplog.at_level(logging.DEBUG, "midspan.loop"):
         Agent(Gemini(script), tools=[add], system="Be brief.").run_sync("1 + 2?")
     lines = [record.getMessage() for record in caplog.records]
     assert lines[0] == "[Gemini] System Prompt: Be brief."
@@ -40,9 +40,9 @@ def test_prompt_response_calls_and_results_are_logged_at_debug_level(caplog: pyt
 
 def test_a_program_that_asks_for_no_log_sees_none() -> None:
     code = """
-from wasat import Agent
-from wasat.testing import ScriptedProvider
-from wasat.types.parts import ToolCall
+from midspan import Agent
+from midspan.testing import ScriptedProvider
+from midspan.types.parts import ToolCall
 def broken():
     raise RuntimeError("x")
 script = [[ToolCall("1", "nothing", {}), ToolCall("2", "broken", {})], "done"]
@@ -54,7 +54,7 @@ print(Agent(ScriptedProvider(script), tools=[broken]).run_sync("?").text)
 
 @pytest.mark.requirement("S2-09")
 def test_a_tool_that_is_not_there_is_a_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING, "wasat"):
+    with caplog.at_level(logging.WARNING, "midspan"):
         result = Agent(Gemini([ToolCall("1", "ad", {}), "sorry"]), tools=[add]).run_sync("1 + 2?")
     assert [record.getMessage() for record in caplog.records] == ["Gemini called invalid tool: ad"]
     assert result.tool_calls[0].value == "unknown tool: ad; did you mean add?; the tools are: add"

@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from wasat import Agent, Limits, tool
-from wasat.errors import WasatError
-from wasat.testing import ScriptedProvider
-from wasat.types.events import RunEnd, RunEvent, RunStart, TextDelta, ThoughtDelta, ToolEnd
-from wasat.types.exchange import FinishReason, ModelResponse
-from wasat.types.messages import Message
-from wasat.types.parts import Text, Thought, ToolCall
+from midspan import Agent, Limits, tool
+from midspan.errors import MidspanError
+from midspan.testing import ScriptedProvider
+from midspan.types.events import RunEnd, RunEvent, RunStart, TextDelta, ThoughtDelta, ToolEnd
+from midspan.types.exchange import FinishReason, ModelResponse
+from midspan.types.messages import Message
+from midspan.types.parts import Text, Thought, ToolCall
 
 ROOT = Path(__file__).parents[2]
 RECORDINGS = ROOT.parent / "shared" / "data" / "gemini_traffic.jsonl"
@@ -79,7 +79,7 @@ def events_of(provider: ScriptedProvider, limits: Limits, *, whole: bool) -> tup
         try:
             async for event in run.events():
                 events.append(event)  # noqa: PERF401 - those before an error count too
-        except WasatError as error:
+        except MidspanError as error:
             return f"{type(error).__name__}: {error}", error.transcript == run.state.history
         return "ended", True
 

@@ -7,15 +7,15 @@ import msgspec
 import pydantic
 import pytest
 
-from wasat import Agent, Limits, tool
-from wasat.errors import ConfigError, OutputError, SchemaError
-from wasat.loop.output import ANSWER_TOOL
-from wasat.providers.provider import Traits
-from wasat.schema.dialects import GEMINI_JSON_SCHEMA
-from wasat.testing import ScriptedProvider
-from wasat.types.exchange import Output
-from wasat.types.parts import ToolCall
-from wasat.types.specs import ToolChoice
+from midspan import Agent, Limits, tool
+from midspan.errors import ConfigError, OutputError, SchemaError
+from midspan.loop.output import ANSWER_TOOL
+from midspan.providers.provider import Traits
+from midspan.schema.dialects import GEMINI_JSON_SCHEMA
+from midspan.testing import ScriptedProvider
+from midspan.types.exchange import Output
+from midspan.types.parts import ToolCall
+from midspan.types.specs import ToolChoice
 
 
 @dataclass

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from wasat import Agent, tool
-from wasat.providers.provider import Traits
-from wasat.testing import ScriptedProvider
-from wasat.types.exchange import ModelRequest, ModelResponse
-from wasat.types.parts import Part, Text
+from midspan import Agent, tool
+from midspan.providers.provider import Traits
+from midspan.testing import ScriptedProvider
+from midspan.types.exchange import ModelRequest, ModelResponse
+from midspan.types.parts import Part, Text
 
 BLUEPRINTS = [{"id": "bp-pg", "name": "PostgreSQL"}, {"id": "bp-web", "name": "Web service"}]
 

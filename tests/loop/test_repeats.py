@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from wasat import Agent, Limits, tool
-from wasat.errors import NoAnswer, ToolError
-from wasat.testing import ScriptedProvider
-from wasat.types.exchange import ModelRequest
-from wasat.types.parts import ToolCall
-from wasat.types.specs import Effects, ToolChoice, ToolSpec
+from midspan import Agent, Limits, tool
+from midspan.errors import NoAnswer, ToolError
+from midspan.testing import ScriptedProvider
+from midspan.types.exchange import ModelRequest
+from midspan.types.parts import ToolCall
+from midspan.types.specs import Effects, ToolChoice, ToolSpec
 
 DECLARED = pytest.mark.parametrize("declared", [True, False], ids=["declared", "not declared"])
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
+from midspan import Agent, Limits, tool
+from midspan.errors import AnswerBlocked, ConfigError, LimitReached, MidspanError, NoAnswer, ServerError, StreamCut
+from midspan.testing import ScriptedProvider
+from midspan.types.exchange import FinishReason, ModelRequest, ModelResponse, Usage
+from midspan.types.messages import History, Message
+from midspan.types.parts import Blob, Text, Thought, ToolCall, ToolResult
+from midspan.types.specs import ToolChoice
 from tests.bounds import BOUND
-from wasat import Agent, Limits, tool
-from wasat.errors import AnswerBlocked, ConfigError, LimitReached, NoAnswer, ServerError, StreamCut, WasatError
-from wasat.testing import ScriptedProvider
-from wasat.types.exchange import FinishReason, ModelRequest, ModelResponse, Usage
-from wasat.types.messages import History, Message
-from wasat.types.parts import Blob, Text, Thought, ToolCall, ToolResult
-from wasat.types.specs import ToolChoice
 
 
 @tool
@@ -433,7 +433,7 @@ def test_a_run_without_anything_to_ask_is_refused() -> None:
         Agent(ScriptedProvider([])).run_sync()
 
 
-def assert_legal(error: WasatError) -> History:
+def assert_legal(error: MidspanError) -> History:
     """Every call in the transcript has its one result in the next message."""
     transcript = error.transcript
     assert isinstance(transcript, History)

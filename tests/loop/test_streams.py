@@ -8,21 +8,21 @@ from typing import Any
 
 import pytest
 
+from midspan import Agent, tool
+from midspan.errors import ConfigError, JournalError, LimitReached, RunError, ServerError
+from midspan.loop.state import RunState
+from midspan.loop.streams import Phase, Streams
+from midspan.storage.journal import Journal
+from midspan.storage.memory import MemoryJournal
+from midspan.storage.sqlite import SqliteJournal
+from midspan.testing import ScriptedProvider
+from midspan.types.codec import to_json
+from midspan.types.events import Fault, RunEnd, RunEvent, RunStart, TextDelta, ToolEnd, TurnStart
+from midspan.types.exchange import Usage
+from midspan.types.messages import History, Message
+from midspan.types.parts import Text, ToolCall
+from midspan.types.specs import Limits
 from tests.bounds import BOUND
-from wasat import Agent, tool
-from wasat.errors import ConfigError, JournalError, LimitReached, RunError, ServerError
-from wasat.loop.state import RunState
-from wasat.loop.streams import Phase, Streams
-from wasat.storage.journal import Journal
-from wasat.storage.memory import MemoryJournal
-from wasat.storage.sqlite import SqliteJournal
-from wasat.testing import ScriptedProvider
-from wasat.types.codec import to_json
-from wasat.types.events import Fault, RunEnd, RunEvent, RunStart, TextDelta, ToolEnd, TurnStart
-from wasat.types.exchange import Usage
-from wasat.types.messages import History, Message
-from wasat.types.parts import Text, ToolCall
-from wasat.types.specs import Limits
 
 MakeJournal = Callable[[], Journal]
 

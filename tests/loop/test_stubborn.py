@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
+from midspan import Agent, Limits, Streams, tool
+from midspan.errors import LimitReached
+from midspan.loop.streams import Phase
+from midspan.testing import ScriptedProvider
+from midspan.tools.apart import PATIENCE_SECONDS
+from midspan.types.events import ToolStart
+from midspan.types.parts import ToolCall
 from tests.bounds import BOUND, PATIENT_PROGRAM
-from wasat import Agent, Limits, Streams, tool
-from wasat.errors import LimitReached
-from wasat.loop.streams import Phase
-from wasat.testing import ScriptedProvider
-from wasat.tools.apart import PATIENCE_SECONDS
-from wasat.types.events import ToolStart
-from wasat.types.parts import ToolCall
 
 STOPPED = "did not end when it was stopped, and is not waited for any longer"
 
@@ -111,9 +111,9 @@ def test_a_tool_that_will_not_end_is_left_behind() -> None:
 
 PROGRAM = """
 import asyncio, sys
-from wasat import Agent, tool
-from wasat.testing import ScriptedProvider
-from wasat.types.parts import ToolCall
+from midspan import Agent, tool
+from midspan.testing import ScriptedProvider
+from midspan.types.parts import ToolCall
 
 @tool(timeout=0.05)
 async def poll() -> str:

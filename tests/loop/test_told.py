@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from wasat import Agent, Limits, Streams, tool
-from wasat.errors import LimitReached, RunError
-from wasat.testing import ScriptedProvider
-from wasat.types.exchange import FinishReason, ModelRequest, ModelResponse
-from wasat.types.messages import Message
-from wasat.types.parts import Blob, Text, ToolCall
-from wasat.types.specs import ToolChoice, ToolSpec
+from midspan import Agent, Limits, Streams, tool
+from midspan.errors import LimitReached, RunError
+from midspan.testing import ScriptedProvider
+from midspan.types.exchange import FinishReason, ModelRequest, ModelResponse
+from midspan.types.messages import Message
+from midspan.types.parts import Blob, Text, ToolCall
+from midspan.types.specs import ToolChoice, ToolSpec
 
 
 @tool

@@ -12,22 +12,22 @@ from hypothesis import strategies as st
 from msgspec import Raw
 from msgspec.structs import replace
 
-from wasat.errors import ConfigError, LimitReached, StreamCut
-from wasat.providers.gemini.client import Gemini
-from wasat.providers.provider import Provider, traits_of
-from wasat.providers.recording.differences import comparable, difference
-from wasat.providers.recording.lines import FORM, Asked, Began, Called, Said
-from wasat.providers.recording.masking import Masking
-from wasat.providers.recording.player import Player
-from wasat.providers.recording.recorder import Recorded
-from wasat.providers.recording.shelf import Shelf
-from wasat.providers.recording.tape import Folder, Tape
-from wasat.providers.recording.written import read, written, written_messages
-from wasat.providers.replay import Replayed
-from wasat.providers.scripted import ScriptedProvider
-from wasat.types.exchange import FinishReason, ModelRequest, ModelResponse, Setup
-from wasat.types.messages import History, Message
-from wasat.types.parts import Opaque, Text, ToolCall, local_id
+from midspan.errors import ConfigError, LimitReached, StreamCut
+from midspan.providers.gemini.client import Gemini
+from midspan.providers.provider import Provider, traits_of
+from midspan.providers.recording.differences import comparable, difference
+from midspan.providers.recording.lines import FORM, Asked, Began, Called, Said
+from midspan.providers.recording.masking import Masking
+from midspan.providers.recording.player import Player
+from midspan.providers.recording.recorder import Recorded
+from midspan.providers.recording.shelf import Shelf
+from midspan.providers.recording.tape import Folder, Tape
+from midspan.providers.recording.written import read, written, written_messages
+from midspan.providers.replay import Replayed
+from midspan.providers.scripted import ScriptedProvider
+from midspan.types.exchange import FinishReason, ModelRequest, ModelResponse, Setup
+from midspan.types.messages import History, Message
+from midspan.types.parts import Opaque, Text, ToolCall, local_id
 
 HISTORY = History((Message.user("go"),))
 REQUEST = ModelRequest(Setup("scripted"), HISTORY)

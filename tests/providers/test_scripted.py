@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from wasat import Agent
-from wasat.errors import ConfigError, ProviderError
-from wasat.providers.scripted import ScriptedProvider
-from wasat.types.exchange import FinishReason, ModelRequest, ModelResponse
-from wasat.types.messages import Message
-from wasat.types.parts import Text, Thought, ToolCall
+from midspan import Agent
+from midspan.errors import ConfigError, ProviderError
+from midspan.providers.scripted import ScriptedProvider
+from midspan.types.exchange import FinishReason, ModelRequest, ModelResponse
+from midspan.types.messages import Message
+from midspan.types.parts import Text, Thought, ToolCall
 
 
 def said(script: Any) -> str:

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from wasat.schema.dialects import GEMINI_JSON_SCHEMA, GEMINI_PARAMETERS, Dialect, Lowered, lower
-from wasat.schema.lowering.names import Renaming
+from midspan.schema.dialects import GEMINI_JSON_SCHEMA, GEMINI_PARAMETERS, Dialect, Lowered, lower
+from midspan.schema.lowering.names import Renaming
 
 Schema = dict[str, Any]
 BOTH = pytest.mark.parametrize("dialect", [GEMINI_PARAMETERS, GEMINI_JSON_SCHEMA], ids=lambda one: one.name)

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from midspan.errors import SchemaError
+from midspan.schema.arguments import Checker, problems
+from midspan.schema.dialects import GEMINI_JSON_SCHEMA, GEMINI_PARAMETERS, Dialect, lower
+from midspan.schema.normal import normal
 from tests.bounds import BOUND
-from wasat.errors import SchemaError
-from wasat.schema.arguments import Checker, problems
-from wasat.schema.dialects import GEMINI_JSON_SCHEMA, GEMINI_PARAMETERS, Dialect, lower
-from wasat.schema.normal import normal
 
 Schema = dict[str, Any]
 BOTH = pytest.mark.parametrize("dialect", [GEMINI_PARAMETERS, GEMINI_JSON_SCHEMA], ids=lambda one: one.name)

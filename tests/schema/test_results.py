@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from wasat.errors import ResultError
-from wasat.schema.results import sayable
+from midspan.errors import ResultError
+from midspan.schema.results import sayable
 
 
 class Colour(enum.Enum):

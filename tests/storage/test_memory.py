@@ -3,9 +3,9 @@ from contextlib import aclosing
 
 import pytest
 
+from midspan.errors import ConfigError, JournalConflict
+from midspan.storage.memory import MemoryJournal
 from tests.bounds import BOUND
-from wasat.errors import ConfigError, JournalConflict
-from wasat.storage.memory import MemoryJournal
 
 
 async def names(journal: MemoryJournal) -> list[str]:

@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 
 import pytest
 
+from midspan.errors import ConfigError, JournalConflict, MidspanError
+from midspan.storage.sqlite import SqliteJournal
 from tests.bounds import BOUND, PATIENT_PROGRAM
-from wasat.errors import ConfigError, JournalConflict, WasatError
-from wasat.storage.sqlite import SqliteJournal
 
 T = TypeVar("T")
 
@@ -43,7 +43,7 @@ def journal(path: Path) -> Iterator[SqliteJournal]:
 
 PROLOGUE = """
 import asyncio, os, sys, threading
-from wasat.storage.sqlite import SqliteJournal
+from midspan.storage.sqlite import SqliteJournal
 """
 
 
@@ -81,7 +81,7 @@ asyncio.run(main())
 
 
 RACER = """
-from wasat.errors import JournalConflict
+from midspan.errors import JournalConflict
 async def main():
     journal = SqliteJournal(sys.argv[1], synchronous="normal")
     await journal.list()
@@ -259,7 +259,7 @@ def test_a_file_that_stays_locked_is_an_error_and_later_appends_go_on(path: Path
         other = sqlite3.connect(path, isolation_level=None)
         with closing(other):
             other.execute("BEGIN IMMEDIATE")
-            with pytest.raises(WasatError, match=r"journal.db was locked by another process for too long"):
+            with pytest.raises(MidspanError, match=r"journal.db was locked by another process for too long"):
                 await journal.append("a", 1, [b"2"])
             other.execute("COMMIT")
         assert await journal.append("a", 1, [b"2"]) == 2
@@ -335,7 +335,7 @@ def test_a_journal_of_a_newer_version_is_refused(path: Path, journal: SqliteJour
     run(journal.close())
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("UPDATE journal_version SET version = 99")
-    expect_refusal(path, r"journal of version 99, and this is for 1; use a newer Wasat")
+    expect_refusal(path, r"journal of version 99, and this is for 1; use a newer Midspan")
 
 
 def expect_refusal(path: Path, words: str) -> None:
@@ -374,7 +374,7 @@ def test_an_unknown_way_to_be_synchronous_is_refused(path: Path) -> None:
 def test_a_file_that_may_not_grow_is_an_error_that_keeps_nothing_and_passes(path: Path) -> None:
     code = """
 import resource
-from wasat.errors import WasatError
+from midspan.errors import MidspanError
 async def main():
     journal = SqliteJournal(sys.argv[1])
     await journal.append("a", 0, [b"1"])
@@ -382,7 +382,7 @@ async def main():
     resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, hard))
     try:
         await journal.append("a", 1, [b"x" * 1_000_000, b"y"])
-    except WasatError as error:
+    except MidspanError as error:
         print(str(error).replace(sys.argv[1], "FILE"))
     assert await journal.read("a") == [(0, b"1")]
     resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))

@@ -3,8 +3,8 @@ import threading
 
 import pytest
 
+from midspan.storage.waiters import Waiters
 from tests.bounds import BOUND
-from wasat.storage.waiters import Waiters
 
 
 def test_waking_resolves_all_who_wait_for_the_run_and_no_others() -> None:

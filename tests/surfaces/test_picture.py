@@ -14,5 +14,5 @@ def test_the_picture_needs_nothing_from_elsewhere() -> None:
 
 def test_the_picture_shows_a_question_its_calls_and_the_answer() -> None:
     shown = "".join(ElementTree.parse(PICTURE).getroot().itertext()).replace("\xa0", " ")
-    for words in ("wasat ask", "calculate", "get_time", "434"):
+    for words in ("midspan ask", "calculate", "get_time", "434"):
         assert words in shown

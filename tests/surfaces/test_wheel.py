@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from midspan.version import VERSION
 from tests.bounds import BOUND
-from wasat.version import VERSION
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -24,7 +24,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if built.returncode != 0 and "hatchling" in built.stderr:
         pytest.skip("the wheel cannot be built: hatchling cannot be installed from a package index")
     assert built.returncode == 0, built.stderr
-    [wheel] = folder.glob("wasat-*.whl")
+    [wheel] = folder.glob("midspan-*.whl")
     venv.create(folder / "venv", with_pip=False, symlinks=True)
     python = folder / "venv" / "bin" / "python"
     pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-deps", "--no-index"]
@@ -34,9 +34,9 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [packages] = (folder / "venv" / "lib").glob("python*/site-packages")
     [ours] = [Path(place) for place in sys.path if place.startswith(sys.prefix) and place.endswith("site-packages")]
     for one in ours.iterdir():
-        if "wasat" not in one.name and not (packages / one.name).exists():
+        if "midspan" not in one.name and not (packages / one.name).exists():
             (packages / one.name).symlink_to(one)
-    return folder / "venv" / "bin" / "wasat"
+    return folder / "venv" / "bin" / "midspan"
 
 
 def ran(command: Path, *arguments: str, home: Path) -> subprocess.CompletedProcess[str]:
@@ -47,9 +47,9 @@ def ran(command: Path, *arguments: str, home: Path) -> subprocess.CompletedProce
 
 
 def test_the_wheel_has_the_command_and_does_without_the_sources(installed: Path, tmp_path: Path) -> None:
-    assert ran(installed, "--version", home=tmp_path).stdout == f"wasat {VERSION}\n"
+    assert ran(installed, "--version", home=tmp_path).stdout == f"midspan {VERSION}\n"
     python = installed.parent / "python"
-    where = ran(python, "-c", "import wasat; print(wasat.__file__)", home=tmp_path).stdout.strip()
+    where = ran(python, "-c", "import midspan; print(midspan.__file__)", home=tmp_path).stdout.strip()
     assert Path(where).is_relative_to(installed.parent.parent)
 
 
@@ -63,9 +63,9 @@ def test_the_wheel_answers_with_two_tools(installed: Path, tmp_path: Path) -> No
 def test_the_wheel_has_the_data_of_the_package(installed: Path, tmp_path: Path) -> None:
     listed = json.loads(ran(installed, "tools", "--json", home=tmp_path).stdout)["tools"]
     assert "location" in listed[0]["parameters"]["properties"], "which is read from a file of the package"
-    kept = {path.name for path in (ROOT / "src" / "wasat").rglob("*") if path.suffix in (".json", ".toml", ".typed")}
+    kept = {path.name for path in (ROOT / "src" / "midspan").rglob("*") if path.suffix in (".json", ".toml", ".typed")}
     [packages] = (installed.parent.parent / "lib").glob("python*/site-packages")
-    assert kept <= {path.name for path in (packages / "wasat").rglob("*")}
+    assert kept <= {path.name for path in (packages / "midspan").rglob("*")}
 
 
 def test_the_wheel_takes_tools_of_a_file(installed: Path, tmp_path: Path) -> None:

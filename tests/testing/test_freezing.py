@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wasat import Agent, Limits, tool
-from wasat.errors import ConfigError, RateLimited
-from wasat.surfaces.cli import freeze as command
-from wasat.testing import ScriptedProvider, freeze, record
-from wasat.testing.literals import literal
-from wasat.types.parts import Blob, Text, ToolCall
+from midspan import Agent, Limits, tool
+from midspan.errors import ConfigError, RateLimited
+from midspan.surfaces.cli import freeze as command
+from midspan.testing import ScriptedProvider, freeze, record
+from midspan.testing.literals import literal
+from midspan.types.parts import Blob, Text, ToolCall
 
 MODULE = '''
-from wasat import Agent, tool
-from wasat.testing import ScriptedProvider
+from midspan import Agent, tool
+from midspan.testing import ScriptedProvider
 
 
 @tool

@@ -12,23 +12,23 @@ from hypothesis import strategies as st
 from msgspec import Raw
 from msgspec.structs import replace
 
-from wasat import Agent, Chat, Limits, tool
-from wasat.errors import (
+from midspan import Agent, Chat, Limits, tool
+from midspan.errors import (
     ConfigError,
     InvalidRequest,
     LimitReached,
+    MidspanError,
     ProviderError,
     RateLimited,
     StreamCut,
     ToolError,
-    WasatError,
 )
-from wasat.testing import ScriptedProvider, asked, record, replay
-from wasat.types.events import RunEnd, RunEvent, RunStart, ToolEnd
-from wasat.types.exchange import FinishReason, ModelRequest, ModelResponse, Usage
-from wasat.types.messages import Message
-from wasat.types.parts import Blob, Opaque, Part, Text, Thought, ToolCall, ToolResult, local_id
-from wasat.types.specs import BuiltinTool, ToolSpec
+from midspan.testing import ScriptedProvider, asked, record, replay
+from midspan.types.events import RunEnd, RunEvent, RunStart, ToolEnd
+from midspan.types.exchange import FinishReason, ModelRequest, ModelResponse, Usage
+from midspan.types.messages import Message
+from midspan.types.parts import Blob, Opaque, Part, Text, Thought, ToolCall, ToolResult, local_id
+from midspan.types.specs import BuiltinTool, ToolSpec
 
 runs: list[str] = []
 
@@ -533,7 +533,7 @@ async def outcome(agent: Agent, *, streamed: bool) -> tuple[list[Any], str]:
             result = await agent.run("go", run_id="r")
             events = [result.messages, result.text, [(run.call, run.result) for run in result.tool_calls]]
     except Exception as error:  # noqa: BLE001 - it is compared
-        transcript = error.transcript if isinstance(error, WasatError) else None
+        transcript = error.transcript if isinstance(error, MidspanError) else None
         return timeless(events), f"{type(error).__name__}: {error} {transcript}"
     return timeless(events), "ended"
 

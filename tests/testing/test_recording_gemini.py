@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from midspan import Agent, Gemini, tool
+from midspan.errors import AuthenticationError, ConfigError
+from midspan.loop.result import RunResult
+from midspan.testing import LocalGemini, record, replay
+from midspan.types.messages import Message
 from tests.gemini.recorder import Recorder, recorder
-from wasat import Agent, Gemini, tool
-from wasat.errors import AuthenticationError, ConfigError
-from wasat.loop.result import RunResult
-from wasat.testing import LocalGemini, record, replay
-from wasat.types.messages import Message
 
 KEY = "AIzaSyD-0123456789abcdefghijklmnopqrstu"
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from wasat import Agent, tool
-from wasat.errors import ConfigError
-from wasat.testing import ScriptedProvider, asked, freeze, record, replay
-from wasat.types.exchange import ModelRequest
-from wasat.types.parts import ToolCall
+from midspan import Agent, tool
+from midspan.errors import ConfigError
+from midspan.testing import ScriptedProvider, asked, freeze, record, replay
+from midspan.types.exchange import ModelRequest
+from midspan.types.parts import ToolCall
 
 RUNS = 1_000
 
@@ -70,9 +70,9 @@ def test_threads_and_several_recorders_of_one_directory_do_not_mix(tmp_path: Pat
 
 KILLED = """
 import os, signal, sys
-from wasat import Agent, tool
-from wasat.testing import ScriptedProvider, record
-from wasat.types.parts import Text, ToolCall
+from midspan import Agent, tool
+from midspan.testing import ScriptedProvider, record
+from midspan.types.parts import Text, ToolCall
 
 @tool
 async def step(number: int) -> int:
@@ -136,7 +136,7 @@ BAD = {
     b"nonsense\n": "is damaged in line 1: ",
     b"{}\n": "is damaged in line 1: ",
     b'{"line":"ask","form":1,"model":"m","whole":true,"request":{}}\n': "damaged in line 1: it does not say which run",
-    b'{"line":"other","form":99}\n': "is of form 99, this version reads up to 1; install a newer Wasat$",
+    b'{"line":"other","form":99}\n': "is of form 99, this version reads up to 1; install a newer Midspan$",
     b"\xff\xfe\n": "is damaged in line 1: ",
     b"[" * 100_000 + b"\n": "is damaged in line 1: ",
 }

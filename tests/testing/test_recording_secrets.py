@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from wasat import Agent, tool
-from wasat.errors import ConfigError, ServerError
-from wasat.providers.recording.masking import Masking
-from wasat.testing import ScriptedProvider, freeze, record, replay
-from wasat.types.exchange import FinishReason, ModelResponse
-from wasat.types.messages import Message
-from wasat.types.parts import Opaque, Text, ToolCall
+from midspan import Agent, tool
+from midspan.errors import ConfigError, ServerError
+from midspan.providers.recording.masking import Masking
+from midspan.testing import ScriptedProvider, freeze, record, replay
+from midspan.types.exchange import FinishReason, ModelResponse
+from midspan.types.messages import Message
+from midspan.types.parts import Opaque, Text, ToolCall
 
 SECRETS = {
     "google": "AIzaSyD-0123456789abcdefghijklmnopqrstu",

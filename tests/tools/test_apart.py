@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from midspan.tools.apart import apart
+from midspan.tools.deadline import Expired, Raised
+from midspan.tools.own_task import begun_apart
 from tests.bounds import BOUND
-from wasat.tools.apart import apart
-from wasat.tools.deadline import Expired, Raised
-from wasat.tools.own_task import begun_apart
 
 variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="none")
 

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from wasat.tools.deadline import Expired, Raised, begun, limited, rest_of
+from midspan.tools.deadline import Expired, Raised, begun, limited, rest_of
 
 
 def run(coroutine: Any) -> Any:

@@ -2,8 +2,8 @@ from typing import Any
 
 import pytest
 
-from wasat.errors import SchemaError
-from wasat.tools.described import spec_from_parameters
+from midspan.errors import SchemaError
+from midspan.tools.described import spec_from_parameters
 
 
 @pytest.mark.requirement("S0-13")

@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from midspan.errors import ConfigError, ToolError
+from midspan.tools.execute import execute
+from midspan.tools.function import tool, tool_from_schema
+from midspan.types.parts import Blob, ToolCall, ToolResult
 from tests.bounds import BOUND
-from wasat.errors import ConfigError, ToolError
-from wasat.tools.execute import execute
-from wasat.tools.function import tool, tool_from_schema
-from wasat.types.parts import Blob, ToolCall, ToolResult
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\x00" * 20
 
@@ -55,7 +55,7 @@ def test_an_exception_is_told_without_its_traceback(caplog: pytest.LogCaptureFix
     def fail() -> str:
         raise KeyError("secret place")
 
-    with caplog.at_level(logging.WARNING, "wasat.tools"):
+    with caplog.at_level(logging.WARNING, "midspan.tools"):
         assert told(use(fail)) == "fail failed: KeyError: 'secret place'"
     assert "Traceback" in caplog.text
 
@@ -265,7 +265,7 @@ def test_a_plain_function_does_not_block_the_event_loop() -> None:
         gate.set()
         return await task
 
-    assert asyncio.run(main()).value == "wasat-tool"
+    assert asyncio.run(main()).value == "midspan-tool"
 
 
 def test_what_a_plain_function_gives_to_be_awaited_is_awaited() -> None:

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from wasat.errors import ConfigError, SchemaError
-from wasat.schema.signature import Context
-from wasat.tools.execute import execute
-from wasat.tools.function import Tool, tool, tool_from_schema
-from wasat.types.parts import ToolCall, ToolResult
-from wasat.types.specs import Effects
+from midspan.errors import ConfigError, SchemaError
+from midspan.schema.signature import Context
+from midspan.tools.execute import execute
+from midspan.tools.function import Tool, tool, tool_from_schema
+from midspan.types.parts import ToolCall, ToolResult
+from midspan.types.specs import Effects
 
 TAKES = {"type": "object", "properties": {"city": {"type": "string", "minLength": 2}}, "required": ["city"]}
 GIVES = {"type": "object", "properties": {"temp_c": {"type": "integer"}}, "required": ["temp_c"]}

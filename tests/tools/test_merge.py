@@ -3,12 +3,12 @@ from typing import Any
 
 import pytest
 
-from wasat.errors import ConfigError, DuplicateTool
-from wasat.tools.function import tool
-from wasat.tools.local import LocalTools
-from wasat.tools.merge import Merged, source_of
-from wasat.tools.toolbox import Toolbox
-from wasat.types.parts import ToolCall
+from midspan.errors import ConfigError, DuplicateTool
+from midspan.tools.function import tool
+from midspan.tools.local import LocalTools
+from midspan.tools.merge import Merged, source_of
+from midspan.tools.toolbox import Toolbox
+from midspan.types.parts import ToolCall
 
 
 def add(a: int) -> int:

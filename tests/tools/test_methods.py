@@ -3,11 +3,11 @@ from typing import Any
 
 import pytest
 
-from wasat import Agent, tool
-from wasat.errors import SchemaError
-from wasat.testing import ScriptedProvider
-from wasat.tools.function import Tool
-from wasat.types.parts import ToolCall
+from midspan import Agent, tool
+from midspan.errors import SchemaError
+from midspan.testing import ScriptedProvider
+from midspan.tools.function import Tool
+from midspan.types.parts import ToolCall
 
 
 class Shop:

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from midspan.tools.local import LocalTools
+from midspan.tools.schedule import each_call, run_calls, settled
+from midspan.types.parts import ToolCall, ToolResult
 from tests.bounds import BOUND
-from wasat.tools.local import LocalTools
-from wasat.tools.schedule import each_call, run_calls, settled
-from wasat.types.parts import ToolCall, ToolResult
 
 
 def calls(*names: str) -> list[ToolCall]:

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from wasat.tools.local import LocalTools
-from wasat.tools.merge import Merged
-from wasat.tools.source import ToolSource
-from wasat.tools.toolbox import Toolbox
-from wasat.tools.wrap import Filtered, Prefixed, Renamed, TimeLimited
-from wasat.types.parts import ToolCall, ToolResult
+from midspan.tools.local import LocalTools
+from midspan.tools.merge import Merged
+from midspan.tools.source import ToolSource
+from midspan.tools.toolbox import Toolbox
+from midspan.tools.wrap import Filtered, Prefixed, Renamed, TimeLimited
+from midspan.types.parts import ToolCall, ToolResult
 
 
 def add(a: int, b: int) -> int:

@@ -3,11 +3,11 @@ from typing import Any
 
 import pytest
 
-from wasat.schema.dialects import GEMINI_JSON_SCHEMA, GEMINI_PARAMETERS
-from wasat.tools.function import tool, tool_from_schema
-from wasat.tools.local import LocalTools
-from wasat.tools.spoken import Spoken
-from wasat.types.parts import ToolCall
+from midspan.schema.dialects import GEMINI_JSON_SCHEMA, GEMINI_PARAMETERS
+from midspan.tools.function import tool, tool_from_schema
+from midspan.tools.local import LocalTools
+from midspan.tools.spoken import Spoken
+from midspan.types.parts import ToolCall
 
 SCHEMA = {
     "type": "object",

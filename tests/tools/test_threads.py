@@ -10,10 +10,10 @@ import weakref
 
 import pytest
 
+from midspan.errors import ToolError
+from midspan.tools.deadline import Raised
+from midspan.tools.threads import Threads
 from tests.bounds import BOUND, time_passes
-from wasat.errors import ToolError
-from wasat.tools.deadline import Raised
-from wasat.tools.threads import Threads
 
 
 def test_functions_run_at_once_up_to_the_limit() -> None:
@@ -156,9 +156,9 @@ def test_many_event_loops_share_the_threads() -> None:
 def test_a_function_that_hangs_does_not_keep_the_program_from_ending() -> None:
     program = """
 import asyncio, time
-from wasat.tools.execute import execute
-from wasat.tools.function import tool
-from wasat.types.parts import ToolCall
+from midspan.tools.execute import execute
+from midspan.tools.function import tool
+from midspan.types.parts import ToolCall
 
 @tool(timeout=0.05)
 def hang() -> None:
@@ -305,9 +305,9 @@ def test_what_a_function_was_given_is_not_kept_after_it_ended() -> None:
 def test_where_no_thread_can_be_started_it_is_told() -> None:
     program = """
 import asyncio, resource, threading
-from wasat.tools.execute import execute
-from wasat.tools.function import tool
-from wasat.types.parts import ToolCall
+from midspan.tools.execute import execute
+from midspan.tools.function import tool
+from midspan.types.parts import ToolCall
 
 @tool
 def add(a: int) -> int:
@@ -331,7 +331,7 @@ print(asyncio.run(execute(add, call)).value)
 def test_a_forked_child_starts_threads_of_its_own() -> None:
     program = """
 import asyncio, os
-from wasat.tools.threads import THREADS
+from midspan.tools.threads import THREADS
 
 asyncio.run(THREADS.run(int))
 child = os.fork()

@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 
-from wasat.errors import ConfigError, DuplicateTool, UnknownSession
-from wasat.tools.toolbox import Toolbox
+from midspan.errors import ConfigError, DuplicateTool, UnknownSession
+from midspan.tools.toolbox import Toolbox
 
 
 def add(a: int, b: int) -> int:

@@ -3,11 +3,11 @@ from typing import Any
 
 import pytest
 
-from wasat.errors import ConfigError, DuplicateTool
-from wasat.tools.local import LocalTools
-from wasat.tools.source import ToolSource
-from wasat.tools.wrap import Filtered, Prefixed, Renamed, TimeLimited
-from wasat.types.parts import ToolCall
+from midspan.errors import ConfigError, DuplicateTool
+from midspan.tools.local import LocalTools
+from midspan.tools.source import ToolSource
+from midspan.tools.wrap import Filtered, Prefixed, Renamed, TimeLimited
+from midspan.types.parts import ToolCall
 
 
 def read(path: str) -> str:

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wasat.errors import ToolError
-from wasat.tools.execute import execute
-from wasat.toolsets.calculator import calculate, calculator_tool
-from wasat.toolsets.calculator.grammar import evaluate
-from wasat.types.parts import ToolCall
-from wasat.types.specs import Effects
+from midspan.errors import ToolError
+from midspan.tools.execute import execute
+from midspan.toolsets.calculator import calculate, calculator_tool
+from midspan.toolsets.calculator.grammar import evaluate
+from midspan.types.parts import ToolCall
+from midspan.types.specs import Effects
 
 
 def value(expression: str) -> str:

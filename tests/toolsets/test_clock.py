@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from wasat.errors import ConfigError
-from wasat.tools.execute import execute
-from wasat.toolsets.clock import clock_tools
-from wasat.types.parts import ToolCall, ToolResult
+from midspan.errors import ConfigError
+from midspan.tools.execute import execute
+from midspan.toolsets.clock import clock_tools
+from midspan.types.parts import ToolCall, ToolResult
 
 WINTER = datetime(2026, 1, 15, 12, 30, 15, 999, tzinfo=UTC)
 SUMMER = datetime(2026, 7, 15, 12, 30, tzinfo=UTC)
@@ -220,7 +220,7 @@ def test_a_machine_without_data_about_zones_still_has_utc_and_offsets() -> None:
         import sys
         sys.modules["tzdata"] = None
         from datetime import UTC, datetime
-        from wasat.toolsets.clock import clock_tools
+        from midspan.toolsets.clock import clock_tools
         get_time, _ = clock_tools(now=lambda: datetime(2026, 1, 1, tzinfo=UTC))
         print(get_time("UTC").time, get_time("UTC+2").time)
         try:

@@ -4,23 +4,23 @@ from typing import Any
 
 import pytest
 
+from midspan import toolsets
+from midspan.loop.agent import Agent
+from midspan.providers.scripted import ScriptedProvider
+from midspan.schema.dialects import GEMINI_JSON_SCHEMA, GEMINI_PARAMETERS, Dialect, lower
+from midspan.tools.merge import source_of
+from midspan.tools.schedule import run_calls
+from midspan.types.exchange import ModelRequest
+from midspan.types.parts import ToolCall, ToolResult
 from tests.http.misbehaving import Server
 from tests.http.test_failures import run
 from tests.toolsets.stand_in import forecast
-from wasat import toolsets
-from wasat.loop.agent import Agent
-from wasat.providers.scripted import ScriptedProvider
-from wasat.schema.dialects import GEMINI_JSON_SCHEMA, GEMINI_PARAMETERS, Dialect, lower
-from wasat.tools.merge import source_of
-from wasat.tools.schedule import run_calls
-from wasat.types.exchange import ModelRequest
-from wasat.types.parts import ToolCall, ToolResult
 
 
 def test_importing_the_toolsets_loads_none_of_them() -> None:
-    heavy = {"zoneinfo", "aiohttp", "jsonschema_rs", "wasat.http", "wasat.tools", "wasat.toolsets.clock"}
+    heavy = {"zoneinfo", "aiohttp", "jsonschema_rs", "midspan.http", "midspan.tools", "midspan.toolsets.clock"}
     code = (
-        f"import sys, wasat.toolsets as toolsets; print({heavy} & set(sys.modules)); "
+        f"import sys, midspan.toolsets as toolsets; print({heavy} & set(sys.modules)); "
         "toolsets.ready_tools(); print('aiohttp' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
@@ -29,7 +29,7 @@ def test_importing_the_toolsets_loads_none_of_them() -> None:
 
 def test_each_toolset_is_found_by_its_name_and_no_other_is() -> None:
     for name in ("weather", "clock", "calculator"):
-        assert getattr(toolsets, name).__name__ == f"wasat.toolsets.{name}"
+        assert getattr(toolsets, name).__name__ == f"midspan.toolsets.{name}"
         assert name in dir(toolsets)
     with pytest.raises(AttributeError, match="no attribute 'astrology'"):
         toolsets.astrology  # noqa: B018 - the look is the test
@@ -58,7 +58,7 @@ def test_gemini_is_told_all_of_the_parameters_but_their_bounds(dialect: Dialect)
 def test_several_tools_are_used_one_after_another(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         async with Server(forecast) as server:
-            monkeypatch.setenv("WASAT_WEATHER_URL", f"http://127.0.0.1:{server.port}")
+            monkeypatch.setenv("MIDSPAN_WEATHER_URL", f"http://127.0.0.1:{server.port}")
             source = source_of(toolsets.ready_tools())
 
             async def ask(name: str, **arguments: Any) -> Any:
@@ -88,7 +88,7 @@ def test_an_agent_uses_several_tools_one_after_another(monkeypatch: pytest.Monke
 
     async def main() -> None:
         async with Server(forecast) as server:
-            monkeypatch.setenv("WASAT_WEATHER_URL", f"http://127.0.0.1:{server.port}")
+            monkeypatch.setenv("MIDSPAN_WEATHER_URL", f"http://127.0.0.1:{server.port}")
             provider = ScriptedProvider([ToolCall("1", "get_weather", {"location": "Oslo"}), convert, answer])
             result = await Agent(provider, toolsets.ready_tools()).run("How warm is it in Oslo, in Fahrenheit?")
             assert result.text == "It is 33.8 °F."
@@ -99,7 +99,7 @@ def test_an_agent_uses_several_tools_one_after_another(monkeypatch: pytest.Monke
 def test_all_of_them_run_together_and_keep_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         async with Server(forecast) as server:
-            monkeypatch.setenv("WASAT_WEATHER_URL", f"http://127.0.0.1:{server.port}")
+            monkeypatch.setenv("MIDSPAN_WEATHER_URL", f"http://127.0.0.1:{server.port}")
             calls = [
                 ToolCall("1", "get_weather", {"location": "東京"}),
                 ToolCall("2", "get_time", {"zone": "Tokyo"}),

@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
+from midspan.errors import ConfigError
+from midspan.schema.arguments import problems
+from midspan.tools.execute import execute
+from midspan.tools.function import Tool
+from midspan.toolsets.weather import weather_tool
+from midspan.types.parts import ToolCall, ToolResult
+from midspan.types.specs import Effects
 from tests.http import misbehaving
 from tests.http.misbehaving import Behaviour, Exchange, Server, response
 from tests.http.test_failures import run
 from tests.toolsets.stand_in import DAYS, document, forecast, path_of
-from wasat.errors import ConfigError
-from wasat.schema.arguments import problems
-from wasat.tools.execute import execute
-from wasat.tools.function import Tool
-from wasat.toolsets.weather import weather_tool
-from wasat.types.parts import ToolCall, ToolResult
-from wasat.types.specs import Effects
 
 BASIC = {"location": "東京", "current_temp_c": "1", "condition": "Partly cloudy"}
 
@@ -428,10 +428,10 @@ def test_cancelling_a_call_closes_its_connection() -> None:
 def test_the_address_is_that_of_the_environment_unless_one_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         async with Server(forecast) as server:
-            monkeypatch.setenv("WASAT_WEATHER_URL", f"http://127.0.0.1:{server.port}/weather/")
+            monkeypatch.setenv("MIDSPAN_WEATHER_URL", f"http://127.0.0.1:{server.port}/weather/")
             assert not (await call(weather_tool(), location="Oslo")).is_error
             assert path_of(server.requests[0]) == "/weather/Oslo?format=j1"
-            monkeypatch.setenv("WASAT_WEATHER_URL", "http://127.0.0.1:9")
+            monkeypatch.setenv("MIDSPAN_WEATHER_URL", "http://127.0.0.1:9")
             assert not (await call(tool_for(server), location="Oslo")).is_error
 
     run(main())
@@ -455,7 +455,7 @@ def test_a_time_that_makes_no_sense_is_refused_at_once(timeout: Any) -> None:
 def test_the_schemas_are_data_of_the_package() -> None:
     tool = weather_tool()
     for name, schema in (("parameters.json", tool.spec.parameters), ("response.json", tool.spec.response)):
-        assert json.loads(files("wasat.toolsets.weather").joinpath(name).read_bytes()) == schema
+        assert json.loads(files("midspan.toolsets.weather").joinpath(name).read_bytes()) == schema
     assert tool.spec.response is not None
     assert problems(BASIC, tool.spec.response) == []
     assert problems({**BASIC, "more": 1}, tool.spec.response)

@@ -6,13 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from wasat.errors import CodecError
-from wasat.providers.gemini import decode
-from wasat.types import codec, events
-from wasat.types.exchange import FinishReason, ModelResponse, Output, Setup, Usage
-from wasat.types.messages import History, Message
-from wasat.types.parts import Blob, Opaque, Part, Text, Thought, ToolCall, ToolResult
-from wasat.types.specs import BuiltinTool, Effects, ModelSettings, ToolChoice, ToolSpec
+from midspan.errors import CodecError
+from midspan.providers.gemini import decode
+from midspan.types import codec, events
+from midspan.types.exchange import FinishReason, ModelResponse, Output, Setup, Usage
+from midspan.types.messages import History, Message
+from midspan.types.parts import Blob, Opaque, Part, Text, Thought, ToolCall, ToolResult
+from midspan.types.specs import BuiltinTool, Effects, ModelSettings, ToolChoice, ToolSpec
 
 CALL = ToolCall("1", "add", {"a": 1, "b": [2.0, None, {"ü": "x"}]}, "sig")
 RESULT = ToolResult("1", "add", {"sum": 3}, is_error=False, media=(Blob.of(b"\x00", "image/png"),))
@@ -52,7 +52,7 @@ VALUES: list[tuple[str, Any]] = [
 @pytest.mark.parametrize(("kind", "value"), VALUES)
 def test_every_value_comes_back_from_json_as_it_was(kind: str, value: Any) -> None:
     document = codec.to_json(value)
-    assert json.loads(document)["wasat"] == codec.VERSION
+    assert json.loads(document)["midspan"] == codec.VERSION
     assert codec.from_json(document, kind) == value
 
 
@@ -76,9 +76,12 @@ def test_a_history_and_a_list_are_saved_as_messages() -> None:
 @pytest.mark.parametrize(
     ("document", "words"),
     [
-        (b'{"wasat": 2, "kind": "message", "value": {}}', "form 2, this version reads up to 1; install a newer Wasat"),
-        (b'{"wasat": 1, "kind": "usage", "value": {}}', "holds 'usage', not 'message'"),
-        (b'{"wasat": 1, "kind": "message", "value": {"role": "king", "parts": []}}', r"Invalid enum value 'king'"),
+        (
+            b'{"midspan": 2, "kind": "message", "value": {}}',
+            "form 2, this version reads up to 1; install a newer Midspan",
+        ),
+        (b'{"midspan": 1, "kind": "usage", "value": {}}', "holds 'usage', not 'message'"),
+        (b'{"midspan": 1, "kind": "message", "value": {"role": "king", "parts": []}}', r"Invalid enum value 'king'"),
         (b'{"kind": "message"}', "not a saved document"),
         (b"nonsense", "not a saved document"),
         (b"\xff", "not a saved document"),
@@ -102,7 +105,7 @@ def test_what_json_cannot_say_is_refused_in_words() -> None:
     with pytest.raises(CodecError):
         codec.to_json(Message.user(ToolResult("1", "f", deep)))
     with pytest.raises(CodecError):
-        codec.from_json(b'{"wasat":1,"kind":"usage","value":' + b"[" * 100_000, "usage")
+        codec.from_json(b'{"midspan":1,"kind":"usage","value":' + b"[" * 100_000, "usage")
 
 
 json_values = st.recursive(

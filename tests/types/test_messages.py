@@ -3,8 +3,8 @@ import pickle
 
 from msgspec import Raw
 
-from wasat.types.messages import NO_BYTES, History, Message
-from wasat.types.parts import Text, Thought, ToolCall, ToolResult
+from midspan.types.messages import NO_BYTES, History, Message
+from midspan.types.parts import Text, Thought, ToolCall, ToolResult
 
 
 def test_the_text_of_a_message_is_its_words_without_thoughts() -> None:

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from midspan import Agent, Limits, tool
+from midspan.errors import ConfigError
+from midspan.gemini import Client
+from midspan.http.clock import VirtualClock
+from midspan.providers.gemini.cached import Cached
+from midspan.providers.gemini.client import Gemini
 from tests.gemini.recorder import Recorder, recorder
-from wasat import Agent, Limits, tool
-from wasat.errors import ConfigError
-from wasat.gemini import Client
-from wasat.http.clock import VirtualClock
-from wasat.providers.gemini.cached import Cached
-from wasat.providers.gemini.client import Gemini
 
 LONG = "Be kind and brief. " * 400
 

@@ -1,6 +1,6 @@
 import pytest
 
-from wasat.providers.gemini.capabilities import DEFAULT_MODEL, Api, Capabilities, capabilities_of, successor_of
+from midspan.providers.gemini.capabilities import DEFAULT_MODEL, Api, Capabilities, capabilities_of, successor_of
 
 
 @pytest.mark.parametrize("model", ["gemini-9-xenon", "something-else", "UNKNOWN", "", "gemini-nova"])

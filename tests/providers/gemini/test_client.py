@@ -11,19 +11,19 @@ from typing import Any
 
 import pytest
 
+from midspan import errors
+from midspan.http.clock import VirtualClock
+from midspan.http.retry import RetryPolicy
+from midspan.http.transport import Transport
+from midspan.providers.gemini.client import Gemini
+from midspan.providers.provider import Provider
+from midspan.types.exchange import ModelRequest, ModelResponse, Setup
+from midspan.types.messages import History, Message
+from midspan.types.parts import Part, Text
 from tests.bounds import BOUND
 from tests.gemini.recorder import Recorder, recorder
 from tests.http import misbehaving
 from tests.http.misbehaving import Server
-from wasat import errors
-from wasat.http.clock import VirtualClock
-from wasat.http.retry import RetryPolicy
-from wasat.http.transport import Transport
-from wasat.providers.gemini.client import Gemini
-from wasat.providers.provider import Provider
-from wasat.types.exchange import ModelRequest, ModelResponse, Setup
-from wasat.types.messages import History, Message
-from wasat.types.parts import Part, Text
 
 SECRET = "AIzaSy-this-is-a-secret"
 REQUEST = ModelRequest(Setup("gemini-3.8-flash"), History([Message.user("hi")]))
@@ -347,7 +347,7 @@ def test_secrets_are_in_no_error_log_repr_or_local_of_ours(
         while error is not None:
             shown.write(f"{error!r} {error} {error.args} {getattr(error, '__notes__', '')}")
             for frame in traceback.TracebackException.from_exception(error, capture_locals=True).stack:
-                if "wasat" in frame.filename:
+                if "midspan" in frame.filename:
                     shown.write(f"{frame.locals}")
             error = error.__cause__
         await gemini.close()

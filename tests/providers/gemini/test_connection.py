@@ -5,18 +5,18 @@ from typing import Any
 
 import pytest
 
+from midspan import Agent, errors
+from midspan.gemini import AsyncClient, Client, Deadlines, RetryPolicy, Transport
+from midspan.http.clock import VirtualClock
+from midspan.providers.gemini.cached import Cached
+from midspan.providers.gemini.client import Gemini
+from midspan.types.exchange import ModelRequest, Setup
+from midspan.types.messages import History, Message
+from midspan.types.parts import Blob, Text
 from tests.bounds import BOUND
 from tests.gemini.recorder import recorder
 from tests.http import misbehaving
 from tests.http.misbehaving import Server
-from wasat import Agent, errors
-from wasat.gemini import AsyncClient, Client, Deadlines, RetryPolicy, Transport
-from wasat.http.clock import VirtualClock
-from wasat.providers.gemini.cached import Cached
-from wasat.providers.gemini.client import Gemini
-from wasat.types.exchange import ModelRequest, Setup
-from wasat.types.messages import History, Message
-from wasat.types.parts import Blob, Text
 
 REQUEST = ModelRequest(Setup("gemini-3.8-flash"), History([Message.user("hi")]))
 

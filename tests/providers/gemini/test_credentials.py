@@ -9,10 +9,16 @@ from typing import Any
 
 import pytest
 
+from midspan.errors import AuthenticationError, ConfigError, CredentialsError
+from midspan.providers.gemini.credentials import (
+    ApiKey,
+    BearerToken,
+    developer_credentials,
+    key_from,
+    vertex_credentials,
+)
 from tests.bounds import BOUND
 from tests.gemini.recorder import recorder
-from wasat.errors import AuthenticationError, ConfigError, CredentialsError
-from wasat.providers.gemini.credentials import ApiKey, BearerToken, developer_credentials, key_from, vertex_credentials
 
 SECRET = "AIza-very-secret"
 

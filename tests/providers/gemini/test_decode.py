@@ -7,12 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from wasat.errors import MalformedResponse, PromptBlocked, RateLimited, ServerError
-from wasat.providers.gemini import decode
-from wasat.providers.gemini.capabilities import Api
-from wasat.types.exchange import FinishReason, ModelResponse, Usage
-from wasat.types.messages import Message
-from wasat.types.parts import Blob, Opaque, Part, Text, Thought, ToolCall, ToolResult, is_local_id
+from midspan.errors import MalformedResponse, PromptBlocked, RateLimited, ServerError
+from midspan.providers.gemini import decode
+from midspan.providers.gemini.capabilities import Api
+from midspan.types.exchange import FinishReason, ModelResponse, Usage
+from midspan.types.messages import Message
+from midspan.types.parts import Blob, Opaque, Part, Text, Thought, ToolCall, ToolResult, is_local_id
 
 
 def answer(*parts: Any, finish: Any = "STOP", **more: Any) -> dict[str, Any]:
@@ -29,7 +29,7 @@ def events(*documents: Any) -> bytes:
 
 
 def streamed(*pieces: bytes) -> tuple[list[Part], ModelResponse]:
-    ids = (f"wasat_{number}" for number in range(100))
+    ids = (f"midspan_{number}" for number in range(100))
     stream = decode.ResponseStream(make_id=lambda: next(ids))
     parts = [part for piece in pieces for part in stream.feed(piece)]
     return parts + list(stream.end()), stream.response()

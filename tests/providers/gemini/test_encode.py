@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 from msgspec import Raw
 from msgspec.structs import replace
 
-from wasat.errors import ConfigError
-from wasat.providers.gemini import decode
-from wasat.providers.gemini.capabilities import Api, Capabilities, capabilities_of
-from wasat.providers.gemini.encode import SKIP_SIGNATURE, encode_message, request_body
-from wasat.types.exchange import ModelRequest, Setup
-from wasat.types.messages import History, Message
-from wasat.types.parts import Blob, Opaque, Part, Text, Thought, ToolCall, ToolResult, local_id
+from midspan.errors import ConfigError
+from midspan.providers.gemini import decode
+from midspan.providers.gemini.capabilities import Api, Capabilities, capabilities_of
+from midspan.providers.gemini.encode import SKIP_SIGNATURE, encode_message, request_body
+from midspan.types.exchange import ModelRequest, Setup
+from midspan.types.messages import History, Message
+from midspan.types.parts import Blob, Opaque, Part, Text, Thought, ToolCall, ToolResult, local_id
 
 NEWEST = capabilities_of("gemini-3.8-flash")
 LEGACY = capabilities_of("gemini-2.5-flash")

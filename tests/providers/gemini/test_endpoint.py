@@ -2,9 +2,9 @@ from typing import Any
 
 import pytest
 
-from wasat.errors import ConfigError
-from wasat.providers.gemini.capabilities import Api
-from wasat.providers.gemini.endpoint import endpoint
+from midspan.errors import ConfigError
+from midspan.providers.gemini.capabilities import Api
+from midspan.providers.gemini.endpoint import endpoint
 
 
 @pytest.mark.parametrize(

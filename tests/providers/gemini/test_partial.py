@@ -3,9 +3,9 @@ from typing import Any
 
 import pytest
 
-from wasat.providers.gemini import decode
-from wasat.types.exchange import FinishReason, ModelResponse
-from wasat.types.parts import Part, Text, ToolCall
+from midspan.providers.gemini import decode
+from midspan.types.exchange import FinishReason, ModelResponse
+from midspan.types.parts import Part, Text, ToolCall
 
 
 def chunk(*parts: Any, finish: str | None = None) -> bytes:
@@ -21,7 +21,7 @@ def piece(path: str, *, more: bool = True, **value: Any) -> dict[str, Any]:
 
 
 def read(*chunks: bytes) -> tuple[list[Part], ModelResponse]:
-    stream = decode.ResponseStream(make_id=lambda: "wasat_1")
+    stream = decode.ResponseStream(make_id=lambda: "midspan_1")
     parts = [part for one in chunks for part in stream.feed(one)]
     return parts + list(stream.end()), stream.response()
 
@@ -52,7 +52,7 @@ PIECES = [
 )
 def test_streamed_arguments_are_put_together(ending: list[Any]) -> None:
     parts, response = read(*(chunk(part) for part in [OPEN, *PIECES]), chunk(*ending, finish="STOP"))
-    call = ToolCall("wasat_1", "book", ARGUMENTS, "sig")
+    call = ToolCall("midspan_1", "book", ARGUMENTS, "sig")
     assert call in parts
     assert response.message.calls == (call,)
     assert json.loads(bytes(response.message.raw))["parts"][0] == {
@@ -71,12 +71,12 @@ def test_two_streamed_calls_follow_each_other() -> None:
         chunk(piece("$.b", numberValue=2, more=False)),
         chunk({"text": "x"}, finish="STOP"),
     )
-    assert parts == [ToolCall("wasat_1", "book", {"a": "1"}, "sig"), ToolCall("2", "pay", {"b": 2}), Text("x")]
+    assert parts == [ToolCall("midspan_1", "book", {"a": "1"}, "sig"), ToolCall("2", "pay", {"b": 2}), Text("x")]
 
 
 def test_a_streamed_call_in_one_chunk_is_a_call() -> None:
     parts, response = read(chunk(OPEN, piece("$.a", stringValue="1"), {"functionCall": {}}, finish="STOP"))
-    assert parts == [ToolCall("wasat_1", "book", {"a": "1"}, "sig")]
+    assert parts == [ToolCall("midspan_1", "book", {"a": "1"}, "sig")]
     assert "willContinue" not in bytes(response.message.raw).decode()
 
 
@@ -100,7 +100,7 @@ def test_a_part_in_between_does_not_end_a_call() -> None:
         chunk(piece("$.a", stringValue="x")),
         chunk({"functionCall": {}}, finish="STOP"),
     )
-    assert parts == [Text(""), ToolCall("wasat_1", "book", {"a": "x"}, "sig")]
+    assert parts == [Text(""), ToolCall("midspan_1", "book", {"a": "x"}, "sig")]
     assert response.message.parts == (parts[1],)
 
 
@@ -134,7 +134,7 @@ def test_a_long_text_in_small_pieces_is_put_together_in_linear_time() -> None:
 
 def test_a_signature_of_an_odd_type_does_no_harm() -> None:
     odd = {"functionCall": {"name": "f", "willContinue": True}, "thoughtSignature": 5}
-    assert read(chunk(odd), chunk({"functionCall": {}}, finish="STOP"))[0] == [ToolCall("wasat_1", "f")]
+    assert read(chunk(odd), chunk({"functionCall": {}}, finish="STOP"))[0] == [ToolCall("midspan_1", "f")]
 
 
 @pytest.mark.parametrize(

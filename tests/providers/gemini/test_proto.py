@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wasat.errors import MalformedResponse
-from wasat.providers.gemini import declarations, wire
-from wasat.providers.gemini.proto import Proto, dump, from_plain, load
+from midspan.errors import MalformedResponse
+from midspan.providers.gemini import declarations, wire
+from midspan.providers.gemini.proto import Proto, dump, from_plain, load
 
 REQUEST: dict[str, Any] = {
     "contents": [

@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 
-from wasat import errors
-from wasat.providers.gemini.refusals import blocked, refusal
+from midspan import errors
+from midspan.providers.gemini.refusals import blocked, refusal
 
 
 def body(code: int, message: str = "words", status: str = "X", **more: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from wasat.providers.gemini import decode
+from midspan.providers.gemini import decode
 
 ROOT = Path(__file__).parents[3]
 SCRIPT = ROOT / "scripts" / "replay_traffic.py"

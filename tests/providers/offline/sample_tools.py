@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from wasat.types.parts import ToolCall, ToolResult
-from wasat.types.specs import ToolSpec
+from midspan.types.parts import ToolCall, ToolResult
+from midspan.types.specs import ToolSpec
 
 
 def tool(name: str, description: str, required: str, /, **properties: Any) -> ToolSpec:

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
+from midspan.providers.offline.client import Offline
+from midspan.providers.provider import Provider
+from midspan.types.exchange import FinishReason, ModelRequest, ModelResponse, Output, Setup
+from midspan.types.messages import History, Message
+from midspan.types.parts import Blob, Part, Text, ToolCall, ToolResult
+from midspan.types.specs import AnyTool, BuiltinTool, ModelSettings, ToolChoice, ToolSpec
 from tests.providers.offline.sample_tools import DOMAINS, READY, answer, text, tool
-from wasat.providers.offline.client import Offline
-from wasat.providers.provider import Provider
-from wasat.types.exchange import FinishReason, ModelRequest, ModelResponse, Output, Setup
-from wasat.types.messages import History, Message
-from wasat.types.parts import Blob, Part, Text, ToolCall, ToolResult
-from wasat.types.specs import AnyTool, BuiltinTool, ModelSettings, ToolChoice, ToolSpec
 
 MODEL = Offline(today=lambda: date(2025, 3, 1))
 
@@ -88,11 +88,11 @@ class TestProvider:
     def test_an_answer_that_is_too_long_is_cut(self) -> None:
         response = MODEL.respond(request("Who wrote Hamlet?", settings=ModelSettings(max_tokens=3)))
         assert response.finish is FinishReason.LENGTH
-        assert response.message.text == "I am Wasat's"[:12]
+        assert response.message.text == "I am Midspan's"[:12]
 
     def test_importing_it_loads_nothing_heavy(self) -> None:
         heavy = "'aiohttp' in sys.modules, 'jsonschema_rs' in sys.modules"
-        code = f"import sys, wasat.providers.offline.client; print({heavy})"
+        code = f"import sys, midspan.providers.offline.client; print({heavy})"
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
         assert done.stdout == "False False\n", done.stderr
 
@@ -148,12 +148,12 @@ class TestConversation:
 
     def test_it_says_what_it_is(self) -> None:
         for prompt in ("Who are you?", "Write me a poem"):
-            assert ask(prompt).text.startswith("I am Wasat's offline model")
+            assert ask(prompt).text.startswith("I am Midspan's offline model")
         assert "no tools" in ask("Who are you?", tools=()).text
 
     @pytest.mark.parametrize("turns", [(), ("",), (Message.user(Blob("image/png", base64="")),)])
     def test_nothing_said_is_no_reason_to_call(self, turns: tuple[Any, ...]) -> None:
-        assert ask(*turns).text.startswith("I am Wasat's")
+        assert ask(*turns).text.startswith("I am Midspan's")
 
     def test_it_is_the_same_every_time(self) -> None:
         prompt = "What's the weather in Paris and what time is it in Tokyo?"

@@ -3,9 +3,9 @@
 import pytest
 from msgspec.structs import replace
 
+from midspan.types.specs import Effects, ToolSpec
 from tests.providers.offline.sample_tools import text, tool
 from tests.providers.offline.test_client import ask, calls
-from wasat.types.specs import Effects, ToolSpec
 
 READ_ONLY = Effects(reads=("cache:{cache}",))
 DESTRUCTIVE = Effects(writes=("cache:{cache}",))

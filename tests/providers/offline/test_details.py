@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
+from midspan.toolsets.clock import clock_tools
+from midspan.types.messages import Message
+from midspan.types.parts import ToolResult
 from tests.providers.offline.sample_tools import number, text, tool
 from tests.providers.offline.test_client import ask, calls
-from wasat.toolsets.clock import clock_tools
-from wasat.types.messages import Message
-from wasat.types.parts import ToolResult
 
 TRANSFER = tool(
     "transfer_money",

@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
+from midspan.providers.offline.client import Offline
+from midspan.types.exchange import ModelRequest, Setup
+from midspan.types.messages import History, Message
+from midspan.types.parts import ToolResult
+from midspan.types.specs import ToolSpec
 from tests.providers.offline.prompts import ASK, DOMAIN_CASES, READY_CASES, REFUSE, Case
 from tests.providers.offline.sample_tools import DOMAINS, READY, answer
-from wasat.providers.offline.client import Offline
-from wasat.types.exchange import ModelRequest, Setup
-from wasat.types.messages import History, Message
-from wasat.types.parts import ToolResult
-from wasat.types.specs import ToolSpec
 
 CASES = [*((case, READY) for case in READY_CASES), *((case, DOMAINS) for case in DOMAIN_CASES)]
-OWN_WORDS = {"I", "What", "Which", "None", "Wasat"}
+OWN_WORDS = {"I", "What", "Which", "None", "Midspan"}
 
 
 class Run:

@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
+from midspan.errors import ConfigError
+from midspan.providers.prompted.client import Prompted
+from midspan.providers.prompted.findings import refused_of
+from midspan.providers.provider import Provider, traits_of
+from midspan.providers.scripted import ScriptedProvider
+from midspan.types.codec import from_json, to_json
+from midspan.types.exchange import FinishReason, ModelRequest, ModelResponse, Setup
+from midspan.types.messages import History, Message
+from midspan.types.parts import Blob, Opaque, Part, Text, Thought, ToolCall, ToolResult
+from midspan.types.specs import BuiltinTool, ToolChoice, ToolSpec
 from tests.bounds import BOUND
-from wasat.errors import ConfigError
-from wasat.providers.prompted.client import Prompted
-from wasat.providers.prompted.findings import refused_of
-from wasat.providers.provider import Provider, traits_of
-from wasat.providers.scripted import ScriptedProvider
-from wasat.types.codec import from_json, to_json
-from wasat.types.exchange import FinishReason, ModelRequest, ModelResponse, Setup
-from wasat.types.messages import History, Message
-from wasat.types.parts import Blob, Opaque, Part, Text, Thought, ToolCall, ToolResult
-from wasat.types.specs import BuiltinTool, ToolChoice, ToolSpec
 
 WEATHER = ToolSpec("get_weather", "The weather", {"type": "object", "properties": {"city": {"type": "string"}}})
 DELETE = ToolSpec("delete", "Deletes", {"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]})
@@ -127,7 +127,7 @@ def test_calls_of_another_providers_model_are_told_in_our_form() -> None:
 @pytest.mark.requirement("S2-10")
 def test_a_call_that_cannot_be_read_is_never_run_and_the_model_is_told(caplog: pytest.LogCaptureFixture) -> None:
     prompted, _ = said("TOOL_CALL: delete({'id': 'it's'})")
-    with caplog.at_level(logging.DEBUG, "wasat.providers.prompted"):
+    with caplog.at_level(logging.DEBUG, "midspan.providers.prompted"):
         _, answer = ask(prompted, Message.user("x"))
     assert answer.message.calls == ()
     assert answer.finish is FinishReason.MALFORMED_CALL
@@ -338,7 +338,7 @@ def test_other_parts_pass_and_dialects_can_be_switched_off() -> None:
 @pytest.mark.requirement("S2-15")
 def test_prompt_answer_and_calls_are_logged_at_debug_level(caplog: pytest.LogCaptureFixture) -> None:
     prompted, _ = said('TOOL_CALL: get_weather({"city": "Oslo"})')
-    with caplog.at_level(logging.DEBUG, "wasat.providers.prompted"):
+    with caplog.at_level(logging.DEBUG, "midspan.providers.prompted"):
         ask(prompted, Message.user("x"))
     assert "[Gemini] System Prompt: Be brief." in caplog.text
     assert '[Gemini] Response: TOOL_CALL: get_weather({"city": "Oslo"})' in caplog.text

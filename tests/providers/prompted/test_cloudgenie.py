@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from midspan import Agent, Gemini, tool
+from midspan.emulator import Conversation, LocalGemini
 from tests.bounds import BOUND
-from wasat import Agent, Gemini, tool
-from wasat.emulator import Conversation, LocalGemini
 
 BLUEPRINTS = [{"id": "bp-pg", "name": "PostgreSQL"}, {"id": "bp-web", "name": "Web service"}]
 MODELS = pytest.mark.parametrize(

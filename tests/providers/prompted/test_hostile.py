@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from midspan.providers.prompted import arguments, objects
+from midspan.providers.prompted.findings import Refused
+from midspan.providers.prompted.reader import MOST_CALLS, MOST_REFUSALS, Reader
+from midspan.types.parts import ToolCall
 from tests.providers.prompted.hostile_texts import FORMS, TOOLS, Form
-from wasat.providers.prompted import arguments, objects
-from wasat.providers.prompted.findings import Refused
-from wasat.providers.prompted.reader import MOST_CALLS, MOST_REFUSALS, Reader
-from wasat.types.parts import ToolCall
 
 MOST_GROWTH = 2.2
 """With each doubling of the text; two are counted, because an open call is looked at again only now and then."""

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wasat.schema.dialects import GEMINI_PARAMETERS, legal_names, lower
+from midspan.schema.dialects import GEMINI_PARAMETERS, legal_names, lower
 
 LEGAL = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 

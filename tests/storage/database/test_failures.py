@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from wasat.errors import ConfigError, JournalError
-from wasat.storage.database.failures import translated
+from midspan.errors import ConfigError, JournalError
+from midspan.storage.database.failures import translated
 
 PATH = Path("/somewhere/journal.db")
 

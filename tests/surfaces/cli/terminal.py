@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from tests.bounds import BOUND
 
-WASAT = Path(sys.executable).parent / "wasat"
+MIDSPAN = Path(sys.executable).parent / "midspan"
 
 
 class Ended(NamedTuple):
@@ -32,16 +32,16 @@ def environment(home: Path, **more: str) -> dict[str, str]:
         "XDG_CONFIG_HOME": str(home / "config"),
         "XDG_STATE_HOME": str(home / "state"),
         "LANG": "C.UTF-8",
-        "WASAT_WEATHER_URL": "http://127.0.0.1:9",
+        "MIDSPAN_WEATHER_URL": "http://127.0.0.1:9",
         **more,
     }
 
 
-def wasat(*arguments: str, home: Path, stdin: str | bytes | None = None, **more: str) -> Ended:
+def midspan(*arguments: str, home: Path, stdin: str | bytes | None = None, **more: str) -> Ended:
     """Run the command to its end."""
     given = stdin.encode() if isinstance(stdin, str) else stdin
     ran = subprocess.run(
-        [str(WASAT), *arguments],
+        [str(MIDSPAN), *arguments],
         input=given,
         stdin=subprocess.DEVNULL if given is None else None,
         capture_output=True,
@@ -55,7 +55,7 @@ def wasat(*arguments: str, home: Path, stdin: str | bytes | None = None, **more:
 def started(*arguments: str, home: Path, **more: str) -> subprocess.Popen[str]:
     """Run the command without waiting for it."""
     return subprocess.Popen(
-        [str(WASAT), *arguments],
+        [str(MIDSPAN), *arguments],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -72,7 +72,7 @@ class Terminal:
         self._ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         self.process = subprocess.Popen(
-            [str(WASAT), *arguments],
+            [str(MIDSPAN), *arguments],
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,

@@ -1,4 +1,4 @@
-"""`wasat ask`, as a user meets it."""
+"""`midspan ask`, as a user meets it."""
 
 import json
 import os
@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
+from midspan.errors import CredentialsError
+from midspan.surfaces.cli.exits import sentence_of
 from tests.bounds import BOUND
 from tests.gemini.recorder import recorder
-from tests.surfaces.cli.terminal import WASAT, Terminal, environment, started, wasat
-from wasat.errors import CredentialsError
-from wasat.surfaces.cli.exits import sentence_of
+from tests.surfaces.cli.terminal import MIDSPAN, Terminal, environment, midspan, started
 
 QUESTION = "What is 17.5% of 2480, and what time is it in Tokyo?"
 TOOLS = '''
 import asyncio, subprocess, sys, time
-from wasat import tool
+from midspan import tool
 
 print("loading")
 
@@ -81,7 +81,7 @@ def said(*parts: Any) -> dict[str, Any]:
 
 
 def test_the_answer_is_on_stdout_and_the_calls_on_stderr(home: Path) -> None:
-    ended = wasat("ask", "--model", "offline", QUESTION, home=home)
+    ended = midspan("ask", "--model", "offline", QUESTION, home=home)
     assert ended.code == 0
     assert "434" in ended.out
     assert "→" not in ended.out
@@ -91,13 +91,13 @@ def test_the_answer_is_on_stdout_and_the_calls_on_stderr(home: Path) -> None:
 
 
 def test_without_a_model_and_a_key_the_offline_model_answers_and_says_so_once(home: Path) -> None:
-    ended = wasat("ask", "What is 2 + 2?", home=home)
+    ended = midspan("ask", "What is 2 + 2?", home=home)
     assert ended.code == 0
     assert ended.err.count("offline model") == 1
 
 
 def test_json_is_one_object_with_calls_and_usage(home: Path) -> None:
-    ended = wasat("ask", "--model", "offline", "--json", QUESTION, home=home)
+    ended = midspan("ask", "--model", "offline", "--json", QUESTION, home=home)
     found = json.loads(ended.out)
     assert found["error"] is None
     assert found["turns"] == 2
@@ -109,14 +109,14 @@ def test_json_is_one_object_with_calls_and_usage(home: Path) -> None:
 
 
 def test_json_is_printed_where_the_run_fails_too(home: Path) -> None:
-    ended = wasat("ask", "--model", "offline", "--json", "--max-turns", "1", "What is 2 + 2?", home=home)
+    ended = midspan("ask", "--model", "offline", "--json", "--max-turns", "1", "What is 2 + 2?", home=home)
     assert ended.code == 124
     found = json.loads(ended.out)
     assert found["error"]["type"] == "LimitReached"
     assert found["answer"] is None
     assert found["run_id"]
     assert (
-        json.loads(wasat("ask", "--json", "-m", "gemini", "hi", home=home).out)["error"]["type"] == "CredentialsError"
+        json.loads(midspan("ask", "--json", "-m", "gemini", "hi", home=home).out)["error"]["type"] == "CredentialsError"
     )
 
 
@@ -124,7 +124,7 @@ def test_text_that_is_piped_in_is_joined_with_the_question(home: Path) -> None:
     with recorder() as record:
         record.answer_stream(said({"text": "short"}))
         where = {"GEMINI_API_KEY": "k", "GOOGLE_GEMINI_BASE_URL": record.url}
-        ended = wasat("ask", "summarise", "this", "--no-tools", home=home, stdin="a long text\n", **where)
+        ended = midspan("ask", "summarise", "this", "--no-tools", home=home, stdin="a long text\n", **where)
         assert (ended.code, ended.out) == (0, "short\n")
         assert record.last.body["contents"][0]["parts"] == [{"text": "a long text\n\nsummarise this"}]
         assert "tools" not in record.last.body
@@ -135,14 +135,14 @@ def test_files_and_the_system_prompt_are_sent(home: Path) -> None:
     with recorder() as record:
         record.answer_stream(said({"text": "milk"}))
         where = {"GEMINI_API_KEY": "k", "GOOGLE_GEMINI_BASE_URL": record.url}
-        ended = wasat("ask", "what?", "--file", "notes.txt", "--system", "Be brief.", home=home, **where)
+        ended = midspan("ask", "what?", "--file", "notes.txt", "--system", "Be brief.", home=home, **where)
         assert ended.code == 0, ended.err
         assert record.last.body["contents"][0]["parts"] == [{"text": "what?"}, {"text": "remember the milk"}]
         assert record.last.body["systemInstruction"]["parts"] == [{"text": "Be brief."}]
 
 
 def test_what_tools_print_is_no_part_of_the_answer(home: Path) -> None:
-    ended = wasat(
+    ended = midspan(
         "ask", "-m", "offline", "-t", "mine.py", "--json", "How many of the item 'lamp' are in stock?", home=home
     )
     assert ended.code == 0
@@ -169,7 +169,7 @@ def test_a_file_gives_its_functions_or_what_it_calls_its_tools(home: Path, text:
     (home / "plain.py").write_text(text)
     question = "How many pieces of the item 'lamp' are in stock?"
     for where in ("plain.py", "plain"):
-        ended = wasat("ask", "-m", "offline", "--tools", where, "--json", question, home=home)
+        ended = midspan("ask", "-m", "offline", "--tools", where, "--json", question, home=home)
         assert [call["result"] for call in json.loads(ended.out)["tool_calls"]] == [result], ended.err
 
 
@@ -214,20 +214,20 @@ def test_what_is_wrong_is_one_sentence_and_an_exit_code(
     (home / "number.py").write_text("tools = 5")
     (home / "named.py").write_text("tools = {'f': 1}")
     (home / "wrong.py").write_text("tools = [5]")
-    (home / "box.py").write_text("from wasat.tools.toolbox import Toolbox\ntools = Toolbox()")
-    ended = wasat(*arguments, home=home)
+    (home / "box.py").write_text("from midspan.tools.toolbox import Toolbox\ntools = Toolbox()")
+    ended = midspan(*arguments, home=home)
     assert ended.code == code, ended.err
     assert ended.out == ""
     assert words in ended.err
     assert "Traceback" not in ended.err
-    assert len([line for line in ended.err.splitlines() if line.startswith("wasat")]) == 1
+    assert len([line for line in ended.err.splitlines() if line.startswith("midspan")]) == 1
 
 
 @pytest.mark.parametrize(
     "arguments", [["ask", "-m", "gemini", "hi"], ["ask", "-m", "gemini", "--json", "hi"], ["emulate", "-m", "gemini"]]
 )
 def test_without_a_key_the_advice_is_one_for_a_shell(home: Path, arguments: list[str]) -> None:
-    ended = wasat(*arguments, home=home)
+    ended = midspan(*arguments, home=home)
     assert ended.code == 3
     assert "no Gemini API key: set GEMINI_API_KEY or GOOGLE_API_KEY to one" in ended.err
     assert "--model offline" in ended.err
@@ -241,7 +241,7 @@ def test_without_credentials_for_vertex_the_advice_is_one_for_a_shell() -> None:
 
 def test_verbose_shows_where_it_went_wrong(home: Path) -> None:
     (home / "raises.py").write_text("1 / 0")
-    assert "Traceback" in wasat("ask", "-v", "-t", "raises.py", "hi", home=home).err
+    assert "Traceback" in midspan("ask", "-v", "-t", "raises.py", "hi", home=home).err
 
 
 def test_a_wrong_key_is_a_matter_of_credentials_and_is_never_shown(home: Path) -> None:
@@ -253,23 +253,23 @@ def test_a_wrong_key_is_a_matter_of_credentials_and_is_never_shown(home: Path) -
         }
         record.answer({"error": {**refusal, "details": [{"reason": "API_KEY_INVALID"}]}}, status=400)
         where = {"GEMINI_API_KEY": "very-secret", "GOOGLE_GEMINI_BASE_URL": record.url}
-        ended = wasat("ask", "-vv", "hi", home=home, **where)
+        ended = midspan("ask", "-vv", "hi", home=home, **where)
     assert ended.code == 3, ended.err
     assert "very-secret" not in ended.err
 
 
 def test_a_key_that_can_be_none_is_a_matter_of_credentials_too(home: Path) -> None:
     for command in (["ask", "hi"], ["ask", "-m", "gemini", "hi"], ["models"]):
-        ended = wasat(*command, home=home, GEMINI_API_KEY="schlüssel")
+        ended = midspan(*command, home=home, GEMINI_API_KEY="schlüssel")
         assert (ended.code, ended.out) == (3, ""), ended.err
         assert "the API key holds characters that no key has" in ended.err
-    assert wasat("ask", "-m", "offline", "hi", home=home, GEMINI_API_KEY="schlüssel").code == 0
+    assert midspan("ask", "-m", "offline", "hi", home=home, GEMINI_API_KEY="schlüssel").code == 0
 
 
 def test_a_tool_that_raises_is_one_sentence_and_with_verbose_a_traceback(home: Path) -> None:
     question = ["ask", "-m", "offline", "-t", "mine.py", "How many of the item 'sofa' are in stock?"]
-    brief, verbose = wasat(*question, home=home), wasat("ask", "-v", *question[1:], home=home)
-    assert "wasat: tool stock_level raised KeyError; -v shows where\n" in brief.err
+    brief, verbose = midspan(*question, home=home), midspan("ask", "-v", *question[1:], home=home)
+    assert "midspan: tool stock_level raised KeyError; -v shows where\n" in brief.err
     assert "Traceback" not in brief.err
     assert "✗ stock_level: failed: KeyError: 'sofa' (" in brief.err, "and the name is not told twice"
     assert "Traceback (most recent call last):\n" in verbose.err
@@ -282,32 +282,32 @@ def test_a_tool_that_raises_is_one_sentence_and_with_verbose_a_traceback(home: P
 def test_json_is_json_whatever_the_locale(home: Path, locale: dict[str, str]) -> None:
     (home / "plain.py").write_text(PLAIN.replace("return 3", "return '🌍'").replace("-> int", "-> str"), "utf-8")
     question = "How many pieces of the item '🌍' are in stock?"
-    ended = wasat("ask", "-m", "offline", "-t", "plain.py", "--json", question, home=home, **locale)
+    ended = midspan("ask", "-m", "offline", "-t", "plain.py", "--json", question, home=home, **locale)
     call = json.loads(ended.out)["tool_calls"][0]
     assert (call["arguments"], call["result"]) == ({"item": "🌍"}, "🌍")
 
 
 def test_json_names_the_limit_and_the_calls_that_were_not_run(home: Path) -> None:
-    ended = wasat("ask", "-m", "offline", "--json", "--max-turns", "1", "What is 2 + 2?", home=home)
+    ended = midspan("ask", "-m", "offline", "--json", "--max-turns", "1", "What is 2 + 2?", home=home)
     found = json.loads(ended.out)
     assert (ended.code, found["limit"]) == (124, "max_turns")
     assert [(call["name"], call["result"]) for call in found["tool_calls"]] == [("calculate", None)]
 
 
 def test_wrong_arguments_are_an_object_too_if_one_was_asked_for(home: Path) -> None:
-    ended = wasat("ask", "--json", "--max-turns", "0", "hi", home=home)
-    assert (ended.code, "usage: wasat ask" in ended.err) == (2, True)
+    ended = midspan("ask", "--json", "--max-turns", "0", "hi", home=home)
+    assert (ended.code, "usage: midspan ask" in ended.err) == (2, True)
     found = json.loads(ended.out)
     assert (found["answer"], found["error"]["type"]) == (None, "ConfigError")
     assert "--max-turns" in found["error"]["message"]
-    assert "nope.py" in json.loads(wasat("tools", "--json", "-t", "nope.py", home=home).out)["error"]["message"]
+    assert "nope.py" in json.loads(midspan("tools", "--json", "-t", "nope.py", home=home).out)["error"]["message"]
 
 
 @pytest.mark.parametrize("more", ["", "--json"])
 def test_an_answer_that_nobody_can_get_is_not_asked_for(home: Path, more: str) -> None:
-    command = f"'{WASAT}' ask -m offline {more} 'What is 2 + 2?' </dev/null >&-"
+    command = f"'{MIDSPAN}' ask -m offline {more} 'What is 2 + 2?' </dev/null >&-"
     ran = subprocess.run(["bash", "-c", command], capture_output=True, text=True, env=environment(home), timeout=BOUND)
-    assert (ran.returncode, ran.stderr) == (1, "wasat: the answer cannot be written: Bad file descriptor\n")
+    assert (ran.returncode, ran.stderr) == (1, "midspan: the answer cannot be written: Bad file descriptor\n")
 
 
 CLOSING = '''
@@ -325,14 +325,14 @@ def stock_level(item: str) -> int:
 def test_a_tool_that_closes_what_is_not_its_own_does_no_harm(home: Path, command: str) -> None:
     (home / "closing.py").write_text(CLOSING)
     question = "How many pieces of the item 'lamp' are in stock?"
-    ended = wasat(command, "-m", "offline", "-t", "closing.py", home=home, stdin=question)
+    ended = midspan(command, "-m", "offline", "-t", "closing.py", home=home, stdin=question)
     assert (ended.code, ended.out) == (0, "stock_level: 3.\n"), ended.err
     assert "← stock_level: 3" in ended.err
 
 
 STUBBORN = '''
 import asyncio, sys
-from wasat import tool
+from midspan import tool
 
 @tool(timeout=None)
 async def slow_backup(name: str) -> str:
@@ -355,9 +355,9 @@ def test_a_tool_that_does_not_end_when_it_is_stopped_is_left_behind_and_what_was
     process.send_signal(signal.SIGINT)
     out, rest = process.communicate(timeout=BOUND)
     assert (process.returncode, out) == (130, ""), rest
-    assert "wasat: stopping; Ctrl-C again to leave\n" in rest
+    assert "midspan: stopping; Ctrl-C again to leave\n" in rest
     assert "Traceback" not in rest
-    assert "slow_backup" in (home / "state" / "wasat" / "sessions" / "s.json").read_text()
+    assert "slow_backup" in (home / "state" / "midspan" / "sessions" / "s.json").read_text()
 
 
 def test_the_second_interrupt_keeps_what_was_done_too(home: Path) -> None:
@@ -371,14 +371,14 @@ def test_the_second_interrupt_keeps_what_was_done_too(home: Path) -> None:
     process.send_signal(signal.SIGINT)
     assert process.wait(BOUND) == 130
     process.communicate(timeout=BOUND)
-    assert "slow_backup" in (home / "state" / "wasat" / "sessions" / "s.json").read_text()
+    assert "slow_backup" in (home / "state" / "midspan" / "sessions" / "s.json").read_text()
 
 
 def test_a_run_that_fails_has_exit_code_one(home: Path) -> None:
     with recorder() as record:
         record.answer({"error": {"code": 404, "status": "NOT_FOUND", "message": "no such model"}}, status=404)
         where = {"GEMINI_API_KEY": "k", "GOOGLE_GEMINI_BASE_URL": record.url}
-        ended = wasat("ask", "-m", "gemini:nope", "hi", home=home, **where)
+        ended = midspan("ask", "-m", "gemini:nope", "hi", home=home, **where)
     assert (ended.code, ended.out) == (1, "")
     assert "Traceback" not in ended.err
 
@@ -430,7 +430,7 @@ def test_an_interrupt_still_prints_the_object(home: Path) -> None:
 
 def test_a_reader_who_goes_away_is_not_complained_about(home: Path) -> None:
     for redirect in ("", "2>&1"):
-        command = f"'{WASAT}' ask -m offline --json '{QUESTION}' {redirect} | head -c 0; echo ${{PIPESTATUS[0]}} >&2"
+        command = f"'{MIDSPAN}' ask -m offline --json '{QUESTION}' {redirect} | head -c 0; echo ${{PIPESTATUS[0]}} >&2"
         ran = subprocess.run(
             ["bash", "-c", command], capture_output=True, text=True, cwd=home, env=environment(home), timeout=30
         )
@@ -442,7 +442,7 @@ def test_a_full_disk_is_told(home: Path) -> None:
     if not os.path.exists("/dev/full"):  # noqa: PTH110 - a device of Linux
         pytest.skip("this system has no /dev/full")
     with open("/dev/full", "w") as full:  # noqa: PTH123 - as above
-        command = [str(WASAT), "ask", "-m", "offline", "What is 2 + 2?"]
+        command = [str(MIDSPAN), "ask", "-m", "offline", "What is 2 + 2?"]
         ran = subprocess.run(
             command, stdout=full, stderr=subprocess.PIPE, text=True, env=environment(home), timeout=BOUND
         )
@@ -452,14 +452,14 @@ def test_a_full_disk_is_told(home: Path) -> None:
 
 
 def test_closed_streams_are_no_reason_to_fail(home: Path) -> None:
-    command = f"'{WASAT}' ask 'What is 2 + 2?' <&- 2>&-"
+    command = f"'{MIDSPAN}' ask 'What is 2 + 2?' <&- 2>&-"
     ran = subprocess.run(["bash", "-c", command], capture_output=True, text=True, env=environment(home), timeout=BOUND)
     assert (ran.returncode, ran.stderr) == (0, "")
     assert "4" in ran.stdout
 
 
 def test_bytes_that_are_no_text_are_refused(home: Path) -> None:
-    ended = wasat("ask", "-m", "offline", "what?", home=home, stdin=b"\xff\xfe\x00\x80")
+    ended = midspan("ask", "-m", "offline", "what?", home=home, stdin=b"\xff\xfe\x00\x80")
     assert ended.code == 2
     assert "UTF-8" in ended.err
 
@@ -518,15 +518,15 @@ def test_a_model_cannot_command_the_terminal(home: Path) -> None:
 
 
 def test_a_run_is_recorded_and_made_into_a_test_that_passes(home: Path) -> None:
-    asked = wasat(
+    asked = midspan(
         "ask", "-m", "offline", "-t", "mine.py", "--record", "tape", "How many of 'lamp' are in stock?", home=home
     )
     assert (asked.code, "12" in asked.out) == (0, True)
     (home / "shop.py").write_text(
-        "from mine import blocking_export, frozen_import, slow_backup, stock_level\nfrom wasat import Agent\n"
+        "from mine import blocking_export, frozen_import, slow_backup, stock_level\nfrom midspan import Agent\n"
         'agent = Agent("offline", [stock_level, slow_backup, frozen_import, blocking_export])\n'
     )
-    frozen = wasat("freeze", "tape", "--agent", "shop:agent", home=home)
+    frozen = midspan("freeze", "tape", "--agent", "shop:agent", home=home)
     assert (frozen.code, frozen.err) == (0, "loading\n")
     (home / "test_shop.py").write_text(frozen.out)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_shop.py"]
@@ -540,7 +540,7 @@ def test_tools_are_told_in_the_prompt_if_that_is_asked_for(home: Path) -> None:
     with recorder() as record:
         record.answer_stream(said({"text": 'TOOL_CALL: stock_level({"item": "lamp"})'}))
         record.answer_stream(said({"text": "Twelve."}))
-        ended = wasat(
+        ended = midspan(
             "ask", "-m", "gemini:gemini-3.8-flash", "-t", "mine.py", "--prompt-mode", "How many lamps?",
             home=home, GEMINI_API_KEY="k", GOOGLE_GEMINI_BASE_URL=record.url,
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""`wasat chat`, in a terminal and by pipes."""
+"""`midspan chat`, in a terminal and by pipes."""
 
 import signal
 from collections.abc import Iterator
@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.surfaces.cli.terminal import Terminal, wasat
-from wasat.types.codec import from_json
+from midspan.types.codec import from_json
+from tests.surfaces.cli.terminal import Terminal, midspan
 
 SLOW = '''
 import asyncio
-from wasat import tool
+from midspan import tool
 
 @tool(timeout=None)
 async def slow_backup(name: str) -> str:
@@ -41,7 +41,7 @@ def terminal(home: Path) -> Iterator[Terminal]:
 
 
 def kept(home: Path, name: str = "chat") -> Path:
-    return home / "state" / "wasat" / "sessions" / f"{name}.json"
+    return home / "state" / "midspan" / "sessions" / f"{name}.json"
 
 
 def test_ctrl_c_stops_the_run_and_not_the_program(home: Path, terminal: Terminal) -> None:
@@ -140,7 +140,7 @@ def test_the_conversation_and_the_lines_are_there_at_the_next_start(home: Path, 
 
 
 def test_questions_that_are_piped_in_are_answered_in_turn(home: Path) -> None:
-    ended = wasat("chat", "-m", "offline", home=home, stdin="What is 2 + 2?\n\nWhat is\\\n3 + 4?")
+    ended = midspan("chat", "-m", "offline", home=home, stdin="What is 2 + 2?\n\nWhat is\\\n3 + 4?")
     assert ended.code == 0
     assert [line for line in ended.out.splitlines() if "result" in line] == [
         "calculate: result: 4, is exact: yes.",
@@ -168,7 +168,7 @@ def test_slash_commands_change_model_and_tools_and_forget_and_save(home: Path) -
         "/quit",
         "What is 5 + 5?",
     ]
-    ended = wasat("chat", "-m", "offline", home=home, stdin="\n".join(lines))
+    ended = midspan("chat", "-m", "offline", home=home, stdin="\n".join(lines))
     assert ended.code == 0
     assert "this is offline" in ended.err
     assert "GEMINI_API_KEY" in ended.err, "there is no key, so the model stays"
@@ -184,16 +184,16 @@ def test_slash_commands_change_model_and_tools_and_forget_and_save(home: Path) -
 
 
 def test_an_error_does_not_end_the_chat(home: Path) -> None:
-    ended = wasat("chat", "-m", "offline", "--max-turns", "1", home=home, stdin="What is 2 + 2?\nhello\n")
+    ended = midspan("chat", "-m", "offline", "--max-turns", "1", home=home, stdin="What is 2 + 2?\nhello\n")
     assert ended.code == 0
     assert "Maximum" in ended.err
     assert "offline model" in ended.out
 
 
 def test_new_forgets_and_another_session_is_another_conversation(home: Path) -> None:
-    wasat("chat", "-m", "offline", home=home, stdin="What is 2 + 2?\n")
-    wasat("chat", "-m", "offline", "--session", "b", home=home, stdin="What is 2 + 2?\n")
-    wasat("chat", "-m", "offline", "--new", home=home, stdin="hello\n")
+    midspan("chat", "-m", "offline", home=home, stdin="What is 2 + 2?\n")
+    midspan("chat", "-m", "offline", "--session", "b", home=home, stdin="What is 2 + 2?\n")
+    midspan("chat", "-m", "offline", "--new", home=home, stdin="hello\n")
     assert len(from_json(kept(home).read_bytes(), "messages")) == 2
     assert len(from_json(kept(home, "b").read_bytes(), "messages")) == 4
 
@@ -203,10 +203,10 @@ def test_new_forgets_and_another_session_is_another_conversation(home: Path) -> 
 )
 def test_a_line_that_is_no_text_is_not_asked_and_the_others_are(home: Path, locale: dict[str, str]) -> None:
     lines = b"\xef\xbb\xbfWhat is 1 + 1, Zo\xc3\xab?\n\xff\xfe\nWhat is 2 + 2?\n"
-    ended = wasat("chat", "-m", "offline", home=home, stdin=lines, **locale)
+    ended = midspan("chat", "-m", "offline", home=home, stdin=lines, **locale)
     assert ended.code == 0
-    assert [line for line in ended.err.splitlines() if line.startswith("wasat")] == [
-        "wasat: the question is no valid UTF-8 text"
+    assert [line for line in ended.err.splitlines() if line.startswith("midspan")] == [
+        "midspan: the question is no valid UTF-8 text"
     ]
     messages = from_json(kept(home).read_bytes(), "messages")
     asked = [message.text for message in messages if message.role == "user" and message.text]

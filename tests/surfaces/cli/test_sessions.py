@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from midspan.types.codec import from_json
 from tests.bounds import BOUND
 from tests.gemini.recorder import Recorder, recorder
-from tests.surfaces.cli.terminal import started, wasat
-from wasat.types.codec import from_json
+from tests.surfaces.cli.terminal import midspan, started
 
 
 class Echo(Recorder):
@@ -26,14 +26,14 @@ class Echo(Recorder):
 
 
 def kept(home: Path, name: str = "s") -> Path:
-    return home / "state" / "wasat" / "sessions" / f"{name}.json"
+    return home / "state" / "midspan" / "sessions" / f"{name}.json"
 
 
 def test_a_conversation_goes_on_by_its_name_or_as_the_last_one(tmp_path: Path) -> None:
     with recorder(Echo()) as record:
         where = {"GEMINI_API_KEY": "k", "GOOGLE_GEMINI_BASE_URL": record.url}
         said = [
-            wasat("ask", *arguments, home=tmp_path, **where).out
+            midspan("ask", *arguments, home=tmp_path, **where).out
             for arguments in (
                 ["--session", "other", "hi"],
                 ["--session", "s", "hi"],
@@ -47,7 +47,7 @@ def test_a_conversation_goes_on_by_its_name_or_as_the_last_one(tmp_path: Path) -
 
 
 def test_a_conversation_is_for_its_owner_alone(tmp_path: Path) -> None:
-    wasat("ask", "-m", "offline", "--session", "s", "What is 2 + 2?", home=tmp_path)
+    midspan("ask", "-m", "offline", "--session", "s", "What is 2 + 2?", home=tmp_path)
     assert stat.S_IMODE(kept(tmp_path).stat().st_mode) == 0o600
     assert stat.S_IMODE(kept(tmp_path).parent.stat().st_mode) == 0o700
 
@@ -67,7 +67,7 @@ def test_calls_at_once_lose_nothing_and_break_nothing(tmp_path: Path) -> None:
 def test_a_damaged_conversation_is_told_and_left_as_it_is(tmp_path: Path) -> None:
     kept(tmp_path).parent.mkdir(parents=True)
     kept(tmp_path).write_text("{not json")
-    ended = wasat("ask", "-m", "offline", "--session", "s", "hi", home=tmp_path)
+    ended = midspan("ask", "-m", "offline", "--session", "s", "hi", home=tmp_path)
     assert ended.code == 2
     assert "is damaged" in ended.err
     assert "Traceback" not in ended.err
@@ -75,23 +75,23 @@ def test_a_damaged_conversation_is_told_and_left_as_it_is(tmp_path: Path) -> Non
 
 
 def test_what_was_left_half_written_does_no_harm(tmp_path: Path) -> None:
-    wasat("ask", "-m", "offline", "--session", "s", "What is 2 + 2?", home=tmp_path)
+    midspan("ask", "-m", "offline", "--session", "s", "What is 2 + 2?", home=tmp_path)
     (kept(tmp_path).parent / ".s.json.new").write_text("half of a")
-    ended = wasat("ask", "-m", "offline", "-c", "What is 3 + 3?", home=tmp_path)
+    ended = midspan("ask", "-m", "offline", "-c", "What is 3 + 3?", home=tmp_path)
     assert ended.code == 0, ended.err
     assert len(from_json(kept(tmp_path).read_bytes(), "messages")) == 8
 
 
 def test_where_nothing_can_be_kept_it_is_told(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("a file, and no directory")
-    ended = wasat("ask", "-m", "offline", "--session", "s", "What is 2 + 2?", home=tmp_path)
+    ended = midspan("ask", "-m", "offline", "--session", "s", "What is 2 + 2?", home=tmp_path)
     assert ended.code == 2
     assert "Traceback" not in ended.err
 
 
 SLOW = '''
 import asyncio, sys
-from wasat import tool
+from midspan import tool
 
 @tool(timeout=None)
 async def slow_backup(name: str) -> str:
@@ -119,7 +119,7 @@ def test_calls_of_a_run_that_was_stopped_are_kept_with_a_result_for_each(tmp_pat
 
 def test_a_process_that_is_killed_leaves_the_old_conversation(tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text(SLOW)
-    wasat("ask", "-m", "offline", "--session", "s", "What is 2 + 2?", home=tmp_path)
+    midspan("ask", "-m", "offline", "--session", "s", "What is 2 + 2?", home=tmp_path)
     before = kept(tmp_path).read_bytes()
     arguments = ["ask", "-m", "offline", "-t", "slow.py", "--session", "s", "Run the slow backup of 'orders'"]
     process = started(*arguments, home=tmp_path)
@@ -133,7 +133,7 @@ def test_a_process_that_is_killed_leaves_the_old_conversation(tmp_path: Path) ->
 @pytest.mark.parametrize("command", ["ask", "chat"])
 def test_what_cannot_be_kept_is_not_begun(tmp_path: Path, command: str) -> None:
     (kept(tmp_path).parent / ".s.json.new").mkdir(parents=True)
-    ended = wasat(command, "-m", "offline", "--session", "s", home=tmp_path, stdin="What is 2 + 2?")
+    ended = midspan(command, "-m", "offline", "--session", "s", home=tmp_path, stdin="What is 2 + 2?")
     assert (ended.code, ended.out) == (2, "")
     assert "cannot be kept" in ended.err
     assert "calculate" not in ended.err

@@ -4,39 +4,40 @@ from pathlib import Path
 
 import pytest
 
-from tests.surfaces.cli.terminal import wasat
+from tests.surfaces.cli.terminal import midspan
 
 
 def configure(home: Path, text: str) -> None:
-    folder = home / "config" / "wasat"
+    folder = home / "config" / "midspan"
     folder.mkdir(parents=True)
     (folder / "config.toml").write_text(text)
 
 
 def test_the_file_says_what_is_not_said_elsewhere(tmp_path: Path) -> None:
     configure(tmp_path, 'model = "offline"\ntools = "beside.py"\nmax_turns = 1\n')
-    (tmp_path / "config" / "wasat" / "beside.py").write_text(
+    (tmp_path / "config" / "midspan" / "beside.py").write_text(
         "def stock_level(item: str) -> int:\n    'How many pieces of an item are in stock.'\n    return 3\n"
     )
-    ended = wasat("ask", "How many pieces of the item 'lamp' are in stock?", home=tmp_path)
+    ended = midspan("ask", "How many pieces of the item 'lamp' are in stock?", home=tmp_path)
     assert ended.code == 124
     assert "stock_level(" not in ended.out
-    ended = wasat("ask", "--max-turns", "3", "How many pieces of the item 'lamp' are in stock?", home=tmp_path)
+    ended = midspan("ask", "--max-turns", "3", "How many pieces of the item 'lamp' are in stock?", home=tmp_path)
     assert ended.code == 0
     assert "stock_level(" in ended.err
 
 
 def test_flags_beat_the_environment_which_beats_the_file(tmp_path: Path) -> None:
     configure(tmp_path, 'model = "of-the-file:x"\ntools = "of_the_file"\n')
-    assert "of-the-file" in wasat("ask", "hi", "--no-tools", home=tmp_path).err
+    assert "of-the-file" in midspan("ask", "hi", "--no-tools", home=tmp_path).err
     assert (
-        "of-the-environment" in wasat("ask", "hi", "--no-tools", home=tmp_path, WASAT_MODEL="of-the-environment:x").err
+        "of-the-environment"
+        in midspan("ask", "hi", "--no-tools", home=tmp_path, MIDSPAN_MODEL="of-the-environment:x").err
     )
-    assert wasat("ask", "-m", "offline", "--no-tools", "hi", home=tmp_path, WASAT_MODEL="x:x").code == 0
-    assert "of_the_file" in wasat("tools", home=tmp_path).err
+    assert midspan("ask", "-m", "offline", "--no-tools", "hi", home=tmp_path, MIDSPAN_MODEL="x:x").code == 0
+    assert "of_the_file" in midspan("tools", home=tmp_path).err
     (tmp_path / "a.py").write_text("def first(): 'The first of two tools.'\n")
     (tmp_path / "b.py").write_text("def second(): 'The second of two tools.'\n")
-    listed = wasat("tools", home=tmp_path, WASAT_TOOLS="a.py:b.py").out
+    listed = midspan("tools", home=tmp_path, MIDSPAN_TOOLS="a.py:b.py").out
     assert "first()" in listed
     assert "second()" in listed
 
@@ -55,11 +56,11 @@ def test_flags_beat_the_environment_which_beats_the_file(tmp_path: Path) -> None
 )
 def test_a_wrong_file_is_one_sentence(tmp_path: Path, text: str, words: str) -> None:
     configure(tmp_path, text)
-    ended = wasat("ask", "-m", "offline", "hi", home=tmp_path)
+    ended = midspan("ask", "-m", "offline", "hi", home=tmp_path)
     assert ended.code == 2
     assert words in ended.err
     assert "config.toml" in ended.err
     assert len(ended.err.splitlines()) == 1
-    doctor = wasat("doctor", home=tmp_path)
+    doctor = midspan("doctor", home=tmp_path)
     assert doctor.code == 1
     assert words in doctor.out

@@ -12,7 +12,7 @@ from tests.surfaces.cli.terminal import environment
 HIDDEN = """
 import sys
 sys.modules["rich"] = sys.modules["prompt_toolkit"] = None
-from wasat.surfaces.cli.main import main
+from midspan.surfaces.cli.main import main
 sys.exit(main(sys.argv[1:]))
 """
 

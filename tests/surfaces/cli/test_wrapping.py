@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wasat.surfaces.cli.wrapping import Wrapped
+from midspan.surfaces.cli.wrapping import Wrapped
 
 
 def wrapped(*pieces: str, width: int = 20) -> str:

@@ -2,9 +2,9 @@
 
 import pytest
 
+from midspan.providers.offline.reading.arithmetic import chains
 from tests.providers.offline.sample_tools import READY
 from tests.providers.offline.test_client import ask, calls
-from wasat.providers.offline.reading.arithmetic import chains
 
 
 @pytest.mark.parametrize(

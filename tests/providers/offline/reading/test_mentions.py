@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from wasat.providers.offline.reading.dates import Day, Time
-from wasat.providers.offline.reading.prompt import Prompt
+from midspan.providers.offline.reading.dates import Day, Time
+from midspan.providers.offline.reading.prompt import Prompt
 
 
 def named(prompt: str) -> list[tuple[str, Any]]:

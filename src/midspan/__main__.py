@@ -1,0 +1,8 @@
+"""`python -m midspan` is the command `midspan`."""
+
+import sys
+
+from midspan.surfaces.cli.main import main
+
+if __name__ == "__main__":
+    sys.exit(main())

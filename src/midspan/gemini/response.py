@@ -1,0 +1,148 @@
+"""What the Gemini API answered, for callers who want to see it as it is."""
+
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import Any, TypeVar, overload
+
+from msgspec import Raw
+
+from midspan.errors import MalformedResponse, PromptBlocked
+from midspan.gemini.output import answer_of
+from midspan.gemini.types import FunctionCall
+from midspan.providers.gemini import decode, wire
+from midspan.providers.gemini.assembly import Assembly
+from midspan.providers.gemini.capabilities import Api
+from midspan.providers.gemini.framing import Framing
+from midspan.providers.gemini.proto import load
+from midspan.types.exchange import FinishReason, ModelResponse
+from midspan.types.messages import Message
+from midspan.types.parts import Text, local_id
+
+T = TypeVar("T")
+
+
+class GenerateContentResponse:
+    """An answer, or a chunk of one. Everything that the server sent is typed here, when it is asked for."""
+
+    def __init__(
+        self, answer: ModelResponse | Callable[[], ModelResponse], text: str | None = None, *, form: Any = Any
+    ) -> None:
+        self._made = answer
+        self._text = text
+        self._form = form
+        """The type that the answer was asked to be of."""
+
+    @property
+    def answer(self) -> ModelResponse:
+        """The answer as every provider gives it; that of a chunk is read when somebody asks."""
+        if not isinstance(self._made, ModelResponse):
+            self._made = self._made()
+        return self._made
+
+    @property
+    def message(self) -> Message:
+        """The answer as a turn of a History, which sends it back byte for byte."""
+        return self.answer.message
+
+    @cached_property
+    def chunks(self) -> tuple[wire.GenerateContentResponse, ...]:
+        """What the server sent, one for each chunk of a stream."""
+        return tuple(load(wire.GenerateContentResponse, raw) for raw in self.answer.raw)
+
+    @cached_property
+    def content(self) -> wire.Content:
+        """The model's turn, to be put into the contents of the next request."""
+        raw = self.answer.message.raw
+        return load(wire.Content, raw) if raw else wire.Content(role="model", parts=[])
+
+    @property
+    def candidates(self) -> list[wire.Candidate]:
+        """Those of the last chunk that has any."""
+        return next((chunk.candidates for chunk in reversed(self.chunks) if chunk.candidates), [])
+
+    @property
+    def parts(self) -> list[wire.Part]:
+        return self.content.parts or []
+
+    @property
+    def text(self) -> str:
+        """The words of the answer, without thoughts; empty if there are none."""
+        return self.answer.message.text if self._text is None else self._text
+
+    @property
+    def function_calls(self) -> list[FunctionCall]:
+        """The calls that want an answer."""
+        known = {part.function_call.id for part in self.parts if part.function_call is not None}
+        return [
+            FunctionCall(name=call.name, args=call.arguments, id=call.id if call.id in known else None)
+            for call in self.answer.message.calls
+        ]
+
+    @property
+    def finish_reason(self) -> str | None:
+        return self.answer.finish_word
+
+    @property
+    def usage_metadata(self) -> Any:
+        return next((chunk.usage_metadata for chunk in reversed(self.chunks) if chunk.usage_metadata), None)
+
+    @property
+    def grounding_metadata(self) -> Any:
+        """The sources of the answer, where Google searched for it."""
+        found = (one.grounding_metadata for chunk in reversed(self.chunks) for one in chunk.candidates or [])
+        return next((one for one in found if one is not None), None)
+
+    @overload
+    def parsed(self, form: type[T]) -> T: ...
+
+    @overload
+    def parsed(self, form: Any = None) -> Any: ...
+
+    def parsed(self, form: Any = None) -> Any:
+        """The answer read as JSON, into a value of this type: a class, a dataclass, a model, `list[int]`, an Enum.
+
+        Without one it is a value of the type that was given as `response_schema`; if that was none, plain JSON.
+        """
+        return answer_of(self.text, self._form if form is None else form)
+
+    def __repr__(self) -> str:
+        return f"<response {self.finish_reason}: {self.text[:60]!r}, {len(self.function_calls)} calls>"
+
+
+class ChunkReader:
+    """Bytes of a stream in, chunks out, and in the end the whole answer."""
+
+    def __init__(self, api: Api, form: Any = Any) -> None:
+        self._api = api
+        self._form = form
+        self._framing = Framing()
+        self._assembly = Assembly(api, local_id)
+
+    def feed(self, piece: bytes) -> Iterator[GenerateContentResponse]:
+        return map(self._chunk, self._framing.feed(piece))
+
+    def end(self) -> Iterator[GenerateContentResponse]:
+        for document in self._framing.end():
+            try:
+                yield self._chunk(document)
+            except MalformedResponse:
+                if not self._framing.streams:
+                    raise
+        self._assembly.end()
+
+    def _chunk(self, document: bytes) -> GenerateContentResponse:
+        text = [part.text for part in self._assembly.add(document) if type(part) is Text]
+        return GenerateContentResponse(lambda: self._alone(document), "".join(text))
+
+    def _alone(self, document: bytes) -> ModelResponse:
+        try:
+            return decode.response(document, self._api)
+        except PromptBlocked:  # told once, by the whole answer
+            return ModelResponse(Message("model", ()), finish=FinishReason.CUT, raw=(Raw(document),))
+
+    @property
+    def is_empty(self) -> bool:
+        return self._assembly.is_empty
+
+    def whole(self) -> GenerateContentResponse:
+        return GenerateContentResponse(self._assembly.response(), form=self._form)

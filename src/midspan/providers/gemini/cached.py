@@ -1,0 +1,191 @@
+"""A Gemini whose system prompt and tool declarations live in a context cache, and are left out of its requests.
+
+It is a provider around a provider: the tools are run where they always are, and nothing above knows of caches. What
+cannot be cached goes as it would go without: too small a prompt, a model without caches, a request that forbids calls.
+"""
+
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Any, Self
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from midspan.errors import ConfigError, InvalidRequest, PermissionDenied, ProviderError
+from midspan.http.clock import Clock, SystemClock, check_clock
+from midspan.providers.around import Around
+from midspan.providers.gemini import wire
+from midspan.providers.gemini.client import Gemini
+from midspan.providers.gemini.proto import load
+from midspan.providers.gemini.setup import setup_fields
+from midspan.types.exchange import ModelRequest, ModelResponse, Setup
+from midspan.types.parts import Part
+
+_log = logging.getLogger("midspan.providers.gemini")
+
+_MOST_CACHES = 32
+_BYTES_PER_TOKEN = 4
+"""What a token of English or JSON takes at least; whether it is enough in the end the server says."""
+
+
+class _Kept(Struct):
+    """What became of one system prompt with its tools."""
+
+    name: str | None = None
+    """Of the cache; None while it is being made, and where there was none to be had."""
+    refreshed: float = 0.0
+    """When it was last made or refreshed, or that was tried."""
+    busy: bool = True
+    """Somebody is making or refreshing it; all others do without in the meantime."""
+
+
+class Cached(Around):
+    """Keeps what all requests have in common on the server, for `ttl_seconds` from its last refreshing."""
+
+    def __init__(
+        self, gemini: Gemini, *, ttl_seconds: float = 3600, minimum_tokens: int = 1024, clock: Clock | None = None
+    ) -> None:
+        check_clock(clock)
+        if not isinstance(gemini, Gemini):
+            raise ConfigError(
+                f"a cache is kept for a model of Gemini, as in Cached(Gemini(model)); not for {gemini!r:.80}"
+            )
+        if type(ttl_seconds) not in (int, float) or not ttl_seconds > 0:
+            raise ConfigError(f"ttl_seconds is how long a cache lives, a number above 0; not {ttl_seconds!r}")
+        super().__init__(gemini)
+        self._gemini = gemini
+        self._ttl = ttl_seconds
+        self._minimum = minimum_tokens
+        self._clock = clock or SystemClock()
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[bytes, _Kept] = OrderedDict()
+
+    async def stream(self, request: ModelRequest, *, whole: bool = False) -> AsyncIterator[Part | ModelResponse]:
+        """The parts of the answer as they come, then the answer; see `Provider`."""
+        fields = self._cacheable(request.setup)
+        setup = request.setup if fields is None else await self._with_cache(request.setup, fields)
+        heard = False
+        try:
+            async with aclosing(self._asked(replace(request, setup=setup), whole=whole)) as parts:
+                async for part in parts:
+                    heard = True
+                    yield part
+            return
+        except (InvalidRequest, PermissionDenied) as error:
+            if heard or setup.cache is None or fields is None:
+                raise
+            _log.info("the cache %s cannot be used any more: %s", setup.cache, error)
+            self._forget(fields)
+        async with aclosing(self._asked(request, whole=whole)) as parts:
+            async for part in parts:
+                yield part
+
+    def _cacheable(self, setup: Setup) -> bytes | None:
+        """What of a setup would go into a cache; None where there is nothing to be gained."""
+        capabilities = self._gemini.capabilities
+        if setup.cache is not None or not capabilities.explicit_cache:
+            return None
+        if setup.tool_choice is not None and setup.tool_choice.mode == "none":
+            return None  # said once, to get an answer; a cache cannot say it, because the mode lives in it too
+        known: dict[Any, bytes] = setup.__dict__.setdefault("gemini cache", {})
+        fields = known.get(capabilities)
+        if fields is None:
+            said = setup_fields(setup, capabilities)
+            said.pop("generationConfig", None)
+            fields = known[capabilities] = msgspec.json.encode(said)
+        return fields if len(fields) >= self._minimum * _BYTES_PER_TOKEN else None
+
+    async def _with_cache(self, setup: Setup, fields: bytes) -> Setup:
+        """The setup with the name of its cache, if there is one now."""
+        now = self._clock.monotonic()
+        with self._lock:
+            kept = self._kept.get(fields)
+            if kept is None:
+                kept = self._kept[fields] = _Kept()
+                make = True
+            elif kept.busy or now - kept.refreshed < self._ttl / 2:
+                return _naming(setup, kept.name)
+            else:
+                kept.busy = True
+                make = kept.name is None or now - kept.refreshed >= self._ttl
+            self._kept.move_to_end(fields)
+        try:
+            kept.name = await self._made(fields) if make else await self._refreshed(kept.name, fields)
+            kept.refreshed = now
+        finally:
+            kept.busy = False
+        await self._drop_oldest()
+        return _naming(setup, kept.name)
+
+    async def _made(self, fields: bytes) -> str | None:
+        """The name of a new cache; None if the server makes none, which is no reason not to ask."""
+        where = self._gemini.api.endpoint
+        head = msgspec.json.encode({"model": where.model(self.model), "ttl": f"{self._ttl:g}s"})
+        try:
+            body: bytes = await self._gemini.api.call(
+                "POST", where.resource("cachedContents"), b"%b,%b" % (head[:-1], fields[1:])
+            )
+            return load(wire.CachedContent, body).name
+        except ProviderError as error:
+            _log.info("no cache was made: %s", error)
+            return None
+
+    async def _refreshed(self, name: str | None, fields: bytes) -> str | None:
+        """The cache with a new life; if it is gone, another one."""
+        assert name is not None, "only a cache that is there is refreshed"
+        path = self._gemini.api.endpoint.resource("cachedContents", name)
+        try:
+            await self._gemini.api.call(
+                "PATCH", f"{path}?updateMask=ttl", msgspec.json.encode({"ttl": f"{self._ttl:g}s"})
+            )
+        except ProviderError as error:
+            _log.info("the cache %s could not be refreshed: %s", name, error)
+            return await self._made(fields)
+        return name
+
+    def _forget(self, fields: bytes) -> None:
+        with self._lock:
+            self._kept.pop(fields, None)
+
+    async def _drop_oldest(self) -> None:
+        with self._lock:
+            many = len(self._kept) > _MOST_CACHES
+            dropped = self._kept.popitem(last=False)[1] if many else None
+        if dropped is not None:
+            await self._delete(dropped)
+
+    async def _delete(self, kept: _Kept) -> None:
+        if kept.name is None:
+            return
+        try:
+            await self._gemini.api.call("DELETE", self._gemini.api.endpoint.resource("cachedContents", kept.name))
+        except ProviderError as error:  # it ends by itself when its time is over
+            _log.info("the cache %s could not be deleted: %s", kept.name, error)
+
+    async def close(self) -> None:
+        """Delete the caches that were made, and close the model."""
+        with self._lock:
+            kept, self._kept = list(self._kept.values()), OrderedDict()
+        for one in kept:
+            await self._delete(one)
+        await self._gemini.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+
+def _naming(setup: Setup, name: str | None) -> Setup:
+    """The setup with this cache, made once, so that it is written once."""
+    if name is None:
+        return setup
+    known: dict[str, Setup] = setup.__dict__.setdefault("gemini with cache", {})
+    if name not in known:
+        known[name] = replace(setup, cache=name)
+    return known[name]

@@ -1,0 +1,1 @@
+"""`midspan chat`, piece by piece."""

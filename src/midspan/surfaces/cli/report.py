@@ -1,0 +1,93 @@
+"""A run as one JSON object, however it ended."""
+
+import json
+import sys
+from typing import Any, TextIO
+
+import msgspec
+
+from midspan.errors import LimitReached
+from midspan.surfaces.cli.exits import sentence_of
+from midspan.types.events import RunEnd, RunEvent, RunStart, ToolEnd, ToolStart, TurnEnd, TurnStart
+from midspan.types.exchange import Usage
+
+
+class Report:
+    """Grows with the events of a run."""
+
+    def __init__(self) -> None:
+        self.run_id: str | None = None
+        self.model: str | None = None
+        self.answer: str | None = None
+        self.turns = 0
+        self.usage = Usage()
+        self.limit: str | None = None
+        self.calls: list[dict[str, Any]] = []
+
+    def note(self, event: RunEvent) -> None:
+        match event:
+            case RunStart(run_id, model):
+                self.run_id, self.model = run_id, model
+            case TurnStart(turn):
+                self.turns = turn
+            case TurnEnd(message=message, usage=usage):
+                self.usage += usage
+                # Also those that a limit, or Ctrl-C, then keeps from being run.
+                self.calls += [
+                    {"id": call.id, "name": call.name, "arguments": call.arguments} for call in message.calls
+                ]
+            case ToolStart(call=call):
+                self._open_call(call.id, call.name)["arguments"] = call.arguments
+            case ToolEnd(result=result, duration_seconds=seconds):
+                ended = {"result": result.value, "is_error": result.is_error, "duration_seconds": round(seconds, 6)}
+                self._open_call(result.id, result.name).update(ended)
+            case RunEnd(text=text, limit=limit):
+                self.answer, self.limit = text, limit
+
+    def _open_call(self, id: str, name: str) -> dict[str, Any]:
+        """The call that this is about; one that no turn asked for begins here."""
+        for call in self.calls:
+            if call["id"] == id and "result" not in call:
+                return call
+        self.calls.append({"id": id, "name": name, "arguments": {}})
+        return self.calls[-1]
+
+    def document(self, error: BaseException | None = None, **more: Any) -> str:
+        found = {
+            "answer": self.answer,
+            "tool_calls": [_UNENDED | call for call in self.calls],
+            "usage": msgspec.structs.asdict(self.usage),
+            "turns": self.turns,
+            "run_id": self.run_id,
+            "model": self.model,
+            "limit": error.limit if isinstance(error, LimitReached) else self.limit,
+            **more,
+            "error": None if error is None else fault_of(error),
+        }
+        return as_json(found)
+
+
+_UNENDED = {"id": None, "name": None, "arguments": None, "result": None, "is_error": None, "duration_seconds": None}
+"""A call that was not run, or did not come to an end, has all fields too."""
+
+
+def as_json(value: Any) -> str:
+    """One document, readable where that is possible; half a character is escaped, as UTF-8 has no form for it.
+
+    JSON is UTF-8, so where stdout is anything else, all that is not ASCII is escaped.
+    """
+    text = json.dumps(value, ensure_ascii=not _is_utf8(sys.stdout), indent=2, default=repr)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        text = json.dumps(value, indent=2, default=repr)
+    return f"{text}\n"
+
+
+def _is_utf8(stream: TextIO) -> bool:
+    return str(getattr(stream, "encoding", "")).lower().replace("-", "").replace("_", "") == "utf8"
+
+
+def fault_of(error: BaseException) -> dict[str, str]:
+    kind = "Interrupted" if isinstance(error, KeyboardInterrupt) else type(error).__name__
+    return {"type": kind, "message": sentence_of(error)}

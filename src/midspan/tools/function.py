@@ -1,0 +1,273 @@
+"""Python functions of this process as tools."""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, Generic, ParamSpec, TypeVar, overload
+
+import msgspec
+
+from midspan.errors import ArgumentError, ConfigError, SchemaError
+from midspan.schema.arguments import Checker
+from midspan.schema.normal import normal
+from midspan.schema.signature import Signature, signature_of
+from midspan.schema.signatures.binding import Binding
+from midspan.tools.effects import effects_of
+from midspan.tools.methods import ToolMethod, is_method, with_its_object
+from midspan.tools.options import (
+    Final,
+    check_known,
+    check_name,
+    check_options,
+    examples_of,
+    is_async,
+    may_wait,
+    takes_values,
+)
+from midspan.types.specs import ToolSpec
+from midspan.types.texts import check_text
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+Invoke = Callable[[dict[str, Any], Any], Any]
+Names = str | Iterable[str]
+JsonSchema = dict[str, Any] | str | bytes
+
+DEFAULT_TIMEOUT = 30.0
+DEFAULT_LARGEST_RESULT = 200_000
+
+
+class Tool(Generic[P, R]):
+    """A function with all that a model and a run need to know of it. It can still be called as the function it is."""
+
+    def __init__(
+        self,
+        spec: ToolSpec,
+        function: Callable[P, R],
+        invoke: Invoke,
+        *,
+        is_async: bool,
+        check: Callable[[dict[str, Any]], Iterable[Any]] = lambda _arguments: (),
+        final: Final = False,
+        timeout: float | None = DEFAULT_TIMEOUT,
+        largest_result: int = DEFAULT_LARGEST_RESULT,
+    ) -> None:
+        self.spec = spec
+        self.function = function
+        self.invoke = invoke
+        """Takes valid arguments and the context, calls the function."""
+        self.is_async = is_async
+        self.waits = is_async and may_wait(function)
+        """What never waits needs no task of its own: most tools of a few microseconds are of that kind."""
+        self.check = check
+        """What stands against arguments beyond their schema: the 31st of February."""
+        self.final = final
+        self.timeout = timeout
+        self.largest_result = largest_result
+        """In characters of JSON; what is longer is cut before a model pays for it."""
+        check_options(spec, final=final, timeout=timeout, largest_result=largest_result)
+        try:
+            self.parameters = Checker(spec.parameters or {"type": "object"}, word="parameters")
+            self.response = Checker(spec.response, word="response") if spec.response is not None else None
+            self._check_examples()
+        except SchemaError as error:
+            raise SchemaError(f"failed to create tool {spec.name}: {error}") from error
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<tool {self.spec.name}>"
+
+    def _check_examples(self) -> None:
+        for example in self.spec.examples:
+            prepared = self.parameters.prepare(example)
+            problems = [*prepared.problems, *(self.check(prepared.arguments) if not prepared.problems else ())]
+            if problems:
+                raise SchemaError(f"the example {example!r} is no valid call: {problems[0]}")
+
+
+@overload
+def tool(function: Callable[P, R], /) -> Tool[P, R]: ...
+
+
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    reads: Names = (),
+    writes: Names = (),
+    idempotent: bool = False,
+    examples: Iterable[dict[str, Any]] = (),
+    repeatable: bool = False,
+    final: Final = False,
+    timeout: float | None = DEFAULT_TIMEOUT,
+    largest_result: int = DEFAULT_LARGEST_RESULT,
+) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
+
+
+def tool(function: Callable[P, R] | None = None, /, **options: Any) -> Any:
+    """Make a tool of a function: name, description and schemas are taken from it, and from nothing else unless given.
+
+    `reads` and `writes` name what it does to the world, with holes for its arguments: `"account:{id}"`.
+    `final` ends the run with the result, always or if the function given says so of it.
+    `repeatable` lets a model make the same call for ever, as one that waits for something may.
+    A method in a class becomes a tool with its object.
+    """
+    if function is None:
+        return lambda function: tool(function, **options)
+    if is_method(function):
+        return ToolMethod(function, partial(tool_of, **options))
+    return tool_of(function, **options)
+
+
+def tool_of(
+    function: Callable[..., Any],
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    reads: Names = (),
+    writes: Names = (),
+    idempotent: bool = False,
+    examples: Iterable[dict[str, Any]] = (),
+    repeatable: bool = False,
+    **execution: Any,
+) -> Tool[..., Any]:
+    """The tool that a callable is; one that is a tool already stays as it is."""
+    function = with_its_object(function)
+    if isinstance(function, Tool):
+        if name or description or reads or writes or idempotent or examples or repeatable or execution:
+            raise ConfigError(f"{function.name} is a tool already; give its options where it is made")
+        return function
+    check_known(execution)
+    if name is not None:
+        check_name(name)
+    if description is not None:
+        check_text(description, f"{name or getattr(function, '__name__', 'a tool')}: description")
+    signature = signature_of(function, name=name, description=description)
+    spec = ToolSpec(
+        signature.name,
+        signature.description,
+        signature.parameters,
+        signature.response,
+        effects_of(signature.name, signature.parameters, reads=reads, writes=writes, idempotent=idempotent),
+        examples_of(signature.name, examples),
+        execution.get("final", False) is not False,
+        repeatable,
+    )
+    invoke = _passing_on(function) if signature.binding.takes_json else _binding(function, signature.binding)
+    return Tool(spec, function, invoke, is_async=signature.is_async, check=_binding_problems(signature), **execution)
+
+
+def _binding_problems(signature: Signature) -> Callable[[dict[str, Any]], Iterable[Any]]:
+    def check(arguments: dict[str, Any]) -> Iterable[Any]:
+        try:
+            signature.bind(arguments)
+        except ArgumentError as error:
+            return (error,)
+        return ()
+
+    return check
+
+
+def _passing_on(function: Callable[..., Any]) -> Invoke:
+    return lambda arguments, _context: function(**arguments)
+
+
+def _binding(function: Callable[..., Any], binding: Binding) -> Invoke:
+    def invoke(arguments: dict[str, Any], context: Any) -> Any:
+        positional, keywords = binding(arguments, context)
+        return function(*positional, **keywords)
+
+    return invoke
+
+
+def tool_from_schema(
+    name: str,
+    description: str,
+    parameters: JsonSchema,
+    callback: Callable[..., Any],
+    *,
+    response: JsonSchema | None = None,
+    reads: Names = (),
+    writes: Names = (),
+    idempotent: bool = False,
+    examples: Iterable[dict[str, Any]] = (),
+    repeatable: bool = False,
+    **execution: Any,
+) -> Tool[..., Any]:
+    """A tool of explicit schemas; the callback gets the arguments as one dict, after the context if it takes two."""
+    check_known(execution)
+    check_name(name)
+    if not callable(callback) or not (takes_values(callback, 1) or takes_values(callback, 2)):
+        raise ConfigError(
+            f"{name}: the callback is a function of the arguments, or of the context and them; not {callback!r}"
+        )
+    try:
+        takes = _read(parameters, "parameters")
+        gives = None if response is None else _read(response, "response")
+    except SchemaError as error:
+        raise SchemaError(f"failed to create tool {name}: {error}") from error
+    effects = effects_of(name, takes, reads=reads, writes=writes, idempotent=idempotent)
+    takes_context = not takes_values(callback, 1)
+
+    def invoke(arguments: dict[str, Any], context: Any) -> Any:
+        own = _copied(arguments)  # the callback may change it, and the conversation must not change with it
+        return callback(context, own) if takes_context else callback(own)
+
+    return Tool(
+        ToolSpec(
+            name,
+            description,
+            takes,
+            gives,
+            effects,
+            examples_of(name, examples),
+            execution.get("final", False) is not False,
+            repeatable,
+        ),
+        callback,
+        invoke,
+        is_async=is_async(callback),
+        **execution,
+    )
+
+
+def _copied(value: Any) -> Any:
+    if type(value) is dict:
+        return {name: _copied(item) for name, item in value.items()}
+    return [_copied(item) for item in value] if type(value) is list else value
+
+
+def _read(schema: JsonSchema, word: str) -> dict[str, Any]:
+    """The schema as an object, with type words of Python and others read for what they mean."""
+    if not isinstance(schema, dict | str | bytes):
+        raise SchemaError(f"invalid {word} schema: it is a dict, or JSON as text; not {schema!r}")
+    try:
+        read = schema if isinstance(schema, dict) else msgspec.json.decode(schema)
+    except (msgspec.DecodeError, UnicodeDecodeError, TypeError) as error:
+        raise SchemaError(f"invalid {word} schema: {error}") from error
+    if not isinstance(read, dict):
+        raise SchemaError(f"invalid {word} schema: it is an object, not {type(read).__name__}")
+    return normal(read) if _speaks_otherwise(read) else read
+
+
+_TYPES = frozenset(("string", "number", "integer", "boolean", "array", "object", "null"))
+
+
+def _speaks_otherwise(schema: Any, depth: int = 0) -> bool:
+    """Whether a type in it is a word of another language: `dict`, `float`, `STRING`."""
+    if depth > 100:
+        return False  # which is refused for its depth anyway
+    if isinstance(schema, list):
+        return any(_speaks_otherwise(item, depth + 1) for item in schema)
+    if not isinstance(schema, dict):
+        return False
+    word = schema.get("type")
+    odd = isinstance(word, str) and word not in _TYPES
+    return odd or any(_speaks_otherwise(item, depth + 1) for item in schema.values())

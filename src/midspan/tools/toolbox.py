@@ -1,0 +1,104 @@
+"""A registry of tools with sessions: what is registered for a session is seen and executed in that session only."""
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+from midspan.errors import ConfigError, DuplicateTool, UnknownSession
+from midspan.tools.execute import execute
+from midspan.tools.function import Tool, tool_of
+from midspan.tools.local import unknown
+from midspan.types.parts import ToolCall, ToolResult, local_id
+from midspan.types.specs import ToolSpec
+
+Duplicates = Literal["error", "skip", "override"]
+
+
+class Toolbox:
+    """Tools by name. Those registered without a session belong to every session."""
+
+    def __init__(self) -> None:
+        self._common: dict[str, Tool[..., Any]] = {}
+        self._sessions: dict[str, dict[str, Tool[..., Any]]] = {}
+
+    def register(
+        self, tool: Tool[..., Any] | Callable[..., Any], *, session: str | None = None, duplicates: Duplicates = "error"
+    ) -> Tool[..., Any]:
+        """Add a tool; to a session, which is opened if it is new, or to all. Returns what now has the name."""
+        if duplicates not in ("error", "skip", "override"):
+            raise ConfigError(f"unknown policy for duplicates {duplicates!r}; known: error, skip, override")
+        made = tool_of(tool)
+        if session is not None:
+            self.open_session(session)
+        tools = self._common if session is None else self._sessions[session]
+        if made.name in tools:
+            if duplicates == "error":
+                where = f"in session {session!r}" if session is not None else "for all sessions"
+                raise DuplicateTool(f"{made.name!r} is registered {where} already; say duplicates='skip' or 'override'")
+            if duplicates == "skip":
+                return tools[made.name]
+        tools[made.name] = made
+        return made
+
+    def open_session(self, session: str) -> None:
+        """Make a session known; its own tools, if any, come later."""
+        _check_session(session)
+        self._sessions.setdefault(session, {})
+
+    def close_session(self, session: str) -> None:
+        """Forget a session and its own tools."""
+        self._tools_of(session)
+        del self._sessions[session]
+
+    @property
+    def sessions(self) -> tuple[str, ...]:
+        return tuple(self._sessions)
+
+    def tools(self, session: str | None = None) -> dict[str, Tool[..., Any]]:
+        """What a session has, by name; without one, what all have."""
+        return self._tools_of(session)
+
+    def list_tools(self, session: str | None = None) -> tuple[ToolSpec, ...]:
+        """What a session sees; without one, what all see."""
+        return tuple(made.spec for made in self._tools_of(session).values())
+
+    async def execute_in_session(
+        self, session: str | None, name: str, arguments: dict[str, Any], *, context: Any = None
+    ) -> ToolResult:
+        """Have a tool of the session called."""
+        if not isinstance(name, str):
+            raise ConfigError(f"a tool is called by its name, which is a text; not by {name!r}")
+        return await self.source(session).call(ToolCall(local_id(), name, arguments), context)
+
+    def source(self, session: str | None = None) -> "SessionTools":
+        """The tools of one session as a source for a run; what is registered later is seen too."""
+        self._tools_of(session)
+        return SessionTools(lambda: self._tools_of(session))
+
+    def _tools_of(self, session: str | None) -> dict[str, Tool[..., Any]]:
+        if session is None:
+            return self._common.copy()  # another thread may register while ours looks
+        _check_session(session)
+        if session not in self._sessions:
+            known = ", ".join(map(repr, self._sessions)) or "none"
+            raise UnknownSession(f"unknown session {session!r}; open ones: {known}")
+        return {**self._common, **self._sessions[session]}
+
+
+def _check_session(session: Any) -> None:
+    if not isinstance(session, str):
+        raise ConfigError(f"the name of a session is a text, not {session!r}")
+
+
+class SessionTools:
+    """A view of a toolbox."""
+
+    def __init__(self, tools: Callable[[], dict[str, Tool[..., Any]]]) -> None:
+        self._tools = tools
+
+    async def list_tools(self) -> tuple[ToolSpec, ...]:
+        return tuple(made.spec for made in self._tools().values())
+
+    async def call(self, call: ToolCall, context: Any = None) -> ToolResult:
+        tools = self._tools()
+        found = tools.get(call.name)
+        return unknown(call, tools) if found is None else await execute(found, call, context)

@@ -1,0 +1,130 @@
+"""What a message is made of."""
+
+from base64 import b64decode, b64encode
+from os import urandom
+from typing import Any, Self
+
+from msgspec import Raw, Struct
+
+from midspan.errors import ConfigError
+
+
+class Text(Struct, frozen=True, gc=False, omit_defaults=True, tag="text"):
+    """Words, of the user or the model."""
+
+    text: str
+    signature: str | None = None
+
+
+class Thought(Struct, frozen=True, gc=False, omit_defaults=True, tag="thought"):
+    """What a model says it thought; no part of its answer."""
+
+    text: str
+    signature: str | None = None
+
+
+class Blob(Struct, frozen=True, gc=False, omit_defaults=True, tag="blob"):
+    """An image, a sound or a file: its bytes, or where they are."""
+
+    media_type: str
+    base64: str | None = None
+    """Kept as it travels, in base64, so that a history holding it is never encoded twice."""
+    url: str | None = None
+    name: str | None = None
+    signature: str | None = None
+
+    @classmethod
+    def of(cls, data: bytes, media_type: str, *, name: str | None = None) -> Self:
+        """A blob of these bytes."""
+        if not isinstance(media_type, str) or not _is_media_type(media_type):
+            raise ConfigError(f"{media_type!r} is no media type; write it like 'image/png'")
+        if name is not None and not isinstance(name, str):
+            raise ConfigError(f"the name of a blob is a text, not {name!r}")
+        try:
+            return cls(media_type, base64=b64encode(data).decode(), name=name)
+        except (TypeError, BufferError) as error:
+            hint = "; encode() makes bytes of it" if isinstance(data, str) else ""
+            raise ConfigError(f"a blob is made of bytes, not of {type(data).__name__}{hint}") from error
+
+    @property
+    def data(self) -> bytes:
+        if self.base64 is None:
+            raise ConfigError(f"the {self.media_type} at {self.url!r} is elsewhere; its bytes are not here")
+        return b64decode(self.base64.translate(_FROM_URLSAFE))
+
+
+class ToolCall(Struct, frozen=True, gc=False, omit_defaults=True, tag="call"):
+    """The model asks for a tool to be run."""
+
+    id: str
+    name: str
+    arguments: dict[str, Any] = {}
+    signature: str | None = None
+
+    @classmethod
+    def read(cls, given: Any) -> "ToolCall | None":
+        """A call in the spelling of any API: this kind, or a dict or an object of name and args; None is no call."""
+        if isinstance(given, ToolCall):
+            return given
+        if isinstance(given, dict):
+            found, may_be_bare = given, given.keys() <= {*_WORDS_OF_A_CALL}
+        else:
+            found = {word: getattr(given, word) for word in _WORDS_OF_A_CALL if hasattr(given, word)}
+            may_be_bare = "args" in found or "arguments" in found
+        name, arguments = found.get("name"), found.get("args") or found.get("arguments")
+        if not isinstance(name, str) or not isinstance(arguments if arguments or not may_be_bare else {}, dict):
+            return None
+        return cls(str(found.get("id") or local_id()), name, arguments or {})
+
+
+class ToolResult(Struct, frozen=True, gc=False, omit_defaults=True, tag="result"):
+    """What came of a call: a JSON value, or in words that a model can act on why there is none."""
+
+    id: str
+    """The id of the call."""
+    name: str
+    value: Any
+    is_error: bool = False
+    media: tuple[Blob, ...] = ()
+    is_final: bool = False
+    """The tool says that the run ends with this result."""
+    notes: tuple[str, ...] = ()
+    """What was changed on the way, in the arguments or in the result; for observers, not for the model."""
+
+
+class Opaque(Struct, frozen=True, gc=False, omit_defaults=True, tag="opaque"):
+    """A part that only the provider which sent it understands; it goes back as it came."""
+
+    name: str
+    """The provider's own word for this kind of part."""
+    raw: Raw
+
+
+Part = Text | Thought | Blob | ToolCall | ToolResult | Opaque
+
+_TOKEN = frozenset("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+
+
+def _is_media_type(word: str) -> bool:
+    """`audio/L16;rate=16000`: two words as HTTP has them, and whatever is said further."""
+    kind, _, more = word.partition(";")
+    family, _, member = kind.strip().partition("/")
+    is_plain = more.isascii() and more.isprintable()
+    return bool(family and member and is_plain) and _TOKEN.issuperset(family) and _TOKEN.issuperset(member)
+
+
+_FROM_URLSAFE = str.maketrans("-_", "+/")
+
+
+_WORDS_OF_A_CALL = ("id", "name", "args", "arguments")
+
+_LOCAL_ID = "midspan_"
+
+
+def local_id() -> str:
+    """An id for a call to which the provider gave none; it tells calls apart here and never leaves."""
+    return _LOCAL_ID + urandom(8).hex()
+
+
+def is_local_id(id: str) -> bool:
+    return id.startswith(_LOCAL_ID)

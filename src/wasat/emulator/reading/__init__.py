@@ -1,1 +1,0 @@
-"""JSON of requests, read as the API reads it: by the messages of `wasat.providers.gemini.wire`, field by field."""

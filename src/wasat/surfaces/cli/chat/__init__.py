@@ -1,1 +1,0 @@
-"""`wasat chat`, piece by piece."""

@@ -1,5 +1,0 @@
-"""The weather of any place, from wttr.in or whatever speaks as it does."""
-
-from wasat.toolsets.weather.tool import weather_tool
-
-__all__ = ["weather_tool"]
