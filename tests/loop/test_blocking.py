@@ -128,7 +128,7 @@ def results(messages: Iterable[Message]) -> list[ToolResult]:
 
 @pytest.mark.parametrize("many", [1, 3])
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, GeneratorExit])
-def test_whatever_an_async_tool_raises_the_next_run_runs(kind: type[BaseException], many: int) -> None:
+def test_next_run_works_whatever_an_async_tool_raises(kind: type[BaseException], many: int) -> None:
     async def fail() -> None:
         raise kind
 
@@ -136,8 +136,8 @@ def test_whatever_an_async_tool_raises_the_next_run_runs(kind: type[BaseExceptio
         return "fine"
 
     agent = Agent(calling(*["fail"] * many, *["fine"] * (many - 1)), tools=[fail, fine])
-    if kind is KeyboardInterrupt:
-        with pytest.raises(KeyboardInterrupt):
+    if kind is not GeneratorExit:
+        with pytest.raises(kind):
             agent.run_sync("go")
     else:
         assert agent.run_sync("go").text == "done"

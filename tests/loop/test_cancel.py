@@ -1,16 +1,20 @@
 """A run that is left or cancelled, at each of its events: nothing goes on, and the conversation can."""
 
 import asyncio
+import subprocess
+import sys
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from midspan import Agent, tool
 from midspan.testing import ScriptedProvider
+from midspan.types.events import TextDelta
 from midspan.types.exchange import ModelRequest
 from midspan.types.messages import History
 from midspan.types.parts import Text, ToolCall
-from tests.bounds import BOUND
+from tests.bounds import BOUND, PATIENT_PROGRAM
 
 SCRIPT = [
     [Text("Let me see."), ToolCall("1", "work", {"n": 1}), ToolCall("2", "work", {"n": 2}), ToolCall("3", "no", {})],
@@ -163,15 +167,10 @@ def test_a_cancelled_call_has_its_result_under_its_own_id() -> None:
     assert "was cancelled" in result.value
 
 
+@pytest.mark.parametrize("streams", [False, True])
 @pytest.mark.parametrize("then", ["the model", "a tool"])
-def test_a_run_that_is_cancelled_while_it_computes_ends_when_it_waits_next(then: str) -> None:
+def test_run_that_is_cancelled_while_it_computes_ends_when_it_waits_next(then: str, streams: bool) -> None:
     ran = []
-
-    async def think() -> str:
-        task = asyncio.current_task()
-        assert task is not None
-        task.cancel()  # as Ctrl-C does
-        return "thought"
 
     async def pay() -> str:
         ran.append("begun")
@@ -183,11 +182,127 @@ def test_a_run_that_is_cancelled_while_it_computes_ends_when_it_waits_next(then:
         await asyncio.sleep(0)
         return "never"
 
-    script: list[Any] = [ToolCall("1", "think", {}), ToolCall("2", "pay", {}) if then == "a tool" else slow, "never"]
+    def interrupt(_: Any) -> Any:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()  # as asyncio.run does for Ctrl-C
+        return ToolCall("2", "pay" if then == "a tool" else "none", {})
+
+    agent = Agent(ScriptedProvider([interrupt, slow, "never"]), tools=[pay])
+
+    async def main() -> Any:
+        return [event async for event in agent.stream("?")] if streams else await agent.run("?")
+
+    with pytest.raises(asyncio.CancelledError):
+        run(main())
+    assert "paid" not in ran
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_cancellation_requested_by_the_consumer_between_two_events_is_no_error_of_the_model(waits: bool) -> None:
+    async def slow(_: Any) -> str:
+        await asyncio.sleep(0)
+        return "never"
 
     async def main() -> None:
-        with pytest.raises(asyncio.CancelledError):
-            await Agent(ScriptedProvider(script), tools=[think, pay]).run("?")
+        stream = Agent(ScriptedProvider([[Text("a"), Text("b")] if waits else slow])).stream("?")
+        async for _ in stream:
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()  # as asyncio.run does for Ctrl-C
+
+    with pytest.raises(asyncio.CancelledError):
+        run(main())
+
+
+def test_consumer_may_handle_a_cancellation_itself_between_two_events() -> None:
+    async def main() -> None:
+        waits = asyncio.Event()
+        seen: list[str] = []
+
+        async def consume() -> str:
+            async for event in Agent(ScriptedProvider([[Text("a"), Text("b")]])).stream("?"):
+                if isinstance(event, TextDelta):
+                    seen.append(event.text)
+                    if event.text == "a":
+                        waits.set()
+                        with suppress(asyncio.CancelledError):
+                            await asyncio.sleep(60)
+            return "".join(seen)
+
+        task = asyncio.create_task(consume())
+        await waits.wait()
+        task.cancel()
+        assert await task == "ab"
 
     run(main())
-    assert ran in ([], ["begun"])
+
+
+@pytest.mark.parametrize("waits", [False, True])
+@pytest.mark.parametrize("calls", [1, 2])
+def test_tool_that_cancels_its_own_task_does_not_end_the_run(waits: bool, calls: int) -> None:
+    async def cancel() -> str:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        if waits:
+            await asyncio.sleep(0)
+        return "ok"
+
+    script = [[ToolCall(str(n), "cancel", {}) for n in range(calls)], "done"]
+    result = Agent(ScriptedProvider(script), tools=[cancel]).run_sync("?")
+    assert (result.text, [one.value for one in result.tool_calls]) == (
+        "done",
+        ["cancel failed: CancelledError"] * calls,
+    )
+
+
+EXIT_PROGRAM = """
+import asyncio, os, signal, sys
+from midspan import Agent
+from midspan.testing import ScriptedProvider
+from midspan.types.parts import ToolCall
+
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
+
+async def crunch(n: int) -> str:
+    if n == 0:
+        {wait}
+        os.kill(os.getpid(), signal.SIGTERM)
+    else:
+        await asyncio.sleep(60)
+    return "done"
+
+calls = [ToolCall(str(n), "crunch", {{"n": n}}) for n in range({calls})]
+agent = Agent(ScriptedProvider([calls, "never"]), [crunch])
+print({run}.text)
+"""
+
+
+@pytest.mark.parametrize("calls", [1, 2])
+@pytest.mark.parametrize("wait", ["pass", "await asyncio.sleep(0.01)"])
+@pytest.mark.parametrize("how", ['asyncio.run(agent.run("?"))', "asyncio.run(stream())"])
+def test_system_exit_of_a_signal_handler_in_an_async_tool_ends_the_program(how: str, wait: str, calls: int) -> None:
+    program = EXIT_PROGRAM.format(wait=wait, calls=calls, run=how)
+    program = program.replace(
+        "print(", 'async def stream():\n    return [event async for event in agent.stream("?")]\n\nprint('
+    )
+    ran = subprocess.run(
+        [sys.executable, "-X", "dev", "-W", "error", "-c", PATIENT_PROGRAM + program],
+        capture_output=True,
+        text=True,
+        timeout=BOUND,
+    )
+    assert (ran.returncode, ran.stdout, ran.stderr) == (7, "", "")
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
+@pytest.mark.parametrize("calls", [1, 2])
+def test_keyboard_interrupt_and_system_exit_in_an_async_tool_end_the_run(kind: type[BaseException], calls: int) -> None:
+    async def leave() -> None:
+        raise kind
+
+    provider = ScriptedProvider([[ToolCall(str(n), "leave", {}) for n in range(calls)], "never"])
+    with pytest.raises(kind):
+        Agent(provider, tools=[leave]).run_sync("?")
+    assert len(provider.requests) == 1

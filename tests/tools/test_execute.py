@@ -28,7 +28,7 @@ def told(result: ToolResult) -> str:
 
 
 @pytest.mark.requirement("S3-07")
-def test_wrong_arguments_come_back_in_words_all_at_once() -> None:
+def test_all_wrong_arguments_are_returned_to_the_model_in_one_error() -> None:
     def book(city: str, nights: int) -> str:
         raise AssertionError("never called")
 
@@ -40,7 +40,7 @@ def test_wrong_arguments_come_back_in_words_all_at_once() -> None:
 
 
 @pytest.mark.requirement("S1-09")
-def test_arguments_are_coerced_where_the_schema_says_so_and_it_is_noted() -> None:
+def test_arguments_are_coerced_to_the_schema_with_a_note() -> None:
     def book(n: int, tags: list[str], ok: bool) -> list[Any]:
         return [n, tags, ok]
 
@@ -51,7 +51,7 @@ def test_arguments_are_coerced_where_the_schema_says_so_and_it_is_noted() -> Non
 
 
 @pytest.mark.requirement("S3-07")
-def test_an_exception_is_told_without_its_traceback(caplog: pytest.LogCaptureFixture) -> None:
+def test_exception_is_returned_without_its_traceback(caplog: pytest.LogCaptureFixture) -> None:
     def fail() -> str:
         raise KeyError("secret place")
 
@@ -60,7 +60,7 @@ def test_an_exception_is_told_without_its_traceback(caplog: pytest.LogCaptureFix
     assert "Traceback" in caplog.text
 
 
-def test_a_tool_error_is_told_in_its_own_words(caplog: pytest.LogCaptureFixture) -> None:
+def test_tool_error_is_returned_with_its_own_message(caplog: pytest.LogCaptureFixture) -> None:
     async def fail() -> str:
         raise ToolError("the account is closed; ask for another")
 
@@ -73,7 +73,7 @@ def test_a_tool_error_is_told_in_its_own_words(caplog: pytest.LogCaptureFixture)
     [SystemExit(3), StopIteration("x"), ValueError(), RecursionError("deep"), TimeoutError("t"), GeneratorExit("g")],
 )
 @pytest.mark.parametrize("timeout", [None, 5])
-def test_nothing_that_a_tool_raises_escapes(error: BaseException, timeout: float | None) -> None:
+def test_exceptions_of_a_tool_become_error_results(error: BaseException, timeout: float | None) -> None:
     def fail() -> str:
         raise error
 
@@ -85,10 +85,14 @@ def test_nothing_that_a_tool_raises_escapes(error: BaseException, timeout: float
         raise error
 
     for function in (fail, fail_too, fail_later):
-        assert type(error).__name__ in told(use(function, options={"timeout": timeout}))
+        if function is not fail and isinstance(error, SystemExit):
+            with pytest.raises(SystemExit):
+                use(function, options={"timeout": timeout})
+        else:
+            assert type(error).__name__ in told(use(function, options={"timeout": timeout}))
 
 
-def test_a_call_that_is_closed_in_the_middle_stops_its_tool() -> None:
+def test_closing_a_call_cancels_its_tool() -> None:
     seen: list[str] = []
 
     @tool
@@ -110,27 +114,31 @@ def test_a_call_that_is_closed_in_the_middle_stops_its_tool() -> None:
 
     for steps in range(4):
         asyncio.run(main(steps))
-        assert seen == ["stopped"]
+        assert seen == ["stopped"] or (not seen and not steps)  # Python 3.11 starts the tool in the second step
         seen.clear()
 
 
-def test_ctrl_c_within_an_async_tool_is_for_who_runs_the_loop() -> None:
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
+@pytest.mark.parametrize("waits", [False, True])
+def test_keyboard_interrupt_and_system_exit_of_an_async_tool_are_raised(kind: type[BaseException], waits: bool) -> None:
     async def fail() -> str:
-        raise KeyboardInterrupt
+        if waits:
+            await asyncio.sleep(0)
+        raise kind
 
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(kind):
         use(fail)
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), GeneratorExit(), asyncio.CancelledError()])
-def test_what_is_raised_in_a_thread_is_the_tools_own(error: BaseException) -> None:
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(), GeneratorExit(), asyncio.CancelledError()])
+def test_base_exception_raised_in_a_thread_becomes_an_error_result(error: BaseException) -> None:
     def fail() -> str:
         raise error
 
     assert type(error).__name__ in told(use(fail))
 
 
-def test_a_base_exception_of_the_tools_own_making_does_not_escape() -> None:
+def test_custom_base_exception_becomes_an_error_result() -> None:
     class Odd(BaseException):
         pass
 
@@ -140,7 +148,7 @@ def test_a_base_exception_of_the_tools_own_making_does_not_escape() -> None:
     assert told(use(fail)) == "fail failed: Odd: x"
 
 
-def test_a_group_of_exceptions_is_told_by_those_inside() -> None:
+def test_exception_group_is_described_by_its_members() -> None:
     async def fail() -> str:
         raise ExceptionGroup("group", [ValueError("a"), KeyError("b")])
 
@@ -148,7 +156,7 @@ def test_a_group_of_exceptions_is_told_by_those_inside() -> None:
 
 
 @pytest.mark.parametrize("timeout", [None, 5])
-def test_a_time_limit_within_a_tool_is_the_tools_own(timeout: float | None) -> None:
+def test_timeout_inside_a_tool_is_its_own_error(timeout: float | None) -> None:
     async def fail() -> str:
         async with asyncio.timeout(0.01):
             await asyncio.sleep(60)
@@ -157,7 +165,7 @@ def test_a_time_limit_within_a_tool_is_the_tools_own(timeout: float | None) -> N
     assert told(use(fail, options={"timeout": timeout})) == "fail failed: TimeoutError"
 
 
-def test_words_that_cannot_be_sent_or_never_end_are_made_fit() -> None:
+def test_error_messages_are_truncated_and_encodable() -> None:
     def fail(long: bool) -> str:
         raise ValueError("x" * 5_000_000 if long else "no file '\udcff'")
 
@@ -170,7 +178,7 @@ def test_words_that_cannot_be_sent_or_never_end_are_made_fit() -> None:
     assert len(told(use(give))) < 5_000
 
 
-def test_an_exception_without_words_is_named_and_one_that_cannot_speak_too() -> None:
+def test_exception_whose_str_fails_is_named_by_its_type() -> None:
     class Mute(Exception):
         def __str__(self) -> str:
             raise RuntimeError
@@ -181,7 +189,7 @@ def test_an_exception_without_words_is_named_and_one_that_cannot_speak_too() -> 
     assert told(use(fail)) == "fail failed: Mute"
 
 
-def test_a_tool_that_cancels_itself_is_a_failed_tool() -> None:
+def test_cancelled_error_raised_by_a_tool_is_its_failure() -> None:
     async def give_up() -> None:
         raise asyncio.CancelledError
 
@@ -211,7 +219,7 @@ def test_cancelling_the_call_cancels_the_tool() -> None:
 
 
 @pytest.mark.requirement("S3-10")
-def test_a_tool_that_takes_too_long_is_stopped() -> None:
+def test_tool_is_cancelled_at_its_timeout() -> None:
     async def sleep() -> None:
         await asyncio.sleep(60)
 
@@ -220,12 +228,12 @@ def test_a_tool_that_takes_too_long_is_stopped() -> None:
     def block() -> None:
         release.wait(60)
 
-    assert told(use(sleep, options={"timeout": 0.02})) == "sleep took longer than 0.02 seconds and was stopped"
-    assert told(use(block, options={"timeout": 0.02})).endswith("it may still be running")
+    assert told(use(sleep, options={"timeout": 0.02})) == "sleep timed out after 0.02 seconds and was cancelled"
+    assert told(use(block, options={"timeout": 0.02})).endswith("; its thread was abandoned and may still be running")
     release.set()
 
 
-def test_a_tool_that_goes_on_when_it_is_stopped_has_taken_too_long_all_the_same() -> None:
+def test_late_result_of_a_tool_that_ignores_its_cancellation_is_discarded() -> None:
     async def stubborn(answers: bool) -> str | None:
         try:
             await asyncio.sleep(60)
@@ -235,12 +243,13 @@ def test_a_tool_that_goes_on_when_it_is_stopped_has_taken_too_long_all_the_same(
 
     for answers in (True, False):
         words = told(use(stubborn, options={"timeout": 0.02}, answers=answers))
-        assert (
-            words == "stubborn took longer than 0.02 seconds; it went on when it was stopped, and its result came late"
+        assert words == (
+            "stubborn timed out after 0.02 seconds, ignored its cancellation and returned too late; "
+            "its result was discarded"
         )
 
 
-def test_what_a_tool_says_about_being_stopped_is_told() -> None:
+def test_tool_error_raised_on_cancellation_is_returned() -> None:
     async def careful() -> str:
         try:
             await asyncio.sleep(60)
@@ -268,7 +277,7 @@ def test_a_plain_function_does_not_block_the_event_loop() -> None:
     assert asyncio.run(main()).value == "midspan-tool"
 
 
-def test_what_a_plain_function_gives_to_be_awaited_is_awaited() -> None:
+def test_awaitable_returned_by_a_plain_function_is_awaited() -> None:
     async def later() -> int:
         return 5
 
@@ -276,14 +285,14 @@ def test_what_a_plain_function_gives_to_be_awaited_is_awaited() -> None:
     assert asyncio.run(execute(made, ToolCall("1", "later"))).value == 5
 
 
-def test_a_result_that_breaks_its_promise_is_told() -> None:
+def test_result_that_does_not_match_the_response_schema_is_an_error() -> None:
     def count() -> int:
         return "five"  # type: ignore[return-value]
 
     assert told(use(count)).startswith("invalid response: ")
 
 
-def test_an_error_in_a_result_is_not_held_to_the_promise() -> None:
+def test_error_in_a_result_need_not_match_the_response_schema() -> None:
     made = tool_from_schema(
         "w",
         "W.",
@@ -295,7 +304,7 @@ def test_an_error_in_a_result_is_not_held_to_the_promise() -> None:
     assert (result.is_error, result.value) == (True, {"error": "API request failed: timeout"})
 
 
-def test_a_result_that_json_cannot_say_is_described() -> None:
+def test_result_that_is_not_json_serializable_is_described() -> None:
     class Odd:
         def __repr__(self) -> str:
             return "<odd>" * 1000
@@ -313,7 +322,7 @@ def test_a_result_that_json_cannot_say_is_described() -> None:
 
 
 @pytest.mark.parametrize("value", ["ü" * 500, ["x"] * 500, {"k": "v" * 500}])
-def test_a_result_that_is_too_large_is_cut_with_a_mark(value: Any) -> None:
+def test_too_large_result_is_cut_with_a_mark(value: Any) -> None:
     def large() -> Any:
         return value
 
@@ -324,14 +333,14 @@ def test_a_result_that_is_too_large_is_cut_with_a_mark(value: Any) -> None:
     assert "cut" in result.notes[0]
 
 
-def test_a_result_of_just_the_largest_size_is_whole() -> None:
+def test_result_of_exactly_the_maximum_size_is_not_cut() -> None:
     def large() -> str:
         return "ü" * 100
 
     assert use(large, options={"largest_result": 100}).value == "ü" * 100
 
 
-def test_a_promise_is_not_kept_by_a_description() -> None:
+def test_description_does_not_satisfy_the_response_schema() -> None:
     def give() -> list[float]:
         return [1.0, float("nan")]
 
@@ -362,7 +371,7 @@ def test_images_become_media() -> None:
     assert (use(several).value, len(use(several).media)) == ("two cats", 2)
 
 
-def test_a_result_is_a_copy_that_the_tool_can_no_longer_change() -> None:
+def test_result_is_a_copy_of_what_the_tool_returned() -> None:
     kept: dict[str, Any] = {"list": [1]}
 
     def give() -> Any:
@@ -373,7 +382,7 @@ def test_a_result_is_a_copy_that_the_tool_can_no_longer_change() -> None:
     assert result.value == {"list": [1]}
 
 
-def test_what_a_tool_sets_in_its_context_is_its_own() -> None:
+def test_context_variables_set_by_a_tool_stay_inside_it() -> None:
     variable: ContextVar[str] = ContextVar("variable", default="before")
 
     @tool
@@ -400,7 +409,7 @@ def test_what_a_tool_sets_in_its_context_is_its_own() -> None:
     asyncio.run(main())
 
 
-def test_an_option_that_no_tool_has_is_told() -> None:
+def test_unknown_option_is_reported() -> None:
     with pytest.raises(ConfigError, match=r"a tool has no option 'foo'; it has: name, .*timeout"):
         tool(foo=1)(lambda: 1)  # type: ignore[call-overload]
     with pytest.raises(ConfigError, match="a tool has no option 'foo'"):

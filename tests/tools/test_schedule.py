@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from midspan.tools.local import LocalTools
-from midspan.tools.schedule import each_call, run_calls, settled
+from midspan.tools.schedule import each_call, run_call, run_calls
 from midspan.types.parts import ToolCall, ToolResult
 from tests.bounds import BOUND
 
@@ -18,8 +18,8 @@ def calls(*names: str) -> list[ToolCall]:
 
 
 @pytest.mark.requirement("S3-09")
-def test_calls_run_together_and_results_keep_their_order() -> None:
-    all_run = threading.Barrier(4)  # of whom none ends before the last one has begun
+def test_calls_run_concurrently_and_results_keep_the_order_of_the_calls() -> None:
+    all_run = threading.Barrier(4)  # none of them ends before the last one has started
 
     async def slow() -> str:
         await asyncio.to_thread(all_run.wait, BOUND)
@@ -39,7 +39,7 @@ def test_calls_run_together_and_results_keep_their_order() -> None:
     assert results[5].is_error
 
 
-def test_at_most_so_many_run_at_once() -> None:
+def test_max_concurrency_is_not_exceeded() -> None:
     at_once = peak = 0
 
     async def work() -> None:
@@ -49,11 +49,11 @@ def test_at_most_so_many_run_at_once() -> None:
         await asyncio.sleep(0.005)
         at_once -= 1
 
-    asyncio.run(run_calls(calls(*["work"] * 9), LocalTools([work]).call, at_once=3))
+    asyncio.run(run_calls(calls(*["work"] * 9), LocalTools([work]).call, max_concurrency=3))
     assert peak == 3
 
 
-def test_cancelling_cancels_all_and_waits_for_their_end() -> None:
+def test_cancellation_cancels_all_calls_and_waits_for_them() -> None:
     ended: list[str] = []
 
     async def wait(name: str = "x") -> None:
@@ -75,7 +75,7 @@ def test_cancelling_cancels_all_and_waits_for_their_end() -> None:
     assert ended == ["x", "x", "x"]
 
 
-def test_a_source_that_breaks_its_promise_still_gives_one_result_a_call(caplog: pytest.LogCaptureFixture) -> None:
+def test_faulty_source_still_gives_one_result_for_each_call(caplog: pytest.LogCaptureFixture) -> None:
     async def broken(call: ToolCall) -> Any:
         match call.name:
             case "raises":
@@ -93,7 +93,7 @@ def test_a_source_that_breaks_its_promise_still_gives_one_result_a_call(caplog: 
 
 @settings(max_examples=30)
 @given(st.lists(st.sampled_from(["ok", "fail", "wait", "missing"]), max_size=8), st.none() | st.integers(1, 4))
-def test_every_call_has_exactly_one_result_under_its_id(names: list[str], at_once: int | None) -> None:
+def test_every_call_has_exactly_one_result_under_its_id(names: list[str], max_concurrency: int | None) -> None:
     async def ok() -> str:
         return "ok"
 
@@ -104,15 +104,15 @@ def test_every_call_has_exactly_one_result_under_its_id(names: list[str], at_onc
         await asyncio.sleep(0)
         return "ok"
 
-    results = asyncio.run(run_calls(calls(*names), LocalTools([ok, fail, wait]).call, at_once=at_once))
+    results = asyncio.run(run_calls(calls(*names), LocalTools([ok, fail, wait]).call, max_concurrency=max_concurrency))
     assert [(result.id, result.name) for result in results] == [(call.id, call.name) for call in calls(*names)]
 
 
-@pytest.mark.parametrize("at_once", [None, 1, 2])
+@pytest.mark.parametrize("max_concurrency", [None, 1, 2])
 @pytest.mark.parametrize("many", [1, 5])
-@pytest.mark.parametrize("kind", [GeneratorExit, SystemExit, asyncio.CancelledError])
-def test_a_tool_or_source_that_ends_its_task_has_a_result_too(
-    kind: type[BaseException], many: int, at_once: int | None, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("kind", [GeneratorExit, asyncio.CancelledError])
+def test_tool_or_source_that_raises_a_base_exception_has_a_result(
+    kind: type[BaseException], many: int, max_concurrency: int | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def leave() -> str:
         raise kind
@@ -140,15 +140,15 @@ def test_a_tool_or_source_that_ends_its_task_has_a_result_too(
             ("any", broken_at_once),
         ):
             asked = calls(*[name] * many)
-            results = await asyncio.wait_for(run_calls(asked, run, at_once=at_once), 5)
+            results = await asyncio.wait_for(run_calls(asked, run, max_concurrency=max_concurrency), 5)
             assert [(result.id, result.is_error) for result in results] == [(call.id, True) for call in asked]
             assert all(kind.__name__ in str(result.value) for result in results)
 
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("at_once", [None, 2])
-def test_a_tool_that_cancels_the_task_it_runs_in_disturbs_no_other(at_once: int | None) -> None:
+@pytest.mark.parametrize("max_concurrency", [None, 2])
+def test_tool_that_cancels_its_own_task_does_not_affect_others(max_concurrency: int | None) -> None:
     async def cancel() -> None:
         task = asyncio.current_task()
         assert task is not None
@@ -161,7 +161,9 @@ def test_a_tool_that_cancels_the_task_it_runs_in_disturbs_no_other(at_once: int 
     names = ["cancel", "fine", "cancel", "cancel", "fine"]
 
     async def main() -> list[ToolResult]:
-        return await asyncio.wait_for(run_calls(calls(*names), LocalTools([cancel, fine]).call, at_once=at_once), 5)
+        return await asyncio.wait_for(
+            run_calls(calls(*names), LocalTools([cancel, fine]).call, max_concurrency=max_concurrency), 5
+        )
 
     results = asyncio.run(main())
     assert [(result.id, result.is_error) for result in results] == [
@@ -169,12 +171,13 @@ def test_a_tool_that_cancels_the_task_it_runs_in_disturbs_no_other(at_once: int 
     ]
 
 
-def test_ctrl_c_within_one_of_several_calls_ends_them_all() -> None:
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
+def test_keyboard_interrupt_and_system_exit_in_one_call_cancel_the_others(kind: type[BaseException]) -> None:
     ended: list[str] = []
 
     async def interrupt() -> None:
         await asyncio.sleep(0)
-        raise KeyboardInterrupt
+        raise kind
 
     async def wait() -> None:
         try:
@@ -182,39 +185,51 @@ def test_ctrl_c_within_one_of_several_calls_ends_them_all() -> None:
         finally:
             ended.append("wait")
 
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(kind):
         asyncio.run(run_calls(calls("wait", "interrupt", "wait"), LocalTools([interrupt, wait]).call))
     assert ended == ["wait", "wait"]
 
 
-def test_closing_what_waits_for_a_call_closes_the_call() -> None:
+@pytest.mark.parametrize("many", [1, 3])
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
+def test_keyboard_interrupt_and_system_exit_of_a_source_are_raised(kind: type[BaseException], many: int) -> None:
+    async def leave(call: ToolCall) -> Any:
+        raise kind
+
+    with pytest.raises(kind):
+        asyncio.run(run_calls(calls(*["any"] * many), leave))
+
+
+def test_closing_a_call_cancels_its_source() -> None:
     seen: list[str] = []
 
     async def wait(call: ToolCall) -> ToolResult:
         try:
             await asyncio.sleep(60)
-        except GeneratorExit:
-            seen.append("closed")
+        except asyncio.CancelledError:
+            seen.append("cancelled")
             raise
         raise AssertionError("never")
 
     async def main() -> None:
-        running = settled(ToolCall("1", "wait"), wait)
+        running = run_call(ToolCall("1", "wait"), wait)
         running.send(None)
+        await asyncio.sleep(0)
         running.close()
+        await asyncio.sleep(0)
 
     asyncio.run(main())
-    assert seen == ["closed"]
+    assert seen == ["cancelled"]
 
 
-def test_leaving_early_starts_nothing_more() -> None:
+def test_closing_early_starts_no_further_calls() -> None:
     began: list[str] = []
 
     async def note() -> None:
         began.append("note")
 
     async def main() -> None:
-        ended = each_call(calls(*["note"] * 9), LocalTools([note]).call, at_once=2)
+        ended = each_call(calls(*["note"] * 9), LocalTools([note]).call, max_concurrency=2)
         await anext(ended)
         await ended.aclose()
         count = len(began)
@@ -224,7 +239,7 @@ def test_leaving_early_starts_nothing_more() -> None:
     asyncio.run(main())
 
 
-def test_calls_go_on_while_nobody_takes_the_results() -> None:
+def test_calls_continue_while_nobody_takes_the_results() -> None:
     ran: list[int] = []
 
     async def note(call: ToolCall) -> ToolResult:
@@ -232,7 +247,7 @@ def test_calls_go_on_while_nobody_takes_the_results() -> None:
         return ToolResult(call.id, call.name, 1)
 
     async def main() -> None:
-        ended = each_call(calls(*["note"] * 9), note, at_once=2)
+        ended = each_call(calls(*["note"] * 9), note, max_concurrency=2)
         await anext(ended)
         async with asyncio.timeout(BOUND):
             while len(ran) < 9:  # noqa: ASYNC110 - the calls have no event to wait for
@@ -243,7 +258,7 @@ def test_calls_go_on_while_nobody_takes_the_results() -> None:
 
 
 @pytest.mark.parametrize("answer", [None, ToolResult("0", "other", 1), ToolResult("1", "read", 1)])
-def test_a_source_that_answers_something_else_has_failed(answer: Any) -> None:
+def test_source_that_returns_another_result_has_failed(answer: Any) -> None:
     async def call(_: ToolCall, __: Any = None) -> Any:
         return answer
 
@@ -252,4 +267,4 @@ def test_a_source_that_answers_something_else_has_failed(answer: Any) -> None:
 
     result = asyncio.run(main())
     assert (result.id, result.name, result.is_error) == ("0", "read", True)
-    assert result.value == "read failed: its source answered another call"
+    assert result.value == "read failed: its source did not return a result of this call"

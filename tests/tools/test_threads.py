@@ -11,7 +11,7 @@ import weakref
 import pytest
 
 from midspan.errors import ToolError
-from midspan.tools.deadline import Raised
+from midspan.tools.tasks import Expired, ToolRaised
 from midspan.tools.threads import Threads
 from tests.bounds import BOUND, time_passes
 
@@ -29,7 +29,7 @@ def test_functions_run_at_once_up_to_the_limit() -> None:
             at_once -= 1
 
     async def main() -> None:
-        threads, gate = Threads(most=4), threading.Event()
+        threads, gate = Threads(max_threads=4), threading.Event()
         tasks = [asyncio.create_task(threads.run(work, gate)) for _ in range(10)]
         while peak < 4:  # noqa: ASYNC110 - it is set in other threads
             await asyncio.sleep(0.005)
@@ -41,9 +41,9 @@ def test_functions_run_at_once_up_to_the_limit() -> None:
     assert peak == 4
 
 
-def test_a_thread_that_was_given_up_on_makes_room() -> None:
+def test_abandoned_thread_releases_its_slot() -> None:
     async def main() -> str:
-        threads, gate = Threads(most=1), threading.Event()
+        threads, gate = Threads(max_threads=1), threading.Event()
         stuck = asyncio.create_task(threads.run(gate.wait, 30))
         await asyncio.sleep(0.02)
         stuck.cancel()
@@ -57,7 +57,43 @@ def test_a_thread_that_was_given_up_on_makes_room() -> None:
     assert asyncio.run(main()) == "free"
 
 
-def test_the_limit_holds_whatever_is_cancelled_when() -> None:
+def test_calls_are_refused_while_too_many_abandoned_threads_run() -> None:
+    async def main() -> None:
+        threads, gate = Threads(max_threads=2, max_abandoned=3), threading.Event()
+        for _ in range(3):
+            with pytest.raises(Expired):
+                await threads.run(gate.wait, BOUND, timeout=0.01)
+        for _ in range(20):
+            with pytest.raises(ToolError, match="not run: 3 earlier calls timed out or were cancelled and are still"):
+                await threads.run(gate.wait, BOUND, timeout=0.01)
+        gate.set()
+        while True:
+            try:
+                assert await threads.run(lambda: "free") == "free"
+            except ToolError:
+                await asyncio.sleep(0.005)  # the abandoned threads have yet to end
+            else:
+                break
+
+    asyncio.run(asyncio.wait_for(main(), BOUND))
+
+
+def test_number_of_threads_is_bounded_however_many_calls_time_out() -> None:
+    async def main() -> None:
+        threads, gate = Threads(max_threads=4, max_abandoned=10), threading.Event()
+        before = threading.active_count()
+        errors: set[type] = set()
+        for _ in range(10):
+            calls = (threads.run(gate.wait, BOUND, timeout=0.01) for _ in range(20))
+            errors |= {type(error) for error in await asyncio.gather(*calls, return_exceptions=True)}
+        assert errors == {Expired, ToolError}
+        assert threading.active_count() - before <= 10 + 20
+        gate.set()
+
+    asyncio.run(asyncio.wait_for(main(), BOUND))
+
+
+def test_cancellation_at_any_time_does_not_exceed_the_limit() -> None:
     at_once, peak, lock = 0, 0, threading.Lock()
 
     def work() -> None:
@@ -70,11 +106,11 @@ def test_the_limit_holds_whatever_is_cancelled_when() -> None:
             at_once -= 1
 
     async def main() -> None:
-        threads = Threads(most=2)
-        for _ in range(50):  # cancelled when the function has ended and the loop has not heard of it yet
+        threads = Threads(max_threads=2)
+        for _ in range(50):  # cancelled when the function has ended and the loop is not notified yet
             task = asyncio.create_task(threads.run(lambda: None))
             await asyncio.sleep(0)
-            time.sleep(0.001)  # noqa: ASYNC251 - so that the loop does not hear of it
+            time.sleep(0.001)  # noqa: ASYNC251 - so that the loop is not notified
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
         await asyncio.gather(*(threads.run(work) for _ in range(40)))
@@ -83,9 +119,9 @@ def test_the_limit_holds_whatever_is_cancelled_when() -> None:
     assert peak <= 2
 
 
-def test_waiting_for_a_thread_is_not_the_functions_time() -> None:
+def test_waiting_for_a_thread_does_not_count_towards_the_timeout() -> None:
     async def main() -> list[str]:
-        threads, loop = Threads(most=2), asyncio.get_running_loop()
+        threads, loop = Threads(max_threads=2), asyncio.get_running_loop()
         both = threading.Barrier(2)  # neither thread runs ahead
 
         async def pass_time() -> str:
@@ -96,16 +132,16 @@ def test_waiting_for_a_thread_is_not_the_functions_time() -> None:
             both.wait(BOUND)
             return asyncio.run_coroutine_threadsafe(pass_time(), loop).result()
 
-        return await asyncio.gather(*(threads.run(work, seconds=BOUND / 4) for _ in range(12)))
+        return await asyncio.gather(*(threads.run(work, timeout=BOUND / 4) for _ in range(12)))
 
     assert asyncio.run(asyncio.wait_for(main(), BOUND)) == ["done"] * 12
 
 
-def test_work_cancelled_before_it_began_never_runs() -> None:
+def test_function_cancelled_before_its_start_never_runs() -> None:
     ran: list[int] = []
 
     async def main() -> None:
-        threads, gate = Threads(most=1), threading.Event()
+        threads, gate = Threads(max_threads=1), threading.Event()
         first = asyncio.create_task(threads.run(gate.wait, 30))
         await asyncio.sleep(0.02)
         second = asyncio.create_task(threads.run(ran.append, 1))
@@ -120,7 +156,7 @@ def test_work_cancelled_before_it_began_never_runs() -> None:
     assert ran == [2]
 
 
-def test_one_thread_is_enough_for_one_function_after_another() -> None:
+def test_sequential_functions_share_one_thread() -> None:
     async def main() -> set[int]:
         threads = Threads()
         return {await threads.run(threading.get_ident) for _ in range(2_000)}
@@ -128,7 +164,7 @@ def test_one_thread_is_enough_for_one_function_after_another() -> None:
     assert len(asyncio.run(main())) == 1
 
 
-def test_context_variables_are_seen_in_the_thread() -> None:
+def test_context_variables_are_visible_in_the_thread() -> None:
     variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable")
 
     async def main() -> str:
@@ -153,7 +189,7 @@ def test_many_event_loops_share_the_threads() -> None:
     assert sorted(seen) == list(range(8))
 
 
-def test_a_function_that_hangs_does_not_keep_the_program_from_ending() -> None:
+def test_hanging_function_does_not_keep_the_program_from_exiting() -> None:
     program = """
 import asyncio, time
 from midspan.tools.execute import execute
@@ -167,25 +203,25 @@ def hang() -> None:
 print(asyncio.run(execute(hang, ToolCall("1", "hang"))).value)
 """
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=BOUND)
-    assert ran.stdout.startswith("hang took longer than 0.05 seconds")
+    assert ran.stdout.startswith("hang timed out after 0.05 seconds; its thread was abandoned")
     assert (ran.returncode, ran.stderr) == (0, "")
 
 
 def nested(threads: Threads, depth: int) -> int:
-    """As a tool that asks an agent of its own: a thread waits for a loop, and that for another thread."""
+    """Like a tool that runs an agent: a thread waits for an event loop, which waits for another thread."""
     return 1 + asyncio.run(threads.run(nested, threads, depth - 1)) if depth else 0
 
 
-def test_functions_that_wait_for_functions_never_wait_for_each_other() -> None:
+def test_nested_functions_do_not_deadlock() -> None:
     async def main() -> None:
-        threads = Threads(most=2)
+        threads = Threads(max_threads=2)
         assert await threads.run(nested, threads, 30) == 30
         assert await asyncio.gather(*(threads.run(nested, threads, 3) for _ in range(20))) == [3] * 20
 
     asyncio.run(asyncio.wait_for(main(), 20))
 
 
-def test_each_depth_keeps_to_the_limit() -> None:
+def test_limit_holds_at_each_nesting_depth() -> None:
     at_once, peak, lock = 0, 0, threading.Lock()
 
     def work() -> None:
@@ -201,21 +237,21 @@ def test_each_depth_keeps_to_the_limit() -> None:
         await asyncio.gather(*(threads.run(work) for _ in range(40)))
 
     async def main() -> None:
-        threads = Threads(most=2)
+        threads = Threads(max_threads=2)
         await asyncio.gather(*(threads.run(lambda: asyncio.run(many(threads))) for _ in range(3)))
 
     asyncio.run(asyncio.wait_for(main(), BOUND))
     assert peak == 2
 
 
-def test_what_goes_too_deep_is_told_and_the_threads_go_on() -> None:
+def test_too_deep_nesting_is_refused_with_an_error() -> None:
     async def main() -> None:
-        threads = Threads(most=2, deepest=5)
+        threads = Threads(max_threads=2, max_depth=5)
         assert await threads.run(nested, threads, 4) == 4
-        with pytest.raises(Raised) as caught:
+        with pytest.raises(ToolRaised) as caught:
             await threads.run(nested, threads, 5)
         error: BaseException = caught.value
-        while isinstance(error, Raised):
+        while isinstance(error, ToolRaised):
             error = error.error
         assert isinstance(error, ToolError)
         assert "5 deep" in str(error)
@@ -224,9 +260,9 @@ def test_what_goes_too_deep_is_told_and_the_threads_go_on() -> None:
     asyncio.run(asyncio.wait_for(main(), BOUND))
 
 
-def test_what_a_function_left_behind_is_not_within_it() -> None:
+def test_context_of_a_function_that_ended_does_not_count_as_nesting() -> None:
     async def main() -> int:
-        threads = Threads(most=2, deepest=3)
+        threads = Threads(max_threads=2, max_depth=3)
         contexts = [contextvars.copy_context()]
 
         def leave() -> None:
@@ -239,11 +275,11 @@ def test_what_a_function_left_behind_is_not_within_it() -> None:
     assert asyncio.run(asyncio.wait_for(main(), BOUND)) == 11
 
 
-def test_where_nothing_ends_for_a_while_who_waits_gets_a_thread() -> None:
-    """A function may wait for another in a way that cannot be seen from here: through a thread of its own, say."""
+def test_starving_function_gets_an_additional_thread() -> None:
+    """A function may wait for another one in a way that the pool cannot see: through a thread of its own."""
 
     async def main() -> list[int]:
-        threads = Threads(most=2, patience=0.02)
+        threads = Threads(max_threads=2, starvation_timeout=0.02)
 
         def hidden() -> int:
             given: list[int] = []
@@ -257,12 +293,12 @@ def test_where_nothing_ends_for_a_while_who_waits_gets_a_thread() -> None:
     assert asyncio.run(asyncio.wait_for(main(), BOUND)) == [5] * 6
 
 
-def test_work_that_was_given_up_on_is_not_kept() -> None:
+def test_cancelled_jobs_are_not_kept_alive() -> None:
     class Large:
         pass
 
     async def main() -> None:
-        threads, gate = Threads(most=1), threading.Event()
+        threads, gate = Threads(max_threads=1), threading.Event()
         stuck = asyncio.create_task(threads.run(gate.wait, 10))
         await asyncio.sleep(0.02)
         large = Large()
@@ -282,7 +318,7 @@ def test_work_that_was_given_up_on_is_not_kept() -> None:
     asyncio.run(asyncio.wait_for(main(), BOUND))
 
 
-def test_what_a_function_was_given_is_not_kept_after_it_ended() -> None:
+def test_arguments_are_not_kept_alive_after_the_end() -> None:
     class Large:
         pass
 
@@ -296,13 +332,13 @@ def test_what_a_function_was_given_is_not_kept_after_it_ended() -> None:
             gc.collect()
             if kept() is None:
                 return
-            await asyncio.sleep(0.01)  # the thread has told what came of it, and has yet to forget it
-        raise AssertionError("the idle thread keeps it")
+            await asyncio.sleep(0.01)  # the thread has set the result, but may not have dropped its references yet
+        raise AssertionError("the idle thread keeps a reference")
 
     asyncio.run(asyncio.wait_for(main(), BOUND))
 
 
-def test_where_no_thread_can_be_started_it_is_told() -> None:
+def test_error_when_no_thread_can_be_started() -> None:
     program = """
 import asyncio, resource, threading
 from midspan.tools.execute import execute
@@ -323,12 +359,12 @@ print(asyncio.run(execute(add, call)).value)
 """
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=BOUND)
     first, second = ran.stdout.splitlines()
-    assert first.startswith("True no thread could be started")
+    assert first.startswith("True not run: no thread could be started")
     assert (second, ran.stderr) == ("2", "")
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing to inherit where processes do not fork")
-def test_a_forked_child_starts_threads_of_its_own() -> None:
+def test_forked_child_starts_its_own_threads() -> None:
     program = """
 import asyncio, os
 from midspan.tools.threads import THREADS

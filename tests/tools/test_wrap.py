@@ -78,7 +78,7 @@ def test_what_is_filtered_out_cannot_be_called_either() -> None:
 
 def test_a_time_limit_holds_for_every_tool_within() -> None:
     result = asyncio.run(TimeLimited(LocalTools([wait]), 0.02).call(ToolCall("1", "wait")))
-    assert result.value == "wait took longer than 0.02 seconds and was stopped"
+    assert result.value == "wait timed out after 0.02 seconds and was cancelled"
 
 
 def test_wrappers_can_be_put_around_each_other() -> None:

@@ -31,7 +31,7 @@ from midspan.loop.state import NOT_RUN, RunState
 from midspan.loop.stop import Bounds, out_of_time
 from midspan.providers.provider import Provider
 from midspan.providers.registry import default_provider, provider_of
-from midspan.tools.deadline import Expired, limited
+from midspan.tools.tasks import Expired, with_timeout
 from midspan.types.messages import History
 from midspan.types.specs import Limits, ModelSettings, ToolChoice
 
@@ -215,7 +215,7 @@ class Agent(Generic[Output]):
         begun = monotonic()
         try:
             planning = self._planned() if question.wishes is None else plan_of(question.wishes)
-            plan = await limited(planning, question.limits.max_seconds)
+            plan = await with_timeout(planning, question.limits.max_seconds)
         except Expired:
             raise _with_transcript(out_of_time(question.limits), question.history) from None
         except MidspanError as error:

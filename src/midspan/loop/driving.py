@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import deque
 from contextlib import aclosing, suppress
 
 from msgspec.structs import replace
@@ -13,8 +14,8 @@ from midspan.loop.state import CANCELLED, NOT_RUN
 from midspan.loop.status import Phase, StreamStatus
 from midspan.storage.journal import Journal
 from midspan.storage.waiters import Waiters
-from midspan.tools.deadline import cancel_count
-from midspan.tools.failure import described, failed, fitting
+from midspan.tools.error_results import describe_error, failed, truncate
+from midspan.tools.tasks import cancel_count
 from midspan.types.codec import to_json
 from midspan.types.events import STOPPED_BY_CALLER, Fault, RunEnd, RunEvent, RunStart, ToolEnd, ToolStart
 from midspan.types.parts import ToolCall
@@ -41,8 +42,8 @@ class Drive:
         self._status = StreamStatus(self.id)
         self._waiters = Waiters()
         self._writer = JournalWriter(journal, self.id, self._told)
-        self._open: list[ToolCall] = []
-        """The calls that have begun."""
+        self._open: dict[str, deque[ToolCall]] = {}
+        """By their ids, the calls that have begun."""
         self._is_stopping = self._is_listening = False
         # Never eager: it may have to be cancelled in its first step, and by its name.
         self.task = asyncio.Task(self._run(), loop=asyncio.get_running_loop(), name=self.id)
@@ -85,7 +86,7 @@ class Drive:
             error = JournalError(f"a run called {self.id!r} {words}")
         else:
             assert cause is not None, "asked for after it came"
-            error = JournalError(f"run {self.id!r} was stopped, because its journal failed: {described(cause)}")
+            error = JournalError(f"run {self.id!r} was stopped, because its journal failed: {describe_error(cause)}")
         error.__cause__ = cause
         error.transcript = self._stream.messages if self.is_over else None
         return error
@@ -159,9 +160,9 @@ class Drive:
     def _note(self, event: RunEvent) -> None:
         document = to_json(event)
         if type(event) is ToolStart:
-            self._open.append(event.call)
+            self._open.setdefault(event.call.id, deque()).append(event.call)
         elif type(event) is ToolEnd:
-            self._open.remove(next(call for call in self._open if call.id == event.result.id))
+            self._open[event.result.id].popleft()
         self._status = self._status.after(event)
         self._writer.take(document, end=type(event) is RunEnd)
 
@@ -173,7 +174,7 @@ class Drive:
             with suppress(CodecError):  # then that is the fault, and there is no start that could be written
                 self._note(self._start)
         words = CANCELLED if fault.kind == STOPPED_BY_CALLER else NOT_RUN
-        for call in list(self._open):
+        for call in [call for calls in self._open.values() for call in calls]:
             self._note(ToolEnd(self._status.turn, failed(call, f"{call.name} {words}"), 0.0))
         self._note(RunEnd(self.id, "", self._stream.usage, self._status.turn, limit, fault))
 
@@ -202,4 +203,4 @@ class Drive:
 
 def _fault(error: BaseException) -> Fault:
     kind = type(error).__name__
-    return Fault(kind, fitting(described(error).removeprefix(kind).removeprefix(": ")))
+    return Fault(kind, truncate(describe_error(error).removeprefix(kind).removeprefix(": ")))

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from midspan.errors import JournalConflict, JournalError
 from midspan.storage.journal import Journal
-from midspan.tools.deadline import cancel_count
+from midspan.tools.tasks import cancel_count
 
 _MOST_UNWRITTEN = 256
 

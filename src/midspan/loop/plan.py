@@ -9,8 +9,9 @@ from msgspec.structs import replace
 
 from midspan.errors import ConfigError, MidspanError
 from midspan.providers.provider import Provider, Traits, traits_of
-from midspan.tools.failure import described
+from midspan.tools.error_results import describe_error
 from midspan.tools.source import ToolSource
+from midspan.tools.tasks import ToolRaised, run_in_task
 from midspan.types.exchange import Setup
 from midspan.types.parts import ToolCall, ToolResult
 from midspan.types.specs import BuiltinTool, Limits, ModelSettings, ToolChoice, ToolSpec
@@ -57,6 +58,8 @@ class Plan(Struct, frozen=True, eq=False):
     """For the first request, where a call is forced; after that the model may answer."""
     last: Setup
     """For a request that asks for an answer: the tools stay declared, because the history speaks of them."""
+    in_task: bool
+    """Whether the calls need tasks, because the source of the tools does not run user code in tasks itself."""
     given: ToolSource
     """The tools as the caller gave them."""
     specs: Sequence[ToolSpec]
@@ -81,7 +84,8 @@ class Plan(Struct, frozen=True, eq=False):
 
 async def plan_of(wishes: Wishes) -> Plan:
     """Ask the tools what there is, and put all into the words of the model."""
-    from midspan.tools.merge import source_of  # loaded with the first run, not with the agent
+    from midspan.tools.local import LocalTools  # loaded with the first run, not with the agent
+    from midspan.tools.merge import source_of
     from midspan.tools.spoken import Spoken
 
     builtins, given = split(wishes.tools)
@@ -123,6 +127,7 @@ async def plan_of(wishes: Wishes) -> Plan:
         calls_only=wishes.calls_only,
         first=setup if setup.tool_choice == choice else replace(setup, tool_choice=choice),
         last=replace(setup, tool_choice=answering) if setup.tools else setup,
+        in_task=type(given) is not LocalTools,
         given=given,
         specs=specs,
     )
@@ -142,12 +147,18 @@ def _provider(wishes: Wishes, *, has_functions: bool) -> Provider:
 
 async def listed(source: ToolSource) -> Sequence[ToolSpec]:
     """What a source has; it is foreign code, and what goes wrong in it is told."""
+    from midspan.tools.local import LocalTools  # loaded with the first tool
+
+    if type(source) is LocalTools:
+        return source.specs  # no user code, so no task
     try:
-        specs = await source.list_tools()
-    except MidspanError:
-        raise
-    except Exception as error:
-        raise ConfigError(f"the tools of {type(source).__name__} cannot be listed: {described(error)}") from error
+        specs = await run_in_task(source.list_tools)
+    except ToolRaised as raised:
+        error = raised.error
+        if isinstance(error, MidspanError):
+            raise error from None
+        message = f"the tools of {type(source).__name__} cannot be listed: {describe_error(error)}"
+        raise ConfigError(message) from error
     if not isinstance(specs, Sequence) or not all(isinstance(spec, ToolSpec) for spec in specs):
         raise ConfigError(f"{type(source).__name__} lists {specs!r:.80}, which are no tools")
     return specs

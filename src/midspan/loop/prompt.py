@@ -11,7 +11,7 @@ from msgspec import json
 from msgspec.structs import replace
 
 from midspan.errors import ConfigError
-from midspan.tools.failure import failed
+from midspan.tools.error_results import failed
 from midspan.types.messages import History, Message
 from midspan.types.parts import Blob, Opaque, Part, Text, Thought, ToolCall, ToolResult
 from midspan.types.texts import check_text

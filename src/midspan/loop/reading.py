@@ -7,7 +7,7 @@ from midspan.errors import JournalError, RunError
 from midspan.loop.driving import Drive
 from midspan.loop.status import StreamStatus
 from midspan.storage.journal import Journal
-from midspan.tools.deadline import Expired, limited
+from midspan.tools.tasks import Expired, with_timeout
 from midspan.types.codec import from_json
 from midspan.types.events import RunEvent
 
@@ -40,7 +40,7 @@ async def kept(
         while True:
             try:
                 seconds = patience_seconds if number >= status.events else None
-                number, document = await limited(anext(documents), seconds)
+                number, document = await with_timeout(anext(documents), seconds)
             except StopAsyncIteration:
                 return
             except Expired:

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from midspan.tools.failure import NOT_RUN
+from midspan.tools.error_results import NOT_RUN
 from midspan.types.parts import ToolCall, ToolResult
 
 _WORDS = (

@@ -7,6 +7,7 @@ events: blocking is the drained stream. It knows nothing of HTTP, of who listens
 import asyncio
 import logging
 import sys
+from collections import Counter
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from typing import Any, TypeVar
@@ -21,10 +22,10 @@ from midspan.loop.salvage import salvaged
 from midspan.loop.state import CANCELLED, MOST_MISSES, NOT_RUN, RunState
 from midspan.loop.stop import CUT, POLITE_WORDS, Again, Bounds, blocked, broken_off, verdict
 from midspan.providers.provider import closable, responder, traits_of
-from midspan.tools.deadline import Expired, Raised, cancels_heard, kept, limited
-from midspan.tools.failure import NOT_RUN as WRONG
-from midspan.tools.failure import described, failed
-from midspan.tools.schedule import each_call, settled
+from midspan.tools.error_results import NOT_RUN as WRONG
+from midspan.tools.error_results import describe_error, failed
+from midspan.tools.schedule import each_call, run_call
+from midspan.tools.tasks import Expired, cancel_count, swallowed_cancellation, with_timeout
 from midspan.types.events import (
     RunEnd,
     RunEvent,
@@ -98,8 +99,10 @@ class Run:
                     yield self._after(TurnStart(turn))
                     heard = _Heard(turn, self._bounds)
                     with heard:
+                        if heard.cancels_before:
+                            await heard.checkpoint()
                         if self._respond is not None:
-                            heard.end(await limited(self._respond(self._request()), None))
+                            heard.end(await self._respond(self._request()))
                         else:
                             async with aclosing(self._timed(self._spoken())) as parts:
                                 async for part in parts:
@@ -108,6 +111,11 @@ class Run:
                                         heard.is_left = True  # unless somebody comes back for more
                                         yield delta
                                         heard.is_left = False
+                                        if cancel_count():
+                                            await heard.checkpoint()
+                    if _COUNTS_ARE_TRUE and cancel_count() > heard.cancels_before:
+                        await asyncio.sleep(0)  # one that was not delivered yet is raised here
+                        raise asyncio.CancelledError  # the provider swallowed it
                     for event in self._after_turn(heard):
                         yield event
                     if not self._is_in_time():
@@ -121,7 +129,8 @@ class Run:
                     for event in self._before_calls(reached, to_run):
                         yield event
                     if len(to_run) == 1 == len(self.state.calls) and self._bounds.is_timeless:
-                        yield self._ended(*await settled(to_run[0], self._call))  # the most common case, made short
+                        # The most common case, without a generator.
+                        yield self._ended(*await run_call(to_run[0], self._call, in_task=self.plan.in_task))
                     else:
                         async with aclosing(self._called(to_run)) as called:
                             async for event in called:
@@ -206,28 +215,27 @@ class Run:
             known = remembered.get(id(call)) if words is None else failed(call, f"{call.name} {words}")
             if known is not None:
                 yield self._after(ToolEnd(turn, known, 0.0))
-            elif call not in to_run:  # a chunk that came twice is one call, and its result counts for both
+            else:
                 to_run.append(call)
+        to_run[:] = _distinct(to_run)
 
     async def _called(self, to_run: list[ToolCall]) -> AsyncGenerator[RunEvent, None]:
         """Several calls, or one against the clock: each gets one result, whatever comes of it."""
-        async with aclosing(self._timed(each_call(to_run, self._call, at_once=self._at_once(to_run)))) as ended:
+        distinct, waiting = Counter(call.id for call in to_run), Counter(call.id for call in self.state.waiting)
+        # In order if one call may need another, or if nothing but their order tells them apart.
+        in_order = self.plan.calls_in_order or len(distinct) < len(to_run)
+        results = each_call(to_run, self._call, max_concurrency=1 if in_order else None, in_task=self.plan.in_task)
+        async with aclosing(self._timed(results)) as ended:
             async for result, seconds in ended:
-                for _ in range(self._times(result, to_run)):
+                # A result is for all copies of its call, unless other calls were run under the same id.
+                for _ in range(waiting[result.id] if distinct[result.id] == 1 else 1):
                     yield self._ended(result, seconds)
-        for call in self.state.waiting:
-            twin = next((run.result for run in self.state.ended if run.call == call), None)
-            yield self._after(ToolEnd(self.state.turn, twin or failed(call, f"{call.name} {_STOPPED}"), 0.0))
-
-    def _at_once(self, calls: list[ToolCall]) -> int | None:
-        """One after another where one may need another, or where nothing but their order tells them apart."""
-        return 1 if self.plan.calls_in_order or len({call.id for call in calls}) < len(calls) else None
-
-    def _times(self, result: ToolResult, run: list[ToolCall]) -> int:
-        """How many calls a result is for: all that are alike, if nothing else was run under their id."""
-        if sum(call.id == result.id for call in run) > 1:
-            return 1
-        return sum(call.id == result.id for call in self.state.waiting)
+        unanswered = self.state.waiting
+        if unanswered:
+            answers = {_key(run.call): run.result for run in self.state.ended}
+            for call in unanswered:
+                result = answers.get(_key(call)) or failed(call, f"{call.name} {_STOPPED}")
+                yield self._after(ToolEnd(self.state.turn, result, 0.0))
 
     def _ended(self, result: ToolResult, seconds: float) -> RunEvent:
         if self._is_logged:
@@ -242,7 +250,7 @@ class Run:
         try:
             result = await self.plan.source.call(call, self._context)
         except Exception as error:
-            self._repeats.note(call, failed(call, described(error)))
+            self._repeats.note(call, failed(call, describe_error(error)))
             raise
         if isinstance(result, ToolResult):  # else its source breaks its promise, which is told in its place
             self._repeats.note(call, result)
@@ -295,12 +303,12 @@ class Run:
         async with aclosing(items):
             while True:
                 try:
-                    item = await limited(anext(items), self._bounds.seconds_left())
+                    item = await with_timeout(anext(items), self._bounds.seconds_left())
                 except StopAsyncIteration:
                     return
                 except Expired as over:
                     self._bounds.note(over)
-                    for late in over.late:  # of what would not be stopped: it was done, and that is not hidden
+                    for late in over.late_result:  # of what would not be stopped: it was done, and that is not hidden
                         yield late
                     return
                 yield item
@@ -335,12 +343,14 @@ class _Heard:
     Nothing that goes wrong keeps a run alive that somebody leaves or cancels, whatever the provider makes of that.
     """
 
-    __slots__ = ("_before", "_bounds", "answer", "began", "fault", "is_left", "turn")
+    __slots__ = ("_bounds", "answer", "began", "cancels_before", "fault", "is_left", "turn")
 
     def __init__(self, turn: int, bounds: Bounds) -> None:
         self.turn = turn
         self._bounds = bounds
         self.began = False
+        self.cancels_before = cancel_count()
+        """Cancellations that are not meant for this turn: somebody handled them earlier."""
         self.is_left = False
         """Whoever listens does not listen any more."""
         self.answer: ModelResponse | None = None
@@ -364,15 +374,18 @@ class _Heard:
             raise TypeError(f"its answer is {answer!r:.80}, and no ModelResponse with a Message")
         self.answer = answer
 
-    def __enter__(self) -> None:
-        self._before = cancels_heard()
+    async def checkpoint(self) -> None:
+        """Deliver a cancellation that was requested while this task was running, as Ctrl-C does."""
+        self.cancels_before = -1  # whatever is raised here is such a cancellation
+        await asyncio.sleep(0)
+        self.cancels_before = cancel_count()
+
+    def __enter__(self) -> None: ...
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> bool:
         if error is None:
-            if _COUNTS_ARE_TRUE and cancels_heard() > self._before:
-                raise asyncio.CancelledError
             return False
-        cancelled = kept(error, self._before)
+        cancelled = swallowed_cancellation(error, self.cancels_before)
         if cancelled is not None:
             raise cancelled
         if not isinstance(error, Exception | asyncio.CancelledError):
@@ -384,8 +397,25 @@ class _Heard:
             return True
         if isinstance(error, MidspanError):
             return False
-        raised = error.error if isinstance(error, Raised) else error
-        raise ProviderError(f"the model failed: {described(raised)}") from error
+        raise ProviderError(f"the model failed: {describe_error(error)}") from error
+
+
+def _distinct(calls: list[ToolCall]) -> list[ToolCall]:
+    """The calls without copies: a chunk that came twice is one call, and its result counts for both."""
+    if len({call.id for call in calls}) == len(calls):
+        return calls
+    return list({_key(call): call for call in reversed(calls)}.values())[::-1]
+
+
+def _key(call: ToolCall) -> tuple[Any, ...]:
+    """What two copies of a call have in common, and no two other calls."""
+    try:
+        return call.id, call.name, call.signature, _encode(call.arguments)
+    except (TypeError, ValueError, RecursionError):  # not JSON, which only a broken provider gives
+        return (id(call),)
+
+
+_encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 def _as_text(value: Any) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from midspan.tools.failure import failed
+from midspan.tools.error_results import failed
 from midspan.types.events import STOPPED_BY_CALLER, RunEnd, RunEvent, ToolEnd, TurnEnd, TurnRetry, TurnStart
 from midspan.types.exchange import FinishReason, Source, Usage
 from midspan.types.messages import History, Message

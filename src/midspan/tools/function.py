@@ -20,7 +20,6 @@ from midspan.tools.options import (
     check_options,
     examples_of,
     is_async,
-    may_wait,
     takes_values,
 )
 from midspan.types.specs import ToolSpec
@@ -57,8 +56,6 @@ class Tool(Generic[P, R]):
         self.invoke = invoke
         """Takes valid arguments and the context, calls the function."""
         self.is_async = is_async
-        self.waits = is_async and may_wait(function)
-        """What never waits needs no task of its own: most tools of a few microseconds are of that kind."""
         self.check = check
         """What stands against arguments beyond their schema: the 31st of February."""
         self.final = final

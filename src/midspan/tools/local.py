@@ -5,8 +5,8 @@ from difflib import get_close_matches
 from typing import Any
 
 from midspan.errors import ConfigError, DuplicateTool
+from midspan.tools.error_results import refused
 from midspan.tools.execute import execute
-from midspan.tools.failure import refused
 from midspan.tools.function import Tool, tool_of
 from midspan.types.parts import ToolCall, ToolResult
 from midspan.types.specs import ToolSpec
@@ -26,10 +26,10 @@ class LocalTools:
             if made.name in self._tools:
                 raise DuplicateTool(f"two tools are called {made.name!r}; give one of them another name")
             self._tools[made.name] = made
-        self._specs = tuple(made.spec for made in self._tools.values())
+        self.specs = tuple(made.spec for made in self._tools.values())
 
     async def list_tools(self) -> tuple[ToolSpec, ...]:
-        return self._specs
+        return self.specs
 
     async def call(self, call: ToolCall, context: Any = None) -> ToolResult:
         found = self._tools.get(call.name)

@@ -1,5 +1,6 @@
 """Methods as tools: what is decorated in a class becomes a tool with each object, or with the class, that it is of."""
 
+import inspect
 import types
 from collections.abc import Callable
 from typing import Any
@@ -45,9 +46,10 @@ class ToolMethod:
 
 def is_method(function: object) -> bool:
     """Whether this is written in a class and wants what it will be called on."""
-    if not isinstance(function, types.FunctionType) or not function.__code__.co_argcount:
+    if not isinstance(function, types.FunctionType):
         return False
-    first, place = function.__code__.co_varnames[0], function.__qualname__.rpartition(".")[0]
+    first = next(iter(inspect.signature(function, follow_wrapped=False).parameters), "")
+    place = function.__qualname__.rpartition(".")[0]
     return first == "self" or (first == "cls" and bool(place) and not place.endswith("<locals>"))
 
 

@@ -1,6 +1,5 @@
 """What can be said of a tool beside its function and its schemas, and what is wrong with it told when it is made."""
 
-import dis
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -73,15 +72,6 @@ def takes_values(function: Callable[..., Any], count: int) -> bool:
 def is_async(function: Any) -> bool:
     method = getattr(type(function), "__call__", None)  # noqa: B004 - the method is wanted, not whether there is one
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(method)
-
-
-def may_wait(function: Any) -> bool:
-    """Whether there is an `await` in an async function, as far as that can be seen; else it may have one."""
-    code = getattr(function, "__code__", None)
-    return code is None or any(step.opname in _WAITING for step in dis.get_instructions(code))
-
-
-_WAITING = ("GET_AWAITABLE", "GET_ANEXT")
 
 
 def examples_of(tool: str, given: Any) -> tuple[dict[str, Any], ...]:

@@ -1,129 +1,122 @@
-"""The calls of one turn: what runs together, and that each has exactly one result under its own id."""
+"""Run the calls of one turn, concurrently or in order, with exactly one result for each call."""
 
 import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from time import perf_counter
+from typing import Any
 
-from midspan.tools.deadline import Raised, begun, cancels_heard, rest_of, was_cancelled_since
-from midspan.tools.failure import described, failed
+from midspan.tools.error_results import describe_error, failed
+from midspan.tools.tasks import Outcome, ToolRaised, result_of, run_in_task, start
 from midspan.types.parts import ToolCall, ToolResult
 
 _log = logging.getLogger("midspan.tools")
 
-Run = Callable[[ToolCall], Awaitable[ToolResult]]
-Ended = tuple[ToolResult, float]
-"""What came of a call, and how many seconds it took."""
+RunCall = Callable[[ToolCall], Awaitable[ToolResult]]
+Finished = tuple[ToolResult, float]
+"""A result, and how many seconds the call took."""
 
 
-async def run_calls(calls: Sequence[ToolCall], run: Run, *, at_once: int | None = None) -> list[ToolResult]:
-    """The results of the calls, in their order; see `each_call`."""
-    return in_order(calls, [result async for result, _ in each_call(calls, run, at_once=at_once)])
+async def run_calls(calls: Sequence[ToolCall], run: RunCall, *, max_concurrency: int | None = None) -> list[ToolResult]:
+    """Return the results in the order of the calls; see `each_call`."""
+    results = [result async for result, _ in each_call(calls, run, max_concurrency=max_concurrency)]
+    return _in_order(calls, results)
 
 
-def in_order(calls: Sequence[ToolCall], results: Iterable[ToolResult]) -> list[ToolResult]:
-    """The results in the order of their calls; two calls of one id, which no model should make, get one each."""
-    if len(calls) == 1:
-        return list(results)
-    found: dict[str, deque[ToolResult]] = {}
+def _in_order(calls: Sequence[ToolCall], results: Iterable[ToolResult]) -> list[ToolResult]:
+    """Sort results by call; two calls under one id, which no model should make, get one each."""
+    by_id: dict[str, deque[ToolResult]] = {}
     for result in results:
-        found.setdefault(result.id, deque()).append(result)
-    return [found[call.id].popleft() for call in calls]
+        by_id.setdefault(result.id, deque()).append(result)
+    return [by_id[call.id].popleft() for call in calls]
 
 
-async def each_call(calls: Sequence[ToolCall], run: Run, *, at_once: int | None = None) -> AsyncGenerator[Ended, None]:
-    """Run the calls together, at most `at_once` at a time, and give each result when it is there.
+async def each_call(
+    calls: Sequence[ToolCall], run: RunCall, *, max_concurrency: int | None = None, in_task: bool = True
+) -> AsyncGenerator[Finished, None]:
+    """Run the calls, at most `max_concurrency` at a time, and yield each result when it is there.
 
-    Closing this, or cancelling who waits for it, cancels what runs and waits until that has ended.
+    Closing this generator, or cancelling the task that awaits it, cancels all running calls and waits for them.
     """
-    if len(calls) == 1 or at_once == 1:  # no task for the most common case
+    if len(calls) == 1 or max_concurrency == 1:
         for call in calls:
-            yield await settled(call, run)
+            yield await run_call(call, run, in_task=in_task)
         return
-    together = _Together(calls, run, at_once or len(calls))
+    concurrent = _ConcurrentCalls(calls, run, max_concurrency or len(calls), in_task=in_task)
     try:
         for _ in calls:
-            yield await together.next()
+            yield await concurrent.next()
     finally:
-        await together.end()
+        await concurrent.cancel()
 
 
-async def settled(call: ToolCall, run: Run) -> Ended:
-    """One result, even where the source breaks its promise and raises or answers another call."""
-    begin, before = perf_counter(), None
-    work = _answer(call, run)
+async def run_call(call: ToolCall, run: RunCall, *, in_task: bool = True) -> Finished:
+    """Return one result, also if the source raises or answers another call.
+
+    `in_task=False` is for sources that run user code in tasks anyway; a second task would only cost time.
+    """
+    begin = perf_counter()
+    result: Any
     try:
-        ended, result = begun(work)
-        if not ended:
-            before = cancels_heard()
-            result = await rest_of(work, result, None)
-    except (KeyboardInterrupt, GeneratorExit):  # GeneratorExit: we are closed; a source's own comes as Raised
-        raise
-    except BaseException as error:
-        if isinstance(error, asyncio.CancelledError) and was_cancelled_since(before):
-            raise
-        result = _broken(call, error)
-    if not isinstance(result, ToolResult) or (result.id, result.name) != (call.id, call.name):
-        _log.error("the source of %s answered another call: %r", call.name, result)
-        result = failed(call, f"{call.name} failed: its source answered another call")
+        result = await (run_in_task(run, call, name=call.name) if in_task else run(call))
+    except Exception as error:  # noqa: BLE001 - sources are user code
+        cause = error.error if isinstance(error, ToolRaised) else error
+        _log.error("the source of tool %s raised %s", call.name, type(cause).__name__, exc_info=cause)
+        result = failed(call, f"{call.name} failed: {describe_error(cause)}")
+    if not isinstance(result, ToolResult) or result.id != call.id or result.name != call.name:
+        _log.error("the source of tool %s returned %r, which is not a result of this call", call.name, result)
+        result = failed(call, f"{call.name} failed: its source did not return a result of this call")
     return result, perf_counter() - begin
 
 
-async def _answer(call: ToolCall, run: Run) -> ToolResult:
-    return await run(call)
+class _ConcurrentCalls:
+    """Calls that run at the same time, each in a task."""
 
-
-def _broken(call: ToolCall, error: BaseException) -> ToolResult:
-    if isinstance(error, Raised):
-        error = error.error
-    _log.error("the source of %s failed", call.name, exc_info=error)
-    return failed(call, f"{call.name} failed: {described(error)}")
-
-
-class _Together:
-    """Calls that run at once, each in a task of its own: whatever that task dies of, the call has a result."""
-
-    def __init__(self, calls: Sequence[ToolCall], run: Run, most: int) -> None:
+    def __init__(self, calls: Sequence[ToolCall], run: RunCall, max_concurrency: int, *, in_task: bool) -> None:
         self._waiting = deque(calls)
         self._run = run
-        self._most = most
-        self._running: dict[asyncio.Task[Ended], tuple[ToolCall, float]] = {}
-        self._ended: deque[tuple[asyncio.Task[Ended], ToolCall, float]] = deque()
+        self._max_concurrency = max_concurrency
+        self._in_task = in_task
+        self._running: dict[asyncio.Task[Outcome], ToolCall] = {}
+        self._finished: deque[tuple[asyncio.Task[Outcome], ToolCall]] = deque()
         self._wake = asyncio.Event()
 
-    async def next(self) -> Ended:
-        """What came of the call that ended next."""
-        self._begin()
-        while not self._ended:
+    async def next(self) -> Finished:
+        """Return the next call that finishes."""
+        self._start_calls()
+        while not self._finished:
             self._wake.clear()
             await self._wake.wait()
-        task, call, begin = self._ended.popleft()
-        # Who cancels a run cancels the task that waits here, so that a task of ours was cancelled by its own tool.
-        error = asyncio.CancelledError() if task.cancelled() else task.exception()
-        if error is None:
-            return task.result()
-        if isinstance(error, KeyboardInterrupt):
-            raise error
-        return _broken(call, error), perf_counter() - begin
+        task, call = self._finished.popleft()
+        if task.cancelled():  # by user code that cancels tasks which are not its own
+            return failed(call, f"{call.name} was cancelled"), 0.0
+        finished: Finished = result_of(task)
+        return finished
 
-    async def end(self) -> None:
-        """Cancel what runs, and wait until it has ended."""
+    async def cancel(self) -> None:
+        """Cancel the running calls and wait for them."""
         self._waiting.clear()
         running = list(self._running)
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
 
-    def _begin(self) -> None:
-        while self._waiting and len(self._running) < self._most:
+    def _start_calls(self) -> None:
+        while self._waiting and len(self._running) < self._max_concurrency:
             call = self._waiting.popleft()
-            task = asyncio.ensure_future(settled(call, self._run))
-            self._running[task] = call, perf_counter()
-            task.add_done_callback(self._end_of)
+            task = start(self._run_call, call)
+            if task.done():
+                self._finished.append((task, call))
+            else:
+                self._running[task] = call
+                task.add_done_callback(self._done)
 
-    def _end_of(self, task: "asyncio.Task[Ended]") -> None:
-        self._ended.append((task, *self._running.pop(task)))
+    def _run_call(self, call: ToolCall) -> Awaitable[Finished]:
+        return run_call(call, self._run, in_task=self._in_task)
+
+    def _done(self, task: "asyncio.Task[Outcome]") -> None:
+        self._finished.append((task, self._running.pop(task)))
         self._wake.set()
-        if not task.cancelled() and task.exception() is None:  # else perhaps all is being cancelled: see in `next`
-            self._begin()
+        if not task.cancelled() and task.result()[0]:  # otherwise all calls may be about to be cancelled
+            self._start_calls()

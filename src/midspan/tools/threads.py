@@ -1,7 +1,8 @@
-"""Threads for functions that would block the event loop.
+"""Threads for plain functions, which would block the event loop.
 
-They are daemons, so that a function which hangs does not keep the program from ending, as it would in a pool of
-`concurrent.futures`. One that was given up on no longer counts against the limit: others take its place.
+The threads are daemons, so a function that hangs does not keep the program from exiting, as it would in a
+`concurrent.futures` pool. A thread whose call timed out or was cancelled is abandoned: another one takes its slot, up
+to a limit.
 """
 
 import asyncio
@@ -14,223 +15,253 @@ from time import monotonic
 from typing import Any
 
 from midspan.errors import ToolError
-from midspan.tools.deadline import Raised, limited
+from midspan.tools.tasks import Expired, Outcome, ToolRaised
 
 _IDLE_SECONDS = 10.0
-_MOST_IN_NEED = 1_000
+_MAX_STARVING_THREADS = 1_000
 
 
 class Threads:
-    """At most so many functions at once, each in a thread of its own; those that they call in turn are counted apart.
+    """Runs functions in threads, at most `max_threads` at a time per nesting depth.
 
-    A function may wait for another one that is run here, as a tool does that asks an agent which has tools. Counted
-    together, those that wait could hold every thread, and those waited for would get none. So each depth has threads of
-    its own: who waits, waits for a deeper one, and the deepest waits for nobody.
+    A function may wait for another one that runs here, as a tool does that runs an agent with tools. If all depths
+    shared the threads, functions that wait could occupy every one of them, and the functions they wait for would never
+    start. With a pool per depth a function only ever waits for a deeper pool, and the deepest waits for none.
     """
 
-    def __init__(self, most: int = 64, *, deepest: int = 100, patience: float = 5.0) -> None:
-        """`patience`: so long may nothing end before those who wait for a thread get more than `most`."""
-        self._most = most
-        self._deepest = deepest
-        self._patience = patience
-        self._levels: dict[int, _Level] = {}
+    def __init__(
+        self,
+        max_threads: int = 64,
+        *,
+        max_depth: int = 100,
+        max_abandoned: int = 256,
+        starvation_timeout: float = 5.0,
+    ) -> None:
+        """`starvation_timeout`: if no function has ended for so many seconds, waiting ones get additional threads."""
+        self._max_threads = max_threads
+        self._max_depth = max_depth
+        self._max_abandoned = max_abandoned
+        self._starvation_timeout = starvation_timeout
+        self._pools: dict[int, _ThreadPool] = {}
 
-    async def run(self, function: Callable[..., Any], *args: Any, seconds: float | None = None) -> Any:
-        """What the function returns; what it raises comes as Raised.
+    async def run(self, function: Callable[..., Any], *args: Any, timeout: float | None = None) -> Any:
+        """Return what the function returns; its exceptions arrive as ToolRaised.
 
-        The clock starts with the function, not with the waiting for a thread. Cancelling, or the end of the time, stops
-        the waiting; the function itself goes on, unheard.
+        The timeout starts with the function, not while it waits for a thread. When it expires, or when the caller is
+        cancelled, the function is no longer waited for; it keeps running in its thread.
         """
-        place = _Place(_here.get())
-        if place.depth >= self._deepest:
+        nesting = _Nesting(_current_nesting.get())
+        if nesting.depth >= self._max_depth:
             raise ToolError(
-                f"not run: tools that call tools are {place.depth} deep already, each waiting for the next one; "
-                "answer without another call"
+                f"not run: tools that call tools are nested {nesting.depth} deep already; answer without another call"
             )
-        ended, outcome = await self._level(place.depth).run(_Work(function, args, place), seconds)
-        if ended:
-            return outcome
-        raise Raised(outcome)
+        abandoned = sum(pool.abandoned for pool in list(self._pools.values()))
+        if abandoned >= self._max_abandoned:
+            raise ToolError(
+                f"not run: {abandoned} earlier calls timed out or were cancelled and are still running in their "
+                "threads; no more are started until some of them end"
+            )
+        succeeded, value = await self._pool(nesting.depth).run(_Job(function, args, nesting), timeout)
+        if succeeded:
+            return value
+        raise ToolRaised(value)
 
-    def _level(self, depth: int) -> "_Level":
-        return self._levels.get(depth) or self._levels.setdefault(depth, _Level(self._most, self._patience))
+    def _pool(self, depth: int) -> "_ThreadPool":
+        pool = self._pools.get(depth)
+        return pool or self._pools.setdefault(depth, _ThreadPool(self._max_threads, self._starvation_timeout))
 
-    def forget(self) -> None:
-        """A forked child has the numbers, but none of the threads."""
-        self._levels = {}
+    def reset(self) -> None:
+        """Forget all threads: a forked child process has none of them."""
+        self._pools = {}
 
 
-class _Place:
-    """Where a function runs: within how many others, each of which waits for the next."""
+class _Nesting:
+    """How many functions, each waiting for the next, a function runs inside of."""
 
-    __slots__ = ("depth", "left", "outer")
-    outer: "_Place | None"
+    __slots__ = ("depth", "has_ended", "outer")
+    outer: "_Nesting | None"
     depth: int
-    left: bool
+    has_ended: bool
 
-    def __init__(self, outer: "_Place | None") -> None:
-        while outer is not None and outer.left:  # what goes on after its function ended is waited for by nobody there
+    def __init__(self, outer: "_Nesting | None") -> None:
+        while outer is not None and outer.has_ended:  # code that outlives its function is not waited for there
             outer = outer.outer
         self.outer = outer
         self.depth = 0 if outer is None else outer.depth + 1
-        self.left = False
+        self.has_ended = False
 
 
-_here: contextvars.ContextVar[_Place | None] = contextvars.ContextVar("midspan_thread", default=None)
+_current_nesting: contextvars.ContextVar[_Nesting | None] = contextvars.ContextVar("midspan_nesting", default=None)
 
 
-class _Level:
-    """The threads of one depth."""
+class _ThreadPool:
+    """The threads of one nesting depth."""
 
-    def __init__(self, most: int, patience: float) -> None:
-        self._most = most
-        self._patience = patience
-        self._waiting: OrderedDict[_Work, None] = OrderedDict()
+    def __init__(self, max_threads: int, starvation_timeout: float) -> None:
+        self.abandoned = 0
+        """Threads whose function is no longer waited for and has not ended; they do not count as `_threads`."""
+        self._max_threads = max_threads
+        self._starvation_timeout = starvation_timeout
+        self._queue: OrderedDict[_Job, None] = OrderedDict()
         self._changed = threading.Condition()
         self._threads = 0
         self._idle = 0
         self._last_end = monotonic()
 
-    async def run(self, work: "_Work", seconds: float | None) -> tuple[bool, Any]:
+    async def run(self, job: "_Job", timeout: float | None) -> Outcome:
         try:
-            if not self._put(work):
-                await self._begin_of(work)
-            return await limited(work.result(), seconds)
+            if not self._submit(job):
+                await self._wait_for_thread(job)
+            return await job.outcome(timeout)
         except BaseException:
-            self._give_up(work)
+            self._abandon(job)
             raise
 
-    def _put(self, work: "_Work") -> bool:
+    def _submit(self, job: "_Job") -> bool:
+        """Queue the job; return whether a thread takes it at once."""
         with self._changed:
-            self._waiting[work] = None
-            return self._is_taken_up()
+            self._queue[job] = None
+            return self._provide_thread()
 
-    async def _begin_of(self, work: "_Work") -> None:
-        """Wait for a thread; where all seem to be stuck, perhaps because they wait for this very call, for a new one.
+    async def _wait_for_thread(self, job: "_Job") -> None:
+        """Wait until the job has started.
 
-        We see who waits for whom by the context of a call, and a function that starts threads of its own may lose it.
+        The nesting of a call is known from its context, which a function that starts threads of its own may lose. So
+        if all threads seem to be stuck, perhaps because they wait for this very job, it gets an additional one.
         """
-        while not await work.has_begun(self._patience):
+        while not await job.wait_for_start(self._starvation_timeout):
             with self._changed:
-                stuck = monotonic() - self._last_end >= self._patience
-                if stuck and not work.started and self._threads < _MOST_IN_NEED:
+                is_starving = monotonic() - self._last_end >= self._starvation_timeout
+                if is_starving and not job.has_started and self._threads < _MAX_STARVING_THREADS:
                     self._start_thread()
 
-    def _is_taken_up(self) -> bool:
-        """Whether what waits is taken up at once, by an idle thread or a new one; the lock is held."""
-        if self._idle >= len(self._waiting):
+    def _provide_thread(self) -> bool:
+        """Wake an idle thread for the queue, or start one; call it with the lock held."""
+        if self._idle >= len(self._queue):
             self._changed.notify()
             return True
-        return self._threads < self._most and self._start_thread()
+        return self._threads < self._max_threads and self._start_thread()
 
     def _start_thread(self) -> bool:
         try:
             threading.Thread(target=self._work, name="midspan-tool", daemon=True).start()
-        except RuntimeError as error:  # the machine has no more, or the program is ending
+        except RuntimeError as error:  # the system has no more threads, or the program is exiting
             if self._threads == 0:
-                raise ToolError(f"no thread could be started to run this in: {error}") from error
+                raise ToolError(f"not run: no thread could be started: {error}") from error
             return False
         self._threads += 1
         return True
 
-    def _give_up(self, work: "_Work") -> None:
+    def _abandon(self, job: "_Job") -> None:
         with self._changed:
-            work.given_up = True
-            self._waiting.pop(work, None)
-            if work.started and not work.ended:
+            self._queue.pop(job, None)
+            if job.has_started and not job.has_ended:
+                job.is_abandoned = True
                 self._threads -= 1
-                if self._waiting:
-                    self._is_taken_up()
+                self.abandoned += 1
+                if self._queue:
+                    self._provide_thread()
 
     def _work(self) -> None:
         with self._changed:
             self._idle += 1
-        while (work := self._next()) is not None:
-            work.tell_begun()
-            outcome = work.run()
+        while (job := self._next_job()) is not None:
+            job.notify_started()
+            outcome = job.run()
             with self._changed:
-                work.end()
+                job.end()
                 self._last_end = monotonic()
-                if work.given_up:
+                if job.is_abandoned:
+                    self.abandoned -= 1
                     return
-                self._idle += 1  # before it is told: who hears of it may bring the next work, and this thread takes it
-            work.tell(outcome)
-            del work, outcome  # an idle thread keeps nothing alive
+                self._idle += 1  # before the result is set: its receiver may submit the next job to this thread
+            job.set_outcome(outcome)
+            del job, outcome  # an idle thread keeps nothing alive
 
-    def _next(self) -> "_Work | None":
-        """Wait, as one of the idle, for something to do."""
+    def _next_job(self) -> "_Job | None":
         with self._changed:
-            found = self._changed.wait_for(lambda: self._waiting, _IDLE_SECONDS)
+            has_job = self._changed.wait_for(lambda: self._queue, _IDLE_SECONDS)
             self._idle -= 1
-            if not found:
+            if not has_job:
                 self._threads -= 1
                 return None
-            work, _ = self._waiting.popitem(last=False)
-            work.started = True
-            return work
+            job, _ = self._queue.popitem(last=False)
+            job.has_started = True
+            return job
 
 
-class _Work:
-    """One function to be run, and where to tell what came of it."""
+class _Job:
+    """One function to run, and the futures that receive its start and its outcome."""
 
-    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], place: _Place) -> None:
+    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], nesting: _Nesting) -> None:
         self._function = function
         self._args = args
-        self._place = place
+        self._nesting = nesting
         self._context = contextvars.copy_context()
-        self._context.run(_here.set, place)
+        self._context.run(_current_nesting.set, nesting)
         self._loop = asyncio.get_running_loop()
-        self._outcome: asyncio.Future[tuple[bool, Any]] = self._loop.create_future()
-        self._begun: asyncio.Future[None] | None = None
-        """There only where somebody waits for it."""
-        self.started = False
-        self.ended = False
-        self.given_up = False
+        self._outcome: asyncio.Future[Outcome] = self._loop.create_future()
+        self._start: asyncio.Future[None] | None = None
+        """Set only while somebody waits for it."""
+        self.has_started = False
+        self.has_ended = False
+        self.is_abandoned = False
 
-    async def has_begun(self, seconds: float) -> bool:
-        """Wait so long for the begin, and tell whether it was there."""
-        self._begun = begun = self._loop.create_future()
-        timer = self._loop.call_later(seconds, _set, begun, None)
+    async def wait_for_start(self, timeout: float) -> bool:
+        """Wait at most `timeout` seconds for the start; return whether the job has started."""
+        self._start = start = self._loop.create_future()
+        timer = self._loop.call_later(timeout, _set_result, start, None)
         try:
-            if not self.started:
-                await begun
+            if not self.has_started:
+                await start
         finally:
             timer.cancel()
-        return self.started
+        return self.has_started
 
-    async def result(self) -> tuple[bool, Any]:
-        return await self._outcome
+    async def outcome(self, timeout: float | None) -> Outcome:
+        if timeout is None:
+            return await self._outcome
+        timer = self._loop.call_later(timeout, _set_expired, self._outcome)
+        try:
+            return await self._outcome
+        finally:
+            timer.cancel()
 
-    def run(self) -> tuple[bool, Any]:
+    def run(self) -> Outcome:
         try:
             return True, self._context.run(self._function, *self._args)
-        except BaseException as error:  # noqa: BLE001 - foreign code, even its SystemExit is only told to who waits
+        except BaseException as error:  # noqa: BLE001 - user code; a SystemExit in a thread only ends that thread
             return False, error
 
     def end(self) -> None:
-        self.ended = self._place.left = True
+        self.has_ended = self._nesting.has_ended = True
 
-    def tell_begun(self) -> None:
-        if self._begun is not None:
-            self._tell(self._begun, None)
+    def notify_started(self) -> None:
+        if self._start is not None:
+            self._call_soon(_set_result, self._start, None)
 
-    def tell(self, outcome: tuple[bool, Any]) -> None:
-        self._tell(self._outcome, outcome)
+    def set_outcome(self, outcome: Outcome) -> None:
+        self._call_soon(_set_result, self._outcome, outcome)
 
-    def _tell(self, future: asyncio.Future[Any], value: Any) -> None:
+    def _call_soon(self, function: Callable[..., None], *args: Any) -> None:
         try:
-            self._loop.call_soon_threadsafe(_set, future, value)
+            self._loop.call_soon_threadsafe(function, *args)
         except RuntimeError:
-            return  # the loop is closed: nobody waits any more
+            return  # the event loop is closed, and nobody waits any more
 
 
-def _set(future: asyncio.Future[Any], value: Any) -> None:
+def _set_result(future: asyncio.Future[Any], value: Any) -> None:
     if not future.done():
         future.set_result(value)
 
 
+def _set_expired(future: asyncio.Future[Any]) -> None:
+    if not future.done():
+        future.set_exception(Expired())
+
+
 THREADS = Threads()
-"""Those of this process."""
+"""The threads of this process."""
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=THREADS.forget)
+    os.register_at_fork(after_in_child=THREADS.reset)

@@ -6,12 +6,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from midspan.errors import ConfigError, DuplicateTool
-from midspan.tools.deadline import Expired, limited
-from midspan.tools.failure import failed
+from midspan.tools.error_results import failed
 from midspan.tools.local import unknown
 from midspan.tools.merge import checked_source
 from midspan.tools.options import is_seconds
 from midspan.tools.source import ToolSource
+from midspan.tools.tasks import Expired, ToolRaised, run_in_task
 from midspan.types.parts import ToolCall, ToolResult
 from midspan.types.specs import ToolSpec
 
@@ -90,9 +90,14 @@ class TimeLimited:
 
     async def call(self, call: ToolCall, context: Any = None) -> ToolResult:
         try:
-            return await limited(self._source.call(call, context), self._seconds)
+            result: ToolResult = await run_in_task(
+                self._source.call, call, context, timeout=self._seconds, name=call.name
+            )
         except Expired:
-            return failed(call, f"{call.name} took longer than {self._seconds:g} seconds and was stopped")
+            return failed(call, f"{call.name} timed out after {self._seconds:g} seconds and was cancelled")
+        except ToolRaised as raised:
+            raise raised.error from None
+        return result
 
 
 def _is_name(name: object) -> bool:

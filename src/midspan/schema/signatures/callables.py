@@ -147,9 +147,10 @@ def _place(name: str) -> str:
 
 
 def _closure(function: Any) -> dict[str, Any]:
-    names = getattr(getattr(function, "__code__", None), "co_freevars", ())
+    if not isinstance(function, types.FunctionType) or function.__closure__ is None:
+        return {}
     found = {}
-    for name, cell in zip(names, getattr(function, "__closure__", None) or (), strict=False):
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__, strict=True):
         try:
             found[name] = cell.cell_contents
         except ValueError:  # a name that is not assigned yet

@@ -1,0 +1,215 @@
+"""Run user code in tasks of its own, with deadlines and cancellation.
+
+A tool never runs in the task of its run. It may cancel its own task, use `asyncio.timeout` and `TaskGroup`, or ignore
+its cancellation, and the run neither notices nor hangs. This module knows nothing of tools, calls and results.
+"""
+
+import asyncio
+import logging
+import sys
+from collections.abc import Awaitable, Callable
+from functools import partial
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+T = TypeVar("T")
+Outcome = tuple[bool, Any]
+"""`(True, value)` or `(False, exception)`."""
+
+CANCEL_GRACE_SECONDS = 5.0
+"""How long a cancelled task may take to end before it is abandoned."""
+
+_log = logging.getLogger("midspan.tools")
+
+if sys.version_info >= (3, 12):
+    _STARTS_EAGERLY = True
+    _new_task = partial(asyncio.Task, eager_start=True)
+else:
+    _STARTS_EAGERLY = False
+    _new_task = asyncio.Task
+
+_abandoned: set[asyncio.Task[Outcome]] = set()
+"""The event loop holds tasks by weak references only, so a task that nobody awaits needs one here."""
+
+
+class Expired(TimeoutError):
+    """A time limit set by Midspan was exceeded. Any other TimeoutError comes from user code."""
+
+    def __init__(self, late_result: tuple[Any, ...] = (), *, is_abandoned: bool = False) -> None:
+        super().__init__("the time limit was exceeded")
+        self.late_result = late_result
+        """The value, in a tuple of one, if the code ignored its cancellation and returned after the deadline."""
+        self.is_abandoned = is_abandoned
+        """Whether the code is still running."""
+
+
+class ToolRaised(Exception):
+    """Carries an exception out of user code, so that it cannot be mistaken for one of ours."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(f"{type(error).__name__} was raised")
+        self.error = error
+
+
+async def run_in_task(
+    function: Callable[..., Awaitable[Any]], *args: Any, timeout: float | None = None, name: str | None = None
+) -> Any:
+    """Await `function(*args)` in a task of its own and return its value.
+
+    Exceptions arrive as ToolRaised, except KeyboardInterrupt and SystemExit. After `timeout` seconds, or when the
+    caller is cancelled, the task is cancelled. If it has not ended CANCEL_GRACE_SECONDS later, or the caller is
+    cancelled again, it is abandoned: it keeps running and its outcome is ignored.
+    """
+    task = start(function, *args, name=name)
+    try:
+        if not _STARTS_EAGERLY:
+            await asyncio.sleep(0)  # a task that never waits is done after this, and needs neither waiter nor timer
+        in_time = task.done() or await _wait(task, timeout)
+    except asyncio.CancelledError as cancelled:
+        if await _cancel(task) and not task.cancelled():
+            if _is_deadline(cancelled):
+                return result_of(task)
+            _raise_exit(task.result())
+        raise
+    except GeneratorExit:  # the caller is being closed and must not await
+        if not task.get_loop().is_closed():
+            task.cancel()
+        raise
+    if in_time:
+        return result_of(task)
+    if not await _cancel(task):
+        raise Expired(is_abandoned=True)
+    raise Expired(() if task.cancelled() else (result_of(task),))
+
+
+def start(function: Callable[..., Awaitable[Any]], *args: Any, name: str | None = None) -> "asyncio.Task[Outcome]":
+    """Start a task that awaits `function(*args)`; read its outcome with `result_of`.
+
+    Python 3.12 and later run it at once until it first waits, so a function that never waits is done on return.
+    """
+    return _new_task(_outcome(function, args), loop=asyncio.get_running_loop(), name=name)
+
+
+async def _outcome(function: Callable[..., Awaitable[Any]], args: tuple[Any, ...]) -> Outcome:
+    try:
+        return True, await function(*args)
+    except asyncio.CancelledError:
+        raise
+    except BaseException as error:  # noqa: BLE001 - user code; a SystemExit left to asyncio would stop the event loop
+        return False, error
+
+
+def result_of(task: "asyncio.Task[Outcome]") -> Any:
+    """Return the value of a finished task, or raise what it raised: as ToolRaised, unless the program shall exit."""
+    if task.cancelled():  # by itself, because whoever cancels it does not ask for its result
+        raise ToolRaised(asyncio.CancelledError())
+    succeeded, value = task.result()
+    if succeeded:
+        return value
+    _raise_exit((succeeded, value))
+    raise ToolRaised(value)
+
+
+def _raise_exit(outcome: Outcome) -> None:
+    succeeded, error = outcome
+    if not succeeded and isinstance(error, KeyboardInterrupt | SystemExit):
+        raise error
+
+
+async def _wait(task: asyncio.Task[Any], timeout: float | None) -> bool:
+    """Wait for the end of a task without cancelling it; return whether it ended in time."""
+    loop = task.get_loop()
+    waiter = loop.create_future()
+
+    def wake(_: object = None) -> None:
+        if not waiter.done():
+            waiter.set_result(None)
+
+    task.add_done_callback(wake)
+    timer = None if timeout is None else loop.call_later(timeout, wake)
+    try:
+        await waiter
+    finally:
+        task.remove_done_callback(wake)
+        if timer is not None:
+            timer.cancel()
+    return task.done()
+
+
+async def _cancel(task: "asyncio.Task[Outcome]") -> bool:
+    """Cancel a task and wait for it; return whether it ended. If not, it is abandoned."""
+    task.cancel()
+    try:
+        return task.done() or await _wait(task, CANCEL_GRACE_SECONDS)
+    finally:
+        if not task.done():
+            _log.error("tool %s was cancelled but did not end; it was abandoned and keeps running", task.get_name())
+            _abandoned.add(task)
+            task.add_done_callback(_abandoned.discard)
+
+
+async def with_timeout(awaitable: Awaitable[T], timeout: float | None) -> T:
+    """Await in the current task; raise Expired after `timeout` seconds. None means no limit."""
+    if timeout is None:
+        return await awaitable
+    with _Deadline(timeout) as deadline:
+        value = await awaitable
+    if deadline.has_expired:
+        raise Expired((value,))
+    return value
+
+
+class _Deadline:
+    """Cancels the current task after `timeout` seconds and raises Expired in its place.
+
+    Does what `asyncio.timeout` does, and marks its CancelledError, so that `run_in_task` can tell it from others.
+    """
+
+    __slots__ = ("_cancelling", "_task", "_timeout", "_timer", "has_expired")
+
+    def __init__(self, timeout: float) -> None:
+        self._timeout = timeout
+        self.has_expired = False
+
+    def __enter__(self) -> Self:
+        task = asyncio.current_task()
+        assert task is not None, "a deadline is set by code that runs in a task"
+        self._task: asyncio.Task[Any] = task
+        self._cancelling = task.cancelling()
+        self._timer = task.get_loop().call_later(self._timeout, self._expire)
+        return self
+
+    def _expire(self) -> None:
+        self.has_expired = True
+        self._task.cancel(msg=self)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._timer.cancel()
+        # A cancellation by anybody else takes precedence over the deadline.
+        if self.has_expired and self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
+            raise Expired from error
+
+
+def _is_deadline(cancelled: asyncio.CancelledError) -> bool:
+    return bool(cancelled.args) and isinstance(cancelled.args[0], _Deadline)
+
+
+def cancel_count() -> int:
+    """Return how often the current task was cancelled, including cancellations that it has not been told of yet."""
+    task = asyncio.current_task()
+    return 0 if task is None else task.cancelling()
+
+
+def swallowed_cancellation(error: BaseException | None, before: int) -> asyncio.CancelledError | None:
+    """Return the CancelledError that user code turned into `error`, if the task was cancelled since `before`."""
+    if cancel_count() <= before:
+        return None
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        if isinstance(error, asyncio.CancelledError):
+            return error
+        seen.add(id(error))
+        error = error.__context__
+    return None
