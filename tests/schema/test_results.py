@@ -6,7 +6,6 @@ import decimal
 import enum
 import math
 import pathlib
-import re
 import types
 import uuid
 from collections import OrderedDict, UserDict, deque, namedtuple
@@ -96,7 +95,7 @@ class Numbers:
         (Numbers(), [1, 2]),
         (msgspec.Raw(b'{"a":1}'), {"a": 1}),
     ],
-    ids=lambda value: re.sub(" at 0x[0-9a-f]+", "", repr(value)),  # addresses differ between worker processes
+    ids=lambda value: type(value).__name__,  # the same in every worker process
 )
 def test_a_value_has_its_json(value, said):
     result = sayable(value)
