@@ -2,7 +2,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+DEMO := $(VENV)/demo-installed
 STAMP := $(VENV)/installed
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 
 .PHONY: help demo test check bench chaos explore hiccups clean
 
@@ -16,19 +18,28 @@ help:
 	@echo "make hiccups the tests, in a process that is stopped again and again"
 	@echo "make clean   remove .venv and caches"
 
-$(STAMP): pyproject.toml constraints.txt src/midspan/version.py
+$(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Midspan needs Python 3.11 or newer: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 2; }
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[cli,dev]'
+	@echo "Creating the virtual environment $(VENV) ..."
+	@$(PYTHON) -m venv $(VENV)
+
+$(DEMO): pyproject.toml constraints.txt src/midspan/version.py | $(BIN)/python
+	@echo "Installing Midspan and the packages of its terminal ..."
+	@$(PIP) '.[cli]'
 	@touch $@
 
+$(STAMP): pyproject.toml constraints.txt src/midspan/version.py | $(BIN)/python
+	@echo "Installing Midspan and the packages of its tests (about a minute) ..."
+	@$(PIP) '.[cli,dev]'
+	@touch $@ $(DEMO)
+
 # The offline model and the ready tools are named, so that no key, variable or file of settings makes it another demo.
-demo: $(STAMP)
+demo: $(DEMO)
 	@XDG_CONFIG_HOME=$(CURDIR)/$(VENV) $(BIN)/midspan ask --verbose --model offline --tools ready \
 		"What is 17.5% of 2480, and what time is it in Tokyo?" </dev/null
 
 test: $(STAMP)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses 2
 
 check: $(STAMP)
 	$(BIN)/ruff check .

@@ -1,15 +1,13 @@
-"""An `Agent`, and a loop on `midspan.gemini.AsyncClient`, beside the hand-written floor, interleaved: ratios of cost.
+"""CPU and memory of `Agent` and of a loop on `midspan.gemini.AsyncClient`, as ratios to hand-written loops.
 
-Needs the shared benchmark (../shared/bench) and its environments: `BENCH_VENVS=DIR ../shared/bench/setup.sh`.
-Exits 1 where a budget is broken. With `--write` the figures also go to docs/speed.md.
+Uses the shared benchmark (../shared/bench) and its environments: `BENCH_VENVS=DIR ../shared/bench/setup.sh` once, then
+`BENCH_VENVS=DIR python benchmarks/turns.py`. Exits 1 if a budget is exceeded. `--write` updates docs/speed.md.
 """
 
 import importlib
 import os
-import shutil
 import statistics
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,95 +16,120 @@ SHARED = ROOT.parent / "shared" / "bench"
 PAGE = ROOT / "docs" / "speed.md"
 ROUNDS = int(os.environ.get("ROUNDS", "7"))
 FLOOR = "floor:aiohttp:inc"
+RAW_FLOOR = "floor:raw-httptools:inc"
+CONTESTANTS = {"agent": "midspan", "client": "client"}
+"""Our name for a contestant, and its module: in the shared benchmark or in benchmarks/contestants."""
+RAW_BUDGET = 2.5
+"""What the agent may cost compared with a loop on a bare asyncio Protocol, in the scenarios that measure CPU."""
 
 
-class Figure(NamedTuple):
-    """What is measured in a scenario, and the ratio to the floor that each of ours may have."""
+class Scenario(NamedTuple):
+    """What a scenario measures, and the largest ratio to the aiohttp floor that each contestant may have."""
 
     field: str
-    says: str
+    description: str
     budgets: dict[str, float]
+    compares_raw: bool = True
 
 
-FIGURES = {
-    "loop1": Figure("cpu_ms_per_turn", "CPU of a turn, one round of tools, ms", {"agent": 1.3, "client": 1.2}),
-    "loop100": Figure("cpu_ms_per_turn", "CPU of a turn, a hundred rounds of tools, ms", {"agent": 1.3, "client": 1.2}),
-    "conc64": Figure("cpu_ms_per_turn", "CPU of a turn, 64 conversations at once, ms", {"agent": 1.4}),
-    "stream": Figure("cpu_us_per_chunk", "CPU of a streamed chunk, µs", {"agent": 1.25, "client": 1.25}),
-    "mem256": Figure("kb_per_conv", "memory of a conversation that waits, kB", {"agent": 2.0}),
-    "par4": Figure("wall_ms_min", "four parallel tools of 50 ms, wall time, ms", {"agent": 1.1}),
+SCENARIOS = {
+    "loop1": Scenario("cpu_ms_per_turn", "CPU per turn, one tool round, ms", {"agent": 0.7, "client": 0.7}),
+    "loop100": Scenario("cpu_ms_per_turn", "CPU per turn, a hundred tool rounds, ms", {"agent": 0.7, "client": 0.7}),
+    "conc64": Scenario("cpu_ms_per_turn", "CPU per turn, 64 conversations at once, ms", {"agent": 0.6}),
+    "stream": Scenario("cpu_us_per_chunk", "CPU per streamed chunk, µs", {"agent": 1.0, "client": 1.0}),
+    "mem256": Scenario("kb_per_conv", "memory per waiting conversation, kB", {"agent": 1.05}, compares_raw=False),
+    "par4": Scenario("wall_ms_min", "four parallel 50 ms tools, wall time, ms", {"agent": 1.05}, compares_raw=False),
 }
-OURS = ("agent", "client")
-Took = dict[tuple[str, str], list[float]]
+Samples = dict[tuple[str, str], list[float]]
 
 
 def main() -> int:
     if not SHARED.exists() or not os.environ.get("BENCH_VENVS"):
-        print("the shared benchmark is not here, or BENCH_VENVS does not say where its environments are")
+        print("the shared benchmark is missing, or BENCH_VENVS does not name the folder with its environments")
         return 2
-    with tempfile.TemporaryDirectory() as folder:
-        took = measured(bench_in(Path(folder) / "bench"))
-    table = "\n".join(["| what | floor | agent | ratio | client | ratio |", "|---|---|---|---|---|---|", *lines(took)])
+    samples = measure()
+    table = "\n".join(rows(samples))
     print(table)
     if "--write" in sys.argv:
         write(table)
-    ratios = [(who, name, budget) for name, figure in FIGURES.items() for who, budget in figure.budgets.items()]
-    print(" ".join(f"{who}.{name} {ratio(who, name, took):.2f}x ({budget})" for who, name, budget in ratios))
-    return int(any(ratio(who, name, took) > budget for who, name, budget in ratios))
+    return int(over_budget(samples))
 
 
-def bench_in(place: Path) -> Any:
-    """The shared benchmark with our contestants in it."""
-    shutil.copytree(SHARED, place)
-    # Under its own name it would stand before the package that it imports.
-    (place / "contestants" / "midspan.py").rename(place / "contestants" / "agent.py")
-    shutil.copy(ROOT / "benchmarks" / "contestant.py", place / "contestants" / "client.py")
-    sys.path.insert(0, str(place))
+def measure() -> Samples:
+    """Run every contestant in turn, ROUNDS times, so that all of them see the same machine."""
+    os.environ["BENCH_CONTESTANTS"] = str(ROOT / "benchmarks" / "contestants")
+    os.environ["MIDSPAN_PYTHON"] = sys.executable
+    sys.path.insert(0, str(SHARED))
     bench: Any = importlib.import_module("bench")
-    of_others = bench.venv_of
-    bench.venv_of = lambda who: sys.executable if who in OURS else of_others(who)
-    return bench
-
-
-def measured(bench: Any) -> Took:
     server, ports = bench.start_server()
-    took: Took = {}
+    samples: Samples = {}
     try:
         for _ in range(ROUNDS):
-            for who in (FLOOR, *OURS):
-                names = [name for name, figure in FIGURES.items() if who == FLOOR or who in figure.budgets]
-                for result in bench.run(who, ",".join(names), f"http://127.0.0.1:{ports[0]}"):
+            for name in (FLOOR, RAW_FLOOR, *CONTESTANTS):
+                for result in bench.run(
+                    CONTESTANTS.get(name, name), scenarios_of(name), f"http://127.0.0.1:{ports[0]}"
+                ):
                     if "error" in result:
-                        sys.exit(f"{who} {result['scenario']}: {result['error'][-300:]}")
-                    took.setdefault((who, result["scenario"]), []).append(result[FIGURES[result["scenario"]].field])
+                        sys.exit(f"{name} {result['scenario']}: {result['error'][-300:]}")
+                    scenario = result["scenario"]
+                    samples.setdefault((name, scenario), []).append(result[SCENARIOS[scenario].field])
     finally:
         server.kill()
-    return took
+    return samples
 
 
-def ratio(who: str, name: str, took: Took) -> float:
-    return statistics.median(took[who, name]) / statistics.median(took[FLOOR, name])
+def scenarios_of(name: str) -> str:
+    if name == FLOOR:
+        return ",".join(SCENARIOS)
+    if name == RAW_FLOOR:
+        return ",".join(key for key, scenario in SCENARIOS.items() if scenario.compares_raw)
+    return ",".join(key for key, scenario in SCENARIOS.items() if name in scenario.budgets)
 
 
-def lines(took: Took) -> list[str]:
-    made = []
-    for name, figure in FIGURES.items():
-        cells = [figure.says, f"{statistics.median(took[FLOOR, name]):.3g}"]
-        for who in OURS:
-            known = who in figure.budgets
-            cells += (
-                [f"{statistics.median(took[who, name]):.3g}", f"{ratio(who, name, took):.2f}"] if known else ["", ""]
-            )
-        made.append(f"| {' | '.join(cells)} |")
-    return made
+def ratio(name: str, scenario: str, samples: Samples, floor: str = FLOOR) -> float:
+    return statistics.median(samples[name, scenario]) / statistics.median(samples[floor, scenario])
+
+
+def rows(samples: Samples) -> list[str]:
+    """The table of docs/speed.md."""
+    table = [
+        "| what | aiohttp floor | agent | ratio | to the raw floor | client | ratio |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for key, scenario in SCENARIOS.items():
+        cells = [scenario.description, f"{statistics.median(samples[FLOOR, key]):.3g}"]
+        cells += [f"{statistics.median(samples['agent', key]):.3g}", f"{ratio('agent', key, samples):.2f}"]
+        cells.append(f"{ratio('agent', key, samples, RAW_FLOOR):.2f}" if scenario.compares_raw else "")
+        if "client" in scenario.budgets:
+            cells += [f"{statistics.median(samples['client', key]):.3g}", f"{ratio('client', key, samples):.2f}"]
+        else:
+            cells += ["", ""]
+        table.append(f"| {' | '.join(cells)} |")
+    return table
+
+
+def over_budget(samples: Samples) -> bool:
+    ratios = [
+        (f"{name}.{key}", ratio(name, key, samples), budget)
+        for key, scenario in SCENARIOS.items()
+        for name, budget in scenario.budgets.items()
+    ]
+    ratios += [
+        (f"agent.{key} to the raw floor", ratio("agent", key, samples, RAW_FLOOR), RAW_BUDGET)
+        for key, scenario in SCENARIOS.items()
+        if scenario.compares_raw
+    ]
+    for label, value, budget in ratios:
+        print(f"{label}: {value:.2f} ({budget}){'  OVER BUDGET' if value > budget else ''}")
+    return any(value > budget for _, value, budget in ratios)
 
 
 def write(table: str) -> None:
-    """Put the table between its marks."""
-    begin, end = "<!-- turns -->", "<!-- end of turns -->"
-    before, _, rest = PAGE.read_text("utf-8").partition(begin)
+    """Replace the table between its marks in docs/speed.md."""
+    start, end = "<!-- turns -->", "<!-- end of turns -->"
+    before, _, rest = PAGE.read_text("utf-8").partition(start)
     _, _, after = rest.partition(end)
-    PAGE.write_text(f"{before}{begin}\n{table}\n{end}{after}", "utf-8")
+    PAGE.write_text(f"{before}{start}\n{table}\n{end}{after}", "utf-8")
 
 
 if __name__ == "__main__":

@@ -21,6 +21,8 @@ def pytest_runtest_makereport() -> Iterator[None]:
     report = yield
     if report.skipped and os.environ.get("CI") and not hasattr(report, "wasxfail"):
         report.outcome = "failed"
+    # pytest-xdist sends reports as UTF-8, and some tests log unpaired surrogates on purpose.
+    report.sections = [(name, text.encode("utf-8", "backslashreplace").decode()) for name, text in report.sections]
     return report
 
 

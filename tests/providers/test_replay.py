@@ -125,7 +125,11 @@ class Stranger:
 ANSWER = ModelResponse(Message("model", (Text("a"),)), FinishReason.END)
 
 
-@pytest.mark.parametrize("ending", [(), (ANSWER,), (StreamCut("cut"),), (ANSWER, StreamCut("cut"))], ids=str)
+@pytest.mark.parametrize(
+    "ending",
+    [(), (ANSWER,), (StreamCut("cut"),), (ANSWER, StreamCut("cut"))],
+    ids=["nothing", "answer", "cut", "answer, cut"],
+)
 @pytest.mark.parametrize("whole", [False, True])
 def test_a_stream_that_just_ends_or_breaks_after_its_answer_does_so_again(
     tmp_path: Path, ending: Sequence[Any], whole: bool

@@ -200,7 +200,7 @@ class LocalGemini:
 def _new_loop() -> asyncio.AbstractEventLoop:
     """A faster one where it is installed: most of what a request costs here is the loop."""
     try:
-        import uvloop  # of the extra `server`
+        import uvloop
     except ImportError:
         return asyncio.new_event_loop()
     return uvloop.new_event_loop()

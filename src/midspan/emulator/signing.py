@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-_MARK = b"\x12midspan"
+_MARK = b"\x12midspan:"
 _END = b"\x92gemini-local"
-"""Two marks, so that damage to one of them does not make the signature look like somebody else's."""
+"""Two marks, so that damage to one of them does not make the signature look like a foreign one. Their lengths keep both
+marks aligned to whole base64 groups."""
 _MARK_IN_BASE64 = b64encode(_MARK).decode()
 _PIECES = frozenset(_MARK_IN_BASE64[:size] for size in range(2, len(_MARK_IN_BASE64)))
 _END_IN_BASE64 = b64encode(_END[1:]).decode()

@@ -490,7 +490,7 @@ def test_notices_and_answers_are_broken_between_words(home: Path) -> None:
             answering.close()
             offline.close()
     assert f"{'abcdefgh ' * 6}".strip() + "\r\n" in answer
-    assert "no model is named and no key is set, so the offline\r\n" in notice
+    assert "midspan: no model is named and no key is set, so the\r\n" in notice
 
 
 def test_no_color_means_none(home: Path) -> None:

@@ -126,7 +126,7 @@ class Caches:
         self._made += 1
         if route.api is Api.VERTEX:
             return f"{route.parent}cachedContents/{8_000_000_000_000_000_000 + self._made}"
-        return f"cachedContents/midspan{self._made:035d}"
+        return f"cachedContents/midspan{self._made:033d}"
 
     def _full_name(self, route: Route) -> str:
         return f"{route.parent}cachedContents/{route.name}"

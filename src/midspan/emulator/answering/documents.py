@@ -20,7 +20,7 @@ class Numbering:
         self._next = count(1).__next__
 
     def response_id(self) -> str:
-        return f"midspan{self._next():017d}"
+        return f"midspan{self._next():015d}"
 
     def call_id(self) -> str:
         return f"{self._next() * 2_654_435_761 % 2**32:08x}"

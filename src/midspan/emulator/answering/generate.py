@@ -120,9 +120,10 @@ class Generation:
         token = conversation.question.setup.continuation_token
         if token is None:
             return self._source.answer(conversation)
-        if token not in self._continuations:
+        answer = self._continuations.get(_standard_base64(token))
+        if answer is None:
             raise invalid("Invalid continuation token.")
-        return self._continuations[token]
+        return answer
 
     async def _later(self, answer: Awaitable[Answer], asked: Asked) -> Reply:
         return self._framed(answers(await answer), asked)
@@ -147,10 +148,18 @@ class Generation:
         """The first part of an answer; the rest waits under the token that goes with it."""
         now, rest = split_for_continuation(answer)
         token = self._numbering.signature("continuation")
-        self._continuations[token] = rest
+        self._continuations[_standard_base64(token)] = rest
         if len(self._continuations) > _MOST_CONTINUATIONS:
             del self._continuations[next(iter(self._continuations))]
         return replace(now, extra={**now.extra, "continuationToken": token})
+
+
+def _standard_base64(token: str) -> str:
+    """A token in one spelling: clients return it as standard or as URL-safe base64, padded or not."""
+    return token.translate(_FROM_URLSAFE).rstrip("=")
+
+
+_FROM_URLSAFE = str.maketrans("-_", "+/")
 
 
 def _on_the_wire(documents: list[Document], answer: Answer, asked: Asked) -> Reply:

@@ -17,13 +17,7 @@ from midspan.version import VERSION
 
 _KEYS = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
 _NEEDED = ("msgspec", "aiohttp", "jsonschema_rs", "docstring_parser")
-_EXTRAS = {
-    "cli": ("rich", "prompt_toolkit"),
-    "server": ("starlette", "uvicorn"),
-    "mcp": ("mcp",),
-    "otel": ("opentelemetry",),
-    "postgres": ("asyncpg",),
-}
+_EXTRAS = {"cli": ("rich", "prompt_toolkit")}
 _OLDEST = (3, 11)
 _SECONDS = 5.0
 
