@@ -23,7 +23,7 @@ from midspan.loop.options import (
     several,
     switch,
 )
-from midspan.loop.plan import Chosen, Plan, Wishes, plan_of, split
+from midspan.loop.plan import Plan, Wishes, plan_of, split
 from midspan.loop.prompt import Messages, Prompt, conversation, message_of
 from midspan.loop.result import Output, RunResult, RunStream, result_of
 from midspan.loop.run import Run
@@ -265,9 +265,11 @@ class Agent(Generic[Output]):
 
     def _chosen(self, tools: Sequence[Any]) -> list[Any]:
         """Tools for one run; a name among them is one of the agent's own."""
-        names = [one for one in tools if isinstance(one, str)]
-        others = [one for one in tools if not isinstance(one, str)]
-        return [*others, Chosen(split(self._wishes.tools)[1], names)] if names else others
+        from midspan.tools.wrap import ToolSubset  # loaded with the first tool
+
+        names = [tool for tool in tools if isinstance(tool, str)]
+        others = [tool for tool in tools if not isinstance(tool, str)]
+        return [*others, ToolSubset(split(self._wishes.tools)[1], names)] if names else others
 
     def _provider(self, model: Provider | str | None) -> Provider:
         if isinstance(model, Agent | type):

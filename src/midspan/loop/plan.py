@@ -1,19 +1,15 @@
 """What stays the same while a run goes on: the model, and its tools in the model's own words."""
 
 from collections.abc import Iterable, Sequence
-from operator import is_
 from typing import TYPE_CHECKING, Any, Optional
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from midspan.errors import ConfigError, MidspanError
+from midspan.errors import ConfigError
 from midspan.providers.provider import Provider, Traits, traits_of
-from midspan.tools.error_results import describe_error
-from midspan.tools.source import ToolSource
-from midspan.tools.tasks import ToolRaised, run_in_task
+from midspan.tools.source import ToolListing, ToolSource
 from midspan.types.exchange import Setup
-from midspan.types.parts import ToolCall, ToolResult
 from midspan.types.specs import BuiltinTool, Limits, ModelSettings, ToolChoice, ToolSpec
 
 if TYPE_CHECKING:
@@ -62,7 +58,7 @@ class Plan(Struct, frozen=True, eq=False):
     """Whether the calls need tasks, because the source of the tools does not run user code in tasks itself."""
     given: ToolSource
     """The tools as the caller gave them."""
-    specs: Sequence[ToolSpec]
+    listing: ToolListing
     """What they were when the plan was made."""
 
     @property
@@ -78,27 +74,29 @@ class Plan(Struct, frozen=True, eq=False):
 
     async def still_holds(self) -> bool:
         """Whether the tools are still the same."""
-        specs = await listed(self.given)
-        return specs is self.specs or (len(specs) == len(self.specs) and all(map(is_, specs, self.specs)))
+        from midspan.tools.merge import list_source  # loaded with the first run
+
+        return (await list_source(self.given)).is_same_as(self.listing)
 
 
 async def plan_of(wishes: Wishes) -> Plan:
     """Ask the tools what there is, and put all into the words of the model."""
-    from midspan.tools.local import LocalTools  # loaded with the first run, not with the agent
-    from midspan.tools.merge import source_of
-    from midspan.tools.spoken import Spoken
+    from midspan.tools.adapted import AdaptedTools  # loaded with the first run, not with the agent
+    from midspan.tools.local import LocalTools
+    from midspan.tools.merge import list_source, source_of
 
     builtins, given = split(wishes.tools)
-    specs = await listed(given)
+    listing = await list_source(given)
+    specs = listing.tools
     source = given
     provider = _provider(wishes, has_functions=bool(specs))
     traits = traits_of(provider)
     output = _output(wishes, traits, has_tools=bool(specs or builtins))
     if output is not None and output.by_tool:
         source = source_of([source, output.tool()])
-    offered = specs if source is given else await listed(source)
-    spoken = None if traits.dialect is None else Spoken(source, traits.dialect)
-    declared = offered if spoken is None else spoken.say(offered)
+    adapted = source if traits.dialect is None else AdaptedTools(source, traits.dialect)
+    offered = specs if source is given else (await list_source(source)).tools
+    declared = offered if adapted is source else (await adapted.list_tools()).tools
     aliases = {own.name: said.name for own, said in zip(offered, declared, strict=True) if own.name != said.name}
     choice = _choice(wishes, declared, builtins, aliases)
     answering = _answering(declared, output, calls_only=wishes.calls_only)
@@ -115,7 +113,7 @@ async def plan_of(wishes: Wishes) -> Plan:
     )
     return Plan(
         provider=provider,
-        source=spoken or source,
+        source=adapted,
         setup=setup,
         output=output,
         aliases=aliases,
@@ -129,7 +127,7 @@ async def plan_of(wishes: Wishes) -> Plan:
         last=replace(setup, tool_choice=answering) if setup.tools else setup,
         in_task=type(given) is not LocalTools,
         given=given,
-        specs=specs,
+        listing=listing,
     )
 
 
@@ -143,45 +141,6 @@ def _provider(wishes: Wishes, *, has_functions: bool) -> Provider:
     from midspan.providers.prompted.client import Prompted  # loaded where a model only writes text
 
     return wishes.provider if isinstance(wishes.provider, Prompted) else Prompted(wishes.provider)
-
-
-async def listed(source: ToolSource) -> Sequence[ToolSpec]:
-    """What a source has; it is foreign code, and what goes wrong in it is told."""
-    from midspan.tools.local import LocalTools  # loaded with the first tool
-
-    if type(source) is LocalTools:
-        return source.specs  # no user code, so no task
-    try:
-        specs = await run_in_task(source.list_tools)
-    except ToolRaised as raised:
-        error = raised.error
-        if isinstance(error, MidspanError):
-            raise error from None
-        message = f"the tools of {type(source).__name__} cannot be listed: {describe_error(error)}"
-        raise ConfigError(message) from error
-    if not isinstance(specs, Sequence) or not all(isinstance(spec, ToolSpec) for spec in specs):
-        raise ConfigError(f"{type(source).__name__} lists {specs!r:.80}, which are no tools")
-    return specs
-
-
-class Chosen:
-    """Tools of a source, by their names."""
-
-    def __init__(self, source: ToolSource, names: Sequence[str]) -> None:
-        self._source = source
-        self._names = names
-
-    async def list_tools(self) -> list[ToolSpec]:
-        specs = {spec.name: spec for spec in await self._source.list_tools()}
-        missing = [name for name in self._names if name not in specs]
-        if missing:
-            raise ConfigError(f"the agent has no tool called {missing[0]!r}; it has: {', '.join(specs) or 'none'}")
-        return [specs[name] for name in self._names]
-
-    async def call(self, call: ToolCall, context: Any = None) -> ToolResult:
-        from midspan.tools.local import unknown  # loaded with the first tool
-
-        return await self._source.call(call, context) if call.name in self._names else unknown(call, self._names)
 
 
 def split(tools: Sequence[Any]) -> tuple[tuple[BuiltinTool, ...], ToolSource]:

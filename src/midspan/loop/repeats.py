@@ -96,7 +96,7 @@ class Repeats:
             "error" if before.is_error else "result": before.value,
             "note": _WORDS.format(count=known.count),
         }
-        return ToolResult(call.id, call.name, value, before.is_error, before.media, notes=("answered from memory",))
+        return ToolResult(call.id, call.name, value, before.is_error, before.content, notes=("answered from memory",))
 
     def note(self, call: ToolCall, result: ToolResult) -> None:
         """What a call gave when it was run."""
@@ -139,7 +139,7 @@ def _are_same(one: ToolResult, other: ToolResult) -> bool:
         same = _canonical(one.value) == _canonical(other.value)
     except (TypeError, ValueError, RecursionError):
         return False
-    return same and one.is_error == other.is_error and one.media == other.media
+    return same and one.is_error == other.is_error and one.content == other.content
 
 
 def _key(call: ToolCall) -> _Key | None:

@@ -26,6 +26,7 @@ from midspan.tools.error_results import NOT_RUN as WRONG
 from midspan.tools.error_results import describe_error, failed
 from midspan.tools.schedule import each_call, run_call
 from midspan.tools.tasks import Expired, cancel_count, swallowed_cancellation, with_timeout
+from midspan.types.context import RunContext
 from midspan.types.events import (
     RunEnd,
     RunEvent,
@@ -248,7 +249,8 @@ class Run:
 
     async def _call(self, call: ToolCall) -> ToolResult:
         try:
-            result = await self.plan.source.call(call, self._context)
+            context = RunContext(self._context, run_id=self.id, call_id=call.id)
+            result = await self.plan.source.call(call, context)
         except Exception as error:
             self._repeats.note(call, failed(call, describe_error(error)))
             raise

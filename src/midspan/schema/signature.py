@@ -1,7 +1,7 @@
 """A Python callable → its JSON Schema, its arguments from JSON and its result to JSON.
 
 `*numbers: float` is an optional array `numbers`; `**labels: str` lets any further argument be a text.
-A parameter whose hint is `Context[…]` is filled in by the caller of `bind`, and no model sees it.
+The model does not see parameters annotated with `Context[…]`, which get the caller's own object, or `RunContext`.
 """
 
 import inspect
@@ -14,12 +14,13 @@ from msgspec import Struct
 
 from midspan.errors import SchemaError
 from midspan.schema.results import sayable
-from midspan.schema.signatures.binding import Binding, Call, binding_of
+from midspan.schema.signatures.binding import Binding, Call, Injections, binding_of
 from midspan.schema.signatures.callables import UNKNOWN, Parameter, declaration
 from midspan.schema.signatures.definitions import Schema
 from midspan.schema.signatures.docstrings import Documentation, documentation
 from midspan.schema.signatures.hints import Form, Forms
 from midspan.schema.signatures.records import NO_DEFAULT, Field, record_of
+from midspan.types.context import NO_CONTEXT, RunContext
 
 T = TypeVar("T")
 
@@ -44,7 +45,7 @@ class Signature(Struct, frozen=True, eq=False):
     context_parameter: str | None
     binding: Binding
 
-    def bind(self, arguments: dict[str, Any], context: Any = None) -> Call:
+    def bind(self, arguments: dict[str, Any], context: RunContext[Any] = NO_CONTEXT) -> Call:
         """With what to call the function, as `(args, kwargs)`; an ArgumentError if a value is not of its type.
 
         It makes values and checks them only as far as that needs; the schema is checked elsewhere, before.
@@ -63,7 +64,7 @@ def signature_of(function: Callable[..., Any], *, name: str | None = None, descr
     if not name:
         raise SchemaError("a lambda has no name that a model could call it by; give it one with name=…")
     written = documentation(declared.docstring)
-    context, visible = _without_context(declared.parameters, name)
+    injected, visible = _split_injected(declared.parameters, name)
     forms = Forms("in")
     fields = [field for parameter in visible for field in _fields(parameter, written)]
     shape = forms.object_form(fields, name=name, what="parameter")
@@ -74,26 +75,38 @@ def signature_of(function: Callable[..., Any], *, name: str | None = None, descr
         parameters=_parameters(forms, shape.schema, extra),
         response=_response(declared.returns, name),
         is_async=declared.is_async,
-        context_parameter=context,
-        binding=binding_of(declared, fields, shape=shape, extra=extra, context=context),
+        context_parameter=injected[0],
+        binding=binding_of(declared, fields, shape=shape, extra=extra, injected=injected),
     )
 
 
-def _without_context(parameters: Iterable[Parameter], function: str) -> tuple[str | None, list[Parameter]]:
+def _split_injected(parameters: Iterable[Parameter], function: str) -> tuple[Injections, list[Parameter]]:
+    """Separate the parameters that Midspan fills in from those that the model sees."""
+    injected: dict[type, list[str]] = {Injected: [], RunContext: []}
     visible: list[Parameter] = []
-    hidden: list[Parameter] = []
     for parameter in parameters:
-        (hidden if _is_injected(parameter.hint) else visible).append(parameter)
-    if len(hidden) > 1:
-        names = ", ".join(parameter.name for parameter in hidden)
-        raise SchemaError(f"{function}: {names} are all a Context, and there is only one; put them into one object")
-    return (hidden[0].name if hidden else None), visible
+        kind = _injected_kind(parameter.hint)
+        if kind is None:
+            visible.append(parameter)
+        else:
+            injected[kind].append(parameter.name)
+    for kind, names in injected.items():
+        if len(names) > 1:
+            hint = "Context" if kind is Injected else "RunContext"
+            raise SchemaError(
+                f"{function}: {', '.join(names)} are all annotated with {hint}; only one parameter may be"
+            )
+    context, run_context = (next(iter(names), None) for names in injected.values())
+    return (context, run_context), visible
 
 
-def _is_injected(hint: Any) -> bool:
-    if typing.get_origin(hint) in (typing.Union, types.UnionType):
-        return any(_is_injected(member) for member in typing.get_args(hint))
-    return Injected in getattr(hint, "__metadata__", ())
+def _injected_kind(hint: Any) -> type | None:
+    origin = typing.get_origin(hint)
+    if origin in (typing.Union, types.UnionType):
+        return next((kind for member in typing.get_args(hint) if (kind := _injected_kind(member))), None)
+    if hint is RunContext or origin is RunContext:
+        return RunContext
+    return Injected if Injected in getattr(hint, "__metadata__", ()) else None
 
 
 def _fields(parameter: Parameter, written: Documentation) -> Iterable[Field]:

@@ -1,7 +1,6 @@
 """Sources around a source: one whose calls are written down, and one that answers them from what was."""
 
 import logging
-from collections.abc import Sequence
 from time import perf_counter
 from typing import Any, cast
 
@@ -11,32 +10,30 @@ from midspan.providers.recording.failures import error_of, failure_of
 from midspan.providers.recording.lines import Called, Listed
 from midspan.providers.recording.player import Player
 from midspan.providers.recording.tape import Tape
-from midspan.tools.source import ToolSource
+from midspan.tools.source import ToolListing, ToolSource
+from midspan.tools.wrap import WrapperSource
+from midspan.types.context import NO_CONTEXT, RunContext
 from midspan.types.parts import ToolCall, ToolResult
 from midspan.types.specs import ToolSpec
 
 _log = logging.getLogger("midspan.testing")
 
 
-class RecordedTools:
+class RecordedTools(WrapperSource):
     """Tools whose calls go onto a tape, each when it has ended."""
 
     def __init__(self, source: ToolSource, tape: Tape) -> None:
-        self._source = source
+        super().__init__(source)
         self._tape = tape
-        self._listed: tuple[ToolSpec, ...] | None = None
 
-    async def list_tools(self) -> Sequence[ToolSpec]:
-        specs = await self._source.list_tools()
-        if self._listed != (listed := tuple(specs)):
-            self._tape.write(Listed(listed))
-            self._listed = listed
-        return specs
+    def adapt(self, tools: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
+        self._tape.write(Listed(tools))
+        return tools
 
-    async def call(self, call: ToolCall, context: Any = None) -> ToolResult:
+    async def call(self, call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:
         begin = perf_counter()
         try:
-            result = await self._source.call(call, context)
+            result = await self.source.call(call, context)
         except Exception as error:
             self._tape.write(Called(call, perf_counter() - begin, error=failure_of(error)))
             raise
@@ -45,22 +42,23 @@ class RecordedTools:
         return result
 
 
-class ReplayedTools:
+class ReplayedTools(WrapperSource):
     """Tools that are declared as they are now, and not run."""
 
     def __init__(self, source: ToolSource, player: Player) -> None:
-        self._source = source
+        super().__init__(source)
         self._player = player
 
-    async def list_tools(self) -> Sequence[ToolSpec]:
+    async def list_tools(self) -> ToolListing:
         """The tools there are; where they are elsewhere and cannot be asked for, those there were."""
         try:
-            return await self._source.list_tools()
+            listing = await super().list_tools()
         except Exception as error:  # noqa: BLE001 - a source is foreign code
-            _log.info("the tools cannot be listed, so those of the recording are taken: %s", error)
-            return self._player.tools()
+            _log.info("the tools cannot be listed, so those of the recording are used: %s", error)
+            return ToolListing(tuple(self._player.tools()))
+        return ToolListing(tuple(self._player.tools())) if listing.unavailable else listing
 
-    async def call(self, call: ToolCall, context: Any = None) -> ToolResult:  # noqa: ARG002 - of the seam
+    async def call(self, call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:  # noqa: ARG002 - protocol
         then = await self._player.called(call)
         if then.error is not None:
             raise error_of(then.error)

@@ -4,6 +4,7 @@ Every failure of a tool becomes an error result for the model; tracebacks go to 
 SystemExit of an async tool are raised, because they are meant for the program.
 """
 
+import asyncio
 import inspect
 import logging
 from typing import Any
@@ -14,12 +15,13 @@ from midspan.tools.function import Tool
 from midspan.tools.results import to_tool_result
 from midspan.tools.tasks import Expired, ToolRaised, run_in_task
 from midspan.tools.threads import THREADS
+from midspan.types.context import NO_CONTEXT, RunContext
 from midspan.types.parts import ToolCall, ToolResult
 
 _log = logging.getLogger("midspan.tools")
 
 
-async def execute(tool: Tool[..., Any], call: ToolCall, context: Any = None) -> ToolResult:
+async def execute(tool: Tool[..., Any], call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:
     """Run the call and return its result, whatever happens."""
     changes: tuple[str, ...] = ()
     arguments = tool.parameters.ready(call.arguments)
@@ -28,12 +30,17 @@ async def execute(tool: Tool[..., Any], call: ToolCall, context: Any = None) -> 
         if prepared.problems:
             return refused(call, f"invalid parameters:{bulleted(map(str, prepared.problems))}")
         arguments, changes = prepared.arguments, prepared.changes
+    context.start(tool.timeout)
     try:
         if tool.is_async:
             value = await run_in_task(tool.invoke, arguments, context, timeout=tool.timeout, name=tool.spec.name)
         else:
             value = await _run_in_thread(tool, arguments, context)
+    except asyncio.CancelledError:
+        context.cancel()
+        raise
     except Expired as expired:
+        context.cancel()
         return failed(call, f"{tool.name} timed out after {tool.timeout:g} seconds{_timeout_ending(tool, expired)}")
     except ToolRaised as raised:
         return _error_result(tool, call, raised.error)
@@ -42,7 +49,7 @@ async def execute(tool: Tool[..., Any], call: ToolCall, context: Any = None) -> 
     return to_tool_result(tool, call, value, changes)
 
 
-async def _run_in_thread(tool: Tool[..., Any], arguments: dict[str, Any], context: Any) -> Any:
+async def _run_in_thread(tool: Tool[..., Any], arguments: dict[str, Any], context: RunContext[Any]) -> Any:
     value = await THREADS.run(tool.invoke, arguments, context, timeout=tool.timeout)
     # A plain function may still return an awaitable: a lambda around a coroutine function, for example.
     if not inspect.isawaitable(value):

@@ -22,13 +22,14 @@ from midspan.tools.options import (
     is_async,
     takes_values,
 )
+from midspan.types.context import RunContext
 from midspan.types.specs import ToolSpec
 from midspan.types.texts import check_text
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-Invoke = Callable[[dict[str, Any], Any], Any]
+Invoke = Callable[[dict[str, Any], RunContext[Any]], Any]
 Names = str | Iterable[str]
 JsonSchema = dict[str, Any] | str | bytes
 
@@ -177,7 +178,7 @@ def _passing_on(function: Callable[..., Any]) -> Invoke:
 
 
 def _binding(function: Callable[..., Any], binding: Binding) -> Invoke:
-    def invoke(arguments: dict[str, Any], context: Any) -> Any:
+    def invoke(arguments: dict[str, Any], context: RunContext[Any]) -> Any:
         positional, keywords = binding(arguments, context)
         return function(*positional, **keywords)
 
@@ -213,9 +214,9 @@ def tool_from_schema(
     effects = effects_of(name, takes, reads=reads, writes=writes, idempotent=idempotent)
     takes_context = not takes_values(callback, 1)
 
-    def invoke(arguments: dict[str, Any], context: Any) -> Any:
+    def invoke(arguments: dict[str, Any], context: RunContext[Any]) -> Any:
         own = _copied(arguments)  # the callback may change it, and the conversation must not change with it
-        return callback(context, own) if takes_context else callback(own)
+        return callback(context.user, own) if takes_context else callback(own)
 
     return Tool(
         ToolSpec(

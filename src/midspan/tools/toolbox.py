@@ -7,6 +7,8 @@ from midspan.errors import ConfigError, DuplicateTool, UnknownSession
 from midspan.tools.execute import execute
 from midspan.tools.function import Tool, tool_of
 from midspan.tools.local import unknown
+from midspan.tools.source import ToolListing, ToolSource
+from midspan.types.context import NO_CONTEXT, RunContext
 from midspan.types.parts import ToolCall, ToolResult, local_id
 from midspan.types.specs import ToolSpec
 
@@ -67,7 +69,8 @@ class Toolbox:
         """Have a tool of the session called."""
         if not isinstance(name, str):
             raise ConfigError(f"a tool is called by its name, which is a text; not by {name!r}")
-        return await self.source(session).call(ToolCall(local_id(), name, arguments), context)
+        call = ToolCall(local_id(), name, arguments)
+        return await self.source(session).call(call, RunContext(context, call_id=call.id))
 
     def source(self, session: str | None = None) -> "SessionTools":
         """The tools of one session as a source for a run; what is registered later is seen too."""
@@ -89,16 +92,16 @@ def _check_session(session: Any) -> None:
         raise ConfigError(f"the name of a session is a text, not {session!r}")
 
 
-class SessionTools:
+class SessionTools(ToolSource):
     """A view of a toolbox."""
 
     def __init__(self, tools: Callable[[], dict[str, Tool[..., Any]]]) -> None:
         self._tools = tools
 
-    async def list_tools(self) -> tuple[ToolSpec, ...]:
-        return tuple(made.spec for made in self._tools().values())
+    async def list_tools(self) -> ToolListing:
+        return ToolListing(tuple(tool.spec for tool in self._tools().values()))
 
-    async def call(self, call: ToolCall, context: Any = None) -> ToolResult:
+    async def call(self, call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:
         tools = self._tools()
-        found = tools.get(call.name)
-        return unknown(call, tools) if found is None else await execute(found, call, context)
+        tool = tools.get(call.name)
+        return unknown(call, tools) if tool is None else await execute(tool, call, context)

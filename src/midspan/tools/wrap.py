@@ -1,47 +1,87 @@
 """Sources around a source: each changes one thing about the tools within, whatever they are."""
 
-from collections.abc import Callable, Collection, Mapping
-from typing import Any
+import asyncio
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
 from midspan.errors import ConfigError, DuplicateTool
 from midspan.tools.error_results import failed
 from midspan.tools.local import unknown
-from midspan.tools.merge import checked_source
+from midspan.tools.merge import check_source
 from midspan.tools.options import is_seconds
-from midspan.tools.source import ToolSource
+from midspan.tools.source import ToolListing, ToolSource
 from midspan.tools.tasks import Expired, ToolRaised, run_in_task
+from midspan.types.context import NO_CONTEXT, RunContext
 from midspan.types.parts import ToolCall, ToolResult
 from midspan.types.specs import ToolSpec
 
+T = TypeVar("T")
 
-class Renamed:
+
+class WrapperSource(ToolSource):
+    """The tools of another source. Subclasses override `adapt`, `call`, or both.
+
+    The adapted tools are kept until the source within lists others, so a call needs no listing.
+    """
+
+    def __init__(self, source: ToolSource) -> None:
+        self.source = check_source(source)
+        self._inner: ToolListing | None = None
+        self._listing: ToolListing | None = None
+
+    def adapt(self, tools: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
+        """Return the tools as this source shows them. It is called when the tools within have changed."""
+        return tools
+
+    async def list_tools(self) -> ToolListing:
+        inner = await self.source.list_tools()
+        if self._listing is None or not inner.is_same_as(self._inner):
+            self._listing = replace(inner, tools=self.adapt(inner.tools))
+            self._inner = inner
+        return self._listing
+
+    async def known_tools(self) -> tuple[ToolSpec, ...]:
+        """The adapted tools of the last listing."""
+        listing = self._listing or await self.list_tools()
+        return listing.tools
+
+    async def call(self, call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:
+        return await self.source.call(call, context)
+
+    async def aclose(self) -> None:
+        await self.source.aclose()
+
+
+class Renamed(WrapperSource):
     """Tools under other names: `Renamed(source, {"read": "read_file"})`; the others keep theirs."""
 
     def __init__(self, source: ToolSource, names: Mapping[str, str]) -> None:
-        self._source = checked_source(source)
+        super().__init__(source)
         if not isinstance(names, Mapping) or not all(_is_name(name) for pair in names.items() for name in pair):
-            raise ConfigError(f"give the names as a dict of old ones and new ones: {{'old': 'new'}}, not {names!r}")
+            raise ConfigError(f"names must be a dict from old to new names, {{'old': 'new'}}, got {names!r}")
         self._names = dict(names)
+        self._originals: dict[str, str] = {}
         if len(set(names.values())) < len(names):
             raise ConfigError(f"two tools would get the same name: {', '.join(names.values())}")
 
     def _new_name(self, name: str) -> str:
         return self._names.get(name, name)
 
-    async def list_tools(self) -> list[ToolSpec]:
-        specs = [replace(spec, name=self._new_name(spec.name)) for spec in await self._source.list_tools()]
-        names = [spec.name for spec in specs]
-        if len(set(names)) < len(names):
-            raise DuplicateTool(f"renaming makes two tools of one name: {', '.join(names)}")
-        return specs
+    def adapt(self, tools: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
+        originals = {self._new_name(spec.name): spec.name for spec in tools}
+        if len(originals) < len(tools):
+            raise DuplicateTool(f"renaming gives two tools the same name: {', '.join(originals)}")
+        self._originals = originals
+        return tuple(replace(spec, name=self._new_name(spec.name)) for spec in tools)
 
-    async def call(self, call: ToolCall, context: Any = None) -> ToolResult:
-        originals = {self._new_name(spec.name): spec.name for spec in await self._source.list_tools()}
-        if call.name not in originals:
-            return unknown(call, originals)
-        return replace(await self._source.call(replace(call, name=originals[call.name]), context), name=call.name)
+    async def call(self, call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:
+        await self.known_tools()
+        original = self._originals.get(call.name)
+        if original is None:
+            return unknown(call, self._originals)
+        return replace(await self.source.call(replace(call, name=original), context), name=call.name)
 
 
 class Prefixed(Renamed):
@@ -50,54 +90,117 @@ class Prefixed(Renamed):
     def __init__(self, source: ToolSource, prefix: str) -> None:
         super().__init__(source, {})
         if not isinstance(prefix, str):
-            raise ConfigError(f"a prefix is a text that is put before every name, not {prefix!r}")
+            raise ConfigError(f"prefix must be a string, got {prefix!r}")
         self._prefix = prefix
 
     def _new_name(self, name: str) -> str:
         return self._prefix + name
 
 
-class Filtered:
-    """Only the tools of these names, or those of which a function says yes; the others can not be called either."""
+class Filtered(WrapperSource):
+    """Only the tools with these names, or those for which a function returns true. No other tool can be called."""
 
     def __init__(self, source: ToolSource, keep: Collection[str] | Callable[[ToolSpec], bool]) -> None:
-        self._source = checked_source(source)
+        super().__init__(source)
         if isinstance(keep, str):
-            raise ConfigError(f"give the names to keep as a set: {{{keep!r}}}")
+            raise ConfigError(f"keep must be a set of names: {{{keep!r}}}")
         if not callable(keep) and not isinstance(keep, Collection):
-            raise ConfigError(f"keep is a set of names, or a function that says whether a tool stays; not {keep!r}")
+            raise ConfigError(f"keep must be a set of names or a function of a ToolSpec, got {keep!r}")
         self._keep = keep if callable(keep) else lambda spec: spec.name in keep
+        self._names: frozenset[str] = frozenset()
 
-    async def list_tools(self) -> list[ToolSpec]:
-        return [spec for spec in await self._source.list_tools() if self._keep(spec)]
+    def adapt(self, tools: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
+        kept = tuple(spec for spec in tools if self._keep(spec))
+        self._names = frozenset(spec.name for spec in kept)
+        return kept
 
-    async def call(self, call: ToolCall, context: Any = None) -> ToolResult:
-        names = [spec.name for spec in await self.list_tools()]
-        return await self._source.call(call, context) if call.name in names else unknown(call, names)
+    async def call(self, call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:
+        tools = await self.known_tools()
+        if call.name not in self._names:
+            return unknown(call, [spec.name for spec in tools])
+        return await self.source.call(call, context)
 
 
-class TimeLimited:
+class ToolSubset(WrapperSource):
+    """Some tools of a source, by their names."""
+
+    def __init__(self, source: ToolSource, names: Sequence[str]) -> None:
+        super().__init__(source)
+        self._names = names
+
+    def adapt(self, tools: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
+        specs = {spec.name: spec for spec in tools}
+        missing = [name for name in self._names if name not in specs]
+        if missing:
+            raise ConfigError(f"the agent has no tool named {missing[0]!r}; it has: {', '.join(specs) or 'none'}")
+        return tuple(specs[name] for name in self._names)
+
+    async def call(self, call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:
+        return await super().call(call, context) if call.name in self._names else unknown(call, self._names)
+
+
+class TimeLimited(WrapperSource):
     """No call takes longer than this, whatever the tool itself allows."""
 
     def __init__(self, source: ToolSource, seconds: float) -> None:
-        self._source = checked_source(source)
+        super().__init__(source)
         if not is_seconds(seconds):
-            raise ConfigError(f"a time limit is a number of seconds above 0, not {seconds!r}")
+            raise ConfigError(f"seconds must be a positive number, got {seconds!r}")
         self._seconds = seconds
 
-    async def list_tools(self) -> list[ToolSpec]:
-        return list(await self._source.list_tools())
-
-    async def call(self, call: ToolCall, context: Any = None) -> ToolResult:
+    async def call(self, call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:
         try:
             result: ToolResult = await run_in_task(
-                self._source.call, call, context, timeout=self._seconds, name=call.name
+                self.source.call, call, context, timeout=self._seconds, name=call.name
             )
-        except Expired:
-            return failed(call, f"{call.name} timed out after {self._seconds:g} seconds and was cancelled")
+        except Expired as expired:
+            context.cancel()
+            state = "abandoned; it may still be running" if expired.is_abandoned else "cancelled"
+            return failed(call, f"{call.name} timed out after {self._seconds:g} seconds and was {state}")
         except ToolRaised as raised:
             raise raised.error from None
         return result
+
+
+class Required(WrapperSource):
+    """A source without which no run starts. Other sources that cannot list their tools are left out of the run."""
+
+    async def list_tools(self) -> ToolListing:
+        try:
+            listing = await super().list_tools()
+        except ConfigError:
+            raise
+        except Exception as error:
+            raise ConfigError(f"the tools of {type(self.source).__name__} cannot be listed: {error}") from error
+        if listing.unavailable:
+            failure = listing.unavailable[0]
+            raise ConfigError(f"the tools of {failure.name} cannot be listed: {failure.message}")
+        return listing
+
+
+class LoopBound(WrapperSource):
+    """A source that belongs to the event loop in which it is first used, for runs in any event loop."""
+
+    def __init__(self, source: ToolSource) -> None:
+        super().__init__(source)
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def list_tools(self) -> ToolListing:
+        return await self._in_own_loop(super().list_tools())
+
+    async def call(self, call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:
+        return await self._in_own_loop(super().call(call, context))
+
+    async def aclose(self) -> None:
+        await self._in_own_loop(super().aclose())
+
+    async def _in_own_loop(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        running = asyncio.get_running_loop()
+        if self._loop is None or self._loop.is_closed():
+            self._loop = running
+        if self._loop is running:
+            return await coroutine
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, self._loop))
 
 
 def _is_name(name: object) -> bool:

@@ -77,19 +77,52 @@ class ToolCall(Struct, frozen=True, gc=False, omit_defaults=True, tag="call"):
         return cls(str(found.get("id") or local_id()), name, arguments or {})
 
 
+class Resource(Struct, frozen=True, gc=False, omit_defaults=True, tag="resource"):
+    """Something that a tool refers to by its URL, with its content if the tool sent it along."""
+
+    url: str
+    name: str | None = None
+    media_type: str | None = None
+    text: str | None = None
+    base64: str | None = None
+
+
 class ToolResult(Struct, frozen=True, gc=False, omit_defaults=True, tag="result"):
-    """What came of a call: a JSON value, or in words that a model can act on why there is none."""
+    """The outcome of a call: what the tool returned, or an error message that the model can act on."""
 
     id: str
     """The id of the call."""
     name: str
-    value: Any
+    value: Any = None
+    """The structured form, as JSON data; None if there is only `content`."""
     is_error: bool = False
-    media: tuple[Blob, ...] = ()
+    content: tuple[Text | Blob | Resource, ...] = ()
+    """Texts, images, audio, files and links, in the order of the tool."""
     is_final: bool = False
     """The tool says that the run ends with this result."""
     notes: tuple[str, ...] = ()
     """What was changed on the way, in the arguments or in the result; for observers, not for the model."""
+    meta: dict[str, Any] = {}
+    """What the source adds for observers; the model does not see it."""
+
+    @property
+    def media(self) -> tuple[Blob, ...]:
+        """The images, audio and files among the content."""
+        return tuple(part for part in self.content if type(part) is Blob)
+
+    @property
+    def model_value(self) -> Any:
+        """What the model reads beside the media: the value, or the texts and links of the content."""
+        if self.value is not None or not self.content:
+            return self.value
+        texts = [text for part in self.content if (text := _text_of(part))]
+        return "\n".join(texts) if texts else None
+
+
+def _text_of(part: Text | Blob | Resource) -> str | None:
+    if isinstance(part, Resource):
+        return part.text if part.text is not None else part.url
+    return part.text if isinstance(part, Text) else None
 
 
 class Opaque(Struct, frozen=True, gc=False, omit_defaults=True, tag="opaque"):

@@ -31,10 +31,26 @@ class ToolSpec(Struct, frozen=True, omit_defaults=True, tag="function"):
     """Its result may end the run."""
     repeatable: bool = False
     """The same call with the same result, again and again, is no sign of a model that goes in circles."""
+    title: str | None = None
+    """The name for people."""
+    strict: bool | None = None
+    """Whether the provider shall enforce the schema while the model writes the call; None leaves it to the provider."""
+    read_only: bool | None = None
+    """Whether it declares to change nothing; None if it declares nothing. The same for the next two."""
+    destructive: bool | None = None
+    """Whether it may delete or overwrite something."""
+    open_world: bool | None = None
+    """Whether it deals with things outside of a closed system, as a web search does."""
+    needs_approval: bool = False
+    """A person has to approve each call."""
 
     @property
     def changes(self) -> bool | None:
         """Whether it changes anything, as it declares; None if it does not say: being idempotent tells nothing."""
+        if self.read_only is not None:
+            return not self.read_only
+        if self.destructive:
+            return True
         effects = self.effects
         if effects is None or (effects.idempotent and not effects.reads and not effects.writes):
             return None

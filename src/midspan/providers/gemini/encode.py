@@ -162,7 +162,7 @@ def _blob(blob: Blob) -> dict[str, Any]:
 
 
 def _response(result: ToolResult, capabilities: Capabilities) -> dict[str, Any]:
-    value = result.value
+    value = result.model_value
     if result.is_error:
         value = value if isinstance(value, dict) and "error" in value else {"error": value}
     elif not isinstance(value, dict):

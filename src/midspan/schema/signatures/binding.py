@@ -13,8 +13,11 @@ from midspan.schema.signatures.callables import Declaration
 from midspan.schema.signatures.conversion import argument_error, converted
 from midspan.schema.signatures.hints import Form
 from midspan.schema.signatures.records import NO_DEFAULT, Field
+from midspan.types.context import NO_CONTEXT, RunContext
 
 Call = tuple[tuple[Any, ...], dict[str, Any]]
+Injections = tuple[str | None, str | None]
+"""The parameters that get the caller's own object and the RunContext; the model sees neither."""
 
 
 class Binding(Struct, frozen=True):
@@ -43,15 +46,17 @@ class Binding(Struct, frozen=True):
     context: str | None = None
     context_default: Any = None
     """What a function says its context is if nobody gives one."""
+    run_context: str | None = None
+    """The parameter that gets the RunContext."""
 
     @property
     def takes_json(self) -> bool:
         """Whether arguments that are valid by the schema can be given to the function just as they are."""
         # A float is not among them: JSON may write it as an integer, and the function shall not see that.
         scalars = all(self.plain.get(name, _NOT_PLAIN) <= _SAME_IN_JSON for name in self.names)
-        return scalars and not (self.positional or self.variadic or self.extra or self.context)
+        return scalars and not (self.positional or self.variadic or self.extra or self.context or self.run_context)
 
-    def __call__(self, arguments: dict[str, Any], context: Any) -> Call:
+    def __call__(self, arguments: dict[str, Any], context: RunContext[Any] = NO_CONTEXT) -> Call:
         # Most functions have plain parameters and get them in the types that JSON has, so this way is short.
         plain = self.plain
         for name, value in arguments.items():
@@ -69,9 +74,11 @@ class Binding(Struct, frozen=True):
                 values[name] = items.copy()
         return ((), values) if self.is_simple else self._call(values, context)
 
-    def _call(self, values: dict[str, Any], context: Any) -> Call:
+    def _call(self, values: dict[str, Any], context: RunContext[Any]) -> Call:
         if self.context is not None:
-            values[self.context] = self.context_default if context is None else context
+            values[self.context] = self.context_default if context.user is None else context.user
+        if self.run_context is not None:
+            values[self.run_context] = context
         if not self.positional and self.variadic is None:
             return (), values
         return self._positional(values), values
@@ -116,9 +123,10 @@ def _copied(arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def binding_of(
-    declared: Declaration, fields: list[Field], *, shape: Form, extra: Form | None, context: str | None
+    declared: Declaration, fields: list[Field], *, shape: Form, extra: Form | None, injected: Injections
 ) -> Binding:
     """The binding of a callable whose visible parameters are these fields."""
+    context, run_context = injected
     names = tuple(field.key for field in fields)
     hints = dict(zip(names, (member.type for member in msgspec.structs.fields(shape.hint)), strict=True))
     defaults: dict[str | None, Any] = {
@@ -133,14 +141,15 @@ def binding_of(
         plain={name: kinds for name, hint in hints.items() if (kinds := _plain(hint))},
         plain_items=tuple((name, kinds) for name, hint in hints.items() if (kinds := _plain_items(hint))),
         required=frozenset(field.key for field in fields if field.required),
-        is_simple=not (positional or variadic or context),
+        is_simple=not (positional or variadic or context or run_context),
         positional=tuple((each.name, each.default) for each in positional),
         before_variadic=tuple((each.name, each.default) for each in either) if variadic else (),
         variadic=variadic[0] if variadic else None,
         extra=extra.hint if extra is not None else None,
-        reserved=declared.bound | ({context} if context else set()),
+        reserved=declared.bound | {name for name in injected if name},
         context=context,
         context_default=defaults.get(context),
+        run_context=run_context,
     )
 
 

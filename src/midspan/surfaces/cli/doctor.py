@@ -102,7 +102,7 @@ def _tools() -> Check:
         return Check("note", "which tools there are cannot be told before the settings are right")
     try:
         with Stoppable() as loop:
-            count = len(loop.run(source_of(tools_of(named)).list_tools()))
+            count = len(loop.run(source_of(tools_of(named)).list_tools()).tools)
     except MidspanError as error:
         return Check("problem", sentence_of(error))
     whose = "the ready ones" if named is None else f"from {', '.join(named) or 'nowhere'}"

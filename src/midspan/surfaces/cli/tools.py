@@ -31,7 +31,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(options: Namespace) -> int:
     from midspan.tools.merge import source_of
 
-    specs = asyncio.run(source_of(tools_of(settings_of(options).tools)).list_tools())
+    specs = asyncio.run(source_of(tools_of(settings_of(options).tools)).list_tools()).tools
     found = findings(specs) if options.lint else []
     shown = _as_json if options.json else _as_text
     sys.stdout.write(shown(specs, found, lint=options.lint))
