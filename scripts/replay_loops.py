@@ -42,6 +42,7 @@ from traffic_rules import Difference, camel_cased, first_difference
 
 from midspan import Agent, Gemini, Limits
 from midspan.providers.gemini import decode
+from midspan.tools.source import ToolListing, ToolSource
 from midspan.types.codec import to_json
 from midspan.types.events import RunEvent, TextDelta, ThoughtDelta, ToolEnd
 from midspan.types.messages import History
@@ -233,15 +234,15 @@ def told(events: list[RunEvent]) -> list[Any]:
     return made
 
 
-class Recorded:
+class Recorded(ToolSource):
     """Tools that give what was recorded."""
 
     def __init__(self, steps: list[Step]) -> None:
         self._waiting = [pair for step in steps for pair in step.pairs]
         self._names = sorted({call["name"] for call, _ in self._waiting})
 
-    async def list_tools(self) -> list[ToolSpec]:
-        return [ToolSpec(name) for name in self._names]
+    async def list_tools(self) -> ToolListing:
+        return ToolListing(tuple(ToolSpec(name) for name in self._names))
 
     async def call(self, call: ToolCall, context: Any = None) -> ToolResult:  # noqa: ARG002 - the seam has it
         place = next(n for n, (asked, _) in enumerate(self._waiting) if asked["name"] == call.name)

@@ -79,7 +79,7 @@ def test_media_goes_in_with_words_and_comes_back_with_a_result(client: Client, s
     server.answer(ANSWER)
     video = {"fileData": {"fileUri": "gs://v", "mimeType": "video/mp4"}, "videoMetadata": {"fps": 2}}
     response = Part.from_function_response(
-        "shoot", {"ok": True}, id="1", media=[Part.from_bytes(b"\0\xff", "image/png"), Part.from_uri("gs://v", "a/b")]
+        "shoot", {"ok": True}, id="1", content=[Part.from_bytes(b"\0\xff", "image/png"), Part.from_uri("gs://v", "a/b")]
     )
     client.generate_content([Content(role="user", parts=[Part.from_text("see")]), video, response])
     assert server.last.body["contents"] == [
@@ -106,7 +106,7 @@ def test_the_media_of_a_result_stands_where_the_model_takes_it(
     client: Client, server: Recorder, model: str, nested: bool
 ) -> None:
     server.answer(ANSWER)
-    shot = ToolResult("1", "shoot", {"ok": True}, media=(Blob.of(b"\0\xff", "image/png"),))
+    shot = ToolResult("1", "shoot", {"ok": True}, content=(Blob.of(b"\0\xff", "image/png"),))
     history = History([Message.user("x"), Message("model", (ToolCall("1", "shoot"),)), Message.user(shot)])
     client.generate_content(history, model=model)
     [result, *beside] = server.last.body["contents"][2]["parts"]

@@ -17,6 +17,8 @@ from midspan.loop.blocking import iterate
 from midspan.loop.chat import Chat
 from midspan.providers.gemini.client import Gemini
 from midspan.testing import ScriptedProvider
+from midspan.tools.source import ToolSource
+from midspan.tools.wrap import Required
 from midspan.types.events import TextDelta
 from midspan.types.messages import History, Message
 from midspan.types.parts import Blob, Text, ToolCall, ToolResult
@@ -69,7 +71,7 @@ def test_a_named_model_without_a_key_is_a_credentials_error(monkeypatch: pytest.
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"tools": [5]}, "5 is no tool"),
+        ({"tools": [5]}, "5 is not a tool"),
         ({"system": 5}, "system is a text"),
         ({"limits": 5}, "limits are of the type Limits"),
         ({"tool_choice": "maybe"}, "unknown tool choice"),
@@ -89,7 +91,7 @@ def test_a_wrong_option_of_a_run_is_told_by_its_name() -> None:
     agent = Agent(ScriptedProvider([]))
     for wrong, words in [
         ({"temprature": 1}, "takes no 'temprature'"),
-        ({"tools": ["sub"]}, "no tool called 'sub'"),
+        ({"tools": ["sub"]}, "no tool named 'sub'"),
         ({"messages": [{"role": "user"}]}, "made of Message"),
         ({"messages": {}}, "messages are a History or a list"),
         ({"messages": [Message("user", [Text("a")])]}, "the parts of a Message are a tuple, not a list"),  # type: ignore[arg-type]
@@ -174,7 +176,7 @@ def test_a_kind_of_tool_is_no_tool() -> None:
 
 @pytest.mark.parametrize("broken", [RuntimeError("x"), 5])
 def test_a_source_that_cannot_list_its_tools_is_told(broken: Any) -> None:
-    class Source:
+    class Source(ToolSource):
         async def list_tools(self) -> Any:
             if isinstance(broken, Exception):
                 raise broken
@@ -183,7 +185,19 @@ def test_a_source_that_cannot_list_its_tools_is_told(broken: Any) -> None:
         async def call(self, call: ToolCall, context: Any = None) -> Any: ...
 
     with pytest.raises(ConfigError, match="Source"):
-        Agent(ScriptedProvider([]), tools=[Source()]).run_sync("?")
+        Agent(ScriptedProvider([]), tools=[Required(Source())]).run_sync("?")
+
+
+def test_source_that_fails_to_list_takes_only_its_own_tools_away() -> None:
+    class Down(ToolSource):
+        async def list_tools(self) -> ToolListing:
+            raise ConnectionError("nobody is there")
+
+        async def call(self, call: ToolCall, context: Any = None) -> Any: ...
+
+    provider = ScriptedProvider(["a"])
+    assert Agent(provider, tools=[Down(), whoami]).run_sync("?").text == "a"
+    assert [spec.name for spec in provider.requests[0].setup.tools] == ["whoami"]
 
 
 def test_built_in_tools_go_beside_functions() -> None:

@@ -10,11 +10,11 @@ import pytest
 from midspan import Agent, Limits, tool
 from midspan.errors import ConfigError, NetworkError, ProviderError, StreamCut
 from midspan.testing import ScriptedProvider
+from midspan.tools.source import ToolListing, ToolSource
 from midspan.types.events import RunStart, TextDelta
 from midspan.types.exchange import FinishReason, ModelRequest, ModelResponse
 from midspan.types.messages import Message
 from midspan.types.parts import Part, Text, ToolCall
-from midspan.types.specs import ToolSpec
 from tests.bounds import BOUND
 
 
@@ -161,19 +161,19 @@ def test_a_stream_can_be_closed_while_the_model_is_waited_for_and_by_a_tool() ->
     run(main)
 
 
-class SlowSource:
+class SlowSource(ToolSource):
     """Takes its time to say what it has."""
 
     def __init__(self) -> None:
         self.asked, self.ended = asyncio.Event(), False
 
-    async def list_tools(self) -> list[ToolSpec]:
+    async def list_tools(self) -> ToolListing:
         self.asked.set()
         try:
             await asyncio.sleep(60)
         finally:
             self.ended = True
-        return []
+        return ToolListing()
 
     async def call(self, call: ToolCall, context: Any = None) -> Any: ...
 
@@ -269,7 +269,7 @@ def test_a_whole_answer_that_is_none_is_told(odd: Any) -> None:
 def test_a_stream_that_is_a_coroutine_is_told_and_not_left_unawaited() -> None:
     class Odd(ScriptedProvider):
         async def stream(self, request: ModelRequest, *, whole: bool = False) -> Any:  # type: ignore[override]
-            return []
+            return ToolListing()
 
     with pytest.raises(Exception, match="its stream is a coroutine"):
         Agent(Odd([])).run_sync("?")
@@ -381,13 +381,13 @@ class Keeps(SlowSource):
         super().__init__()
         self._error = error
 
-    async def list_tools(self) -> list[ToolSpec]:
+    async def list_tools(self) -> ToolListing:
         try:
             return await super().list_tools()
         except asyncio.CancelledError:
             if self._error is not None:
                 raise self._error from None
-            return []
+            return ToolListing()
 
 
 @pytest.mark.parametrize("error", [None, ConnectionError("gone")])

@@ -9,6 +9,7 @@ import pytest
 from midspan import Agent, Limits, tool
 from midspan.errors import NoAnswer, ToolError
 from midspan.testing import ScriptedProvider
+from midspan.tools.source import ToolListing, ToolSource
 from midspan.types.exchange import ModelRequest
 from midspan.types.parts import ToolCall
 from midspan.types.specs import Effects, ToolChoice, ToolSpec
@@ -166,13 +167,13 @@ def test_a_key_is_pressed_as_long_as_the_screen_moves() -> None:
     assert pressed == ["down"] * 6
 
 
-class Broken:
+class Broken(ToolSource):
     """A source that raises."""
 
     calls = 0
 
-    async def list_tools(self) -> list[ToolSpec]:
-        return [ToolSpec("edit", effects=Effects(writes=("file",)))]
+    async def list_tools(self) -> ToolListing:
+        return ToolListing((ToolSpec("edit", effects=Effects(writes=("file",))),))
 
     async def call(self, call: ToolCall, context: Any = None) -> Any:
         self.calls += 1

@@ -9,6 +9,7 @@ import pytest
 from midspan import Agent, Limits, tool
 from midspan.errors import AnswerBlocked, ConfigError, LimitReached, MidspanError, NoAnswer, ServerError, StreamCut
 from midspan.testing import ScriptedProvider
+from midspan.tools.source import ToolListing, ToolSource
 from midspan.types.exchange import FinishReason, ModelRequest, ModelResponse, Usage
 from midspan.types.messages import History, Message
 from midspan.types.parts import Blob, Text, Thought, ToolCall, ToolResult
@@ -370,9 +371,9 @@ def test_a_call_that_came_twice_is_run_once_and_answered_twice() -> None:
 
 
 def test_failing_source_still_gives_one_result_for_each_call() -> None:
-    class Dying:
-        async def list_tools(self) -> list[Any]:
-            return [add.spec]
+    class Dying(ToolSource):
+        async def list_tools(self) -> ToolListing:
+            return ToolListing((add.spec,))
 
         async def call(self, call: ToolCall, context: Any = None) -> ToolResult:
             raise asyncio.CancelledError if call.id == "1" else GeneratorExit

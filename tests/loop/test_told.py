@@ -9,6 +9,7 @@ import pytest
 from midspan import Agent, Limits, Streams, tool
 from midspan.errors import LimitReached, RunError
 from midspan.testing import ScriptedProvider
+from midspan.tools.source import ToolListing, ToolSource
 from midspan.types.exchange import FinishReason, ModelRequest, ModelResponse
 from midspan.types.messages import Message
 from midspan.types.parts import Blob, Text, ToolCall
@@ -168,17 +169,17 @@ def test_whoever_reads_the_journal_has_the_transcript_of_the_run() -> None:
     asyncio.run(main())
 
 
-class Source:
+class Source(ToolSource):
     """Has one tool, and may be slow, or refuse, when it is asked for it."""
 
     def __init__(self, *, seconds: float = 0) -> None:
         self.asked = 0
         self._seconds = seconds
 
-    async def list_tools(self) -> list[ToolSpec]:
+    async def list_tools(self) -> ToolListing:
         self.asked += 1
         await asyncio.sleep(self._seconds)
-        return [ToolSpec("far", "Far away.")]
+        return ToolListing((ToolSpec("far", "Far away."),))
 
     async def call(self, call: ToolCall, context: Any = None) -> Any: ...
 

@@ -25,6 +25,7 @@ from hypothesis import strategies as st
 from midspan.errors import ArgumentError, ResultError, SchemaError
 from midspan.schema.arguments import Checker
 from midspan.schema.signature import Context, signature_of
+from midspan.types.context import RunContext
 from tests.schema import annotated_as_text
 
 NO_PARAMETERS = {"type": "object", "properties": {}}
@@ -129,7 +130,7 @@ def test_a_function_without_parameters_has_an_empty_object():
 
 def call(function: Any, arguments: dict[str, Any], context: Any = None) -> Any:
     signature = signature_of(function)
-    args, kwargs = signature.bind(arguments, context)
+    args, kwargs = signature.bind(arguments, RunContext(context))
     value = function(*args, **kwargs)
     return signature.result(asyncio.run(value) if inspect.isawaitable(value) else value)
 
@@ -527,7 +528,7 @@ def test_a_context_that_nobody_gives_is_the_default():
 def test_two_contexts_are_refused():
     def both(one: Context[Deps], two: Context[int]): ...
 
-    with pytest.raises(SchemaError, match="both: one, two are all a Context"):
+    with pytest.raises(SchemaError, match="both: one, two are all annotated with Context"):
         signature_of(both)
 
 

@@ -24,6 +24,7 @@ from midspan.errors import (
     ToolError,
 )
 from midspan.testing import ScriptedProvider, asked, record, replay
+from midspan.tools.source import ToolListing, ToolSource
 from midspan.types.events import RunEnd, RunEvent, RunStart, ToolEnd
 from midspan.types.exchange import FinishReason, ModelRequest, ModelResponse, Usage
 from midspan.types.messages import Message
@@ -251,11 +252,17 @@ def test_a_stream_that_broke_off_and_was_asked_for_again_does_so_in_both_modes(t
     asyncio.run(main())
 
 
-class Raising:
+class Raising(ToolSource):
     """A source that breaks its promises."""
 
-    async def list_tools(self) -> list[ToolSpec]:
-        return [ToolSpec("raising"), ToolSpec("silent"), ToolSpec("other")]
+    async def list_tools(self) -> ToolListing:
+        return ToolListing(
+            (
+                ToolSpec("raising"),
+                ToolSpec("silent"),
+                ToolSpec("other"),
+            )
+        )
 
     async def call(self, call: ToolCall, context: Any = None) -> Any:
         if call.name == "raising":
@@ -273,7 +280,7 @@ def test_a_source_that_raises_or_answers_nonsense_does_so_again(tmp_path: Path) 
 
 def test_tools_that_cannot_be_listed_any_more_are_taken_from_the_recording(tmp_path: Path) -> None:
     class Gone(Raising):
-        async def list_tools(self) -> list[ToolSpec]:
+        async def list_tools(self) -> ToolListing:
             raise ConnectionError("nobody is there")
 
     recorded = record(agent_of([ToolCall("1", "raising"), "so"], Raising()), tmp_path).run_sync("go")

@@ -10,6 +10,7 @@ import pytest
 from midspan.errors import ConfigError, ToolError
 from midspan.tools.execute import execute
 from midspan.tools.function import tool, tool_from_schema
+from midspan.types.context import RunContext
 from midspan.types.parts import Blob, ToolCall, ToolResult
 from tests.bounds import BOUND
 
@@ -18,7 +19,7 @@ PNG = b"\x89PNG\r\n\x1a\n" + b"\x00" * 20
 
 def use(function: Any, context: Any = None, /, options: dict[str, Any] | None = None, **arguments: Any) -> ToolResult:
     made = tool(**(options or {}))(function)
-    return asyncio.run(execute(made, ToolCall("7", made.name, arguments), context))
+    return asyncio.run(execute(made, ToolCall("7", made.name, arguments), RunContext(context)))
 
 
 def told(result: ToolResult) -> str:

@@ -9,6 +9,7 @@ from midspan.errors import ConfigError, SchemaError
 from midspan.schema.signature import Context
 from midspan.tools.execute import execute
 from midspan.tools.function import Tool, tool, tool_from_schema
+from midspan.types.context import RunContext
 from midspan.types.parts import ToolCall, ToolResult
 from midspan.types.specs import Effects
 
@@ -17,7 +18,7 @@ GIVES = {"type": "object", "properties": {"temp_c": {"type": "integer"}}, "requi
 
 
 def use(made: Tool[..., Any], context: Any = None, **arguments: Any) -> ToolResult:
-    return asyncio.run(execute(made, ToolCall("1", made.name, arguments), context))
+    return asyncio.run(execute(made, ToolCall("1", made.name, arguments), RunContext(context)))
 
 
 def test_a_decorated_function_is_a_tool_and_still_a_function() -> None:

@@ -34,20 +34,20 @@ def test_whatever_a_user_calls_his_tools_is_a_source() -> None:
 
 
 def test_what_is_no_tool_is_refused() -> None:
-    with pytest.raises(ConfigError, match="5 is no tool"):
+    with pytest.raises(ConfigError, match="5 is not a tool"):
         source_of([add, 5])  # type: ignore[list-item]
 
 
 @pytest.mark.parametrize(
     ("tools", "words"),
     [
-        ("add", "tools are a list of functions, tools and sources of tools, not 'add'"),
-        ({"add": add}, "tools are a list of functions, tools and sources of tools, not"),
-        (None, "None is no tool: give a function"),
-        (Toolbox(), r"is no tool: give its source\(\)"),
-        ([Toolbox()], r"is no tool: give its source\(\)"),
-        (LocalTools, "LocalTools is a class; give a source of tools that is made of it"),
-        ([LocalTools], "LocalTools is a class; give a source of tools that is made of it"),
+        ("add", "tools must be a list of functions, tools and sources, got 'add'"),
+        ({"add": add}, "tools must be a list of functions, tools and sources, got"),
+        (None, "None is not a tool; expected a function"),
+        (Toolbox(), r"is not a tool; pass its source\(\)"),
+        ([Toolbox()], r"is not a tool; pass its source\(\)"),
+        (LocalTools, "LocalTools is a class; pass an instance of it"),
+        ([LocalTools], "LocalTools is a class; pass an instance of it"),
     ],
 )
 def test_what_may_be_meant_instead_of_tools_is_said(tools: Any, words: str) -> None:
@@ -56,16 +56,16 @@ def test_what_may_be_meant_instead_of_tools_is_said(tools: Any, words: str) -> N
 
 
 def test_only_sources_are_merged() -> None:
-    with pytest.raises(ConfigError, match="5 is no source of tools"):
+    with pytest.raises(ConfigError, match="5 is not a tool source"):
         Merged([LocalTools([add]), 5])  # type: ignore[list-item]
-    with pytest.raises(ConfigError, match="sources are a list of sources of tools, not 5"):
+    with pytest.raises(ConfigError, match="sources must be a list of tool sources, got 5"):
         Merged(5)  # type: ignore[arg-type]
 
 
 def test_two_tools_of_one_name_are_refused() -> None:
-    with pytest.raises(DuplicateTool, match="two tools are called 'add'"):
+    with pytest.raises(DuplicateTool, match="two tools are named 'add'"):
         source_of([add, add])
-    with pytest.raises(DuplicateTool, match="two sources have a tool called 'add'"):
+    with pytest.raises(DuplicateTool, match="two sources have a tool named 'add'"):
         asyncio.run(Merged([LocalTools([add]), LocalTools([add])]).list_tools())
 
 
@@ -85,5 +85,5 @@ def test_without_tools_that_is_said() -> None:
 
 @pytest.mark.parametrize("tools", [5, "add", {"add": len}])
 def test_what_is_no_list_of_tools_is_told(tools: Any) -> None:
-    with pytest.raises(ConfigError, match="tools are a list of functions and tools, not "):
+    with pytest.raises(ConfigError, match="tools must be a list of functions and tools, got "):
         LocalTools(tools)

@@ -32,7 +32,11 @@ def source_of(tools: ToolLike | Iterable[ToolLike]) -> ToolSource:
             check_source(tool)
         elif not callable(tool):
             # A toolbox has a source for each session, so only its user knows which one is meant.
-            hint = "pass its source()" if hasattr(tool, "source") else "expected a function, a Tool or a ToolSource"
+            hint = "expected a function, a Tool or a ToolSource"
+            if hasattr(tool, "source"):
+                hint = "pass its source()"
+            elif hasattr(tool, "list_tools"):
+                hint = "a source needs list_tools, call and aclose; inherit from ToolSource"
             raise ConfigError(f"{tool!r} is not a tool; {hint}")
     sources = [tool for tool in given if isinstance(tool, ToolSource)]
     functions = [tool for tool in given if not isinstance(tool, ToolSource)]

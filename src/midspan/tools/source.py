@@ -5,6 +5,7 @@ machines. A source knows nothing of models, turns or histories. It does not rais
 is its result.
 """
 
+from collections.abc import Iterator
 from typing import Any, Protocol, runtime_checkable
 
 from msgspec import Struct
@@ -29,6 +30,12 @@ class ToolListing(Struct, frozen=True):
     """If a source counts the changes of its tools: listings with equal versions need no comparison of the tools."""
     unavailable: tuple[UnavailableSource, ...] = ()
     """Sources within this one that failed; their tools are missing."""
+
+    def __iter__(self) -> Iterator[ToolSpec]:
+        return iter(self.tools)
+
+    def __len__(self) -> int:
+        return len(self.tools)
 
     def is_same_as(self, other: "ToolListing | None") -> bool:
         """Whether nothing has changed between two listings of one source."""

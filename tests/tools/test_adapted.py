@@ -4,9 +4,9 @@ from typing import Any
 import pytest
 
 from midspan.schema.dialects import GEMINI_JSON_SCHEMA, GEMINI_PARAMETERS
+from midspan.tools.adapted import AdaptedTools
 from midspan.tools.function import tool, tool_from_schema
 from midspan.tools.local import LocalTools
-from midspan.tools.spoken import Spoken
 from midspan.types.parts import ToolCall
 
 SCHEMA = {
@@ -32,7 +32,7 @@ def source() -> LocalTools:
 
 def test_names_and_schemas_are_made_legal_and_calls_find_back() -> None:
     async def main() -> tuple[list[str], Any, Any]:
-        spoken = Spoken(source(), GEMINI_JSON_SCHEMA)
+        spoken = AdaptedTools(source(), GEMINI_JSON_SCHEMA)
         plain, odd = await spoken.list_tools()
         assert odd.parameters is not None
         name, inner = odd.parameters["properties"]
@@ -49,10 +49,10 @@ def test_names_and_schemas_are_made_legal_and_calls_find_back() -> None:
 
 def test_what_a_dialect_cannot_say_is_listed_and_still_enforced() -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer", "multipleOf": 5}}, "required": ["n"]}
-    spoken = Spoken(LocalTools([tool_from_schema("f", "F.", schema, lambda arguments: 1)]), GEMINI_PARAMETERS)
+    spoken = AdaptedTools(LocalTools([tool_from_schema("f", "F.", schema, lambda arguments: 1)]), GEMINI_PARAMETERS)
 
     async def main() -> Any:
-        return await spoken.losses(), await spoken.call(ToolCall("1", "f", {"n": 7}))
+        return await spoken.dropped_constraints(), await spoken.call(ToolCall("1", "f", {"n": 7}))
 
     losses, result = asyncio.run(main())
     assert [loss.keyword for loss in losses["f"]] == ["multipleOf"]
@@ -60,7 +60,7 @@ def test_what_a_dialect_cannot_say_is_listed_and_still_enforced() -> None:
 
 
 def test_a_call_before_any_listing_and_one_of_nothing() -> None:
-    spoken = Spoken(source(), GEMINI_PARAMETERS)
+    spoken = AdaptedTools(source(), GEMINI_PARAMETERS)
     assert asyncio.run(spoken.call(ToolCall("1", "add", {"a": 3}))).value == 3
     assert asyncio.run(spoken.call(ToolCall("1", "ad"))).value.startswith("unknown tool: ad; did you mean add?")
 
@@ -70,12 +70,12 @@ def test_a_tool_without_parameters_has_no_schema() -> None:
         """The time."""
         return "now"
 
-    [spec] = asyncio.run(Spoken(LocalTools([now]), GEMINI_PARAMETERS).list_tools())
+    [spec] = asyncio.run(AdaptedTools(LocalTools([now]), GEMINI_PARAMETERS).list_tools())
     assert spec.parameters is None
 
 
 def test_a_schema_is_lowered_once() -> None:
-    spoken = Spoken(source(), GEMINI_PARAMETERS)
+    spoken = AdaptedTools(source(), GEMINI_PARAMETERS)
 
     async def main() -> bool:
         first, second = await spoken.list_tools(), await spoken.list_tools()
@@ -131,6 +131,6 @@ def test_problems_are_told_under_the_names_that_the_model_saw(arguments: dict[st
     def callback(arguments: dict[str, Any]) -> None:
         raise ValueError("user name")
 
-    spoken = Spoken(LocalTools([tool_from_schema("my:f", "F.", ODD_NAMES, callback)]), GEMINI_JSON_SCHEMA)
+    spoken = AdaptedTools(LocalTools([tool_from_schema("my:f", "F.", ODD_NAMES, callback)]), GEMINI_JSON_SCHEMA)
     result = asyncio.run(spoken.call(ToolCall("1", "my_f", arguments)))
     assert (result.is_error, result.value) == (True, words)
