@@ -55,7 +55,7 @@ class Repeats:
         self._past: list[frozenset[_Event]] = []
         self._now: list[_Event] = []
         self._differences: dict[tuple[int, int], frozenset[_Key]] = {}
-        """Of two past turns, the calls that they do not have in common; kept for one turn, because all its calls ask."""
+        """The calls that two past turns do not have in common; kept for one turn, whose calls all ask for them."""
         self._writes = 0
         self._keys: dict[int, _Key | None] = {}
         """Of the calls of this turn, by their identity: they are written once."""

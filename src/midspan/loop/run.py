@@ -48,7 +48,7 @@ T = TypeVar("T")
 Event = TypeVar("Event", bound=RunEvent)
 
 _COUNTS_ARE_TRUE = sys.version_info >= (3, 13)
-"""Before, a TaskGroup in which something fails leaves its task with a cancellation that is nobody's."""
+"""Before Python 3.13 a TaskGroup with a failed task may leave its parent task with a cancellation that nobody sent."""
 _STOPPED = "was stopped, because the time of the run is over; what it did until then is unknown"
 _LONGEST_NAME = 200
 
@@ -113,9 +113,10 @@ class Run:
                                         heard.is_left = False
                                         if cancel_count():
                                             await heard.checkpoint()
-                    if _COUNTS_ARE_TRUE and cancel_count() > heard.cancels_before:
-                        await asyncio.sleep(0)  # one that was not delivered yet is raised here
-                        raise asyncio.CancelledError  # the provider swallowed it
+                    if cancel_count() > heard.cancels_before:
+                        await asyncio.sleep(0)  # a cancellation that was not delivered yet is raised here
+                        if _COUNTS_ARE_TRUE:
+                            raise asyncio.CancelledError  # the provider swallowed it
                     for event in self._after_turn(heard):
                         yield event
                     if not self._is_in_time():
