@@ -403,7 +403,7 @@ class _Heard:
 
 def _distinct(calls: list[ToolCall]) -> list[ToolCall]:
     """The calls without copies: a chunk that came twice is one call, and its result counts for both."""
-    if len({call.id for call in calls}) == len(calls):
+    if len(calls) < 2 or len({call.id for call in calls}) == len(calls):
         return calls
     return list({_key(call): call for call in reversed(calls)}.values())[::-1]
 
