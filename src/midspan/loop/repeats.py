@@ -19,9 +19,10 @@ _LONGEST_CIRCLE = 64
 _Key = tuple[str, bytes]
 _Event = tuple[_Key, int]
 """A call, and which of its results it was, or which write of all: what is equal changed nothing new."""
-_Way = tuple[frozenset[_Event], ...]
-"""What happened from turn to turn."""
-_NOTHING: _Way = (frozenset(),)
+_Trace = range
+"""The turns between two identical calls, as places in what happened."""
+_UNKNOWN: _Trace = range(0)
+"""Equal to no other trace."""
 
 
 class _Known(Struct):
@@ -31,8 +32,8 @@ class _Known(Struct):
     turn: int
     """Where it was given last, as a place in what happened."""
     count: int = 1
-    way: _Way = _NOTHING
-    """What happened between the last two times."""
+    trace: _Trace | None = None
+    """The turns between the last two times; None as long as it was called in one turn only, with nothing in between."""
     told: int | None = None
     """The turn in which the model was told."""
 
@@ -51,8 +52,10 @@ class Repeats:
         self._repeatable = repeatable
         self._changing = changing
         self._known: dict[_Key, _Known] = {}
-        self._past: list[list[_Event]] = []
+        self._past: list[frozenset[_Event]] = []
         self._now: list[_Event] = []
+        self._differences: dict[tuple[int, int], frozenset[_Key]] = {}
+        """The calls that two past turns do not have in common; kept for one turn, whose calls all ask for them."""
         self._writes = 0
         self._keys: dict[int, _Key | None] = {}
         """Of the calls of this turn, by their identity: they are written once."""
@@ -63,8 +66,9 @@ class Repeats:
         """Of the calls of a turn, by their identity, the results of those that need not be run any more."""
         if self._most is None:
             return {}
-        self._past.append(self._now)
+        self._past.append(frozenset(self._now))
         self._now = []
+        self._differences = {}
         self._keys = {id(call): _key(call) for call in calls}
         if self._known.keys().isdisjoint(self._keys.values()):
             return {}
@@ -78,7 +82,7 @@ class Repeats:
         known = None if key is None else self._known.get(key)
         if key is None or known is None or self._most is None or known.count < self._most:
             return None
-        return known if self._way_since(key, known) == known.way else None
+        return known if self._is_same(key, self._trace_since(known), known.trace) else None
 
     def _may_change(self, call: ToolCall) -> bool:
         """Whether a call may change what was not changed before."""
@@ -112,10 +116,11 @@ class Repeats:
         elif known.turn == now:
             known.count += 1
         else:
-            way = self._way_since(key, known)
-            known.count = known.count + 1 if way == known.way else 2
-            known.told = known.told if way == known.way else None
-            known.way, known.turn = way or (), now
+            trace = self._trace_since(known)
+            is_same = self._is_same(key, trace, known.trace)
+            known.count = known.count + 1 if is_same else 2
+            known.told = known.told if is_same else None
+            known.trace, known.turn = trace, now
         changes = self._changing.get(call.name)
         if (changes is False and (is_first or known.count > 1)) or NOT_RUN in result.notes:
             return  # it shows something for the first time, or what it showed before, or was not even run
@@ -125,12 +130,27 @@ class Repeats:
             number = -self._writes  # no two of them are alike
         self._now.append((key, number))
 
-    def _way_since(self, key: _Key, known: _Known) -> _Way | None:
-        """What happened since a call was made last; None if that is long ago."""
-        if known.turn >= len(self._past) or len(self._past) - known.turn > _LONGEST_CIRCLE:
-            return None
-        first = frozenset(event for event in self._past[known.turn] if event[0] != key)
-        return (first, *map(frozenset, self._past[known.turn + 1 :]))
+    def _trace_since(self, known: _Known) -> _Trace:
+        """The turns since a call was made last; unknown if that is long ago."""
+        trace = range(known.turn, len(self._past))
+        return trace if len(trace) <= _LONGEST_CIRCLE else _UNKNOWN
+
+    def _is_same(self, key: _Key, trace: _Trace, other: _Trace | None) -> bool:
+        """Whether the same happened in both, but for the call itself in the first turn."""
+        if not trace:
+            return False
+        if other is None:
+            return len(trace) == 1 and all(event[0] == key for event in self._past[trace[0]])
+        if len(trace) != len(other) or not self._difference(trace[0], other[0]) <= {key}:
+            return False
+        return not any(map(self._difference, trace[1:], other[1:]))
+
+    def _difference(self, turn: int, other: int) -> frozenset[_Key]:
+        found = self._differences.get((turn, other))
+        if found is None:
+            found = frozenset(event[0] for event in self._past[turn] ^ self._past[other])
+            self._differences[turn, other] = found
+        return found
 
 
 def _are_same(one: ToolResult, other: ToolResult) -> bool:

@@ -49,7 +49,7 @@ T = TypeVar("T")
 Event = TypeVar("Event", bound=RunEvent)
 
 _COUNTS_ARE_TRUE = sys.version_info >= (3, 13)
-"""Before, a TaskGroup in which something fails leaves its task with a cancellation that is nobody's."""
+"""Before Python 3.13 a TaskGroup with a failed task may leave its parent task with a cancellation that nobody sent."""
 _STOPPED = "was stopped, because the time of the run is over; what it did until then is unknown"
 _LONGEST_NAME = 200
 
@@ -114,9 +114,10 @@ class Run:
                                         heard.is_left = False
                                         if cancel_count():
                                             await heard.checkpoint()
-                    if _COUNTS_ARE_TRUE and cancel_count() > heard.cancels_before:
-                        await asyncio.sleep(0)  # one that was not delivered yet is raised here
-                        raise asyncio.CancelledError  # the provider swallowed it
+                    if cancel_count() > heard.cancels_before:
+                        await asyncio.sleep(0)  # a cancellation that was not delivered yet is raised here
+                        if _COUNTS_ARE_TRUE:
+                            raise asyncio.CancelledError  # the provider swallowed it
                     for event in self._after_turn(heard):
                         yield event
                     if not self._is_in_time():
@@ -404,7 +405,7 @@ class _Heard:
 
 def _distinct(calls: list[ToolCall]) -> list[ToolCall]:
     """The calls without copies: a chunk that came twice is one call, and its result counts for both."""
-    if len({call.id for call in calls}) == len(calls):
+    if len(calls) < 2 or len({call.id for call in calls}) == len(calls):
         return calls
     return list({_key(call): call for call in reversed(calls)}.values())[::-1]
 

@@ -1,6 +1,7 @@
 """Where a run stands: a value that each event turns into the next."""
 
-from collections import Counter
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -46,6 +47,34 @@ class ToolRun(Struct, frozen=True, gc=False):
         return self.result.is_error
 
 
+class ToolEnds:
+    """The ToolEnd events of a turn, in order.
+
+    It never changes. Appending shares the list with the shorter ones, so that a turn of n calls does not copy n² items.
+    """
+
+    __slots__ = ("_events", "_length")
+
+    def __init__(self, events: list[ToolEnd], length: int) -> None:
+        self._events = events
+        self._length = length
+
+    def append(self, event: ToolEnd) -> "ToolEnds":
+        is_longest = 0 < self._length == len(self._events)
+        events = self._events if is_longest else self._events[: self._length]
+        events.append(event)
+        return ToolEnds(events, self._length + 1)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[ToolEnd]:
+        return iter(self._events[: self._length])
+
+
+_NO_ENDS = ToolEnds([], 0)
+
+
 class RunState(Struct, frozen=True, gc=False):
     """All that a run has done; it can be made again from its events."""
 
@@ -56,8 +85,8 @@ class RunState(Struct, frozen=True, gc=False):
     usage: Usage = Usage()
     calls: tuple[ToolCall, ...] = ()
     """What the model wants done and is not all done yet."""
-    ended: tuple[ToolRun, ...] = ()
-    """What of it is done."""
+    ends: ToolEnds = _NO_ENDS
+    """What came of the calls that are done."""
     tool_runs: tuple[ToolRun, ...] = ()
     """All that was done before."""
     sources: tuple[Source, ...] = ()
@@ -110,30 +139,26 @@ class RunState(Struct, frozen=True, gc=False):
         )
 
     def _after_call(self, event: ToolEnd) -> "RunState":
-        call = self.calls[0] if len(self.calls) == 1 else self._answered_by(event.result)
-        ended = (*self.ended, ToolRun(call, event.result, event.duration_seconds))
-        if len(ended) < len(self.calls):
-            return replace(self, ended=ended)
-        runs = ended if len(ended) == 1 else self._in_order(ended)
+        if len(self.calls) == 1:
+            return self._with_runs((ToolRun(self.calls[0], event.result, event.duration_seconds),))
+        ends = self.ends.append(event)
+        if len(ends) < len(self.calls):
+            return replace(self, ends=ends)
+        return self._with_runs(tuple(run for run in _runs_of(self.calls, ends) if run is not None))
+
+    def _with_runs(self, runs: tuple[ToolRun, ...]) -> "RunState":
+        """The state after all calls of the turn, in their order."""
         history = self.history.plus(Message("user", tuple([run.result for run in runs])))
-        return replace(self, history=history, calls=(), ended=(), tool_runs=self.tool_runs + runs)
-
-    def _answered_by(self, result: ToolResult) -> ToolCall:
-        """The call that a result is for; of two under one id, which no model should make, the one of its name."""
-        alike = [call for call in self.waiting if call.id == result.id]
-        return next((call for call in alike if call.name == result.name), alike[0])
-
-    def _in_order(self, runs: tuple[ToolRun, ...]) -> tuple[ToolRun, ...]:
-        """In the order of the calls, whichever ended first."""
-        places = {id(call): place for place, call in enumerate(self.calls)}
-        return tuple(sorted(runs, key=lambda run: places[id(run.call)]))
+        return replace(self, history=history, calls=(), ends=_NO_ENDS, tool_runs=self.tool_runs + runs)
 
     def settled(self, words: str) -> "RunState":
         """The same with an answer for each call that has none, so that the conversation can go on."""
-        state = self
-        for call in self.waiting:
-            state = state.after(ToolEnd(self.turn, failed(call, f"{call.name} {words}"), 0.0))
-        return state
+        if not self.calls:
+            return self
+        runs = zip(self.calls, _runs_of(self.calls, self.ends), strict=True)
+        return self._with_runs(
+            tuple(run or ToolRun(call, failed(call, f"{call.name} {words}"), 0.0) for call, run in runs)
+        )
 
     @property
     def requests(self) -> int:
@@ -143,20 +168,38 @@ class RunState(Struct, frozen=True, gc=False):
     @property
     def waiting(self) -> tuple[ToolCall, ...]:
         """The calls that nobody has answered yet."""
-        if not self.ended:
+        if not len(self.ends):
             return self.calls
-        done = Counter(id(run.call) for run in self.ended)
-        waiting = []
-        for call in self.calls:
-            if done[id(call)]:
-                done[id(call)] -= 1
-            else:
-                waiting.append(call)
-        return tuple(waiting)
+        runs = zip(self.calls, _runs_of(self.calls, self.ends), strict=True)
+        return tuple(call for call, run in runs if run is None)
+
+    @property
+    def ended(self) -> tuple[ToolRun, ...]:
+        """The calls of this turn that are answered, in their order."""
+        return tuple(run for run in _runs_of(self.calls, self.ends) if run is not None) if len(self.ends) else ()
 
     @property
     def has_missed_enough(self) -> bool:
         return self.misses >= MOST_MISSES
+
+
+def _runs_of(calls: Sequence[ToolCall], ends: Iterable[ToolEnd]) -> list[ToolRun | None]:
+    """What came of each call, in the order of the calls; None if it is not answered.
+
+    Of two calls under one id, which no model should make, a result is for the first one of its name.
+    """
+    places: dict[tuple[str, str], deque[int]] = {}
+    for place, call in enumerate(calls):
+        places.setdefault((call.id, call.name), deque()).append(place)
+    runs: list[ToolRun | None] = [None] * len(calls)
+    for end in ends:
+        result = end.result
+        queue = places.get((result.id, result.name)) or next(
+            other for (id, _), other in places.items() if id == result.id and other
+        )
+        place = queue.popleft()
+        runs[place] = ToolRun(calls[place], result, end.duration_seconds)
+    return runs
 
 
 def is_empty(message: Message) -> bool:

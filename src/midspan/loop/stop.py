@@ -144,14 +144,17 @@ class Bounds:
 
     def beyond(self, state: RunState) -> dict[int, LimitReached]:
         """Of the calls that wait, the places of those that may not be run any more, each with its limit."""
+        if not self._counts_calls:
+            return {}
         limits = self.limits
         counted = Counter(run.name for run in (*state.tool_runs, *state.ended) if run.name not in self._free)
+        total = counted.total()
         beyond: dict[int, LimitReached] = {}
-        for place, call in enumerate(state.waiting if self._counts_calls else ()):
-            most = limits.calls_of(call.name)
+        for place, call in enumerate(state.waiting):
             if call.name in self._free:
                 continue
-            if limits.max_tool_calls is not None and counted.total() >= limits.max_tool_calls:
+            most = limits.calls_of(call.name)
+            if limits.max_tool_calls is not None and total >= limits.max_tool_calls:
                 words = f"Maximum tool calls exceeded ({limits.max_tool_calls})"
                 beyond[place] = LimitReached(words, "max_tool_calls")
             elif most is not None and counted[call.name] >= most:
@@ -159,4 +162,5 @@ class Bounds:
                 beyond[place] = LimitReached(words, "max_calls_per_tool")
             else:
                 counted[call.name] += 1
+                total += 1
         return beyond

@@ -1,5 +1,7 @@
 """Python functions of this process as tools."""
 
+import inspect
+import types
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Generic, ParamSpec, TypeVar, overload
@@ -11,13 +13,12 @@ from midspan.schema.arguments import Checker
 from midspan.schema.normal import normal
 from midspan.schema.signature import Signature, signature_of
 from midspan.schema.signatures.binding import Binding
-from midspan.tools.effects import effects_of
-from midspan.tools.methods import ToolMethod, is_method, with_its_object
 from midspan.tools.options import (
     Final,
     check_known,
     check_name,
     check_options,
+    effects_of,
     examples_of,
     is_async,
     takes_values,
@@ -119,8 +120,8 @@ def tool(function: Callable[P, R] | None = None, /, **options: Any) -> Any:
     """
     if function is None:
         return lambda function: tool(function, **options)
-    if is_method(function):
-        return ToolMethod(function, partial(tool_of, **options))
+    if _is_method(function):
+        return _ToolMethod(function, partial(tool_of, **options))
     return tool_of(function, **options)
 
 
@@ -137,7 +138,7 @@ def tool_of(
     **execution: Any,
 ) -> Tool[..., Any]:
     """The tool that a callable is; one that is a tool already stays as it is."""
-    function = with_its_object(function)
+    function = _bound(function)
     if isinstance(function, Tool):
         if name or description or reads or writes or idempotent or examples or repeatable or execution:
             raise ConfigError(f"{function.name} is a tool already; give its options where it is made")
@@ -269,3 +270,56 @@ def _speaks_otherwise(schema: Any, depth: int = 0) -> bool:
     word = schema.get("type")
     odd = isinstance(word, str) and word not in _TYPES
     return odd or any(_speaks_otherwise(item, depth + 1) for item in schema.values())
+
+
+class _ToolMethod:
+    """A method that was made a tool before there is an object; `shop.price` is the tool."""
+
+    def __init__(self, function: Callable[..., Any], make: Callable[[Callable[..., Any]], Any]) -> None:
+        self._function = function
+        self._make = make
+        self.name = function.__name__
+        self._is_making = False
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else self.of(instance)
+
+    def of(self, instance: Any) -> Any:
+        """The tool of this object, the same each time where the object can keep it."""
+        method = types.MethodType(self._function, instance)
+        if self._is_making:  # whoever looks for its docstring looks here again
+            return method
+        self._is_making = True
+        try:
+            made = self._make(method)
+        finally:
+            self._is_making = False
+        if not isinstance(instance, type) and hasattr(instance, "__dict__"):
+            instance.__dict__[self.name] = made
+        return made
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<method {self.name}, a tool with its object>"
+
+
+def _is_method(function: object) -> bool:
+    """Whether this is written in a class and wants what it will be called on."""
+    if not isinstance(function, types.FunctionType):
+        return False
+    first = next(iter(inspect.signature(function, follow_wrapped=False).parameters), "")
+    place = function.__qualname__.rpartition(".")[0]
+    return first == "self" or (first == "cls" and bool(place) and not place.endswith("<locals>"))
+
+
+def _bound(function: Any) -> Any:
+    """The tool that a method is, as Python gives it: since 3.13 a classmethod leaves that to whoever takes it."""
+    if isinstance(function, _ToolMethod):
+        raise SchemaError(f"{function.name} is a method without its object; give the method of an object")
+    method = getattr(function, "__func__", None)
+    return method.of(function.__self__) if isinstance(method, _ToolMethod) else function

@@ -1,18 +1,20 @@
 """What can be said of a tool beside its function and its schemas, and what is wrong with it told when it is made."""
 
 import inspect
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from midspan.errors import ConfigError, ResultError, SchemaError
 from midspan.schema.results import sayable
-from midspan.types.specs import ToolSpec
+from midspan.types.specs import Effects, ToolSpec
 from midspan.types.texts import check_text
 
 Final = bool | Callable[[Any], bool]
 
 _LONGEST_TIMEOUT = 1e300
 """What is above it, as 10**400, is no float, or none that can be added to the time of a clock."""
+_HOLE = re.compile(r"\{([^{}]*)\}")
 
 
 _SAID = ("name", "description", "reads", "writes", "idempotent", "examples", "repeatable")
@@ -90,3 +92,36 @@ def _example(tool: str, given: Any) -> dict[str, Any]:
         where = f" at {error.path.lstrip('.')}" if error.path else ""
         raise SchemaError(f"{tool}: the example {given!r} holds something{where} that JSON cannot say") from error
     return said
+
+
+def effects_of(
+    tool: str, parameters: dict[str, Any], *, reads: str | Iterable[str], writes: str | Iterable[str], idempotent: bool
+) -> Effects | None:
+    """The declaration as a value; None if nothing was declared."""
+    if not isinstance(idempotent, bool):
+        raise SchemaError(f"{tool}: idempotent is True or False, not {idempotent!r}")
+    effects = Effects(_templates(tool, "reads", reads), _templates(tool, "writes", writes), idempotent)
+    for template in (*effects.reads, *effects.writes):
+        _check_template(template, tool, parameters)
+    return None if effects == Effects() else effects
+
+
+def _templates(tool: str, word: str, given: str | Iterable[str]) -> tuple[str, ...]:
+    if isinstance(given, str):
+        return (given,)
+    if isinstance(given, bytes | Mapping) or not isinstance(given, Iterable):
+        raise SchemaError(f"{tool}: {word} is the name of a thing, as 'account:{{id}}', or several; not {given!r}")
+    return tuple(given)
+
+
+def _check_template(template: str, tool: str, parameters: dict[str, Any]) -> None:
+    if not isinstance(template, str) or not template or _HOLE.sub("", template).strip("{}") != _HOLE.sub("", template):
+        raise SchemaError(
+            f"{tool}: {template!r} is no name of a thing; write it as 'account:{{id}}', 'account:*' or '*'"
+        )
+    said = parameters.get("properties")
+    known = [key for key in said if isinstance(key, str)] if isinstance(said, dict) else []
+    for hole in _HOLE.findall(template):
+        if hole not in known:
+            names = ", ".join(known) or "none"
+            raise SchemaError(f"{tool}: {template!r} has a hole for {hole!r}, but the parameters are: {names}")

@@ -7,6 +7,7 @@ to a limit.
 
 import asyncio
 import contextvars
+import logging
 import os
 import threading
 from collections import OrderedDict
@@ -16,6 +17,8 @@ from typing import Any
 
 from midspan.errors import ToolError
 from midspan.tools.tasks import Expired, Outcome, ToolRaised
+
+_log = logging.getLogger("midspan.tools")
 
 _IDLE_SECONDS = 10.0
 _MAX_STARVING_THREADS = 1_000
@@ -57,6 +60,7 @@ class Threads:
             )
         abandoned = sum(pool.abandoned for pool in list(self._pools.values()))
         if abandoned >= self._max_abandoned:
+            _log.error("a call was refused, because %d threads of abandoned calls are still running", abandoned)
             raise ToolError(
                 f"not run: {abandoned} earlier calls timed out or were cancelled and are still running in their "
                 "threads; no more are started until some of them end"

@@ -36,7 +36,7 @@ class Message(Struct, frozen=True, gc=False, omit_defaults=True):
     def calls(self) -> tuple[ToolCall, ...]:
         """The calls that want an answer; one that the provider answered itself, in the same turn, does not."""
         calls = [part for part in self.parts if type(part) is ToolCall]
-        answered = [part.id for part in self.parts if type(part) is ToolResult] if calls else ()
+        answered = {part.id for part in self.parts if type(part) is ToolResult} if calls else ()
         return tuple([call for call in calls if call.id not in answered] if answered else calls)
 
     @property
