@@ -79,7 +79,7 @@ def test_media_goes_in_with_words_and_comes_back_with_a_result(client: Client, s
     server.answer(ANSWER)
     video = {"fileData": {"fileUri": "gs://v", "mimeType": "video/mp4"}, "videoMetadata": {"fps": 2}}
     response = Part.from_function_response(
-        "shoot", {"ok": True}, id="1", content=[Part.from_bytes(b"\0\xff", "image/png"), Part.from_uri("gs://v", "a/b")]
+        "shoot", {"ok": True}, id="1", media=[Part.from_bytes(b"\0\xff", "image/png"), Part.from_uri("gs://v", "a/b")]
     )
     client.generate_content([Content(role="user", parts=[Part.from_text("see")]), video, response])
     assert server.last.body["contents"] == [

@@ -17,7 +17,7 @@ from midspan.loop.blocking import iterate
 from midspan.loop.chat import Chat
 from midspan.providers.gemini.client import Gemini
 from midspan.testing import ScriptedProvider
-from midspan.tools.source import ToolSource
+from midspan.tools.source import ToolListing, ToolSource
 from midspan.tools.wrap import Required
 from midspan.types.events import TextDelta
 from midspan.types.messages import History, Message
