@@ -33,8 +33,8 @@ class Stoppable:
 
     @property
     def has_left_something(self) -> bool:
-        """Whether something still runs that did not end when it was stopped."""
-        return any(not task.done() for task in self._left)
+        """Whether something still runs that did not end when it was cancelled."""
+        return bool(asyncio.all_tasks(self._runner.get_loop()))
 
     def run(self, coroutine: Coroutine[Any, Any, T], at_leaving: Callable[[], None] = lambda: None) -> T:
         """What the coroutine returns; KeyboardInterrupt if it was stopped, and has ended or is left behind.
@@ -81,8 +81,12 @@ class Stoppable:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        # Closing waits for threads of tools, and for whatever else there is, and so not after Ctrl-C.
-        if not self.has_left_something and (kind is None or not issubclass(kind, KeyboardInterrupt)):
+        # Closing the runner waits for all tasks and threads without a limit, so not after Ctrl-C, and not if a tool
+        # ignores its cancellation.
+        if kind is not None and issubclass(kind, KeyboardInterrupt):
+            return
+        self._end_the_rest()
+        if not self.has_left_something:
             self._runner.close()
 
 
