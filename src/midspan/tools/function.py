@@ -104,6 +104,8 @@ def tool(
     idempotent: bool = False,
     examples: Iterable[dict[str, Any]] = (),
     repeatable: bool = False,
+    title: str | None = None,
+    read_only: bool | None = None,
     final: Final = False,
     timeout: float | None = DEFAULT_TIMEOUT,
     largest_result: int = DEFAULT_LARGEST_RESULT,
@@ -114,6 +116,7 @@ def tool(function: Callable[P, R] | None = None, /, **options: Any) -> Any:
     """Make a tool of a function: name, description and schemas are taken from it, and from nothing else unless given.
 
     `reads` and `writes` name what it does to the world, with holes for its arguments: `"account:{id}"`.
+    `read_only=True` declares, without naming anything, that it changes nothing.
     `final` ends the run with the result, always or if the function given says so of it.
     `repeatable` lets a model make the same call for ever, as one that waits for something may.
     A method in a class becomes a tool with its object.
@@ -135,12 +138,14 @@ def tool_of(
     idempotent: bool = False,
     examples: Iterable[dict[str, Any]] = (),
     repeatable: bool = False,
+    title: str | None = None,
+    read_only: bool | None = None,
     **execution: Any,
 ) -> Tool[..., Any]:
     """The tool that a callable is; one that is a tool already stays as it is."""
     function = _bound(function)
     if isinstance(function, Tool):
-        if name or description or reads or writes or idempotent or examples or repeatable or execution:
+        if name or description or reads or writes or idempotent or examples or repeatable or title or execution:
             raise ConfigError(f"{function.name} is a tool already; give its options where it is made")
         return function
     check_known(execution)
@@ -158,6 +163,8 @@ def tool_of(
         examples_of(signature.name, examples),
         execution.get("final", False) is not False,
         repeatable,
+        title,
+        read_only=read_only,
     )
     invoke = _passing_on(function) if signature.binding.takes_json else _binding(function, signature.binding)
     return Tool(spec, function, invoke, is_async=signature.is_async, check=_binding_problems(signature), **execution)
@@ -198,6 +205,8 @@ def tool_from_schema(
     idempotent: bool = False,
     examples: Iterable[dict[str, Any]] = (),
     repeatable: bool = False,
+    title: str | None = None,
+    read_only: bool | None = None,
     **execution: Any,
 ) -> Tool[..., Any]:
     """A tool of explicit schemas; the callback gets the arguments as one dict, after the context if it takes two."""
@@ -229,6 +238,8 @@ def tool_from_schema(
             examples_of(name, examples),
             execution.get("final", False) is not False,
             repeatable,
+            title,
+            read_only=read_only,
         ),
         callback,
         invoke,

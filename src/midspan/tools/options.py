@@ -17,7 +17,7 @@ _LONGEST_TIMEOUT = 1e300
 _HOLE = re.compile(r"\{([^{}]*)\}")
 
 
-_SAID = ("name", "description", "reads", "writes", "idempotent", "examples", "repeatable")
+_SAID = ("name", "description", "reads", "writes", "idempotent", "examples", "repeatable", "title", "read_only")
 _OF_EXECUTION = ("final", "timeout", "largest_result")
 
 
@@ -37,6 +37,12 @@ def check_options(spec: Any, *, final: Any, timeout: Any, largest_result: Any) -
     check_text(spec.description, f"{name}: description")
     if not isinstance(spec.repeatable, bool):
         raise ConfigError(f"{name}: repeatable is True or False, not {spec.repeatable!r}")
+    if spec.title is not None:
+        check_text(spec.title, f"{name}: title")
+    if spec.read_only is not None and not isinstance(spec.read_only, bool):
+        raise ConfigError(f"{name}: read_only must be True, False or None, got {spec.read_only!r}")
+    if spec.read_only and spec.effects is not None and spec.effects.writes:
+        raise ConfigError(f"{name}: read_only contradicts writes={spec.effects.writes!r}")
     if timeout is not None and not is_seconds(timeout):
         raise ConfigError(f"{name}: timeout is a number of seconds above 0, or None for no limit; not {timeout!r}")
     if not isinstance(largest_result, int) or isinstance(largest_result, bool) or largest_result < 1:

@@ -7,6 +7,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Seque
 from time import perf_counter
 from typing import Any
 
+import msgspec
+
 from midspan.tools.error_results import describe_error, failed
 from midspan.tools.tasks import Outcome, ToolRaised, result_of, run_in_task, start
 from midspan.types.parts import ToolCall, ToolResult
@@ -67,7 +69,18 @@ async def run_call(call: ToolCall, run: RunCall, *, in_task: bool = True) -> Fin
     if not isinstance(result, ToolResult) or result.id != call.id or result.name != call.name:
         _log.error("the source of tool %s returned %r, which is not a result of this call", call.name, result)
         result = failed(call, f"{call.name} failed: its source did not return a result of this call")
+    elif in_task and not _is_json(result.value):
+        _log.error("the source of tool %s returned a value that is not JSON serializable", call.name)
+        result = failed(call, f"{call.name} failed: its source returned a value that is not JSON serializable")
     return result, perf_counter() - begin
+
+
+def _is_json(value: Any) -> bool:
+    try:
+        msgspec.json.encode(value)
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
+        return False
+    return True
 
 
 class _ConcurrentCalls:
