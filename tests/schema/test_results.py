@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from midspan.errors import ResultError
-from midspan.schema.results import sayable
+from midspan.schema.results import to_jsonable
 
 
 class Colour(enum.Enum):
@@ -98,7 +98,7 @@ class Numbers:
     ids=lambda value: type(value).__name__,  # the same in every worker process
 )
 def test_a_value_has_its_json(value, said):
-    result = sayable(value)
+    result = to_jsonable(value)
     assert result == said
     assert msgspec.json.decode(msgspec.json.encode(result)) == said or isinstance(said, int)
 
@@ -148,19 +148,19 @@ ENDLESS.append(ENDLESS)
 )
 def test_what_json_cannot_say_is_refused_with_its_place(value, words):
     with pytest.raises(ResultError) as caught:
-        sayable(value)
+        to_jsonable(value)
     assert words in str(caught.value)
 
 
 def test_the_words_of_a_refusal_can_always_be_written_down():
     with pytest.raises(ResultError) as caught:
-        sayable({"\ud800": {"\n": object()}})
+        to_jsonable({"\ud800": {"\n": object()}})
     assert str(caught.value).encode().isascii()
     assert "\n" not in str(caught.value)
 
 
 def test_the_result_shares_nothing_with_the_value():
     value = {"a": [1]}
-    said = sayable(value)
+    said = to_jsonable(value)
     said["a"].append(2)
     assert value == {"a": [1]}

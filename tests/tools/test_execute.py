@@ -327,7 +327,7 @@ def test_too_large_result_is_cut_with_a_mark(value: Any) -> None:
     def large() -> Any:
         return value
 
-    result = use(large, options={"largest_result": 100})
+    result = use(large, options={"max_result_chars": 100})
     assert isinstance(result.value, str)
     assert "… [cut: the first 100 of " in result.value
     assert len(result.value) < 200
@@ -338,7 +338,7 @@ def test_result_of_exactly_the_maximum_size_is_not_cut() -> None:
     def large() -> str:
         return "ü" * 100
 
-    assert use(large, options={"largest_result": 100}).value == "ü" * 100
+    assert use(large, options={"max_result_chars": 100}).value == "ü" * 100
 
 
 def test_description_does_not_satisfy_the_response_schema() -> None:

@@ -112,14 +112,14 @@ async def final_later(_result: Any) -> bool:
         {"timeout": -1},
         {"timeout": "5"},
         {"timeout": float("nan")},
-        {"largest_result": None},
-        {"largest_result": -1},
+        {"max_result_chars": None},
+        {"max_result_chars": -1},
         {"final": "yes"},
         {"final": lambda: True},
         {"final": final_later},
         {"timeout": True},
         {"timeout": 10**400},
-        {"largest_result": True},
+        {"max_result_chars": True},
         {"description": 5},
         {"description": "half \ud800"},
         {"idempotent": "x"},
@@ -215,7 +215,7 @@ def test_an_example_that_cannot_become_a_value_is_refused() -> None:
 
 
 def test_a_final_predicate_sees_the_whole_result_and_may_fail(caplog: pytest.LogCaptureFixture) -> None:
-    @tool(final=lambda result: result["done"], largest_result=10)
+    @tool(final=lambda result: result["done"], max_result_chars=10)
     def work(done: bool) -> dict[str, Any]:
         return {"done": done, "text": "x" * 100} if done else {"text": "x"}
 

@@ -36,10 +36,10 @@ _repr.maxlevel, _repr.maxstring, _repr.maxother = 3, 80, 80
 
 def plain(value: Any, where: str) -> Any:
     """The value as JSON has it: dicts, lists, texts, numbers; dates, dataclasses and models are said as such."""
-    from midspan.schema.results import sayable  # loaded with the first dict
+    from midspan.schema.results import to_jsonable  # loaded with the first dict
 
     try:
-        return sayable(_opened(value))
+        return to_jsonable(_opened(value))
     except ResultError as error:
         place = f"{where}{error.path}".lstrip(".")
         raise ConfigError(f"{place} cannot be sent: {error.problem.partition('; return')[0]}") from error

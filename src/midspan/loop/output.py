@@ -57,7 +57,7 @@ class TypedOutput(Struct, frozen=True, eq=False):
             | ({"$defs": self.shape.schema["$defs"]} if "$defs" in self.shape.schema else {}),
             self._checked,
             final=True,
-            largest_result=_NEVER_CUT,
+            max_result_chars=_NEVER_CUT,
         )
 
 

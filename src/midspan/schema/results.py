@@ -24,7 +24,7 @@ from midspan.schema.signatures.models import is_pydantic, pydantic_value
 from midspan.schema.signatures.records import is_named_tuple
 
 
-def sayable(value: Any) -> Any:
+def to_jsonable(value: Any) -> Any:
     """The JSON value for this value: dicts with text for keys, lists, text, numbers, booleans and None."""
     kind: Any = type(value)
     try:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Optional, TypeVar
 from msgspec import Struct
 
 from midspan.errors import SchemaError
-from midspan.schema.results import sayable
+from midspan.schema.results import to_jsonable
 from midspan.schema.signatures.binding import Binding, Call, Injections, binding_of
 from midspan.schema.signatures.callables import UNKNOWN, Parameter, declaration
 from midspan.schema.signatures.definitions import Schema
@@ -54,7 +54,7 @@ class Signature(Struct, frozen=True, eq=False):
 
     def result(self, value: Any) -> Any:
         """What the function returned, as `response` says it looks; a ResultError if JSON cannot say it."""
-        return sayable(value)
+        return to_jsonable(value)
 
 
 def signature_of(function: Callable[..., Any], *, name: str | None = None, description: str | None = None) -> Signature:

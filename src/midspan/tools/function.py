@@ -35,7 +35,7 @@ Names = str | Iterable[str]
 JsonSchema = dict[str, Any] | str | bytes
 
 DEFAULT_TIMEOUT = 30.0
-DEFAULT_LARGEST_RESULT = 200_000
+DEFAULT_MAX_RESULT_CHARS = 200_000
 
 
 class Tool(Generic[P, R]):
@@ -51,7 +51,7 @@ class Tool(Generic[P, R]):
         check: Callable[[dict[str, Any]], Iterable[Any]] = lambda _arguments: (),
         final: Final = False,
         timeout: float | None = DEFAULT_TIMEOUT,
-        largest_result: int = DEFAULT_LARGEST_RESULT,
+        max_result_chars: int = DEFAULT_MAX_RESULT_CHARS,
     ) -> None:
         self.spec = spec
         self.function = function
@@ -62,9 +62,9 @@ class Tool(Generic[P, R]):
         """What stands against arguments beyond their schema: the 31st of February."""
         self.final = final
         self.timeout = timeout
-        self.largest_result = largest_result
+        self.max_result_chars = max_result_chars
         """In characters of JSON; what is longer is cut before a model pays for it."""
-        check_options(spec, final=final, timeout=timeout, largest_result=largest_result)
+        check_options(spec, final=final, timeout=timeout, max_result_chars=max_result_chars)
         try:
             self.parameters = Checker(spec.parameters or {"type": "object"}, word="parameters")
             self.response = Checker(spec.response, word="response") if spec.response is not None else None
@@ -108,7 +108,7 @@ def tool(
     read_only: bool | None = None,
     final: Final = False,
     timeout: float | None = DEFAULT_TIMEOUT,
-    largest_result: int = DEFAULT_LARGEST_RESULT,
+    max_result_chars: int = DEFAULT_MAX_RESULT_CHARS,
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from midspan.errors import ConfigError, ResultError, SchemaError
-from midspan.schema.results import sayable
+from midspan.schema.results import to_jsonable
 from midspan.types.specs import Effects, ToolSpec
 from midspan.types.texts import check_text
 
@@ -18,7 +18,7 @@ _HOLE = re.compile(r"\{([^{}]*)\}")
 
 
 _SAID = ("name", "description", "reads", "writes", "idempotent", "examples", "repeatable", "title", "read_only")
-_OF_EXECUTION = ("final", "timeout", "largest_result")
+_OF_EXECUTION = ("final", "timeout", "max_result_chars")
 
 
 def check_known(execution: Iterable[str]) -> None:
@@ -28,7 +28,7 @@ def check_known(execution: Iterable[str]) -> None:
             raise ConfigError(f"a tool has no option {name!r}; it has: {', '.join((*_SAID, *_OF_EXECUTION))}")
 
 
-def check_options(spec: Any, *, final: Any, timeout: Any, largest_result: Any) -> None:
+def check_options(spec: Any, *, final: Any, timeout: Any, max_result_chars: Any) -> None:
     """All that a tool is made of, beside its schemas."""
     if not isinstance(spec, ToolSpec):
         raise ConfigError(f"a tool is made of a ToolSpec, not of {spec!r}; tool(function) makes one")
@@ -45,8 +45,8 @@ def check_options(spec: Any, *, final: Any, timeout: Any, largest_result: Any) -
         raise ConfigError(f"{name}: read_only contradicts writes={spec.effects.writes!r}")
     if timeout is not None and not is_seconds(timeout):
         raise ConfigError(f"{name}: timeout is a number of seconds above 0, or None for no limit; not {timeout!r}")
-    if not isinstance(largest_result, int) or isinstance(largest_result, bool) or largest_result < 1:
-        raise ConfigError(f"{name}: largest_result is a number of characters above 0, not {largest_result!r}")
+    if not isinstance(max_result_chars, int) or isinstance(max_result_chars, bool) or max_result_chars < 1:
+        raise ConfigError(f"{name}: max_result_chars is a number of characters above 0, not {max_result_chars!r}")
     if not isinstance(final, bool) and not (callable(final) and takes_values(final, 1)):
         raise ConfigError(f"{name}: final is True, False or a function of the result, not {final!r}")
     if is_async(final):
@@ -93,7 +93,7 @@ def _example(tool: str, given: Any) -> dict[str, Any]:
     if not isinstance(given, dict):
         raise SchemaError(f"{tool}: an example is a dict, the arguments of one call; not {given!r}")
     try:
-        said: dict[str, Any] = sayable(given)
+        said: dict[str, Any] = to_jsonable(given)
     except ResultError as error:
         where = f" at {error.path.lstrip('.')}" if error.path else ""
         raise SchemaError(f"{tool}: the example {given!r} holds something{where} that JSON cannot say") from error

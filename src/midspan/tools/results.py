@@ -7,7 +7,7 @@ import msgspec
 
 from midspan.errors import ResultError
 from midspan.schema.arguments import Checker
-from midspan.schema.results import sayable
+from midspan.schema.results import to_jsonable
 from midspan.tools.error_results import bulleted, failed, truncate
 from midspan.tools.function import Tool
 from midspan.types.parts import Blob, ToolCall, ToolResult
@@ -29,8 +29,8 @@ def to_tool_result(tool: Tool[..., Any], call: ToolCall, returned: Any, notes: t
         if tool.response is not None and not media and not tool.response.accepts(value):
             return _invalid_response(tool.response, call, value, notes)
     is_final = tool.final if tool.final is False or tool.final is True else _is_final(tool, value)
-    if size > tool.largest_result:
-        value, notes = _cut(value, tool.largest_result, notes)
+    if size > tool.max_result_chars:
+        value, notes = _cut(value, tool.max_result_chars, notes)
     return ToolResult(call.id, call.name, value, False, tuple(media), is_final, notes)
 
 
@@ -55,7 +55,7 @@ def _to_json(value: Any, media: list[Blob]) -> tuple[Any, int]:
             return data, len(encoded)
     except Exception:  # noqa: BLE001, S110 - comparing may run user code; the slow path below reports what is wrong
         pass
-    data = sayable(_extract_media(value, media))
+    data = to_jsonable(_extract_media(value, media))
     return data, len(_encode(data))
 
 

@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Struct
 
 from midspan.errors import SchemaError
-from midspan.schema.results import sayable
+from midspan.schema.results import to_jsonable
 from midspan.schema.signatures.choices import enum_hint, enum_schema, literal_hint, literal_schema
 from midspan.schema.signatures.constraints import notes
 from midspan.schema.signatures.conversion import converted, is_accepted, is_placeholder, placeholder
@@ -47,7 +47,7 @@ class Form(Struct, frozen=True):
         if default is NO_DEFAULT:
             return self
         try:
-            said = sayable(default)
+            said = to_jsonable(default)
             made = converted(said, self.hint)
             is_same = bool(made == default)
         except Exception:  # noqa: BLE001 - any class may be a default, and its conversion or == is foreign code
