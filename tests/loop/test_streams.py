@@ -17,7 +17,7 @@ from midspan.storage.memory import MemoryJournal
 from midspan.storage.sqlite import SqliteJournal
 from midspan.testing import ScriptedProvider
 from midspan.types.codec import to_json
-from midspan.types.events import Fault, RunEnd, RunEvent, RunStart, TextDelta, ToolEnd, TurnStart
+from midspan.types.events import ErrorInfo, RunEnd, RunEvent, RunStart, TextDelta, ToolEnd, TurnStart
 from midspan.types.exchange import Usage
 from midspan.types.messages import History, Message
 from midspan.types.parts import Text, ToolCall
@@ -141,8 +141,8 @@ def test_a_stopped_run_ends_for_all_who_watch_it(make_journal: MakeJournal) -> N
             assert (last.result.id, last.result.is_error) == ("1", True)
             assert last.result.value.startswith("hang was cancelled before it ended")
             assert isinstance(end, RunEnd)
-            assert end.fault is not None
-            assert end.fault.kind == "cancelled"
+            assert end.error is not None
+            assert end.error.kind == "cancelled"
             assert (await streams.status(id)).phase is Phase.STOPPED
             assert not await streams.stop(id)
             with pytest.raises(RunError, match="cancelled"):
@@ -158,8 +158,8 @@ def test_an_error_of_the_run_is_told_to_those_who_watch_it() -> None:
             id = streams.start("go")
             end = (await taken(streams, id))[-1][1]
             assert isinstance(end, RunEnd)
-            assert end.fault is not None
-            assert (end.fault.kind, end.fault.message) == ("ProviderError", "the model failed: RuntimeError: broken")
+            assert end.error is not None
+            assert (end.error.kind, end.error.message) == ("ProviderError", "the model failed: RuntimeError: broken")
             status = await streams.status(id)
             assert (status.phase, status.error) == (
                 Phase.ERROR,
@@ -325,7 +325,7 @@ def test_a_run_that_is_stopped_before_it_could_begin_ends_all_the_same(make_jour
             start, end = [event for _, event in await watcher]
             assert start == RunStart(id, "scripted", (Message.user("q"),))
             assert isinstance(end, RunEnd)
-            assert end.fault == Fault("cancelled", "the run was stopped")
+            assert end.error == ErrorInfo("cancelled", "the run was stopped")
             assert (await streams.status(id)).phase is Phase.STOPPED
         await journal.close()
 
@@ -587,8 +587,8 @@ def test_a_run_whose_event_loop_was_closed_is_ended_from_another_one(ending: str
             events = await taken(others, "a")
         end = events[-1][1]
         assert isinstance(end, RunEnd)
-        assert end.fault is not None
-        assert end.fault.kind == "cancelled"
+        assert end.error is not None
+        assert end.error.kind == "cancelled"
 
     run(main())
 

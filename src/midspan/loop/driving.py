@@ -9,20 +9,20 @@ from msgspec.structs import replace
 from midspan.errors import CodecError, ConfigError, JournalConflict, JournalError, LimitReached
 from midspan.loop.journaling import JournalWriter
 from midspan.loop.result import RunStream
-from midspan.loop.state import CANCELLED, NOT_RUN
+from midspan.loop.state import CALL_CANCELLED, CALL_NOT_RUN
 from midspan.loop.status import Phase, StreamStatus
 from midspan.storage.journal import Journal
 from midspan.storage.waiters import Waiters
 from midspan.tools.deadline import cancel_count
 from midspan.tools.failure import described, failed, fitting
 from midspan.types.codec import to_json
-from midspan.types.events import STOPPED_BY_CALLER, Fault, RunEnd, RunEvent, RunStart, ToolEnd, ToolStart
+from midspan.types.events import CANCELLED, ErrorInfo, RunEnd, RunEvent, RunStart, ToolEnd, ToolStart
 from midspan.types.parts import ToolCall
 
 _log = logging.getLogger("midspan.loop")
 
-_STOPPED = Fault(STOPPED_BY_CALLER, "the run was stopped")
-_LOOP_CLOSED = Fault(STOPPED_BY_CALLER, "the event loop of the run was closed")
+_STOPPED = ErrorInfo(CANCELLED, "the run was stopped")
+_LOOP_CLOSED = ErrorInfo(CANCELLED, "the event loop of the run was closed")
 
 
 class Drive:
@@ -125,13 +125,13 @@ class Drive:
             self._over()
 
     async def _run(self) -> None:
-        fault, limit = await self._listen()
+        error, limit = await self._listen()
         self._is_listening = False
-        self._end(fault, limit)
+        self._end(error, limit)
         await self._writer.close()
         self._over()
 
-    async def _listen(self) -> tuple[Fault | None, str | None]:
+    async def _listen(self) -> tuple[ErrorInfo | None, str | None]:
         """Take the events of the run; why there is no answer, and the limit that was to blame."""
         try:
             async with aclosing(self._stream):
@@ -143,12 +143,12 @@ class Drive:
                     if self._is_stopping:  # a tool may have kept the cancellation to itself
                         return _STOPPED, None
         except asyncio.CancelledError as error:
-            return _STOPPED if self._is_stopping or cancel_count() else _fault(error), None
+            return _STOPPED if self._is_stopping or cancel_count() else _error_info(error), None
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # noqa: BLE001 - whatever ended the run is told to those who watch it
             _log.info("run %s ended with %s", self.id, type(error).__name__)
-            return _fault(error), error.limit if isinstance(error, LimitReached) else None
+            return _error_info(error), error.limit if isinstance(error, LimitReached) else None
         return None, None
 
     async def _take(self, event: RunEvent) -> None:
@@ -165,17 +165,17 @@ class Drive:
         self._status = self._status.after(event)
         self._writer.take(document, end=type(event) is RunEnd)
 
-    def _end(self, fault: Fault | None, limit: str | None = None) -> None:
+    def _end(self, error: ErrorInfo | None, limit: str | None = None) -> None:
         """Tell the end of a run that did not tell it itself."""
-        if fault is None or self._status.ended:
+        if error is None or self._status.ended:
             return
         if not self._status.events:
-            with suppress(CodecError):  # then that is the fault, and there is no start that could be written
+            with suppress(CodecError):  # then that is the error, and there is no start that could be written
                 self._note(self._start)
-        words = CANCELLED if fault.kind == STOPPED_BY_CALLER else NOT_RUN
+        words = CALL_CANCELLED if error.kind == CANCELLED else CALL_NOT_RUN
         for call in list(self._open):
             self._note(ToolEnd(self._status.turn, failed(call, f"{call.name} {words}"), 0.0))
-        self._note(RunEnd(self.id, "", self._stream.usage, self._status.turn, limit, fault))
+        self._note(RunEnd(self.id, "", self._stream.usage, self._status.turn, limit, error))
 
     def _told(self) -> None:
         if self.has_failed:
@@ -186,9 +186,7 @@ class Drive:
 
     def _done(self, _: asyncio.Task[None]) -> None:
         if not self.is_over:  # the event loop was shut down before the first step
-            self._status = replace(
-                self._status, phase=Phase.STOPPED, error=f"{STOPPED_BY_CALLER}: {_LOOP_CLOSED.message}"
-            )
+            self._status = replace(self._status, phase=Phase.STOPPED, error=f"{CANCELLED}: {_LOOP_CLOSED.message}")
             self._over()
 
     def _over(self) -> None:
@@ -200,6 +198,6 @@ class Drive:
             self._waiters.wake(self.id)
 
 
-def _fault(error: BaseException) -> Fault:
+def _error_info(error: BaseException) -> ErrorInfo:
     kind = type(error).__name__
-    return Fault(kind, fitting(described(error).removeprefix(kind).removeprefix(": ")))
+    return ErrorInfo(kind, fitting(described(error).removeprefix(kind).removeprefix(": ")))

@@ -7,7 +7,7 @@ from midspan import errors
 from midspan.errors import ConfigError, LimitReached, MidspanError, ProviderError, RunError
 from midspan.loop.state import RunState
 from midspan.types.events import (
-    Fault,
+    ErrorInfo,
     RunEnd,
     RunEvent,
     RunStart,
@@ -40,8 +40,8 @@ async def final_text(
                 case TurnStart() | ToolStart() | TurnRetry():
                     held.clear()
                     told.append(event)
-                case RunEnd(fault=Fault() as fault):
-                    raise error_of(fault, event.limit, [*told, event])
+                case RunEnd(error=ErrorInfo() as error):
+                    raise error_of(error, event.limit, [*told, event])
                 case RunEnd(text=text, turns=turns):
                     said = "".join(delta.text for _, delta in held)
                     # A tool or a limit may have had the last word, and not the model.
@@ -51,17 +51,17 @@ async def final_text(
     raise RunError("the events of the run are over, but none of them is its end")
 
 
-def error_of(fault: Fault, limit: str | None, events: Iterable[RunEvent]) -> MidspanError:
+def error_of(info: ErrorInfo, limit: str | None, events: Iterable[RunEvent]) -> MidspanError:
     """The error that a run ended with, for somebody who knows only its events: of its kind, if that is one of ours."""
-    kind = getattr(errors, fault.kind, None)
+    kind = getattr(errors, info.kind, None)
     error: MidspanError
     if kind is LimitReached:
-        error = LimitReached(fault.message, limit or "max_turns")
+        error = LimitReached(info.message, limit or "max_turns")
     elif isinstance(kind, type) and issubclass(kind, RunError | ConfigError | ProviderError):
-        error = kind(fault.message)
+        error = kind(info.message)
     else:
-        error = RunError(f"the run ended without an answer: {fault.kind}: {fault.message}")
-    error.kind = fault.kind
+        error = RunError(f"the run ended without an answer: {info.kind}: {info.message}")
+    error.kind = info.kind
     error.transcript = _history(events)
     return error
 

@@ -18,7 +18,7 @@ from midspan.loop.plan import Plan
 from midspan.loop.refusals import Refused, beyond, forbidden
 from midspan.loop.repeats import Repeats
 from midspan.loop.salvage import salvaged
-from midspan.loop.state import CANCELLED, MOST_MISSES, NOT_RUN, RunState
+from midspan.loop.state import CALL_CANCELLED, CALL_NOT_RUN, MOST_MISSES, RunState
 from midspan.loop.stop import CUT, POLITE_WORDS, Again, Bounds, blocked, broken_off, verdict
 from midspan.providers.provider import closable, responder, traits_of
 from midspan.tools.deadline import Expired, Raised, cancels_heard, kept, limited
@@ -136,11 +136,11 @@ class Run:
             for event in self._last_events():
                 yield event
         except MidspanError as error:
-            self.state = self.state.settled(NOT_RUN)
+            self.state = self.state.settled(CALL_NOT_RUN)
             error.transcript = self.state.history
             raise
         finally:
-            self.state = self.state.settled(CANCELLED)
+            self.state = self.state.settled(CALL_CANCELLED)
 
     def _spoken(self) -> AsyncGenerator[Part | ModelResponse, None]:
         """What the model says."""
@@ -313,7 +313,7 @@ class Run:
         """The end, after a word for each call that will not be run."""
         for call in self.state.waiting:
             yield ToolStart(self.state.turn, call)
-            yield self._after(ToolEnd(self.state.turn, failed(call, f"{call.name} {NOT_RUN}"), 0.0))
+            yield self._after(ToolEnd(self.state.turn, failed(call, f"{call.name} {CALL_NOT_RUN}"), 0.0))
         text = POLITE_WORDS if self.ends_politely else self._text if self.final is None else _as_text(self.final.value)
         limit = self.limit.limit if self.limit else None
         self.end = self._after(RunEnd(self.id, text, self.state.usage, self.state.turn, limit))

@@ -7,13 +7,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from midspan.tools.failure import failed
-from midspan.types.events import STOPPED_BY_CALLER, RunEnd, RunEvent, ToolEnd, TurnEnd, TurnRetry, TurnStart
+from midspan.types.events import CANCELLED, RunEnd, RunEvent, ToolEnd, TurnEnd, TurnRetry, TurnStart
 from midspan.types.exchange import FinishReason, Source, Usage
 from midspan.types.messages import History, Message
 from midspan.types.parts import Blob, Text, Thought, ToolCall, ToolResult
 
-NOT_RUN = "was not run, because the run ended"
-CANCELLED = "was cancelled before it ended; what it did until then is unknown"
+CALL_NOT_RUN = "was not run, because the run ended"
+CALL_CANCELLED = "was cancelled before it ended; what it did until then is unknown"
 MOST_MISSES = 3
 """Turns in a row that bring nothing before a run gives up."""
 
@@ -86,8 +86,8 @@ class RunState(Struct, frozen=True, gc=False):
 
     def _after_end(self, event: RunEnd) -> "RunState":
         """What the user was told instead of an answer is part of the conversation, unless the model said it."""
-        if event.fault is not None:
-            return self.settled(CANCELLED if event.fault.kind == STOPPED_BY_CALLER else NOT_RUN)
+        if event.error is not None:
+            return self.settled(CALL_CANCELLED if event.error.kind == CANCELLED else CALL_NOT_RUN)
         said = event.limit is None or not event.text or self.history[-1].role == "model"
         return self if said else replace(self, history=self.history.plus(Message("model", (Text(event.text),))))
 

@@ -5,7 +5,7 @@ from enum import StrEnum
 from msgspec import Struct
 from msgspec.structs import replace
 
-from midspan.types.events import STOPPED_BY_CALLER, Fault, RunEnd, RunEvent, ToolStart, TurnStart
+from midspan.types.events import CANCELLED, ErrorInfo, RunEnd, RunEvent, ToolStart, TurnStart
 
 
 class Phase(StrEnum):
@@ -44,9 +44,9 @@ class StreamStatus(Struct, frozen=True):
                 return replace(self, phase=phase, turn=turn, events=events)
             case ToolStart():
                 return replace(self, phase=Phase.EXECUTING_TOOLS, events=events)
-            case RunEnd(fault=None):
+            case RunEnd(error=None):
                 return replace(self, phase=Phase.COMPLETED, events=events)
-            case RunEnd(fault=Fault(kind, message)):
-                phase = Phase.STOPPED if kind == STOPPED_BY_CALLER else Phase.ERROR
+            case RunEnd(error=ErrorInfo(kind, message)):
+                phase = Phase.STOPPED if kind == CANCELLED else Phase.ERROR
                 return replace(self, phase=phase, events=events, error=f"{kind}: {message}")
         return replace(self, events=events)
