@@ -7,9 +7,10 @@ events: blocking is the drained stream. It knows nothing of HTTP, of who listens
 import asyncio
 import logging
 import sys
+from collections import deque
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -95,7 +96,7 @@ class Run:
             while True:
                 if not self.state.calls:
                     turn = self.state.turn + 1
-                    yield self._after(TurnStart(turn))
+                    yield self._after(TurnStart(turn, self._is_answer_only()))
                     heard = _Heard(turn, self._bounds)
                     with heard:
                         if self._respond is not None:
@@ -117,11 +118,11 @@ class Run:
                     last_chance = reached is not None and self._may_end_by_call()
                     if not last_chance and not self._goes_on(reached):
                         break
-                    to_run: list[ToolCall] = []
+                    to_run: list[_Planned] = []
                     for event in self._before_calls(reached, to_run):
                         yield event
                     if len(to_run) == 1 == len(self.state.calls) and self._bounds.is_timeless:
-                        yield self._ended(*await settled(to_run[0], self._call))  # the most common case, made short
+                        yield self._ended(*await settled(to_run[0].call, self._call), 0)  # the most common case
                     else:
                         async with aclosing(self._called(to_run)) as called:
                             async for event in called:
@@ -158,6 +159,13 @@ class Run:
         is_free = self._has_run or self.state.turn > 1 + MOST_MISSES
         return self.plan.setup if is_free else self.plan.first
 
+    def _is_answer_only(self) -> bool:
+        """Whether the text of the next turn is the answer: no tool can be called, and nothing checks the text."""
+        if self.plan.output is not None or self.plan.calls_only:
+            return False
+        choice = self._setup().tool_choice
+        return not self.plan.names or (choice is not None and choice.mode == "none")
+
     def _after_turn(self, heard: "_Heard") -> Iterator[RunEvent]:
         """The model has spoken: what it said becomes part of the conversation."""
         if heard.answer is None and self._bounds.out_of_time():
@@ -189,54 +197,58 @@ class Run:
             self._said += self.answer.message.text
         return again
 
-    def _before_calls(self, reached: LimitReached | None, to_run: list[ToolCall]) -> Iterator[RunEvent]:
+    def _before_calls(self, reached: LimitReached | None, to_run: list["_Planned"]) -> Iterator[RunEvent]:
         """The calls of a turn begin: what is not to be run has its result at once, the others are put into `to_run`."""
-        turn, waiting = self.state.turn, self.state.waiting
+        turn, waiting = self.state.turn, self.state.unanswered
         self._said = ""  # before a call it was no part of the answer
         if self._is_logged:
             _log.debug("[%s] Tool Calls: %s", self._family, self.state.calls)
-        refused = self._refused(reached, waiting)
-        open_calls = [call for place, call in enumerate(waiting) if place not in refused] if refused else waiting
+        refused = self._refused(reached, [call for _, call in waiting])
+        open_calls = [call for place, (_, call) in enumerate(waiting) if place not in refused]
         remembered = self._repeats.remembered(open_calls, turn)
-        for place, call in enumerate(waiting):
-            yield ToolStart(turn, call)
+        by_id: dict[str, list[_Planned]] = {}
+        for place, (index, call) in enumerate(waiting):
+            may_write = self.plan.changing.get(call.name, True)
+            yield ToolStart(turn, call, index, may_write, place < len(waiting) - 1)
             if call.name not in self.plan.names:
                 _log.warning("%s called invalid tool: %s", self._family, call.name[:_LONGEST_NAME])
             words = refused.get(place)
             known = remembered.get(id(call)) if words is None else failed(call, f"{call.name} {words}")
             if known is not None:
-                yield self._after(ToolEnd(turn, known, 0.0))
-            elif call not in to_run:  # a chunk that came twice is one call, and its result counts for both
-                to_run.append(call)
+                yield self._after(ToolEnd(turn, known, 0.0, index))
+                continue
+            twin = next((planned for planned in by_id.get(call.id, ()) if planned.call == call), None)
+            if twin is None:
+                to_run.append(_Planned(call, [index]))
+                by_id.setdefault(call.id, []).append(to_run[-1])
+            else:  # a chunk that came twice is one call, and its result counts for both
+                twin.indexes.append(index)
 
-    async def _called(self, to_run: list[ToolCall]) -> AsyncGenerator[RunEvent, None]:
+    async def _called(self, to_run: list["_Planned"]) -> AsyncGenerator[RunEvent, None]:
         """Several calls, or one against the clock: each gets one result, whatever comes of it."""
-        async with aclosing(self._timed(each_call(to_run, self._call, at_once=self._at_once(to_run)))) as ended:
+        calls = [planned.call for planned in to_run]
+        by_id: dict[str, deque[_Planned]] = {}
+        for planned in to_run:
+            by_id.setdefault(planned.call.id, deque()).append(planned)
+        async with aclosing(self._timed(each_call(calls, self._call, at_once=self._at_once(calls)))) as ended:
             async for result, seconds in ended:
-                for _ in range(self._times(result, to_run)):
-                    yield self._ended(result, seconds)
-        for call in self.state.waiting:
-            twin = next((run.result for run in self.state.ended if run.call == call), None)
-            yield self._after(ToolEnd(self.state.turn, twin or failed(call, f"{call.name} {_STOPPED}"), 0.0))
+                for index in by_id[result.id].popleft().indexes:  # calls that share an id run one after another
+                    yield self._ended(result, seconds, index)
+        for index, call in self.state.unanswered:
+            yield self._after(ToolEnd(self.state.turn, failed(call, f"{call.name} {_STOPPED}"), 0.0, index))
 
     def _at_once(self, calls: list[ToolCall]) -> int | None:
         """One after another where one may need another, or where nothing but their order tells them apart."""
         return 1 if self.plan.calls_in_order or len({call.id for call in calls}) < len(calls) else None
 
-    def _times(self, result: ToolResult, run: list[ToolCall]) -> int:
-        """How many calls a result is for: all that are alike, if nothing else was run under their id."""
-        if sum(call.id == result.id for call in run) > 1:
-            return 1
-        return sum(call.id == result.id for call in self.state.waiting)
-
-    def _ended(self, result: ToolResult, seconds: float) -> RunEvent:
+    def _ended(self, result: ToolResult, seconds: float, index: int) -> RunEvent:
         if self._is_logged:
             _log.debug("[%s] Tool Result: %s", self._family, result)
         if result.is_final:
             self.final = result
         if self.state.turn and WRONG not in result.notes:
             self._has_run = True
-        return self._after(ToolEnd(self.state.turn, result, seconds))
+        return self._after(ToolEnd(self.state.turn, result, seconds, index))
 
     async def _call(self, call: ToolCall) -> ToolResult:
         try:
@@ -311,9 +323,9 @@ class Run:
 
     def _last_events(self) -> Iterator[RunEvent]:
         """The end, after a word for each call that will not be run."""
-        for call in self.state.waiting:
-            yield ToolStart(self.state.turn, call)
-            yield self._after(ToolEnd(self.state.turn, failed(call, f"{call.name} {CALL_NOT_RUN}"), 0.0))
+        for index, call in self.state.unanswered:
+            yield ToolStart(self.state.turn, call, index, may_write=False)
+            yield self._after(ToolEnd(self.state.turn, failed(call, f"{call.name} {CALL_NOT_RUN}"), 0.0, index))
         text = POLITE_WORDS if self.ends_politely else self._text if self.final is None else _as_text(self.final.value)
         limit = self.limit.limit if self.limit else None
         self.end = self._after(RunEnd(self.id, text, self.state.usage, self.state.turn, limit))
@@ -327,6 +339,13 @@ class Run:
         if self._is_logged:
             _log.debug("[%s] System Prompt: %s", self._family, self.plan.setup.system)
             _log.debug("[%s] Prompt: %s", self._family, [message.parts for message in self.state.history])
+
+
+class _Planned(NamedTuple):
+    """A call to run, and its positions in the turn: several if the model sent the same call more than once."""
+
+    call: ToolCall
+    indexes: list[int]
 
 
 class _Heard:

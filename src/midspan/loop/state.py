@@ -1,13 +1,13 @@
-"""Where a run stands: a value that each event turns into the next."""
+"""The state of a run: an immutable value that each event turns into the next one."""
 
-from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from midspan.tools.failure import failed
-from midspan.types.events import CANCELLED, RunEnd, RunEvent, ToolEnd, TurnEnd, TurnRetry, TurnStart
+from midspan.types.events import CANCELLED, RunEnd, RunEvent, RunStart, ToolEnd, TurnEnd, TurnRetry, TurnStart
 from midspan.types.exchange import FinishReason, Source, Usage
 from midspan.types.messages import History, Message
 from midspan.types.parts import Blob, Text, Thought, ToolCall, ToolResult
@@ -24,6 +24,8 @@ class ToolRun(Struct, frozen=True, gc=False):
     call: ToolCall
     result: ToolResult
     duration_seconds: float
+    index: int = 0
+    """The position of the call in its turn."""
 
     @property
     def id(self) -> str:
@@ -47,7 +49,7 @@ class ToolRun(Struct, frozen=True, gc=False):
 
 
 class RunState(Struct, frozen=True, gc=False):
-    """All that a run has done; it can be made again from its events."""
+    """Everything that a run has done. `RunState.of_events` makes it again from the events of the run."""
 
     history: History
     turn: int = 0
@@ -71,6 +73,14 @@ class RunState(Struct, frozen=True, gc=False):
         last = history[-1] if len(history) else None
         return cls(history, calls=last.calls if last is not None and last.role == "model" else ())
 
+    @classmethod
+    def of_events(cls, events: Iterable[RunEvent]) -> "RunState":
+        """The state of a run after these events, which begin with its RunStart."""
+        state = cls.of(History())
+        for event in events:
+            state = state.after(event)
+        return state
+
     def after(self, event: RunEvent) -> "RunState":
         kind = type(event)
         if kind is ToolEnd:
@@ -82,7 +92,9 @@ class RunState(Struct, frozen=True, gc=False):
         if isinstance(event, TurnRetry):
             history = self.history if event.message is None else self.history.plus(event.message)
             return replace(self, history=history, misses=self.misses + 1)
-        return self._after_end(event) if isinstance(event, RunEnd) else self
+        if isinstance(event, RunEnd):
+            return self._after_end(event)
+        return RunState.of(History(event.messages)) if isinstance(event, RunStart) else self
 
     def _after_end(self, event: RunEnd) -> "RunState":
         """What the user was told instead of an answer is part of the conversation, unless the model said it."""
@@ -110,29 +122,19 @@ class RunState(Struct, frozen=True, gc=False):
         )
 
     def _after_call(self, event: ToolEnd) -> "RunState":
-        call = self.calls[0] if len(self.calls) == 1 else self._answered_by(event.result)
-        ended = (*self.ended, ToolRun(call, event.result, event.duration_seconds))
+        run = ToolRun(self.calls[event.index], event.result, event.duration_seconds, event.index)
+        ended = (*self.ended, run)
         if len(ended) < len(self.calls):
             return replace(self, ended=ended)
-        runs = ended if len(ended) == 1 else self._in_order(ended)
+        runs = ended if len(ended) == 1 else tuple(sorted(ended, key=lambda run: run.index))
         history = self.history.plus(Message("user", tuple([run.result for run in runs])))
         return replace(self, history=history, calls=(), ended=(), tool_runs=self.tool_runs + runs)
-
-    def _answered_by(self, result: ToolResult) -> ToolCall:
-        """The call that a result is for; of two under one id, which no model should make, the one of its name."""
-        alike = [call for call in self.waiting if call.id == result.id]
-        return next((call for call in alike if call.name == result.name), alike[0])
-
-    def _in_order(self, runs: tuple[ToolRun, ...]) -> tuple[ToolRun, ...]:
-        """In the order of the calls, whichever ended first."""
-        places = {id(call): place for place, call in enumerate(self.calls)}
-        return tuple(sorted(runs, key=lambda run: places[id(run.call)]))
 
     def settled(self, words: str) -> "RunState":
         """The same with an answer for each call that has none, so that the conversation can go on."""
         state = self
-        for call in self.waiting:
-            state = state.after(ToolEnd(self.turn, failed(call, f"{call.name} {words}"), 0.0))
+        for index, call in self.unanswered:
+            state = state.after(ToolEnd(self.turn, failed(call, f"{call.name} {words}"), 0.0, index))
         return state
 
     @property
@@ -141,18 +143,15 @@ class RunState(Struct, frozen=True, gc=False):
         return self.turn + self.more_requests
 
     @property
+    def unanswered(self) -> list[tuple[int, ToolCall]]:
+        """The calls of the turn that have no result yet, each with its position in the turn."""
+        ended = {run.index for run in self.ended}
+        return [(index, call) for index, call in enumerate(self.calls) if index not in ended]
+
+    @property
     def waiting(self) -> tuple[ToolCall, ...]:
-        """The calls that nobody has answered yet."""
-        if not self.ended:
-            return self.calls
-        done = Counter(id(run.call) for run in self.ended)
-        waiting = []
-        for call in self.calls:
-            if done[id(call)]:
-                done[id(call)] -= 1
-            else:
-                waiting.append(call)
-        return tuple(waiting)
+        """The calls that have no result yet."""
+        return tuple([call for _, call in self.unanswered]) if self.ended else self.calls
 
     @property
     def has_missed_enough(self) -> bool:
