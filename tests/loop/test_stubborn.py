@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from midspan import Agent, Limits, Streams, tool
+from midspan import Agent, BackgroundRuns, Limits, tool
 from midspan.errors import LimitReached
-from midspan.loop.streams import Phase
+from midspan.loop.background_runs import Phase
 from midspan.testing import ScriptedProvider
 from midspan.tools.apart import PATIENCE_SECONDS
 from midspan.types.events import ToolStart
@@ -62,14 +62,14 @@ async def by_the_time_of_the_run(calls: int) -> None:
 
 
 async def by_stopping_the_stream(calls: int) -> None:
-    async with Streams(agent(None, calls=calls)) as streams:
-        id = streams.start("go")
-        async with aclosing(streams.subscribe(id)) as events:
+    async with BackgroundRuns(agent(None, calls=calls)) as runs:
+        id = runs.start("go")
+        async with aclosing(runs.subscribe(id)) as events:
             async for _, event in events:
                 if isinstance(event, ToolStart):
                     break
-        assert await streams.stop(id)
-        assert (await streams.status(id)).phase is Phase.STOPPED
+        assert await runs.cancel(id)
+        assert (await runs.status(id)).phase is Phase.CANCELLED
 
 
 async def by_closing_it_from_another_task() -> None:
