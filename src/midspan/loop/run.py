@@ -161,10 +161,13 @@ class Run:
 
     def _is_answer_only(self) -> bool:
         """Whether the text of the next turn is the answer: no tool can be called, and nothing checks the text."""
-        if self.plan.output is not None or self.plan.calls_only:
+        plan = self.plan
+        if plan.output is not None or plan.calls_only:
             return False
+        if not plan.names:
+            return True
         choice = self._setup().tool_choice
-        return not self.plan.names or (choice is not None and choice.mode == "none")
+        return choice is not None and choice.mode == "none"
 
     def _after_turn(self, heard: "_Heard") -> Iterator[RunEvent]:
         """The model has spoken: what it said becomes part of the conversation."""
@@ -203,7 +206,7 @@ class Run:
         self._said = ""  # before a call it was no part of the answer
         if self._is_logged:
             _log.debug("[%s] Tool Calls: %s", self._family, self.state.calls)
-        refused = self._refused(reached, [call for _, call in waiting])
+        refused = self._refused(reached, self.state.waiting)
         open_calls = [call for place, (_, call) in enumerate(waiting) if place not in refused]
         remembered = self._repeats.remembered(open_calls, turn)
         by_id: dict[str, list[_Planned]] = {}
@@ -217,12 +220,14 @@ class Run:
             if known is not None:
                 yield self._after(ToolEnd(turn, known, 0.0, index))
                 continue
-            twin = next((planned for planned in by_id.get(call.id, ()) if planned.call == call), None)
-            if twin is None:
-                to_run.append(_Planned(call, [index]))
-                by_id.setdefault(call.id, []).append(to_run[-1])
-            else:  # a chunk that came twice is one call, and its result counts for both
-                twin.indexes.append(index)
+            namesakes = by_id.setdefault(call.id, [])
+            for twin in namesakes:
+                if twin.call == call:  # a chunk that came twice is one call, and its result counts for both
+                    twin.indexes.append(index)
+                    break
+            else:
+                namesakes.append(_Planned(call, [index]))
+                to_run.append(namesakes[-1])
 
     async def _called(self, to_run: list["_Planned"]) -> AsyncGenerator[RunEvent, None]:
         """Several calls, or one against the clock: each gets one result, whatever comes of it."""

@@ -145,6 +145,8 @@ class RunState(Struct, frozen=True, gc=False):
     @property
     def unanswered(self) -> list[tuple[int, ToolCall]]:
         """The calls of the turn that have no result yet, each with its position in the turn."""
+        if not self.ended:
+            return list(enumerate(self.calls))
         ended = {run.index for run in self.ended}
         return [(index, call) for index, call in enumerate(self.calls) if index not in ended]
 
