@@ -3,7 +3,8 @@
 A tool loop is an answer with calls, and a later request of the same conversation that gives their results (see
 replay_traffic.py for the form of the files). A server on loopback gives the recorded answers, the tools give the
 recorded results, and an Agent does the rest, once blocking and once streaming. Each request that it sends must be what
-`traffic_expected` works out from the recording alone, and the events must be the same in both modes.
+`traffic_expected` works out from the recording alone, the events must be the same in both modes, and
+the fold of the events must be the state of the run after each of them.
 
 Prints each failing loop with its reason, and the counts last on one line. Exits 1 if a loop fails.
 """
@@ -41,9 +42,10 @@ from traffic_expected import as_list, expected_parts, matched, open_calls
 from traffic_rules import Difference, camel_cased, first_difference
 
 from midspan import Agent, Gemini, Limits
+from midspan.loop.state import RunState
 from midspan.providers.gemini import decode
 from midspan.tools.source import ToolListing, ToolSource
-from midspan.types.codec import to_json
+from midspan.types.codec import from_json, to_json
 from midspan.types.events import RunEvent, TextDelta, ThoughtDelta, ToolEnd
 from midspan.types.messages import History
 from midspan.types.parts import ToolCall, ToolResult
@@ -185,20 +187,22 @@ async def played(server: "Playback", loop: Loop, *, streaming: bool) -> list[Any
         loop.row["model"] or "unknown", api_key="k", base_url=server.url, capabilities=capabilities
     ) as gemini:
         agent = Agent(gemini, tools=[Recorded(loop.steps)], limits=Limits(max_turns=None, max_repeats=None))
-        stream = agent.stream(messages=history)
-        if streaming:
-            events = [event async for event in stream]
-        else:
-            events = await blocking_events(agent, history)
+        events = await events_of(agent, history, streaming=streaming)
     compare(server.requests, loop, capabilities)
     return told(events)
 
 
-async def blocking_events(agent: Agent, history: History) -> list[RunEvent]:
-    """The events of a run to which nobody listens; no caller sees them, but they are there."""
-    question = agent._question(None, messages=history)
-    run = await agent._run(question, whole=True)
-    return [event async for event in run.events()]
+async def events_of(agent: Agent, history: History, *, streaming: bool) -> list[RunEvent]:
+    """The events of a run. After each one, the fold of the stored events must be the live state."""
+    run = await agent._run(agent._question(None, messages=history), whole=not streaming)
+    events: list[RunEvent] = []
+    folded = RunState.of_events([])
+    async for event in run.events():
+        events.append(event)
+        folded = folded.after(from_json(to_json(event), "event"))
+        if folded != run.state:
+            raise Difference(f"after {type(event).__name__} the fold of the events is not the state of the run")
+    return events
 
 
 def compare(requests: list[Any], loop: Loop, capabilities: Any) -> None:

@@ -11,7 +11,7 @@ PROGRAM = '''
 from dataclasses import dataclass
 from typing import assert_type
 
-from midspan import Agent, Chat, Gemini, Limits, ModelSettings, RunResult, Streams, gemini, tool
+from midspan import Agent, BackgroundRuns, Chat, Gemini, Limits, ModelSettings, RunResult, gemini, tool
 from midspan.testing import ScriptedProvider
 from midspan.types.events import TextDelta
 
@@ -54,7 +54,7 @@ async def main(agent: Agent) -> None:
     assert_type(stream.result.output, Place)
 
     chat = await Chat(plain).ask("hello", output=Place)
-    Streams(typed)
+    BackgroundRuns(typed)
     async with gemini.AsyncClient(api_key="x") as client:
         said = await client.generate_content("hi")
         assert_type(said.text, str)

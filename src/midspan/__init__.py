@@ -7,9 +7,9 @@ from midspan.version import VERSION
 
 if TYPE_CHECKING:
     from midspan.loop.agent import Agent as Agent
+    from midspan.loop.background_runs import BackgroundRuns as BackgroundRuns
     from midspan.loop.chat import Chat as Chat
     from midspan.loop.result import RunResult as RunResult
-    from midspan.loop.streams import Streams as Streams
     from midspan.providers.gemini.client import Gemini as Gemini
     from midspan.schema.signature import Context as Context
     from midspan.storage.sqlite import SqliteJournal as SqliteJournal
@@ -27,6 +27,7 @@ logging.getLogger("midspan").addHandler(logging.NullHandler())  # quiet, unless 
 
 _HOMES = {
     "Agent": "midspan.loop.agent",
+    "BackgroundRuns": "midspan.loop.background_runs",
     "Chat": "midspan.loop.chat",
     "Context": "midspan.schema.signature",
     "Gemini": "midspan.providers.gemini.client",
@@ -34,7 +35,6 @@ _HOMES = {
     "ModelSettings": "midspan.types.specs",
     "RunResult": "midspan.loop.result",
     "SqliteJournal": "midspan.storage.sqlite",
-    "Streams": "midspan.loop.streams",
     "Tool": "midspan.tools.function",
     "Toolbox": "midspan.tools.toolbox",
     "from_json": "midspan.types.codec",

@@ -17,7 +17,9 @@ MidspanError
 │   └── OutputError             what it said is not what it was asked for
 ├── CodecError                  a document that is not one of ours, or is newer than this version; also a ValueError
 ├── JournalError                a journal could not be read or written
-│   └── JournalConflict         another writer was first, or the run has ended: nothing was appended
+│   ├── UnknownRun              the journal has no run with this id
+│   ├── RunExists               the journal already has a run with this id
+│   └── RunElsewhere            another writer has appended to the run, or the run has ended
 └── ProviderError               a model's service refused, failed or broke off
     ├── AuthenticationError     the key or token is wrong
     ├── PermissionDenied        it is right, but may not do this
@@ -143,16 +145,38 @@ class JournalError(MidspanError):
     """A journal could not be read or written."""
 
 
-class JournalConflict(JournalError):
-    """Another writer was first, or the run has ended; nothing of the append was kept."""
+class UnknownRun(JournalError):
+    """The journal has no run with this id: it was never started, or was deleted."""
+
+    def __init__(self, run: str) -> None:
+        super().__init__(f"unknown run {run!r}; it was never started, or was deleted")
+        self.run = run
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.run,)
+
+
+class RunExists(JournalError):
+    """The journal already has a run with this id."""
+
+    def __init__(self, run: str) -> None:
+        super().__init__(f"run_id {run!r} is already used; choose another or omit it")
+        self.run = run
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.run,)
+
+
+class RunElsewhere(JournalError):
+    """Another writer has appended to the run, or the run has ended. Nothing was appended."""
 
     def __init__(self, run: str, *, expected: int, found: int, ended: bool = False) -> None:
         state = f"has ended with {found} events" if ended else f"has {found} events, not {expected}"
-        super().__init__(f"run {run!r} {state}; read what another writer did before going on")
+        super().__init__(f"run {run!r} {state}; another writer has appended to it")
         self.run = run
         self.expected = expected
         self.found = found
-        """How many events there are: the number that the next one would get."""
+        """The number of stored events."""
         self.ended = ended
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from midspan import gemini
-from midspan.errors import ConfigError, LimitReached, NetworkError, RunError
+from midspan import Agent, gemini
+from midspan.errors import ConfigError, LimitReached, NetworkError, RunError, StreamCut
 from midspan.gemini import (
     AsyncClient,
     Client,
@@ -27,8 +27,12 @@ from midspan.gemini import (
     from_tool_results,
     new_function_declaration,
 )
-from midspan.loop.streams import Phase
-from midspan.types.parts import ToolCall, ToolResult
+from midspan.gemini.auto import AutoStream
+from midspan.loop.background_runs import Phase
+from midspan.testing import ScriptedProvider
+from midspan.types.exchange import FinishReason, ModelResponse
+from midspan.types.messages import Message
+from midspan.types.parts import Text, ToolCall, ToolResult
 from tests.bounds import BOUND
 from tests.gemini.recorder import Recorder, recorder
 
@@ -239,7 +243,7 @@ def test_a_stream_can_be_stopped_and_errors_reach_its_subscribers(model: Model) 
             id = client.stream_generate_with_auto_tools("?", tools=[add], turn_limit=1)
             with pytest.raises(RunError, match="Maximum tool-calling turns exceeded"):
                 [text async for text in client.subscribe_stream(id)]
-            assert (await client.get_stream_status(id)).phase is Phase.ERROR
+            assert (await client.get_stream_status(id)).phase is Phase.FAILED
 
     asyncio.run(main())
 
@@ -254,6 +258,47 @@ def test_the_streaming_entry_executes_tools_only_if_it_is_told_to(client: Client
     assert [chunk.text for chunk in automatic] == ["It is ", "3."]
     assert automatic.response.text == "It is 3."
     assert len(model.seen) == 4
+
+
+def test_an_automatic_stream_without_tools_gives_text_as_it_comes() -> None:
+    class Dictating(ScriptedProvider):
+        async def stream(self, request: Any, *, whole: bool = False) -> Any:
+            for word in ("It ", "is ", "late."):
+                yield Text(word)
+                await asked.get()
+            yield ModelResponse(Message("model", (Text("It is late."),)), FinishReason.END)
+
+    async def main() -> None:
+        texts = []
+        async with asyncio.timeout(BOUND), AutoStream(Agent(Dictating([])).stream("?"), None) as stream:
+            async for chunk in stream:  # the model goes on only when its last word was seen
+                texts.append(chunk.text)
+                asked.put_nowait(True)
+        assert texts == ["It ", "is ", "late."]
+
+    asked: asyncio.Queue[bool] = asyncio.Queue()
+    asyncio.run(main())
+
+
+def test_an_automatic_stream_marks_text_that_was_discarded() -> None:
+    class Cut(ScriptedProvider):
+        async def stream(self, request: Any, *, whole: bool = False) -> Any:
+            self.requests.append(request)
+            yield Text("It is")
+            if len(self.requests) == 1:
+                raise StreamCut("cut")
+            yield ModelResponse(Message("model", (Text("It is"),)), FinishReason.END)
+
+    async def main() -> None:
+        async with asyncio.timeout(BOUND), AutoStream(Agent(Cut([])).stream("?"), None) as stream:
+            chunks = [chunk async for chunk in stream]
+        assert [(chunk.text, chunk.answer.finish) for chunk in chunks] == [
+            ("It is", FinishReason.END),
+            ("", FinishReason.CUT),
+            ("It is", FinishReason.END),
+        ]
+
+    asyncio.run(main())
 
 
 def test_an_automatic_stream_is_left_and_taken_like_any_other(client: Client, model: Model) -> None:
@@ -276,7 +321,7 @@ def test_an_automatic_stream_is_left_and_taken_like_any_other(client: Client, mo
 
 def test_a_stream_in_the_background_needs_an_event_loop(model: Model) -> None:
     client = AsyncClient(api_key="k", base_url=model.url)
-    with pytest.raises(ConfigError, match="no event loop"):
+    with pytest.raises(ConfigError, match="no running event loop"):
         client.stream_generate_with_auto_tools("?", tools=[add])
     asyncio.run(client.close())
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from midspan import Agent, Limits, Streams, tool
+from midspan import Agent, BackgroundRuns, Limits, tool
 from midspan.errors import LimitReached
-from midspan.loop.streams import Phase
+from midspan.loop.views import Phase
 from midspan.testing import ScriptedProvider
 from midspan.tools.tasks import CANCEL_GRACE_SECONDS
 from midspan.types.events import ToolStart
@@ -24,12 +24,14 @@ from tests.bounds import BOUND, PATIENT_PROGRAM
 class Polls:
     """A tool that ignores every cancellation until the test releases it."""
 
-    def __init__(self) -> None:
-        self.released = False
+    def __init__(self, release: asyncio.Event) -> None:
+        self._release = release
+        self.starts = 0
 
     async def poll(self) -> str:
         """Never ends by itself."""
-        while not self.released:
+        self.starts += 1
+        while not self._release.is_set():
             with suppress(BaseException):
                 await asyncio.sleep(0.05)
         return "released"
@@ -68,14 +70,16 @@ async def time_limit_of_the_run(polls: Polls, calls: int) -> None:
 
 
 async def stop_of_a_background_run(polls: Polls, calls: int) -> None:
-    async with Streams(polls.agent(None, calls=calls)) as streams:
+    async with BackgroundRuns(polls.agent(None, calls=calls)) as streams:
         id = streams.start("go")
         async with aclosing(streams.subscribe(id)) as events:
             async for _, event in events:
                 if isinstance(event, ToolStart):
                     break
-        assert await streams.stop(id)
-        assert (await streams.status(id)).phase is Phase.STOPPED
+        while polls.starts < calls:  # noqa: ASYNC110 - the journal stores the event before the tools start
+            await asyncio.sleep(0.01)
+        assert await streams.cancel(id)
+        assert (await streams.status(id)).phase is Phase.CANCELLED
 
 
 async def close_from_another_task(polls: Polls) -> None:
@@ -101,18 +105,20 @@ async def no_grace_period_for_a_timeout_inside_the_tool() -> None:
 
 def test_tool_that_ignores_its_cancellation_is_abandoned(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
-        polls = Polls()
-        async with asyncio.timeout(3 * CANCEL_GRACE_SECONDS), asyncio.TaskGroup() as group:
-            group.create_task(timeout_of_the_tool(polls))
-            group.create_task(time_limit_of_the_run(polls, 1))
-            group.create_task(time_limit_of_the_run(polls, 3))
-            group.create_task(stop_of_a_background_run(polls, 1))
-            group.create_task(stop_of_a_background_run(polls, 2))
-            group.create_task(close_from_another_task(polls))
-            group.create_task(no_grace_period_for_a_timeout_inside_the_tool())
-        abandoned = asyncio.all_tasks() - {asyncio.current_task()}
-        assert len(abandoned) == 1 + 1 + 3 + 1 + 2 + 1
-        polls.released = True
+        release = asyncio.Event()
+        try:
+            async with asyncio.timeout(3 * CANCEL_GRACE_SECONDS), asyncio.TaskGroup() as group:
+                group.create_task(timeout_of_the_tool(Polls(release)))
+                group.create_task(time_limit_of_the_run(Polls(release), 1))
+                group.create_task(time_limit_of_the_run(Polls(release), 3))
+                group.create_task(stop_of_a_background_run(Polls(release), 1))
+                group.create_task(stop_of_a_background_run(Polls(release), 2))
+                group.create_task(close_from_another_task(Polls(release)))
+                group.create_task(no_grace_period_for_a_timeout_inside_the_tool())
+            abandoned = asyncio.all_tasks() - {asyncio.current_task()}
+            assert len(abandoned) == 1 + 1 + 3 + 1 + 2 + 1
+        finally:
+            release.set()  # or asyncio.run would wait for the tools forever
         await asyncio.wait(abandoned, timeout=BOUND)
         assert len(asyncio.all_tasks()) == 1
 

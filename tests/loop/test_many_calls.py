@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from midspan import Agent, Limits, Streams, tool
+from midspan import Agent, BackgroundRuns, Limits, tool
 from midspan.errors import LimitReached, NoAnswer
 from midspan.testing import ScriptedProvider
 from midspan.types.events import ToolEnd
@@ -84,7 +84,10 @@ async def unknown_tools(count: int) -> None:
 
 
 async def background_run(count: int) -> None:
-    async with Streams(agent(turn(count))) as streams, aclosing(streams.subscribe(streams.start("Go."))) as events:
+    async with (
+        BackgroundRuns(agent(turn(count))) as streams,
+        aclosing(streams.subscribe(streams.start("Go."))) as events,
+    ):
         async for _ in events:
             pass
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from midspan import Agent, Limits, Streams, tool
+from midspan import Agent, BackgroundRuns, Limits, tool
 from midspan.errors import LimitReached, RunError
 from midspan.testing import ScriptedProvider
 from midspan.tools.source import ToolListing, ToolSource
@@ -159,10 +159,10 @@ def test_whoever_reads_the_journal_has_the_transcript_of_the_run() -> None:
 
         with pytest.raises(LimitReached) as raised:
             await agent().run("?")
-        async with Streams(agent()) as streams:
-            run_id = streams.start("?")
+        async with BackgroundRuns(agent()) as runs:
+            run_id = runs.start("?")
             with pytest.raises(RunError) as read:
-                async for _ in streams.subscribe(run_id, view="final"):
+                async for _ in runs.subscribe(run_id, view="final"):
                     pass
         assert read.value.transcript == raised.value.transcript
 

@@ -3,65 +3,70 @@ from contextlib import aclosing
 
 import pytest
 
-from midspan.errors import ConfigError, JournalConflict
+from midspan.errors import ConfigError
+from midspan.storage.journal import RunSummary
 from midspan.storage.memory import MemoryJournal
 from tests.bounds import BOUND
+
+DONE = RunSummary(state="completed")
 
 
 async def names(journal: MemoryJournal) -> list[str]:
     return [info.run for info in await journal.list()]
 
 
-def test_code_that_need_not_wait_appends_at_once() -> None:
+def append(journal: MemoryJournal, run: str, expected_seq: int, events: list[bytes], *, end: bool = False) -> None:
+    asyncio.run(journal.append(run, expected_seq, events, summary=DONE if end else None))
+
+
+def test_synchronous_code_can_ask_whether_a_run_exists() -> None:
     journal = MemoryJournal()
-    assert journal.append_now("a", 0, [b"1", b"2"]) == 2
-    with pytest.raises(JournalConflict):
-        journal.append_now("a", 0, [b"3"])
-    assert journal.append_now("a", 2, [b"3"], end=True) == 3
-    assert asyncio.run(journal.read("a", 1)) == [(1, b"2"), (2, b"3")]
+    assert "a" not in journal
+    append(journal, "a", 0, [b"1"])
+    assert "a" in journal
 
 
 def test_of_too_many_runs_those_that_ended_first_are_dropped() -> None:
     journal = MemoryJournal(max_runs=3)
     for name in ("a", "b", "c"):
-        journal.append_now(name, 0, [b"x"])
+        append(journal, name, 0, [b"x"])
     for name in ("c", "a"):
-        journal.append_now(name, 1, [], end=True)
+        append(journal, name, 1, [], end=True)
     assert asyncio.run(names(journal)) == ["c", "b", "a"]
-    journal.append_now("d", 0, [b"x"])
+    append(journal, "d", 0, [b"x"])
     assert asyncio.run(names(journal)) == ["d", "b", "a"]
-    journal.append_now("e", 0, [b"x"], end=True)
+    append(journal, "e", 0, [b"x"], end=True)
     assert asyncio.run(names(journal)) == ["e", "d", "b"]
 
 
 def test_runs_that_go_on_are_never_dropped() -> None:
     journal = MemoryJournal(max_runs=0)
     for number in range(10):
-        journal.append_now(f"run {number}", 0, [b"x"])
+        append(journal, f"run {number}", 0, [b"x"])
     assert len(asyncio.run(journal.list())) == 10
     for number in range(10):
-        journal.append_now(f"run {number}", 1, [b"x"], end=True)
+        append(journal, f"run {number}", 1, [b"x"], end=True)
     assert asyncio.run(journal.list()) == []
 
 
 def test_runs_that_ended_long_ago_are_dropped() -> None:
     journal = MemoryJournal(max_age_seconds=0)
-    journal.append_now("old", 0, [b"x"], end=True)
-    journal.append_now("open", 0, [b"x"])
+    append(journal, "old", 0, [b"x"], end=True)
+    append(journal, "open", 0, [b"x"])
     assert asyncio.run(names(journal)) == ["open"]
     patient = MemoryJournal(max_age_seconds=3600)
-    patient.append_now("old", 0, [b"x"], end=True)
-    patient.append_now("open", 0, [b"x"])
+    append(patient, "old", 0, [b"x"], end=True)
+    append(patient, "open", 0, [b"x"])
     assert asyncio.run(names(patient)) == ["open", "old"]
 
 
 def test_a_deleted_run_no_longer_counts() -> None:
     async def main() -> None:
         journal = MemoryJournal(max_runs=1)
-        await journal.append("a", 0, [b"x"], end=True)
+        await journal.append("a", 0, [b"x"], summary=DONE)
         await journal.delete("a")
-        await journal.append("b", 0, [b"x"], end=True)
-        await journal.append("c", 0, [b"x"], end=True)
+        await journal.append("b", 0, [b"x"], summary=DONE)
+        await journal.append("c", 0, [b"x"], summary=DONE)
         assert await names(journal) == ["c"]
 
     asyncio.run(main())
@@ -76,19 +81,19 @@ def test_whoever_watches_a_run_that_is_dropped_sees_all_of_it() -> None:
 
         early = asyncio.create_task(watch())
         await asyncio.sleep(0)
-        journal.append_now("early", 0, [b"1", b"2"], end=True)
+        await journal.append("early", 0, [b"1", b"2"], summary=DONE)
         async with asyncio.timeout(BOUND):
             assert await early == [b"1", b"2"]
-        journal.append_now("late", 0, [b"1"])
+        await journal.append("late", 0, [b"1"])
         async with aclosing(journal.watch("late")) as watcher, asyncio.timeout(BOUND):
             assert await anext(watcher) == (0, b"1")
-            journal.append_now("late", 1, [b"2"], end=True)
+            await journal.append("late", 1, [b"2"], summary=DONE)
             assert await names(journal) == []
             assert [item async for item in watcher] == [(1, b"2")]
 
     asyncio.run(main())
 
 
-def test_fewer_than_no_runs_cannot_be_kept() -> None:
-    with pytest.raises(ConfigError, match="max_runs=-1"):
+def test_a_negative_number_of_runs_is_refused() -> None:
+    with pytest.raises(ConfigError, match="max_runs must not be negative"):
         MemoryJournal(max_runs=-1)

@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 
 import pytest
 
-from midspan.errors import ConfigError, JournalConflict, MidspanError
+from midspan.errors import ConfigError, MidspanError, RunElsewhere, RunExists
+from midspan.storage.journal import RunSummary
 from midspan.storage.sqlite import SqliteJournal
 from tests.bounds import BOUND, PATIENT_PROGRAM
 
@@ -43,6 +44,7 @@ def journal(path: Path) -> Iterator[SqliteJournal]:
 
 PROLOGUE = """
 import asyncio, os, sys, threading
+from midspan.storage.journal import RunSummary
 from midspan.storage.sqlite import SqliteJournal
 """
 
@@ -67,7 +69,7 @@ def test_what_was_appended_is_there_for_the_next_process(path: Path) -> None:
 async def main():
     journal = SqliteJournal(sys.argv[1])
     await journal.append("a", 0, [b"1", b"2"])
-    await journal.append("a", 2, [b"3"], end=True)
+    await journal.append("a", 2, [b"3"], summary=RunSummary(state="completed"))
 asyncio.run(main())
 """,
         path,
@@ -75,13 +77,13 @@ asyncio.run(main())
     assert printed(writing) == ""
     journal = SqliteJournal(path)
     assert run(journal.read("a")) == [(0, b"1"), (1, b"2"), (2, b"3")]
-    with pytest.raises(JournalConflict):
+    with pytest.raises(RunElsewhere):
         run(journal.append("a", 3, [b"4"]))
     run(journal.close())
 
 
 RACER = """
-from midspan.errors import JournalConflict
+from midspan.errors import RunElsewhere, RunExists
 async def main():
     journal = SqliteJournal(sys.argv[1], synchronous="normal")
     await journal.list()
@@ -92,7 +94,9 @@ async def main():
         try:
             length = await journal.append("a", length, [sys.argv[2].encode()] * 2)
             won += 2
-        except JournalConflict as conflict:
+        except RunExists:
+            length = (await journal.get("a")).length
+        except RunElsewhere as conflict:
             length = conflict.found
     await journal.close()
     print(won)
@@ -147,7 +151,7 @@ async def main():
     for number in range(50):
         await journal.append("a", number, [b"%d" % number])
     sys.stdin.readline()
-    await journal.append("a", 50, [], end=True)
+    await journal.append("a", 50, [], summary=RunSummary(state="completed"))
     await journal.delete("b")
     await journal.close()
 asyncio.run(main())
@@ -274,7 +278,7 @@ def test_a_bad_append_does_no_harm_to_those_that_share_its_transaction(journal: 
         appends = [journal.append(f"run {number}", 0, [b"x"]) for number in range(20)]
         appends.insert(10, journal.append("taken", 0, [b"y"] * 3))
         outcomes = await asyncio.gather(*appends, return_exceptions=True)
-        assert isinstance(outcomes.pop(10), JournalConflict)
+        assert isinstance(outcomes.pop(10), RunExists)
         assert outcomes == [1] * 20
 
     run(main())
@@ -291,19 +295,15 @@ def unwritable(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_directory_that_cannot_be_written_is_named(unwritable: Path) -> None:
-    expect_refusal(
-        unwritable / "journal.db", r"cannot open .*journal\.db; its directory has to exist and to be writable"
-    )
+    expect_refusal(unwritable / "journal.db", r"cannot open .*journal\.db; its directory must exist and be writable")
 
 
 def test_a_directory_that_is_not_there_is_named(tmp_path: Path) -> None:
-    expect_refusal(
-        tmp_path / "missing" / "journal.db", r"cannot open .*missing/journal\.db; its directory has to exist"
-    )
+    expect_refusal(tmp_path / "missing" / "journal.db", r"cannot open .*missing/journal\.db; its directory must exist")
 
 
 def test_a_directory_is_no_journal(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"is a directory; give the journal the path of a file, as .*/runs\.db$"):
+    with pytest.raises(ConfigError, match=r"is a directory; pass the path of a file, for example .*/runs\.db$"):
         SqliteJournal(tmp_path)
 
 
@@ -326,7 +326,7 @@ def test_a_database_of_something_else_is_refused_untouched(path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE recipes (name TEXT)")
     before = path.read_bytes()
-    expect_refusal(path, r"journal\.db is a database of something else; give the journal a file of its own")
+    expect_refusal(path, r"journal\.db is another program's database; use a separate file for the journal")
     assert path.read_bytes() == before
 
 
@@ -335,7 +335,14 @@ def test_a_journal_of_a_newer_version_is_refused(path: Path, journal: SqliteJour
     run(journal.close())
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("UPDATE journal_version SET version = 99")
-    expect_refusal(path, r"journal of version 99, and this is for 1; use a newer Midspan")
+    expect_refusal(path, r"journal format 99, but this release uses format 2; use a newer Midspan")
+
+
+def test_a_journal_of_the_first_format_is_refused(path: Path) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("CREATE TABLE journal_version (version INTEGER NOT NULL)")
+        connection.execute("INSERT INTO journal_version VALUES (1)")
+    expect_refusal(path, r"journal format 1, but this release uses format 2; it was written by a pre-release")
 
 
 def expect_refusal(path: Path, words: str) -> None:
@@ -352,46 +359,95 @@ def expect_refusal(path: Path, words: str) -> None:
 
 @pytest.mark.parametrize("name", ["", ":memory:", "a\0b", b"bytes.db", 5, None, "\ud800"])
 def test_what_is_not_the_path_of_a_file_is_refused(name: Any) -> None:
-    with pytest.raises(ConfigError, match="a journal needs the path of a file"):
+    with pytest.raises(ConfigError, match="SqliteJournal needs the path of a file"):
         SqliteJournal(name)
 
 
 @pytest.mark.parametrize("seconds", ["x", None, -1, float("nan"), float("inf"), 1e9, True])
 def test_what_is_no_time_to_wait_is_refused(path: Path, seconds: Any) -> None:
-    with pytest.raises(ConfigError, match=r"busy_timeout is how many seconds to wait .*, from 0 to 2147483, not "):
+    with pytest.raises(ConfigError, match=r"busy_timeout must be a number of seconds from 0 to 2147483, got "):
         SqliteJournal(path, busy_timeout=seconds)
     for fine in (0, 0.5, 2_147_483):
         journal = SqliteJournal(path, busy_timeout=fine)
-        assert run(journal.read("a")) == []
+        assert run(journal.list()) == []
         run(journal.close())
 
 
 def test_an_unknown_way_to_be_synchronous_is_refused(path: Path) -> None:
-    with pytest.raises(ConfigError, match="known: full, normal"):
+    with pytest.raises(ConfigError, match="known values: full, normal"):
         SqliteJournal(path, synchronous="off")  # type: ignore[arg-type]
 
 
-def test_a_file_that_may_not_grow_is_an_error_that_keeps_nothing_and_passes(path: Path) -> None:
-    code = """
+LIMITED_FILE = """
 import resource
-from midspan.errors import MidspanError
+from midspan.errors import JournalError
 async def main():
-    journal = SqliteJournal(sys.argv[1])
+    path, room, size, count = sys.argv[1], *map(int, sys.argv[2:])
+    journal = SqliteJournal(path)
     await journal.append("a", 0, [b"1"])
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (os.path.getsize(path + "-wal") + room, hard))
+    events = [b"x" * size] * count
     try:
-        await journal.append("a", 1, [b"x" * 1_000_000, b"y"])
-    except MidspanError as error:
-        print(str(error).replace(sys.argv[1], "FILE"))
-    assert await journal.read("a") == [(0, b"1")]
+        await journal.append("a", 1, events, summary=RunSummary("m", "completed"))
+    except JournalError as error:
+        print(str(error).replace(path, "FILE"))
+    other = SqliteJournal(path)
+    for reader in (journal, other):
+        assert await reader.read("a") == [(0, b"1")]
+        assert (await reader.get("a")).summary == RunSummary()
     resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
-    assert await journal.append("a", 1, [b"x" * 1_000_000, b"y"]) == 3
+    assert await journal.append("a", 1, events) == 1 + count
+    await other.close()
     await journal.close()
 asyncio.run(main())
 """
-    words = "FILE could not be read or written; look to its disk (disk I/O error)\n"
-    assert printed(script(code, path)) == words
+
+
+@pytest.mark.parametrize(
+    ("room", "size", "count"),
+    [
+        pytest.param(0, 10, 1, id="at the commit"),
+        pytest.param(9_000, 10_000, 2, id="in the middle of the commit"),
+        pytest.param(1_000_000, 1_000_000, 12, id="before the commit, when the page cache is full"),
+    ],
+)
+def test_an_append_that_fails_stores_nothing_and_later_appends_succeed(
+    path: Path, room: int, size: int, count: int
+) -> None:
+    words = "FILE could not be read or written; check its disk (disk I/O error)\n"
+    assert printed(script(LIMITED_FILE, path, room, size, count)) == words
+
+
+PRIVATE_FILES = """
+import stat
+async def main():
+    os.umask(0o022)
+    journal = SqliteJournal(sys.argv[1])
+    await asyncio.gather(journal.append("a", 0, [b"secret"]), journal.list())
+    for file in sorted(os.listdir(os.path.dirname(os.path.realpath(sys.argv[1])))):
+        mode = stat.S_IMODE(os.stat(os.path.join(os.path.dirname(os.path.realpath(sys.argv[1])), file)).st_mode)
+        print(file, oct(mode))
+    await journal.close()
+asyncio.run(main())
+"""
+
+
+def test_only_the_owner_can_read_the_file_its_log_and_its_shared_memory(path: Path) -> None:
+    assert printed(script(PRIVATE_FILES, path)) == ("journal.db 0o600\njournal.db-shm 0o600\njournal.db-wal 0o600\n")
+
+
+def test_a_file_that_is_created_through_a_link_is_private_too(tmp_path: Path) -> None:
+    (tmp_path / "target").mkdir()
+    (tmp_path / "link.db").symlink_to(tmp_path / "target" / "real.db")
+    output = printed(script(PRIVATE_FILES, tmp_path / "link.db"))
+    assert output == "real.db 0o600\nreal.db-shm 0o600\nreal.db-wal 0o600\n"
+
+
+def test_an_existing_file_keeps_the_mode_that_the_user_chose(path: Path) -> None:
+    path.touch()
+    path.chmod(0o640)
+    assert printed(script(PRIVATE_FILES, path)) == "journal.db 0o640\njournal.db-shm 0o640\njournal.db-wal 0o640\n"
 
 
 ENDINGS = {
@@ -482,7 +538,7 @@ asyncio.run(journal.close())
 def test_the_file_and_its_log_do_not_grow_without_end(path: Path, journal: SqliteJournal) -> None:
     async def main() -> None:
         for number in range(30):
-            await journal.append(f"run {number}", 0, [b"x" * 1_000_000], end=True)
+            await journal.append(f"run {number}", 0, [b"x" * 1_000_000], summary=RunSummary(state="completed"))
             await journal.delete(f"run {number}")
 
     run(main(), seconds=20)

@@ -15,7 +15,7 @@ from midspan.types.parts import Blob, Opaque, Part, Text, Thought, ToolCall, Too
 from midspan.types.specs import BuiltinTool, Effects, ModelSettings, ToolChoice, ToolSpec
 
 CALL = ToolCall("1", "add", {"a": 1, "b": [2.0, None, {"ü": "x"}]}, "sig")
-RESULT = ToolResult("1", "add", {"sum": 3}, is_error=False, media=(Blob.of(b"\x00", "image/png"),))
+RESULT = ToolResult("1", "add", {"sum": 3}, is_error=False, content=(Blob.of(b"\x00", "image/png"),))
 MODEL_TURN = Message("model", (Thought("hm", "s"), Text("hi"), CALL), "gemini", Raw(b'{ "parts" : [ ] }'))
 USER_TURN = Message.user("hi", RESULT, Blob("image/png", url="gs://a"), Opaque("x", Raw(b'{"x": 1}')))
 
@@ -78,13 +78,13 @@ def test_a_history_and_a_list_are_saved_as_messages() -> None:
     [
         (
             b'{"midspan": 2, "kind": "message", "value": {}}',
-            "form 2, this version reads up to 1; install a newer Midspan",
+            "format version 2, but this release reads up to version 1; install a newer Midspan",
         ),
-        (b'{"midspan": 1, "kind": "usage", "value": {}}', "holds 'usage', not 'message'"),
+        (b'{"midspan": 1, "kind": "usage", "value": {}}', "contains 'usage', not 'message'"),
         (b'{"midspan": 1, "kind": "message", "value": {"role": "king", "parts": []}}', r"Invalid enum value 'king'"),
-        (b'{"kind": "message"}', "not a saved document"),
-        (b"nonsense", "not a saved document"),
-        (b"\xff", "not a saved document"),
+        (b'{"kind": "message"}', "not a valid document"),
+        (b"nonsense", "not a valid document"),
+        (b"\xff", "not a valid document"),
     ],
 )
 def test_what_is_no_document_of_ours_is_refused_in_words(document: bytes, words: str) -> None:
@@ -93,11 +93,11 @@ def test_what_is_no_document_of_ours_is_refused_in_words(document: bytes, words:
 
 
 def test_what_json_cannot_say_is_refused_in_words() -> None:
-    with pytest.raises(CodecError, match="JSON cannot say"):
+    with pytest.raises(CodecError, match="not JSON serializable"):
         codec.to_json(Message.user(ToolResult("1", "f", object())))
-    with pytest.raises(CodecError, match="a int has no document form"):
+    with pytest.raises(CodecError, match="cannot encode a int"):
         codec.to_json(5)
-    with pytest.raises(CodecError, match="no kind of document called 'zzz'"):
+    with pytest.raises(CodecError, match="unknown kind of document 'zzz'"):
         codec.from_json(b"{}", "zzz")
     deep: list[Any] = []
     for _ in range(100_000):

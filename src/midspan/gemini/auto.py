@@ -19,9 +19,9 @@ from midspan.gemini.registry import Tools
 from midspan.gemini.request import cache_name, request_fields
 from midspan.gemini.response import GenerateContentResponse
 from midspan.loop.agent import Agent
-from midspan.loop.final import final_text
+from midspan.loop.background_runs import BackgroundRuns
 from midspan.loop.result import RunResult, RunStream
-from midspan.loop.streams import Streams
+from midspan.loop.views import final_text
 from midspan.providers.around import Around
 from midspan.providers.gemini import decode, wire
 from midspan.providers.gemini.capabilities import Capabilities
@@ -29,7 +29,7 @@ from midspan.providers.gemini.client import Gemini
 from midspan.providers.gemini.encode import encode_message
 from midspan.providers.gemini.proto import load
 from midspan.providers.provider import Provider
-from midspan.types.events import RunEvent
+from midspan.types.events import RunEvent, TextDelta, TurnRetry
 from midspan.types.exchange import FinishReason, ModelRequest, ModelResponse
 from midspan.types.messages import History, Message
 from midspan.types.parts import Part, Text
@@ -62,7 +62,7 @@ class Automatic:
 
     def __init__(self, client: "AsyncClient") -> None:
         self._client = client
-        self._streams: Streams | None = None
+        self._runs: BackgroundRuns | None = None
 
     async def generate(self, contents: Contents, options: dict[str, Any]) -> AutoResponse:
         agent, form = self._agent(options)
@@ -75,18 +75,18 @@ class Automatic:
     def start(self, contents: Contents, options: dict[str, Any]) -> str:
         """Begin in the background; returns the id."""
         agent, _ = self._agent(options)
-        return self.streams.start(agent=agent, messages=self._history(contents, options))
+        return self.runs.start(agent=agent, messages=self._history(contents, options))
 
     @property
-    def streams(self) -> Streams:
-        if self._streams is None:
-            self._streams = Streams()
-        return self._streams
+    def runs(self) -> BackgroundRuns:
+        if self._runs is None:
+            self._runs = BackgroundRuns()
+        return self._runs
 
     async def close(self) -> None:
-        streams, self._streams = self._streams, None
-        if streams is not None:
-            await streams.close()
+        runs, self._runs = self._runs, None
+        if runs is not None:
+            await runs.close()
 
     def _agent(self, options: dict[str, Any]) -> tuple[Agent, Any]:
         """The agent that a request means, and the type of the answer."""
@@ -130,8 +130,7 @@ class AutoStream:
         self._taken = True
         async with aclosing(final_text(_numbered(self._stream))) as deltas:
             async for _, delta in deltas:
-                message = Message("model", (Text(delta.text),))
-                yield GenerateContentResponse(ModelResponse(message, FinishReason.END), form=self._form)
+                yield GenerateContentResponse(_chunk(delta), form=self._form)
 
     async def aclose(self) -> None:
         """Stop the run, wherever it is."""
@@ -143,6 +142,13 @@ class AutoStream:
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
+
+
+def _chunk(delta: TextDelta | TurnRetry) -> ModelResponse:
+    """A piece of the answer. One without text that was cut says that the text before it is discarded."""
+    if isinstance(delta, TurnRetry):
+        return ModelResponse(Message("model", ()), FinishReason.CUT)
+    return ModelResponse(Message("model", (Text(delta.text),)), FinishReason.END)
 
 
 async def _numbered(stream: RunStream) -> AsyncGenerator[tuple[int, RunEvent], None]:

@@ -19,10 +19,11 @@ from midspan.providers.gemini.capabilities import DEFAULT_MODEL, Api, Capabiliti
 from midspan.providers.gemini.client import connected, warn_if_retired
 from midspan.providers.gemini.credentials import HiddenArguments
 from midspan.providers.gemini.proto import load
+from midspan.types.events import TextDelta
 
 if TYPE_CHECKING:
     from midspan.gemini.auto import Automatic, AutoResponse, AutoStream
-    from midspan.loop.streams import StreamStatus, View
+    from midspan.loop.background_runs import RunStatus, View
 
 _MOST_KEPT = 64
 
@@ -102,17 +103,20 @@ class AsyncClient:
         self, stream_id: str, *, view: "View" = "final", from_event: int = 0
     ) -> AsyncIterator[Any]:
         """The text of the final answer, piece by piece; with `view="all"` every event of the run with its number."""
-        async with aclosing(self._automatic.streams.subscribe(stream_id, view=view, from_event=from_event)) as events:
+        async with aclosing(self._automatic.runs.subscribe(stream_id, view=view, from_event=from_event)) as events:
             async for number, event in events:
-                yield (number, event) if view == "all" else getattr(event, "text", "")
+                if view == "all":
+                    yield number, event
+                elif isinstance(event, TextDelta):
+                    yield event.text
 
     async def stop_stream(self, stream_id: str) -> bool:
         """Stop it; whether it was still going on."""
-        return await self._automatic.streams.stop(stream_id)
+        return await self._automatic.runs.cancel(stream_id)
 
-    async def get_stream_status(self, stream_id: str) -> "StreamStatus":
+    async def get_stream_status(self, stream_id: str) -> "RunStatus":
         """Its phase, and how far it is."""
-        return await self._automatic.streams.status(stream_id)
+        return await self._automatic.runs.status(stream_id)
 
     @cached_property
     def _automatic(self) -> "Automatic":
@@ -223,7 +227,7 @@ class Client:
     def stop_stream(self, stream_id: str) -> bool:
         return wait_for(self.aio.stop_stream(stream_id))
 
-    def get_stream_status(self, stream_id: str) -> "StreamStatus":
+    def get_stream_status(self, stream_id: str) -> "RunStatus":
         return wait_for(self.aio.get_stream_status(stream_id))
 
     def count_tokens(self, contents: Contents, **request: Any) -> wire.CountTokensResponse:

@@ -13,7 +13,7 @@ from midspan.gemini.contents import Contents
 
 if TYPE_CHECKING:
     from midspan.gemini.auto import AutoResponse
-    from midspan.loop.streams import StreamStatus, View
+    from midspan.loop.background_runs import RunStatus, View
 
 _lock = threading.Lock()
 _client: Client | None = None
@@ -48,7 +48,7 @@ def stop_stream(stream_id: str) -> bool:
     return _one().stop_stream(stream_id)
 
 
-def get_stream_status(stream_id: str) -> "StreamStatus":
+def get_stream_status(stream_id: str) -> "RunStatus":
     """Its phase, and how far it is."""
     return _one().get_stream_status(stream_id)
 

@@ -27,7 +27,7 @@ from midspan.loop.plan import Plan, Wishes, plan_of, split
 from midspan.loop.prompt import Messages, Prompt, conversation, message_of
 from midspan.loop.result import Output, RunResult, RunStream, result_of
 from midspan.loop.run import Run
-from midspan.loop.state import NOT_RUN, RunState
+from midspan.loop.state import CALL_NOT_RUN, RunState
 from midspan.loop.stop import Bounds, out_of_time
 from midspan.providers.provider import Provider
 from midspan.providers.registry import default_provider, provider_of
@@ -302,7 +302,7 @@ _OF_ONE_RUN = ("messages", "context", "run_id")
 
 def _with_transcript(error: MidspanError, history: History) -> MidspanError:
     """The error of a run that could not begin; calls that it was given and did not run are told so."""
-    error.transcript = RunState.of(history).settled(NOT_RUN).history
+    error.transcript = RunState.of(history).settled(CALL_NOT_RUN).history
     return error
 
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 from midspan.errors import ArgumentError, ConfigError
 from midspan.loop.blocking import iterate
 from midspan.loop.run import Run
-from midspan.loop.state import CANCELLED, RunState, ToolRun
+from midspan.loop.state import CALL_CANCELLED, RunState, ToolRun
 from midspan.types.events import RunEvent
 from midspan.types.exchange import FinishReason, ModelResponse, Source, Usage
 from midspan.types.messages import History, Message
@@ -129,7 +129,7 @@ class RunStream(Generic[Output]):
     def messages(self) -> History:
         """The conversation so far, fit to go on with at any time: a call that still runs is told to be cancelled."""
         state = RunState.of(self._history) if self._run is None else self._run.state
-        return state.settled(CANCELLED).history
+        return state.settled(CALL_CANCELLED).history
 
     @property
     def usage(self) -> Usage:

@@ -7,10 +7,10 @@ events: blocking is the drained stream. It knows nothing of HTTP, of who listens
 import asyncio
 import logging
 import sys
-from collections import Counter
+from collections import deque
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -19,7 +19,7 @@ from midspan.loop.plan import Plan
 from midspan.loop.refusals import Refused, beyond, forbidden
 from midspan.loop.repeats import Repeats
 from midspan.loop.salvage import salvaged
-from midspan.loop.state import CANCELLED, MOST_MISSES, NOT_RUN, RunState
+from midspan.loop.state import CALL_CANCELLED, CALL_NOT_RUN, MOST_MISSES, RunState
 from midspan.loop.stop import CUT, POLITE_WORDS, Again, Bounds, blocked, broken_off, verdict
 from midspan.providers.provider import closable, responder, traits_of
 from midspan.tools.error_results import NOT_RUN as WRONG
@@ -97,7 +97,7 @@ class Run:
             while True:
                 if not self.state.calls:
                     turn = self.state.turn + 1
-                    yield self._after(TurnStart(turn))
+                    yield self._after(TurnStart(turn, self._is_answer_only()))
                     heard = _Heard(turn, self._bounds)
                     with heard:
                         if heard.cancels_before:
@@ -127,12 +127,13 @@ class Run:
                     last_chance = reached is not None and self._may_end_by_call()
                     if not last_chance and not self._goes_on(reached):
                         break
-                    to_run: list[ToolCall] = []
+                    to_run: list[_Planned] = []
                     for event in self._before_calls(reached, to_run):
                         yield event
                     if len(to_run) == 1 == len(self.state.calls) and self._bounds.is_timeless:
                         # The most common case, without a generator.
-                        yield self._ended(*await run_call(to_run[0], self._call, in_task=self.plan.in_task))
+                        result, seconds = await run_call(to_run[0].call, self._call, in_task=self.plan.in_task)
+                        yield self._ended(result, seconds, 0)
                     else:
                         async with aclosing(self._called(to_run)) as called:
                             async for event in called:
@@ -147,11 +148,11 @@ class Run:
             for event in self._last_events():
                 yield event
         except MidspanError as error:
-            self.state = self.state.settled(NOT_RUN)
+            self.state = self.state.settled(CALL_NOT_RUN)
             error.transcript = self.state.history
             raise
         finally:
-            self.state = self.state.settled(CANCELLED)
+            self.state = self.state.settled(CALL_CANCELLED)
 
     def _spoken(self) -> AsyncGenerator[Part | ModelResponse, None]:
         """What the model says."""
@@ -168,6 +169,16 @@ class Run:
             return self.plan.last
         is_free = self._has_run or self.state.turn > 1 + MOST_MISSES
         return self.plan.setup if is_free else self.plan.first
+
+    def _is_answer_only(self) -> bool:
+        """Whether the text of the next turn is the answer: no tool can be called, and nothing checks the text."""
+        plan = self.plan
+        if plan.output is not None or plan.calls_only:
+            return False
+        if not plan.names:
+            return True
+        choice = self._setup().tool_choice
+        return choice is not None and choice.mode == "none"
 
     def _after_turn(self, heard: "_Heard") -> Iterator[RunEvent]:
         """The model has spoken: what it said becomes part of the conversation."""
@@ -200,53 +211,57 @@ class Run:
             self._said += self.answer.message.text
         return again
 
-    def _before_calls(self, reached: LimitReached | None, to_run: list[ToolCall]) -> Iterator[RunEvent]:
+    def _before_calls(self, reached: LimitReached | None, to_run: list["_Planned"]) -> Iterator[RunEvent]:
         """The calls of a turn begin: what is not to be run has its result at once, the others are put into `to_run`."""
-        turn, waiting = self.state.turn, self.state.waiting
+        turn, waiting = self.state.turn, self.state.unanswered
         self._said = ""  # before a call it was no part of the answer
         if self._is_logged:
             _log.debug("[%s] Tool Calls: %s", self._family, self.state.calls)
-        refused = self._refused(reached, waiting)
-        open_calls = [call for place, call in enumerate(waiting) if place not in refused] if refused else waiting
+        refused = self._refused(reached, self.state.waiting)
+        open_calls = [call for place, (_, call) in enumerate(waiting) if place not in refused]
         remembered = self._repeats.remembered(open_calls, turn)
-        for place, call in enumerate(waiting):
-            yield ToolStart(turn, call)
+        planned: dict[tuple[Any, ...], _Planned] = {}
+        for place, (index, call) in enumerate(waiting):
+            may_write = self.plan.changing.get(call.name, True)
+            yield ToolStart(turn, call, index, may_write, place < len(waiting) - 1)
             if call.name not in self.plan.names:
                 _log.warning("%s called invalid tool: %s", self._family, call.name[:_LONGEST_NAME])
             words = refused.get(place)
             known = remembered.get(id(call)) if words is None else failed(call, f"{call.name} {words}")
             if known is not None:
-                yield self._after(ToolEnd(turn, known, 0.0))
+                yield self._after(ToolEnd(turn, known, 0.0, index))
+                continue
+            twin = planned.get(_key(call))
+            if twin is not None:  # a chunk that came twice is one call, and its result counts for both
+                twin.indexes.append(index)
             else:
-                to_run.append(call)
-        to_run[:] = _distinct(to_run)
+                to_run.append(_Planned(call, [index]))
+                planned[_key(call)] = to_run[-1]
 
-    async def _called(self, to_run: list[ToolCall]) -> AsyncGenerator[RunEvent, None]:
+    async def _called(self, to_run: list["_Planned"]) -> AsyncGenerator[RunEvent, None]:
         """Several calls, or one against the clock: each gets one result, whatever comes of it."""
-        distinct, waiting = Counter(call.id for call in to_run), Counter(call.id for call in self.state.waiting)
+        calls = [planned.call for planned in to_run]
+        by_id: dict[str, deque[_Planned]] = {}
+        for planned in to_run:
+            by_id.setdefault(planned.call.id, deque()).append(planned)
         # In order if one call may need another, or if nothing but their order tells them apart.
-        in_order = self.plan.calls_in_order or len(distinct) < len(to_run)
-        results = each_call(to_run, self._call, max_concurrency=1 if in_order else None, in_task=self.plan.in_task)
+        in_order = self.plan.calls_in_order or len(by_id) < len(calls)
+        results = each_call(calls, self._call, max_concurrency=1 if in_order else None, in_task=self.plan.in_task)
         async with aclosing(self._timed(results)) as ended:
             async for result, seconds in ended:
-                # A result is for all copies of its call, unless other calls were run under the same id.
-                for _ in range(waiting[result.id] if distinct[result.id] == 1 else 1):
-                    yield self._ended(result, seconds)
-        unanswered = self.state.waiting
-        if unanswered:
-            answers = {_key(run.call): run.result for run in self.state.ended}
-            for call in unanswered:
-                result = answers.get(_key(call)) or failed(call, f"{call.name} {_STOPPED}")
-                yield self._after(ToolEnd(self.state.turn, result, 0.0))
+                for index in by_id[result.id].popleft().indexes:  # calls that share an id run one after another
+                    yield self._ended(result, seconds, index)
+        for index, call in self.state.unanswered:
+            yield self._after(ToolEnd(self.state.turn, failed(call, f"{call.name} {_STOPPED}"), 0.0, index))
 
-    def _ended(self, result: ToolResult, seconds: float) -> RunEvent:
+    def _ended(self, result: ToolResult, seconds: float, index: int) -> RunEvent:
         if self._is_logged:
             _log.debug("[%s] Tool Result: %s", self._family, result)
         if result.is_final:
             self.final = result
         if self.state.turn and WRONG not in result.notes:
             self._has_run = True
-        return self._after(ToolEnd(self.state.turn, result, seconds))
+        return self._after(ToolEnd(self.state.turn, result, seconds, index))
 
     async def _call(self, call: ToolCall) -> ToolResult:
         try:
@@ -322,9 +337,9 @@ class Run:
 
     def _last_events(self) -> Iterator[RunEvent]:
         """The end, after a word for each call that will not be run."""
-        for call in self.state.waiting:
-            yield ToolStart(self.state.turn, call)
-            yield self._after(ToolEnd(self.state.turn, failed(call, f"{call.name} {NOT_RUN}"), 0.0))
+        for index, call in self.state.unanswered:
+            yield ToolStart(self.state.turn, call, index, may_write=False)
+            yield self._after(ToolEnd(self.state.turn, failed(call, f"{call.name} {CALL_NOT_RUN}"), 0.0, index))
         text = POLITE_WORDS if self.ends_politely else self._text if self.final is None else _as_text(self.final.value)
         limit = self.limit.limit if self.limit else None
         self.end = self._after(RunEnd(self.id, text, self.state.usage, self.state.turn, limit))
@@ -338,6 +353,13 @@ class Run:
         if self._is_logged:
             _log.debug("[%s] System Prompt: %s", self._family, self.plan.setup.system)
             _log.debug("[%s] Prompt: %s", self._family, [message.parts for message in self.state.history])
+
+
+class _Planned(NamedTuple):
+    """A call to run, and its positions in the turn: several if the model sent the same call more than once."""
+
+    call: ToolCall
+    indexes: list[int]
 
 
 class _Heard:
@@ -401,13 +423,6 @@ class _Heard:
         if isinstance(error, MidspanError):
             return False
         raise ProviderError(f"the model failed: {describe_error(error)}") from error
-
-
-def _distinct(calls: list[ToolCall]) -> list[ToolCall]:
-    """The calls without copies: a chunk that came twice is one call, and its result counts for both."""
-    if len(calls) < 2 or len({call.id for call in calls}) == len(calls):
-        return calls
-    return list({_key(call): call for call in reversed(calls)}.values())[::-1]
 
 
 def _key(call: ToolCall) -> tuple[Any, ...]:

@@ -1,20 +1,19 @@
-"""Where a run stands: a value that each event turns into the next."""
+"""The state of a run: an immutable value that each event turns into the next one."""
 
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from midspan.tools.error_results import failed
-from midspan.types.events import STOPPED_BY_CALLER, RunEnd, RunEvent, ToolEnd, TurnEnd, TurnRetry, TurnStart
+from midspan.types.events import CANCELLED, RunEnd, RunEvent, RunStart, ToolEnd, TurnEnd, TurnRetry, TurnStart
 from midspan.types.exchange import FinishReason, Source, Usage
 from midspan.types.messages import History, Message
 from midspan.types.parts import Blob, Text, Thought, ToolCall, ToolResult
 
-NOT_RUN = "was not run, because the run ended"
-CANCELLED = "was cancelled before it ended; what it did until then is unknown"
+CALL_NOT_RUN = "was not run, because the run ended"
+CALL_CANCELLED = "was cancelled before it ended; what it did until then is unknown"
 MOST_MISSES = 3
 """Turns in a row that bring nothing before a run gives up."""
 
@@ -25,6 +24,8 @@ class ToolRun(Struct, frozen=True, gc=False):
     call: ToolCall
     result: ToolResult
     duration_seconds: float
+    index: int = 0
+    """The position of the call in its turn."""
 
     @property
     def id(self) -> str:
@@ -47,36 +48,8 @@ class ToolRun(Struct, frozen=True, gc=False):
         return self.result.is_error
 
 
-class ToolEnds:
-    """The ToolEnd events of a turn, in order.
-
-    It never changes. Appending shares the list with the shorter ones, so that a turn of n calls does not copy n² items.
-    """
-
-    __slots__ = ("_events", "_length")
-
-    def __init__(self, events: list[ToolEnd], length: int) -> None:
-        self._events = events
-        self._length = length
-
-    def append(self, event: ToolEnd) -> "ToolEnds":
-        is_longest = 0 < self._length == len(self._events)
-        events = self._events if is_longest else self._events[: self._length]
-        events.append(event)
-        return ToolEnds(events, self._length + 1)
-
-    def __len__(self) -> int:
-        return self._length
-
-    def __iter__(self) -> Iterator[ToolEnd]:
-        return iter(self._events[: self._length])
-
-
-_NO_ENDS = ToolEnds([], 0)
-
-
 class RunState(Struct, frozen=True, gc=False):
-    """All that a run has done; it can be made again from its events."""
+    """Everything that a run has done. `RunState.of_events` makes it again from the events of the run."""
 
     history: History
     turn: int = 0
@@ -85,8 +58,8 @@ class RunState(Struct, frozen=True, gc=False):
     usage: Usage = Usage()
     calls: tuple[ToolCall, ...] = ()
     """What the model wants done and is not all done yet."""
-    ends: ToolEnds = _NO_ENDS
-    """What came of the calls that are done."""
+    ended: tuple[ToolRun, ...] = ()
+    """What of it is done."""
     tool_runs: tuple[ToolRun, ...] = ()
     """All that was done before."""
     sources: tuple[Source, ...] = ()
@@ -100,6 +73,14 @@ class RunState(Struct, frozen=True, gc=False):
         last = history[-1] if len(history) else None
         return cls(history, calls=last.calls if last is not None and last.role == "model" else ())
 
+    @classmethod
+    def of_events(cls, events: Iterable[RunEvent]) -> "RunState":
+        """The state of a run after these events, which begin with its RunStart."""
+        state = cls.of(History())
+        for event in events:
+            state = state.after(event)
+        return state
+
     def after(self, event: RunEvent) -> "RunState":
         kind = type(event)
         if kind is ToolEnd:
@@ -111,12 +92,14 @@ class RunState(Struct, frozen=True, gc=False):
         if isinstance(event, TurnRetry):
             history = self.history if event.message is None else self.history.plus(event.message)
             return replace(self, history=history, misses=self.misses + 1)
-        return self._after_end(event) if isinstance(event, RunEnd) else self
+        if isinstance(event, RunEnd):
+            return self._after_end(event)
+        return RunState.of(History(event.messages)) if isinstance(event, RunStart) else self
 
     def _after_end(self, event: RunEnd) -> "RunState":
         """What the user was told instead of an answer is part of the conversation, unless the model said it."""
-        if event.fault is not None:
-            return self.settled(CANCELLED if event.fault.kind == STOPPED_BY_CALLER else NOT_RUN)
+        if event.error is not None:
+            return self.settled(CALL_CANCELLED if event.error.kind == CANCELLED else CALL_NOT_RUN)
         said = event.limit is None or not event.text or self.history[-1].role == "model"
         return self if said else replace(self, history=self.history.plus(Message("model", (Text(event.text),))))
 
@@ -139,26 +122,20 @@ class RunState(Struct, frozen=True, gc=False):
         )
 
     def _after_call(self, event: ToolEnd) -> "RunState":
-        if len(self.calls) == 1:
-            return self._with_runs((ToolRun(self.calls[0], event.result, event.duration_seconds),))
-        ends = self.ends.append(event)
-        if len(ends) < len(self.calls):
-            return replace(self, ends=ends)
-        return self._with_runs(tuple(run for run in _runs_of(self.calls, ends) if run is not None))
-
-    def _with_runs(self, runs: tuple[ToolRun, ...]) -> "RunState":
-        """The state after all calls of the turn, in their order."""
+        run = ToolRun(self.calls[event.index], event.result, event.duration_seconds, event.index)
+        ended = (*self.ended, run)
+        if len(ended) < len(self.calls):
+            return replace(self, ended=ended)
+        runs = ended if len(ended) == 1 else tuple(sorted(ended, key=lambda run: run.index))
         history = self.history.plus(Message("user", tuple([run.result for run in runs])))
-        return replace(self, history=history, calls=(), ends=_NO_ENDS, tool_runs=self.tool_runs + runs)
+        return replace(self, history=history, calls=(), ended=(), tool_runs=self.tool_runs + runs)
 
     def settled(self, words: str) -> "RunState":
         """The same with an answer for each call that has none, so that the conversation can go on."""
-        if not self.calls:
-            return self
-        runs = zip(self.calls, _runs_of(self.calls, self.ends), strict=True)
-        return self._with_runs(
-            tuple(run or ToolRun(call, failed(call, f"{call.name} {words}"), 0.0) for call, run in runs)
-        )
+        state = self
+        for index, call in self.unanswered:
+            state = state.after(ToolEnd(self.turn, failed(call, f"{call.name} {words}"), 0.0, index))
+        return state
 
     @property
     def requests(self) -> int:
@@ -166,40 +143,21 @@ class RunState(Struct, frozen=True, gc=False):
         return self.turn + self.more_requests
 
     @property
-    def waiting(self) -> tuple[ToolCall, ...]:
-        """The calls that nobody has answered yet."""
-        if not len(self.ends):
-            return self.calls
-        runs = zip(self.calls, _runs_of(self.calls, self.ends), strict=True)
-        return tuple(call for call, run in runs if run is None)
+    def unanswered(self) -> list[tuple[int, ToolCall]]:
+        """The calls of the turn that have no result yet, each with its position in the turn."""
+        if not self.ended:
+            return list(enumerate(self.calls))
+        ended = {run.index for run in self.ended}
+        return [(index, call) for index, call in enumerate(self.calls) if index not in ended]
 
     @property
-    def ended(self) -> tuple[ToolRun, ...]:
-        """The calls of this turn that are answered, in their order."""
-        return tuple(run for run in _runs_of(self.calls, self.ends) if run is not None) if len(self.ends) else ()
+    def waiting(self) -> tuple[ToolCall, ...]:
+        """The calls that have no result yet."""
+        return tuple([call for _, call in self.unanswered]) if self.ended else self.calls
 
     @property
     def has_missed_enough(self) -> bool:
         return self.misses >= MOST_MISSES
-
-
-def _runs_of(calls: Sequence[ToolCall], ends: Iterable[ToolEnd]) -> list[ToolRun | None]:
-    """What came of each call, in the order of the calls; None if it is not answered.
-
-    Of two calls under one id, which no model should make, a result is for the first one of its name.
-    """
-    places: dict[tuple[str, str], deque[int]] = {}
-    for place, call in enumerate(calls):
-        places.setdefault((call.id, call.name), deque()).append(place)
-    runs: list[ToolRun | None] = [None] * len(calls)
-    for end in ends:
-        result = end.result
-        queue = places.get((result.id, result.name)) or next(
-            other for (id, _), other in places.items() if id == result.id and other
-        )
-        place = queue.popleft()
-        runs[place] = ToolRun(calls[place], result, end.duration_seconds)
-    return runs
 
 
 def is_empty(message: Message) -> bool:

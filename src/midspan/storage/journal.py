@@ -1,29 +1,69 @@
-"""The seam between a run and whatever keeps its events.
+"""The journal seam: where the events of runs are stored.
 
-Above is the loop, which appends the events of a run as JSON documents and folds them again to go on; below are memory,
-SQLite, a database server. A journal knows nothing of what an event means: to it they are bytes with a number.
+Above it are background runs, which append events as JSON documents and read them again. Below it are memory, SQLite or
+a database server. A journal does not decode events: the writer passes a summary of the run with each append.
 """
 
 from collections.abc import AsyncGenerator, Sequence
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, get_args, runtime_checkable
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from midspan.errors import ConfigError
+from midspan.errors import ConfigError, JournalError, RunElsewhere, RunExists, UnknownRun
+from midspan.types.events import CANCELLED, ErrorInfo, Interrupted, RunEnd, RunEvent, RunStart, TurnEnd, TurnStart
+from midspan.types.exchange import Usage
 
 NumberedEvents = list[tuple[int, bytes]]
+StateName = Literal["running", "completed", "failed", "cancelled", "interrupted"]
+ENDED_STATES = ("completed", "failed", "cancelled")
+
+
+class RunSummary(Struct, frozen=True, omit_defaults=True):
+    """What a list of runs shows, without reading their events."""
+
+    model: str | None = None
+    state: StateName = "running"
+    turns: int = 0
+    usage: Usage = Usage()
+    error: ErrorInfo | None = None
+    """The last error."""
+
+    @property
+    def ended(self) -> bool:
+        return self.state in ENDED_STATES
+
+    def after(self, event: RunEvent) -> "RunSummary":
+        match event:
+            case RunStart(model=model):
+                return RunSummary(model)
+            case TurnStart(turn=turn):
+                return replace(self, state="running", turns=turn)
+            case TurnEnd(usage=usage):
+                return replace(self, usage=self.usage + usage)
+            case Interrupted():
+                return replace(self, state="interrupted")
+            case RunEnd(error=None):
+                return replace(self, state="completed", turns=event.turns, usage=event.usage)
+            case RunEnd(error=ErrorInfo() as error):
+                state: StateName = "cancelled" if error.kind == CANCELLED else "failed"
+                return replace(self, state=state, turns=event.turns, usage=event.usage, error=error)
+        return self
 
 
 class RunInfo(Struct, frozen=True):
-    """What a journal knows of a run without reading it."""
+    """A run as `list` and `get` show it."""
 
     run: str
     length: int
-    """How many events there are: the number that the next one gets."""
-    ended: bool
-    created_at: float
-    """Seconds since the epoch, by the clock of whoever appended."""
+    """The number of events, which is the number that the next one gets."""
+    summary: RunSummary
+    owner: str | None
+    started_at: float
+    """Seconds since the epoch, by the clock of the store."""
     updated_at: float
+    cursor: str
+    """Pass it to `list(after=…)` to get the runs that follow this one."""
 
 
 Runs = list[RunInfo]
@@ -31,60 +71,98 @@ Runs = list[RunInfo]
 
 @runtime_checkable
 class Journal(Protocol):
-    """Runs as sequences of events, numbered from 0 without holes; safe to be shared by threads and event loops.
+    """Runs as sequences of events, numbered from 0 without gaps. Threads and event loops can share a journal.
 
-    A run begins with its first append. One that has not begun looks like one without events, because whoever looks may
-    well be there before the driver; `list` tells them apart.
+    The first append creates the run.
     """
 
-    async def append(self, run: str, expected_seq: int, events: Sequence[bytes], *, end: bool = False) -> int:
-        """Add all the events or none; returns the number of the next one.
+    async def append(
+        self,
+        run: str,
+        expected_seq: int,
+        events: Sequence[bytes],
+        *,
+        owner: str | None = None,
+        summary: RunSummary | None = None,
+    ) -> int:
+        """Store all of the events or none, and return the number of the next one.
 
-        `expected_seq` is how many events the writer believes are there. If that is not so, or the run has ended,
-        JournalConflict is raised: of two drivers of one run, one gets through. Appending nothing only asks that
-        question. With `end`, the run takes nothing more.
+        `expected_seq` is the number of events that the writer knows of. RunExists is raised if it is 0 and the run is
+        there already, UnknownRun if it is not 0 and the run is not there, and RunElsewhere if another writer has
+        appended or the run has ended: one of two writers gets through. Without events and summary, append only checks.
 
-        A caller who is cancelled while waiting cannot know which of the two happened, and reads before it goes on.
+        `owner` is stored when the run is created. `summary` replaces the stored summary. A summary with a final state
+        ends the run, and nothing can be appended afterwards.
+
+        If append is cancelled or raises anything else, the outcome is unknown: read the run before going on.
         """
 
     async def read(self, run: str, from_seq: int = 0, limit: int | None = None) -> NumberedEvents:
-        """The events from this number on, at most so many; none if the run has not begun."""
+        """The stored events from this number on, at most `limit`. Raises UnknownRun."""
 
     def watch(self, run: str, from_seq: int = 0) -> AsyncGenerator[tuple[int, bytes], None]:
-        """What is there from this number on, then what comes, until the run is ended or deleted.
+        """The stored events from this number on, then new ones as they are appended, until the run ends.
 
-        A watcher may come before the run begins, and may be as slow as it likes: it reads from the journal by number.
-        Whether it saw the end or was cut short by a delete, it knows from the last event.
+        A watcher may start before the run exists and may be slow: it reads from the journal by number. If the run is
+        deleted, the watcher stops without having seen a last event.
         """
 
-    async def list(self, *, limit: int | None = None, ended: bool | None = None) -> Runs:
-        """The runs, those begun last first."""
+    async def get(self, run: str) -> RunInfo:
+        """Raises UnknownRun."""
+
+    async def list(
+        self,
+        *,
+        after: str | None = None,
+        owner: str | None = None,
+        state: StateName | None = None,
+        limit: int | None = None,
+    ) -> Runs:
+        """The runs in the order of their start, newest first. `after` is the cursor of the last run already listed."""
 
     async def delete(self, run: str) -> bool:
-        """Forget a run with all its events, and end its watchers; returns whether there was one."""
+        """Delete a run with its events and stop its watchers. Returns whether it existed."""
 
     async def close(self) -> None:
-        """Let go of everything; what is used afterwards raises ConfigError, and so do watchers that still wait."""
+        """Release all resources. Later calls and waiting watchers raise ConfigError."""
+
+
+def conflict(run: str, expected_seq: int, length: int | None, *, ended: bool) -> JournalError | None:
+    """The error of an append to a run of this length (None: no such run), or None if the append may proceed."""
+    if length is None:
+        return UnknownRun(run) if expected_seq else None
+    if expected_seq == 0:
+        return RunExists(run)
+    if expected_seq != length or ended:
+        return RunElsewhere(run, expected=expected_seq, found=length, ended=ended)
+    return None
 
 
 def check_run(run: str) -> None:
-    """A run's name has to be text that can be written down."""
+    """Check that this can be the id of a run."""
     if not isinstance(run, str) or not run:
-        raise ConfigError(f"the name of a run has to be a text that is not empty, not {run!r}")
+        raise ConfigError(f"the id of a run must be a non-empty string, got {run!r}")
     try:
         run.encode()
     except UnicodeEncodeError:
-        raise ConfigError(f"the name of a run has to be valid Unicode, not {run!r}") from None
+        raise ConfigError(f"the id of a run must be valid Unicode, got {run!r}") from None
 
 
 def check_range(from_seq: int, limit: int | None = None) -> None:
-    """Numbers of events begin at 0, and at most so many cannot be fewer than none."""
     if from_seq < 0:
-        raise ConfigError(f"events are numbered from 0; there is none numbered {from_seq}")
+        raise ConfigError(f"events are numbered from 0, got {from_seq}")
     if limit is not None and limit < 0:
-        raise ConfigError(f"a limit of {limit} is less than nothing; leave it out for all there is")
+        raise ConfigError(f"limit must not be negative, got {limit}; omit it for no limit")
+
+
+def check_filter(after: str | None, state: str | None) -> int | None:
+    """Check the arguments of `list`; returns the number behind the cursor."""
+    if state is not None and state not in get_args(StateName):
+        raise ConfigError(f"unknown state {state!r}; known states: {', '.join(get_args(StateName))}")
+    if after is not None and not (isinstance(after, str) and after.isascii() and after.isdigit() and len(after) < 19):
+        raise ConfigError(f"{after!r} is not a cursor of this journal; pass RunInfo.cursor")
+    return None if after is None else int(after)
 
 
 def closed() -> ConfigError:
-    """What every use of a closed journal raises."""
-    return ConfigError("this journal is closed; make a new one")
+    return ConfigError("this journal is closed; create a new one")

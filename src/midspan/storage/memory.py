@@ -1,85 +1,104 @@
-"""A journal that lives as long as its process: for runs that need not outlive it, and for tests."""
+"""A journal in memory: for tests, and for runs that need not outlive the process."""
 
 import asyncio
 import threading
 import time
 from collections.abc import AsyncGenerator, Sequence
+from itertools import count, islice
 
-from midspan.errors import ConfigError, JournalConflict
-from midspan.storage.journal import NumberedEvents, RunInfo, Runs, check_range, check_run, closed
+from midspan.errors import ConfigError, UnknownRun
+from midspan.storage.journal import (
+    NumberedEvents,
+    RunInfo,
+    Runs,
+    RunSummary,
+    StateName,
+    check_filter,
+    check_range,
+    check_run,
+    closed,
+    conflict,
+)
 from midspan.storage.waiters import Waiters
 
 _PAGE = 256
-"""So many events a watcher gets before others have their turn."""
+"""Events that a watcher gets before it yields to other tasks."""
 
 
 class MemoryJournal:
-    """Events in lists.
+    """Keeps events in lists.
 
-    Without bounds it keeps everything. With them it drops ended runs, those that ended first before others: while there
-    are more than `max_runs`, and those that ended longer ago than `max_age_seconds`. Runs that go on are never dropped,
-    and whoever watches a run that is dropped still sees all of it, as does who watches an ended one when it is closed.
+    By default it keeps everything. `max_runs` and `max_age_seconds` drop ended runs, oldest end first. Running runs are
+    never dropped. A watcher of a dropped run still gets all of its events.
     """
 
     def __init__(self, *, max_runs: int | None = None, max_age_seconds: float | None = None) -> None:
         if max_runs is not None and max_runs < 0:
-            raise ConfigError(f"max_runs={max_runs} is less than nothing; leave it out to keep all runs")
+            raise ConfigError(f"max_runs must not be negative, got {max_runs}; omit it to keep all runs")
         self._max_runs = max_runs
         self._max_age_seconds = max_age_seconds
         self._lock = threading.Lock()
         self._runs: dict[str, _Run] = {}
-        self._ended: dict[str, float] = {}
-        """When each ended run did, in that order; not by the clock of the wall, which may jump."""
+        self._ended_at: dict[str, float] = {}
+        """The monotonic time at which each ended run ended, oldest first."""
+        self._numbers = count(1)
         self._waiters = Waiters()
         self._closed = False
 
-    async def append(self, run: str, expected_seq: int, events: Sequence[bytes], *, end: bool = False) -> int:
-        return self.append_now(run, expected_seq, events, end=end)
+    def __contains__(self, run: str) -> bool:
+        """Whether there is a run with this id, for synchronous code."""
+        return run in self._runs
 
-    def append_now(self, run: str, expected_seq: int, events: Sequence[bytes], *, end: bool = False) -> int:
-        """`append` for code that need not wait."""
+    async def append(
+        self,
+        run: str,
+        expected_seq: int,
+        events: Sequence[bytes],
+        *,
+        owner: str | None = None,
+        summary: RunSummary | None = None,
+    ) -> int:
         with self._lock:
             if self._closed:
                 raise closed()
-            kept = self._runs.get(run)
-            length = 0 if kept is None else len(kept.events)
-            if expected_seq != length or (kept is not None and kept.ended):
-                raise JournalConflict(run, expected=expected_seq, found=length, ended=kept is not None and kept.ended)
-            if not events and not end:
-                return length
-            if kept is None:
-                kept = self._begin(run)
-            kept.events.extend(events)
-            kept.updated_at = time.time()
-            length = len(kept.events)
-            if end:
-                kept.ended = True
-                self._ended[run] = time.monotonic()
+            stored = self._runs.get(run)
+            ended = stored is not None and stored.ended
+            error = conflict(run, expected_seq, None if stored is None else len(stored.events), ended=ended)
+            if error is not None:
+                raise error
+            if not events and summary is None:
+                return expected_seq
+            if stored is None:
+                stored = self._create(run, owner)
+            stored.add(events, summary)
+            length = len(stored.events)
+            if stored.ended:
+                self._ended_at[run] = time.monotonic()
                 self._drop_old()
         if self._waiters:
-            self._waiters.wake(run, kept)
+            self._waiters.wake(run, stored)
         return length
 
     async def read(self, run: str, from_seq: int = 0, limit: int | None = None) -> NumberedEvents:
         check_range(from_seq, limit)
-        kept = self._find(run)
-        if kept is None:
-            return []
+        stored = self._find(run)
+        if stored is None:
+            raise UnknownRun(run)
         last = None if limit is None else from_seq + limit
-        return list(enumerate(kept.events[from_seq:last], from_seq))
+        return list(enumerate(stored.events[from_seq:last], from_seq))
 
     async def watch(self, run: str, from_seq: int = 0) -> AsyncGenerator[tuple[int, bytes], None]:
         check_range(from_seq)
         seq = from_seq
-        kept: _Run | None = None
+        stored: _Run | None = None
         while True:
             with self._waiters.waiting(run) as woken:
-                kept = self._find(run, kept)
-                ended = kept is not None and kept.ended  # asked before the events are: those of an ended run are all
-                page = kept.events[seq : seq + _PAGE] if kept is not None else []
+                stored = self._find(run, stored)
+                ended = stored is not None and stored.ended  # read before the events: an ended run gets no more
+                page = stored.events[seq : seq + _PAGE] if stored is not None else []
                 if not page and not ended:
-                    told: _Run | None = await woken  # for the run may be dropped before we look
-                    kept = kept or told
+                    appended: _Run | None = await woken  # the run itself: it may be dropped before we look it up
+                    stored = stored or appended
             for event in page:
                 yield seq, event
                 seq += 1
@@ -88,68 +107,100 @@ class MemoryJournal:
             elif ended:
                 return
 
-    async def list(self, *, limit: int | None = None, ended: bool | None = None) -> Runs:
+    async def get(self, run: str) -> RunInfo:
+        stored = self._find(run)
+        if stored is None:
+            raise UnknownRun(run)
+        return stored.info(run)
+
+    async def list(
+        self,
+        *,
+        after: str | None = None,
+        owner: str | None = None,
+        state: StateName | None = None,
+        limit: int | None = None,
+    ) -> Runs:
         check_range(0, limit)
+        before = check_filter(after, state)
         with self._lock:
             if self._closed:
                 raise closed()
             self._drop_old()
             newest_first = list(reversed(self._runs.items()))
-        found = (kept.info(run) for run, kept in newest_first if ended is None or kept.ended == ended)
-        return [info for info, _ in zip(found, range(len(newest_first) if limit is None else limit), strict=False)]
+        matching = (
+            stored.info(run)
+            for run, stored in newest_first
+            if (before is None or stored.number < before)
+            and (owner is None or stored.owner == owner)
+            and (state is None or stored.summary.state == state)
+        )
+        return list(islice(matching, min(len(newest_first), len(newest_first) if limit is None else limit)))
 
     async def delete(self, run: str) -> bool:
         with self._lock:
             if self._closed:
                 raise closed()
-            kept = self._runs.pop(run, None)
-            self._ended.pop(run, None)
-            if kept is None:
+            stored = self._runs.pop(run, None)
+            self._ended_at.pop(run, None)
+            if stored is None:
                 return False
-            kept.ended = True
-        self._waiters.wake(run, kept)
+            stored.ended = True
+        self._waiters.wake(run, stored)
         return True
 
     async def close(self) -> None:
         with self._lock:
             self._closed = True
             self._runs.clear()
-            self._ended.clear()
+            self._ended_at.clear()
         self._waiters.wake_all()
 
     def _find(self, run: str, known: "_Run | None" = None) -> "_Run | None":
-        if self._closed and not (known and known.ended):  # one that has ended is whole, and its watcher holds it
+        if self._closed and not (known and known.ended):  # a watcher of an ended run already has all of it
             raise closed()
         return known or self._runs.get(run)
 
-    def _begin(self, run: str) -> "_Run":
+    def _create(self, run: str, owner: str | None) -> "_Run":
         check_run(run)
-        kept = self._runs[run] = _Run()
+        stored = self._runs[run] = _Run(next(self._numbers), owner)
         self._drop_old()
-        return kept
+        return stored
 
     def _drop_old(self) -> None:
-        while self._ended and self._too_much():
-            oldest = next(iter(self._ended))
-            del self._ended[oldest], self._runs[oldest]
+        while self._ended_at and self._has_too_much():
+            oldest = next(iter(self._ended_at))
+            del self._ended_at[oldest], self._runs[oldest]
 
-    def _too_much(self) -> bool:
+    def _has_too_much(self) -> bool:
         if self._max_runs is not None and len(self._runs) > self._max_runs:
             return True
         if self._max_age_seconds is None:
             return False
-        return time.monotonic() - next(iter(self._ended.values())) > self._max_age_seconds
+        return time.monotonic() - next(iter(self._ended_at.values())) > self._max_age_seconds
 
 
 class _Run:
-    """A run that grows; only ever longer, so that readers need no lock."""
+    """A stored run. Its list of events only grows, so readers need no lock."""
 
-    __slots__ = ("created_at", "ended", "events", "updated_at")
+    __slots__ = ("ended", "events", "number", "owner", "started_at", "summary", "updated_at")
 
-    def __init__(self) -> None:
+    def __init__(self, number: int, owner: str | None) -> None:
+        self.number = number
+        self.owner = owner
         self.events: list[bytes] = []
+        self.summary = RunSummary()
         self.ended = False
-        self.created_at = self.updated_at = time.time()
+        self.started_at = self.updated_at = time.time()
+
+    def add(self, events: Sequence[bytes], summary: RunSummary | None) -> None:
+        self.events.extend(events)
+        self.updated_at = max(self.updated_at, time.time())
+        if summary is not None:
+            self.summary = summary
+            self.ended = summary.ended
 
     def info(self, run: str) -> RunInfo:
-        return RunInfo(run, len(self.events), self.ended, self.created_at, self.updated_at)
+        return RunInfo(
+            run, len(self.events), self.summary, self.owner, self.started_at, self.updated_at, str(self.number)
+        )

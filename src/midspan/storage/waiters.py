@@ -1,4 +1,4 @@
-"""Who waits for the next event of which run, in whatever thread and event loop."""
+"""Futures of watchers that wait for the next event of a run, in any thread and event loop."""
 
 import asyncio
 import threading
@@ -10,10 +10,10 @@ Waiter = asyncio.Future[Any]
 
 
 class Waiters:
-    """Futures by run; false while nobody waits, which a writer asks before anything else."""
+    """Futures by run. False while nobody waits, so that a writer can skip the rest."""
 
     def __init__(self) -> None:
-        # Reentrant: a watcher that nobody finished is closed by the garbage collector, which may come at any moment.
+        # Reentrant: the garbage collector may close an abandoned watcher at any moment, also while we hold the lock.
         self._lock = threading.RLock()
         self._waiting: dict[str, set[Waiter]] = {}
 
@@ -21,28 +21,25 @@ class Waiters:
         return bool(self._waiting)
 
     def runs(self) -> list[str]:
-        """The runs that somebody waits for."""
+        """The runs that have waiting watchers."""
         with self._lock:
             return list(self._waiting)
 
     @contextmanager
     def waiting(self, run: str) -> Iterator[Waiter]:
-        """A future that the next append to the run resolves.
-
-        Enter this first and look into the journal then: what comes after the look resolves the future.
-        """
+        """A future that the next append to the run resolves. Enter this before reading, so that no append is missed."""
         waiter = asyncio.get_running_loop().create_future()
         with self._lock:
             waiters = self._waiting.get(run) or set()
             waiters.add(waiter)
-            self._waiting[run] = waiters  # also one that was there: it may have been taken out in between, see above
+            self._waiting[run] = waiters  # again, because `wake` may have removed it in between
         try:
             yield waiter
         finally:
             self._forget(run, waiter)
 
     def wake(self, run: str, value: Any = None) -> None:
-        """Have all who wait for this run look again; `value` is what they get from waiting."""
+        """Resolve the futures of this run with `value`."""
         with self._lock:
             waiters = self._waiting.pop(run, None)
         if waiters:
@@ -71,7 +68,7 @@ def _resolve_all(waiters: Iterable[Waiter], value: Any) -> None:
         else:
             elsewhere.setdefault(loop, []).append(waiter)
     for loop, theirs in elsewhere.items():
-        with suppress(RuntimeError):  # the loop was closed, and nobody waits there any more
+        with suppress(RuntimeError):  # the loop is closed, and nobody waits there
             loop.call_soon_threadsafe(_resolve, theirs, value)
 
 

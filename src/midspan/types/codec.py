@@ -1,16 +1,18 @@
-"""Values to and from JSON, with the version of the form they are written in.
+"""Values to and from JSON documents with a format version.
 
-A document is `{"midspan": 1, "kind": "messages", "value": …}`. Bytes that a provider sent are embedded as
-they are and come out of a saved document unchanged.
+A document is `{"midspan": 1, "kind": "messages", "value": …}`. Raw bytes from a provider are embedded and read back
+unchanged. Unknown fields are ignored, and unknown kinds of events are kept (see `types/events.py`), so a document of a
+newer release can be read as long as its version is the same.
 """
 
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar, get_args
 
 import msgspec
 from msgspec import Raw, Struct
 
 from midspan.errors import CodecError
-from midspan.types.events import RunEvent
+from midspan.types.events import RunEvent, UnknownEvent, decode_event
 from midspan.types.exchange import ModelResponse, Setup, Usage
 from midspan.types.messages import History, Message
 from midspan.types.specs import ToolSpec
@@ -26,32 +28,39 @@ KINDS: dict[str, Any] = {
     "event": RunEvent,
     "usage": Usage,
 }
+_KIND_BY_TYPE = dict.fromkeys(get_args(RunEvent), "event") | {
+    form: kind for kind, form in KINDS.items() if isinstance(form, type)
+}
 
-_Kind = TypeVar("_Kind")
+_Value = TypeVar("_Value")
 
 
 def to_json(value: Any) -> bytes:
-    """The document of any value in `KINDS`; a history or any sequence of messages is written as `messages`."""
+    """Encode a value of one of the types in `KINDS`. A History or a list of messages is encoded as `messages`."""
     if isinstance(value, History | list):
         value = tuple(value)
+    kind = _kind_of(value)
+    if type(value) is UnknownEvent:
+        value = value.raw
     try:
-        return _encoder.encode(_Document(VERSION, _kind_of(value), value))
+        return _encoder.encode(_Document(VERSION, kind, value))
     except (TypeError, msgspec.MsgspecError, UnicodeEncodeError, RecursionError) as error:
-        raise CodecError(f"{type(value).__name__} holds something that JSON cannot say: {error}") from error
+        raise CodecError(f"{type(value).__name__} is not JSON serializable: {error}") from error
 
 
 def from_json(data: bytes | str, kind: str) -> Any:
-    """The value of a document of this kind."""
+    """Decode a document of this kind."""
     if kind not in KINDS:
-        raise CodecError(f"there is no kind of document called {kind!r}; known: {', '.join(KINDS)}")
-    document = _read(data, _Envelope, "a saved document")
+        raise CodecError(f"unknown kind of document {kind!r}; known kinds: {', '.join(KINDS)}")
+    document = _read(data, _decode_envelope, "document")
     if document.midspan > VERSION:
         raise CodecError(
-            f"written in form {document.midspan}, this version reads up to {VERSION}; install a newer Midspan"
+            f"this document has format version {document.midspan}, but this release reads up to version {VERSION}; "
+            "install a newer Midspan"
         )
     if document.kind != kind:
-        raise CodecError(f"this document holds {document.kind!r}, not {kind!r}")
-    return _read(document.value, KINDS[kind], kind)
+        raise CodecError(f"this document contains {document.kind!r}, not {kind!r}")
+    return _read(document.value, _decoder(kind), kind)
 
 
 class _Document(Struct):
@@ -67,28 +76,28 @@ class _Envelope(Struct):
 
 
 def _kind_of(value: Any) -> str:
-    if isinstance(value, tuple) and all(isinstance(one, Message) for one in value):
+    kind = _KIND_BY_TYPE.get(type(value))
+    if kind is not None:
+        return kind
+    if isinstance(value, tuple) and all(isinstance(item, Message) for item in value):
         return "messages"
-    for kind, form in KINDS.items():
-        members = getattr(form, "__args__", (form,)) if kind == "event" else (form,)
-        if type(value) in members:
-            return kind
-    raise CodecError(f"a {type(value).__name__} has no document form; these have: {', '.join(KINDS)}")
+    raise CodecError(f"cannot encode a {type(value).__name__}; expected one of: {', '.join(KINDS)}")
 
 
-def _read(data: Any, form: type[_Kind], what: str) -> _Kind:
+def _read(data: Any, decode: Callable[[Any], _Value], what: str) -> _Value:
     try:
-        return _decoder(form).decode(data)
+        return decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError) as error:
-        raise CodecError(f"this is not {what}: {error}") from error
+        raise CodecError(f"not a valid {what}: {error}") from error
 
 
 _encoder = msgspec.json.Encoder()
-_decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
+_decode_envelope = msgspec.json.Decoder(_Envelope).decode
+_decoders: dict[str, Callable[[Any], Any]] = {"event": decode_event}
 
 
-def _decoder(form: type[_Kind]) -> msgspec.json.Decoder[_Kind]:
-    decoder = _decoders.get(form)
-    if decoder is None:
-        decoder = _decoders[form] = msgspec.json.Decoder(form)
-    return decoder
+def _decoder(kind: str) -> Callable[[Any], Any]:
+    decode = _decoders.get(kind)
+    if decode is None:
+        decode = _decoders[kind] = msgspec.json.Decoder(KINDS[kind]).decode
+    return decode

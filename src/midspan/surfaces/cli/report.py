@@ -23,6 +23,8 @@ class Report:
         self.usage = Usage()
         self.limit: str | None = None
         self.calls: list[dict[str, Any]] = []
+        self._by_index: dict[tuple[int, int], dict[str, Any]] = {}
+        """The calls by turn and position: two calls of a turn may share an id."""
 
     def note(self, event: RunEvent) -> None:
         match event:
@@ -30,27 +32,25 @@ class Report:
                 self.run_id, self.model = run_id, model
             case TurnStart(turn):
                 self.turns = turn
-            case TurnEnd(message=message, usage=usage):
+            case TurnEnd(turn=turn, message=message, usage=usage):
                 self.usage += usage
-                # Also those that a limit, or Ctrl-C, then keeps from being run.
-                self.calls += [
-                    {"id": call.id, "name": call.name, "arguments": call.arguments} for call in message.calls
-                ]
-            case ToolStart(call=call):
-                self._open_call(call.id, call.name)["arguments"] = call.arguments
-            case ToolEnd(result=result, duration_seconds=seconds):
+                for index, call in enumerate(message.calls):  # also those that a limit, or Ctrl-C, keeps from running
+                    self._call(turn, index, call.id, call.name)["arguments"] = call.arguments
+            case ToolStart(turn=turn, call=call, index=index):
+                self._call(turn, index, call.id, call.name)["arguments"] = call.arguments
+            case ToolEnd(turn=turn, result=result, duration_seconds=seconds, index=index):
                 ended = {"result": result.value, "is_error": result.is_error, "duration_seconds": round(seconds, 6)}
-                self._open_call(result.id, result.name).update(ended)
+                self._call(turn, index, result.id, result.name).update(ended)
             case RunEnd(text=text, limit=limit):
                 self.answer, self.limit = text, limit
 
-    def _open_call(self, id: str, name: str) -> dict[str, Any]:
-        """The call that this is about; one that no turn asked for begins here."""
-        for call in self.calls:
-            if call["id"] == id and "result" not in call:
-                return call
-        self.calls.append({"id": id, "name": name, "arguments": {}})
-        return self.calls[-1]
+    def _call(self, turn: int, index: int, id: str, name: str) -> dict[str, Any]:
+        """The entry of a call, added if there is none yet."""
+        entry = self._by_index.get((turn, index))
+        if entry is None:
+            entry = self._by_index[turn, index] = {"id": id, "name": name, "arguments": {}}
+            self.calls.append(entry)
+        return entry
 
     def document(self, error: BaseException | None = None, **more: Any) -> str:
         found = {

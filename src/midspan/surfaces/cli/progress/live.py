@@ -17,7 +17,8 @@ class LiveProgress:
         self._verbose = bool(verbose)
         self._console = Console(stderr=True, highlight=False, emoji=False, markup=False)
         self._status: Status | None = None
-        self._running: list[ToolCall] = []
+        self._running: dict[int, ToolCall] = {}
+        """The calls that run, by their position in the turn."""
 
     def show(self, event: RunEvent) -> None:
         match event:
@@ -25,11 +26,11 @@ class LiveProgress:
                 self._spin("thinking")
             case TextDelta() | TurnEnd():
                 self.stop()
-            case ToolStart(call=call):
-                self._running.append(call)
+            case ToolStart(call=call, index=index):
+                self._running[index] = call
                 self._spin(self._waiting())
-            case ToolEnd(result=result):
-                call = self._ended(result.id, result.name)
+            case ToolEnd(result=result, index=index):
+                call = self._running.pop(index, ToolCall(result.id, result.name))
                 self.stop()
                 self._print_call(call, event)
                 if self._running:
@@ -43,15 +44,8 @@ class LiveProgress:
                     self._print(Text(summary(event), style="dim"))
 
     def _waiting(self) -> str:
-        names = [f"{call.name}({shown_arguments(call.arguments, 200)})" for call in self._running]
+        names = [f"{call.name}({shown_arguments(call.arguments, 200)})" for call in self._running.values()]
         return visible(", ".join(names))
-
-    def _ended(self, id: str, name: str) -> ToolCall:
-        for call in self._running:
-            if call.id == id:
-                self._running.remove(call)
-                return call
-        return ToolCall(id, name)
 
     def _print_call(self, call: ToolCall, event: ToolEnd) -> None:
         failed = event.result.is_error

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from midspan.errors import ConfigError, JournalError
-from midspan.storage.database.failures import translated
+from midspan.storage.sqlite_file import translated
 
 PATH = Path("/somewhere/journal.db")
 
@@ -17,9 +17,7 @@ def test_a_full_disk_is_said_in_one_sentence() -> None:
         with pytest.raises(sqlite3.OperationalError) as full:
             connection.execute("INSERT INTO events VALUES (zeroblob(1000000))")
     error = translated(full.value, PATH)
-    assert str(error) == (
-        "no space is left for /somewhere/journal.db; nothing of this was kept: free some, then try again"
-    )
+    assert str(error) == ("no space left for /somewhere/journal.db; nothing was stored")
     assert type(error) is JournalError
     assert error.__cause__ is full.value
 
@@ -35,7 +33,7 @@ def test_a_damaged_file_is_said_in_one_sentence(tmp_path: Path) -> None:
     path.write_bytes(damaged)
     with closing(sqlite3.connect(path)) as connection, pytest.raises(sqlite3.DatabaseError) as corrupt:
         connection.execute("SELECT body FROM events").fetchall()
-    assert str(translated(corrupt.value, path)).startswith(f"{path} is damaged; restore it from a copy")
+    assert str(translated(corrupt.value, path)).startswith(f"{path} is damaged; restore a copy")
 
 
 def test_what_we_do_not_know_is_passed_on_in_its_own_words() -> None:

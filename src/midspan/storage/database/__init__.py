@@ -1,1 +1,0 @@
-"""SQLite, behind the door that is `sqlite.py`: opening a file, its statements, the threads that run them."""

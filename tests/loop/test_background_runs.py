@@ -1,0 +1,1022 @@
+"""Runs by id: subscribers, replay, stopping, status; over a journal in memory and one in a file."""
+
+import asyncio
+import gc
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from midspan import Agent, tool
+from midspan.errors import (
+    ConfigError,
+    JournalError,
+    LimitReached,
+    RunError,
+    RunExists,
+    ServerError,
+    StreamCut,
+    UnknownRun,
+)
+from midspan.loop.background_runs import BackgroundRuns, Phase
+from midspan.loop.state import RunState
+from midspan.storage.journal import Journal, RunSummary
+from midspan.storage.memory import MemoryJournal
+from midspan.storage.sqlite import SqliteJournal
+from midspan.testing import ScriptedProvider
+from midspan.types.codec import from_json, to_json
+from midspan.types.events import (
+    ErrorInfo,
+    RunEnd,
+    RunEvent,
+    RunStart,
+    TextDelta,
+    ToolEnd,
+    ToolStart,
+    TurnRetry,
+    TurnStart,
+)
+from midspan.types.exchange import FinishReason, ModelResponse, Usage
+from midspan.types.messages import Message
+from midspan.types.parts import Text, ToolCall
+from midspan.types.specs import Limits
+from tests.bounds import BOUND, PATIENT_PROGRAM
+
+MakeJournal = Callable[[], Journal]
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def make_journal(request: pytest.FixtureRequest, tmp_path: Path) -> MakeJournal:
+    return MemoryJournal if request.param == "memory" else lambda: SqliteJournal(tmp_path / "journal.db")
+
+
+@tool
+async def add(a: int, b: int) -> int:
+    """Add."""
+    await asyncio.sleep(0)
+    return a + b
+
+
+def agent(*script: Any) -> Agent:
+    turns = script or ([Text("Let me see."), ToolCall("1", "add", {"a": 1, "b": 2})], [Text("It is"), Text(" 3")])
+    return Agent(ScriptedProvider(turns), tools=[add])
+
+
+async def taken(runs: BackgroundRuns, id: str, **options: Any) -> list[tuple[int, RunEvent]]:
+    return [item async for item in runs.subscribe(id, **options)]
+
+
+def run(main: Any) -> Any:
+    async def bounded() -> Any:
+        async with asyncio.timeout(BOUND):
+            return await main
+
+    return asyncio.run(bounded())
+
+
+def test_any_number_of_subscribers_see_the_same_from_any_event_on(make_journal: MakeJournal) -> None:
+    async def main() -> None:
+        journal = make_journal()
+        async with BackgroundRuns(agent(), journal) as runs:
+            id = runs.start("1 + 2?")
+            early = [asyncio.create_task(taken(runs, id)) for _ in range(5)]
+            whole = await early[0]
+            assert [await one for one in early] == [whole] * 5
+            assert [number for number, _ in whole] == list(range(len(whole)))
+            assert isinstance(whole[0][1], RunStart)
+            assert isinstance(whole[-1][1], RunEnd)
+            for begin in range(len(whole) + 1):
+                assert await taken(runs, id, from_event=begin) == whole[begin:]
+        await journal.close()
+
+    run(main())
+
+
+def test_the_final_view_is_the_text_of_the_final_answer_and_nothing_else(make_journal: MakeJournal) -> None:
+    async def main() -> None:
+        journal = make_journal()
+        async with BackgroundRuns(agent(), journal) as runs:
+            id = runs.start("1 + 2?")
+            final = await taken(runs, id, view="final")
+            assert [event for _, event in final] == [TextDelta(2, "It is"), TextDelta(2, " 3")]
+            assert await taken(runs, id, view="final", from_event=final[1][0]) == final[1:]
+        await journal.close()
+
+    run(main())
+
+
+@pytest.mark.requirement("S4-10")
+def test_the_status_tells_the_phase() -> None:
+    phases = []
+
+    async def main() -> None:
+        gate = asyncio.Event()
+
+        @tool
+        async def wait() -> str:
+            await gate.wait()
+            return "ok"
+
+        async def model(request: Any) -> Any:
+            phases.append((await runs.status("a")).phase)
+            return Text("done") if len(request.history) > 1 else ToolCall("1", "wait", {})
+
+        async with BackgroundRuns(Agent(ScriptedProvider([model, model]), tools=[wait])) as runs:
+            runs.start("go", run_id="a")
+            async for _, event in runs.subscribe("a"):
+                if type(event).__name__ == "ToolStart":
+                    phases.append((await runs.status("a")).phase)
+                    gate.set()
+            status = await runs.status("a")
+            assert (status.phase, status.turn, status.ended, status.error) == (Phase.COMPLETED, 2, True, None)
+
+    run(main())
+    assert phases == [Phase.AWAITING_MODEL_CALL, Phase.EXECUTING_TOOLS, Phase.AWAITING_FINAL_RESPONSE]
+
+
+def test_a_stopped_run_ends_for_all_who_watch_it(make_journal: MakeJournal) -> None:
+    async def main() -> None:
+        started, ended = asyncio.Event(), []
+
+        @tool
+        async def hang() -> None:
+            started.set()
+            try:
+                await asyncio.sleep(60)
+            finally:
+                ended.append(True)
+
+        journal = make_journal()
+        script = ScriptedProvider([[ToolCall("1", "hang", {})]])
+        async with BackgroundRuns(Agent(script, tools=[hang]), journal) as runs:
+            id = runs.start("go")
+            watcher = asyncio.create_task(taken(runs, id))
+            await started.wait()
+            assert await runs.cancel(id)
+            assert ended == [True]
+            *_, (_, last), (_, end) = await watcher
+            assert isinstance(last, ToolEnd)
+            assert (last.result.id, last.result.is_error) == ("1", True)
+            assert last.result.value.startswith("hang was cancelled before it ended")
+            assert isinstance(end, RunEnd)
+            assert end.error is not None
+            assert end.error.kind == "cancelled"
+            assert (await runs.status(id)).phase is Phase.CANCELLED
+            assert not await runs.cancel(id)
+            with pytest.raises(RunError, match="cancelled"):
+                await taken(runs, id, view="final")
+        await journal.close()
+
+    run(main())
+
+
+def test_an_error_of_the_run_is_told_to_those_who_watch_it() -> None:
+    async def main() -> None:
+        async with BackgroundRuns(Agent(ScriptedProvider([RuntimeError("broken")]))) as runs:
+            id = runs.start("go")
+            end = (await taken(runs, id))[-1][1]
+            assert isinstance(end, RunEnd)
+            assert end.error is not None
+            assert (end.error.kind, end.error.message) == ("ProviderError", "the model failed: RuntimeError: broken")
+            status = await runs.status(id)
+            assert (status.phase, status.error) == (
+                Phase.FAILED,
+                "ProviderError: the model failed: RuntimeError: broken",
+            )
+
+    run(main())
+
+
+@pytest.mark.requirement("S4-16")
+def test_a_subscriber_that_takes_nothing_neither_blocks_the_run_nor_holds_events() -> None:
+    async def main() -> None:
+        journal = MemoryJournal()
+        script = [[Text("x")] * 5_000]
+        async with BackgroundRuns(Agent(ScriptedProvider(script)), journal) as runs:
+            id = runs.start("go")
+            slow = runs.subscribe(id)
+            await anext(slow)
+            whole = await taken(runs, id)
+            assert len(whole) == 5_004
+            assert [whole[0], *[item async for item in slow]] == whole
+
+    run(main())
+
+
+def test_a_subscriber_far_behind_still_sees_the_end_of_streams_that_were_closed() -> None:
+    async def main() -> None:
+        runs = BackgroundRuns(Agent(ScriptedProvider([[Text("x")] * 5_000])))
+        id = runs.start("go")
+        behind = runs.subscribe(id)
+        await anext(behind)
+        whole = await taken(runs, id)
+        await runs.close()
+        assert [whole[0], *[item async for item in behind]] == whole
+
+    run(main())
+
+
+def test_closing_cancels_what_was_started_and_leaves_no_task_behind() -> None:
+    async def main() -> None:
+        async def hang(_: Any) -> Any:
+            await asyncio.sleep(60)
+
+        runs = BackgroundRuns(Agent(ScriptedProvider(hang)))
+        for _ in range(50):
+            runs.start("go")
+        await asyncio.sleep(0.01)
+        await runs.close()
+        assert len(asyncio.all_tasks()) == 1
+        with pytest.raises(ConfigError, match="closed"):
+            runs.start("go")
+
+    run(main())
+
+
+def test_what_is_wrong_is_told_at_once() -> None:
+    async def main() -> None:
+        async with BackgroundRuns(agent()) as runs:
+            with pytest.raises(ConfigError, match="nothing to ask"):
+                runs.start()
+            with pytest.raises(UnknownRun, match="unknown run 'x'"):
+                await runs.status("x")
+            with pytest.raises(UnknownRun, match="unknown run 'x'"):
+                await taken(runs, "x")
+            id = runs.start("go")
+            with pytest.raises(RunExists, match="already used"):
+                runs.start("go", run_id=id)
+            with pytest.raises(ConfigError, match="unknown view"):
+                await taken(runs, id, view="some")
+
+    run(main())
+
+
+def test_a_run_that_ended_is_still_there_for_the_next_process(tmp_path: Path) -> None:
+    async def first() -> list[tuple[int, RunEvent]]:
+        journal = SqliteJournal(tmp_path / "journal.db")
+        async with BackgroundRuns(agent(), journal) as runs:
+            events = await taken(runs, runs.start("1 + 2?", run_id="mine"))
+        await journal.close()
+        return events
+
+    async def second() -> list[tuple[int, RunEvent]]:
+        journal = SqliteJournal(tmp_path / "journal.db")
+        async with BackgroundRuns(agent(), journal) as runs:
+            events = await taken(runs, "mine")
+            assert (await runs.status("mine")).phase is Phase.COMPLETED
+        await journal.close()
+        return events
+
+    assert run(first()) == run(second())
+
+
+@pytest.mark.requirement("S4-15")
+def test_many_runs_at_once_do_not_mix() -> None:
+    async def main() -> None:
+        async def model(request: Any) -> Any:
+            await asyncio.sleep(0)
+            return [Text(request.history[0].text)]
+
+        async with BackgroundRuns(Agent(ScriptedProvider(model))) as runs:
+            ids = [runs.start(f"question {number}") for number in range(200)]
+            texts = await asyncio.gather(*(taken(runs, id, view="final") for id in ids))
+            assert ["".join(event.text for _, event in text) for text in texts] == [f"question {n}" for n in range(200)]
+
+    run(main())
+
+
+class SlowJournal(MemoryJournal):
+    """Holds appends back until the gate is open."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = asyncio.Event()
+        self.asked = asyncio.Event()
+
+    async def append(self, run: str, expected_seq: int, events: Sequence[bytes], **options: Any) -> int:
+        self.asked.set()
+        await self.gate.wait()
+        return await super().append(run, expected_seq, events, **options)
+
+
+class FailingJournal(MemoryJournal):
+    """Takes so many appends."""
+
+    def __init__(self, appends: int) -> None:
+        super().__init__()
+        self._left = appends
+
+    async def append(self, run: str, expected_seq: int, events: Sequence[bytes], **options: Any) -> int:
+        if not self._left:
+            raise OSError(28, "No space left on device")
+        self._left -= 1
+        return await super().append(run, expected_seq, events, **options)
+
+
+async def hang(_: Any) -> Any:
+    await asyncio.Event().wait()
+
+
+def hanging() -> Agent:
+    return Agent(ScriptedProvider(hang))
+
+
+def folded(events: Iterable[tuple[int, RunEvent]]) -> RunState:
+    return RunState.of_events(event for _, event in events)
+
+
+async def no_task_left() -> bool:
+    await asyncio.sleep(0)
+    return len(asyncio.all_tasks()) == 1
+
+
+def test_a_run_that_is_stopped_before_it_could_begin_ends_all_the_same(make_journal: MakeJournal) -> None:
+    async def main() -> None:
+        journal = make_journal()
+        async with BackgroundRuns(agent(), journal) as runs:
+            id = runs.start("q")
+            watcher = asyncio.ensure_future(taken(runs, id))
+            assert await runs.cancel(id)
+            start, end = [event for _, event in await watcher]
+            assert start == RunStart(id, "scripted", (Message.user("q"),))
+            assert isinstance(end, RunEnd)
+            assert end.error == ErrorInfo("cancelled", "the run was cancelled")
+            assert (await runs.status(id)).phase is Phase.CANCELLED
+        await journal.close()
+
+    run(main())
+
+
+def test_an_id_that_was_used_is_refused_at_once() -> None:
+    async def main() -> None:
+        journal = MemoryJournal()
+        async with BackgroundRuns(agent(), journal) as runs:
+            await taken(runs, runs.start("1 + 2?", run_id="mine"))
+            with pytest.raises(RunExists, match="run_id 'mine' is already used"):
+                runs.start("something else", run_id="mine")
+        async with BackgroundRuns(agent(), journal) as others:
+            with pytest.raises(RunExists, match="run_id 'mine' is already used"):
+                others.start("something else", run_id="mine")
+
+    run(main())
+
+
+def test_an_id_of_another_process_fails_visibly_and_nothing_is_asked(tmp_path: Path) -> None:
+    async def main() -> None:
+        journal = SqliteJournal(tmp_path / "journal.db")
+        async with BackgroundRuns(agent(), journal) as runs:
+            old = await taken(runs, runs.start("1 + 2?", run_id="mine"))
+        script = ScriptedProvider([[Text("new")]])
+        async with BackgroundRuns(Agent(script), journal) as runs:
+            id = runs.start("something else", run_id="mine")
+            for view in ("all", "final"):
+                with pytest.raises(RunExists, match="run_id 'mine' is already used"):
+                    await taken(runs, id, view=view)
+            status = await runs.status(id)
+            assert (status.phase, "already used" in str(status.error)) == (Phase.FAILED, True)
+            assert not script.requests
+        async with BackgroundRuns(agent(), journal) as runs:
+            assert await taken(runs, "mine") == old
+        await journal.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("appends", [0, 1])
+def test_a_journal_that_fails_ends_the_run_and_tells_all_who_wait(appends: int) -> None:
+    async def main() -> None:
+        async with BackgroundRuns(hanging(), FailingJournal(appends)) as runs:
+            id = runs.start("go")
+            watchers = [asyncio.create_task(taken(runs, id, view=view)) for view in ("all", "final")]
+            for watcher in watchers:
+                with pytest.raises(JournalError, match="No space left on device"):
+                    await watcher
+            status = await runs.status(id)
+            assert status.phase is Phase.FAILED
+            assert "No space left on device" in str(status.error)
+            with pytest.raises(JournalError):
+                await taken(runs, id)
+        assert await no_task_left()
+
+    run(main())
+
+
+def test_an_end_that_cannot_be_written_is_an_error_and_no_silence() -> None:
+    async def main() -> None:
+        async with BackgroundRuns(Agent(ScriptedProvider([[Text("x")]])), FailingJournal(1)) as runs:
+            id = runs.start("go")
+            with pytest.raises(JournalError, match="No space left") as caught:
+                await taken(runs, id, view="final")
+            await runs.cancel(id)
+            assert (await runs.status(id)).phase is Phase.FAILED
+            with pytest.raises(JournalError) as caught:
+                await taken(runs, id)
+            assert caught.value.transcript is not None
+            assert [message.text for message in caught.value.transcript] == ["go", "x"]
+
+    run(main())
+
+
+def test_a_run_that_nobody_here_drives_is_waited_for_only_so_long(make_journal: MakeJournal) -> None:
+    async def main() -> None:
+        journal = make_journal()
+        begun: list[RunEvent] = [RunStart("old", "m", (Message.user("q"),)), TurnStart(1)]
+        await journal.append("old", 0, [to_json(event) for event in begun])
+        async with BackgroundRuns(agent(), journal) as runs:
+            status = await runs.status("old")
+            assert (status.elsewhere, status.ended) == (True, False)
+            watching = runs.subscribe("old", silence_timeout=0.0)
+            assert [await anext(watching) for _ in begun] == list(enumerate(begun))
+            with pytest.raises(RunError, match="not running in this process"):
+                await anext(watching)
+            with pytest.raises(ConfigError, match="runs in another process"):
+                await runs.cancel("old")
+            watcher = asyncio.create_task(taken(runs, "old", from_event=1))
+            end = RunEnd("old", "a", Usage(), 1)
+            await journal.append("old", 2, [to_json(end)], summary=RunSummary(state="completed"))
+            assert await watcher == [(1, begun[1]), (2, end)]
+            assert not (await runs.status("old")).elsewhere
+        await journal.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("second", ["cancel", "close"])
+def test_stopping_twice_waits_for_a_slow_journal_and_loses_nothing(second: str) -> None:
+    async def main() -> None:
+        journal = SlowJournal()
+        runs = BackgroundRuns(hanging(), journal)
+        id = runs.start("go")
+        await journal.asked.wait()
+        first = asyncio.create_task(runs.cancel(id))
+        await asyncio.sleep(0)
+        again: asyncio.Task[Any] = asyncio.create_task(runs.cancel(id) if second == "cancel" else runs.close())
+        await asyncio.sleep(0)
+        assert not first.done()
+        assert not again.done()
+        journal.gate.set()
+        await asyncio.gather(first, again)
+        await runs.close()
+        assert await no_task_left()
+        [info] = await journal.list()
+        assert info.summary.state == "cancelled"
+
+    run(main())
+
+
+def test_a_program_that_ends_without_closing_leaves_whole_runs_behind(tmp_path: Path) -> None:
+    async def first() -> None:
+        runs = BackgroundRuns(hanging(), SqliteJournal(tmp_path / "journal.db"))
+        kept.append(runs)
+        id = runs.start("go", run_id="a")
+        await anext(runs.subscribe(id))
+
+    async def second() -> None:
+        journal = SqliteJournal(tmp_path / "journal.db")
+        async with BackgroundRuns(agent(), journal) as runs:
+            assert (await runs.status("a")).phase is Phase.CANCELLED
+        await journal.close()
+
+    kept: list[BackgroundRuns] = []
+    run(first())
+    run(second())
+
+
+def test_the_error_of_the_final_view_has_the_transcript_and_the_kind_of_the_fault() -> None:
+    async def main() -> None:
+        call = [ToolCall("1", "add", {"a": 1, "b": 2})]
+        async with BackgroundRuns(agent(call, call, call)) as runs:
+            id = runs.start("go", limits=Limits(max_turns=1))
+            with pytest.raises(LimitReached, match="turns exceeded") as limited:
+                await taken(runs, id, view="final")
+            assert (limited.value.limit, limited.value.kind) == ("max_turns", "LimitReached")
+            assert limited.value.transcript is not None
+            assert [message.role for message in limited.value.transcript] == ["user", "model", "user"]
+        async with BackgroundRuns(Agent(ScriptedProvider([ServerError("broken")]))) as runs:
+            id = runs.start("go")
+            with pytest.raises(ServerError, match="broken") as broken:
+                await taken(runs, id, view="final")
+            assert (broken.value.kind, list(broken.value.transcript or ())) == ("ServerError", [Message.user("go")])
+
+    run(main())
+
+
+def test_the_journal_of_a_run_without_an_answer_folds_to_a_history_that_can_go_on(make_journal: MakeJournal) -> None:
+    async def main() -> None:
+        started = asyncio.Event()
+
+        @tool
+        async def stay() -> None:
+            started.set()
+            await asyncio.Event().wait()
+
+        calls = [ToolCall("1", "stay", {}), ToolCall("2", "add", {"a": 1, "b": 2})]
+        journal = make_journal()
+        async with BackgroundRuns(Agent(ScriptedProvider([calls, calls]), tools=[stay, add]), journal) as runs:
+            id = runs.start("go")
+            await started.wait()
+            await runs.cancel(id)
+            stopped = folded(await taken(runs, id))
+            limited = folded(await taken(runs, runs.start("go", limits=Limits(max_turns=1))))
+        await journal.close()
+        for state in (stopped, limited):
+            assert state.waiting == ()
+            assert [result.id for result in state.history[-1].results] == ["1", "2"]
+
+    run(main())
+
+
+@pytest.mark.parametrize("from_event", ["x", None, -1, True, 1.5])
+@pytest.mark.parametrize("view", ["all", "final"])
+def test_a_number_that_no_event_has_is_refused_in_both_views(from_event: Any, view: str) -> None:
+    async def main() -> None:
+        async with BackgroundRuns(agent()) as runs:
+            id = runs.start("go")
+            with pytest.raises(ConfigError, match="numbered from 0"):
+                await taken(runs, id, from_event=from_event, view=view)
+
+    run(main())
+
+
+def test_what_streams_cannot_be_made_of_is_told_in_words() -> None:
+    async def main() -> None:
+        wrong: Any = "runs.db"
+        with pytest.raises(ConfigError, match=r"SqliteJournal\('runs.db'\)"):
+            BackgroundRuns(agent(), wrong)
+        with pytest.raises(ConfigError, match=r"an Agent, got 'runs\.db'"):
+            BackgroundRuns(wrong)
+        async with BackgroundRuns() as runs:
+            with pytest.raises(ConfigError, match=r"an Agent, got 'runs\.db'"):
+                runs.start("go", agent=wrong)
+            for id in (5, "", "\ud800"):
+                with pytest.raises(ConfigError, match="the id of a run"):
+                    runs.start("go", agent=agent(), run_id=id)  # type: ignore[arg-type]  # that is the point
+            for ask in (runs.status, runs.cancel):
+                with pytest.raises(ConfigError, match="the id of a run"):
+                    await ask([])  # type: ignore[arg-type]  # that is the point
+            id = runs.start("go", agent=agent())
+            with pytest.raises(ConfigError, match="silence_timeout"):
+                await taken(runs, id, silence_timeout="x")
+
+    run(main())
+
+
+def test_starting_outside_an_event_loop_is_told_and_leaves_nothing() -> None:
+    runs = BackgroundRuns(agent())
+    with pytest.raises(ConfigError, match="no running event loop"):
+        runs.start("go", run_id="a")
+
+    async def main() -> None:
+        with pytest.raises(UnknownRun, match="unknown run 'a'"):
+            await runs.status("a")
+        await runs.close()
+
+    run(main())
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("ending", ["cancel", "close"])
+def test_a_run_whose_event_loop_was_closed_is_ended_from_another_one(ending: str) -> None:
+    end_from_another_loop(ending)
+    gc.collect()  # the abandoned task complains while this test runs, not in another one
+
+
+def end_from_another_loop(ending: str) -> None:
+    journal = MemoryJournal()
+    runs = BackgroundRuns(hanging(), journal)
+    loop = asyncio.new_event_loop()
+
+    async def begin() -> None:
+        runs.start("go", run_id="a")
+        await anext(runs.subscribe("a"))
+
+    loop.run_until_complete(begin())
+
+    async def too_early() -> None:
+        with pytest.raises(ConfigError, match="is not running"):
+            await runs.cancel("a")
+
+    run(too_early())
+    loop.close()
+
+    async def main() -> None:
+        if ending == "cancel":
+            assert await runs.cancel("a")
+        await runs.close()
+        async with BackgroundRuns(agent(), journal) as others:
+            events = await taken(others, "a")
+        end = events[-1][1]
+        assert isinstance(end, RunEnd)
+        assert end.error is not None
+        assert end.error.kind == "cancelled"
+
+    run(main())
+
+
+def test_subscribers_and_stops_may_be_in_other_event_loops() -> None:
+    ready, ended = threading.Event(), threading.Event()
+    runs = BackgroundRuns(hanging())
+
+    async def drive() -> None:
+        runs.start("go", run_id="a")
+        ready.set()
+        await asyncio.to_thread(ended.wait, 5)
+
+    async def main() -> None:
+        watcher = asyncio.create_task(taken(runs, "a"))
+        assert await runs.cancel("a")
+        assert isinstance((await watcher)[-1][1], RunEnd)
+
+    thread = threading.Thread(target=lambda: run(drive()))
+    thread.start()
+    try:
+        assert ready.wait(BOUND)
+        run(main())
+    finally:
+        ended.set()
+        thread.join(BOUND)
+
+
+@pytest.mark.requirement("S4-15")
+def test_a_thousand_runs_in_one_file_do_not_mix(tmp_path: Path) -> None:
+    async def main() -> None:
+        async def model(request: Any) -> Any:
+            return [Text(request.history[0].text)]
+
+        journal = SqliteJournal(tmp_path / "journal.db", synchronous="normal")
+        async with BackgroundRuns(Agent(ScriptedProvider(model)), journal) as runs:
+            ids = [runs.start(f"question {number}") for number in range(1_000)]
+            texts = await asyncio.gather(*(taken(runs, id, view="final") for id in ids))
+            assert ["".join(event.text for _, event in text) for text in texts] == [
+                f"question {number}" for number in range(1_000)
+            ]
+        await journal.close()
+
+    run(main())
+
+
+class Panic(BaseException):
+    """What nobody catches by mistake."""
+
+
+@pytest.mark.parametrize("kind", [Panic, GeneratorExit])
+def test_whatever_a_provider_raises_the_run_has_an_end(kind: type[BaseException]) -> None:
+    async def panics(_: Any) -> Any:
+        raise kind("now")
+
+    async def main() -> None:
+        async with BackgroundRuns(Agent(ScriptedProvider([panics]))) as runs:
+            id = runs.start("?")
+            assert [type(event).__name__ for _, event in await taken(runs, id)][-1] == "RunEnd"
+            assert (await runs.status(id)).phase is Phase.FAILED
+            with pytest.raises(RunError, match=kind.__name__):
+                await taken(runs, id, view="final")
+
+    run(main())
+
+
+@pytest.mark.parametrize("kind", [Panic, asyncio.CancelledError])
+def test_whatever_a_journal_raises_ends_the_run(kind: type[BaseException]) -> None:
+    class Broken(MemoryJournal):
+        async def append(self, *_: Any, **__: Any) -> int:
+            raise kind("now")
+
+    async def main() -> None:
+        async with BackgroundRuns(agent("hello"), Broken()) as runs:
+            id = runs.start("?")
+            with pytest.raises(JournalError):
+                await taken(runs, id)
+
+    run(main())
+
+
+class RecordingJournal(MemoryJournal):
+    """Yields to the event loop before each append, as a database does, and remembers the sizes of the batches."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.batches: list[list[str]] = []
+
+    async def append(self, run: str, expected_seq: int, events: Sequence[bytes], **options: Any) -> int:
+        for _ in range(20):
+            await asyncio.sleep(0)
+        length = await super().append(run, expected_seq, events, **options)
+        self.batches.append([type(from_json(event, "event")).__name__ for event in events])
+        return length
+
+    def stored(self) -> list[str]:
+        return [name for batch in self.batches for name in batch]
+
+
+def test_a_call_that_may_write_is_stored_before_it_runs() -> None:
+    journal = RecordingJournal()
+    stored: list[list[str]] = []
+
+    @tool
+    async def pay(euros: int) -> str:
+        """Pay."""
+        stored.append(journal.stored())
+        return "paid"
+
+    async def main() -> None:
+        script = [[Text("Paying."), ToolCall("1", "pay", {"euros": 100})], "done"]
+        async with BackgroundRuns(Agent(ScriptedProvider(script), tools=[pay]), journal) as runs:
+            await taken(runs, runs.start("go"))
+
+    run(main())
+    assert stored == [["RunStart", "TurnStart", "TextDelta", "TurnEnd", "ToolStart"]]
+
+
+def test_the_calls_of_a_turn_are_stored_together_before_the_first_one_runs() -> None:
+    journal = RecordingJournal()
+    stored: list[int] = []
+
+    @tool
+    async def pay(euros: int) -> str:
+        """Pay."""
+        stored.append(journal.stored().count("ToolStart"))
+        return "paid"
+
+    async def main() -> None:
+        calls = [ToolCall(str(number), "pay", {"euros": number}) for number in range(5)]
+        async with BackgroundRuns(Agent(ScriptedProvider([calls, "done"]), tools=[pay]), journal) as runs:
+            await taken(runs, runs.start("go"))
+
+    run(main())
+    assert stored == [5] * 5
+    assert len([batch for batch in journal.batches if "ToolStart" in batch]) <= 2
+
+
+def test_a_call_that_only_reads_does_not_wait_for_the_journal() -> None:
+    async def main() -> None:
+        journal, looked = SlowJournal(), asyncio.Event()
+
+        @tool(reads="clock")
+        async def look() -> str:
+            """Look."""
+            looked.set()
+            return "noon"
+
+        script = ScriptedProvider([ToolCall("1", "look", {}), "done"])
+        async with BackgroundRuns(Agent(script, tools=[look]), journal) as runs:
+            id = runs.start("go")
+            journal.gate.set()
+            async for _, event in runs.subscribe(id):
+                if isinstance(event, RunStart):
+                    journal.gate.clear()
+                    await looked.wait()
+                    journal.gate.set()
+
+    run(main())
+
+
+def test_a_call_is_not_run_if_it_cannot_be_stored() -> None:
+    paid: list[int] = []
+
+    class Refusing(MemoryJournal):
+        async def append(self, run: str, expected_seq: int, events: Sequence[bytes], **options: Any) -> int:
+            if any(isinstance(from_json(event, "event"), ToolStart) for event in events):
+                raise OSError(28, "No space left on device")
+            return await super().append(run, expected_seq, events, **options)
+
+    @tool
+    async def pay(euros: int) -> str:
+        """Pay."""
+        paid.append(euros)
+        return "paid"
+
+    async def main() -> None:
+        script = [ToolCall("1", "pay", {"euros": 100}), "done"]
+        async with BackgroundRuns(Agent(ScriptedProvider(script), tools=[pay]), Refusing()) as runs:
+            id = runs.start("go", run_id="a")
+            with pytest.raises(
+                JournalError, match=r"run 'a' was stopped because its journal failed: OSError.*No space"
+            ):
+                await taken(runs, id)
+            await runs.cancel(id)
+            assert (await runs.status(id)).phase is Phase.FAILED
+
+    run(main())
+    assert paid == []
+
+
+class ForgetfulJournal(MemoryJournal):
+    """Stores an append and then fails, as a database whose acknowledgement is lost."""
+
+    async def append(self, run: str, expected_seq: int, events: Sequence[bytes], **options: Any) -> int:
+        await super().append(run, expected_seq, events, **options)
+        raise ConnectionResetError("connection lost")
+
+
+def test_an_append_whose_outcome_is_unknown_is_looked_up_and_not_repeated() -> None:
+    async def main() -> None:
+        async with BackgroundRuns(agent(), ForgetfulJournal()) as runs:
+            events = [event for _, event in await taken(runs, runs.start("1 + 2?"))]
+            assert isinstance(events[-1], RunEnd)
+            assert events[-1].text == "It is 3"
+            assert [type(event) for event in events].count(ToolStart) == 1
+
+    run(main())
+
+
+def test_another_writer_of_the_run_stops_it() -> None:
+    ran: list[str] = []
+
+    async def main() -> None:
+        journal = MemoryJournal()
+
+        @tool
+        async def look(place: str) -> str:
+            """Look."""
+            ran.append(place)
+            length = (await journal.get("a")).length
+            await journal.append("a", length, [to_json(TurnStart(7))])
+            return "nothing"
+
+        script = ScriptedProvider([ToolCall("1", "look", {"place": "here"}), ToolCall("2", "look", {"place": "there"})])
+        async with BackgroundRuns(Agent(script, tools=[look]), journal) as runs:
+            with pytest.raises(JournalError, match="another writer has appended to it"):
+                await taken(runs, runs.start("go", run_id="a"))
+
+    run(main())
+    assert ran == ["here"]
+
+
+def test_a_call_under_the_id_of_another_one_keeps_its_name_when_the_run_is_cancelled() -> None:
+    async def main() -> None:
+        started = asyncio.Event()
+
+        @tool
+        async def stay() -> None:
+            """Stay."""
+            started.set()
+            await asyncio.Event().wait()
+
+        one = {"a": 1, "b": 2}
+        script = [[ToolCall("0", "add", one)], [ToolCall("1", "stay", {}), ToolCall("1", "add", one)]]
+        limits = Limits(max_calls_per_tool={"add": 1}, on_limit="answer")
+        async with BackgroundRuns(Agent(ScriptedProvider(script), tools=[stay, add], limits=limits)) as runs:
+            id = runs.start("go")
+            await started.wait()
+            await runs.cancel(id)
+            with pytest.raises(RunError) as cancelled:
+                await taken(runs, id, view="final")
+            assert cancelled.value.transcript is not None
+            results = list(cancelled.value.transcript)[-1].results
+            assert [(result.name, result.value.split()[:2]) for result in results] == [
+                ("stay", ["stay", "was"]),
+                ("add", ["add", "was"]),
+            ]
+
+    run(main())
+
+
+def test_the_journal_has_a_summary_of_every_run() -> None:
+    async def main() -> None:
+        journal = MemoryJournal()
+        usage = Usage(1, 2, total=3)
+        answer = ModelResponse(Message("model", (Text("hi"),)), FinishReason.END, usage=usage)
+        async with BackgroundRuns(Agent(ScriptedProvider([answer, ServerError("overloaded")])), journal) as runs:
+            await taken(runs, runs.start("go", run_id="good", owner="ann"))
+            await taken(runs, runs.start("go", run_id="bad"))
+            runs.start("go", agent=hanging(), run_id="hanging")
+            await runs.cancel("hanging")
+        good, bad, cancelled = [await journal.get(name) for name in ("good", "bad", "hanging")]
+        assert (good.owner, good.summary) == ("ann", RunSummary("scripted", "completed", 1, usage))
+        assert bad.summary == RunSummary("scripted", "failed", 1, error=ErrorInfo("ServerError", "overloaded"))
+        assert cancelled.summary.state == "cancelled"
+        assert [info.run for info in await journal.list(owner="ann", state="completed")] == ["good"]
+
+    run(main())
+
+
+EXITING = """
+import asyncio, sys
+from midspan import Agent, BackgroundRuns, SqliteJournal
+from midspan.testing import ScriptedProvider
+
+def leave(_):
+    raise {kind}("now")
+
+async def main():
+    runs = BackgroundRuns(Agent(ScriptedProvider([leave])), SqliteJournal(sys.argv[1]))
+    async for _ in runs.subscribe(runs.start("go", run_id="a")):
+        pass
+
+try:
+    asyncio.run(main())
+except {kind}:
+    print("left")
+"""
+
+
+@pytest.mark.parametrize("kind", ["SystemExit", "KeyboardInterrupt"])
+def test_a_provider_that_exits_the_program_still_leaves_an_end_in_the_journal(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    command = [sys.executable, "-X", "dev", "-W", "error", "-c", PATIENT_PROGRAM + EXITING.format(kind=kind), str(path)]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=BOUND)
+    assert (ran.stdout, ran.stderr) == ("left\n", "")
+
+    async def look() -> None:
+        journal = SqliteJournal(path)
+        summary = (await journal.get("a")).summary
+        assert (summary.state, summary.error) == ("failed", ErrorInfo(kind, "now"))
+        await journal.close()
+
+    run(look())
+
+
+class Dictating(ScriptedProvider):
+    """Writes its text word by word, each after somebody has asked for it."""
+
+    def __init__(self, script: Iterable[str | BaseException]) -> None:
+        super().__init__([])
+        self._turns = [turn.split() if isinstance(turn, str) else turn for turn in script]
+        self.next = asyncio.Semaphore(0)
+
+    async def stream(self, request: Any, *, whole: bool = False) -> Any:
+        words = self._turns.pop(0)
+        if isinstance(words, BaseException):
+            raise words
+        said = ""
+        for word in words:
+            await self.next.acquire()
+            if word == "CUT":
+                raise StreamCut("cut")
+            said += word
+            yield Text(word)
+        yield ModelResponse(Message("model", (Text(said),)), FinishReason.END)
+
+
+@pytest.mark.parametrize("options", [{"tools": ()}, {"tools": [add], "tool_choice": "none"}])
+def test_the_final_view_shows_text_at_once_if_the_model_cannot_make_calls(options: Any) -> None:
+    async def main() -> None:
+        provider = Dictating(["It is late."])
+        async with BackgroundRuns(Agent(provider, **options)) as runs:
+            id, seen = runs.start("go"), []
+            provider.next.release()
+            async for _, event in runs.subscribe(id, view="final"):
+                assert not (await runs.status(id)).ended or len(seen) == 2
+                seen.append(event.text)
+                provider.next.release()
+        assert seen == ["It", "is", "late."]
+
+    run(main())
+
+
+def test_the_final_view_holds_text_back_while_a_call_may_follow() -> None:
+    async def main() -> None:
+        provider = Dictating(["It is late."])
+        async with BackgroundRuns(Agent(provider, tools=[add])) as runs:
+            id = runs.start("go")
+            final = runs.subscribe(id, view="final")
+            first = asyncio.ensure_future(anext(final))
+            provider.next.release()
+            async for _, event in runs.subscribe(id):
+                if isinstance(event, TextDelta):
+                    assert event.text == "late." or not first.done()
+                    provider.next.release()
+            assert [(await first)[1].text, *[event.text async for _, event in final]] == ["It", "is", "late."]
+
+    run(main())
+
+
+def test_the_final_view_tells_that_text_it_has_shown_was_discarded() -> None:
+    async def main() -> None:
+        provider = Dictating(["It is CUT", "Quite late."])
+        async with BackgroundRuns(Agent(provider)) as runs:
+            for _ in range(5):
+                provider.next.release()
+            events = [event for _, event in await taken(runs, runs.start("go"), view="final")]
+            assert [type(event).__name__ for event in events] == ["TextDelta"] * 2 + ["TurnRetry"] + ["TextDelta"] * 2
+            assert "".join(event.text for event in events[3:]) == "Quitelate."
+
+    run(main())
+
+
+def test_the_final_view_of_a_run_that_ended_with_another_text_has_that_text_last() -> None:
+    async def main() -> None:
+        provider = Dictating(["It is CUT"])
+        for _ in range(3):
+            provider.next.release()
+        async with BackgroundRuns(Agent(provider, limits=Limits(max_turns=1, on_limit="message"))) as runs:
+            *_, (_, retry), (_, last) = await taken(runs, runs.start("go"), view="final")
+            assert isinstance(retry, TurnRetry)
+            assert last.text.startswith("Maximum tool execution iterations reached")
+
+    run(main())
+
+
+def test_an_answer_that_the_model_continues_is_not_started_anew() -> None:
+    async def main() -> None:
+        first = ModelResponse(Message("model", (Text("It is "),)), FinishReason.CONTINUES)
+        for tools in ((), [add]):
+            async with BackgroundRuns(Agent(ScriptedProvider([first, "late."]), tools)) as runs:
+                events = [event for _, event in await taken(runs, runs.start("go"), view="final")]
+                assert [event.text for event in events] == ["It is ", "late."]
+
+    run(main())
