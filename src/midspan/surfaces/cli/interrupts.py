@@ -75,14 +75,18 @@ class Stoppable:
         for task in tasks:
             task.cancel()
         if tasks:
-            loop.run_until_complete(asyncio.wait(tasks, timeout=_SECONDS_FOR_THE_REST))
+            _, pending = loop.run_until_complete(asyncio.wait(tasks, timeout=_SECONDS_FOR_THE_REST))
+            self._left |= pending  # tools that the run abandoned
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         # Closing waits for threads of tools, and for whatever else there is, and so not after Ctrl-C.
-        if not self.has_left_something and (kind is None or not issubclass(kind, KeyboardInterrupt)):
+        if self.has_left_something or (kind is not None and issubclass(kind, KeyboardInterrupt)):
+            return
+        self._end_the_rest()  # closing would also wait for a tool that ignores every cancellation
+        if not self.has_left_something:
             self._runner.close()
 
 
