@@ -93,6 +93,16 @@ def test_ctrl_c_leaves_a_tool_behind_that_does_not_end_and_the_chat_goes_on(home
     assert len(from_json(kept(home).read_bytes(), "messages")) == 7
 
 
+@pytest.mark.parametrize("command", ["ask", "chat"])
+def test_program_exits_after_a_tool_was_abandoned(home: Path, command: str) -> None:
+    (home / "slow.py").write_text(STUBBORN.replace("timeout=None", "timeout=0.05"))
+    ended = midspan(command, "-m", "offline", "-t", "slow.py", home=home, stdin="Run the slow backup of 'orders'")
+    assert ended.code == 0
+    assert "timed out after 0.05 seconds, ignored its cancellation and was abandoned" in ended.out
+    assert "Traceback" not in ended.err
+    assert "destroyed" not in ended.err
+
+
 def test_ctrl_c_at_the_prompt_says_how_to_end(terminal: Terminal) -> None:
     terminal.type("half a quest\x03")
     terminal.wait_for("/quit ends")

@@ -75,7 +75,8 @@ class Stoppable:
         for task in tasks:
             task.cancel()
         if tasks:
-            loop.run_until_complete(asyncio.wait(tasks, timeout=_SECONDS_FOR_THE_REST))
+            _, pending = loop.run_until_complete(asyncio.wait(tasks, timeout=_SECONDS_FOR_THE_REST))
+            self._left |= pending  # tools that the run abandoned
 
     def __enter__(self) -> Self:
         return self
