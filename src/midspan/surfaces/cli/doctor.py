@@ -174,7 +174,7 @@ def _gemini() -> Check:
     async def ask() -> int:
         import asyncio
 
-        async with asyncio.timeout(_SECONDS), AsyncClient(retry=RetryPolicy(tries=1)) as client:
+        async with asyncio.timeout(_SECONDS), AsyncClient(retry=RetryPolicy(max_attempts=1)) as client:
             return len(await client.list_models())
 
     try:
