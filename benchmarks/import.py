@@ -13,7 +13,7 @@ BUDGETS: dict[str, float | None] = {
     "from midspan.gemini import Client": None,  # all that a client needs before its first request; told, not limited
 }
 MIDSPAN = str(Path(sys.executable).parent / "midspan")
-EVERYTHING = "from midspan import Agent, Gemini, tool; import aiohttp, jsonschema_rs, docstring_parser"
+EVERYTHING = "from midspan import Agent, Gemini, tool; import httptools, jsonschema_rs, docstring_parser"
 COMMANDS: dict[tuple[str, ...], tuple[str, float]] = {
     ("--version",): ("import argparse, asyncio", 1.5),
     ("ask", "--model", "offline", "What is 17.5% of 2480, and what time is it in Tokyo?"): (EVERYTHING, 2.0),

@@ -14,7 +14,7 @@ import pytest
 
 from midspan.errors import ConfigError, NetworkError, TimedOut
 from midspan.http.environment import Proxies
-from midspan.http.transport import Timeouts, HttpRequest, Transport
+from midspan.http.transport import HttpRequest, Timeouts, Transport
 from tests.bounds import BOUND
 from tests.http import misbehaving
 from tests.http.misbehaving import Server
@@ -263,7 +263,9 @@ def test_a_proxy_that_refuses_or_is_not_there_is_blamed_without_its_password(mon
         async with refusing.running() as proxy:
             monkeypatch.setenv("HTTPS_PROXY", f"http://user:{SECRET}@127.0.0.1:{proxy.port}")
             async with Transport() as transport:
-                with pytest.raises(NetworkError, match=r"the proxy for example\.org:443 refused the connection with status 407") as caught:
+                with pytest.raises(
+                    NetworkError, match=r"the proxy for example\.org:443 refused the connection with status 407"
+                ) as caught:
                     await transport.send(post("https://example.org/"))
                 assert not caught.value.retryable
                 assert SECRET not in everything_told(caught.value)

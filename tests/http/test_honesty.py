@@ -9,7 +9,7 @@ from threading import Event, Thread
 import pytest
 
 from midspan.errors import ConfigError, NetworkError, StreamCut
-from midspan.http.transport import Timeouts, HttpRequest, Transport
+from midspan.http.transport import HttpRequest, Timeouts, Transport
 from tests.bounds import BOUND, time_passes
 from tests.http import misbehaving
 from tests.http.misbehaving import Behaviour, Exchange, Server

@@ -10,7 +10,7 @@ import pytest
 
 from midspan.errors import ConfigError, MalformedResponse, NetworkError, StreamCut
 from midspan.http.messages import header, origin_of
-from midspan.http.transport import Timeouts, HttpRequest, HttpResponse, Transport
+from midspan.http.transport import HttpRequest, HttpResponse, Timeouts, Transport
 from tests.bounds import BOUND, time_passes
 from tests.http import misbehaving
 from tests.http.misbehaving import Exchange, Server
@@ -24,7 +24,8 @@ def post(url: str, body: bytes = b"{}") -> HttpRequest:
 
 
 def test_importing_the_transport_does_not_load_httptools() -> None:
-    code = "import sys, midspan.http.transport, midspan.http.retry; print({'httptools', 'midspan.http.pool'} & set(sys.modules))"
+    modules = "{'httptools', 'midspan.http.pool'} & set(sys.modules)"
+    code = f"import sys, midspan.http.transport, midspan.http.retry; print({modules})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
 

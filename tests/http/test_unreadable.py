@@ -41,8 +41,14 @@ async def answer_of(behaviour: Behaviour) -> bytes:
 @pytest.mark.parametrize(
     ("behaviour", "words"),
     [
-        (sends(response(b"abc", "200 OK", "Content-Encoding: zstd, br")), "its Content-Encoding is zstd, br, which was not asked for"),
-        (sends(response(b"abc", "200 OK", "Content-Encoding: x-gzip")), "its Content-Encoding is x-gzip, which was not asked for"),
+        (
+            sends(response(b"abc", "200 OK", "Content-Encoding: zstd, br")),
+            "its Content-Encoding is zstd, br, which was not asked for",
+        ),
+        (
+            sends(response(b"abc", "200 OK", "Content-Encoding: x-gzip")),
+            "its Content-Encoding is x-gzip, which was not asked for",
+        ),
         (sends(response(b"abc", "200 OK", "Content-Encoding: deflate")), "the body is not valid deflate"),
         (sends(CHUNKED_HEAD + b"zz\r\nwhat\r\n"), "Invalid character in chunk size"),
         (sends(CHUNKED_HEAD + chunk(b"abc") + b"-1\r\n"), "Invalid character in chunk size"),

@@ -61,7 +61,8 @@ def _is_ip_address(host: str) -> bool:
 
 async def _open_tunnel(protocol: HttpProtocol, route: Route, tls: ssl.SSLContext | None) -> None:
     """Ask the proxy for a tunnel to the server, then start TLS inside the tunnel."""
-    assert route.proxy is not None and tls is not None, "only https goes through a tunnel"
+    assert route.proxy is not None, "only a proxy opens tunnels"
+    assert tls is not None, "only https goes through a tunnel"
     loop = asyncio.get_running_loop()
     tunnel = _TunnelProtocol(loop)
     try:
@@ -91,7 +92,7 @@ class _TunnelProtocol(asyncio.Protocol):
         if (b"\r\n\r\n" in self._received or len(self._received) > _MAX_TUNNEL_HEAD) and not self.head.done():
             self.head.set_result(self._received)
 
-    def connection_lost(self, exc: Exception | None) -> None:
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - the error says nothing that helps
         if not self.head.done():
             self.head.set_result(self._received)
 

@@ -51,8 +51,8 @@ class Response:
 
     __slots__ = (
         "_buffered", "_chunks", "_decoder", "_fields", "_head_only", "_interim", "_loop", "_origin", "_overhead",
-        "_parser", "_rejection", "_waiter", "error", "has_started", "headers", "is_complete", "keep_alive", "on_drained", "on_failed",
-        "status",
+        "_parser", "_rejection", "_waiter", "error", "has_started", "headers", "is_complete", "keep_alive",
+        "on_drained", "on_failed", "status",
     )  # fmt: skip
 
     def __init__(self, loop: asyncio.AbstractEventLoop, origin: str, *, head_only: bool = False) -> None:

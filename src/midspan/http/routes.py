@@ -47,14 +47,14 @@ class Route:
         target = quote(parts.path or "/", safe=_URL_CHARACTERS)
         if parts.query:
             target += "?" + quote(parts.query, safe=_URL_CHARACTERS)
-        self._defaults = {"host": _netloc(self.server, parts.scheme), "accept": "*/*"}
-        self._defaults |= {"accept-encoding": "gzip, deflate", "user-agent": f"midspan/{VERSION}"}
+        self._defaults = {"Host": _netloc(self.server, parts.scheme), "Accept": "*/*"}
+        self._defaults |= {"Accept-Encoding": "gzip, deflate", "User-Agent": f"midspan/{VERSION}"}
         if credentials := _basic_credentials(parts):
-            self._defaults["authorization"] = credentials
+            self._defaults["Authorization"] = credentials
         if self.proxy is not None and not self.server.tls:
-            target = f"{parts.scheme}://{self._defaults['host']}{target}"
+            target = f"{parts.scheme}://{self._defaults['Host']}{target}"
             if self.proxy.credentials:
-                self._defaults["proxy-authorization"] = self.proxy.credentials
+                self._defaults["Proxy-Authorization"] = self.proxy.credentials
         self._line = f"{method.upper()} {target} HTTP/1.1\r\n"
         self._always_length = method.upper() in _METHODS_WITH_BODY
         self._headers: dict[str, str] | None = None
@@ -72,7 +72,7 @@ class Route:
         """Encode everything that is sent before the body."""
         self.check(request)
         if request.body or self._always_length:
-            return b"%bcontent-length: %d\r\n\r\n" % (self._template, len(request.body))
+            return b"%bContent-Length: %d\r\n\r\n" % (self._template, len(request.body))
         return self._template + b"\r\n"
 
     def tunnel_head(self) -> bytes:
@@ -95,7 +95,7 @@ class Route:
             names.add(name.lower())
             if name.lower() not in _FRAMING_HEADERS:
                 lines.append(f"{name}: {value}\r\n")
-        lines += [f"{name}: {value}\r\n" for name, value in self._defaults.items() if name not in names]
+        lines += [f"{name}: {value}\r\n" for name, value in self._defaults.items() if name.lower() not in names]
         try:
             return "".join(lines).encode()
         except UnicodeEncodeError:

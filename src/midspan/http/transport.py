@@ -8,16 +8,12 @@ response is a response. A request without a complete response raises an error.
 import asyncio
 from collections.abc import Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from midspan.errors import ConfigError, MalformedResponse, MidspanError
 from midspan.http.deadlines import RequestDeadline, Timeouts
 from midspan.http.loops import PoolPerLoop
 from midspan.http.messages import HttpRequest, HttpResponse, header, origin_of
-
-if TYPE_CHECKING:
-    from midspan.http.pool import Pool
-    from midspan.http.response import Response
 
 __all__ = ["HttpRequest", "HttpResponse", "HttpStream", "Timeouts", "Transport"]
 

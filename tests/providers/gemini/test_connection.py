@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from midspan import Agent, errors
-from midspan.gemini import AsyncClient, Client, Timeouts, RetryPolicy, Transport
+from midspan.gemini import AsyncClient, Client, RetryPolicy, Timeouts, Transport
 from midspan.http.clock import VirtualClock
 from midspan.providers.gemini.cached import Cached
 from midspan.providers.gemini.client import Gemini
@@ -37,9 +37,9 @@ REQUEST = ModelRequest(Setup("gemini-3.8-flash"), History([Message.user("hi")]))
         ({"vertex": True, "location": 5}, "5 is no location"),
         ({"model": "\ud800"}, r"'\ud800' is no name of a model"),
         ({"model": "gemini-3\n"}, r"'gemini-3\n' is no name of a model"),
-        ({"clock": 5}, "clock is a Clock, with monotonic, sleep, random; not 5"),
+        ({"clock": 5}, "clock must be a Clock with monotonic, sleep, random, got 5"),
         ({"transport": 5}, "transport is a Transport, as Transport(Timeouts(total=60)), not 5"),
-        ({"transport": Timeouts(total=5)}, "transport is a Transport, as Transport(Timeouts(total=60)), not Deadl"),
+        ({"transport": Timeouts(total=5)}, "transport is a Transport, as Transport(Timeouts(total=60)), not Timeo"),
         ({"retry": 3}, "retry is a RetryPolicy, not 3"),
         ({"headers": {"é": "b"}}, "'é' is no name of a header; one has letters, digits and signs like - and _ only"),
         ({"headers": {"": "b"}}, "'' is no name of a header"),
@@ -147,7 +147,7 @@ def test_a_request_that_runs_out_of_time_between_two_tries_tells_what_it_failed_
             gemini = Gemini(api_key="k", base_url=f"http://127.0.0.1:{server.port}", clock=Standing())
             cancelled = await cancelled_when(waits, gemini, whole=whole)
             assert isinstance(cancelled.__cause__, errors.NetworkError)
-            assert "closed the connection without an answer" in str(cancelled.__cause__)
+            assert "closed the connection without a response" in str(cancelled.__cause__)
             await gemini.close()
 
     asyncio.run(asyncio.wait_for(main(), BOUND))

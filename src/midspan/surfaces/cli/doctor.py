@@ -16,7 +16,7 @@ from midspan.surfaces.cli.visible import fitted
 from midspan.version import VERSION
 
 _KEYS = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
-_NEEDED = ("msgspec", "aiohttp", "jsonschema_rs", "docstring_parser")
+_NEEDED = ("msgspec", "httptools", "jsonschema_rs", "docstring_parser")
 _EXTRAS = {
     "cli": ("rich", "prompt_toolkit"),
     "server": ("starlette", "uvicorn"),

@@ -5,7 +5,7 @@ import re
 from urllib.parse import quote, urlsplit
 
 from midspan.errors import ArgumentError, ConfigError, ProviderError, TimedOut, ToolError
-from midspan.http.transport import Timeouts, HttpRequest, HttpStream, Transport
+from midspan.http.transport import HttpRequest, HttpStream, Timeouts, Transport
 from midspan.version import VERSION
 
 DEFAULT_TIMEOUT = 3.0
