@@ -81,8 +81,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
 
     # asyncio callbacks
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # create_connection makes no other
         self.transport = transport
         sock = transport.get_extra_info("socket")
         with suppress(OSError):  # the server may have closed the connection already
