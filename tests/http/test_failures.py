@@ -297,7 +297,10 @@ def test_a_header_with_a_control_character_is_refused_without_being_shown(value:
     run(main())
 
 
-@pytest.mark.parametrize("url", ["", "no address", "ftp://127.0.0.1/", "http://", "http://[::1/", "http://a:99999/"])
+@pytest.mark.parametrize(
+    "url",
+    ["", "no address", "ftp://127.0.0.1/", "http://", "http://[::1/", "http://a:99999/", f"http://{'a' * 64}.b/"],
+)
 def test_an_address_that_is_none_is_refused(url: str) -> None:
     async def main() -> None:
         async with Transport(PATIENT) as transport:

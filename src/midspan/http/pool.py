@@ -98,7 +98,7 @@ class Pool:
         self, connection: HttpProtocol, route: Route, request: HttpRequest, deadline: RequestDeadline
     ) -> Response:
         """Send the request and wait until the response has a head or an error."""
-        response = Response(self._loop, route.origin, head_only=request.method == "HEAD")
+        response = Response(self._loop, route.origin, head_only=route.is_head)
         deadline.on_expired = response.fail
         deadline.enter("first_byte")
         connection.send(route.head(request), request.body, response)

@@ -34,7 +34,18 @@ class Address(NamedTuple):
 class Route:
     """The server, the proxy and the request head for one method and URL."""
 
-    __slots__ = ("_always_length", "_defaults", "_headers", "_line", "_template", "key", "origin", "proxy", "server")
+    __slots__ = (
+        "_always_length",
+        "_defaults",
+        "_headers",
+        "_line",
+        "_template",
+        "is_head",
+        "key",
+        "origin",
+        "proxy",
+        "server",
+    )
 
     def __init__(self, method: str, url: str, proxy: str | None) -> None:
         if not isinstance(method, str) or not _TOKEN.fullmatch(method):
@@ -56,6 +67,7 @@ class Route:
             if self.proxy.credentials:
                 self._defaults["Proxy-Authorization"] = self.proxy.credentials
         self._line = f"{method.upper()} {target} HTTP/1.1\r\n"
+        self.is_head = method.upper() == "HEAD"
         self._always_length = method.upper() in _METHODS_WITH_BODY
         self._headers: dict[str, str] | None = None
         self._template = b""
@@ -116,7 +128,7 @@ def _parse(url: str) -> tuple[SplitResult, Address]:
     try:
         parts = urlsplit(url)
         port = parts.port or DEFAULT_PORTS[parts.scheme]
-        host = (parts.hostname or "").encode("ascii" if url.isascii() else "idna").decode()
+        host = (parts.hostname or "").encode("idna").decode()  # also checks the length of each label
         quote(parts.path + parts.query)  # fails on unpaired surrogates
     except (AttributeError, KeyError, TypeError, ValueError):
         host = ""
