@@ -76,6 +76,8 @@ class HttpProtocol(asyncio.BufferedProtocol):
 
     def abort(self) -> None:
         """Close the connection at once, without waiting for unsent data or a TLS shutdown."""
+        if self._response is not None:
+            self._response.detach()
         self._response = self._unsent = None
         self.transport.abort()
 
@@ -109,7 +111,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
             response.feed(buffer[:nbytes])
             if response.is_complete:
                 self._finish(response)
-            elif response.is_buffer_full and not self._is_read_paused:
+            elif response.is_buffer_full and response.error is None and not self._is_read_paused:
                 self._is_read_paused = True
                 self.transport.pause_reading()
                 response.on_drained = self._resume_reading
