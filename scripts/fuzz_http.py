@@ -26,8 +26,9 @@ from midspan.errors import ProviderError
 from midspan.http.transport import HttpRequest, Timeouts, Transport
 
 CONCURRENCY = 32
-HANG_SECONDS = 20.0
+HANG_SECONDS = 60.0
 TIMEOUTS = Timeouts(connect=HANG_SECONDS, first_byte=0.2, between_bytes=0.2, total=2.0)
+PATIENT = Timeouts(connect=HANG_SECONDS)
 MAX_BODY_BYTES = 2**20
 
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -176,7 +177,7 @@ async def fuzz(seeds: range) -> tuple[Counter[str], list[str]]:
                 async with asyncio.timeout(HANG_SECONDS):
                     chance = random.Random(seed)  # noqa: S311 - repeatable
                     outcomes[await ask(transport, f"{base}/fuzz/{seed}", chance)] += 1
-                    response = await transport.send(HttpRequest("POST", f"{base}/known/{seed}", {}, b"{}"))
+                    response = await transport.send(HttpRequest("POST", f"{base}/known/{seed}", {}, b"{}"), PATIENT)
                 if response.body != b"%d" % seed:
                     failures.append(f"seed {seed}: the next request got a wrong response {response.body[:80]!r}")
             except Exception as error:  # noqa: BLE001 - every other exception is a finding
