@@ -6,7 +6,7 @@ DEMO := $(VENV)/demo-installed
 STAMP := $(VENV)/installed
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 
-.PHONY: help demo test check bench chaos explore hiccups clean
+.PHONY: help demo test check bench chaos fuzz explore hiccups clean
 
 help:
 	@echo "make demo    a question that needs two tools, answered without network or key"
@@ -14,6 +14,7 @@ help:
 	@echo "make check   ruff, mypy --strict, import direction"
 	@echo "make bench   the benchmarks, as ratios to a hand-written floor"
 	@echo "make chaos   ten thousand runs under random faults; RUNS=N for another number"
+	@echo "make fuzz    5,000 malformed HTTP responses; RESPONSES=N for another number"
 	@echo "make explore the properties, on examples that no run had before"
 	@echo "make hiccups the tests, in a process that is stopped again and again"
 	@echo "make clean   remove .venv and caches"
@@ -57,6 +58,10 @@ bench: $(STAMP)
 RUNS ?= 10000
 chaos: $(STAMP)
 	$(BIN)/python scripts/chaos.py --runs $(RUNS)
+
+RESPONSES ?= 5000
+fuzz: $(STAMP)
+	$(BIN)/python scripts/fuzz_http.py --responses $(RESPONSES)
 
 explore: $(STAMP)
 	$(BIN)/python -m pytest -m hypothesis --hypothesis-profile=others

@@ -21,7 +21,7 @@ Agent(Gemini('gemini-3.8-flash', api_key='x'), tools=[add])"""
 IMPORTS = {IMPORT: 1.5, FIRST_AGENT: 1.8}
 """Code, and the largest ratio to FLOOR that it may have."""
 MIDSPAN = str(Path(sys.executable).parent / "midspan")
-EVERYTHING = f"{IMPORT}; import httptools, ssl, jsonschema_rs, docstring_parser"
+EVERYTHING = f"{IMPORT}; import httptools, jsonschema_rs, docstring_parser"
 COMMANDS: dict[tuple[str, ...], tuple[str, float]] = {
     ("--version",): ("import argparse, asyncio", 1.5),
     ("ask", "--model", "offline", "What is 17.5% of 2480, and what time is it in Tokyo?"): (EVERYTHING, 2.0),

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from midspan import Agent, Gemini, tool
 from midspan.emulator import Conversation, FaultPlan, LocalGemini, ScaledClock, call, shrink
 from midspan.errors import MidspanError
-from midspan.http.deadlines import Deadlines
+from midspan.http.deadlines import Timeouts
 from midspan.http.transport import Transport
 from midspan.types.messages import History
 
@@ -27,7 +27,7 @@ SPEED = 1000
 AT_ONCE = 32
 LONGEST_SECONDS = 60.0
 """Of the real clock: a run that takes longer hangs."""
-DEADLINES = Deadlines(first_byte=0.5, between_bytes=0.1)
+TIMEOUTS = Timeouts(first_byte=0.5, between_bytes=0.1)
 """Short, because the server's clock is fast, and a stall shall now and then be too long."""
 
 
@@ -104,7 +104,7 @@ async def asked(url: str, seed: int, plan: FaultPlan) -> str:
     """Ask for what three apples and two pears cost; what comes of it, checked."""
     runs: list[tuple[str, str]] = []
     clock = ScaledClock(SPEED)
-    transport = Transport(deadlines=DEADLINES)
+    transport = Transport(timeouts=TIMEOUTS)
     async with Gemini("gemini-3.8-flash", api_key="k", base_url=url, clock=clock, transport=transport) as gemini:
         agent = Agent(gemini, tools=tools(runs))
         stream = agent.stream(QUESTION)

@@ -21,7 +21,6 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from aiohttp import web
 from replay_traffic import (
     Row,
     as_bytes,
@@ -263,27 +262,36 @@ class Playback:
         self.url = ""
 
     async def open(self) -> None:
-        application = web.Application(client_max_size=2**30)
-        application.router.add_post("/{path:.*}", self._answer)
-        self._runner = web.AppRunner(application)
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0)
-        await site.start()
-        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
     def begin(self, answers: list[list[Any]]) -> None:
         self.requests, self._answers = [], [*answers, [DONE]]
 
-    async def _answer(self, request: web.Request) -> web.Response:
-        self.requests.append(await request.json())
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                length = head.lower().partition(b"content-length:")[2].partition(b"\r\n")[0]
+                self.requests.append(json.loads(await reader.readexactly(int(length or 0))))
+                writer.write(self._response(is_stream=b"stream" in head.partition(b"\r\n")[0]))
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass  # the client closed the connection
+        finally:
+            writer.close()
+
+    def _response(self, *, is_stream: bool) -> bytes:
         documents = self._answers.pop(0)
-        if "stream" in request.path:
+        if is_stream:
             body = b"".join(b"data: %b\r\n\r\n" % as_bytes(document) for document in documents)
-            return web.Response(body=body, content_type="text/event-stream")
-        return web.Response(body=as_bytes(whole(documents)), content_type="application/json")
+        else:
+            body = as_bytes(whole(documents))
+        media_type = b"text/event-stream" if is_stream else b"application/json"
+        return b"HTTP/1.1 200 OK\r\nContent-Type: %b\r\nContent-Length: %d\r\n\r\n%b" % (media_type, len(body), body)
 
     async def close(self) -> None:
-        await self._runner.cleanup()
+        self._server.close()
+        await self._server.wait_closed()
 
 
 def whole(documents: list[Any]) -> Any:

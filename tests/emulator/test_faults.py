@@ -191,7 +191,9 @@ def test_plans_are_chosen_by_address_by_header_or_for_all() -> None:
 
 async def conversation(server: LocalGemini, name: str, clock: ScaledClock, *, streamed: bool) -> str:
     """One question through our own client, tried again as it sees fit."""
-    async with AsyncClient(api_key="k", base_url=server.url_for(name), clock=clock, retry=RetryPolicy(tries=3)) as made:
+    async with AsyncClient(
+        api_key="k", base_url=server.url_for(name), clock=clock, retry=RetryPolicy(max_attempts=3)
+    ) as made:
         if not streamed:
             return (await made.generate_content("Hi.", model=MODEL)).text or ""
         return "".join([chunk.text or "" async for chunk in made.stream_generate_content("Hi.", model=MODEL)])

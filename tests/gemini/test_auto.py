@@ -432,7 +432,7 @@ def test_a_stream_ends_with_the_error_that_a_plain_call_raises() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # where nothing listens
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
-        with Client("gemini-3.8-flash", api_key="k", base_url=url, retry=RetryPolicy(tries=1)) as client:
+        with Client("gemini-3.8-flash", api_key="k", base_url=url, retry=RetryPolicy(max_attempts=1)) as client:
             with pytest.raises(NetworkError):
                 client.generate_content_with_auto_tools("?")
             with pytest.raises(NetworkError) as caught:

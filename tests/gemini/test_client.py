@@ -494,7 +494,7 @@ def test_a_stream_that_was_cut_is_told_after_what_came(client: Client, server: R
 @pytest.mark.parametrize(("status", "kind"), [(302, errors.InvalidRequest), (204, errors.ProviderError)])
 def test_an_answer_that_is_none_is_an_error(server: Recorder, status: int, kind: type[errors.ProviderError]) -> None:
     server.answer(b"", status=status)
-    with Client(api_key="k", base_url=server.url, retry=RetryPolicy(tries=1)) as client:
+    with Client(api_key="k", base_url=server.url, retry=RetryPolicy(max_attempts=1)) as client:
         with pytest.raises(kind):
             client.generate_content("x")
         with pytest.raises(kind):

@@ -14,7 +14,7 @@ import pytest
 
 from midspan.errors import ConfigError, NetworkError, TimedOut
 from midspan.http.environment import Proxies
-from midspan.http.transport import Deadlines, HttpRequest, Transport
+from midspan.http.transport import HttpRequest, Timeouts, Transport
 from tests.bounds import BOUND
 from tests.http import misbehaving
 from tests.http.misbehaving import Server
@@ -204,7 +204,7 @@ def test_plain_http_where_tls_is_expected_is_said() -> None:
 
     async def main() -> None:
         async with Server(misbehaving.answer, on_connection=speak_plainly) as server, Transport() as transport:
-            with pytest.raises(NetworkError, match="no TLS with"):
+            with pytest.raises(NetworkError, match="TLS handshake with"):
                 await transport.send(post(server.url.replace("http:", "https:")))
             await server.until_all_gone()
 
@@ -263,13 +263,15 @@ def test_a_proxy_that_refuses_or_is_not_there_is_blamed_without_its_password(mon
         async with refusing.running() as proxy:
             monkeypatch.setenv("HTTPS_PROXY", f"http://user:{SECRET}@127.0.0.1:{proxy.port}")
             async with Transport() as transport:
-                with pytest.raises(NetworkError, match=r"the proxy for example\.org:443 answered 407") as caught:
+                with pytest.raises(
+                    NetworkError, match=r"the proxy for example\.org:443 refused the connection with status 407"
+                ) as caught:
                     await transport.send(post("https://example.org/"))
                 assert not caught.value.retryable
                 assert SECRET not in everything_told(caught.value)
         monkeypatch.setenv("HTTPS_PROXY", f"http://user:{SECRET}@127.0.0.1:1")
         async with Transport() as transport:
-            with pytest.raises(NetworkError, match="cannot connect to the proxy that HTTPS_PROXY") as caught:
+            with pytest.raises(NetworkError, match="cannot connect to the proxy set in HTTPS_PROXY") as caught:
                 await transport.send(post("https://example.org/"))
             assert SECRET not in everything_told(caught.value)
 
@@ -280,8 +282,8 @@ def test_a_proxy_that_says_nothing_ends_with_the_connect_deadline(monkeypatch: p
     async def main() -> None:
         async with Server(misbehaving.stall_before_head) as server:
             monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{server.port}")
-            async with Transport(Deadlines(connect=0.05)) as transport:
-                with pytest.raises(TimedOut, match=r"example\.org:443 .*\(deadline 'connect'\)"):
+            async with Transport(Timeouts(connect=0.05)) as transport:
+                with pytest.raises(TimedOut, match=r"example\.org:443 .*\(timeout 'connect'\)"):
                     await transport.send(post("https://example.org/"))
             await server.until_all_gone()
 

@@ -9,7 +9,7 @@ from threading import Event, Thread
 import pytest
 
 from midspan.errors import ConfigError, NetworkError, StreamCut
-from midspan.http.transport import Deadlines, HttpRequest, Transport
+from midspan.http.transport import HttpRequest, Timeouts, Transport
 from tests.bounds import BOUND, time_passes
 from tests.http import misbehaving
 from tests.http.misbehaving import Behaviour, Exchange, Server
@@ -150,7 +150,7 @@ def test_closing_ends_what_is_under_way_at_once_and_it_is_not_tried_again(behavi
             await server.until(lambda: bool(server.requests))
             await asyncio.sleep(0.01)
             await transport.close()
-            with pytest.raises(NetworkError, match="the client was closed while it waited for") as caught:
+            with pytest.raises(NetworkError, match="the client was closed while waiting for") as caught:
                 await request
             assert not caught.value.retryable
             await server.until_all_gone()
@@ -161,7 +161,7 @@ def test_closing_ends_what_is_under_way_at_once_and_it_is_not_tried_again(behavi
 def test_closing_ends_a_connection_that_is_being_made() -> None:
     async def main() -> None:
         async with Server(misbehaving.answer, on_connection=misbehaving.stall_before_head) as server:
-            transport = Transport(Deadlines(connect=BOUND))
+            transport = Transport(Timeouts(connect=BOUND))
             request = asyncio.create_task(transport.send(post(server.url.replace("http:", "https:"))))
             await server.until(lambda: server.accepted == 1)
             await transport.close()
@@ -189,8 +189,8 @@ def test_a_loop_that_stood_still_does_not_end_a_stream_that_goes_on() -> None:
             server = Thread(target=drip_from_a_thread, args=(listener, sent))
             server.start()
             url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
-            deadlines = Deadlines(between_bytes=BOUND / 6)
-            async with Transport(deadlines) as transport, transport.stream(post(url)) as answer:
+            timeouts = Timeouts(between_bytes=BOUND / 6)
+            async with Transport(timeouts) as transport, transport.stream(post(url)) as answer:
                 for _ in range(3):
                     reading = asyncio.ensure_future(anext(answer))
                     await asyncio.sleep(0)
@@ -218,7 +218,7 @@ def test_a_header_of_the_wrong_type_is_refused_without_being_shown(headers: dict
 def test_closing_ends_also_those_who_wait_for_a_place() -> None:
     async def main() -> None:
         async with Server(misbehaving.stall_before_head) as server:
-            transport = Transport(PATIENT, connections=1)
+            transport = Transport(PATIENT, max_connections=1)
             requests = [asyncio.create_task(transport.send(post(server.url))) for _ in range(4)]
             await server.until(lambda: bool(server.requests))
             await transport.close()

@@ -20,7 +20,7 @@ from midspan.errors import (
     TimedOut,
 )
 from midspan.http.clock import Clock, SystemClock, VirtualClock, check_clock
-from midspan.http.retry import RetryPolicy, Tries
+from midspan.http.retry import RetryPolicy, RetryState
 from tests.bounds import BOUND
 
 DEFAULT = RetryPolicy()
@@ -41,14 +41,14 @@ class Attempts:
 
 
 async def retried(attempts: Attempts, policy: RetryPolicy, clock: Clock) -> str:
-    tries = Tries(policy, clock)
+    state = RetryState(policy, clock)
     while True:
         try:
             return await attempts()
         except ProviderError as error:
-            await tries.after(error)
+            await state.wait_or_raise(error)
         except asyncio.CancelledError as cancelled:
-            tries.explain(cancelled)
+            state.set_cause(cancelled)
             raise
 
 
@@ -71,7 +71,7 @@ def test_what_succeeds_is_tried_once_and_without_a_wait() -> None:
 
 def test_waits_double_up_to_the_cap() -> None:
     attempts, clock = Attempts(failures(6)), VirtualClock()
-    assert outcome(attempts, clock, RetryPolicy(tries=7, base_seconds=1, cap_seconds=10)) == "done"
+    assert outcome(attempts, clock, RetryPolicy(max_attempts=7, base_seconds=1, max_delay_seconds=10)) == "done"
     assert clock.slept == [1, 2, 4, 8, 10, 10]
 
 
@@ -87,13 +87,13 @@ def test_it_ends_after_five_tries_with_the_last_error_and_a_note() -> None:
     last = errors[4]
     assert outcome(attempts, clock) is last
     assert (attempts.count, clock.slept) == (5, [1, 2, 4, 8])
-    assert last.__notes__ == ["tried 5 times; the next try would have been in 16.0 s"]
+    assert last.__notes__ == ["failed after 5 attempts; the next one would have been in 16.0 s"]
     assert not hasattr(errors[0], "__notes__")
 
 
 def test_it_ends_before_a_wait_that_would_outlast_the_total() -> None:
     attempts, clock = Attempts(failures(9)), VirtualClock()
-    assert isinstance(outcome(attempts, clock, RetryPolicy(tries=9, total_seconds=10)), ServerError)
+    assert isinstance(outcome(attempts, clock, RetryPolicy(max_attempts=9, total_seconds=10)), ServerError)
     assert clock.slept == [1, 2, 4]
 
 
@@ -122,13 +122,13 @@ def test_a_single_error_may_say_for_itself_that_it_will_not_pass() -> None:
 def test_an_error_that_will_not_pass_ends_the_tries_with_a_note() -> None:
     error = AuthenticationError("the key was revoked")
     assert outcome(Attempts([*failures(2), error]), VirtualClock()) is error
-    assert error.__notes__ == ["tried 3 times"]
+    assert error.__notes__ == ["failed after 3 attempts"]
 
 
 @pytest.mark.parametrize(("chance", "slept"), [(0.0, 38.2), (0.5, 38.7)])
 def test_the_wish_of_the_server_is_obeyed_with_a_little_on_top(chance: float, slept: float) -> None:
     attempts, clock = Attempts([RateLimited("slow down", retry_delay_seconds=38.2)]), VirtualClock([chance])
-    assert outcome(attempts, clock, RetryPolicy(cap_seconds=5)) == "done"
+    assert outcome(attempts, clock, RetryPolicy(max_delay_seconds=5)) == "done"
     assert clock.slept == [pytest.approx(slept)]
 
 
@@ -137,7 +137,7 @@ def test_a_wish_beyond_the_total_ends_it_at_once() -> None:
     attempts, clock = Attempts([error]), VirtualClock([0.0])
     assert outcome(attempts, clock) is error
     assert (attempts.count, clock.slept) == (1, [])
-    assert error.__notes__ == ["tried once; the next try would have been in 3600.0 s"]
+    assert error.__notes__ == ["failed after 1 attempt; the next one would have been in 3600.0 s"]
 
 
 def test_other_errors_pass_through_at_once() -> None:
@@ -253,7 +253,7 @@ def test_what_failed_before_it_worked_is_not_kept_in_a_circle() -> None:
 
 def test_a_thousand_tries_do_not_overflow() -> None:
     attempts, clock = Attempts(failures(2000)), VirtualClock([0.0])
-    assert outcome(attempts, clock, RetryPolicy(tries=3000)) == "done"
+    assert outcome(attempts, clock, RetryPolicy(max_attempts=3000)) == "done"
 
 
 def test_the_clock_of_the_system_tells_time_and_chance() -> None:
@@ -266,16 +266,16 @@ def test_the_clock_of_the_system_tells_time_and_chance() -> None:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"tries": 0}, "tries is 0; it is 1 for a single try, or more"),
-        ({"tries": "3"}, "tries is '3'"),
-        ({"tries": 1.5}, "tries is 1.5"),
-        ({"tries": True}, "tries is True"),
-        ({"base_seconds": -1}, "base_seconds is -1; it is a number of seconds, 0 or more"),
-        ({"base_seconds": None}, "base_seconds is None"),
-        ({"cap_seconds": "a"}, "cap_seconds is 'a'"),
-        ({"cap_seconds": True}, "cap_seconds is True"),
-        ({"total_seconds": -0.1}, "total_seconds is -0.1"),
-        ({"total_seconds": float("nan")}, "total_seconds is nan"),
+        ({"max_attempts": 0}, "max_attempts must be a positive integer, got 0"),
+        ({"max_attempts": "3"}, "max_attempts must be .* got '3'"),
+        ({"max_attempts": 1.5}, "max_attempts must be .* got 1.5"),
+        ({"max_attempts": True}, "max_attempts must be .* got True"),
+        ({"base_seconds": -1}, "base_seconds must be a number of seconds, 0 or more, got -1"),
+        ({"base_seconds": None}, "base_seconds must be .* got None"),
+        ({"max_delay_seconds": "a"}, "max_delay_seconds must be .* got 'a'"),
+        ({"max_delay_seconds": True}, "max_delay_seconds must be .* got True"),
+        ({"total_seconds": -0.1}, "total_seconds must be .* got -0.1"),
+        ({"total_seconds": float("nan")}, "total_seconds must be .* got nan"),
     ],
 )
 def test_a_policy_that_makes_no_sense_is_refused_by_the_name_of_its_field(settings: dict[str, Any], words: str) -> None:
@@ -285,7 +285,7 @@ def test_a_policy_that_makes_no_sense_is_refused_by_the_name_of_its_field(settin
 
 @pytest.mark.parametrize("clock", [5, "now", SystemClock, object()])
 def test_what_is_no_clock_is_refused(clock: Any) -> None:
-    with pytest.raises(ConfigError, match="clock is a Clock, with monotonic, sleep, random; not "):
+    with pytest.raises(ConfigError, match="clock must be a Clock with monotonic, sleep, random, got "):
         check_clock(clock)
 
 

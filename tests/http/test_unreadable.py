@@ -41,27 +41,33 @@ async def answer_of(behaviour: Behaviour) -> bytes:
 @pytest.mark.parametrize(
     ("behaviour", "words"),
     [
-        (sends(response(b"abc", "200 OK", "Content-Encoding: zstd, br")), "is zstd, br, which was not asked for"),
-        (sends(response(b"abc", "200 OK", "Content-Encoding: x-gzip")), "is x-gzip, which was not asked for"),
-        (sends(response(b"abc", "200 OK", "Content-Encoding: deflate")), "not the deflate that its Content-Encoding"),
-        (sends(CHUNKED_HEAD + b"zz\r\nwhat\r\n"), "a chunk of it has a wrong size"),
-        (sends(CHUNKED_HEAD + chunk(b"abc") + b"-1\r\n"), "a chunk of it has a wrong size"),
-        (sends(CHUNKED_HEAD + b"3\r\nabcdef\r\n"), "a chunk of it has a wrong size"),
-        (sends(CHUNKED_HEAD + b"f" * 30 + b"\r\n"), "a chunk of it has a wrong size"),
-        (sends(OK + b"Content-Length: many\r\n\r\nabc"), "its Content-Length is no number of bytes"),
-        (sends(OK + b"Content-Length: -3\r\n\r\nabc"), "its Content-Length is no number of bytes"),
-        (sends(OK + b"Content-Length: 9" + b"9" * 30 + b"\r\n\r\nabc"), "its Content-Length is no number of bytes"),
-        (sends(OK + b"Content-Length: 3\r\nContent-Length: 4\r\n\r\nabc"), "it has more than one Content-Length"),
-        (sends(OK + b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n"), "its length is told in two ways"),
-        (sends(OK + b"no header\r\n\r\n"), "a header of it is not HTTP"),
+        (
+            sends(response(b"abc", "200 OK", "Content-Encoding: zstd, br")),
+            "its Content-Encoding is zstd, br, which was not asked for",
+        ),
+        (
+            sends(response(b"abc", "200 OK", "Content-Encoding: x-gzip")),
+            "its Content-Encoding is x-gzip, which was not asked for",
+        ),
+        (sends(response(b"abc", "200 OK", "Content-Encoding: deflate")), "the body is not valid deflate"),
+        (sends(CHUNKED_HEAD + b"zz\r\nwhat\r\n"), "Invalid character in chunk size"),
+        (sends(CHUNKED_HEAD + chunk(b"abc") + b"-1\r\n"), "Invalid character in chunk size"),
+        (sends(CHUNKED_HEAD + b"3\r\nabcdef\r\n"), "Expected LF after chunk data"),
+        (sends(CHUNKED_HEAD + b"f" * 30 + b"\r\n"), "Chunk size overflow"),
+        (sends(OK + b"Content-Length: many\r\n\r\nabc"), "Invalid character in Content-Length"),
+        (sends(OK + b"Content-Length: -3\r\n\r\nabc"), "Invalid character in Content-Length"),
+        (sends(OK + b"Content-Length: 9" + b"9" * 30 + b"\r\n\r\nabc"), "Content-Length overflow"),
+        (sends(OK + b"Content-Length: 3\r\nContent-Length: 4\r\n\r\nabc"), "Duplicate Content-Length"),
+        (sends(OK + b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n"), "can't be present with"),
+        (sends(OK + b"no header\r\n\r\n"), "Invalid header token"),
         (sends(OK + b"X: " + b"a" * 2**17 + b"\r\n\r\n"), "its head is too large"),
         (sends(OK + b"X: a\r\n" * 500 + b"\r\n"), "its head is too large"),
-        (sends(b"HTTP/1.1 20x OK\r\n\r\n"), "it is not HTTP"),
-        (sends(b"SSH-2.0-OpenSSH\r\n"), "it is not HTTP"),
+        (sends(b"HTTP/1.1 20x OK\r\n\r\n"), "Invalid status code"),
+        (sends(b"SSH-2.0-OpenSSH\r\n"), "Expected HTTP/"),
     ],
 )
 def test_what_is_wrong_with_an_answer_is_said(behaviour: Behaviour, words: str) -> None:
-    with pytest.raises(NetworkError, match=rf"the answer of 127\.0\.0\.1:\d+ cannot be read: .*{words}") as caught:
+    with pytest.raises(NetworkError, match=rf"the response of 127\.0\.0\.1:\d+ is not valid HTTP: .*{words}") as caught:
         asyncio.run(answer_of(behaviour))
     assert caught.value.retryable
 
@@ -71,23 +77,23 @@ def test_what_is_wrong_with_an_answer_is_said(behaviour: Behaviour, words: str) 
     [
         (
             sends(response(b"no gzip", "200 OK", "Content-Encoding: gzip")),
-            "not the gzip that its Content-Encoding says",
+            "the body is not valid gzip",
         ),
         (
             sends(OK + b"Content-Encoding: gzip\r\nContent-Length: 7\r\n\r\n", b"no gzip"),
-            "not the gzip that its Content-Encoding says",
+            "the body is not valid gzip",
         ),
-        (sends(CHUNKED_HEAD + chunk(b"abc"), b"zz\r\n"), "a chunk of it has a wrong size"),
-        (sends(CHUNKED_HEAD, b"3\r\nabcdef\r\n"), "a chunk of it has a wrong size"),
+        (sends(CHUNKED_HEAD + chunk(b"abc"), b"zz\r\n"), "Invalid character in chunk size"),
+        (sends(CHUNKED_HEAD, b"3\r\nabcdef\r\n"), "Expected LF after chunk data"),
     ],
 )
 def test_what_goes_wrong_within_a_body_is_said_too(behaviour: Behaviour, words: str) -> None:
-    with pytest.raises(StreamCut, match=f"cannot be read: .*{words}"):
+    with pytest.raises(StreamCut, match=f"is not valid HTTP: .*{words}"):
         asyncio.run(answer_of(behaviour))
 
 
-def test_a_coding_that_aiohttp_may_or_may_not_know_is_named_or_undone() -> None:
-    with pytest.raises(NetworkError, match=r"its Content-Encoding is brotli \(br\), which was not|not the br that"):
+def test_brotli_is_not_asked_for_and_refused() -> None:
+    with pytest.raises(NetworkError, match=r"its Content-Encoding is br, which was not asked for"):
         asyncio.run(answer_of(sends(response(b"abc", "200 OK", "Content-Encoding: br"))))
 
 
@@ -106,5 +112,5 @@ def test_what_only_breaks_off_has_nothing_wrong() -> None:
         await exchange.send(CHUNKED_HEAD + chunk(b"abc") + b"40\r\nab")
         exchange.close()
 
-    with pytest.raises(StreamCut, match="broke off before its end"):
+    with pytest.raises(StreamCut, match="closed the connection in the middle of the response"):
         asyncio.run(answer_of(behaviour))

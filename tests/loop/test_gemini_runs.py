@@ -314,7 +314,7 @@ def test_the_portions_before_one_that_broke_off_count(server: Server) -> None:
         assert isinstance(cutting, Cutting)
         cutting.script = [endless(n) for n in range(50)]
         with pytest.raises(LimitReached) as caught:
-            run(cutting, streaming=True, limits=Limits(max_turns=4), retry=RetryPolicy(tries=1))
+            run(cutting, streaming=True, limits=Limits(max_turns=4), retry=RetryPolicy(max_attempts=1))
         assert caught.value.limit == "max_turns"
         assert len(cutting.seen) == 4
 

@@ -18,10 +18,10 @@ from tests.toolsets.stand_in import forecast
 
 
 def test_importing_the_toolsets_loads_none_of_them() -> None:
-    heavy = {"zoneinfo", "aiohttp", "jsonschema_rs", "midspan.http", "midspan.tools", "midspan.toolsets.clock"}
+    heavy = {"zoneinfo", "httptools", "ssl", "jsonschema_rs", "midspan.http", "midspan.tools", "midspan.toolsets.clock"}
     code = (
         f"import sys, midspan.toolsets as toolsets; print({heavy} & set(sys.modules)); "
-        "toolsets.ready_tools(); print('aiohttp' in sys.modules)"
+        "toolsets.ready_tools(); print('httptools' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout == "set()\nFalse\n"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from midspan.gemini.response import GenerateContentResponse as GenerateContentResponse
     from midspan.gemini.tools import declaration_of as declaration_of
     from midspan.gemini.types import *  # noqa: F403 - its __all__ is the list of the API's own names
-    from midspan.http.deadlines import Deadlines as Deadlines
+    from midspan.http.deadlines import Timeouts as Timeouts
     from midspan.http.retry import RetryPolicy as RetryPolicy
     from midspan.http.transport import Transport as Transport
     from midspan.providers.gemini.cached import Cached as Cached
@@ -32,7 +32,7 @@ _HOMES = {
     "AsyncClient": "midspan.gemini.client",
     "Cached": "midspan.providers.gemini.cached",
     "Client": "midspan.gemini.client",
-    "Deadlines": "midspan.http.deadlines",
+    "Timeouts": "midspan.http.deadlines",
     "GenerateContentResponse": "midspan.gemini.response",
     "History": "midspan.types.messages",
     "RetryPolicy": "midspan.http.retry",

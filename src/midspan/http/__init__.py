@@ -1,1 +1,1 @@
-"""The network: the only place that speaks HTTP, and the framing of what comes over it."""
+"""HTTP/1.1 on asyncio and httptools, and the framing of streamed responses."""

@@ -1,4 +1,4 @@
-"""The seam through which time and chance come in: above it is whoever waits, below it the system or a test."""
+"""Clock: the source of time and randomness, which tests replace."""
 
 import asyncio
 import time
@@ -9,29 +9,29 @@ from midspan.errors import ConfigError
 
 
 class Clock(Protocol):
-    """Time that passes, and chance."""
+    """Time, sleeping and random numbers."""
 
     def monotonic(self) -> float: ...
 
     async def sleep(self, seconds: float) -> None: ...
 
     def random(self) -> float:
-        """A number from 0 up to, but without, 1."""
+        """Return a number in [0, 1)."""
         ...
 
 
 def check_clock(clock: object) -> None:
-    """Refuse what is no clock; None stands for that of the system."""
-    has_all = not isinstance(clock, type) and all(callable(getattr(clock, name, None)) for name in _NEEDED)
+    """Raise a ConfigError if `clock` is not a Clock; None means the system clock."""
+    has_all = not isinstance(clock, type) and all(callable(getattr(clock, name, None)) for name in _METHODS)
     if clock is not None and not has_all:
-        raise ConfigError(f"clock is a Clock, with {', '.join(_NEEDED)}; not {clock!r}")
+        raise ConfigError(f"clock must be a Clock with {', '.join(_METHODS)}, got {clock!r}")
 
 
-_NEEDED = ("monotonic", "sleep", "random")
+_METHODS = ("monotonic", "sleep", "random")
 
 
 class SystemClock:
-    """The time and the chance of the machine."""
+    """The time and randomness of the system."""
 
     def monotonic(self) -> float:
         return time.monotonic()
@@ -40,15 +40,15 @@ class SystemClock:
         await asyncio.sleep(seconds)
 
     def random(self) -> float:
-        from random import random  # takes as long to load as all of us, and is rarely needed
+        from random import random  # slow to import, and rarely needed
 
-        return random()  # noqa: S311 - spreads retries, protects nothing
+        return random()  # noqa: S311 - jitter, not security
 
 
 class VirtualClock:
-    """Time that passes only by sleeping, at once, and chance that is foretold: for tests.
+    """A clock for tests: sleeping takes no time, and random numbers are given.
 
-    `slept` is how long each sleep was; `chances` are given in turn, and the last one from then on.
+    `slept` lists the length of each sleep. `chances` are returned in turn, the last one repeatedly.
     """
 
     def __init__(self, chances: Sequence[float] = (1.0,)) -> None:

@@ -1,17 +1,17 @@
-"""Bytes to the elements of one long JSON array, fed piece by piece.
+"""An incremental parser that splits one long JSON array into its elements.
 
-Only strings and brackets are looked at; whether an element is sound JSON is for its reader to say.
+It looks at strings and brackets only. Whether an element is valid JSON is for its decoder to decide.
 """
 
 import re
 
-# Everything between two of these bytes is skipped by the regular expression, not by a loop in Python.
+# The regular expressions skip everything between these bytes, without a Python loop.
 _OUTSIDE = re.compile(rb'["\[\]{},]')
 _INSIDE = re.compile(rb'["\\]')
 
 
 class ArrayStream:
-    """Feed it pieces; it gives the elements that they complete."""
+    """Feed it chunks; it returns the elements they complete."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
@@ -22,7 +22,7 @@ class ArrayStream:
 
     @property
     def ended(self) -> bool:
-        """The array was closed."""
+        """Whether the closing bracket has arrived."""
         return self._ended
 
     def feed(self, piece: bytes) -> list[bytes]:
@@ -41,7 +41,7 @@ class ArrayStream:
                 if byte == b'"':
                     self._in_string = False
                 elif position == len(buffer):
-                    position -= 1  # the escaped byte is still to come: look at this backslash again
+                    position -= 1  # the escaped byte has not arrived; look at this backslash again
                     break
                 else:
                     position += 1
@@ -52,7 +52,7 @@ class ArrayStream:
         return elements
 
     def _mark(self, byte: bytes, begin: int, position: int, elements: list[bytes]) -> int:
-        """Take note of a bracket, a quote or a comma; returns where the element after it begins."""
+        """Handle a bracket, a quote or a comma; return where the next element starts."""
         if byte == b'"':
             self._in_string = True
         elif byte in b"[{":
@@ -70,7 +70,7 @@ class ArrayStream:
         return begin
 
     def end(self) -> bytes:
-        """What follows the last whole element: nothing but white space if the stream was whole."""
+        """Return what follows the last complete element; empty if the array was complete."""
         rest = bytes(self._buffer).strip()
         self._buffer.clear()
         self._position = 0

@@ -1,14 +1,14 @@
-"""One pool of connections for each event loop, which ends with the loop.
+"""One connection pool per event loop, closed when the loop ends.
 
-aiohttp's sessions belong to one loop, and complain when nobody closes them. Whoever holds a transport need not know
-either: a pool is made when a loop first needs one, and closed when that loop ends, however it ends:
+A Transport may be used from many event loops, and nobody has to close it:
 
-- `asyncio.run` and its like close every asynchronous generator of their loop, so the pool is held by one;
-- a transport that is thrown away, or the end of the program, closes what it still holds;
-- what a loop left behind that was closed without a word is found when the next pool is made.
+- `asyncio.run` closes the asynchronous generators of its loop, so each pool is held by a generator that closes it;
+- when a Transport is garbage-collected or the program exits, it closes the pools it still has;
+- pools of loops that were closed without either are found when the next pool is created.
 """
 
 import asyncio
+import os
 import sys
 import weakref
 from collections.abc import AsyncGenerator
@@ -20,85 +20,89 @@ if TYPE_CHECKING:
     from midspan.http.pool import Pool
 
 
-class _Kept(NamedTuple):
+class _Entry(NamedTuple):
     pool: "Pool"
     guard: AsyncGenerator[None, None]
+    process: int
 
 
-_Pools = dict[asyncio.AbstractEventLoop, _Kept]
+_Entries = dict[asyncio.AbstractEventLoop, _Entry]
 
 
 class PoolPerLoop:
-    """Gives the pool of the loop that runs; safe to be shared by threads, each with its own."""
+    """Gives out the pool of the running event loop. Thread-safe."""
 
-    def __init__(self, connections: int | None = None) -> None:
-        self._connections = connections
-        self._pools: _Pools = {}
-        weakref.finalize(self, _drop_all, self._pools)
+    def __init__(self, max_connections: int | None = None) -> None:
+        self._max_connections = max_connections
+        self._entries: _Entries = {}
+        weakref.finalize(self, _drop_all, self._entries)
 
     def current(self) -> "Pool | None":
-        """The pool of the loop that runs, if it has begun."""
-        kept = self._pools.get(asyncio.get_running_loop())
-        return None if kept is None else kept.pool
+        """Return the pool of the running loop if there is one."""
+        entry = self._entries.get(asyncio.get_running_loop())
+        return None if entry is None else entry.pool
 
-    async def begin(self) -> "Pool":
-        """The pool of the loop that runs."""
+    async def create(self) -> "Pool":
+        """Return the pool of the running loop, which is created if necessary."""
         if "midspan.http.pool" not in sys.modules:
-            # It loads aiohttp, and for as long as that takes a loop with other things to do should not stand still.
-            await asyncio.to_thread(import_module, "midspan.http.pool")
-        return self.current() or self._begin(asyncio.get_running_loop())
+            await asyncio.to_thread(import_module, "midspan.http.pool")  # slow; do not block the loop meanwhile
+        return self.current() or self._create(asyncio.get_running_loop())
 
     async def close(self) -> None:
-        """Close the pool of the loop that runs, and forget those of loops that are closed."""
-        self._forget_closed_loops()
-        kept = self._pools.pop(asyncio.get_running_loop(), None)
-        if kept is not None:
-            await kept.guard.aclose()
+        """Close the pool of the running loop, and those of loops that are closed."""
+        self._drop_closed_loops()
+        entry = self._entries.pop(asyncio.get_running_loop(), None)
+        if entry is not None:
+            await entry.guard.aclose()
 
-    def _begin(self, loop: asyncio.AbstractEventLoop) -> "Pool":
+    def _create(self, loop: asyncio.AbstractEventLoop) -> "Pool":
         from midspan.http.pool import Pool
 
-        self._forget_closed_loops()
-        pool = Pool(self._connections)
-        guard = _close_with_loop(pool, loop, self._pools)
+        self._drop_closed_loops()
+        pool = Pool(self._max_connections)
+        guard = _close_with_loop(pool, loop, self._entries)
         with suppress(StopIteration):
-            guard.asend(None).send(None)  # up to its yield; from now on the loop knows it
-        self._pools[loop] = _Kept(pool, guard)
+            guard.asend(None).send(None)  # run it up to its yield, so that the loop knows about it
+        self._entries[loop] = _Entry(pool, guard, os.getpid())
         return pool
 
-    def _forget_closed_loops(self) -> None:
-        for loop in tuple(self._pools):
-            if loop.is_closed() and (kept := self._pools.pop(loop, None)) is not None:
-                _drop(kept)
+    def _drop_closed_loops(self) -> None:
+        for loop in tuple(self._entries):
+            if loop.is_closed() and (entry := self._entries.pop(loop, None)) is not None:
+                _drop(entry)
 
 
-async def _close_with_loop(pool: "Pool", loop: asyncio.AbstractEventLoop, pools: _Pools) -> AsyncGenerator[None, None]:
+async def _close_with_loop(
+    pool: "Pool", loop: asyncio.AbstractEventLoop, entries: _Entries
+) -> AsyncGenerator[None, None]:
     try:
         yield
     finally:
-        pools.pop(loop, None)
+        entries.pop(loop, None)
         await pool.close()
 
 
-def _drop_all(pools: _Pools) -> None:
-    while pools:
-        loop, kept = pools.popitem()
-        if loop.is_running() and not _runs_here(loop):
+def _drop_all(entries: _Entries) -> None:
+    while entries:
+        loop, entry = entries.popitem()
+        if entry.process != os.getpid():
+            continue  # a forked child must not touch the sockets and the selector of its parent
+        if loop.is_running() and not _is_running_here(loop):
             with suppress(RuntimeError):  # the loop was closed meanwhile
-                loop.call_soon_threadsafe(_drop, kept)
+                loop.call_soon_threadsafe(_drop, entry)
         else:
-            _drop(kept)
+            _drop(entry)
 
 
-def _runs_here(loop: asyncio.AbstractEventLoop) -> bool:
+def _is_running_here(loop: asyncio.AbstractEventLoop) -> bool:
     try:
         return asyncio.get_running_loop() is loop
     except RuntimeError:
         return False
 
 
-def _drop(kept: _Kept) -> None:
-    kept.pool.drop()
-    # Nothing is left to wait for, so the generator ends at once; one that is only let go would want a task of the loop.
+def _drop(entry: _Entry) -> None:
+    entry.pool.drop()
+    # Nothing is left to wait for, so the generator ends at once. Without this, its finalizer would need the loop.
     with suppress(StopIteration):
-        kept.guard.aclose().__await__().send(None)
+        entry.guard.aclose().__await__().send(None)

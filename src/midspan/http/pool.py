@@ -1,172 +1,215 @@
-"""The connections of one event loop: aiohttp, arranged for calls to models.
+"""The connection pool of one event loop.
 
-Of aiohttp we take what is hard: the connector, which makes, keeps and reuses connections through proxies and TLS, and
-the parser of responses. Its session, which can do much that services do not need, would cost as much as both.
-Importing this loads aiohttp and ssl, so nobody imports it before the first request.
+A connection is connecting, busy with one response, idle, or closed. Idle connections are kept per server and proxy and
+reused most recent first. Importing this module loads httptools and ssl, so the first request imports it.
 """
 
 import asyncio
-from contextlib import suppress
-from weakref import WeakSet
+import ssl
+from collections.abc import Callable
+from typing import Any
 
-import aiohttp
-from aiohttp.client_proto import ResponseHandler
-from aiohttp.http import StreamWriter
-
-from midspan.http.environment import trusted_certificates
+from midspan.http.connection import connect
+from midspan.http.deadlines import DeadlineTimer, RequestDeadline
+from midspan.http.environment import Proxies, tls_context
 from midspan.http.messages import HttpRequest
-from midspan.http.response import OnlyInterim, PoolClosed, Response, StaleConnection, close
-from midspan.http.routes import Route, Routes
-from midspan.http.sockets import abort, abort_on_closed_loop, has_unread, probing_socket, read_in_small_buffers
-from midspan.http.unreadable import check_coding
-from midspan.http.watch import Wait, Watch
+from midspan.http.protocol import HttpProtocol
+from midspan.http.response import Response
+from midspan.http.routes import Route
 
 _IDLE_SECONDS = 75.0
-"""How long a connection is kept for the next request; a tool may well run for a minute between two turns."""
-_SOON_SECONDS = 1.0
-"""A connection that breaks later than this after a request was sent did not break because it had been idle."""
-_MOST_INTERIM = 100
-"""Of answers before the answer: one that says every 20 s that it is at it may do so for half an hour."""
-_LONGEST_HEAD_LINE = 2**16
-_LONGEST_IN_ONE_GO = 2**20
-_PIECE = 2**16
-_NO_TIMEOUT = aiohttp.ClientTimeout()
-"""A Wait is cheaper."""
+"""A tool may well run for a minute between two turns."""
+_STALE_SECONDS = 1.0
+"""A reused connection that is closed later than this after a request was sent was not stale: the server was at work."""
+_MAX_ROUTES = 256
 
 
 class Pool:
-    """The connections of the running loop."""
+    """The connections of the running event loop."""
 
-    def __init__(self, connections: int | None = None) -> None:
+    def __init__(self, max_connections: int | None = None) -> None:
         self._loop = asyncio.get_running_loop()
-        self.watch = Watch(self._loop)
-        self._routes = Routes(self._loop)
-        self._protocols: WeakSet[ResponseHandler] = WeakSet()
-        """The connections that carried a request before."""
-        self._slots = asyncio.Semaphore(connections) if connections else None
+        self.timer = DeadlineTimer(self._loop)
+        self._slots = asyncio.Semaphore(max_connections) if max_connections else None
+        self._proxies = Proxies()
+        self._routes: dict[tuple[str, str], Route] = {}
+        self._connections: set[HttpProtocol] = set()
+        self._idle: dict[object, list[HttpProtocol]] = {}
+        self._idle_timer: asyncio.TimerHandle | None = None
+        self._read_buffers: list[memoryview] = []
+        self._tls: ssl.SSLContext | None = None
         self._is_closed = False
-        self._connector = aiohttp.TCPConnector(
-            limit=0,
-            ssl=trusted_certificates() or True,
-            keepalive_timeout=_IDLE_SECONDS,
-            resolver=aiohttp.ThreadedResolver(),
-            socket_factory=probing_socket,
-        )
 
-    async def open(self, request: HttpRequest, wait: Wait) -> Response:
-        """Send the request and wait for the head of the response, which is to be given back to `done`."""
+    async def open(self, request: HttpRequest, deadline: RequestDeadline) -> Response:
+        """Send a request and wait for the head of the response, which must be passed to `release`."""
         if self._slots is not None:
             await self._slots.acquire()
-        wait.start()
         try:
-            if self._is_closed:  # while it waited for its place
-                raise PoolClosed
-            try:
-                return await self._ask(request, self._routes.to(request), wait)
-            except StaleConnection:  # the server closed an idle connection just when we wrote to it
-                return await self._ask(request, self._routes.apart(request), wait)
+            return await self._open(request, deadline)
         except BaseException:
             if self._slots is not None:
                 self._slots.release()
             raise
 
-    def done(self, response: Response) -> None:
-        """Close what is still open of a response, and let the next one have its place."""
-        response.done()
+    def release(self, response: Response) -> None:
+        """Close the response if it is incomplete, and allow the next request."""
+        response.close()
         if self._slots is not None:
             self._slots.release()
 
     async def close(self) -> None:
-        """Close all connections and wait until they are closed."""
+        """Fail all pending requests, close all connections and wait until they are closed."""
         self._is_closed = True
-        self.watch.close()
-        await self._connector.close()
+        self.timer.close()
+        self._stop_timers()
+        closing = [connection.closed for connection in self._connections]
+        self._abort_all()
+        if closing:
+            await asyncio.wait(closing)
 
     def drop(self) -> None:
-        """Close all connections without waiting, for a loop that may never run again."""
-        self.watch.stop()
-        transports = [protocol.transport for protocol in self._protocols if protocol.transport is not None]
+        """Close all connections without waiting, for an event loop that may never run again."""
+        self._is_closed = True
+        self._stop_timers()
         if self._loop.is_closed():
-            abort_on_closed_loop(self._loop, transports)
+            _run_on_closed_loop(self._loop, self._abort_all)
         else:
-            abort(transports)
-        self._connector.__exit__()
+            self._abort_all()
+        self._connections.clear()
 
-    async def _ask(self, request: HttpRequest, route: Route, wait: Wait) -> Response:
-        wait.begin("connect")
-        connection = await self._connector.connect(route.way, traces=[], timeout=_NO_TIMEOUT)
-        wait.begin("first_byte")
-        protocol = connection.protocol
-        assert protocol is not None, "a connection is open when it is given"
-        kept = protocol in self._protocols
-        upload: asyncio.Task[None] | None = None
-        interim, sent_at = 0, self._loop.time()
+    async def _open(self, request: HttpRequest, deadline: RequestDeadline) -> Response:
+        route = self._route(request)
+        deadline.start()
+        if self._is_closed:  # while the request waited for a slot
+            deadline.close()
+            assert deadline.error is not None, "closing a deadline sets its error"
+            raise deadline.error
+        connection = self._take_idle(route.key)
+        if connection is not None:
+            sent_at = self._loop.time()
+            response = await self._exchange(connection, route, request, deadline)
+            was_stale = not response.has_started and self._loop.time() - sent_at < _STALE_SECONDS
+            if response.error is None or deadline.error is not None or not was_stale:
+                return _with_head(response)
+        connection = await self._connect(route, deadline)
+        return _with_head(await self._exchange(connection, route, request, deadline))
+
+    async def _exchange(
+        self, connection: HttpProtocol, route: Route, request: HttpRequest, deadline: RequestDeadline
+    ) -> Response:
+        """Send the request and wait until the response has a head or an error."""
+        response = Response(self._loop, route.origin, head_only=route.is_head)
+        deadline.on_expired = response.fail
+        deadline.enter("first_byte")
+        connection.send(route.head(request), request.body, response)
         try:
-            if not kept:
-                self._meet(protocol, route)
-            elif protocol.should_close or (protocol.transport is not None and has_unread(protocol.transport)):
-                # It holds an answer to a question that nobody asked, or its end.
-                raise aiohttp.ClientConnectionResetError("the connection cannot be used again")
-            protocol.set_response_params(
-                skip_payload=route.way.method == "HEAD",
-                read_until_eof=True,
-                max_line_size=_LONGEST_HEAD_LINE,
-                max_field_size=_LONGEST_HEAD_LINE,
-            )
-            upload = self._send(request, route, protocol)
-            message, content = await protocol.read()
-            while 100 <= message.code < 200 and message.code != 101:  # only that the server is at it
-                interim += 1
-                if interim > _MOST_INTERIM:
-                    raise OnlyInterim(interim)
-                message, content = await protocol.read()
-            if message.compression is None and (coding := message.headers.get("Content-Encoding")) is not None:
-                check_coding(coding)
-        except BaseException as error:
-            close(connection, upload)
-            soon = self._loop.time() - sent_at < _SOON_SECONDS
-            if kept and soon and not interim and _is_stale(error):
-                raise StaleConnection from error
+            while not response.status and response.error is None:
+                await response.wait()
+        except BaseException:
+            response.close()
             raise
-        return Response(connection, message, content, upload)
+        deadline.pause()
+        return response
 
-    def _send(self, request: HttpRequest, route: Route, protocol: ResponseHandler) -> "asyncio.Task[None] | None":
-        """Send the request; a task goes on with what is too much to be written at once."""
-        transport = protocol.transport
-        if transport is None or transport.is_closing():
-            raise aiohttp.ClientConnectionResetError("the connection was closed before anything was sent")
-        if len(request.body) > _LONGEST_IN_ONE_GO:
-            transport.write(route.head(request))
-            return self._loop.create_task(_upload(request.body, StreamWriter(protocol, self._loop)))
-        transport.write(route.head(request) + request.body)
+    async def _connect(self, route: Route, deadline: RequestDeadline) -> HttpProtocol:
+        task = asyncio.current_task()
+        assert task is not None, "requests are sent by tasks"
+        cancelling = task.cancelling()
+        deadline.on_expired = lambda _: task.cancel()
+        deadline.enter("connect")
+        connection = HttpProtocol(route.key, self._read_buffers, on_idle=self._keep_idle, on_lost=self._forget)
+        try:
+            await connect(route, connection, await self._tls_context(route))
+        except asyncio.CancelledError:
+            if deadline.error is None or task.uncancel() > cancelling:
+                raise
+            failure = deadline.error
+        else:
+            if not connection.closed.done():
+                self._connections.add(connection)
+            return connection
+        raise failure
+
+    async def _tls_context(self, route: Route) -> ssl.SSLContext | None:
+        if not route.server.tls and (route.proxy is None or not route.proxy.address.tls):
+            return None
+        if self._tls is None:
+            self._tls = await asyncio.to_thread(tls_context)
+        return self._tls
+
+    def _route(self, request: HttpRequest) -> Route:
+        key = (request.method, request.url)
+        route = self._routes.get(key)
+        if route is None:
+            route = Route(request.method, request.url, self._proxies.proxy_for(request.url))
+            if len(self._routes) >= _MAX_ROUTES:
+                self._routes.clear()
+            self._routes[key] = route
+        route.check(request)
+        return route
+
+    def _take_idle(self, key: object) -> HttpProtocol | None:
+        connections = self._idle.get(key)
+        while connections:
+            connection = connections.pop()
+            if connection.can_be_reused():
+                return connection
+            connection.abort()
         return None
 
-    def _meet(self, protocol: ResponseHandler, route: Route) -> None:
-        self._protocols.add(protocol)
-        if protocol.transport is not None:
-            read_in_small_buffers(protocol.transport)
-        if protocol.closed is not None:
-            protocol.closed.add_done_callback(_take_note)
-        if route.way.server_hostname is not None:
-            protocol.force_close()
+    def _keep_idle(self, connection: HttpProtocol) -> None:
+        connection.idle_since = self._loop.time()
+        self._idle.setdefault(connection.key, []).append(connection)
+        if self._idle_timer is None:
+            self._idle_timer = self._loop.call_later(_IDLE_SECONDS, self._close_idle)
+
+    def _close_idle(self) -> None:
+        """Close the connections that have been idle for too long."""
+        self._idle_timer = None
+        now = self._loop.time()
+        for key, connections in tuple(self._idle.items()):
+            while connections and (connections[0].idle_since <= now - _IDLE_SECONDS):
+                connections.pop(0).abort()
+            if not connections:
+                del self._idle[key]
+        if self._idle:
+            oldest = min(connections[0].idle_since for connections in self._idle.values())
+            self._idle_timer = self._loop.call_at(oldest + _IDLE_SECONDS, self._close_idle)
+
+    def _forget(self, connection: HttpProtocol) -> None:
+        self._connections.discard(connection)
+
+    def _stop_timers(self) -> None:
+        self.timer.stop()
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+
+    def _abort_all(self) -> None:
+        for connection in tuple(self._connections):
+            connection.abort()
 
 
-async def _upload(body: bytes, writer: StreamWriter) -> None:
-    """Send a large body piece by piece, as the server takes it; it may answer before the end."""
-    view = memoryview(body)
-    with suppress(aiohttp.ClientError, OSError):  # the connection is gone, which whoever waits for the answer is told
-        for start in range(0, len(view), _PIECE):
-            await writer.write(view[start : start + _PIECE])
+def _with_head(response: Response) -> Response:
+    if response.error is not None and not response.status:
+        raise response.error
+    return response
 
 
-def _is_stale(error: BaseException) -> bool:
-    """Whether nothing of a head had come when the connection broke; of one that was reset, aiohttp does not tell."""
-    if isinstance(error, aiohttp.ServerDisconnectedError):
-        return isinstance(error.message, str)
-    return isinstance(error, OSError)
+def _run_on_closed_loop(loop: asyncio.AbstractEventLoop, function: Callable[[], None]) -> None:
+    """Run a function whose `loop.call_soon` callbacks would be refused because the loop is closed.
 
+    Closing a transport schedules the step that closes its socket, so that step has to be taken here. What the step
+    schedules in turn concerns tasks that will never run.
+    """
+    callbacks: list[tuple[Callable[..., object], tuple[Any, ...]]] = []
 
-def _take_note(gone: "asyncio.Future[None]") -> None:
-    """Whoever asks for this future has to look at it, or asyncio logs that nobody did."""
-    if not gone.cancelled():
-        gone.exception()
+    def call_soon(callback: Callable[..., object], *arguments: Any, context: object = None) -> None:  # noqa: ARG001 - the loop's signature
+        callbacks.append((callback, arguments))
+
+    try:
+        loop.call_soon = call_soon  # type: ignore[method-assign, assignment]
+    except AttributeError:  # uvloop closes its sockets itself
+        return
+    function()
+    for callback, arguments in tuple(callbacks):
+        callback(*arguments)

@@ -1,97 +1,300 @@
-"""A response on the connection that carries it."""
+"""One HTTP response: httptools parses the bytes into it, and a reader takes the body out of it.
+
+Above is HttpStream, which reads; below is HttpProtocol, which feeds. A Response does not know about sockets, pools or
+timeouts. Parsing never raises: a response that breaks the rules of HTTP gets an `error`, and its reader receives the
+body up to that point first.
+"""
 
 import asyncio
-from collections.abc import Mapping
+import re
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
-import aiohttp
-from aiohttp.connector import Connection
-from aiohttp.http import RawResponseMessage
+from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
+
+from midspan.errors import NetworkError, StreamCut
+
+_MAX_HEAD_BYTES = 2**17
+"""Also the limit for trailers and chunk extensions."""
+_MAX_HEADERS = 256
+_MAX_INTERIM_RESPONSES = 100
+"""A server that sends `102 Processing` every 20 seconds may do so for half an hour."""
+_HIGH_WATER = 2**18
+"""Unread body bytes above which the connection stops reading."""
+_MAX_PIECE = 2**18
+"""Decompressed bytes given to the reader at once."""
+_CODING = r"(?:x-)?(?:gzip|compress)|deflate|br|zstd"
+_KNOWN_CODINGS = re.compile(rf"(?:{_CODING})(?:\s*,\s*(?:{_CODING}))*")
 
 
-class StaleConnection(Exception):
-    """A connection that was kept from earlier was broken off instead of being used again."""
+class Headers(Mapping[str, str]):
+    """Response headers with case-insensitive names, decoded when they are looked up."""
 
+    __slots__ = ("_fields",)
 
-class PoolClosed(Exception):
-    """The connections of a transport were closed before a request could have one."""
+    def __init__(self, fields: dict[bytes, bytes]) -> None:
+        self._fields = fields
 
+    def __getitem__(self, name: str) -> str:
+        return self._fields[name.lower().encode()].decode("latin-1")
 
-class OnlyInterim(Exception):
-    """A server said so often that the answer is still to come that it will hardly come."""
+    def __iter__(self) -> Iterator[str]:
+        return (name.decode("latin-1") for name in self._fields)
+
+    def __len__(self) -> int:
+        return len(self._fields)
 
 
 class Response:
-    """A response whose body is still arriving. Its end frees the connection; whoever leaves it earlier closes that."""
+    """A response that is still arriving. `status` is 0 until its head is complete."""
 
-    __slots__ = ("_connection", "_gone", "_upload", "content", "headers", "status")
+    __slots__ = (
+        "_buffered", "_chunks", "_decoder", "_fields", "_head_only", "_interim", "_loop", "_origin", "_overhead",
+        "_parser", "_rejection", "_waiter", "error", "has_started", "headers", "is_complete", "keep_alive",
+        "on_drained", "on_failed", "status",
+    )  # fmt: skip
 
-    def __init__(
-        self,
-        connection: Connection,
-        message: RawResponseMessage,
-        content: aiohttp.StreamReader,
-        upload: "asyncio.Task[None] | None",
-    ) -> None:
-        self.status = message.code
-        self.headers: Mapping[str, str] = message.headers
-        self.content = content
-        self._connection: Connection | None = connection
-        self._upload = upload
-        self._gone: asyncio.Future[None] | None = None
-        content.on_eof(self._free)  # at once, if all of the body came with the head
-        if self._connection is not None and connection.protocol is not None:
-            self._gone = connection.protocol.closed
-            if self._gone is not None:
-                self._gone.add_done_callback(self._broken)
+    def __init__(self, loop: asyncio.AbstractEventLoop, origin: str, *, head_only: bool = False) -> None:
+        self._loop = loop
+        self._origin = origin
+        self._head_only = head_only
+        self.status = 0
+        self.headers: Mapping[str, str] = {}
+        self.error: NetworkError | None = None
+        self.has_started = False
+        """At least one byte has arrived."""
+        self.is_complete = False
+        self.keep_alive = False
+        """The connection may carry another request after this response."""
+        self.on_failed: Callable[[], object] = _do_nothing
+        """Closes the connection."""
+        self.on_drained: Callable[[], object] | None = None
+        """Resumes reading from a connection that was paused."""
+        self._fields: list[tuple[bytes, bytes]] = []
+        self._interim = 0
+        self._rejection: str | None = None
+        """Why a callback stopped the parser."""
+        self._chunks: list[bytes] = []
+        self._buffered = 0
+        self._overhead = 0
+        """Bytes since the last ones that belonged to the body."""
+        self._decoder: _Decoder | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._parser: HttpResponseParser | None = HttpResponseParser(self)
 
-    def done(self) -> None:
-        """Close what is still open; a response that was read to its end has freed its connection already."""
-        if self._gone is not None:
-            self._gone.remove_done_callback(self._broken)
-        if self._connection is not None:
-            self._close(self._connection)
+    # Reading
 
-    def give_up(self) -> None:
-        """Wake whoever waits for the rest of the body; it takes too long."""
-        self._tell_reader(TimeoutError("the rest of the body takes too long"))
+    async def wait(self) -> None:
+        """Wait until the head, more of the body, the end or an error has arrived."""
+        if self._waiter is not None:
+            raise RuntimeError("this response is already being read by another task")
+        self._waiter = self._loop.create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
 
-    def _free(self) -> None:
-        if self._connection is None:
-            return
-        gone, transport = self._gone, self._connection.transport
-        if gone is not None and gone.done() and not gone.cancelled() and gone.exception() is not None:
-            # To aiohttp the end of the connection is the end of a body without a length, however it came about.
-            self.content.set_exception(aiohttp.ClientPayloadError("the connection broke"))
-        unsent = transport is not None and not transport.is_closing() and transport.get_write_buffer_size() > 0
-        if unsent or (self._upload is not None and not self._upload.done()):
-            self._close(self._connection)  # answered before it was asked to the end: nothing else fits behind that
+    def take(self) -> bytes:
+        """Return the decoded body bytes that have arrived; empty if there are none."""
+        chunks = self._chunks
+        if chunks:
+            data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+            chunks.clear()
+            self._buffered = 0
+            if self.on_drained is not None:
+                self.on_drained()
+                self.on_drained = None
         else:
-            self._connection.release()
-            self._connection = None
+            data = b""
+        return data if self._decoder is None else self._decode(self._decoder, data)
 
-    def _close(self, connection: Connection) -> None:
-        self._connection = None
-        self._tell_reader(aiohttp.ClientConnectionError("the response was left"))
-        close(connection, self._upload)
+    def _decode(self, decoder: "_Decoder", data: bytes) -> bytes:
+        try:
+            piece = decoder.decode(data)
+            if not piece and self.is_complete:
+                decoder.finish()
+        except zlib.error:
+            message = f"the body is not valid {decoder.coding}, although its Content-Encoding says so"
+            self._set_error(self._malformed(message))
+            self._decoder = None
+            return b""
+        return piece
 
-    # aiohttp tells nobody when a body breaks the rules of HTTP, as it does where a gateway writes an error page into a
-    # stream: it closes the connection and lets the reader wait.
-    def _broken(self, _: "asyncio.Future[None]") -> None:
-        error = aiohttp.ClientPayloadError("the body is not HTTP")
-        if self._connection is not None and self._connection.protocol is not None:
-            error.__cause__ = self._connection.protocol.exception()
-        self._tell_reader(error)
+    @property
+    def is_drained(self) -> bool:
+        """The whole body has been taken."""
+        return self.is_complete and not self._chunks and self._decoder is None and self.error is None
 
-    def _tell_reader(self, error: BaseException) -> None:
-        if not self.content.is_eof() and self.content.exception() is None:
-            self.content.set_exception(error)
+    @property
+    def is_buffer_full(self) -> bool:
+        return self._buffered > _HIGH_WATER
+
+    # Feeding
+
+    def feed(self, data: memoryview) -> None:
+        """Parse received bytes and wake the reader."""
+        assert self._parser is not None, "a detached response receives no data"
+        self.has_started = True
+        self._overhead += len(data)
+        try:
+            self._parser.feed_data(data)
+        except HttpParserUpgrade:
+            self.keep_alive = False  # nobody asked for another protocol
+        except HttpParserError as error:
+            if error.__context__ is not None and not isinstance(error.__context__, _Stop):
+                raise error.__context__ from None
+            self.keep_alive = False
+            self.fail(self._malformed(self._rejection or str(error)))
+        if self._overhead > _MAX_HEAD_BYTES:
+            self.fail(self._malformed("its head or trailers are too large"))
+        if self._head_only and self.is_complete and bytes(data[-4:]) != b"\r\n\r\n":
+            self.keep_alive = False  # the head is followed by something else
+        if self._waiter is not None and (self.status or self.error) and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def end_of_connection(self, error: BaseException | None, *, clean: bool) -> None:
+        """Handle the end of the connection; a body without a length may only end with a `clean` one."""
+        if self.status and clean and not {"content-length", "transfer-encoding"} & self.headers.keys():
+            self.is_complete = True
+            self._wake()
+            return
+        if self.status:
+            failure: NetworkError = StreamCut(f"{self._origin} closed the connection in the middle of the response")
+        else:
+            what = "in the middle of the response head" if self.has_started else "without a response"
+            failure = NetworkError(f"{self._origin} closed the connection {what}; retrying may help")
+        failure.__cause__ = error
+        self.fail(failure)
+
+    def fail(self, error: NetworkError) -> None:
+        """End the response with an error, unless it is complete."""
+        if not self.is_complete:
+            self._set_error(error)
+
+    def detach(self) -> None:
+        """Break the reference cycle with the parser; nothing will be fed any more."""
+        self._parser = None
+        self.on_failed = _do_nothing
+
+    def close(self) -> None:
+        """Stop reading; the connection of an incomplete response is closed."""
+        if not self.is_complete:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Stop reading and close the connection, even if it is idle already."""
+        self._set_error(StreamCut(f"the response of {self._origin} was closed before its end"))
+
+    def _set_error(self, error: NetworkError) -> None:
+        if self.error is None:
+            self.error = error
+            self.on_failed()
+            self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def _malformed(self, reason: str) -> NetworkError:
+        error = StreamCut if self.status else NetworkError
+        return error(f"the response of {self._origin} is not valid HTTP: {reason}")
+
+    # Parser callbacks. One that raises stops the parser; feed() reports the error.
+
+    def on_message_begin(self) -> None:
+        if self.is_complete:
+            raise _Stop  # the server sent more than the response
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._fields.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        assert self._parser is not None, "only the parser calls this"
+        fields, self._fields = self._fields, []  # what follows are trailers, which are ignored
+        status = self._parser.get_status_code()
+        if status < 200 and status != 101:
+            self._interim += 1
+            if status < 100:
+                raise self._reject("invalid status code")
+            if self._interim > _MAX_INTERIM_RESPONSES:
+                raise self._reject(f"it consists of {self._interim} interim (1xx) responses and no final one")
+            return
+        if len(fields) > _MAX_HEADERS or self._overhead > _MAX_HEAD_BYTES:
+            raise self._reject("its head is too large")
+        headers: dict[bytes, bytes] = {}
+        for name, value in fields:
+            key = name.lower()
+            headers[key] = headers[key] + b", " + value if key in headers else value
+        if headers.get(b"transfer-encoding", b"chunked").lower() != b"chunked":
+            raise self._reject("its Transfer-Encoding is not supported")
+        if b"content-encoding" in headers:
+            self._decoder = self._decoder_for(headers[b"content-encoding"].decode("latin-1").strip().lower())
+        self.keep_alive = self._parser.should_keep_alive()
+        self.headers = Headers(headers)
+        self.status = status
+        self._overhead = 0
+        self.is_complete = self._head_only
+
+    def on_body(self, data: bytes) -> None:
+        if self.is_complete:
+            raise _Stop  # the server sent more than the response
+        self._chunks.append(data)
+        self._buffered += len(data)
+        self._overhead = 0
+
+    def on_message_complete(self) -> None:
+        self.is_complete = self.status != 0  # otherwise it was an interim response
+
+    def _decoder_for(self, coding: str) -> "_Decoder | None":
+        if coding in ("gzip", "deflate"):
+            return _Decoder(coding)
+        if _KNOWN_CODINGS.fullmatch(coding):
+            raise self._reject(f"its Content-Encoding is {coding}, which was not asked for")
+        return None  # some servers send a charset here; the body can be read as it is
+
+    def _reject(self, reason: str) -> "_Stop":
+        self._rejection = reason
+        return _Stop()
 
 
-def close(connection: Connection, upload: "asyncio.Task[None] | None") -> None:
-    """Close a connection at once, with what is still being sent on it."""
-    if upload is not None:
-        upload.cancel()
-    # An orderly end would wait until the server has read all that we sent, or has answered a TLS farewell.
-    if connection.transport is not None:
-        connection.transport.abort()
-    connection.close()
+class _Stop(Exception):
+    """Raised in a callback to stop the parser."""
+
+
+class _Decoder:
+    """Decompresses a body in pieces of limited size."""
+
+    __slots__ = ("_inflate", "_pending", "coding")
+
+    def __init__(self, coding: str) -> None:
+        self.coding = coding
+        self._inflate: Any = None
+        self._pending = b""
+
+    def decode(self, data: bytes) -> bytes:
+        """Decompress a piece; call again without data until the result is empty."""
+        data = self._pending + data
+        while True:
+            if self._inflate is None or self._inflate.eof:
+                if not data:
+                    return b""
+                self._inflate = zlib.decompressobj(self._window_bits(data))
+            piece: bytes = self._inflate.decompress(data, _MAX_PIECE)
+            data = self._pending = self._inflate.unused_data or self._inflate.unconsumed_tail
+            if piece or not data:
+                return piece
+
+    def finish(self) -> None:
+        """Raise an error if the compressed data ended too early."""
+        if self._inflate is not None and not self._inflate.eof:
+            raise zlib.error("truncated")
+
+    def _window_bits(self, data: bytes) -> int:
+        if self.coding == "gzip":
+            return 31
+        return 15 if data[0] & 0x0F == 8 else -15  # with or without the zlib header; servers send both
+
+
+def _do_nothing() -> None:
+    pass

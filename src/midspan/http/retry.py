@@ -1,17 +1,17 @@
-"""When to try again, and how long to wait before.
+"""When to retry a request, and how long to wait before.
 
-    tries = Tries(policy, clock)
+    state = RetryState(policy, clock)
     while True:
         try:
             return await ask()
         except ProviderError as error:
-            await tries.after(error)
+            await state.wait_or_raise(error)
         except CancelledError as cancelled:
-            tries.explain(cancelled)
+            state.set_cause(cancelled)
             raise
 
-A stream may be tried again only until its first byte has reached whoever reads it, because nobody can take back what
-was read. So wait for its first piece within the `try`, and read the rest outside.
+A stream may be retried only until its first part has reached the caller. So await the first part inside the `try`, and
+read the rest outside.
 """
 
 import asyncio
@@ -22,80 +22,77 @@ from msgspec.structs import asdict
 from midspan.errors import ConfigError, ProviderError
 from midspan.http.clock import Clock, SystemClock
 
-_MOST_DOUBLINGS = 60
-"""A wait is far beyond any cap by then, and a float still holds it."""
+_MAX_DOUBLINGS = 60
+"""The delay is far above any limit by then, and still fits into a float."""
 
 
 class RetryPolicy(Struct, frozen=True):
-    """How often and how long to try: `RetryPolicy(tries=1)` never does so again."""
+    """Exponential backoff with full jitter. `RetryPolicy(max_attempts=1)` never retries."""
 
-    tries: int = 5
+    max_attempts: int = 5
     base_seconds: float = 1.0
-    """The longest first wait; each further one may be twice as long."""
-    cap_seconds: float = 60.0
+    """The longest first delay; it doubles with each further attempt."""
+    max_delay_seconds: float = 60.0
     total_seconds: float = 600.0
-    """Nothing is tried again later than this after the first try began."""
+    """No attempt starts later than this after the first one."""
 
     def __post_init__(self) -> None:
-        if type(self.tries) is not int or self.tries < 1:
-            raise ConfigError(f"tries is {self.tries!r}; it is 1 for a single try, or more")
+        if type(self.max_attempts) is not int or self.max_attempts < 1:
+            raise ConfigError(f"max_attempts must be a positive integer, got {self.max_attempts!r}")
         for name, value in asdict(self).items():
-            if name != "tries" and not (type(value) in (int, float) and value >= 0):  # which NaN is not either
-                raise ConfigError(f"{name} is {value!r}; it is a number of seconds, 0 or more")
+            if name != "max_attempts" and not (type(value) in (int, float) and value >= 0):  # NaN is not >= 0 either
+                raise ConfigError(f"{name} must be a number of seconds, 0 or more, got {value!r}")
 
 
 _DEFAULT_POLICY = RetryPolicy()
 _SYSTEM_CLOCK = SystemClock()
 
 
-class Tries:
-    """The tries of one request, of which the first is always allowed."""
+class RetryState:
+    """The attempts of one request."""
 
-    __slots__ = ("_begun", "_clock", "_count", "_last", "_policy")
+    __slots__ = ("_clock", "_failed_attempts", "_last_error", "_policy", "_started_at")
 
     def __init__(self, policy: RetryPolicy = _DEFAULT_POLICY, clock: Clock = _SYSTEM_CLOCK) -> None:
         self._policy = policy
         self._clock = clock
-        self._begun = clock.monotonic()
-        self._count = 0
-        self._last: ProviderError | None = None
+        self._started_at = clock.monotonic()
+        self._failed_attempts = 0
+        self._last_error: ProviderError | None = None
 
-    async def after(self, error: ProviderError) -> None:
-        """Wait until it can be tried again after this error; raises it where it cannot."""
-        self._count += 1
-        wait = _wait_after(error, self._count, self._policy, self._clock)
-        late = self._clock.monotonic() + wait - self._begun > self._policy.total_seconds
-        if late or self._count >= self._policy.tries or not error.retryable:
-            _note(error, self._count, wait)
+    async def wait_or_raise(self, error: ProviderError) -> None:
+        """Wait until the next attempt after this error, or raise the error if there is none."""
+        self._failed_attempts += 1
+        delay = _delay_after(error, self._failed_attempts, self._policy, self._clock)
+        is_late = self._clock.monotonic() + delay - self._started_at > self._policy.total_seconds
+        if is_late or self._failed_attempts >= self._policy.max_attempts or not error.retryable:
+            _add_note(error, self._failed_attempts, delay)
             raise error
-        # Without its traceback, whose frames hold these tries and so the error itself.
-        self._last = error.with_traceback(None)
+        # Without its traceback, whose frames refer to this object and so to the error itself.
+        self._last_error = error.with_traceback(None)
         try:
-            await self._clock.sleep(wait)
+            await self._clock.sleep(delay)
         except asyncio.CancelledError as cancelled:
-            self.explain(cancelled)
+            self.set_cause(cancelled)
             raise
 
-    def explain(self, cancelled: asyncio.CancelledError) -> None:
-        """Name the last failure as the cause of a cancellation: whoever ran out of time learns what took it.
-
-        It is for a try that is cancelled; the wait between two tries sees to it itself.
-        """
-        if self._last is not None and cancelled.__cause__ is None:
-            cancelled.__cause__ = self._last
+    def set_cause(self, cancelled: asyncio.CancelledError) -> None:
+        """Make the last error the cause of a cancellation, so that the caller learns what used up the time."""
+        if self._last_error is not None and cancelled.__cause__ is None:
+            cancelled.__cause__ = self._last_error
 
 
-def _wait_after(error: ProviderError, tried: int, policy: RetryPolicy, clock: Clock) -> float:
-    """The server's wish if it has one, else up to twice as long as last time; by chance, lest all come back at once."""
+def _delay_after(error: ProviderError, failed_attempts: int, policy: RetryPolicy, clock: Clock) -> float:
+    """Return the delay the server asked for plus some jitter, or a random part of the exponential backoff."""
     if error.retry_delay_seconds is not None:
         return error.retry_delay_seconds + clock.random() * policy.base_seconds
-    longest: float = policy.base_seconds * 2 ** min(tried - 1, _MOST_DOUBLINGS)
-    return clock.random() * min(policy.cap_seconds, longest)
+    backoff: float = policy.base_seconds * 2 ** min(failed_attempts - 1, _MAX_DOUBLINGS)
+    return clock.random() * min(policy.max_delay_seconds, backoff)
 
 
-def _note(error: ProviderError, tried: int, wait: float) -> None:
-    if tried == 1 and not error.retryable:
+def _add_note(error: ProviderError, failed_attempts: int, delay: float) -> None:
+    if failed_attempts == 1 and not error.retryable:
         return
-    times = "once" if tried == 1 else f"{tried} times"
-    more = f"; the next try would have been in {wait:.1f} s" if error.retryable else ""
-    error.add_note(f"tried {times}{more}")
+    attempts = "1 attempt" if failed_attempts == 1 else f"{failed_attempts} attempts"
+    retry = f"; the next one would have been in {delay:.1f} s" if error.retryable else ""
+    error.add_note(f"failed after {attempts}{retry}")

@@ -1,100 +1,153 @@
-"""The way to each address, in the terms of aiohttp, found once."""
+"""Where a request goes, and the bytes of its head.
 
-import asyncio
+A Route belongs to one method and URL. Requests to the same URL usually carry the same headers, so the encoded request
+line and headers are kept as a template; only Content-Length differs.
+"""
+
+import re
+from base64 import b64encode
 from collections.abc import Mapping
+from typing import NamedTuple
+from urllib.parse import SplitResult, quote, unquote, urlsplit
 
-import aiohttp
-from aiohttp.http_writer import _serialize_headers
-from multidict import CIMultiDict
-from yarl import URL
+from midspan.errors import ConfigError
+from midspan.http.messages import DEFAULT_PORTS, HttpRequest, origin_of
+from midspan.version import VERSION
 
-from midspan.http.environment import Proxies
-from midspan.http.messages import HttpRequest
+_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_CONTROL_CHARACTER = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_URL_CHARACTERS = "!$%&'()*+,/:;=?@[]~"
+"""Characters that stay as they are in a request target; `%` because the URL may be quoted already."""
+_FRAMING_HEADERS = ("content-length", "transfer-encoding")
+"""Headers that describe the length of the body, which only the transport knows."""
+_METHODS_WITH_BODY = ("POST", "PUT", "PATCH")
 
-_MOST_KEPT = 256
+
+class Address(NamedTuple):
+    """The host and port of a server or proxy, and whether TLS is used."""
+
+    host: str
+    port: int
+    tls: bool
 
 
 class Route:
-    """The way to an address. Mostly one set of headers goes that way over and over, so the head is written once."""
+    """The server, the proxy and the request head for one method and URL."""
 
-    __slots__ = ("_counts", "_headers", "_line", "_written", "way")
+    __slots__ = (
+        "_always_length",
+        "_defaults",
+        "_headers",
+        "_line",
+        "_template",
+        "is_head",
+        "key",
+        "origin",
+        "proxy",
+        "server",
+    )
 
-    def __init__(self, way: aiohttp.ClientRequest, line: str) -> None:
-        self.way = way
-        """What the connector wants to know of a request, and the headers that HTTP itself needs."""
-        self._line = line
-        """The first line of a request that goes there."""
+    def __init__(self, method: str, url: str, proxy: str | None) -> None:
+        if not isinstance(method, str) or not _TOKEN.fullmatch(method):
+            raise ConfigError(f"{method!r} is not a valid HTTP method")
+        parts, self.server = _parse(url)
+        self.origin = origin_of(url)
+        self.proxy = None if proxy is None else Proxy(proxy)
+        self.key = (self.server, proxy)
+        """Connections with the same key are interchangeable."""
+        target = quote(parts.path or "/", safe=_URL_CHARACTERS)
+        if parts.query:
+            target += "?" + quote(parts.query, safe=_URL_CHARACTERS)
+        self._defaults = {"Host": _netloc(self.server, parts.scheme), "Accept": "*/*"}
+        self._defaults |= {"Accept-Encoding": "gzip, deflate", "User-Agent": f"midspan/{VERSION}"}
+        if credentials := _basic_credentials(parts):
+            self._defaults["Authorization"] = credentials
+        if self.proxy is not None and not self.server.tls:
+            target = f"{parts.scheme}://{self._defaults['Host']}{target}"
+            if self.proxy.credentials:
+                self._defaults["Proxy-Authorization"] = self.proxy.credentials
+        self._line = f"{method.upper()} {target} HTTP/1.1\r\n"
+        self.is_head = method.upper() == "HEAD"
+        self._always_length = method.upper() in _METHODS_WITH_BODY
         self._headers: dict[str, str] | None = None
-        self._written = b""
-        """Line and headers as they were sent last, but for the length of the body."""
-        self._counts = "Content-Length" in way.headers
-        """The length is told even where there is no body."""
+        self._template = b""
+
+    def check(self, request: HttpRequest) -> None:
+        """Raise a ConfigError if the headers or the body cannot be sent."""
+        if not isinstance(request.body, bytes):
+            raise ConfigError("the request body has the wrong type; it must be bytes")
+        if request.headers != self._headers:
+            self._template = self._encode(request.headers)
+            self._headers = dict(request.headers)
 
     def head(self, request: HttpRequest) -> bytes:
-        """All that is sent before the body."""
-        if request.headers != self._headers:
-            self._written = _serialize_headers(self._line, _joined(self.way.headers, request.headers))[:-2]
-            self._headers = dict(request.headers)
-        if request.body or self._counts:
-            return b"%bContent-Length: %d\r\n\r\n" % (self._written, len(request.body))
-        return self._written + b"\r\n"
+        """Encode everything that is sent before the body."""
+        self.check(request)
+        if request.body or self._always_length:
+            return b"%bContent-Length: %d\r\n\r\n" % (self._template, len(request.body))
+        return self._template + b"\r\n"
 
-    # The line and the headers may hold a key, and a route stands among the locals of whoever waits.
-    def __repr__(self) -> str:
-        return f"<route to {self.way.host}>"
+    def tunnel_head(self) -> bytes:
+        """Encode the CONNECT request that asks the proxy for a tunnel to the server."""
+        assert self.proxy is not None, "only a proxy opens tunnels"
+        host = f"{_bracketed(self.server.host)}:{self.server.port}"
+        lines = [f"CONNECT {host} HTTP/1.1", f"Host: {host}"]
+        if self.proxy.credentials:
+            lines.append(f"Proxy-Authorization: {self.proxy.credentials}")
+        return "\r\n".join([*lines, "", ""]).encode()
 
-
-class Routes:
-    """The ways from one event loop."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._proxies = Proxies()
-        self._known: dict[tuple[str, str], Route] = {}
-
-    def to(self, request: HttpRequest) -> Route:
-        """The way that a request takes."""
-        route = self._known.get((request.method, request.url))
-        if route is None:
-            if len(self._known) >= _MOST_KEPT:
-                self._known.clear()
-            route = self._known[request.method, request.url] = self._find(request)
-        return route
-
-    def apart(self, request: HttpRequest) -> Route:
-        """The same way, on a connection that nobody had before.
-
-        To name the host for TLS changes nothing but the key under which connections are kept, and under this one none
-        is kept.
-        """
-        return self._find(request, server_hostname=_url(request.url).raw_host)
-
-    def _find(self, request: HttpRequest, *, server_hostname: str | None = None) -> Route:
-        url = _url(request.url)
-        if url.scheme not in ("http", "https"):
-            raise aiohttp.NonHttpUrlClientError(url)
-        proxy = self._proxies.proxy_for(request.url)
-        way = aiohttp.ClientRequest(
-            request.method,
-            url,
-            loop=self._loop,
-            proxy=_url(proxy) if proxy else None,
-            server_hostname=server_hostname,
-        )
-        target = str(url.with_user(None)) if proxy and url.scheme == "http" else url.raw_path_qs
-        return Route(way, f"{way.method} {target} HTTP/1.1")
+    def _encode(self, headers: Mapping[str, str]) -> bytes:
+        lines = [self._line]
+        names = set()
+        for name, value in headers.items():
+            if not isinstance(name, str) or not isinstance(value, str):
+                raise ConfigError("a request header has the wrong type; names and values must be str")
+            if not _TOKEN.fullmatch(name) or _CONTROL_CHARACTER.search(value):
+                raise ConfigError("a request header has an invalid name or contains a control character")
+            names.add(name.lower())
+            if name.lower() not in _FRAMING_HEADERS:
+                lines.append(f"{name}: {value}\r\n")
+        lines += [f"{name}: {value}\r\n" for name, value in self._defaults.items() if name.lower() not in names]
+        try:
+            return "".join(lines).encode()
+        except UnicodeEncodeError:
+            raise ConfigError("a request header contains an unpaired surrogate") from None
 
 
-def _joined(needed: Mapping[str, str], wanted: Mapping[str, str]) -> "CIMultiDict[str]":
-    headers = CIMultiDict(needed)
-    headers.update(wanted)
-    for name in ("Content-Length", "Transfer-Encoding"):  # how long a body is, is ours to say
-        headers.popall(name, None)
-    return headers
+class Proxy:
+    """A proxy's address and the value of its Proxy-Authorization header."""
+
+    __slots__ = ("address", "credentials")
+
+    def __init__(self, url: str) -> None:
+        parts, self.address = _parse(url)
+        self.credentials = _basic_credentials(parts)
 
 
-def _url(address: str) -> URL:
+def _parse(url: str) -> tuple[SplitResult, Address]:
     try:
-        return URL(address)
-    except ValueError:
-        raise aiohttp.InvalidURL(address) from None
+        parts = urlsplit(url)
+        port = parts.port or DEFAULT_PORTS[parts.scheme]
+        host = (parts.hostname or "").encode("idna").decode()  # also checks the length of each label
+        quote(parts.path + parts.query)  # fails on unpaired surrogates
+    except (AttributeError, KeyError, TypeError, ValueError):
+        host = ""
+    if not host or _CONTROL_CHARACTER.search(host) or " " in host:
+        raise ConfigError(f"cannot send a request to {origin_of(url)}: not a valid http or https URL")
+    return parts, Address(host, port, parts.scheme == "https")
+
+
+def _basic_credentials(parts: SplitResult) -> str | None:
+    if parts.username is None and parts.password is None:
+        return None
+    pair = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
+    return "Basic " + b64encode(pair.encode()).decode()
+
+
+def _netloc(address: Address, scheme: str) -> str:
+    host = _bracketed(address.host)
+    return host if address.port == DEFAULT_PORTS[scheme] else f"{host}:{address.port}"
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

@@ -1,7 +1,7 @@
-"""Bytes to server-sent events, fed piece by piece: any size of piece, any length of line, CRLF or LF.
+"""An incremental parser for server-sent events: any chunk size, any line length, CRLF or LF.
 
-It knows nothing of what the data means. Lines that are no field of an event are not thrown away, as the
-standard would have it: some servers print an error between two events as bare JSON, and it must be heard.
+It does not interpret the data. Contrary to the standard, it keeps lines that are not a field of an event: some
+servers print an error as bare JSON between two events.
 """
 
 from msgspec import Struct
@@ -12,40 +12,40 @@ _EMPTY_LINE = (b"\r\n", b"\n")
 
 
 class Event(Struct, frozen=True, gc=False):
-    """The data of one event; or, if `stray`, lines that belong to none."""
+    """The data of one event. If `stray`, lines that belong to no event."""
 
     data: bytes
     stray: bool = False
 
 
 class EventStream:
-    """Feed it pieces; it gives the events that they complete."""
+    """Feed it chunks; it returns the events they complete."""
 
     def __init__(self) -> None:
-        self._begun: list[bytes] = []
-        """The pieces of a line whose end has not come."""
+        self._partial_line: list[bytes] = []
+        """Chunks of a line whose end has not arrived."""
         self._lines: list[bytes] = []
         self._stray = False
         self._at_start = True
 
     def feed(self, piece: bytes) -> list[Event]:
         line, end, rest = piece.partition(b"\n")
-        if rest in _EMPTY_LINE and line.startswith(b"data: ") and not self._begun and not self._lines:
-            # Servers write an event in one go, and so it comes: nearly every piece is this.
+        if rest in _EMPTY_LINE and line.startswith(b"data: ") and not self._partial_line and not self._lines:
+            # Fast path: nearly every chunk is exactly one event.
             self._at_start = False
             data = line[6:].removesuffix(b"\r")
             return [Event(data)] if data else []
         if not end:
-            self._begun.append(piece)
+            self._partial_line.append(piece)
             return []
-        *lines, rest = b"".join([*self._begun, piece]).split(b"\n")
-        self._begun = [rest] if rest else []
+        *lines, rest = b"".join([*self._partial_line, piece]).split(b"\n")
+        self._partial_line = [rest] if rest else []
         return self._read(lines)
 
     def end(self) -> list[Event]:
-        """What was begun and not closed by an empty line; the stream may have been cut within it."""
-        rest = b"".join(self._begun)
-        self._begun = []
+        """Return an event that no empty line has ended; the stream may have been cut inside it."""
+        rest = b"".join(self._partial_line)
+        self._partial_line = []
         return self._read([rest, b""] if rest else [b""])
 
     def _read(self, lines: list[bytes]) -> list[Event]:
@@ -54,23 +54,23 @@ class EventStream:
             self._at_start = False
             lines[0] = lines[0].removeprefix(_BYTE_ORDER_MARK)
         for line in lines:
-            line = line.removesuffix(b"\r")  # noqa: PLW2901 - the same line
+            line = line.removesuffix(b"\r")  # noqa: PLW2901 - still the same line
             if line.startswith(b"data:"):
-                self._keep(line[6:] if line.startswith(b" ", 5) else line[5:], events, stray=False)
+                self._add_line(line[6:] if line.startswith(b" ", 5) else line[5:], events, stray=False)
             elif not line:
-                self._close(events)
+                self._end_event(events)
             elif not line.startswith(b":") and line.partition(b":")[0] not in _FIELDS_IGNORED:
-                self._keep(line, events, stray=True)
+                self._add_line(line, events, stray=True)
         return events
 
-    def _keep(self, line: bytes, events: list[Event], *, stray: bool) -> None:
+    def _add_line(self, line: bytes, events: list[Event], *, stray: bool) -> None:
         if self._lines and self._stray != stray:
-            self._close(events)
+            self._end_event(events)
         self._stray = stray
         self._lines.append(line)
 
-    def _close(self, events: list[Event]) -> None:
+    def _end_event(self, events: list[Event]) -> None:
         data = b"\n".join(self._lines)
         self._lines = []
-        if data:  # an event without data is no event
+        if data:  # an event without data is ignored
             events.append(Event(data, self._stray))

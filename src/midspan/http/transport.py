@@ -1,64 +1,63 @@
-"""Two calls over HTTP, send and stream: the one way from Midspan to the network.
+"""Two calls over HTTP/1.1, send and stream: the only way from Midspan to the network.
 
-Above are the providers, who know what they ask and what an answer means; below is aiohttp, which is loaded with the
-first request. It knows nothing of models, does not follow redirects (services have none) and judges no status: what a
-server answers is an answer. What does not arrive is an error of ours.
+Above are the providers, which know what they ask and what a response means. Below are the connection pools, which are
+loaded with the first request. The transport knows nothing about models, follows no redirects and judges no status: a
+response is a response. A request without a complete response raises an error.
 """
 
+import asyncio
 from collections.abc import Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
-from midspan.errors import ConfigError
-from midspan.http.deadlines import Deadlines
+from midspan.errors import ConfigError, MalformedResponse, MidspanError
+from midspan.http.deadlines import RequestDeadline, Timeouts
 from midspan.http.loops import PoolPerLoop
-from midspan.http.messages import HttpRequest, HttpResponse, header
-from midspan.http.watch import Wait
+from midspan.http.messages import HttpRequest, HttpResponse, header, origin_of
 
-if TYPE_CHECKING:
-    from midspan.http.pool import Pool
-    from midspan.http.response import Response
+__all__ = ["HttpRequest", "HttpResponse", "HttpStream", "Timeouts", "Transport"]
 
-__all__ = ["Deadlines", "HttpRequest", "HttpResponse", "HttpStream", "Transport"]
-
-_LARGEST_BODY = 256 * 2**20
+_MAX_BODY_BYTES = 256 * 2**20
 
 
 class Transport:
-    """Sends requests from any thread and any event loop; connections are kept per loop and closed with it.
+    """Sends requests from any thread and any event loop. Connections are kept per loop and closed with it.
 
-    `connections` is how many requests of one loop may be under way at once, None for as many as there are; the others
-    wait, which counts in no deadline. `largest_body` is how many bytes the body of a response may have, streamed or
-    not, after it was decompressed; a larger one is not read further, so that no server can fill the memory.
+    `max_connections` limits the concurrent requests of one loop; requests beyond it wait, which counts towards no
+    timeout. `max_body_bytes` limits the decompressed size of a response body, streamed or not, so that no server can
+    fill the memory. None means no limit.
     """
 
     def __init__(
         self,
-        deadlines: Deadlines | None = None,
+        timeouts: Timeouts | None = None,
         *,
-        connections: int | None = None,
-        largest_body: int | None = _LARGEST_BODY,
+        max_connections: int | None = None,
+        max_body_bytes: int | None = _MAX_BODY_BYTES,
     ) -> None:
-        for name, limit in (("connections", connections), ("largest_body", largest_body)):
+        for name, limit in (("max_connections", max_connections), ("max_body_bytes", max_body_bytes)):
             if limit is not None and (type(limit) is not int or limit < 1):
-                raise ConfigError(f"{name} is {limit!r}; it is a number above 0, or None for no limit")
-        if deadlines is not None and not isinstance(deadlines, Deadlines):
-            raise ConfigError(f"{deadlines!r} is no Deadlines; give Transport(Deadlines(total=…)) to limit the time")
-        self._deadlines = deadlines or Deadlines()
-        self._largest_body = largest_body
-        self._pools = PoolPerLoop(connections)
+                raise ConfigError(f"{name} must be a positive integer or None, got {limit!r}")
+        if timeouts is not None and not isinstance(timeouts, Timeouts):
+            raise ConfigError(f"timeouts must be a Timeouts, for example Timeouts(total=60), got {timeouts!r}")
+        self._timeouts = timeouts or Timeouts()
+        self._max_body_bytes = max_body_bytes
+        self._pools = PoolPerLoop(max_connections)
 
-    async def send(self, request: HttpRequest, deadlines: Deadlines | None = None) -> HttpResponse:
-        """The response with its whole body."""
-        async with self.stream(request, deadlines) as answer:
-            return HttpResponse(answer.status, answer.headers, await answer.read())
+    async def send(self, request: HttpRequest, timeouts: Timeouts | None = None) -> HttpResponse:
+        """Send a request and return the response with its whole body."""
+        async with self.stream(request, timeouts) as stream:
+            return HttpResponse(stream.status, stream.headers, await stream.read())
 
-    def stream(self, request: HttpRequest, deadlines: Deadlines | None = None) -> "HttpStream":
-        """The response as it arrives, within `async with`; leaving that early closes the connection."""
-        return HttpStream(self._pools, request, deadlines or self._deadlines, self._largest_body)
+    def stream(self, request: HttpRequest, timeouts: Timeouts | None = None) -> "HttpStream":
+        """Send a request and read the response as it arrives, in an `async with` block.
+
+        Leaving the block before the end of the body closes the connection.
+        """
+        return HttpStream(self._pools, request, timeouts or self._timeouts, self._max_body_bytes)
 
     async def close(self) -> None:
-        """Close the connections of this event loop; a request after that opens new ones."""
+        """Close the connections of the running event loop. Later requests open new ones."""
         await self._pools.close()
 
     async def __aenter__(self) -> Self:
@@ -71,97 +70,87 @@ class Transport:
 
 
 class HttpStream:
-    """A response whose body is still arriving: iterate over its pieces, of any size, or `read` all that is left."""
+    """A response whose body is still arriving: iterate over its pieces, or `read` everything that is left."""
 
     __slots__ = (
-        "_deadlines", "_largest", "_left", "_pool", "_pools", "_request", "_response", "_wait", "headers", "status"
+        "_deadline", "_max_body_bytes", "_pool", "_pools", "_received", "_request", "_response", "_timeouts", "headers",
+        "status",
     )  # fmt: skip
 
     status: int
     headers: Mapping[str, str]
 
     def __init__(
-        self, pools: PoolPerLoop, request: HttpRequest, deadlines: Deadlines, largest_body: int | None = None
+        self, pools: PoolPerLoop, request: HttpRequest, timeouts: Timeouts, max_body_bytes: int | None
     ) -> None:
         self._pools = pools
         self._request = request
-        self._deadlines = deadlines
-        self._largest = largest_body
-        self._left = float("inf") if largest_body is None else largest_body
+        self._timeouts = timeouts
+        self._max_body_bytes = max_body_bytes
+        self._received = 0
 
     def header(self, name: str) -> str | None:
-        """The header of that name, in whatever case either of us writes it."""
+        """Look up a response header, ignoring case."""
         return header(self.headers, name)
 
-    # Errors are raised outside the `except`: within, the foreign one, which may tell secrets, would go along.
-
     async def __aenter__(self) -> Self:
-        self._pool: Pool = self._pools.current() or await self._pools.begin()
-        self._wait = Wait(self._pool.watch, self._deadlines)
+        pool = self._pool = self._pools.current() or await self._pools.create()
+        deadline = self._deadline = RequestDeadline(pool.timer, self._timeouts, self._request.url)
         try:
-            response = await self._pool.open(self._request, self._wait)
-        except BaseException as error:  # noqa: BLE001 - aiohttp and the network are foreign
-            self._wait.end()
-            failure = self._failure(error, in_body=False)
+            response = self._response = await pool.open(self._request, deadline)
+        except (MidspanError, asyncio.CancelledError) as error:
+            # Without its traceback, whose frames hold header values and proxy credentials.
+            failure = error.with_traceback(None)
+        except BaseException:
+            deadline.stop()
+            raise
         else:
-            self._wait.answered(response.give_up)
-            self._response: Response = response
             self.status = response.status
             self.headers = response.headers
             return self
-        raise failure
+        deadline.stop()
+        raise failure  # outside the `except` block, which would add the original as context
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> bytes:
-        content = self._response.content
-        if not content.is_eof():  # else the rest is here already
-            self._wait.begin("between_bytes")
-        try:
-            piece = await content.readany()
-        except BaseException as error:  # noqa: BLE001 - as above
-            self._wait.pause()
-            failure = self._failure(error, in_body=True)
-        else:
-            self._wait.pause()
-            self._left -= len(piece)
-            if piece and self._left >= 0:
-                return piece
-            if piece:
-                failure = self._too_large()
-            elif (broken := content.exception()) is not None:  # it came to an end that is none
-                failure = self._failure(broken, in_body=True)
-            else:
-                failure = StopAsyncIteration()
-        raise failure
+        response = self._response
+        while not (piece := response.take()):
+            if response.error is not None:
+                raise response.error.with_traceback(None)
+            if response.is_complete:
+                raise StopAsyncIteration
+            self._deadline.enter("between_bytes")
+            try:
+                await response.wait()
+            finally:
+                self._deadline.pause()
+        self._received += len(piece)
+        if self._max_body_bytes is not None and self._received > self._max_body_bytes:
+            raise self._too_large(self._max_body_bytes)
+        return piece
 
     async def read(self) -> bytes:
-        """All that has not been given yet."""
-        pieces, content = [], self._response.content
+        """Return the rest of the body."""
+        pieces = []
         async for piece in self:
             pieces.append(piece)
-            if content.at_eof() and content.exception() is None:
+            if self._response.is_drained:
                 break
-        return b"".join(pieces)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._wait.end()
-        self._pool.done(self._response)
+        self._deadline.stop()
+        self._pool.release(self._response)
 
-    def _too_large(self) -> BaseException:
-        from midspan.http.failures import too_large
-
-        self._response.done()
-        return too_large(self._request, self._largest)
-
-    def _failure(self, error: BaseException, *, in_body: bool) -> BaseException:
-        from midspan.http.failures import closed, cut, timed_out, unanswered
-
-        if self._wait.gave_up(error):
-            if self._wait.expired is None:
-                return closed(self._request)
-            return timed_out(self._wait.expired, self._request, self._deadlines)
-        return (cut if in_body else unanswered)(error, self._request)
+    def _too_large(self, limit: int) -> MalformedResponse:
+        self._response.abandon()
+        error = MalformedResponse(
+            f"the response of {origin_of(self._request.url)} is larger than {limit:,} bytes; "
+            "raise the limit with Transport(max_body_bytes=…) if this is expected"
+        )
+        error.retryable = False  # a retry would not make it smaller
+        return error

@@ -252,7 +252,9 @@ def test_a_stream_that_just_ends_is_an_answer_that_was_cut() -> None:
 def test_a_connection_reset_before_the_headers_is_tried_again_and_then_told(whole: bool) -> None:
     async def main() -> list[int]:
         async with raw_server(breaks_after()) as (url, open_connections):
-            async with Gemini(api_key="k", base_url=url, clock=VirtualClock(), retry=RetryPolicy(tries=3)) as gemini:
+            async with Gemini(
+                api_key="k", base_url=url, clock=VirtualClock(), retry=RetryPolicy(max_attempts=3)
+            ) as gemini:
                 with pytest.raises(errors.NetworkError):
                     await listen(gemini, whole=whole)
             return open_connections
@@ -283,12 +285,12 @@ def test_a_stream_of_one_endless_event_ends_at_the_limit_of_the_transport(begin:
     async def main() -> None:
         async with (
             Server(misbehaving.endless(begin)) as server,
-            Transport(largest_body=2**20) as transport,
+            Transport(max_body_bytes=2**20) as transport,
             Gemini(
                 api_key="k", base_url=f"http://127.0.0.1:{server.port}", clock=VirtualClock(), transport=transport
             ) as gemini,
         ):
-            with pytest.raises(errors.MalformedResponse, match="more than 1,048,576 bytes"):
+            with pytest.raises(errors.MalformedResponse, match="larger than 1,048,576 bytes"):
                 await listen(gemini)
             await server.until_all_gone()
             assert server.accepted == 1, "it was not asked again"
@@ -338,7 +340,7 @@ def test_secrets_are_in_no_error_log_repr_or_local_of_ours(
     shown = io.StringIO()
 
     async def main(url: str) -> None:
-        gemini = Gemini(api_key=SECRET, base_url=url, retry=RetryPolicy(tries=1))
+        gemini = Gemini(api_key=SECRET, base_url=url, retry=RetryPolicy(max_attempts=1))
         shown.write(repr(gemini) + repr(gemini.api) + str(vars(gemini)))
         with pytest.raises(errors.ProviderError) as raised:
             await listen(gemini, whole=whole)

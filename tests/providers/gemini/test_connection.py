@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from midspan import Agent, errors
-from midspan.gemini import AsyncClient, Client, Deadlines, RetryPolicy, Transport
+from midspan.gemini import AsyncClient, Client, RetryPolicy, Timeouts, Transport
 from midspan.http.clock import VirtualClock
 from midspan.providers.gemini.cached import Cached
 from midspan.providers.gemini.client import Gemini
@@ -37,9 +37,9 @@ REQUEST = ModelRequest(Setup("gemini-3.8-flash"), History([Message.user("hi")]))
         ({"vertex": True, "location": 5}, "5 is no location"),
         ({"model": "\ud800"}, r"'\ud800' is no name of a model"),
         ({"model": "gemini-3\n"}, r"'gemini-3\n' is no name of a model"),
-        ({"clock": 5}, "clock is a Clock, with monotonic, sleep, random; not 5"),
-        ({"transport": 5}, "transport is a Transport, as Transport(Deadlines(total=60)), not 5"),
-        ({"transport": Deadlines(total=5)}, "transport is a Transport, as Transport(Deadlines(total=60)), not Deadl"),
+        ({"clock": 5}, "clock must be a Clock with monotonic, sleep, random, got 5"),
+        ({"transport": 5}, "transport is a Transport, as Transport(Timeouts(total=60)), not 5"),
+        ({"transport": Timeouts(total=5)}, "transport is a Transport, as Transport(Timeouts(total=60)), not Timeo"),
         ({"retry": 3}, "retry is a RetryPolicy, not 3"),
         ({"headers": {"é": "b"}}, "'é' is no name of a header; one has letters, digits and signs like - and _ only"),
         ({"headers": {"": "b"}}, "'' is no name of a header"),
@@ -50,7 +50,7 @@ REQUEST = ModelRequest(Setup("gemini-3.8-flash"), History([Message.user("hi")]))
         ({"headers": {"a": "\ud800"}}, "the value of the header 'a' holds a control character, or half a character"),
         (
             {"timeout": 1},
-            "no argument called 'timeout'; times are limited with transport=Transport(Deadlines(total=…))",
+            "no argument called 'timeout'; times are limited with transport=Transport(Timeouts(total=…))",
         ),
         ({"max_retries": 1}, "no argument called 'max_retries'; how often it is tried is said with retry=RetryPolicy("),
         ({"apikey": "k"}, "no argument called 'apikey'; did you mean api_key?"),
@@ -147,7 +147,7 @@ def test_a_request_that_runs_out_of_time_between_two_tries_tells_what_it_failed_
             gemini = Gemini(api_key="k", base_url=f"http://127.0.0.1:{server.port}", clock=Standing())
             cancelled = await cancelled_when(waits, gemini, whole=whole)
             assert isinstance(cancelled.__cause__, errors.NetworkError)
-            assert "closed the connection without an answer" in str(cancelled.__cause__)
+            assert "closed the connection without a response" in str(cancelled.__cause__)
             await gemini.close()
 
     asyncio.run(asyncio.wait_for(main(), BOUND))
@@ -189,14 +189,14 @@ async def cancelled_when(happened: asyncio.Event, gemini: Gemini, *, whole: bool
 
 def test_times_are_limited_as_the_words_say() -> None:
     async def main() -> None:
-        transport = Transport(Deadlines(total=0.05))
+        transport = Transport(Timeouts(total=0.05))
         async with (
             Server(misbehaving.stall_in_body) as server,
             Gemini(
                 api_key="k",
                 base_url=f"http://127.0.0.1:{server.port}",
                 transport=transport,
-                retry=RetryPolicy(tries=1),
+                retry=RetryPolicy(max_attempts=1),
             ) as gemini,
         ):
             with pytest.raises(errors.TimedOut, match=r"within 0\.05 s"):

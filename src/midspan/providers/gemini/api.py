@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 from midspan.errors import ConfigError, ProviderError, StreamCut
 from midspan.http.clock import Clock, SystemClock
 from midspan.http.messages import HttpRequest, HttpResponse
-from midspan.http.retry import RetryPolicy, Tries
+from midspan.http.retry import RetryPolicy, RetryState
 from midspan.http.transport import HttpStream, Transport
 from midspan.providers.gemini.capabilities import LARGEST_REQUEST
 from midspan.providers.gemini.credentials import ApiKey, Credentials, SecretHeaders
@@ -60,7 +60,7 @@ class GeminiApi:
 
     async def call(self, method: str, path: str, body: bytes = b"", *, read: Callable[[bytes], T] = bytes) -> T:  # type: ignore[assignment]  # bytes reads bytes
         """What `read` makes of the body of the answer; what it cannot read is asked for again, too."""
-        tries = Tries(self._retry, self._clock)
+        attempts = RetryState(self._retry, self._clock)
         while True:
             try:
                 response = await self._transport.send(await self._request(method, path, body))
@@ -68,9 +68,9 @@ class GeminiApi:
                     raise _refusal(response, response.body)
                 return read(response.body)
             except ProviderError as error:
-                await tries.after(error)
+                await attempts.wait_or_raise(error)
             except asyncio.CancelledError as cancelled:
-                tries.explain(cancelled)
+                attempts.set_cause(cancelled)
                 raise
 
     async def stream(
@@ -81,7 +81,7 @@ class GeminiApi:
         As long as nothing was given it is tried again, each time with a new reader; after that the caller has seen the
         beginning, and whether to ask once more is for him to say.
         """
-        tries = Tries(self._retry, self._clock)
+        attempts = RetryState(self._retry, self._clock)
         async with AsyncExitStack() as opened:
             while True:
                 try:
@@ -89,9 +89,9 @@ class GeminiApi:
                     break
                 except ProviderError as error:
                     await opened.aclose()
-                    await tries.after(error)
+                    await attempts.wait_or_raise(error)
                 except asyncio.CancelledError as cancelled:
-                    tries.explain(cancelled)
+                    attempts.set_cause(cancelled)
                     raise
             yield reader, items
             if pieces is not None:

@@ -75,8 +75,8 @@ def connected(connection: dict[str, Any]) -> GeminiApi:
 
 
 _CONNECTION = tuple(connect.__annotations__)[:-1]
-_TIMES = "times are limited with transport=Transport(Deadlines(total=…)), both of midspan.gemini"
-_TRIES = "how often it is tried is said with retry=RetryPolicy(tries=…), of midspan.gemini"
+_TIMES = "times are limited with transport=Transport(Timeouts(total=…)), both of midspan.gemini"
+_TRIES = "how often it is tried is said with retry=RetryPolicy(max_attempts=…), of midspan.gemini"
 _INSTEAD = {
     "timeout": _TIMES,
     "timeout_seconds": _TIMES,
@@ -107,7 +107,7 @@ def _check(*, token: Any, retry: Any, transport: Any) -> None:
     if retry is not None and not isinstance(retry, RetryPolicy):
         raise ConfigError(f"retry is a RetryPolicy, not {retry!r}")
     if transport is not None and not isinstance(transport, Transport):
-        raise ConfigError(f"transport is a Transport, as Transport(Deadlines(total=60)), not {transport!r}")
+        raise ConfigError(f"transport is a Transport, as Transport(Timeouts(total=60)), not {transport!r}")
 
 
 def _check_headers(headers: Any) -> None:

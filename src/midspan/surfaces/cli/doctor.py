@@ -16,7 +16,7 @@ from midspan.surfaces.cli.visible import fitted
 from midspan.version import VERSION
 
 _KEYS = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
-_NEEDED = ("msgspec", "aiohttp", "jsonschema_rs", "docstring_parser")
+_NEEDED = ("msgspec", "httptools", "jsonschema_rs", "docstring_parser")
 _EXTRAS = {"cli": ("rich", "prompt_toolkit")}
 _OLDEST = (3, 11)
 _SECONDS = 5.0
@@ -168,7 +168,7 @@ def _gemini() -> Check:
     async def ask() -> int:
         import asyncio
 
-        async with asyncio.timeout(_SECONDS), AsyncClient(retry=RetryPolicy(tries=1)) as client:
+        async with asyncio.timeout(_SECONDS), AsyncClient(retry=RetryPolicy(max_attempts=1)) as client:
             return len(await client.list_models())
 
     try:

@@ -5,7 +5,7 @@ import re
 from urllib.parse import quote, urlsplit
 
 from midspan.errors import ArgumentError, ConfigError, ProviderError, TimedOut, ToolError
-from midspan.http.transport import Deadlines, HttpRequest, HttpStream, Transport
+from midspan.http.transport import HttpRequest, HttpStream, Timeouts, Transport
 from midspan.version import VERSION
 
 DEFAULT_TIMEOUT = 3.0
@@ -28,14 +28,14 @@ class Service:
         self._url = _checked_url(url or os.environ.get(_URL_VARIABLE) or _DEFAULT_URL)
         if not isinstance(timeout, int | float) or not 0 < timeout < float("inf"):
             raise ConfigError(f"the timeout of the weather is a number of seconds above 0, not {timeout!r}")
-        self._transport = transport or Transport(connections=_MOST_CONNECTIONS)
-        self._deadlines = Deadlines(connect=timeout, first_byte=timeout, between_bytes=timeout, total=timeout)
+        self._transport = transport or Transport(max_connections=_MOST_CONNECTIONS)
+        self._timeouts = Timeouts(connect=timeout, first_byte=timeout, between_bytes=timeout, total=timeout)
 
     async def fetch(self, location: str) -> bytes:
         """What the service answers about this place."""
         request = HttpRequest("GET", f"{self._url}/{_quoted(location)}?format=j1", _HEADERS)
         try:
-            async with self._transport.stream(request, self._deadlines) as answer:
+            async with self._transport.stream(request, self._timeouts) as answer:
                 _check_status(answer.status, location)
                 return await _bounded(answer)
         except TimedOut as error:
