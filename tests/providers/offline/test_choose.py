@@ -286,3 +286,26 @@ def test_tools_of_which_neither_fits_better_are_not_called() -> None:
         return city
 
     assert call("What is the weather in Oslo?", reading(tools.get_weather, get_weather_now)) is None
+
+
+def test_number_that_measures_or_counts_is_not_an_id() -> None:
+    def stop_timer(timer_id: int) -> None:
+        """Stop a timer."""
+
+    assert call("Stop timer 5", writing(stop_timer)) == ("stop_timer", {"timer_id": 5})
+    assert call("Stop the 5 minute timer", writing(stop_timer)) is None
+    assert call("Stop 5 timers", writing(stop_timer)) is None
+
+
+def test_email_address_is_the_recipient_and_not_an_id() -> None:
+    def send_email(to: str, subject: str) -> None:
+        """Send an email."""
+
+    def delete_email(email_id: str) -> None:
+        """Delete an email."""
+
+    offered = writing(send_email, delete_email)
+    arguments = {"to": "bob@example.com", "subject": "Hi"}
+    assert call("Send an email to bob@example.com with the subject 'Hi'", offered) == ("send_email", arguments)
+    assert call("Delete the email to bob@example.com", offered) is None
+    assert call("Delete email E-5", offered) == ("delete_email", {"email_id": "E-5"})

@@ -69,13 +69,12 @@ def _relevance(question: Question, tool: Tool) -> float:
 def _is_clear(match: Match, question: Question, tools: list[Tool]) -> bool:
     """Whether the words that a call does not account for leave no doubt about it."""
     tool, count = match.tool, len(match.unexplained)
-    unexplained = {english.stem(word) for word in match.unexplained}
-    does_other = question.is_imperative and question.verb in match.unexplained
-    if does_other or match.certainty == 0 or any(unexplained & other.vocabulary for other in tools):
+    is_foreign = any(english.stems(match.unexplained) & other.vocabulary for other in tools)
+    if is_foreign or match.certainty == 0 or (question.is_imperative and question.verb in match.unexplained):
         return False
     said = len(tool.topics & question.stems)
     others = [_relevance(question, other) for other in tools if other is not tool]
-    if count > 1 and said < len(tool.topics) and not others:
+    if count > 2 and said < len(tool.topics) and not others:
         return False
     is_far = bool(others) and _relevance(question, tool) >= max(others) + 1
     if said < 0.26 * len(tool.topics) and (count or not is_far):

@@ -73,8 +73,7 @@ def _calls(request: ModelRequest, question: str) -> tuple[ToolCall, ...]:
 
 def _answer(request: ModelRequest, results: list[ToolResult]) -> str:
     if results:
-        lines = ((one.name + " failed" * one.is_error, _in_words(one.value).rstrip(".")) for one in results)
-        return "\n".join(f"{what}: {text}." for what, text in lines)
+        return "\n".join(f"{one.name}{' failed' * one.is_error}: {_in_words(one.value)}." for one in results)
     tools = ", ".join(tool.name for tool in request.setup.tools[:20]) or "none"
     return (
         "I am Midspan's offline model, a small program: I call a tool only where a question clearly asks for it, and I "
@@ -87,7 +86,7 @@ def _in_words(value: Any) -> str:
         value = [f"{str(key).replace('_', ' ')}: {_in_words(item)}" for key, item in value.items()]
     if isinstance(value, list):
         return ", ".join(map(_in_words, value))[:_MAX_CHARS]
-    return {"None": "none", "True": "yes", "False": "no"}.get(repr(value), str(value)[:_MAX_CHARS])
+    return {"None": "none", "True": "yes", "False": "no"}.get(repr(value), str(value)[:_MAX_CHARS].rstrip("."))
 
 
 def _typed_answer(output: Output, results: list[ToolResult]) -> str:

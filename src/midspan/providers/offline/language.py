@@ -191,7 +191,8 @@ class Question:
             return Mention("number", _NUMBERS[lower], index, index)
         if lower in DAYS:
             return Mention("day", lower, index, index)
-        if not self._is_capital(index) or ((lower in STOP or unit_of(lower)) and not self._is_capital(index + 1)):
+        is_plain = lower in STOP or (unit_of(lower) and not self.tokens[index].text.isupper())
+        if not self._is_capital(index) or (is_plain and not self._is_capital(index + 1)):
             return None
         last = index
         while self._is_capital(last + 1) or (self.lower(last + 1) in _JOINING and self._is_capital(last + 2)):

@@ -132,9 +132,9 @@ class Matcher:
         if not _fits(mention, prop) or self._contradicts(mention, prop):
             return _NO
         before = self.question.lower(mention.first - 1)
-        cue = _CUES.get(before, frozenset())
-        has_cue = self._side(mention, prop) == _NAMED or not cue.isdisjoint(prop.words)
-        if self._is_named(prop, mention.first, mention.last) or (mention.kind in ("name", "quoted") and has_cue):
+        has_cue = self._side(mention, prop) == _NAMED or not _CUES.get(before, frozenset()).isdisjoint(prop.words)
+        is_text = mention.kind in ("name", "quoted", "link")
+        if (is_text and has_cue) or self._is_named(prop, mention.first, mention.last):
             return _NAMED
         if mention.kind == "number" and self._unit(mention) in prop.units:
             return _MEASURED
@@ -175,10 +175,10 @@ class Matcher:
         """Whether the value counts things, has another unit or stands on the other side of a pair."""
         before, after = self.question.lower(mention.first - 1), self.question.lower(mention.last + 1)
         if mention.kind == "number":
-            is_count = before == self.question.verb or (after.endswith("s") and not english.unit_of(after))
+            is_count = before == self.question.verb or after.endswith("s") or bool(self._unit(mention))
             has_other_unit = bool(prop.units) and self._unit(mention) not in {"", *prop.units}
             return has_other_unit or ("id" in prop.words and is_count)
-        return mention.kind in ("name", "quoted") and self._side(mention, prop) == _NO
+        return mention.kind in ("name", "quoted", "link") and self._side(mention, prop) == _NO
 
     def _unit(self, mention: Mention) -> str:
         sign = re.sub(r"[\d.,]", "", self.question.tokens[mention.first].text)
@@ -211,7 +211,7 @@ class Matcher:
         chosen = beside if len(beside) == 1 else bare
         if not 1 <= len(chosen) <= (1 if len(texts) > 1 else 3) or chosen[-1] - chosen[0] != len(chosen) - 1:
             return False
-        words = [self.question.tokens[at].text for at in chosen]
+        words = [self.question.tokens[at].text.removesuffix("'s") for at in chosen]
         is_counted = lower(chosen[0] - 1) == "many" or chosen[0] - 1 in self.used
         if is_counted:
             words[-1] = english.singular(words[-1])
@@ -254,7 +254,7 @@ def _fits(mention: Mention, prop: Parameter) -> bool:
         case "day":
             return is_text and value in prop.examples
         case "link" | "expression":
-            return prop.kind == mention.kind
+            return prop.kind == mention.kind or (prop.type, prop.kind, mention.kind) == ("string", "text", "link")
         case "code":
             return is_text and prop.kind in ("id", "symbol", "text")
         case "quoted":
