@@ -148,12 +148,12 @@ class Question:
         return False
 
     def is_asked_by(self, description: str) -> bool:
-        """Whether a description is this question in general: «How many pieces of an item are in stock.»"""
+        """Whether a description is this question in general: `How many pieces of an item are in stock.`"""
         return self.lowers[:2] == text_words(description)[:2] and self.lower(0) in ("how", "what", "which", "who")
 
     @property
     def is_one_request(self) -> bool:
-        """Whether the text is one sentence, and a question only in form: «Can you …?»."""
+        """Whether the text is one sentence, and a question only in form: `Can you …?`."""
         sentence = self.text.rstrip(" .!?")
         return not re.search(r"[.!?;]\s|\n", sentence) and (not self.text.endswith("?") or " you" in self._polite)
 

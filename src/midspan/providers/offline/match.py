@@ -98,7 +98,7 @@ class Matcher:
         return self._place(mentions, [prop for prop in self._unset() if not prop.values])
 
     def _is_own_word(self, mention: Mention) -> bool:
-        """Whether a value is a word of the tool, such as BMI, or «two» for two numbers."""
+        """Whether a value is a word of the tool, such as BMI, or `two` for two numbers."""
         if mention.value == "today":
             return not any(prop.kind in ("date", "time") for prop in self.tool.parameters)
         is_word = mention.kind == "name" or self.question.lower(mention.first) == "two"
@@ -144,7 +144,7 @@ class Matcher:
         return _NO if mention.kind == "name" and prop.is_category else _FITS
 
     def _side(self, mention: Mention, prop: Parameter) -> int:
-        """Whether «from», «to» or a number before the value says on which side of a pair it stands."""
+        """Whether `from`, `to` or a number before the value says on which side of a pair it stands."""
         before = mention.first - 1 - (self.question.lower(mention.first - 1) in ("the", "degrees"))
         side = {"from": "from", "to": "to", "into": "to"}.get(self.question.lower(before), "")
         if mention.kind == "listed" and before >= 0 and self.question.tokens[before].kind == "number":
@@ -154,7 +154,7 @@ class Matcher:
         return _FITS if not side or not prop.side else _NAMED if side == prop.side else _NO
 
     def _is_named(self, prop: Parameter, first: int, *more: int) -> bool:
-        """Whether the parameter's name stands before or after the value: «radius of 5», «a = 2», «3 bedrooms»."""
+        """Whether the parameter's name stands before or after the value: `radius of 5`, `a = 2`, `3 bedrooms`."""
         lower, index = self.question.lower, first - 1
         if len(prop.name) == 1:
             while lower(index) in ("=", "is", ":", "of"):
@@ -201,7 +201,7 @@ class Matcher:
                 self._take(prop, found[0], _LIKELY)
 
     def _fill_bare(self, prop: Parameter) -> bool:
-        """Give the words that nothing else accounts for to the one text that is missing: «lamps» for `item`."""
+        """Give the words that nothing else accounts for to the one text that is missing: `lamps` for `item`."""
         if prop.type != "string" or prop.values or prop.kind not in ("text", "person"):
             return False
         bare = [at for at in self._unexplained() if self.question.tokens[at].kind == "word"]
@@ -265,7 +265,7 @@ def _fits(mention: Mention, prop: Parameter) -> bool:
 
 
 def _fits_name(value: str, prop: Parameter) -> bool:
-    """Whether a proper name is what the description asks for, and not a code or «City, State»."""
+    """Whether a proper name is what the description asks for, and not a code or `City, State`."""
     text = prop.description.lower()
     if prop.kind not in ("place", "person", "text", "link"):
         return prop.kind == "symbol" and value.isupper() and len(value) <= 5
