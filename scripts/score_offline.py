@@ -1,9 +1,9 @@
 """Score the offline model: `python scripts/score_offline.py FILE…`, each a .jsonl of function-calling rows.
 
-A row has `functions`, `question` and `expect` (calls, no_call). Rows with one true call are scored for the right tool
-and for the exact call, as the Berkeley leaderboard defines it: each argument among the acceptable values, texts
-compared without case, spaces and punctuation, and left out only where that is acceptable. Rows where nothing fits are
-scored for false calls. Rows with several true calls are told beside them. Exits 1 if a row cannot be read.
+A row has `functions`, `question` and `expect` (calls, no_call). All functions are declared read-only, because the
+rows do not say what they change. A call is exact as the Berkeley leaderboard defines it: each argument is among the
+acceptable values, texts are compared without case, spaces and punctuation, and an argument is left out only where that
+is acceptable. A call is wrong if it has another tool or other arguments than the truth. Exits 1 if a row is unreadable.
 """
 
 import project_python  # noqa: F401 - it comes first, before what another Python may not have
@@ -13,22 +13,20 @@ import json
 import re
 import sys
 from collections.abc import Iterator
-from datetime import date
 from pathlib import Path
 from typing import Any
 
 from row_files import Tally, lines_of
 
-from midspan.providers.offline.client import Offline
+from midspan.providers.offline.client import Offline, respond
 from midspan.types.exchange import ModelRequest, Setup
 from midspan.types.messages import History, Message
 from midspan.types.parts import Text, ToolCall
-from midspan.types.specs import ToolSpec
+from midspan.types.specs import Effects, ToolSpec
 
 Row = dict[str, Any]
 
-# «tomorrow» must mean the same day whenever this is run.
-MODEL = Offline(today=lambda: date(2024, 1, 1))
+MODEL = Offline()
 
 
 def main(files: list[str]) -> int:
@@ -38,20 +36,20 @@ def main(files: list[str]) -> int:
     tally = Tally()
     for name in files:
         score(Path(name), tally)
-    told = {
-        "right tool": ("right_tool", "single"),
-        "right tool, one offered": ("right_tool_alone", "single_alone"),
-        "right tool, several offered": ("right_tool_several", "single_several"),
-        "exact call": ("exact", "single"),
-        "asked back instead of calling": ("asked", "single"),
-        "false calls where nothing fits": ("false_call", "irrelevant"),
-        "several calls, all exact": ("several_exact", "several"),
+    figures = {
+        "wrong calls, of all questions": ("wrong", "rows"),
+        "calls where none belongs": ("false_call", "irrelevant"),
+        "exact calls, of the rows with a single call": ("exact", "single"),
     }
-    for label, (part, whole) in told.items():
-        print(f"{label}: {tally.share(part, whole)} of {tally.counts[whole]}")
-    counted = " ".join(f"{name}={count}" for name, count in sorted(tally.counts.items()))
-    print(f"{counted} failures={tally.failed}")
+    for label, (part, whole) in figures.items():
+        print(f"{label}: {tally.counts[part]} of {tally.counts[whole]} ({percent(tally, part, whole)})")
+    counts = " ".join(f"{name}={count}" for name, count in sorted(tally.counts.items()))
+    print(f"{counts} failures={tally.failed}")
     return 1 if tally.failed else 0
+
+
+def percent(tally: Tally, part: str, whole: str) -> str:
+    return f"{100 * tally.counts[part] / (tally.counts[whole] or 1):.2f} %"
 
 
 def score(file: Path, tally: Tally) -> None:
@@ -69,41 +67,33 @@ def score_line(line: bytes, place: str, tally: Tally) -> None:
 
 
 def score_row(row: Row, tally: Tally) -> None:
-    true = [call for call in row["calls"] or () if "name" in call] if row["expect"] == "calls" else []
-    if row["expect"] == "no_call":
-        tally.counts["irrelevant"] += 1
-        tally.counts["false_call"] += bool(calls_for(row)[0])
-    elif len(true) == 1:
-        score_single(row, true[0], tally)
-    elif true:
-        made, _ = calls_for(row)
-        tally.counts["several"] += 1
-        tally.counts["several_exact"] += all_exact(made, true)
-    else:
+    if row["expect"] not in ("calls", "no_call"):
         tally.counts["skipped"] += 1
+        return
+    truth = [call for call in row["calls"] or () if "name" in call] if row["expect"] == "calls" else []
+    calls = calls_for(row)
+    is_exact_row = bool(truth) and all_exact(calls, truth)
+    kind = "irrelevant" if row["expect"] == "no_call" else "single" if len(truth) == 1 else "several"
+    tally.counts[kind] += 1
+    tally.counts["exact"] += is_exact_row and kind == "single"
+    tally.counts["exact_several"] += is_exact_row and kind == "several"
+    tally.counts["false_call"] += bool(calls) and kind == "irrelevant"
+    tally.counts["wrong"] += bool(calls) and not is_exact_row
 
 
-def score_single(row: Row, true: Row, tally: Tally) -> None:
-    made, text = calls_for(row)
-    offered = "several" if len(row["functions"]) > 1 else "alone"
-    right = [call.name for call in made] == [true["name"]]
-    tally.counts.update(["single", f"single_{offered}"])
-    tally.counts["right_tool"] += right
-    tally.counts[f"right_tool_{offered}"] += right
-    tally.counts["exact"] += right and is_exact(made[0], true)
-    tally.counts["asked"] += not made and text.endswith("?")
-
-
-def calls_for(row: Row) -> tuple[tuple[ToolCall, ...], str]:
-    """What the model does at once: its calls, or what it says."""
+def calls_for(row: Row) -> tuple[ToolCall, ...]:
+    """The calls that the model makes at once."""
     tools = tuple(
-        ToolSpec(one["name"], one.get("description") or "", one.get("parameters")) for one in row["functions"]
+        ToolSpec(
+            function["name"],
+            function.get("description") or "",
+            function.get("parameters"),
+            effects=Effects(reads=("*",)),
+        )
+        for function in row["functions"]
     )
-    system = [one["content"] for one in row["question"][0] if one["role"] == "system"]
-    messages = list(conversation(row["question"][0]))
-    setup = Setup(MODEL.model, system="\n".join(system) or None, tools=tools)
-    answer = MODEL.respond(ModelRequest(setup, History(messages))).message
-    return answer.calls, answer.text
+    setup = Setup(MODEL.model, tools=tools)
+    return respond(ModelRequest(setup, History(list(conversation(row["question"][0]))))).message.calls
 
 
 def conversation(turns: list[Row]) -> Iterator[Message]:

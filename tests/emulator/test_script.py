@@ -492,7 +492,7 @@ def test_a_provider_may_be_the_model() -> None:
 def test_the_offline_model_answers_through_it() -> None:
     schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
     declaration = {"name": "get_weather", "description": "The weather in a city.", "parametersJsonSchema": schema}
-    asked = {"contents": [user("What is the weather in Oslo?")], "tools": tools(declaration)}
+    asked = {"contents": [user("Get the weather in Oslo.")], "tools": tools(declaration)}
     with LocalGemini(model=Offline()) as server:
         last = events(stream(server.url, asked))[-1]["candidates"][0]
     assert last["finishReason"] == "STOP"

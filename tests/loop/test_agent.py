@@ -415,6 +415,18 @@ def test_plain_code_takes_a_stream_by_a_plain_loop() -> None:
     assert stream.result.text == "3"
 
 
+def test_agent_without_a_model_and_without_a_key_raises_at_its_first_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("GOOGLE_API_KEY", "GEMINI_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI"):
+        monkeypatch.delenv(name, raising=False)
+    agent = Agent(tools=[add])
+    assert repr(agent) == "Agent(MissingModel(), 1 tools)"
+    for _ in range(2):
+        with pytest.raises(ConfigError, match=r"GEMINI_API_KEY.*'gemini:gemini-3.8-flash'.*'offline'") as raised:
+            agent.run_sync("What is 1 + 2?")
+        assert [message.text for message in raised.value.transcript or ()] == ["What is 1 + 2?"]
+    assert agent.run_sync("Add a = 1 and b = 2", model="offline").tool_calls[0].value == 3
+
+
 def test_the_offline_model_cannot_be_told_its_tools_in_a_prompt() -> None:
     with pytest.raises(ConfigError, match="the offline model does not read tools from a prompt"):
         Agent("offline", [add], prompt_mode=True).run_sync("1 + 2?")

@@ -278,9 +278,9 @@ def test_the_tool_answers_the_model() -> None:
     assert ask("").value.startswith("invalid parameters: expression: ")
 
 
-def test_the_tool_says_that_it_does_nothing_to_the_world() -> None:
+def test_tool_declares_itself_read_only_and_idempotent() -> None:
     spec = calculator_tool().spec
-    assert (spec.name, spec.effects) == ("calculate", Effects(idempotent=True))
+    assert (spec.name, spec.effects) == ("calculate", Effects(reads=("arithmetic",), idempotent=True))
     assert spec.description.startswith("Calculate the value")
     assert spec.parameters is not None
     assert spec.parameters["properties"]["expression"]["description"].startswith("The expression, such as")

@@ -11,6 +11,7 @@ from midspan.errors import ConfigError
 from midspan.tools.execute import execute
 from midspan.toolsets.clock import clock_tools
 from midspan.types.parts import ToolCall, ToolResult
+from midspan.types.specs import Effects
 
 WINTER = datetime(2026, 1, 15, 12, 30, 15, 999, tzinfo=UTC)
 SUMMER = datetime(2026, 7, 15, 12, 30, tzinfo=UTC)
@@ -211,8 +212,9 @@ def test_a_clock_without_a_zone_is_a_mistake_of_the_caller() -> None:
         get_time()
 
 
-def test_the_time_may_never_come_from_a_cache() -> None:
-    assert [tool.spec.effects for tool in clock_tools()] == [None, None]
+def test_clock_tools_declare_themselves_read_only_and_repeatable() -> None:
+    assert [tool.spec.effects for tool in clock_tools()] == [Effects(reads=("clock",))] * 2
+    assert all(tool.spec.repeatable for tool in clock_tools()), "the same call has another result later"
 
 
 def test_a_machine_without_data_about_zones_still_has_utc_and_offsets() -> None:

@@ -1,6 +1,5 @@
 """What a user holds: a model with its tools and limits, ready to be asked any number of times at once."""
 
-import sys
 from collections.abc import Sequence
 from copy import copy
 from os import urandom
@@ -92,7 +91,7 @@ class Agent(Generic[Output]):
     ) -> None:
         """`model` is a provider or a name like `"gemini:gemini-3.8-flash"`; `tools` are functions, tools or sources.
 
-        Without a model it is Gemini if there is a key for it, else the offline model, which says so on stderr.
+        Without a model it is Gemini if a key is set; otherwise the first request raises ConfigError.
 
         `output` is a type or a JSON Schema that the answer shall have. With `calls_only` the model never answers in
         words: a tool that is final ends the run. `prompt_mode` tells the tools in the prompt and reads calls from the
@@ -278,7 +277,7 @@ class Agent(Generic[Output]):
         if isinstance(model, Provider):
             return model
         if model is None:
-            return self._own.setdefault("", _default())
+            return self._own.setdefault("", default_provider())
         if not isinstance(model, str):
             raise ConfigError(f"a model is a provider or a name like 'gemini:gemini-3.8-flash', not {model!r}")
         if model not in self._own:
@@ -304,19 +303,6 @@ def _with_transcript(error: MidspanError, history: History) -> MidspanError:
     """The error of a run that could not begin; calls that it was given and did not run are told so."""
     error.transcript = RunState.of(history).settled(CALL_NOT_RUN).history
     return error
-
-
-def _default() -> Provider:
-    provider = default_provider()
-    if provider.model == "offline":
-        sys.stderr.write(_OFFLINE)
-    return provider
-
-
-_OFFLINE = (
-    "midspan: no model is named and no key is set, so the offline model answers; it calls tools, but knows nothing. "
-    "Set GEMINI_API_KEY or name a model.\n"
-)
 
 
 def new_run_id() -> str:

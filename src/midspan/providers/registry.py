@@ -1,5 +1,6 @@
 """From the name of a model to its provider. Nothing is imported before somebody asks for it."""
 
+from collections.abc import AsyncIterator
 from importlib import import_module
 from inspect import signature
 from os import environ
@@ -7,6 +8,9 @@ from typing import Any
 
 from midspan.errors import ConfigError
 from midspan.providers.provider import Provider
+from midspan.types.exchange import FinishReason, ModelRequest, ModelResponse
+from midspan.types.messages import Message
+from midspan.types.parts import Part
 
 PROVIDERS = {
     "gemini": "midspan.providers.gemini.client:Gemini",
@@ -34,16 +38,34 @@ def provider_of(name: str) -> Provider:
 
 
 def default_provider() -> Provider:
-    """The model where none is named: Gemini if there is a key for it, else the one that needs neither key nor network.
-
-    Whoever gets the second one should say so; it is no model that anybody meant.
-    """
-    return provider_of(default_family())
+    """The provider to use if no model is named: Gemini if a key is set, else one that raises at its first request."""
+    return provider_of("gemini") if has_default_model() else MissingModel()
 
 
-def default_family() -> str:
-    """Whose model it is where none is named."""
-    return "gemini" if any(environ.get(name) for name in _KEYS) else "offline"
+def has_default_model() -> bool:
+    """Whether a key is set for the model that is used if none is named."""
+    return any(environ.get(name) for name in _KEYS)
+
+
+class MissingModel:
+    """Stands in for a model where none is named and no key is set. Its first request raises ConfigError."""
+
+    model = "missing"
+
+    def __repr__(self) -> str:
+        return "MissingModel()"
+
+    async def stream(self, request: ModelRequest, *, whole: bool = False) -> AsyncIterator[Part | ModelResponse]:
+        """Raise ConfigError with the ways to configure a model."""
+        del request, whole
+        raise ConfigError(
+            "no model is configured: set GEMINI_API_KEY (or GOOGLE_API_KEY), name a model, for example "
+            "Agent('gemini:gemini-3.8-flash'), or use Agent('offline'), which only calls tools"
+        )
+        yield ModelResponse(Message("model", ()), FinishReason.OTHER)  # makes this an async generator
+
+    async def close(self) -> None:
+        """Do nothing: there is no connection."""
 
 
 _KEYS = ("GOOGLE_API_KEY", "GEMINI_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI")

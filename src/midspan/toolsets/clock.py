@@ -39,9 +39,6 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-# The time is not declared as something that is read: what only reads may be answered from a cache, and time may not.
-
-
 def clock_tools(*, now: Callable[[], datetime] = utc_now, home: str = "UTC") -> list[Tool[..., Any]]:
     """The tools `get_time` and `convert_time`; `home` is the zone where none is given."""
     try:
@@ -75,10 +72,14 @@ def clock_tools(*, now: Callable[[], datetime] = utc_now, home: str = "UTC") -> 
             _moment(moment, from_name, here), _moment(moment, to_name, there), ahead.total_seconds() / 3600, note
         )
 
+    # Both only read. Neither result may be remembered: the time passes, and time zone rules change with the date.
     return [
-        tool(examples=[{"zone": "Europe/Oslo"}, {"zone": "Tokyo"}])(get_time),
-        tool(examples=[{"time": "09:00", "source": "New York", "target": "Europe/Berlin"}])(convert_time),
-    ]
+        tool(reads="clock", repeatable=True, examples=[{"zone": "Europe/Oslo"}, {"zone": "Tokyo"}])(get_time),
+        tool(
+            reads="clock", repeatable=True,
+            examples=[{"time": "09:00", "source": "New York", "target": "Europe/Berlin"}],
+        )(convert_time),
+    ]  # fmt: skip
 
 
 def _now(now: Callable[[], datetime]) -> datetime:

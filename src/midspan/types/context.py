@@ -12,7 +12,7 @@ from midspan.types.parts import ToolResult
 User = TypeVar("User")
 T = TypeVar("T")
 
-_log = logging.getLogger("midspan.tools")
+_log = logging.getLogger("midspan")
 
 
 class RunHost(Protocol):

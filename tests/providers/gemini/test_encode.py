@@ -180,7 +180,7 @@ def test_a_message_that_holds_nothing_is_left_out() -> None:
 
 
 def test_media_of_results_goes_where_the_model_looks_for_it() -> None:
-    result = ToolResult("1", "see", "a cat", media=(Blob("image/png", "AA==", name="cat.png"),))
+    result = ToolResult("1", "see", "a cat", content=(Blob("image/png", "AA==", name="cat.png"),))
     blob = {"inlineData": {"mimeType": "image/png", "data": "AA=="}}
     assert written(Message.user(result))["parts"][0]["functionResponse"]["parts"] == [blob]
     legacy = written(Message.user(result), LEGACY)["parts"]

@@ -109,7 +109,7 @@ def test_what_the_inner_provider_sent_goes_back_to_it_unchanged_also_after_savin
 def test_media_of_results_and_errors_are_shown_too() -> None:
     prompted, inner = said("ok")
     picture = Blob.of(b"x", "image/png")
-    result = ToolResult("c", "get_weather", None, media=(picture,))
+    result = ToolResult("c", "get_weather", None, content=(picture,))
     ask(prompted, Message.user(result, ToolResult("d", "delete", "no such id", is_error=True)))
     (message,) = inner.requests[0].history
     assert message.parts == (

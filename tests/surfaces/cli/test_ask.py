@@ -34,7 +34,7 @@ def stock_level(item: str) -> int:
     subprocess.run(["echo", "noise of a child"])
     return {"lamp": 12}[item]
 
-@tool(timeout=None)
+@tool(timeout=None, reads="*")
 async def slow_backup(name: str) -> str:
     """Run the slow backup of a database.
 
@@ -48,7 +48,7 @@ async def slow_backup(name: str) -> str:
         print("it was cancelled", file=sys.stderr, flush=True)
         raise
 
-@tool(timeout=None)
+@tool(timeout=None, reads="*")
 async def frozen_import(name: str) -> str:
     """Run the frozen import of a file.
 
@@ -58,7 +58,7 @@ async def frozen_import(name: str) -> str:
     print("it runs", file=sys.stderr, flush=True)
     time.sleep(60)
 
-@tool(timeout=None)
+@tool(timeout=None, reads="*")
 def blocking_export(name: str) -> str:
     """Run the blocking export of a table.
 
@@ -90,10 +90,41 @@ def test_the_answer_is_on_stdout_and_the_calls_on_stderr(home: Path) -> None:
     assert "offline model answers" not in ended.err, "the model was named"
 
 
-def test_without_a_model_and_a_key_the_offline_model_answers_and_says_so_once(home: Path) -> None:
+def test_without_a_model_and_a_key_the_first_line_announces_the_offline_model(home: Path) -> None:
     ended = midspan("ask", "What is 2 + 2?", home=home)
     assert ended.code == 0
+    assert "the offline model answers, with read-only tools only" in ended.err.splitlines()[0]
     assert ended.err.count("offline model") == 1
+    assert ended.out == "calculate: result: 4, is exact: yes.\n"
+
+
+WRITING = '''
+from midspan import tool
+
+@tool
+def delete_user(user_id: int) -> str:
+    """Delete a user."""
+    return f"deleted {user_id}"
+
+@tool(reads="users")
+def count_users(city: str) -> int:
+    """How many users live in a city."""
+    return 7
+'''
+
+
+def test_fallback_runs_only_read_only_tools_unless_yes_is_given(home: Path) -> None:
+    (home / "users.py").write_text(WRITING)
+    command = ["ask", "-t", "users.py", "--json"]
+    read = json.loads(midspan(*command, "How many users live in Oslo?", home=home).out)
+    assert [call["result"] for call in read["tool_calls"]] == [7]
+    refused = json.loads(midspan(*command, "Delete user 2", home=home).out)
+    assert (refused["tool_calls"], "delete_user" in refused["answer"]) == ([], False)
+    allowed = midspan(*command, "--yes", "Delete user 2", home=home)
+    assert [call["result"] for call in json.loads(allowed.out)["tool_calls"]] == ["deleted 2"]
+    assert "read-only" not in allowed.err
+    named = json.loads(midspan(*command, "-m", "offline", "Delete user 2", home=home).out)
+    assert [call["result"] for call in named["tool_calls"]] == ["deleted 2"]
 
 
 def test_json_is_one_object_with_calls_and_usage(home: Path) -> None:
@@ -156,11 +187,11 @@ def stock_level(item: str) -> int:
     return 3
 '''
 CHOSEN = '''
-def other(item: str) -> int:
+def stock_count(item: str) -> int:
     """How many pieces of an item are in stock."""
     return 4
 
-tools = [other]
+tools = [stock_count]
 '''
 
 
@@ -490,7 +521,7 @@ def test_notices_and_answers_are_broken_between_words(home: Path) -> None:
             answering.close()
             offline.close()
     assert f"{'abcdefgh ' * 6}".strip() + "\r\n" in answer
-    assert "midspan: no model is named and no key is set, so the\r\n" in notice
+    assert "no model is named and no key is set, so the\r\n  offline model" in notice
 
 
 def test_no_color_means_none(home: Path) -> None:

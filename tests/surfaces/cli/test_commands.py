@@ -190,13 +190,13 @@ def test_emulate_serves_a_gemini_that_ask_can_ask(tmp_path: Path) -> None:
         assert process.stdout is not None
         url = process.stdout.readline().strip()
         where = {"GOOGLE_GEMINI_BASE_URL": url}
-        asked = midspan("ask", "What is 2 + 2?", home=tmp_path, GEMINI_API_KEY="right", **where)
+        asked = midspan("ask", "Calculate 2 + 2", home=tmp_path, GEMINI_API_KEY="right", **where)
         wrong = midspan("ask", "What is 2 + 2?", home=tmp_path, GEMINI_API_KEY="wrong", **where)
     finally:
         os.kill(process.pid, signal.SIGINT)
         _, rest = process.communicate(timeout=BOUND)
     assert (asked.code, wrong.code) == (0, 3), asked.err + wrong.err
-    assert "4" in asked.out
+    assert "calculate: result: 4" in asked.out
     assert process.returncode == 0
     assert "Traceback" not in rest
 

@@ -1,1 +1,1 @@
-"""The embedded default: a program that picks tools by their words, fills in arguments and never invents a fact."""
+"""The offline model: a deterministic program that calls a tool only where a question leaves one reading."""

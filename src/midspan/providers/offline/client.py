@@ -1,64 +1,111 @@
-"""The offline model as a provider: a deterministic program where no language model is at hand."""
+"""The offline model as a provider: calls tools where a question leaves one reading, and reports their results."""
 
-import re
-from collections.abc import AsyncIterator, Callable
-from datetime import date
+from collections.abc import AsyncIterator
+from typing import Any
 
+import msgspec
+
+from midspan.errors import NoAnswer
 from midspan.providers.provider import Traits
-from midspan.types.exchange import FinishReason, ModelRequest, ModelResponse, Usage
+from midspan.types.exchange import FinishReason, ModelRequest, ModelResponse, Output, Usage
 from midspan.types.messages import History, Message
-from midspan.types.parts import Part, Text
+from midspan.types.parts import Part, Text, ToolCall, ToolResult
+from midspan.types.specs import ToolChoice, ToolSpec
 
-MODEL = "offline"
-_CHARACTERS_PER_TOKEN = 4
-_PIECE = re.compile(r"\s*\S+\s*|\s+")
+_MAX_CHARS = 4000
+_REAL_MODEL = "For a language model, set GEMINI_API_KEY or name one, for example 'gemini:gemini-3.8-flash'."
 
 
 class Offline:
-    """A model that needs no network and no key. It calls tools and words their results; it knows nothing by itself."""
+    """A deterministic program in place of a model. It needs no network and no key, and knows nothing by itself."""
 
     traits = Traits(prompts=False)
-
-    def __init__(self, *, today: Callable[[], date] = date.today) -> None:
-        """`today` tells the day that «tomorrow» is counted from."""
-        self._today = today
-
-    @property
-    def model(self) -> str:
-        return MODEL
+    model = "offline"
 
     def __repr__(self) -> str:
         return "Offline()"
 
     async def stream(self, request: ModelRequest, *, whole: bool = False) -> AsyncIterator[Part | ModelResponse]:
-        """The answer word by word, or its calls; then the answer itself. See `Provider`."""
-        response = self.respond(request)
+        """Yield the text or the calls, and then the whole response. See `Provider`."""
+        response = respond(request)
         for part in () if whole else response.message.parts:
-            if isinstance(part, Text):
-                for piece in _PIECE.findall(part.text):
-                    yield Text(piece)
-            else:
-                yield part
+            yield part
         yield response
 
-    def respond(self, request: ModelRequest) -> ModelResponse:
-        """The answer at once."""
-        from midspan.providers.offline.reply import reply  # its tables of words are read when they are first needed
-
-        said = reply(request, self._today())
-        parts: tuple[Part, ...] = (said,) if isinstance(said, Text) else said
-        finish, longest = FinishReason.END, request.setup.settings.max_tokens
-        if longest is not None and isinstance(said, Text) and len(said.text) > longest * _CHARACTERS_PER_TOKEN:
-            parts, finish = (Text(said.text[: longest * _CHARACTERS_PER_TOKEN]),), FinishReason.LENGTH
-        message = Message("model", parts)
-        return ModelResponse(message, finish, usage=_usage(request.history, message), model=MODEL)
-
     async def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: there is no connection."""
 
 
-def _usage(history: History, message: Message) -> Usage:
-    """An estimate, the same every time: a token for four characters of text."""
-    read = sum(len(one.text) for one in history) // _CHARACTERS_PER_TOKEN
-    written = len(message.text) // _CHARACTERS_PER_TOKEN + 1
-    return Usage(input=read, output=written, total=read + written)
+def respond(request: ModelRequest) -> ModelResponse:
+    """The calls that the last question asks for, or an answer in words."""
+    question, results = _last_question(request.history)
+    parts: tuple[Part, ...] = () if results else _calls(request, question)
+    output = request.setup.output
+    text = "" if parts else _answer(request, results) if output is None else _typed_answer(output, results)
+    message = Message("model", parts or (Text(text),))
+    read, written = (1 + sum(len(one.text) for one in texts) // 4 for texts in (request.history, [message]))
+    usage = Usage(read, written, total=read + written)  # an estimate: four characters are a token
+    return ModelResponse(message, FinishReason.END, usage=usage, model=Offline.model)
+
+
+def _last_question(history: History) -> tuple[str, list[ToolResult]]:
+    """What the user said last, and the results of the calls since then."""
+    results: list[ToolResult] = []
+    for message in reversed(history.messages):
+        if message.role == "user" and message.text and not message.results:
+            return message.text, results
+        results = [*message.results, *results]
+    return "", results
+
+
+def _calls(request: ModelRequest, question: str) -> tuple[ToolCall, ...]:
+    from midspan.providers.offline.choose import choose_calls  # the word lists load with the first question
+
+    choice = request.setup.tool_choice or ToolChoice("auto")
+    if choice.mode == "none":
+        return ()
+    specs = [tool for tool in request.setup.tools if isinstance(tool, ToolSpec)]
+    tools = [spec for spec in specs if not choice.names or spec.name in choice.names]
+    before = sum(len(message.calls) for message in request.history)
+    chosen = enumerate(choose_calls(question, tools), before)
+    return tuple(ToolCall(f"offline_{number}", name, arguments) for number, (name, arguments) in chosen)
+
+
+def _answer(request: ModelRequest, results: list[ToolResult]) -> str:
+    if results:
+        return "\n".join(f"{one.name}{' failed' * one.is_error}: {_in_words(one.value)}." for one in results)
+    tools = ", ".join(tool.name for tool in request.setup.tools[:20]) or "none"
+    return (
+        "I am Midspan's offline model, a small program: I call a tool only where a question clearly asks for it, and I "
+        f"know nothing else. I have no answer to this. My tools: {tools}. {_REAL_MODEL}"
+    )
+
+
+def _in_words(value: Any) -> str:
+    if isinstance(value, dict):
+        value = [f"{str(key).replace('_', ' ')}: {_in_words(item)}" for key, item in value.items()]
+    if isinstance(value, list):
+        return ", ".join(map(_in_words, value))[:_MAX_CHARS]
+    return {"None": "none", "True": "yes", "False": "no"}.get(repr(value), str(value)[:_MAX_CHARS].rstrip("."))
+
+
+def _typed_answer(output: Output, results: list[ToolResult]) -> str:
+    """The one tool result as JSON, if it has exactly the form that was asked for."""
+    from midspan.schema.arguments import Checker  # only typed answers need it
+
+    checker = Checker(_closed(output.json_schema or {}), word="output")
+    if len(results) == 1 and not results[0].is_error and not checker.problems(results[0].value):
+        return msgspec.json.encode(results[0].value).decode()
+    reason = "the tool results do not have exactly this form" if results else "no tool was called"
+    raise NoAnswer(
+        "the offline model cannot write a typed answer, it only passes on a single tool result of the requested form; "
+        f"{reason}. {_REAL_MODEL}"
+    )
+
+
+def _closed(schema: Any) -> Any:
+    """A schema that accepts no other properties than those it declares."""
+    if not isinstance(schema, dict):
+        return [_closed(item) for item in schema] if isinstance(schema, list) else schema
+    closed = {"additionalProperties": False} if isinstance(schema.get("properties"), dict) else {}
+    return closed | {key: _closed(value) for key, value in schema.items()}

@@ -16,6 +16,10 @@ def add_tools(parser: ArgumentParser) -> None:
         help="where the tools are, or «ready» for the ready ones; may be given several times",
     )  # fmt: skip
     which.add_argument("--no-tools", action="store_true", help="no tools at all")
+    parser.add_argument(
+        "-y", "--yes", action="store_true",
+        help="allow tools that may change something where the offline model is only the fallback",
+    )  # fmt: skip
 
 
 def _above_zero(text: str) -> int:

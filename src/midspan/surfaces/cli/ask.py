@@ -5,9 +5,9 @@ from typing import Any, TextIO
 
 from midspan.errors import RunError
 from midspan.loop.agent import Agent
-from midspan.providers.registry import default_family
 from midspan.surfaces.cli.arguments import add_model, add_tools
-from midspan.surfaces.cli.exits import code_of, say, tell
+from midspan.surfaces.cli.exits import code_of, tell
+from midspan.surfaces.cli.fallback import with_fallback
 from midspan.surfaces.cli.interrupts import Stoppable
 from midspan.surfaces.cli.output import Answer, LiveAnswer, check, stdout_for_answers, write
 from midspan.surfaces.cli.progress.choose import progress
@@ -16,6 +16,8 @@ from midspan.surfaces.cli.report import Report
 from midspan.surfaces.cli.sessions import Session, last_session
 from midspan.surfaces.cli.settings import Settings, settings_of
 from midspan.surfaces.cli.tool_files import tools_of
+from midspan.tools.merge import source_of
+from midspan.tools.wrap import Filtered
 from midspan.types.messages import History
 from midspan.types.specs import Limits
 
@@ -64,7 +66,8 @@ def _ask(options: Namespace, report: Report, out: TextIO) -> None:
     session = _session(options)
     history = History(session.messages()) if session is not None else History()
     question = question_of(options.question, options.file)
-    agent = agent_of(settings, tools_of(settings.tools))
+    tools = tools_of(settings.tools)
+    agent = agent_of(with_fallback(settings, yes=options.yes), tools)
     if options.prompt_mode:
         agent = agent.but(prompt_mode=True)
     if options.record is not None:
@@ -108,14 +111,6 @@ def _session(options: Namespace) -> Session | None:
 def agent_of(settings: Settings, tools: list[Any]) -> Agent:
     """The agent that the settings describe."""
     limits = Limits() if settings.max_turns is None else Limits(max_turns=settings.max_turns)
-    return Agent(settings.model or _unnamed(), tools, system=settings.system, limits=limits)
-
-
-def _unnamed() -> str:
-    family = default_family()
-    if family == "offline":
-        say(
-            "no model is named and no key is set, so the offline model answers; it calls tools, but knows nothing. "
-            "Set GEMINI_API_KEY or name a model."
-        )
-    return family
+    if settings.read_only and tools:
+        tools = [Filtered(source_of(tools), lambda spec: spec.changes is False)]
+    return Agent(settings.model, tools, system=settings.system, limits=limits)

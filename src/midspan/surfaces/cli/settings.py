@@ -20,6 +20,8 @@ class Settings(Struct, frozen=True):
     """Files, modules or `ready`; None is nothing said, which is the ready tools."""
     system: str | None = None
     max_turns: int | None = None
+    read_only: bool = False
+    """Offer only the tools that declare themselves read-only."""
 
 
 def settings_of(options: Namespace) -> Settings:

@@ -44,6 +44,6 @@ def calculator_tool() -> Tool[..., Any]:
         return calculate(expression)
 
     run.__doc__ = calculate.__doc__
-    # It reads nothing and changes nothing, so the same call may be answered, repeated or begun early at will.
+    # It changes nothing and always gives the same result. Declaring a read is what marks a tool as read-only.
     examples = [{"expression": "0.1 + 0.2"}, {"expression": "1200 * (1 + 3.5%) ** 10"}]
-    return tool(name="calculate", idempotent=True, examples=examples)(run)
+    return tool(name="calculate", reads="arithmetic", idempotent=True, examples=examples)(run)

@@ -32,7 +32,7 @@ def run(options: Namespace) -> int:
     if options.new:
         session.clear()
     with Stoppable() as loop:
-        talk = Talk(settings_of(options), session, loop, verbose=options.verbose)
+        talk = Talk(settings_of(options), session, loop, yes=options.yes, verbose=options.verbose)
         if sys.stdin.isatty():
             _greet(talk)
         _converse(talk, verbose=options.verbose)

@@ -6,6 +6,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from midspan.surfaces.cli.ask import agent_of
+from midspan.surfaces.cli.fallback import with_fallback
 from midspan.surfaces.cli.interrupts import Stoppable
 from midspan.surfaces.cli.output import Answer, LiveAnswer
 from midspan.surfaces.cli.progress.choose import progress
@@ -18,16 +19,16 @@ from midspan.types.messages import History
 class Talk:
     """What is said, with whom, and with which tools."""
 
-    def __init__(self, settings: Settings, session: Session, loop: Stoppable, *, verbose: int = 0) -> None:
-        self.settings = settings
+    def __init__(
+        self, settings: Settings, session: Session, loop: Stoppable, *, yes: bool = False, verbose: int = 0
+    ) -> None:
         self.session = session
         self.history = History(session.messages())
         self._loop = loop
         self._verbose = verbose
         self.tools: list[Any] = tools_of(settings.tools)
-        self._agent = agent_of(settings, self.tools)
-        if settings.model is None and self.model == "offline":
-            self.settings = replace(settings, model="offline")  # so that it is said once that nobody named it
+        self.settings = with_fallback(settings, yes=yes)
+        self._agent = agent_of(self.settings, self.tools)
 
     @property
     def model(self) -> str:
@@ -35,6 +36,8 @@ class Talk:
 
     def use(self, **changes: Any) -> None:
         """Go on with another model or other tools; if they cannot be had, with those that were."""
+        if "model" in changes:
+            changes["read_only"] = False  # the limit of the fallback does not apply to a model that is named
         settings = replace(self.settings, **changes)
         tools = tools_of(settings.tools) if "tools" in changes else self.tools
         agent = agent_of(settings, tools)

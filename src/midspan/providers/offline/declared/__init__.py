@@ -1,1 +1,0 @@
-"""Tools as they are declared, read for what they say of themselves."""

@@ -1,1 +1,0 @@
-"""Arguments: what a prompt names, put where a tool wants it."""

@@ -1,1 +1,0 @@
-"""A prompt, read: its words, and what they name."""
