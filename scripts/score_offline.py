@@ -20,7 +20,7 @@ from typing import Any
 from row_files import Tally, lines_of
 
 from midspan.providers.offline.client import Offline
-from midspan.types.exchange import ModelRequest, Setup
+from midspan.types.exchange import ModelRequest, RequestConfig
 from midspan.types.messages import History, Message
 from midspan.types.parts import Text, ToolCall
 from midspan.types.specs import ToolSpec
@@ -101,8 +101,8 @@ def calls_for(row: Row) -> tuple[tuple[ToolCall, ...], str]:
     )
     system = [one["content"] for one in row["question"][0] if one["role"] == "system"]
     messages = list(conversation(row["question"][0]))
-    setup = Setup(MODEL.model, system="\n".join(system) or None, tools=tools)
-    answer = MODEL.respond(ModelRequest(setup, History(messages))).message
+    config = RequestConfig(MODEL.model, system="\n".join(system) or None, tools=tools)
+    answer = MODEL.respond(ModelRequest(config, History(messages))).message
     return answer.calls, answer.text
 
 

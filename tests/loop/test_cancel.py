@@ -1,6 +1,7 @@
 """A run that is left or cancelled, at each of its events: nothing goes on, and the conversation can."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from midspan.types.exchange import ModelRequest
 from midspan.types.messages import History
 from midspan.types.parts import Text, ToolCall
 from tests.bounds import BOUND
+from tests.streaming import PartsProvider
 
 SCRIPT = [
     [Text("Let me see."), ToolCall("1", "work", {"n": 1}), ToolCall("2", "work", {"n": 2}), ToolCall("3", "no", {})],
@@ -41,12 +43,12 @@ class Workshop:
 
         workshop = self
 
-        class Model(ScriptedProvider):
-            async def stream(self, request: ModelRequest, *, whole: bool = False) -> Any:
+        class Model(PartsProvider, ScriptedProvider):
+            async def parts(self, request: ModelRequest) -> AsyncIterator[Any]:
                 workshop.listening += 1
                 try:
                     await asyncio.sleep(0)
-                    async for part in super().stream(request, whole=whole):
+                    async for part in ScriptedProvider.stream(self, request):
                         yield part
                 finally:
                     workshop.listening -= 1

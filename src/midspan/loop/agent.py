@@ -30,7 +30,7 @@ from midspan.loop.run import Run
 from midspan.loop.state import NOT_RUN, RunState
 from midspan.loop.stop import Bounds, out_of_time
 from midspan.providers.provider import Provider
-from midspan.providers.registry import default_provider, provider_of
+from midspan.providers.registry import default_family, fallback_notice, provider_of
 from midspan.tools.deadline import Expired, limited
 from midspan.types.messages import History
 from midspan.types.specs import Limits, ModelSettings, ToolChoice
@@ -286,7 +286,7 @@ class Agent(Generic[Output]):
     async def close(self) -> None:
         """Close the models that the agent made itself, of names; one that it was given belongs to the giver."""
         for provider in self._own.values():
-            await provider.close()
+            await provider.aclose()
 
     async def __aenter__(self) -> Self:
         return self
@@ -305,16 +305,10 @@ def _with_transcript(error: MidspanError, history: History) -> MidspanError:
 
 
 def _default() -> Provider:
-    provider = default_provider()
-    if provider.model == "offline":
-        sys.stderr.write(_OFFLINE)
-    return provider
-
-
-_OFFLINE = (
-    "midspan: no model is named and no key is set, so the offline model answers; it calls tools, but knows nothing. "
-    "Set GEMINI_API_KEY or name a model.\n"
-)
+    family = default_family()
+    if not family.environment:
+        sys.stderr.write(f"midspan: {fallback_notice(family)}\n")
+    return family.make()
 
 
 def new_run_id() -> str:

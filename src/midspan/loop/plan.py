@@ -8,10 +8,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from midspan.errors import ConfigError, MidspanError
-from midspan.providers.provider import Provider, Traits, traits_of
+from midspan.providers.provider import ModelProfile, Provider
 from midspan.tools.failure import described
 from midspan.tools.source import ToolSource
-from midspan.types.exchange import Setup
+from midspan.types.exchange import RequestConfig
 from midspan.types.parts import ToolCall, ToolResult
 from midspan.types.specs import BuiltinTool, Limits, ModelSettings, ToolChoice, ToolSpec
 
@@ -39,7 +39,7 @@ class Plan(Struct, frozen=True, eq=False):
 
     provider: Provider
     source: ToolSource
-    setup: Setup
+    config: RequestConfig
     output: Optional["TypedOutput"]
     aliases: dict[str, str]
     """By the names that the caller gave them, how tools are called that the model cannot call so."""
@@ -53,9 +53,9 @@ class Plan(Struct, frozen=True, eq=False):
     free: frozenset[str]
     """Tools that are ours, and that no limit of the caller counts."""
     calls_only: bool
-    first: Setup
+    first: RequestConfig
     """For the first request, where a call is forced; after that the model may answer."""
-    last: Setup
+    last: RequestConfig
     """For a request that asks for an answer: the tools stay declared, because the history speaks of them."""
     given: ToolSource
     """The tools as the caller gave them."""
@@ -64,7 +64,7 @@ class Plan(Struct, frozen=True, eq=False):
 
     @property
     def calls_in_order(self) -> bool:
-        return traits_of(self.provider).calls_in_order
+        return self.provider.profile.calls_in_order
 
     def spoken(self, limits: Limits) -> Limits:
         """The limits of the caller, under the names that the model uses."""
@@ -88,12 +88,12 @@ async def plan_of(wishes: Wishes) -> Plan:
     specs = await listed(given)
     source = given
     provider = _provider(wishes, has_functions=bool(specs))
-    traits = traits_of(provider)
-    output = _output(wishes, traits, has_tools=bool(specs or builtins))
+    profile = provider.profile
+    output = _output(wishes, profile, has_tools=bool(specs or builtins))
     if output is not None and output.by_tool:
         source = source_of([source, output.tool()])
     offered = specs if source is given else await listed(source)
-    spoken = None if traits.dialect is None else Spoken(source, traits.dialect)
+    spoken = None if profile.schema is None else Spoken(source, profile.schema)
     declared = offered if spoken is None else spoken.say(offered)
     aliases = {own.name: said.name for own, said in zip(offered, declared, strict=True) if own.name != said.name}
     choice = _choice(wishes, declared, builtins, aliases)
@@ -101,7 +101,7 @@ async def plan_of(wishes: Wishes) -> Plan:
     if choice is not None and choice.mode == "none" and output is not None and output.by_tool:
         choice = answering
     is_used_up = choice is not None and choice.mode == "any" and choice is not answering and not wishes.calls_only
-    setup = Setup(
+    config = RequestConfig(
         model=provider.model,
         system=wishes.system,
         tools=(*builtins, *declared),
@@ -112,7 +112,7 @@ async def plan_of(wishes: Wishes) -> Plan:
     return Plan(
         provider=provider,
         source=spoken or source,
-        setup=setup,
+        config=config,
         output=output,
         aliases=aliases,
         repeatable=frozenset(spec.name for spec in declared if spec.repeatable),
@@ -121,8 +121,8 @@ async def plan_of(wishes: Wishes) -> Plan:
         names=frozenset(spec.name for spec in declared),
         free=frozenset(spec.name for spec in declared if output is not None and output.by_tool and _is_ours(spec)),
         calls_only=wishes.calls_only,
-        first=setup if setup.tool_choice == choice else replace(setup, tool_choice=choice),
-        last=replace(setup, tool_choice=answering) if setup.tools else setup,
+        first=config if config.tool_choice == choice else replace(config, tool_choice=choice),
+        last=replace(config, tool_choice=answering) if config.tools else config,
         given=given,
         specs=specs,
     )
@@ -130,10 +130,10 @@ async def plan_of(wishes: Wishes) -> Plan:
 
 def _provider(wishes: Wishes, *, has_functions: bool) -> Provider:
     """The model; where it cannot be given functions, in the guise of one that can."""
-    wanted = wishes.prompt_mode if wishes.prompt_mode is not None else not traits_of(wishes.provider).functions
+    wanted = wishes.prompt_mode if wishes.prompt_mode is not None else not wishes.provider.profile.supports_tools
     if not wanted or not has_functions:
         return wishes.provider
-    if not traits_of(wishes.provider).prompts:
+    if not wishes.provider.profile.supports_prompted_tools:
         raise ConfigError(f"the {wishes.provider.model} model does not read tools from a prompt; leave prompt mode out")
     from midspan.providers.prompted.client import Prompted  # loaded where a model only writes text
 
@@ -195,12 +195,12 @@ def _is_ours(spec: ToolSpec) -> bool:
     return spec.name == ANSWER_TOOL
 
 
-def _output(wishes: Wishes, traits: Traits, *, has_tools: bool) -> Optional["TypedOutput"]:
+def _output(wishes: Wishes, profile: ModelProfile, *, has_tools: bool) -> Optional["TypedOutput"]:
     if wishes.output is None:
         return None
     from midspan.loop.output import typed_output  # loaded where an answer shall be typed
 
-    return typed_output(wishes.output, traits.dialect, by_tool=has_tools and not traits.json_with_functions)
+    return typed_output(wishes.output, profile.schema, by_tool=has_tools and not profile.supports_json_with_tools)
 
 
 def _builtin(tool: Any) -> BuiltinTool | None:

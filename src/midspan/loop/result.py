@@ -11,7 +11,7 @@ from midspan.loop.blocking import iterate
 from midspan.loop.run import Run
 from midspan.loop.state import CANCELLED, RunState, ToolRun
 from midspan.types.events import RunEvent
-from midspan.types.exchange import FinishReason, ModelResponse, Source, Usage
+from midspan.types.exchange import Citation, FinishReason, ModelResponse, Usage
 from midspan.types.messages import History, Message
 
 if TYPE_CHECKING:
@@ -40,9 +40,9 @@ class RunResult(Struct, Generic[Output], frozen=True, eq=False):
     turns: int
     """How often the model was asked."""
     run_id: str
-    finish: FinishReason
-    sources: tuple[Source, ...]
-    """What the answer rests on, where the provider's own tools searched for it."""
+    finish_reason: FinishReason
+    citations: tuple[Citation, ...]
+    """The sources of the answer, where the provider's own tools searched for it."""
     response: ModelResponse
     """What the model said last, with all that the provider sent."""
     limit: str | None = None
@@ -71,8 +71,8 @@ def result_of(run: Run, given: int) -> RunResult[Any]:
         usage=state.usage,
         turns=state.turn,
         run_id=run.id,
-        finish=run.answer.finish,
-        sources=tuple(dict.fromkeys(state.sources)),
+        finish_reason=run.answer.finish_reason,
+        citations=tuple(dict.fromkeys(state.citations)),
         response=run.answer,
         limit=end.limit,
     )

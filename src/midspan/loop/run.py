@@ -15,12 +15,12 @@ import msgspec
 
 from midspan.errors import LimitReached, MidspanError, NoAnswer, ProviderError
 from midspan.loop.plan import Plan
-from midspan.loop.refusals import Refused, beyond, forbidden
+from midspan.loop.refusals import Refused, beyond, forbidden, unreadable
 from midspan.loop.repeats import Repeats
-from midspan.loop.salvage import salvaged
+from midspan.loop.salvage import recover_malformed_call
 from midspan.loop.state import CANCELLED, MOST_MISSES, NOT_RUN, RunState
-from midspan.loop.stop import CUT, POLITE_WORDS, Again, Bounds, blocked, broken_off, verdict
-from midspan.providers.provider import closable, responder, traits_of
+from midspan.loop.stop import CUT, POLITE_WORDS, Again, Bounds, blocked, broken_off, is_blocked, verdict
+from midspan.providers.provider import ensure_aclose
 from midspan.tools.deadline import Expired, Raised, cancels_heard, kept, limited
 from midspan.tools.failure import NOT_RUN as WRONG
 from midspan.tools.failure import described, failed
@@ -37,7 +37,18 @@ from midspan.types.events import (
     TurnRetry,
     TurnStart,
 )
-from midspan.types.exchange import FinishReason, ModelRequest, ModelResponse, Room, Setup
+from midspan.types.exchange import (
+    Budget,
+    FinishReason,
+    ModelEvent,
+    ModelRequest,
+    ModelResponse,
+    PartDelta,
+    PartStart,
+    RequestConfig,
+    TextPartDelta,
+    ThoughtPartDelta,
+)
 from midspan.types.messages import History, Message
 from midspan.types.parts import Part, Text, Thought, ToolCall, ToolResult
 
@@ -69,20 +80,20 @@ class Run:
         """The last event, when it is over."""
         self.ends_politely = False
         """The user is told that a limit was reached, and gets no answer."""
-        self._family = traits_of(plan.provider).family
+        self._family = plan.provider.profile.service
         self._bounds = bounds
         self._repeats = Repeats(bounds.limits.max_repeats, repeatable=plan.repeatable, changing=plan.changing)
         self._context = context
         self._whole = whole
-        self._respond = responder(plan.provider) if whole and bounds.is_timeless else None
-        """The short way to a whole answer, where there is one and no clock is to be watched."""
         self._is_logged = _log.isEnabledFor(logging.DEBUG)
-        self._asked: Setup | None = None
+        self._asked: RequestConfig | None = None
         """With what the model was asked last, in this run."""
         self._has_run = False
         """A call was run, and not only wrong; then the model may answer, even if one was demanded."""
         self._ignored = 0
         """How often the model has made calls that it may not make."""
+        self._unreadable = 0
+        """How many turns in a row made only calls that cannot be read."""
         self._said = ""
         """What the model said in turns that it did not come to the end of."""
 
@@ -98,12 +109,12 @@ class Run:
                     yield self._after(TurnStart(turn))
                     heard = _Heard(turn, self._bounds)
                     with heard:
-                        if self._respond is not None:
-                            heard.end(await limited(self._respond(self._request()), None))
+                        if self._whole:
+                            await self._generate(heard)
                         else:
-                            async with aclosing(self._timed(self._spoken())) as parts:
-                                async for part in parts:
-                                    delta = heard.delta(part)
+                            async with aclosing(self._timed(self._streamed())) as events:
+                                async for model_event in events:
+                                    delta = heard.delta(model_event)
                                     if delta is not None:
                                         heard.is_left = True  # unless somebody comes back for more
                                         yield delta
@@ -142,21 +153,31 @@ class Run:
         finally:
             self.state = self.state.settled(CANCELLED)
 
-    def _spoken(self) -> AsyncGenerator[Part | ModelResponse, None]:
-        """What the model says."""
-        return closable(self.plan.provider.stream(self._request(), whole=self._whole))
+    def _streamed(self) -> AsyncGenerator[ModelEvent, None]:
+        return ensure_aclose(self.plan.provider.stream(self._request()))
+
+    async def _generate(self, heard: "_Heard") -> None:
+        """Have the whole response, if it comes in time."""
+        try:
+            response = await limited(self.plan.provider.generate(self._request()), self._bounds.seconds_left())
+        except Expired as over:
+            self._bounds.note(over)
+            for late in over.late:  # of what would not be stopped: it was done, and that is not hidden
+                heard.end(late)
+        else:
+            heard.end(response)
 
     def _request(self) -> ModelRequest:
-        self._asked = setup = self._setup()
-        # The last answer may take as many portions as it needs.
-        room = self._bounds.room(self.state) if self.limit is None else Room()
-        return ModelRequest(setup, self.state.history, None, room)
+        self._asked = config = self._config()
+        # The last answer may take as many requests as it needs.
+        budget = self._bounds.budget(self.state) if self.limit is None else Budget()
+        return ModelRequest(config, self.state.history, budget)
 
-    def _setup(self) -> Setup:
+    def _config(self) -> RequestConfig:
         if self.limit is not None or self._repeats.going_on:
             return self.plan.last
         is_free = self._has_run or self.state.turn > 1 + MOST_MISSES
-        return self.plan.setup if is_free else self.plan.first
+        return self.plan.config if is_free else self.plan.first
 
     def _after_turn(self, heard: "_Heard") -> Iterator[RunEvent]:
         """The model has spoken: what it said becomes part of the conversation."""
@@ -165,18 +186,18 @@ class Run:
         if heard.fault is not None and self.state.has_missed_enough:
             raise heard.fault
         answer = broken_off(heard.fault) if heard.answer is None or heard.fault is not None else heard.answer
-        self.answer = answer = salvaged(answer, self.plan.setup.tools)
+        self.answer = answer = recover_malformed_call(answer, self.plan.config.tools)
         if self._whole:
             for part in answer.message.parts:
-                delta = heard.delta(part)
+                delta = heard.whole_part(part)
                 if delta is not None:
                     yield delta
         if self._is_logged:
             _log.debug("[%s] Response: %s", self._family, answer.message.parts)
         yield self._after(
-            TurnEnd(heard.turn, answer.message, answer.finish, answer.usage, answer.sources, answer.requests)
+            TurnEnd(heard.turn, answer.message, answer.finish_reason, answer.usage, answer.citations, answer.requests)
         )
-        if answer.finish is FinishReason.BLOCKED:
+        if is_blocked(answer):
             raise blocked(answer)
 
     def _again(self) -> Again | None:
@@ -185,7 +206,7 @@ class Run:
         again = verdict(self.answer, self.state, calls_only=calls_only)
         if again is None and self.plan.output is not None:
             return self.plan.output.unread(self._text, self.state)
-        if self.answer.finish is FinishReason.CONTINUES:
+        if self.answer.finish_reason is FinishReason.CONTINUES:
             self._said += self.answer.message.text
         return again
 
@@ -195,7 +216,7 @@ class Run:
         self._said = ""  # before a call it was no part of the answer
         if self._is_logged:
             _log.debug("[%s] Tool Calls: %s", self._family, self.state.calls)
-        refused = self._refused(reached, waiting)
+        refused = {**self._unreadable_calls(waiting), **self._refused(reached, waiting)}
         open_calls = [call for place, call in enumerate(waiting) if place not in refused] if refused else waiting
         remembered = self._repeats.remembered(open_calls, turn)
         for place, call in enumerate(waiting):
@@ -266,6 +287,14 @@ class Run:
             refused = beyond({**dict.fromkeys(others, reached), **self._bounds.beyond(self.state)})
         return refused
 
+    def _unreadable_calls(self, waiting: Sequence[ToolCall]) -> Refused:
+        """Calls whose arguments cannot be read; a model that makes nothing else will not get any further."""
+        refused = unreadable(waiting, self.answer.finish_reason)
+        self._unreadable = self._unreadable + 1 if refused and len(refused) == len(waiting) else 0
+        if self._unreadable > MOST_MISSES:
+            raise NoAnswer(f"the model made calls whose arguments cannot be read, {self._unreadable} times in a row")
+        return refused
+
     def _may_end_by_call(self) -> bool:
         """Whether one of the calls that wait may give the answer, so that nothing more has to be asked."""
         if self._bounds.limits.on_limit == "answer" and self.limit is None:
@@ -325,7 +354,7 @@ class Run:
 
     def _log_prompt(self) -> None:
         if self._is_logged:
-            _log.debug("[%s] System Prompt: %s", self._family, self.plan.setup.system)
+            _log.debug("[%s] System Prompt: %s", self._family, self.plan.config.system)
             _log.debug("[%s] Prompt: %s", self._family, [message.parts for message in self.state.history])
 
 
@@ -346,16 +375,29 @@ class _Heard:
         self.answer: ModelResponse | None = None
         self.fault: ProviderError | None = None
 
-    def delta(self, part: Part | ModelResponse) -> RunEvent | None:
-        """What a listener is told of a part, if anything."""
+    def delta(self, event: ModelEvent) -> RunEvent | None:
+        """What a listener is told of an event, if anything."""
         self.began = True
+        kind = type(event)
+        if kind is PartDelta:
+            delta = event.delta  # type: ignore[union-attr]  # by its kind
+            if type(delta) is TextPartDelta:
+                return TextDelta(self.turn, delta.text) if delta.text else None
+            if type(delta) is ThoughtPartDelta:
+                return ThoughtDelta(self.turn, delta.text) if delta.text else None
+        elif kind is PartStart:
+            return self.whole_part(event.part)  # type: ignore[union-attr, arg-type]  # by its kind
+        elif isinstance(event, ModelResponse):
+            self.end(event)
+        return None
+
+    def whole_part(self, part: Part) -> RunEvent | None:
+        """What a listener is told of the text in a part."""
         kind = type(part)
         if kind is Text:
             return TextDelta(self.turn, part.text) if part.text else None  # type: ignore[union-attr]  # by its kind
         if kind is Thought:
             return ThoughtDelta(self.turn, part.text) if part.text else None  # type: ignore[union-attr]  # as above
-        if isinstance(part, ModelResponse):
-            self.end(part)
         return None
 
     def end(self, answer: ModelResponse) -> None:
@@ -379,7 +421,8 @@ class _Heard:
             return False
         if self.is_left:
             raise GeneratorExit from error
-        if isinstance(error, ProviderError) and error.retryable and (self.began or self._bounds.out_of_time()):
+        began = self.began or getattr(error, "partial_response", None) is not None
+        if isinstance(error, ProviderError) and error.retryable and (began or self._bounds.out_of_time()):
             self.fault = error
             return True
         if isinstance(error, MidspanError):

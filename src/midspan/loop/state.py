@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from midspan.tools.failure import failed
 from midspan.types.events import STOPPED_BY_CALLER, RunEnd, RunEvent, ToolEnd, TurnEnd, TurnRetry, TurnStart
-from midspan.types.exchange import FinishReason, Source, Usage
+from midspan.types.exchange import Citation, FinishReason, Usage
 from midspan.types.messages import History, Message
 from midspan.types.parts import Blob, Text, Thought, ToolCall, ToolResult
 
@@ -60,8 +60,8 @@ class RunState(Struct, frozen=True, gc=False):
     """What of it is done."""
     tool_runs: tuple[ToolRun, ...] = ()
     """All that was done before."""
-    sources: tuple[Source, ...] = ()
-    """What the provider's own tools found."""
+    citations: tuple[Citation, ...] = ()
+    """Sources that the provider's own tools found."""
     misses: int = 0
     """How many turns in a row brought nothing to go on with."""
 
@@ -80,7 +80,7 @@ class RunState(Struct, frozen=True, gc=False):
         if kind is TurnStart:
             return replace(self, turn=event.turn)  # type: ignore[union-attr]  # as above
         if isinstance(event, TurnRetry):
-            history = self.history if event.message is None else self.history.plus(event.message)
+            history = self.history if event.message is None else self.history.append(event.message)
             return replace(self, history=history, misses=self.misses + 1)
         return self._after_end(event) if isinstance(event, RunEnd) else self
 
@@ -89,22 +89,22 @@ class RunState(Struct, frozen=True, gc=False):
         if event.fault is not None:
             return self.settled(CANCELLED if event.fault.kind == STOPPED_BY_CALLER else NOT_RUN)
         said = event.limit is None or not event.text or self.history[-1].role == "model"
-        return self if said else replace(self, history=self.history.plus(Message("model", (Text(event.text),))))
+        return self if said else replace(self, history=self.history.append(Message("model", (Text(event.text),))))
 
     def _after_turn(self, event: TurnEnd) -> "RunState":
         usage = self.usage + event.usage
         more_requests = self.more_requests + event.requests - 1
-        sources = self.sources + event.sources if event.sources else self.sources
-        if event.finish is FinishReason.CUT or is_empty(event.message):
+        citations = self.citations + event.citations if event.citations else self.citations
+        if event.finish_reason is FinishReason.CUT or is_empty(event.message):
             return replace(self, usage=usage, more_requests=more_requests)
         calls = event.message.calls
-        goes_on = bool(calls) or event.finish is FinishReason.CONTINUES
+        goes_on = bool(calls) or event.finish_reason is FinishReason.CONTINUES
         return replace(
             self,
-            history=self.history.plus(event.message),
+            history=self.history.append(event.message),
             usage=usage,
             more_requests=more_requests,
-            sources=sources,
+            citations=citations,
             calls=calls,
             misses=0 if goes_on else self.misses,
         )
@@ -115,7 +115,7 @@ class RunState(Struct, frozen=True, gc=False):
         if len(ended) < len(self.calls):
             return replace(self, ended=ended)
         runs = ended if len(ended) == 1 else self._in_order(ended)
-        history = self.history.plus(Message("user", tuple([run.result for run in runs])))
+        history = self.history.append(Message("user", tuple([run.result for run in runs])))
         return replace(self, history=history, calls=(), ended=(), tool_runs=self.tool_runs + runs)
 
     def _answered_by(self, result: ToolResult) -> ToolCall:

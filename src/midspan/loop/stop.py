@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from midspan.errors import AnswerBlocked, LimitReached, NoAnswer, ProviderError
 from midspan.loop.state import RunState, is_empty, says_nothing
-from midspan.types.exchange import FinishReason, ModelResponse, Room
+from midspan.types.exchange import Budget, FinishReason, ModelResponse
 from midspan.types.messages import Message
 from midspan.types.specs import Limits
 
@@ -34,7 +34,7 @@ def verdict(answer: ModelResponse, state: RunState, *, calls_only: bool = False)
         again = Again("the model answered in words", "Do not answer in words. Call one of your functions.")
     if again is None or not state.has_missed_enough:
         return again
-    if answer.finish is FinishReason.END and not is_empty(answer.message) and not calls_only:
+    if answer.finish_reason is FinishReason.END and not is_empty(answer.message) and not calls_only:
         return None  # something that we cannot read is all that there is to be had
     raise NoAnswer(f"{again.reason}, {state.misses + 1} times in a row")
 
@@ -42,7 +42,7 @@ def verdict(answer: ModelResponse, state: RunState, *, calls_only: bool = False)
 def _again(answer: ModelResponse, *, after_results: bool) -> Again | None:
     said = f": {answer.finish_message}" if answer.finish_message else ""
     empty = says_nothing(answer.message)
-    match answer.finish:
+    match answer.finish_reason:
         case FinishReason.CUT:
             return Again("the answer was cut off on its way")
         case FinishReason.MALFORMED_CALL:
@@ -60,6 +60,8 @@ def _again(answer: ModelResponse, *, after_results: bool) -> Again | None:
             return Again("the model did not come to an end", "Go on exactly where you stopped.")
         case FinishReason.LENGTH if empty:
             raise NoAnswer("the model had used up its tokens before it said anything; raise max_tokens in the settings")
+        case FinishReason.CONTEXT_FULL if empty:
+            raise NoAnswer("the context window was full before the model said anything; shorten the conversation")
     if not empty:
         return None
     if after_results:
@@ -70,16 +72,27 @@ def _again(answer: ModelResponse, *, after_results: bool) -> Again | None:
     return Again("the model said nothing", "You said nothing. Answer, please.")
 
 
+INCOMPLETE = frozenset((FinishReason.LENGTH, FinishReason.CONTEXT_FULL, FinishReason.INTERRUPTED))
+"""How a turn ends whose last call may lack some of its arguments."""
+
+
+def is_blocked(answer: ModelResponse) -> bool:
+    """Whether a turn gives no answer and never will: a filter stopped it, or the model declined without a word."""
+    if answer.finish_reason is FinishReason.REFUSED:
+        return says_nothing(answer.message)
+    return answer.finish_reason is FinishReason.BLOCKED
+
+
 def blocked(answer: ModelResponse) -> AnswerBlocked:
     """The error for a turn that a filter ended; nothing in it is done, and asking again would not help."""
     said = f": {answer.finish_message}" if answer.finish_message else ""
-    word = f" ({answer.finish_word})" if answer.finish_word else ""
-    return AnswerBlocked(f"the model was stopped by a filter{word}{said}", answer.finish_word)
+    word = f" ({answer.raw_finish_reason})" if answer.raw_finish_reason else ""
+    return AnswerBlocked(f"the model was stopped by a filter{word}{said}", answer.raw_finish_reason)
 
 
 def broken_off(fault: ProviderError | None) -> ModelResponse:
-    """An answer that was cut; the portions of it that were whole were requests, and used tokens."""
-    whole = None if fault is None else fault.portions
+    """A response that was cut. The requests of it that were complete count, and so do their tokens."""
+    whole = None if fault is None else fault.partial_response
     return CUT if whole is None else replace(CUT, usage=whole.usage, requests=whole.requests + 1)
 
 
@@ -124,10 +137,10 @@ class Bounds:
             cause = cause.__cause__
         self._fault = cause
 
-    def room(self, state: RunState) -> Room:
+    def budget(self, state: RunState) -> Budget:
         """What is left for the request that is about to be made; for one there always is."""
         turns, tokens = self.limits.max_turns, self.limits.max_tokens
-        return Room(
+        return Budget(
             None if turns is None else max(1, turns - state.requests + 1),
             None if tokens is None else tokens - state.usage.total,
         )

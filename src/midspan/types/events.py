@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from midspan.types.exchange import FinishReason, Source, Usage
+from midspan.types.exchange import Citation, FinishReason, Usage
 from midspan.types.messages import Message
 from midspan.types.parts import ToolCall, ToolResult
 
@@ -30,9 +30,9 @@ class ThoughtDelta(Struct, frozen=True, gc=False, omit_defaults=True, tag="thoug
 class TurnEnd(Struct, frozen=True, gc=False, omit_defaults=True, tag="turn_end"):
     turn: int
     message: Message
-    finish: FinishReason
+    finish_reason: FinishReason
     usage: Usage
-    sources: tuple[Source, ...] = ()
+    citations: tuple[Citation, ...] = ()
     requests: int = 1
     """How many it took: an answer may come in several portions."""
 

@@ -17,16 +17,17 @@ from midspan.http.retry import RetryPolicy
 from midspan.http.transport import Transport
 from midspan.providers.gemini.client import Gemini
 from midspan.providers.provider import Provider
-from midspan.types.exchange import ModelRequest, ModelResponse, Setup
+from midspan.types.exchange import ModelRequest, ModelResponse, RequestConfig
 from midspan.types.messages import History, Message
 from midspan.types.parts import Part, Text
 from tests.bounds import BOUND
 from tests.gemini.recorder import Recorder, recorder
 from tests.http import misbehaving
 from tests.http.misbehaving import Server
+from tests.streaming import listen, pieces_of
 
 SECRET = "AIzaSy-this-is-a-secret"
-REQUEST = ModelRequest(Setup("gemini-3.8-flash"), History([Message.user("hi")]))
+REQUEST = ModelRequest(RequestConfig("gemini-3.8-flash"), History([Message.user("hi")]))
 
 
 def said(text: str, finish: str | None = "STOP") -> dict[str, Any]:
@@ -36,12 +37,6 @@ def said(text: str, finish: str | None = "STOP") -> dict[str, Any]:
 
 def event(text: str, finish: str | None = None) -> bytes:
     return b"data: %b\r\n\r\n" % json.dumps(said(text, finish), ensure_ascii=False).encode()
-
-
-async def listen(gemini: Gemini, *, whole: bool = False) -> tuple[list[Part], ModelResponse]:
-    *parts, response = [item async for item in gemini.stream(REQUEST, whole=whole)]
-    assert isinstance(response, ModelResponse)
-    return parts, response  # type: ignore[return-value]
 
 
 def test_it_is_a_provider() -> None:
@@ -55,7 +50,7 @@ def test_parts_come_as_they_are_sent_then_the_answer() -> None:
 
         async def main() -> tuple[list[Part], ModelResponse]:
             async with Gemini(api_key="k", base_url=server.url) as gemini:
-                return await listen(gemini)
+                return await listen(gemini, REQUEST)
 
         parts, response = asyncio.run(main())
     assert parts == [Text("a"), Text("b")]
@@ -69,7 +64,7 @@ def test_where_nobody_listens_the_answer_is_asked_for_at_once() -> None:
 
         async def main() -> tuple[list[Part], ModelResponse]:
             async with Gemini(api_key="k", base_url=server.url) as gemini:
-                return await listen(gemini, whole=True)
+                return await listen(gemini, REQUEST, whole=True)
 
         parts, response = asyncio.run(main())
     assert (parts, response.message.text) == ([], "ab")
@@ -84,7 +79,7 @@ def test_vertex_is_asked_with_a_token_at_its_own_path() -> None:
             async with Gemini(
                 token=lambda: "t", project="p", location="l", base_url=server.url, headers={"x-mine": "1"}
             ) as gemini:
-                return await gemini.respond(REQUEST)
+                return await gemini.generate(REQUEST)
 
         asyncio.run(main())
     assert (
@@ -130,7 +125,7 @@ def test_refusals_are_tried_again_where_that_helps(
         async def main() -> None:
             async with Gemini(api_key="k", base_url=server.url, clock=clock) as gemini:
                 with pytest.raises(kind):
-                    await listen(gemini, whole=whole)
+                    await listen(gemini, REQUEST, whole=whole)
 
         asyncio.run(main())
     assert len(server.seen) == waits + 1
@@ -151,7 +146,7 @@ def test_what_fails_once_and_then_works_is_no_failure(whole: bool) -> None:
 
         async def main() -> ModelResponse:
             async with Gemini(api_key="k", base_url=server.url, clock=VirtualClock()) as gemini:
-                return (await listen(gemini, whole=whole))[1]
+                return (await listen(gemini, REQUEST, whole=whole))[1]
 
         assert asyncio.run(main()).message.text == "ab"
 
@@ -235,7 +230,7 @@ def test_a_stream_that_breaks_gives_what_came_and_then_an_error(pieces: list[byt
             return seen, open_connections
 
     seen, open_connections = asyncio.run(asyncio.wait_for(main(), BOUND))
-    assert seen == [Text("grüße 🙂")]
+    assert pieces_of(seen) == [Text("grüße 🙂")]
     assert open_connections == [0, 1], "it was asked once, and nothing is left open"
 
 
@@ -243,9 +238,9 @@ def test_a_stream_that_just_ends_is_an_answer_that_was_cut() -> None:
     async def main() -> ModelResponse:
         whole = sends(HEAD, chunked(FIRST), b"0\r\n\r\n")
         async with raw_server(whole) as (url, _), Gemini(api_key="k", base_url=url) as gemini:
-            return (await listen(gemini))[1]
+            return (await listen(gemini, REQUEST))[1]
 
-    assert asyncio.run(asyncio.wait_for(main(), BOUND)).finish == "cut"
+    assert asyncio.run(asyncio.wait_for(main(), BOUND)).finish_reason == "cut"
 
 
 @pytest.mark.parametrize("whole", [True, False])
@@ -254,7 +249,7 @@ def test_a_connection_reset_before_the_headers_is_tried_again_and_then_told(whol
         async with raw_server(breaks_after()) as (url, open_connections):
             async with Gemini(api_key="k", base_url=url, clock=VirtualClock(), retry=RetryPolicy(tries=3)) as gemini:
                 with pytest.raises(errors.NetworkError):
-                    await listen(gemini, whole=whole)
+                    await listen(gemini, REQUEST, whole=whole)
             return open_connections
 
     assert asyncio.run(asyncio.wait_for(main(), BOUND))[1] == 3
@@ -271,7 +266,7 @@ def test_what_the_service_cannot_do_is_asked_for_only_once(document: Any, whole:
         async def main() -> None:
             async with Gemini(api_key="k", base_url=server.url, clock=VirtualClock()) as gemini:
                 with pytest.raises(errors.ServerError) as told:
-                    await listen(gemini, whole=whole)
+                    await listen(gemini, REQUEST, whole=whole)
                 assert (told.value.status, told.value.retryable) == (501, False)
 
         asyncio.run(main())
@@ -289,7 +284,7 @@ def test_a_stream_of_one_endless_event_ends_at_the_limit_of_the_transport(begin:
             ) as gemini,
         ):
             with pytest.raises(errors.MalformedResponse, match="more than 1,048,576 bytes"):
-                await listen(gemini)
+                await listen(gemini, REQUEST)
             await server.until_all_gone()
             assert server.accepted == 1, "it was not asked again"
 
@@ -316,7 +311,7 @@ def test_leaving_a_stream_early_leaves_nothing_open() -> None:
                 await asyncio.sleep(0.02)
             assert open_connections[0] == 0
 
-            task = asyncio.create_task(listen(gemini))
+            task = asyncio.create_task(listen(gemini, REQUEST))
             await asyncio.sleep(0.05)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -341,7 +336,7 @@ def test_secrets_are_in_no_error_log_repr_or_local_of_ours(
         gemini = Gemini(api_key=SECRET, base_url=url, retry=RetryPolicy(tries=1))
         shown.write(repr(gemini) + repr(gemini.api) + str(vars(gemini)))
         with pytest.raises(errors.ProviderError) as raised:
-            await listen(gemini, whole=whole)
+            await listen(gemini, REQUEST, whole=whole)
         shown.write(f"{raised.value.details}")
         error: BaseException | None = raised.value
         while error is not None:
@@ -350,7 +345,7 @@ def test_secrets_are_in_no_error_log_repr_or_local_of_ours(
                 if "midspan" in frame.filename:
                     shown.write(f"{frame.locals}")
             error = error.__cause__
-        await gemini.close()
+        await gemini.aclose()
 
     with caplog.at_level(logging.DEBUG), recorder() as server:
         if status is None:
@@ -368,7 +363,7 @@ def test_the_recorder_itself_sees_the_key() -> None:
 
         async def main() -> None:
             async with Gemini(api_key=SECRET, base_url=server.url) as gemini:
-                await gemini.respond(REQUEST)
+                await gemini.generate(REQUEST)
 
         asyncio.run(main())
         assert isinstance(server, Recorder)

@@ -4,8 +4,10 @@ from typing import Any
 import pytest
 
 from midspan.providers.gemini import decode
+from midspan.providers.gemini.reading import signature_of
 from midspan.types.exchange import FinishReason, ModelResponse
 from midspan.types.parts import Part, Text, ToolCall
+from tests.streaming import pieces_of, plain, raw_of
 
 
 def chunk(*parts: Any, finish: str | None = None) -> bytes:
@@ -22,8 +24,8 @@ def piece(path: str, *, more: bool = True, **value: Any) -> dict[str, Any]:
 
 def read(*chunks: bytes) -> tuple[list[Part], ModelResponse]:
     stream = decode.ResponseStream(make_id=lambda: "midspan_1")
-    parts = [part for one in chunks for part in stream.feed(one)]
-    return parts + list(stream.end()), stream.response()
+    made = [event for one in chunks for event in stream.feed(one)]
+    return plain(*pieces_of([*made, *stream.end()])), stream.response()
 
 
 OPEN = {"functionCall": {"name": "book", "willContinue": True}, "thoughtSignature": "sig", "new": {"x": 1}}
@@ -52,10 +54,11 @@ PIECES = [
 )
 def test_streamed_arguments_are_put_together(ending: list[Any]) -> None:
     parts, response = read(*(chunk(part) for part in [OPEN, *PIECES]), chunk(*ending, finish="STOP"))
-    call = ToolCall("midspan_1", "book", ARGUMENTS, "sig")
+    call = ToolCall("midspan_1", "book", ARGUMENTS)
     assert call in parts
-    assert response.message.calls == (call,)
-    assert json.loads(bytes(response.message.raw))["parts"][0] == {
+    assert plain(*response.message.calls) == [call]
+    assert signature_of(response.message.calls[0]) == "sig"
+    assert json.loads(raw_of(response.message))["parts"][0] == {
         "functionCall": {"name": "book", "args": ARGUMENTS},
         "thoughtSignature": "sig",
         "new": {"x": 1},
@@ -71,26 +74,26 @@ def test_two_streamed_calls_follow_each_other() -> None:
         chunk(piece("$.b", numberValue=2, more=False)),
         chunk({"text": "x"}, finish="STOP"),
     )
-    assert parts == [ToolCall("midspan_1", "book", {"a": "1"}, "sig"), ToolCall("2", "pay", {"b": 2}), Text("x")]
+    assert parts == [ToolCall("midspan_1", "book", {"a": "1"}), ToolCall("2", "pay", {"b": 2}), Text("x")]
 
 
 def test_a_streamed_call_in_one_chunk_is_a_call() -> None:
     parts, response = read(chunk(OPEN, piece("$.a", stringValue="1"), {"functionCall": {}}, finish="STOP"))
-    assert parts == [ToolCall("midspan_1", "book", {"a": "1"}, "sig")]
-    assert "willContinue" not in bytes(response.message.raw).decode()
+    assert parts == [ToolCall("midspan_1", "book", {"a": "1"})]
+    assert "willContinue" not in raw_of(response.message).decode()
 
 
 def test_a_call_that_a_cut_stream_left_open_is_no_call() -> None:
     parts, response = read(chunk(OPEN), chunk(piece("$.city", stringValue="Bos")))
-    assert (parts, response.message.calls, response.finish) == ([], (), FinishReason.CUT)
+    assert (parts, response.message.calls, response.finish_reason) == ([], (), FinishReason.CUT)
     _, response = read(chunk({"text": "a"}, OPEN))
-    assert json.loads(bytes(response.message.raw))["parts"] == [{"text": "a"}]
+    assert json.loads(raw_of(response.message))["parts"] == [{"text": "a"}]
 
 
 def test_a_call_that_ran_out_of_tokens_is_no_call() -> None:
     cut = piece("$.command", stringValue="rm -rf /tm")
     parts, response = read(chunk({"text": "a"}), chunk(OPEN), chunk(cut, finish="MAX_TOKENS"))
-    assert (parts, response.message.calls, response.finish) == ([Text("a")], (), FinishReason.LENGTH)
+    assert (parts, response.message.calls, response.finish_reason) == ([Text("a")], (), FinishReason.LENGTH)
 
 
 def test_a_part_in_between_does_not_end_a_call() -> None:
@@ -100,8 +103,8 @@ def test_a_part_in_between_does_not_end_a_call() -> None:
         chunk(piece("$.a", stringValue="x")),
         chunk({"functionCall": {}}, finish="STOP"),
     )
-    assert parts == [Text(""), ToolCall("midspan_1", "book", {"a": "x"}, "sig")]
-    assert response.message.parts == (parts[1],)
+    assert parts == [Text(""), ToolCall("midspan_1", "book", {"a": "x"})]
+    assert plain(*response.message.parts) == [parts[1]]
 
 
 def test_texts_around_a_call_that_was_left_open_are_one() -> None:
@@ -112,17 +115,18 @@ def test_texts_around_a_call_that_was_left_open_are_one() -> None:
 def test_what_stands_on_later_parts_of_a_call_is_kept() -> None:
     late = {"functionCall": {"id": "late", "odd": 1}, "thoughtSignature": "late", "other": 2}
     _, response = read(chunk({"functionCall": {"name": "f", "willContinue": True}}), chunk(late, finish="STOP"))
-    assert json.loads(bytes(response.message.raw))["parts"] == [
+    assert json.loads(raw_of(response.message))["parts"] == [
         {"functionCall": {"name": "f", "id": "late", "odd": 1, "args": {}}, "thoughtSignature": "late", "other": 2}
     ]
-    assert response.message.calls == (ToolCall("late", "f", {}, "late"),)
+    assert plain(*response.message.calls) == [ToolCall("late", "f")]
+    assert signature_of(response.message.calls[0]) == "late"
 
 
 def test_an_end_that_was_said_twice_is_no_part() -> None:
     last = piece("$.a", stringValue="x", more=False)
     parts, response = read(chunk(OPEN), chunk(last), chunk({"functionCall": {}}, finish="STOP"))
     assert len(parts) == 1
-    assert len(json.loads(bytes(response.message.raw))["parts"]) == 1
+    assert len(json.loads(raw_of(response.message))["parts"]) == 1
 
 
 def test_a_long_text_in_small_pieces_is_put_together_in_linear_time() -> None:

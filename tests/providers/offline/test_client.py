@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 
 from midspan.providers.offline.client import Offline
+from midspan.providers.offline.declared.catalogue import catalogue
 from midspan.providers.provider import Provider
-from midspan.types.exchange import FinishReason, ModelRequest, ModelResponse, Output, Setup
+from midspan.types.exchange import FinishReason, ModelRequest, Output, RequestConfig
 from midspan.types.messages import History, Message
-from midspan.types.parts import Blob, Part, Text, ToolCall, ToolResult
+from midspan.types.parts import Blob, Text, ToolCall, ToolResult
 from midspan.types.specs import AnyTool, BuiltinTool, ModelSettings, ToolChoice, ToolSpec
 from tests.providers.offline.sample_tools import DOMAINS, READY, answer, text, tool
+from tests.streaming import listen
 
 MODEL = Offline(today=lambda: date(2025, 3, 1))
 
@@ -24,7 +26,7 @@ MODEL = Offline(today=lambda: date(2025, 3, 1))
 def ask(*turns: Message | str, tools: Sequence[AnyTool] = READY, **more: Any) -> Message:
     """The model's next message."""
     history = History([Message.user(turn) if isinstance(turn, str) else turn for turn in turns])
-    return MODEL.respond(ModelRequest(Setup("offline", tools=tuple(tools), **more), history)).message
+    return MODEL.respond(ModelRequest(RequestConfig("offline", tools=tuple(tools), **more), history)).message
 
 
 def calls(message: Message) -> list[tuple[str, dict[str, Any]]]:
@@ -42,36 +44,30 @@ def play(*turns: Message | str, tools: Sequence[AnyTool] = READY) -> list[Messag
     raise AssertionError("it never comes to an end")
 
 
-async def listen(request: ModelRequest, *, whole: bool = False) -> tuple[list[Part], ModelResponse]:
-    *parts, response = [item async for item in Offline().stream(request, whole=whole)]
-    assert isinstance(response, ModelResponse)
-    return parts, response  # type: ignore[return-value]
-
-
 def request(prompt: str, **more: Any) -> ModelRequest:
-    return ModelRequest(Setup("offline", tools=READY, **more), History([Message.user(prompt)]))
+    return ModelRequest(RequestConfig("offline", tools=READY, **more), History([Message.user(prompt)]))
 
 
 class TestProvider:
     def test_it_is_one(self) -> None:
         assert isinstance(Offline(), Provider)
         assert Offline().model == "offline"
-        asyncio.run(Offline().close())
+        asyncio.run(Offline().aclose())
 
     def test_words_come_one_by_one_and_then_the_answer(self) -> None:
-        parts, response = asyncio.run(listen(request("Who wrote Hamlet?")))
+        parts, response = asyncio.run(listen(Offline(), request("Who wrote Hamlet?")))
         assert len(parts) > 10
         assert "".join(part.text for part in parts if isinstance(part, Text)) == response.message.text
         assert response.message.role == "model"
-        assert (response.finish, response.model) == (FinishReason.END, "offline")
+        assert (response.finish_reason, response.model) == (FinishReason.END, "offline")
 
     def test_whole_gives_the_answer_alone(self) -> None:
-        parts, response = asyncio.run(listen(request("Who wrote Hamlet?"), whole=True))
+        parts, response = asyncio.run(listen(Offline(), request("Who wrote Hamlet?"), whole=True))
         assert parts == []
-        assert response == asyncio.run(listen(request("Who wrote Hamlet?")))[1]
+        assert response == asyncio.run(listen(Offline(), request("Who wrote Hamlet?")))[1]
 
     def test_calls_are_streamed_too(self) -> None:
-        parts, response = asyncio.run(listen(request("Weather in Oslo")))
+        parts, response = asyncio.run(listen(Offline(), request("Weather in Oslo")))
         assert parts == [ToolCall("offline_0", "get_weather", {"location": "Oslo"})]
         assert response.message.parts == tuple(parts)
 
@@ -87,7 +83,7 @@ class TestProvider:
 
     def test_an_answer_that_is_too_long_is_cut(self) -> None:
         response = MODEL.respond(request("Who wrote Hamlet?", settings=ModelSettings(max_tokens=3)))
-        assert response.finish is FinishReason.LENGTH
+        assert response.finish_reason is FinishReason.LENGTH
         assert response.message.text == "I am Midspan's"[:12]
 
     def test_importing_it_loads_nothing_heavy(self) -> None:
@@ -263,12 +259,10 @@ class TestHostility:
         ]
 
     def test_tools_are_read_once_for_a_setup(self) -> None:
-        setup = Setup("offline", tools=READY)
+        setup = RequestConfig("offline", tools=READY)
         first = ModelRequest(setup, History([Message.user("Weather in Oslo")]))
         MODEL.respond(first)
-        kept = setup.__dict__["offline"]
-        MODEL.respond(first)
-        assert setup.__dict__["offline"] is kept
+        assert catalogue(setup) is catalogue(setup)
 
     def test_a_result_that_is_huge_or_deep_is_told_in_part(self) -> None:
         deep: Any = "x"

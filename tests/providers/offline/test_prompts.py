@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from midspan.providers.offline.client import Offline
-from midspan.types.exchange import ModelRequest, Setup
+from midspan.types.exchange import ModelRequest, RequestConfig
 from midspan.types.messages import History, Message
 from midspan.types.parts import ToolResult
 from midspan.types.specs import ToolSpec
@@ -22,7 +22,7 @@ class Run:
     """A prompt played to its end, the tools answering."""
 
     def __init__(self, prompt: str, tools: tuple[ToolSpec, ...]) -> None:
-        model, setup = Offline(today=lambda: date(2025, 3, 1)), Setup("offline", tools=tools)
+        model, setup = Offline(today=lambda: date(2025, 3, 1)), RequestConfig("offline", tools=tools)
         self.calls: list[tuple[str, dict[str, Any]]] = []
         self.results: list[ToolResult] = []
         history = History([Message.user(prompt)])
@@ -34,7 +34,7 @@ class Run:
             results = [answer(call) for call in message.calls]
             self.calls += [(call.name, call.arguments) for call in message.calls]
             self.results += results
-            history = history.plus(message, Message.user(*results))
+            history = history.append(message, Message.user(*results))
         raise AssertionError(f"{prompt!r} never comes to an end")
 
 

@@ -24,13 +24,13 @@ def reply(request: ModelRequest, today: date) -> tuple[ToolCall, ...] | Text:
             for at, (tool, arguments) in enumerate(step.calls)
         )
     text = _text(known, now, step)
-    output = request.setup.output
+    output = request.config.output
     return Text(text if output is None else structured(output.json_schema, now.done, text))
 
 
 def _allowed(request: ModelRequest) -> tuple[Catalogue, bool, bool]:
     """The tools that may be called, whether one must be, and whether none may."""
-    known, choice = catalogue(request.setup), request.setup.tool_choice
+    known, choice = catalogue(request.config), request.config.tool_choice
     if choice is None:
         return known, False, False
     if choice.names:

@@ -5,7 +5,7 @@ from typing import Any, TextIO
 
 from midspan.errors import RunError
 from midspan.loop.agent import Agent
-from midspan.providers.registry import default_family
+from midspan.providers.registry import default_family, fallback_notice
 from midspan.surfaces.cli.arguments import add_model, add_tools
 from midspan.surfaces.cli.exits import code_of, say, tell
 from midspan.surfaces.cli.interrupts import Stoppable
@@ -113,9 +113,6 @@ def agent_of(settings: Settings, tools: list[Any]) -> Agent:
 
 def _unnamed() -> str:
     family = default_family()
-    if family == "offline":
-        say(
-            "no model is named and no key is set, so the offline model answers; it calls tools, but knows nothing. "
-            "Set GEMINI_API_KEY or name a model."
-        )
-    return family
+    if not family.environment:
+        say(fallback_notice(family))
+    return family.name

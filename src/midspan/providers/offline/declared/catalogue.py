@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from midspan.providers.offline.declared.parameters import Parameter, parameters_of
 from midspan.providers.offline.reading.words import GENERIC, STOP, Word, name_words, words
-from midspan.types.exchange import Setup
+from midspan.types.exchange import RequestConfig
 from midspan.types.specs import ToolSpec
 
 _LONGEST = 3000
@@ -35,11 +35,8 @@ class Catalogue(Struct, frozen=True):
     """How much a concept tells the tools apart: 1 for one that few of them speak of, less for the others."""
 
 
-def catalogue(setup: Setup) -> Catalogue:
-    kept: Catalogue | None = setup.__dict__.get("offline")
-    if kept is None:
-        kept = setup.__dict__["offline"] = _read([tool for tool in setup.tools if isinstance(tool, ToolSpec)])
-    return kept
+def catalogue(config: RequestConfig) -> Catalogue:
+    return config.derived("offline", lambda: _read([tool for tool in config.tools if isinstance(tool, ToolSpec)]))
 
 
 def _read(specs: list[ToolSpec]) -> Catalogue:
