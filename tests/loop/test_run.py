@@ -297,6 +297,7 @@ def test_the_last_call_of_a_turn_that_was_cut_off_is_never_run(finish: FinishRea
     assert [one.id for one in result.messages[2].results] == ["1", "2"]
 
 
+@pytest.mark.requirement("P-03")
 def test_a_call_whose_arguments_cannot_be_read_is_answered_with_an_error_and_never_run() -> None:
     broken = ToolCall("1", "add", {}, '{"a": 1, "b"', "the arguments are not valid JSON")
     turn = answer(broken, call("add", "2", a=3, b=4))

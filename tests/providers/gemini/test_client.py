@@ -17,9 +17,11 @@ from midspan.http.retry import RetryPolicy
 from midspan.http.transport import Transport
 from midspan.providers.gemini.client import Gemini
 from midspan.providers.provider import Provider
+from midspan.providers.stream import StreamAccumulator
 from midspan.types.exchange import ModelRequest, ModelResponse, RequestConfig
 from midspan.types.messages import History, Message
 from midspan.types.parts import Part, Text
+from midspan.types.specs import ToolChoice, ToolSpec
 from tests.bounds import BOUND
 from tests.gemini.recorder import Recorder, recorder
 from tests.http import misbehaving
@@ -368,3 +370,67 @@ def test_the_recorder_itself_sees_the_key() -> None:
         asyncio.run(main())
         assert isinstance(server, Recorder)
         assert server.last.headers["x-goog-api-key"] == SECRET
+
+
+INVALID = {"error": {"code": 400, "message": "Request contains an invalid argument.", "status": "INVALID_ARGUMENT"}}
+VALIDATED = ModelRequest(
+    RequestConfig("gemini-3.8-flash", tools=(ToolSpec("f"),), tool_choice=ToolChoice("auto", strict=True)),
+    History([Message.user("hi")]),
+)
+
+
+@pytest.mark.requirement("P-05")
+def test_an_error_in_a_validated_stream_after_output_is_raised_and_nothing_is_asked_again() -> None:
+    async def main() -> None:
+        heard: list[Any] = []
+        is_heard = asyncio.Event()
+
+        async def behave(writer: asyncio.StreamWriter) -> None:
+            writer.write(HEAD + chunked(event("Hello ")))
+            await is_heard.wait()
+            writer.write(chunked(b"data: %b\r\n\r\n" % json.dumps(INVALID).encode()) + b"0\r\n\r\n")
+            await writer.drain()
+
+        async with raw_server(behave) as (url, open_connections), Gemini(api_key="k", base_url=url) as gemini:
+            with pytest.raises(errors.InvalidRequest):  # noqa: PT012 - what came before the error is looked at too
+                async for item in gemini.stream(VALIDATED):
+                    heard.append(item)
+                    is_heard.set()
+            assert pieces_of(heard) == [Text("Hello ")]
+            assert open_connections[1] == 1, "it was asked once"
+
+    asyncio.run(asyncio.wait_for(main(), BOUND))
+
+
+def test_an_error_in_a_validated_stream_before_output_is_asked_for_again_without_validation() -> None:
+    with recorder() as server:
+        server.answer_stream(INVALID)
+        server.answer_stream(said("Hello ", None), said("world"))
+
+        async def main() -> tuple[list[Part], ModelResponse]:
+            async with Gemini(api_key="k", base_url=server.url) as gemini:
+                return await listen(gemini, VALIDATED)
+
+        heard, _ = asyncio.run(main())
+    assert heard == [Text("Hello "), Text("world")]
+    modes = [seen.body["toolConfig"]["functionCallingConfig"]["mode"] for seen in server.seen]
+    assert modes == ["VALIDATED", "AUTO"]
+
+
+def test_the_parts_of_a_response_that_takes_two_requests_have_indices_of_their_own() -> None:
+    paused = said("one ", "CONTINUATION")
+    paused["candidates"][0]["continuationToken"] = "t1"
+    with recorder() as server:
+        server.answer_stream(paused)
+        server.answer_stream(said("two"))
+
+        async def main() -> list[Any]:
+            async with Gemini(api_key="k", base_url=server.url) as gemini:
+                return [event async for event in gemini.stream(REQUEST)]
+
+        *events, response = asyncio.run(main())
+    accumulator = StreamAccumulator()
+    for event in events:
+        accumulator.add(event)
+    assert accumulator.parts() == response.message.parts == (Text("one "), Text("two"))
+    assert response.requests == 2

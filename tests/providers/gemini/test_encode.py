@@ -170,6 +170,7 @@ def test_an_edited_turn_keeps_the_signatures_of_the_parts_that_stay() -> None:
     assert parts[2] == {"odd": 1}
 
 
+@pytest.mark.requirement("P-04")
 def test_an_edited_turn_keeps_the_exact_bytes_of_parts_that_say_more_than_their_plain_form() -> None:
     odd = b'{ "functionCall" :{"args":{"x":1.0},"name":"f","new":1e2}, "thoughtSignature":"s"}'
     content = b'{"role":"model","parts":[{"text":"a"},%b,{"functionCall":{"name":"g","id":"2"}}]}' % odd

@@ -3,7 +3,9 @@ from typing import Any
 
 import pytest
 
+from midspan.gemini.response import ChunkReader
 from midspan.providers.gemini import decode
+from midspan.providers.gemini.capabilities import Api
 from midspan.providers.gemini.reading import signature_of
 from midspan.types.exchange import FinishReason, ModelResponse
 from midspan.types.parts import Part, Text, ToolCall
@@ -161,3 +163,41 @@ def test_a_path_that_cannot_be_followed_harms_nothing(path: str) -> None:
     parts, _ = read(chunk(OPEN), chunk(piece(path, stringValue="x")), chunk({"functionCall": {}}, finish="STOP"))
     assert isinstance(parts[0], ToolCall)
     assert len(json.dumps(parts[0].arguments)) < 100
+
+
+WHOLE = {
+    "functionCall": {
+        "name": "divide",
+        "partialArgs": [{"jsonPath": "$.by", "numberValue": 2}, {"jsonPath": "$.what", "numberValue": 100}],
+    }
+}
+
+
+def test_streamed_arguments_in_a_plain_response_are_the_arguments() -> None:
+    document = json.dumps({"candidates": [{"content": {"role": "model", "parts": [WHOLE]}, "finishReason": "STOP"}]})
+    _, streamed = read(chunk(WHOLE, finish="STOP"))
+    for response in (decode.response(document.encode()), streamed):
+        [call] = response.message.calls
+        assert (call.name, call.arguments) == ("divide", {"by": 2, "what": 100})
+
+
+def test_a_call_that_is_not_complete_is_no_call_in_a_plain_response() -> None:
+    document = json.dumps({"candidates": [{"content": {"role": "model", "parts": [OPEN]}, "finishReason": "STOP"}]})
+    assert decode.response(document.encode()).message.calls == ()
+
+
+def test_a_chunk_shows_the_calls_that_it_completes_with_all_their_arguments() -> None:
+    reader = ChunkReader(Api.VERTEX)
+    chunks = [
+        shown
+        for piece_of_stream in (
+            chunk(OPEN),
+            chunk(piece("$.city", stringValue="Oslo")),
+            chunk({"functionCall": {}}),
+            chunk(WHOLE, finish="STOP"),
+        )
+        for shown in reader.feed(piece_of_stream)
+    ]
+    shown_calls = [[(call.name, call.args) for call in shown.function_calls] for shown in chunks]
+    assert shown_calls == [[], [], [("book", {"city": "Oslo"})], [("divide", {"by": 2, "what": 100})]]
+    assert [call.name for call in reader.whole().function_calls] == ["book", "divide"]
