@@ -16,7 +16,7 @@ import msgspec
 
 from midspan.providers.gemini import decode, encode, wire
 from midspan.providers.gemini.capabilities import capabilities_of
-from midspan.types.exchange import ModelRequest, Setup
+from midspan.types.exchange import ModelRequest, RequestConfig
 from midspan.types.messages import History, Message
 from midspan.types.parts import ToolResult
 from midspan.types.specs import ToolSpec
@@ -86,16 +86,16 @@ def turn(number: int) -> tuple[Message, Message]:
 
 def encoding() -> tuple[float, float]:
     parameters = {"type": "object", "properties": {"location": {"type": "string"}}, "required": ["location"]}
-    setup = Setup("gemini-3.8-flash", "Be brief.", (ToolSpec("get_weather", "The weather.", parameters),))
+    config = RequestConfig("gemini-3.8-flash", "Be brief.", (ToolSpec("get_weather", "The weather.", parameters),))
     history = History([Message.user("What is the weather in all the cities?")])
     for number in range(TURNS - 1):
-        history = history.plus(*turn(number))
-    encode.request_body(ModelRequest(setup, history), CAPABILITIES)
+        history = history.append(*turn(number))
+    encode.request_body(ModelRequest(config, history), CAPABILITIES)
     last = turn(TURNS)
-    pieces = [bytes(encode.encode_message(message, CAPABILITIES)) for message in history.plus(*last)]
+    pieces = [bytes(encode.encode_message(message, CAPABILITIES)) for message in history.append(*last)]
 
     def ours() -> bytes:
-        return encode.request_body(ModelRequest(setup, history.plus(*last)), CAPABILITIES)
+        return encode.request_body(ModelRequest(config, history.append(*last)), CAPABILITIES)
 
     took = fastest({"floor": lambda: b",".join(pieces), "ours": ours}, 21, 1000)
     size = len(ours())

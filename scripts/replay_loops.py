@@ -193,7 +193,7 @@ async def played(server: "Playback", loop: Loop, *, streaming: bool) -> list[Any
 
 async def events_of(agent: Agent, history: History, *, streaming: bool) -> list[RunEvent]:
     """The events of a run. After each one, the fold of the stored events must be the live state."""
-    run = await agent._run(agent._question(None, messages=history), whole=not streaming)
+    run = await agent._run(agent._run_input(None, messages=history), streams=streaming)
     events: list[RunEvent] = []
     folded = RunState.of_events([])
     async for event in run.events():

@@ -32,8 +32,8 @@ from traffic_rules import RULES, Difference, Sides, after_rules, camel_cased, fi
 from midspan.errors import ProviderError
 from midspan.providers.gemini import decode, encode, proto, wire
 from midspan.providers.gemini.capabilities import Api, Capabilities, capabilities_of
-from midspan.providers.gemini.refusals import refusal
-from midspan.types.exchange import ModelRequest, ModelResponse, Setup
+from midspan.providers.gemini.errors import refusal
+from midspan.types.exchange import ModelRequest, ModelResponse, RequestConfig
 from midspan.types.messages import History, Message
 from midspan.types.parts import Blob, Part, ToolResult
 
@@ -319,7 +319,8 @@ def check_sent_back(documents: Parsed, answer: ModelResponse) -> None:
 
 
 def plain(message: Message) -> Any:
-    return json.loads(bytes(message.raw)) if message.raw else None
+    data = message.provider_data
+    return json.loads(bytes(data.raw)) if data is not None and data.raw else None
 
 
 def values(parts: Iterable[Part]) -> Any:
@@ -414,7 +415,7 @@ def check_turns(row: Row, turns: Turns, rules: set[str]) -> None:
     capabilities = capabilities_for(row)
     pairs = matched(open_calls(turns.sent), responses_in(turns.results_turn))
     history = History([*decode.conversation(as_bytes(content) for content in turns.before), turns.message])
-    request = ModelRequest(Setup("m"), history.plus(Message("user", results_of(turns, pairs))))
+    request = ModelRequest(RequestConfig("m"), history.append(Message("user", results_of(turns, pairs))))
     ours = json.loads(encode.request_body(request, capabilities))["contents"]
     expected = [expected_model_turn(turns.sent, capabilities), expected_results_turn(pairs, capabilities)]
     built = [{"role": content["role"], "parts": as_list(content["parts"])} for content in ours[-2:]]

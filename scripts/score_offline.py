@@ -19,7 +19,7 @@ from typing import Any
 from row_files import Tally, lines_of
 
 from midspan.providers.offline.client import Offline, respond
-from midspan.types.exchange import ModelRequest, Setup
+from midspan.types.exchange import ModelRequest, RequestConfig
 from midspan.types.messages import History, Message
 from midspan.types.parts import Text, ToolCall
 from midspan.types.specs import Effects, ToolSpec
@@ -92,8 +92,8 @@ def calls_for(row: Row) -> tuple[ToolCall, ...]:
         )
         for function in row["functions"]
     )
-    setup = Setup(MODEL.model, tools=tools)
-    return respond(ModelRequest(setup, History(list(conversation(row["question"][0]))))).message.calls
+    config = RequestConfig(MODEL.model, tools=tools)
+    return respond(ModelRequest(config, History(list(conversation(row["question"][0]))))).message.calls
 
 
 def conversation(turns: list[Row]) -> Iterator[Message]:

@@ -53,7 +53,9 @@ def test_every_requirement_says_what_it_is_in_one_sentence() -> None:
 def test_every_id_of_the_designs_is_listed() -> None:
     counts = {"S0": 19, "S1": 19, "S2": 19, "S3": 15, "S4": 22}
     expected = {f"{seed}-{number:02}" for seed, count in counts.items() for number in range(1, count + 1)}
-    assert MANIFEST.keys() == expected
+    assert expected <= MANIFEST.keys()
+    others = MANIFEST.keys() - expected
+    assert others == {f"P-{number:02}" for number in range(1, len(others) + 1)}, "promises about providers"
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ def make(base: str, tools: dict[str, Any]) -> Any:
                     return response.text
                 one = len(calls) == 1
                 results = [await result_of(calls[0])] if one else await asyncio.gather(*map(result_of, calls))
-                history = history.plus(response.message, Message.user(*results))
+                history = history.append(response.message, Message.user(*results))
 
         async def stream(self, model: str, prompt: str) -> Any:
             async for chunk in client.stream_generate_content(prompt, model=model, tools=declared):

@@ -56,6 +56,9 @@ class ConfigError(MidspanError, ValueError):
 class CredentialsError(ConfigError):
     """No key or token was given where one is needed."""
 
+    shell_message: str | None = None
+    """The same error for a user of the terminal, who cannot pass arguments to a function."""
+
 
 class SchemaError(ConfigError):
     """A schema, a signature or a declaration that says nothing usable."""
@@ -122,11 +125,11 @@ class LimitReached(RunError):
 
 
 class AnswerBlocked(RunError):
-    """A filter stopped the model; `finish_word` is the provider's own word for why."""
+    """A filter stopped the model; `raw_finish_reason` is the provider's own word for why."""
 
-    def __init__(self, message: str, finish_word: str | None = None) -> None:
+    def __init__(self, message: str, raw_finish_reason: str | None = None) -> None:
         super().__init__(message)
-        self.finish_word = finish_word
+        self.raw_finish_reason = raw_finish_reason
 
 
 class NoAnswer(RunError):
@@ -187,8 +190,8 @@ class ProviderError(MidspanError):
     """A model's service refused, failed or broke off."""
 
     retryable = False
-    portions: Any = None
-    """Of an answer that comes in several portions, what came before it went wrong, as one ModelResponse."""
+    partial_response: Any = None
+    """The ModelResponse that had arrived before the error, where a response takes several requests or is collected."""
 
     def __init__(
         self,

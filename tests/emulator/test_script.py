@@ -13,6 +13,7 @@ from midspan.types.exchange import FinishReason, ModelRequest, ModelResponse, Us
 from midspan.types.messages import Message
 from midspan.types.parts import Part, Text, Thought, ToolCall, ToolResult
 from tests.emulator.asking import VERTEX, ask, calling, events, model, result, stream, tools, user
+from tests.streaming import PartsProvider
 
 HI = {"contents": [user("Hi.")]}
 ROUND = [user("Hi."), model(calling("f")), user(result("f"))]
@@ -432,7 +433,7 @@ def test_a_rule_has_conditions_and_an_answer() -> None:
             Rule(When(), other)  # type: ignore[arg-type]
 
 
-class Weather:
+class Weather(PartsProvider):
     """A model that calls the first tool and then says what came of it."""
 
     model = "weather"
@@ -440,7 +441,7 @@ class Weather:
     def __init__(self) -> None:
         self.asked: list[ModelRequest] = []
 
-    async def stream(self, request: ModelRequest, *, whole: bool = False) -> AsyncIterator[Part | ModelResponse]:
+    async def parts(self, request: ModelRequest) -> AsyncIterator[Any]:
         self.asked.append(request)
         last = request.history.messages[-1]
         if "fail" in last.text:
@@ -450,12 +451,10 @@ class Weather:
             if last.results
             else (
                 Text("Let me see."),
-                ToolCall("local", request.setup.tools[0].name, {"city": "Oslo"}),
+                ToolCall("local", request.config.tools[0].name, {"city": "Oslo"}),
             )
         )
         yield ModelResponse(Message("model", parts), FinishReason.END, usage=Usage(input=3, output=4))
-
-    async def close(self) -> None: ...
 
 
 def test_a_provider_may_be_the_model() -> None:
@@ -480,11 +479,11 @@ def test_a_provider_may_be_the_model() -> None:
         failed = ask(server.url, {"contents": [user("fail")]})
         assert (failed.status, failed.words) == (429, "too much")
     asked = provider.asked[1]
-    assert asked.setup.system == "Be brief."
-    assert asked.setup.tools[0].parameters["properties"]["city"]["type"] == "string"  # type: ignore[union-attr, index]
-    assert asked.setup.settings.max_tokens == 50
-    assert asked.setup.output is not None
-    assert asked.setup.tool_choice is not None
+    assert asked.config.system == "Be brief."
+    assert asked.config.tools[0].parameters["properties"]["city"]["type"] == "string"  # type: ignore[union-attr, index]
+    assert asked.config.settings.max_tokens == 50
+    assert asked.config.output is not None
+    assert asked.config.tool_choice is not None
     assert [message.role for message in asked.history] == ["user", "model", "user"]
     assert asked.history.messages[2].results[0].id == asked.history.messages[1].calls[0].id
 

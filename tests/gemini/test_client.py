@@ -195,7 +195,7 @@ def test_a_history_is_sent_back_byte_for_byte(client: Client, server: Recorder) 
     history = History([Message.user("x")])
     response = client.generate_content(history)
     [call] = response.message.calls
-    client.generate_content(history.plus(response.message, Message.user(ToolResult(call.id, call.name, 1))))
+    client.generate_content(history.append(response.message, Message.user(ToolResult(call.id, call.name, 1))))
     assert server.last.body["contents"][1] == {"role": "model", "parts": [CALL, {"brandNew": {"x": 1}}]}
 
 

@@ -51,8 +51,8 @@ def test_a_model_can_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
     ("model", "words"),
     [
         ("nobody:x", "unknown provider 'nobody'"),
-        ("gpt", "whose model 'gpt' is cannot be told"),
-        ("", "cannot be told"),
+        ("gpt", "unknown model 'gpt'; use 'provider:model', for example 'gemini:gpt'"),
+        ("", "unknown model ''"),
         (5, "a model is a provider or a name"),
     ],
 )
@@ -123,30 +123,30 @@ def test_tools_model_settings_and_system_can_be_others_for_one_run() -> None:
     agent.run_sync("?", tools=["add"], settings=ModelSettings(seed=1), system=None)
     agent.run_sync("?", tools=[])
     assert agent.run_sync("?", model=second).text == "d"
-    tools = [[spec.name for spec in request.setup.tools] for request in first.requests]
+    tools = [[spec.name for spec in request.config.tools] for request in first.requests]
     assert tools == [["add", "whoami"], ["add"], []]
-    assert first.requests[0].setup.settings.temperature == 0.5
-    assert (first.requests[1].setup.settings.seed, first.requests[1].setup.system) == (1, None)
-    assert second.requests[0].setup.model == "other"
+    assert first.requests[0].config.settings.temperature == 0.5
+    assert (first.requests[1].config.settings.seed, first.requests[1].config.system) == (1, None)
+    assert second.requests[0].config.model == "other"
 
 
 def test_another_agent_is_like_this_one_but_for_what_is_said() -> None:
     provider = ScriptedProvider(["a", "b"])
     agent = Agent(provider, tools=[add, whoami], system="Be brief.")
-    other = agent.but(tools=["add"], limits=Limits(max_turns=1))
+    other = agent.replace(tools=["add"], limits=Limits(max_turns=1))
     other.run_sync("?")
     agent.run_sync("?")
-    assert [len(request.setup.tools) for request in provider.requests] == [1, 2]
-    assert {request.setup.system for request in provider.requests} == {"Be brief."}
+    assert [len(request.config.tools) for request in provider.requests] == [1, 2]
+    assert {request.config.system for request in provider.requests} == {"Be brief."}
     with pytest.raises(ConfigError, match="takes no 'colour'"):
-        agent.but(colour="red")
+        agent.replace(colour="red")
 
 
 def test_context_goes_to_tools_past_the_model() -> None:
     provider = ScriptedProvider([[ToolCall("1", "whoami", {})], "you"])
     result = Agent(provider, tools=[whoami]).run_sync("?", context="Ada")
     assert result.tool_calls[0].value == "Ada"
-    assert "context" not in str(provider.requests[0].setup.tools)
+    assert "context" not in str(provider.requests[0].config.tools)
 
 
 def test_tools_of_a_session_are_seen_and_what_is_registered_later_too() -> None:
@@ -157,7 +157,7 @@ def test_tools_of_a_session_are_seen_and_what_is_registered_later_too() -> None:
     agent.run_sync("?")
     box.register(whoami, session="user_123")
     agent.run_sync("?")
-    assert [len(request.setup.tools) for request in provider.requests] == [1, 2]
+    assert [len(request.config.tools) for request in provider.requests] == [1, 2]
 
 
 def test_a_name_among_the_tools_of_a_run_may_be_one_of_a_toolbox() -> None:
@@ -166,7 +166,7 @@ def test_a_name_among_the_tools_of_a_run_may_be_one_of_a_toolbox() -> None:
     box.register(whoami)
     provider = ScriptedProvider(["a"])
     Agent(provider, tools=[box.source()]).run_sync("?", tools=["whoami"])
-    assert [spec.name for spec in provider.requests[0].setup.tools] == ["whoami"]
+    assert [spec.name for spec in provider.requests[0].config.tools] == ["whoami"]
 
 
 def test_a_kind_of_tool_is_no_tool() -> None:
@@ -203,7 +203,7 @@ def test_source_that_fails_to_list_takes_only_its_own_tools_away() -> None:
 def test_built_in_tools_go_beside_functions() -> None:
     provider = ScriptedProvider(["x"])
     Agent(provider, tools=[GoogleSearch(), add]).run_sync("?")
-    assert provider.requests[0].setup.tools == (BuiltinTool("googleSearch"), add.spec)
+    assert provider.requests[0].config.tools == (BuiltinTool("googleSearch"), add.spec)
 
 
 def test_images_and_files_are_part_of_a_prompt(tmp_path: Path) -> None:
@@ -344,7 +344,7 @@ def test_what_is_of_one_run_is_no_option_of_all() -> None:
     agent = Agent(ScriptedProvider(["a", "b"]), limits=None)
     for name, value in {"run_id": "x", "messages": [], "context": 5}.items():
         with pytest.raises(ConfigError, match=f"{name} is of a single run; give it to run or stream"):
-            agent.but(**{name: value})
+            agent.replace(**{name: value})
     assert agent.run_sync("?", messages=None, limits=None).text == "a"
 
 

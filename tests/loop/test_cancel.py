@@ -4,6 +4,7 @@ import asyncio
 import subprocess
 import sys
 from contextlib import suppress
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from midspan.types.exchange import ModelRequest
 from midspan.types.messages import History
 from midspan.types.parts import Text, ToolCall
 from tests.bounds import BOUND, PATIENT_PROGRAM
+from tests.streaming import PartsProvider
 
 SCRIPT = [
     [Text("Let me see."), ToolCall("1", "work", {"n": 1}), ToolCall("2", "work", {"n": 2}), ToolCall("3", "no", {})],
@@ -45,12 +47,12 @@ class Workshop:
 
         workshop = self
 
-        class Model(ScriptedProvider):
-            async def stream(self, request: ModelRequest, *, whole: bool = False) -> Any:
+        class Model(PartsProvider, ScriptedProvider):
+            async def parts(self, request: ModelRequest) -> AsyncIterator[Any]:
                 workshop.listening += 1
                 try:
                     await asyncio.sleep(0)
-                    async for part in super().stream(request, whole=whole):
+                    async for part in ScriptedProvider.stream(self, request):
                         yield part
                 finally:
                     workshop.listening -= 1

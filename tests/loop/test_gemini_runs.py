@@ -12,11 +12,12 @@ from midspan.emulator import LocalGemini, Rule, Script, When, answer
 from midspan.emulator import call as call_of
 from midspan.errors import AnswerBlocked, InvalidRequest, LimitReached, PromptBlocked
 from midspan.gemini import GoogleSearch, RetryPolicy, UrlContext
-from midspan.types.exchange import Source
+from midspan.types.exchange import Citation
 from midspan.types.messages import Message
 from midspan.types.parts import Text, ToolCall, ToolResult
 from tests.bounds import BOUND
 from tests.gemini.recorder import Recorder, recorder
+from tests.streaming import raw_of
 
 MODES = pytest.mark.parametrize("streaming", [False, True], ids=["blocking", "streaming"])
 
@@ -93,7 +94,7 @@ def test_a_stream_whose_last_chunk_is_empty_keeps_its_history(server: Server, st
     assert result.text == "It is 2."
     assert [part.get("text") for part in server.last.body["contents"][1]["parts"]] == ["Let me see.", None]
     assert server.last.body["contents"][1]["parts"][1] == call(1, thoughtSignature="QQ==")
-    assert json.loads(bytes(result.messages[-1].raw))["parts"][-1] == signed
+    assert json.loads(raw_of(result.messages[-1]))["parts"][-1] == signed
 
 
 @MODES
@@ -184,10 +185,10 @@ def test_sources_of_built_in_tools_are_in_the_result(server: Server, streaming: 
     read = {"urlMetadata": [{"retrievedUrl": "https://b.example/"}]}
     server.script = [[chunk({"text": "so"}, groundingMetadata=grounding, urlContextMetadata=read)]]
     result = run(server, GoogleSearch(), UrlContext(), add, streaming=streaming)
-    assert result.sources == (
-        Source("https://a.example/", "A"),
-        Source("https://m.example/", "M"),
-        Source("https://b.example/"),
+    assert result.citations == (
+        Citation("https://a.example/", "A"),
+        Citation("https://m.example/", "M"),
+        Citation("https://b.example/"),
     )
     assert server.last.body["tools"][:2] == [{"googleSearch": {}}, {"urlContext": {}}]
 

@@ -10,12 +10,13 @@ import pytest
 from midspan import Agent, Limits, tool
 from midspan.errors import LimitReached, NoAnswer, ProviderError, ServerError
 from midspan.loop.output import ANSWER_TOOL
-from midspan.providers.provider import Traits
+from midspan.providers.provider import ModelProfile
 from midspan.testing import ScriptedProvider
 from midspan.types.exchange import FinishReason, ModelRequest, ModelResponse, Usage
 from midspan.types.messages import Message
 from midspan.types.parts import Opaque, Part, Text, ToolCall
 from midspan.types.specs import ToolChoice
+from tests.streaming import PartsProvider
 
 
 @tool
@@ -38,14 +39,14 @@ def answer(*parts: Part, finish: FinishReason = FinishReason.END, **more: Any) -
     return ModelResponse(Message("model", parts), finish, **more)
 
 
-class Turns(ScriptedProvider):
+class Turns(PartsProvider, ScriptedProvider):
     """Each turn is what its stream does, down to the last detail."""
 
     def __init__(self, *turns: Any) -> None:
         super().__init__([])
         self._turns = list(turns)
 
-    async def stream(self, request: ModelRequest, *, whole: bool = False) -> AsyncIterator[Part | ModelResponse]:
+    async def parts(self, request: ModelRequest) -> AsyncIterator[Any]:
         self.requests.append(request)
         for item in self._turns.pop(0):
             if isinstance(item, BaseException):
@@ -77,8 +78,8 @@ def test_a_provider_that_raises_anything_gives_a_typed_error_with_the_transcript
 
 
 def test_a_provider_may_give_any_async_iterator() -> None:
-    class Plain(ScriptedProvider):
-        def stream(self, request: ModelRequest, *, whole: bool = False) -> Any:
+    class Plain(PartsProvider, ScriptedProvider):
+        def stream(self, request: ModelRequest) -> Any:
             class Items:
                 def __init__(self) -> None:
                     self.left = [answer(Text("fine"))]
@@ -153,7 +154,7 @@ def test_the_time_is_over_also_after_a_tool_that_will_not_be_stopped() -> None:
 
 @pytest.mark.parametrize("limits", [Limits(max_turns=1), Limits(max_tokens=1), Limits(max_turns=1, on_limit="message")])
 def test_a_call_that_gives_the_answer_needs_no_further_request(limits: Limits) -> None:
-    script = [answer(call("add", "0", a=1, b=1), call("finish", x="a"), usage=Usage(total=5))]
+    script = [answer(call("add", "0", a=1, b=1), call("finish", x="a"), usage=Usage(input=5))]
     result = Agent(ScriptedProvider(script), tools=[add, finish], limits=limits).run_sync("?")
     assert (result.text, result.limit) == ("a", None)
     assert [one.is_error for one in result.messages[2].results] == [True, False]
@@ -176,7 +177,7 @@ def test_a_tool_that_might_have_been_final_and_was_not_ends_at_the_limit() -> No
 
 
 class Old(ScriptedProvider):
-    traits = Traits("Old", json_with_functions=False)
+    profile = ModelProfile("Old", supports_json_with_tools=False)
 
 
 @dataclass
@@ -251,7 +252,7 @@ def test_words_are_no_answer_where_only_calls_are() -> None:
     provider = ScriptedProvider(["I would rather talk.", [call("finish", x="a")]])
     result = Agent(provider, tools=[finish], calls_only=True).run_sync("?")
     assert result.text == "a"
-    assert {request.setup.tool_choice for request in provider.requests} == {ToolChoice("any")}
+    assert {request.config.tool_choice for request in provider.requests} == {ToolChoice("any")}
     with pytest.raises(NoAnswer, match="answered in words"):
         Agent(ScriptedProvider(["no"] * 9), tools=[finish], calls_only=True).run_sync("?")
 

@@ -12,10 +12,12 @@ from midspan.errors import ConfigError, NetworkError, ProviderError, StreamCut
 from midspan.testing import ScriptedProvider
 from midspan.tools.source import ToolListing, ToolSource
 from midspan.types.events import RunStart, TextDelta
-from midspan.types.exchange import FinishReason, ModelRequest, ModelResponse
+from midspan.types.exchange import FinishReason, ModelEvent, ModelRequest, ModelResponse, PartStart
 from midspan.types.messages import Message
-from midspan.types.parts import Part, Text, ToolCall
+from midspan.types.parts import Text, ToolCall
+from midspan.types.specs import ToolSpec
 from tests.bounds import BOUND
+from tests.streaming import PartsProvider
 
 
 def run(main: Callable[[], Awaitable[None]]) -> None:
@@ -32,14 +34,14 @@ async def drained(stream: Any) -> list[Any]:
     return [event async for event in stream]
 
 
-class BreaksWhenLeft(ScriptedProvider):
+class BreaksWhenLeft(PartsProvider, ScriptedProvider):
     """Says a word, waits, and fails in its own way as soon as it is told to end."""
 
     def __init__(self) -> None:
         super().__init__([])
         self.waits = asyncio.Event()
 
-    async def stream(self, request: ModelRequest, *, whole: bool = False) -> AsyncIterator[Part | ModelResponse]:
+    async def parts(self, request: ModelRequest) -> AsyncIterator[Any]:
         self.requests.append(request)
         try:
             yield Text("a")
@@ -217,8 +219,8 @@ class Iterates:
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Part | ModelResponse:
-        return Text("more ")
+    async def __anext__(self) -> ModelEvent:
+        return PartStart(0, Text("more "))
 
     async def aclose(self) -> None:
         self.closed += 1
@@ -229,7 +231,7 @@ def test_an_iterator_that_is_no_generator_is_closed_too() -> None:
         items = Iterates()
 
         class Provider(ScriptedProvider):
-            def stream(self, request: ModelRequest, *, whole: bool = False) -> AsyncIterator[Part | ModelResponse]:
+            def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
                 return items
 
         async with Agent(Provider([])).stream("?") as stream:
@@ -243,7 +245,7 @@ def test_an_iterator_that_is_no_generator_is_closed_too() -> None:
 
 def test_a_cancellation_that_a_provider_makes_up_is_an_error_of_its_own() -> None:
     class Cancels(ScriptedProvider):
-        async def respond(self, request: ModelRequest) -> ModelResponse:
+        async def generate(self, request: ModelRequest) -> ModelResponse:
             raise asyncio.CancelledError
 
     async def main() -> None:
@@ -258,7 +260,7 @@ def test_a_cancellation_that_a_provider_makes_up_is_an_error_of_its_own() -> Non
 @pytest.mark.parametrize("odd", ["hello", None, [], ModelResponse(None, FinishReason.END)])  # type: ignore[arg-type]
 def test_a_whole_answer_that_is_none_is_told(odd: Any) -> None:
     class Odd(ScriptedProvider):
-        async def respond(self, request: ModelRequest) -> Any:
+        async def generate(self, request: ModelRequest) -> Any:
             return odd
 
     with pytest.raises(Exception, match="the model failed: TypeError: its answer is ") as caught:
@@ -268,41 +270,30 @@ def test_a_whole_answer_that_is_none_is_told(odd: Any) -> None:
 
 def test_a_stream_that_is_a_coroutine_is_told_and_not_left_unawaited() -> None:
     class Odd(ScriptedProvider):
-        async def stream(self, request: ModelRequest, *, whole: bool = False) -> Any:  # type: ignore[override]
-            return ToolListing()
+        async def stream(self, request: ModelRequest) -> Any:  # type: ignore[override]
+            return []
 
-    with pytest.raises(Exception, match="its stream is a coroutine"):
-        Agent(Odd([])).run_sync("?")
+    async def main() -> None:
+        with pytest.raises(Exception, match=r"stream\(\) returned a coroutine"):
+            await drained(Agent(Odd([])).stream("?"))
+
+    run(main)
 
 
-def test_who_speaks_otherwise_is_not_passed_by_on_a_short_way() -> None:
-    class Short(ScriptedProvider):
-        async def respond(self, request: ModelRequest) -> ModelResponse:
-            return ModelResponse(Message("model", (Text("short"),)), FinishReason.END)
+def test_a_run_asks_for_whole_responses_and_a_stream_for_streamed_ones() -> None:
+    class Both(PartsProvider, ScriptedProvider):
+        async def generate(self, request: ModelRequest) -> ModelResponse:
+            return ModelResponse(Message("model", (Text("whole"),)), FinishReason.END)
 
-    class Longer(Short):
-        async def stream(self, request: ModelRequest, *, whole: bool = False) -> AsyncIterator[Part | ModelResponse]:
-            yield ModelResponse(Message("model", (Text("long"),)), FinishReason.END)
+        async def parts(self, request: ModelRequest) -> AsyncIterator[Any]:
+            yield ModelResponse(Message("model", (Text("streamed"),)), FinishReason.END)
 
-    class Proxy:
-        def __init__(self, provider: Any) -> None:
-            self._provider = provider
+    async def main() -> None:
+        stream = Agent(Both([])).stream("?")
+        await drained(stream)
+        assert ((await Agent(Both([])).run("?")).text, stream.result.text) == ("whole", "streamed")
 
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self._provider, name)
-
-        @property
-        def model(self) -> str:
-            return "proxy"
-
-        async def close(self) -> None: ...
-
-        async def stream(self, request: ModelRequest, *, whole: bool = False) -> AsyncIterator[Part | ModelResponse]:
-            yield ModelResponse(Message("model", (Text("by proxy"),)), FinishReason.END)
-
-    assert Agent(Short([])).run_sync("?").text == "short"
-    assert Agent(Longer([])).run_sync("?").text == "long"
-    assert Agent(Proxy(Short([]))).run_sync("?").text == "by proxy"
+    run(main)
 
 
 async def failing_group() -> str:

@@ -7,14 +7,14 @@ import sys
 import pytest
 
 from midspan import Agent, tool
-from midspan.providers.provider import Traits
+from midspan.providers.provider import ModelProfile
 from midspan.testing import ScriptedProvider
 from midspan.types.parts import Text, ToolCall
 from tests.bounds import BOUND
 
 
 class Gemini(ScriptedProvider):
-    traits = Traits("Gemini")
+    profile = ModelProfile("Gemini")
 
 
 @tool

@@ -111,7 +111,7 @@ def test_whatever_a_model_says_both_modes_are_alike_and_every_call_has_one_resul
     for whole in (True, False):
         provider = ScriptedProvider(script(said))
         events, ending = events_of(provider, limits, whole=whole)
-        requests = [(request.setup.tool_choice, request.history.messages) for request in provider.requests]
+        requests = [(request.config.tool_choice, request.history.messages) for request in provider.requests]
         outcomes.append((events, ending, requests))
         assert_legal(requests)
         if ending == "ended" and events:

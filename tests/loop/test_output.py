@@ -10,8 +10,8 @@ import pytest
 from midspan import Agent, Limits, tool
 from midspan.errors import ConfigError, OutputError, SchemaError
 from midspan.loop.output import ANSWER_TOOL
-from midspan.providers.provider import Traits
-from midspan.schema.dialects import GEMINI_JSON_SCHEMA
+from midspan.providers.gemini.profile import GEMINI_JSON_SCHEMA
+from midspan.providers.provider import ModelProfile
 from midspan.testing import ScriptedProvider
 from midspan.types.exchange import Output
 from midspan.types.parts import ToolCall
@@ -51,13 +51,13 @@ def test_an_answer_is_read_as_what_was_asked_for(form: Any, said: str, value: An
     provider = ScriptedProvider([said])
     result = Agent(provider, output=form).run_sync("Which?")
     assert (result.output, result.text) == (value, said)
-    assert isinstance(provider.requests[0].setup.output, Output)
+    assert isinstance(provider.requests[0].config.output, Output)
 
 
 def test_plain_text_needs_no_form() -> None:
     provider = ScriptedProvider(["hi"])
     assert Agent(provider, output=str).run_sync("?").output == "hi"
-    assert provider.requests[0].setup.output is None
+    assert provider.requests[0].config.output is None
 
 
 def test_an_answer_of_another_form_is_told_what_is_wrong_with_it() -> None:
@@ -91,13 +91,13 @@ def test_tools_and_a_typed_answer_go_together() -> None:
     provider = ScriptedProvider(script)
     result = Agent(provider, tools=[people], output=City).run_sync("Which?")
     assert result.output == City("Oslo", 700_000)
-    assert all(request.setup.output is not None for request in provider.requests)
+    assert all(request.config.output is not None for request in provider.requests)
 
 
 class Old(ScriptedProvider):
     """A model that takes tools or a form of the answer, but not both."""
 
-    traits = Traits("Old", dialect=GEMINI_JSON_SCHEMA, json_with_functions=False)
+    profile = ModelProfile("Old", GEMINI_JSON_SCHEMA, supports_json_with_tools=False)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_a_model_that_cannot_do_both_answers_by_calling_a_tool(form: Any, value:
     provider = Old(script)
     result = Agent(provider, tools=[people], output=form).run_sync("Which?")
     assert result.output == value
-    assert provider.requests[0].setup.output is None
+    assert provider.requests[0].config.output is None
     assert f"Call {ANSWER_TOOL}" in provider.requests[2].history[-1].text
     assert Old(["7"]).requests == []
     alone = Old(['{"name": "Oslo", "people": 7}'])
@@ -152,7 +152,7 @@ class Place:
 class ByCall(ScriptedProvider):
     """Cannot be given tools and be asked for JSON at once."""
 
-    traits = Traits(json_with_functions=False)
+    profile = ModelProfile(supports_json_with_tools=False)
 
 
 @tool
@@ -174,7 +174,7 @@ def test_an_answer_that_is_a_call_can_be_given_whatever_else_may_not_be_called(c
     provider = ByCall([*calls, *first, answer] if case != "at a limit" else [*first, *calls, answer])
     result = Agent(provider, tools=[same], output=Place, **options).run_sync("?")
     assert result.output == Place("Oslo")
-    assert provider.requests[-1].setup.tool_choice == ToolChoice("any", ("final_answer",))
+    assert provider.requests[-1].config.tool_choice == ToolChoice("any", ("final_answer",))
 
 
 def test_the_error_says_what_the_answer_was() -> None:

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from midspan import Agent, tool
-from midspan.providers.provider import Traits
+from midspan.providers.provider import ModelProfile
 from midspan.testing import ScriptedProvider
-from midspan.types.exchange import ModelRequest, ModelResponse
-from midspan.types.parts import Part, Text
+from midspan.types.exchange import ModelRequest
+from midspan.types.parts import Text
+from tests.streaming import PartsProvider
 
 BLUEPRINTS = [{"id": "bp-pg", "name": "PostgreSQL"}, {"id": "bp-web", "name": "Web service"}]
 
@@ -30,15 +31,15 @@ async def cloudgenie_create_resource(name: str, type: str, blueprint_id: str) ->
 class Writer(ScriptedProvider):
     """A model that knows nothing of functions."""
 
-    traits = Traits("Gemini", functions=False)
+    profile = ModelProfile("Gemini", supports_tools=False)
 
 
 def writer(pieces: int) -> Writer:
     """Lists the blueprints, makes a database of the right one, and tells; in so many pieces."""
 
     def says(request: ModelRequest) -> Any:
-        assert request.setup.tools == ()
-        assert "TOOL_CALL:" in (request.setup.system or "")
+        assert request.config.tools == ()
+        assert "TOOL_CALL:" in (request.config.system or "")
         said = "\n".join(message.text for message in request.history)
         if "res-1" in said:
             text = "The database orders is being made."
@@ -83,7 +84,7 @@ def test_prompt_mode_can_be_chosen_for_one_run() -> None:
     agent = Agent(provider, tools=[cloudgenie_get_blueprints])
     assert agent.run_sync("Which?", prompt_mode=True).tool_calls[0].value == BLUEPRINTS
     agent.run_sync("Which?")
-    assert [len(request.setup.tools) for request in provider.requests] == [0, 0, 1]
+    assert [len(request.config.tools) for request in provider.requests] == [0, 0, 1]
 
 
 def test_a_call_that_cannot_be_read_is_never_run_and_the_model_is_told() -> None:
@@ -109,10 +110,10 @@ def test_a_typed_answer_in_prompt_mode_is_given_by_a_call() -> None:
 
 
 def test_a_model_that_breaks_off_without_an_answer_is_asked_again() -> None:
-    class Silent(ScriptedProvider):
-        async def stream(self, request: ModelRequest, *, whole: bool = False) -> AsyncIterator[Part | ModelResponse]:
+    class Silent(PartsProvider, ScriptedProvider):
+        async def parts(self, request: ModelRequest) -> AsyncIterator[Any]:
             if self.requests:
-                async for part in super().stream(request, whole=whole):
+                async for part in ScriptedProvider.stream(self, request):
                     yield part
             else:
                 self.requests.append(request)

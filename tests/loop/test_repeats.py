@@ -81,7 +81,7 @@ def test_two_calls_in_turn_for_ever_are_a_circle(declared: bool) -> None:
     forever = itertools.cycle([look(), put(1)])
 
     def model(request: ModelRequest) -> Any:
-        choice = request.setup.tool_choice
+        choice = request.config.tool_choice
         return "stopped" if choice is not None and choice.mode == "none" else next(forever)
 
     limits = Limits(max_turns=None)
@@ -199,7 +199,7 @@ def test_what_fails_in_the_same_way_for_ever_is_a_circle(source: Any, calls: lis
     forever = itertools.cycle(calls)
 
     def model(request: ModelRequest) -> Any:
-        choice = request.setup.tool_choice
+        choice = request.config.tool_choice
         return "stopped" if choice is not None and choice.mode == "none" else ToolCall("1", "edit", next(forever))
 
     agent = Agent(ScriptedProvider(model), tools=[source], limits=Limits(max_turns=None, max_seconds=20))
@@ -229,7 +229,7 @@ def test_at_last_a_call_that_ends_the_run_is_asked_for_where_only_calls_are_want
         return n
 
     def circles(request: ModelRequest) -> Any:
-        return said if request.setup.tool_choice == ToolChoice("any", ("submit",)) else look()
+        return said if request.config.tool_choice == ToolChoice("any", ("submit",)) else look()
 
     answer = "7" if isinstance(said, ToolCall) else said  # words are better than nothing then
     tools = [*Notebook(declared=True).tools, submit]
@@ -243,7 +243,7 @@ def test_at_last_a_call_that_ends_the_run_is_asked_for_where_only_calls_are_want
 
 def test_at_last_words_are_asked_for_where_no_call_ends_the_run() -> None:
     def circles(request: ModelRequest) -> Any:
-        return "words at last" if request.setup.tool_choice == ToolChoice("none") else look()
+        return "words at last" if request.config.tool_choice == ToolChoice("none") else look()
 
     tools = Notebook(declared=True).tools
     assert Agent(ScriptedProvider(circles), tools=tools, calls_only=True).run_sync("go").text == "words at last"

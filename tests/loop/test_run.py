@@ -2,9 +2,11 @@
 
 import asyncio
 import threading
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from msgspec import Raw
 
 from midspan import Agent, Limits, tool
 from midspan.errors import AnswerBlocked, ConfigError, LimitReached, MidspanError, NoAnswer, ServerError, StreamCut
@@ -12,9 +14,10 @@ from midspan.testing import ScriptedProvider
 from midspan.tools.source import ToolListing, ToolSource
 from midspan.types.exchange import FinishReason, ModelRequest, ModelResponse, Usage
 from midspan.types.messages import History, Message
-from midspan.types.parts import Blob, Text, Thought, ToolCall, ToolResult
+from midspan.types.parts import Blob, ProviderData, Text, Thought, ToolCall, ToolResult
 from midspan.types.specs import ToolChoice
 from tests.bounds import BOUND
+from tests.streaming import PartsProvider
 
 
 @tool
@@ -82,7 +85,7 @@ def test_the_same_call_for_ever_is_run_twice_and_ends_in_an_answer() -> None:
         return "rain"
 
     def model(request: ModelRequest) -> Any:
-        if request.setup.tool_choice == ToolChoice("none"):
+        if request.config.tool_choice == ToolChoice("none"):
             return "It rains."
         return call("weather", f"id{len(request.history)}", city="Oslo")
 
@@ -93,7 +96,7 @@ def test_the_same_call_for_ever_is_run_twice_and_ends_in_an_answer() -> None:
     remembered = result.messages[6].results[0]
     assert remembered.value["result"] == "rain"
     assert "not run again" in remembered.value["note"]
-    assert [len(request.setup.tools) for request in provider.requests] == [1] * len(provider.requests)
+    assert [len(request.config.tools) for request in provider.requests] == [1] * len(provider.requests)
 
 
 def test_a_model_that_ignores_that_its_tools_were_withdrawn_gets_no_answer_for_ever() -> None:
@@ -176,8 +179,8 @@ def test_a_result_of_the_wrong_type_is_told_to_the_model() -> None:
 
 
 def test_usage_is_the_sum_of_all_requests() -> None:
-    script = [answer(call(a=1, b=1), usage=Usage(10, 5, total=15)), answer(Text("2"), usage=Usage(20, 1, 3, total=24))]
-    assert Agent(ScriptedProvider(script), tools=[add]).run_sync("?").usage == Usage(30, 6, 3, total=39)
+    script = [answer(call(a=1, b=1), usage=Usage(10, 5)), answer(Text("2"), usage=Usage(20, 1, 3))]
+    assert Agent(ScriptedProvider(script), tools=[add]).run_sync("?").usage == Usage(30, 6, 3)
 
 
 def test_text_before_a_call_is_neither_lost_nor_doubled() -> None:
@@ -196,17 +199,17 @@ def test_text_before_a_call_is_neither_lost_nor_doubled() -> None:
 def test_a_forced_choice_goes_back_to_auto_after_the_call_ran() -> None:
     provider = ScriptedProvider([[call(a=1, b=2)], "3"])
     Agent(provider, tools=[add], tool_choice={"type": "required", "tool": "add"}).run_sync("?")
-    assert [request.setup.tool_choice for request in provider.requests] == [ToolChoice("any", ("add",)), None]
+    assert [request.config.tool_choice for request in provider.requests] == [ToolChoice("any", ("add",)), None]
 
 
 def test_a_forced_choice_stays_forced_while_the_calls_are_only_wrong() -> None:
     wrong, unknown = call(a="x", b=2), call("ad", "2")
     provider = ScriptedProvider([[wrong], [unknown], [call(a=1, b=2)], "3"])
     Agent(provider, tools=[add], tool_choice="required_any").run_sync("?")
-    assert [request.setup.tool_choice for request in provider.requests] == [ToolChoice("any")] * 3 + [None]
+    assert [request.config.tool_choice for request in provider.requests] == [ToolChoice("any")] * 3 + [None]
 
     def never(request: ModelRequest) -> Any:
-        return "no" if request.setup.tool_choice is None else call(a="x", b=len(request.history))
+        return "no" if request.config.tool_choice is None else call(a="x", b=len(request.history))
 
     assert Agent(ScriptedProvider(never), tools=[add], tool_choice="required_any").run_sync("?").turns == 5
 
@@ -239,11 +242,11 @@ def test_calls_only_ends_with_a_final_tool() -> None:
     provider = ScriptedProvider([[call("act", "1", what="more")], [call("act", "2", what="done")]])
     result = Agent(provider, tools=[act], calls_only=True).run_sync("?")
     assert (result.text, result.turns) == ("done", 2)
-    assert {request.setup.tool_choice for request in provider.requests} == {ToolChoice("any")}
+    assert {request.config.tool_choice for request in provider.requests} == {ToolChoice("any")}
     assert result.messages[-1].results[0].value == "done"
 
 
-@pytest.mark.parametrize("nothing", [[], [Text("")], [Thought("hm")], [Text("", signature="s")]])
+@pytest.mark.parametrize("nothing", [[], [Text("")], [Thought("hm")], [Text("", ProviderData("x"))]])
 def test_an_empty_turn_is_asked_again(nothing: list[Any]) -> None:
     provider = ScriptedProvider([[call(a=1, b=2)], nothing, "3"])
     result = Agent(provider, tools=[add]).run_sync("?")
@@ -267,7 +270,7 @@ def test_a_call_that_may_not_be_made_is_told() -> None:
 
 
 def test_a_block_in_the_middle_is_an_error_with_the_transcript_and_runs_nothing() -> None:
-    blocked = answer(Text("so"), call(a=1, b=1), finish=FinishReason.BLOCKED, finish_word="SAFETY")
+    blocked = answer(Text("so"), call(a=1, b=1), finish=FinishReason.BLOCKED, raw_finish_reason="SAFETY")
     with pytest.raises(AnswerBlocked, match="SAFETY") as caught:
         Agent(ScriptedProvider([blocked]), tools=[add]).run_sync("?")
     transcript = assert_legal(caught.value)
@@ -281,24 +284,61 @@ def test_tokens_used_up_before_a_word_are_told() -> None:
 
 def test_tokens_used_up_in_the_middle_of_the_answer_give_what_there_is() -> None:
     result = Agent(ScriptedProvider([answer(Text("It is"), finish=FinishReason.LENGTH)])).run_sync("?")
-    assert (result.text, result.finish) == ("It is", FinishReason.LENGTH)
+    assert (result.text, result.finish_reason) == ("It is", FinishReason.LENGTH)
 
 
-def test_a_whole_call_before_the_tokens_were_used_up_is_run() -> None:
-    script = [answer(call(a=1, b=2), finish=FinishReason.LENGTH), "3"]
-    assert Agent(ScriptedProvider(script), tools=[add]).run_sync("?").tool_calls[0].value == 3
+@pytest.mark.parametrize("finish", [FinishReason.LENGTH, FinishReason.CONTEXT_FULL, FinishReason.INTERRUPTED])
+def test_the_last_call_of_a_turn_that_was_cut_off_is_never_run(finish: FinishReason) -> None:
+    turn = answer(call("add", "1", a=1, b=2), call("add", "2", a=3, b=4), finish=finish)
+    result = Agent(ScriptedProvider([turn, "3"]), tools=[add]).run_sync("?")
+    first, last = result.tool_calls
+    assert (first.value, first.is_error) == (3, False)
+    assert last.is_error
+    assert "was not run: the response was cut off" in last.value
+    assert [one.id for one in result.messages[2].results] == ["1", "2"]
+
+
+@pytest.mark.requirement("P-03")
+def test_a_call_whose_arguments_cannot_be_read_is_answered_with_an_error_and_never_run() -> None:
+    broken = ToolCall("1", "add", {}, '{"a": 1, "b"', "the arguments are not valid JSON")
+    turn = answer(broken, call("add", "2", a=3, b=4))
+    result = Agent(ScriptedProvider([turn, "done"]), tools=[add]).run_sync("?")
+    first, last = result.tool_calls
+    assert (first.id, first.is_error) == ("1", True)
+    assert first.value == "add was not run: the arguments are not valid JSON. Call it again with valid arguments."
+    assert last.value == 7
+
+
+def test_a_model_that_makes_nothing_but_unreadable_calls_is_given_up() -> None:
+    broken = ToolCall("1", "add", {}, "{", "the arguments are not valid JSON")
+    with pytest.raises(NoAnswer, match="arguments cannot be read, 4 times in a row"):
+        Agent(ScriptedProvider([answer(broken)] * 9), tools=[add], limits=Limits(max_turns=None)).run_sync("?")
+
+
+def test_max_tokens_counts_what_a_provider_reports_without_a_total() -> None:
+    turn = answer(call("add", "1", a=1, b=2), usage=Usage(input=60, output=50))
+    with pytest.raises(LimitReached, match=r"Maximum tokens exceeded \(110 of 100\)"):
+        Agent(ScriptedProvider([turn] * 9), tools=[add], limits=Limits(max_tokens=100)).run_sync("?")
+
+
+def test_a_model_that_declines_gives_its_words_and_without_words_an_error() -> None:
+    declined = answer(Text("I cannot help with that."), finish=FinishReason.REFUSED)
+    result = Agent(ScriptedProvider([declined])).run_sync("?")
+    assert (result.text, result.finish_reason) == ("I cannot help with that.", FinishReason.REFUSED)
+    with pytest.raises(AnswerBlocked):
+        Agent(ScriptedProvider([answer(finish=FinishReason.REFUSED)])).run_sync("?")
 
 
 def cut(*parts: Any, error: Exception) -> Any:
-    class Cut(ScriptedProvider):
+    class Cut(PartsProvider, ScriptedProvider):
         def __init__(self) -> None:
             super().__init__(["whole"])
             self.times = 0
 
-        async def stream(self, request: ModelRequest, *, whole: bool = False) -> Any:
+        async def parts(self, request: ModelRequest) -> AsyncIterator[Any]:
             self.times += 1
             if self.times > cuts:
-                async for part in super().stream(request, whole=whole):
+                async for part in ScriptedProvider.stream(self, request):
                     yield part
                 return
             for part in parts:
@@ -325,8 +365,8 @@ def test_a_cut_stream_is_asked_for_again_and_leaves_nothing(error: Exception) ->
 
 
 def test_a_stream_that_is_always_cut_is_the_error_it_was() -> None:
-    class Broken(ScriptedProvider):
-        async def stream(self, request: ModelRequest, *, whole: bool = False) -> Any:
+    class Broken(PartsProvider, ScriptedProvider):
+        async def parts(self, request: ModelRequest) -> AsyncIterator[Any]:
             yield Text("a")
             raise StreamCut("gone", status=200)
 
@@ -343,11 +383,12 @@ def test_an_error_of_the_provider_carries_the_transcript() -> None:
     assert transcript[-1].results[0].value == 3
 
 
-def test_ten_rounds_later_every_signature_is_still_on_its_part() -> None:
-    turns = [[ToolCall(str(n), "add", {"a": n, "b": n}, signature=f"s{n}")] for n in range(9)]
+def test_ten_rounds_later_every_part_still_has_its_provider_data() -> None:
+    data = [ProviderData("x", Raw(b"%d" % n)) for n in range(9)]
+    turns = [[ToolCall(str(n), "add", {"a": n, "b": n}, provider_data=data[n])] for n in range(9)]
     result = Agent(ScriptedProvider([*turns, "done"]), tools=[add]).run_sync("?")
-    signatures = [part.signature for one in result.messages for part in one.parts if isinstance(part, ToolCall)]
-    assert signatures == [f"s{n}" for n in range(9)]
+    sent = [part.provider_data for one in result.messages for part in one.parts if isinstance(part, ToolCall)]
+    assert sent == data
 
 
 def test_two_calls_of_one_id_get_one_result_each() -> None:
@@ -474,7 +515,7 @@ def test_a_limit_can_end_in_an_answer_without_tools() -> None:
     result = Agent(provider, tools=[add], limits=Limits(max_turns=2, on_limit="answer")).run_sync("?")
     assert (result.text, result.limit) == ("as far as I came: 4", "max_turns")
     assert [one.value for one in result.tool_calls] == [2, 4]
-    assert [request.setup.tool_choice for request in provider.requests] == [None, None, ToolChoice("none")]
+    assert [request.config.tool_choice for request in provider.requests] == [None, None, ToolChoice("none")]
 
 
 def test_a_model_that_calls_instead_of_the_last_answer_reaches_the_limit() -> None:
@@ -507,13 +548,13 @@ def test_calls_within_the_limit_are_still_run_before_the_last_answer() -> None:
 
 
 def test_tokens_are_limited() -> None:
-    script = [answer(call("add", str(n), a=n, b=n), usage=Usage(total=40)) for n in range(9)]
+    script = [answer(call("add", str(n), a=n, b=n), usage=Usage(input=40)) for n in range(9)]
     with pytest.raises(LimitReached, match=r"Maximum tokens exceeded \(120 of 100\)"):
         Agent(ScriptedProvider(script), tools=[add], limits=Limits(max_tokens=100)).run_sync("?")
 
 
 def test_the_answer_that_goes_over_the_tokens_is_still_the_answer() -> None:
-    script = [answer(Text("long"), usage=Usage(total=400))]
+    script = [answer(Text("long"), usage=Usage(input=400))]
     assert Agent(ScriptedProvider(script), limits=Limits(max_tokens=100)).run_sync("?").text == "long"
 
 

@@ -69,7 +69,7 @@ def test_the_model_is_told_of_its_circles_before_the_tools_are_withdrawn() -> No
 
     provider = ScriptedProvider([both(1), both(2), both(3), "enough"])
     assert Agent(provider, tools=[echo]).run_sync("?").text == "enough"
-    choices = [request.setup.tool_choice for request in provider.requests]
+    choices = [request.config.tool_choice for request in provider.requests]
     assert choices == [None, None, None, ToolChoice("none")]
 
 
@@ -149,7 +149,7 @@ def test_calls_that_were_there_before_are_not_judged_by_what_this_run_forces() -
     agent = Agent(provider, tools=[echo, other], tool_choice=ToolChoice("any", ("other",)))
     result = agent.run_sync(messages=history)
     assert [(run.name, run.is_error) for run in result.tool_calls] == [("echo", False), ("other", False)]
-    assert provider.requests[0].setup.tool_choice == ToolChoice("any", ("other",))
+    assert provider.requests[0].config.tool_choice == ToolChoice("any", ("other",))
 
 
 def test_whoever_reads_the_journal_has_the_transcript_of_the_run() -> None:

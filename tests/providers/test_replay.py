@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,9 @@ from msgspec.structs import replace
 
 from midspan.errors import ConfigError, LimitReached, StreamCut
 from midspan.providers.gemini.client import Gemini
-from midspan.providers.provider import Provider, traits_of
+from midspan.providers.provider import ModelProfile, Provider
 from midspan.providers.recording.differences import comparable, difference
-from midspan.providers.recording.lines import FORM, Asked, Began, Called, Said
+from midspan.providers.recording.lines import FORM, Asked, Began, Called, Streamed
 from midspan.providers.recording.masking import Masking
 from midspan.providers.recording.player import Player
 from midspan.providers.recording.recorder import Recorded
@@ -25,12 +26,20 @@ from midspan.providers.recording.tape import Folder, Tape
 from midspan.providers.recording.written import read, written, written_messages
 from midspan.providers.replay import Replayed
 from midspan.providers.scripted import ScriptedProvider
-from midspan.types.exchange import FinishReason, ModelRequest, ModelResponse, Setup
+from midspan.types.exchange import (
+    DataPartDelta,
+    FinishReason,
+    ModelRequest,
+    ModelResponse,
+    PartDelta,
+    PartStart,
+    RequestConfig,
+)
 from midspan.types.messages import History, Message
-from midspan.types.parts import Opaque, Text, ToolCall, local_id
+from midspan.types.parts import Opaque, ProviderData, Text, ToolCall, local_id
 
 HISTORY = History((Message.user("go"),))
-REQUEST = ModelRequest(Setup("scripted"), HISTORY)
+REQUEST = ModelRequest(RequestConfig("scripted"), HISTORY)
 NO_SECRETS = Masking(environment={})
 
 
@@ -44,7 +53,7 @@ def replayed(provider: Provider, folder: Path) -> Replayed:
 
 
 async def items(provider: Provider, request: ModelRequest = REQUEST, *, whole: bool = False) -> list[Any]:
-    return [item async for item in provider.stream(request, whole=whole)]
+    return [await provider.generate(request)] if whole else [item async for item in provider.stream(request)]
 
 
 def test_parts_and_answer_come_in_their_order_in_both_modes(tmp_path: Path) -> None:
@@ -59,14 +68,14 @@ def test_parts_and_answer_come_in_their_order_in_both_modes(tmp_path: Path) -> N
     asyncio.run(main())
 
 
-def test_the_wrappers_have_the_name_and_the_traits_of_what_is_within(tmp_path: Path) -> None:
+def test_the_wrappers_have_the_name_and_the_profile_of_what_is_within(tmp_path: Path) -> None:
     gemini = Gemini("gemini-3.8-flash", api_key="k")
     recorder = recorded(gemini, tmp_path)
     asyncio.run(items(recorded(ScriptedProvider(["x"]), tmp_path)))
     for around in (recorder, replayed(gemini, tmp_path)):
         assert isinstance(around, Provider)
         assert around.model == "gemini-3.8-flash"
-        assert traits_of(around) is gemini.traits
+        assert around.profile is gemini.profile
         assert "Gemini(" in repr(around)
 
 
@@ -94,8 +103,8 @@ def test_a_third_request_where_two_were_recorded_is_told(tmp_path: Path) -> None
 
 def test_settings_are_compared_too(tmp_path: Path) -> None:
     asyncio.run(items(recorded(ScriptedProvider(["a"]), tmp_path)))
-    other = replace(REQUEST, setup=Setup("scripted", system="s"))
-    with pytest.raises(ConfigError, match=r'at setup\.system: recorded nothing, now "s"$'):
+    other = replace(REQUEST, config=RequestConfig("scripted", system="s"))
+    with pytest.raises(ConfigError, match=r'at config\.system: recorded nothing, now "s"$'):
         asyncio.run(items(replayed(ScriptedProvider([]), tmp_path), other))
 
 
@@ -103,12 +112,16 @@ class Stranger:
     """A provider that keeps few of the promises: what it gives is no generator, and not all of it are parts."""
 
     model = "scripted"
+    profile = ModelProfile()
 
     def __init__(self, *items: Any) -> None:
         self._items = iter(items)
 
-    def stream(self, request: ModelRequest, *, whole: bool = False) -> Any:
+    def stream(self, request: ModelRequest) -> Any:
         return self
+
+    async def generate(self, request: ModelRequest) -> ModelResponse:
+        raise NotImplementedError
 
     def __aiter__(self) -> "Stranger":
         return self
@@ -119,7 +132,7 @@ class Stranger:
             raise item
         return item
 
-    async def close(self) -> None: ...
+    async def aclose(self) -> None: ...
 
 
 ANSWER = ModelResponse(Message("model", (Text("a"),)), FinishReason.END)
@@ -130,24 +143,42 @@ ANSWER = ModelResponse(Message("model", (Text("a"),)), FinishReason.END)
     [(), (ANSWER,), (StreamCut("cut"),), (ANSWER, StreamCut("cut"))],
     ids=["nothing", "answer", "cut", "answer, cut"],
 )
-@pytest.mark.parametrize("whole", [False, True])
 def test_a_stream_that_just_ends_or_breaks_after_its_answer_does_so_again(
-    tmp_path: Path, ending: Sequence[Any], whole: bool
+    tmp_path: Path, ending: Sequence[Any]
 ) -> None:
     async def heard(provider: Provider) -> list[Any]:
         made: list[Any] = []
         try:
-            async for item in provider.stream(REQUEST, whole=whole):
+            async for item in provider.stream(REQUEST):
                 made.append(item)  # noqa: PERF401 - those before an error count too
         except StreamCut as error:
             made.append(str(error))
         return made
 
     async def main() -> None:
-        then = await heard(recorded(Stranger(Text("a"), "no part", *ending), tmp_path))
+        then = await heard(recorded(Stranger(PartStart(0, Text("a")), "no event", *ending), tmp_path))
         now = await heard(replayed(ScriptedProvider([]), tmp_path))
-        spoken = [item for item in then if item != "no part"]
-        assert now == spoken or (whole and now == spoken[1:])
+        assert now == [item for item in then if item != "no event"]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("ending", [(), (StreamCut("cut"),)], ids=["nothing", "cut"])
+def test_a_recorded_stream_without_a_response_is_as_incomplete_where_the_whole_is_asked_for(
+    tmp_path: Path, ending: Sequence[Any]
+) -> None:
+    async def main() -> None:
+        recorder = recorded(Stranger(PartStart(0, Text("a")), *ending), tmp_path)
+        with suppress(StreamCut):
+            await items(recorder)
+        replayer = replayed(ScriptedProvider([]), tmp_path)
+        if ending:
+            with pytest.raises(StreamCut) as raised:
+                await replayer.generate(REQUEST)
+            partial = raised.value.partial_response
+        else:
+            partial = await replayer.generate(REQUEST)
+        assert (partial.message.text, partial.finish_reason) == ("a", FinishReason.CUT)
 
     asyncio.run(main())
 
@@ -224,8 +255,10 @@ def test_whatever_bytes_a_provider_sent_come_out_of_one_line(data: bytes, space:
     raw = Raw(space + data + space)
     for line in (
         Asked("m", True, raw),
-        Said(Opaque("x", raw)),
-        Began(FORM, "r", "m", "", (Message("model", (), "o", raw),)),
+        Streamed(PartStart(0, Opaque("x", ProviderData("o", raw)))),
+        Streamed(PartDelta(0, DataPartDelta(provider_data=ProviderData("o", raw)))),
+        Called(ToolCall("1", "x", provider_data=ProviderData("o", raw)), 0.5),
+        Began(FORM, "r", "m", "", (Message("model", (), ProviderData("o", raw)),)),
     ):
         assert b"\n" not in written(line)
         again = read(written(line))
@@ -234,11 +267,18 @@ def test_whatever_bytes_a_provider_sent_come_out_of_one_line(data: bytes, space:
 
 
 def _raw(line: Any) -> Raw:
-    found = (
-        line.request if isinstance(line, Asked) else line.part.raw if isinstance(line, Said) else line.messages[0].raw
-    )
-    assert isinstance(found, Raw)
-    return found
+    match line:
+        case Asked(request=raw):
+            return raw
+        case Streamed(event=PartStart(part=Opaque(provider_data=data))):
+            return data.raw
+        case Streamed(event=PartDelta(delta=DataPartDelta(provider_data=ProviderData(raw=raw)))):
+            return raw
+        case Called(call=ToolCall(provider_data=ProviderData(raw=raw))):
+            return raw
+        case Began(messages=(Message(provider_data=ProviderData(raw=raw)),)):
+            return raw
+    raise AssertionError(line)
 
 
 def test_a_call_is_a_line_of_its_own() -> None:

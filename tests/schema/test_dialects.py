@@ -7,7 +7,8 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from midspan.schema.dialects import GEMINI_JSON_SCHEMA, GEMINI_PARAMETERS, Dialect, Lowered, lower
+from midspan.providers.gemini.profile import GEMINI_JSON_SCHEMA, GEMINI_PARAMETERS
+from midspan.schema.dialects import Dialect, Lowered, lower
 from midspan.schema.lowering.names import Renaming
 
 Schema = dict[str, Any]

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from midspan.errors import SchemaError
+from midspan.providers.gemini.profile import GEMINI_JSON_SCHEMA, GEMINI_PARAMETERS
 from midspan.schema.arguments import Checker, problems
-from midspan.schema.dialects import GEMINI_JSON_SCHEMA, GEMINI_PARAMETERS, Dialect, lower
+from midspan.schema.dialects import Dialect, lower
 from midspan.schema.normal import normal
 from tests.bounds import BOUND
 

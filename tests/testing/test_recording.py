@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +28,9 @@ from midspan.tools.source import ToolListing, ToolSource
 from midspan.types.events import RunEnd, RunEvent, RunStart, ToolEnd
 from midspan.types.exchange import FinishReason, ModelRequest, ModelResponse, Usage
 from midspan.types.messages import Message
-from midspan.types.parts import Blob, Opaque, Part, Text, Thought, ToolCall, ToolResult, local_id
+from midspan.types.parts import Blob, Opaque, Part, ProviderData, Text, Thought, ToolCall, ToolResult, local_id
 from midspan.types.specs import BuiltinTool, ToolSpec
+from tests.streaming import PartsProvider, raw_of
 
 runs: list[str] = []
 
@@ -119,7 +120,7 @@ def test_a_recording_is_one_line_for_each_thing_that_happened(tmp_path: Path) ->
     [path] = tmp_path.iterdir()
     lines = lines_of(path)
     assert [line["line"] for line in lines] == ["run", "tools", "ask", "answer", "call", "ask", "answer", "end"]
-    assert (lines[0]["form"], lines[0]["run_id"], lines[0]["model"]) == (1, "mine", "scripted")
+    assert (lines[0]["form"], lines[0]["run_id"], lines[0]["model"]) == (2, "mine", "scripted")
     assert lines[0]["messages"][0]["parts"] == [{"type": "text", "text": "Cold?"}]
     assert lines[2]["request"]["messages"] == lines[0]["messages"]
     assert lines[4]["call"] == {"type": "call", "id": "1", "name": "temperature", "arguments": {"city": "Oslo"}}
@@ -149,9 +150,9 @@ def test_a_tool_that_is_declared_otherwise_is_told(tmp_path: Path) -> None:
         return 4
 
     record(agent_of(tools=[temperature]), tmp_path).run_sync("Cold?")
-    with pytest.raises(ConfigError, match=r"at setup\.tools\[0\]\.parameters\.properties\.unit: recorded nothing, now"):
+    with pytest.raises(ConfigError, match=r"at config\.tools\[0\]\.parameters\.properties\.unit: recorded nothing"):
         replay(nobody([other]), tmp_path).run_sync("Cold?")
-    with pytest.raises(ConfigError, match=r"at setup\.system: recorded nothing, now \"Be brief\.\""):
+    with pytest.raises(ConfigError, match=r"at config\.system: recorded nothing, now \"Be brief\.\""):
         replay(nobody([temperature], system="Be brief."), tmp_path).run_sync("Cold?")
 
 
@@ -221,7 +222,7 @@ def test_errors_that_are_not_ours_come_to_the_same(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-class Breaking:
+class Breaking(PartsProvider):
     """A model whose first answer breaks off in the middle."""
 
     model = "breaking"
@@ -229,15 +230,13 @@ class Breaking:
     def __init__(self) -> None:
         self.asked = 0
 
-    async def stream(self, request: ModelRequest, *, whole: bool = False) -> Any:
+    async def parts(self, request: ModelRequest) -> AsyncIterator[Any]:
         self.asked += 1
         if self.asked == 1:
             yield Text("It i")
             raise StreamCut("the stream was cut")
         yield Text("It is 4.")
         yield ModelResponse(Message("model", (Text("It is 4."),)), FinishReason.END)
-
-    async def close(self) -> None: ...
 
 
 def test_a_stream_that_broke_off_and_was_asked_for_again_does_so_in_both_modes(tmp_path: Path) -> None:
@@ -338,21 +337,21 @@ def test_ids_that_were_made_here_are_other_ones_each_time(tmp_path: Path) -> Non
 def test_every_kind_of_part_and_every_byte_comes_back(tmp_path: Path) -> None:
     raw = Raw(b'{\n  "odd" : [ 1.0,\r\n 2 ] }')
     parts: tuple[Part, ...] = (
-        Thought("t", "sig"),
-        Text("x\n", "sig"),
+        Thought("t", ProviderData("other", raw)),
+        Text("x\n", ProviderData("other")),
         Blob.of(b"\x00\x01", "image/png", name="a"),
-        Opaque("odd", raw),
-        Opaque("text", Raw(b'"a text\\n"')),
-        Opaque("spaced", Raw(b' { "a" : 1 } ')),
+        Opaque("odd", ProviderData("other", raw)),
+        Opaque("text", ProviderData("other", Raw(b'"a text\\n"'))),
+        Opaque("spaced", ProviderData("other", Raw(b' { "a" : 1 } '))),
     )
     answer = ModelResponse(
-        Message("model", parts, "other", raw), FinishReason.END, "STOP", "m", Usage(1, 2, 3, 4, 5, 6), "v", "id", None,
-        (raw, Raw(b"{}")),
+        Message("model", parts, ProviderData("other", raw)), FinishReason.END, "STOP", "m", Usage(1, 2, 3, 4, 5, 6),
+        "v", "id", (raw, Raw(b"{}")),
     )  # fmt: skip
     recorded = record(agent_of([answer]), tmp_path).run_sync("go").response
     replayed = replay(nobody(), tmp_path).run_sync("go").response
     assert [bytes(one) for one in replayed.raw] == [bytes(one) for one in recorded.raw] == [bytes(raw), b"{}"]
-    assert bytes(replayed.message.raw) == bytes(raw)
+    assert raw_of(replayed.message) == bytes(raw)
     assert replayed == recorded == answer
     [path] = tmp_path.iterdir()
     assert len(lines_of(path)) == 5
@@ -389,10 +388,10 @@ def test_a_wrong_question_takes_nothing_from_the_right_one(tmp_path: Path) -> No
 
 def test_a_chat_and_an_agent_made_of_another_are_recorded_too(tmp_path: Path) -> None:
     def talk(agent: Agent) -> str:
-        chat = Chat(agent.but(system="Be brief.")).ask_sync("a").ask_sync("b")
+        chat = Chat(agent.replace(system="Be brief.")).ask_sync("a").ask_sync("b")
         return chat.ask_sync("c", tools=["temperature"], limits=Limits(max_turns=3)).text
 
-    echo = agent_of(lambda request: f"{len(request.history)} {len(request.setup.tools)} {request.setup.system}")
+    echo = agent_of(lambda request: f"{len(request.history)} {len(request.config.tools)} {request.config.system}")
     assert talk(record(echo, tmp_path)) == talk(replay(nobody(), tmp_path)) == "5 1 Be brief."
 
 
@@ -400,7 +399,7 @@ def test_tools_that_the_provider_runs_are_passed_on(tmp_path: Path) -> None:
     tools = [BuiltinTool("googleSearch"), temperature]
     provider = ScriptedProvider(["yes"])
     record(Agent(provider, tools), tmp_path).run_sync("go")
-    assert [one.name for one in provider.requests[0].setup.tools] == ["googleSearch", "temperature"]
+    assert [one.name for one in provider.requests[0].config.tools] == ["googleSearch", "temperature"]
     assert replay(nobody(tools), tmp_path).run_sync("go").text == "yes"
 
 
@@ -408,7 +407,7 @@ def test_a_model_that_only_writes_is_recorded_with_the_prompt_it_got(tmp_path: P
     said = ['TOOL_CALL: {"name": "temperature", "arguments": {"city": "Oslo"}}', "It is 4."]
     recorded = record(agent_of(said, prompt_mode=True), tmp_path).run_sync("Cold?")
     assert len(recorded.tool_calls) == 1
-    first = lines_of(tmp_path / "run-00001.jsonl")[2]["request"]["setup"]
+    first = lines_of(tmp_path / "run-00001.jsonl")[2]["request"]["config"]
     assert "tools" not in first
     assert "temperature" in first["system"]
     assert replay(nobody(prompt_mode=True), tmp_path).run_sync("Cold?").messages == recorded.messages
@@ -440,10 +439,10 @@ def test_a_stream_that_was_left_replays_as_far_as_it_went(tmp_path: Path) -> Non
             async for event in stream:
                 if getattr(event, "text", "") == "Let me ":
                     break
-        assert [line["line"] for line in lines_of(tmp_path / "run-00001.jsonl")][-2:] == ["part", "part"]
+        assert [line["line"] for line in lines_of(tmp_path / "run-00001.jsonl")][-2:] == ["event", "event"]
         heard, error = await outcome(replay(nobody(), tmp_path), streamed=True)
         assert [event.text for event in heard[-2:]] == ["hm", "Let me "]
-        assert error.startswith("NotRecorded: the recording was broken off in the middle of this answer")
+        assert error.startswith("NotRecorded: the recording was broken off in the middle of this response")
 
     asyncio.run(main())
 

@@ -13,6 +13,7 @@ from midspan.loop.result import RunResult
 from midspan.testing import LocalGemini, record, replay
 from midspan.types.messages import Message
 from tests.gemini.recorder import Recorder, recorder
+from tests.streaming import raw_of
 
 KEY = "AIzaSyD-0123456789abcdefghijklmnopqrstu"
 
@@ -71,7 +72,7 @@ def recorded(folder: Path, *, streamed: bool) -> tuple[RunResult, Server]:
     async def main() -> RunResult:
         async with record(agent_at(server.url), folder) as agent:
             result = await run(agent, streamed=streamed)
-            await agent.model.close()
+            await agent.model.aclose()
             return result
 
     server = Server()
@@ -87,7 +88,7 @@ def test_a_run_is_the_same_again_when_the_server_is_gone(
     then, server = recorded(tmp_path, streamed=streamed)
     now = asyncio.run(run(replay(agent_at(server.url), tmp_path), streamed=replayed_streamed))
     assert (now.text, now.messages, now.usage, now.response) == (then.text, then.messages, then.usage, then.response)
-    assert [bytes(message.raw) for message in now.messages] == [bytes(message.raw) for message in then.messages]
+    assert [raw_of(message) for message in now.messages] == [raw_of(message) for message in then.messages]
     assert [bytes(document) for document in now.response.raw] == [bytes(document) for document in then.response.raw]
     assert then.text == "It is 4 degrees."
     assert len(server.seen) == 2
@@ -100,7 +101,7 @@ def test_the_body_that_went_out_is_recorded_with_its_path(tmp_path: Path, stream
     asked = [line for line in lines if line["line"] == "ask"]
     bodies = [json.loads(one["request"]) if isinstance(one["request"], str) else one["request"] for one in asked]
     assert bodies == [one.body for one in server.seen]
-    assert [one["whole"] for one in asked] == [not streamed] * 2
+    assert [one["stream"] for one in asked] == [streamed] * 2
     assert all(one.path.endswith(line["path"]) for one, line in zip(server.seen, asked, strict=True))
 
 
@@ -117,7 +118,7 @@ def test_a_result_that_differs_is_told_by_its_path_in_the_body(tmp_path: Path) -
 
 def test_another_model_is_told(tmp_path: Path) -> None:
     _, server = recorded(tmp_path, streamed=True)
-    other = agent_at(server.url).but(model=Gemini("gemini-2.5-flash", api_key=KEY, base_url=server.url))
+    other = agent_at(server.url).replace(model=Gemini("gemini-2.5-flash", api_key=KEY, base_url=server.url))
     with pytest.raises(ConfigError, match=r'at model: recorded "gemini-3.8-flash", now "gemini-2.5-flash"$'):
         asyncio.run(run(replay(other, tmp_path), streamed=False))
 

@@ -135,8 +135,8 @@ BAD = {
     b"nonsense": "is damaged in line 1: it is no line of a recording",
     b"nonsense\n": "is damaged in line 1: ",
     b"{}\n": "is damaged in line 1: ",
-    b'{"line":"ask","form":1,"model":"m","whole":true,"request":{}}\n': "damaged in line 1: it does not say which run",
-    b'{"line":"other","form":99}\n': "is of form 99, this version reads up to 1; install a newer Midspan$",
+    b'{"line":"ask","form":2,"model":"m","stream":true,"request":{}}\n': "damaged in line 1: it does not say which run",
+    b'{"line":"other","form":99}\n': "is of form 99, this version reads up to 2; install a newer Midspan$",
     b"\xff\xfe\n": "is damaged in line 1: ",
     b"[" * 100_000 + b"\n": "is damaged in line 1: ",
 }
@@ -151,7 +151,7 @@ def test_a_file_that_is_no_recording_is_told_in_one_sentence(tmp_path: Path, dat
         assert "\n" not in str(raised.value)
 
 
-@pytest.mark.parametrize("line", [b"{", b'{"line":"end","calls":5}', b'{"line":"part","part":{}}', b"\x00", b""])
+@pytest.mark.parametrize("line", [b"{", b'{"line":"end","calls":5}', b'{"line":"event","event":{}}', b"\x00", b""])
 def test_a_damaged_line_is_told_by_its_number(tmp_path: Path, line: bytes) -> None:
     record(Agent(ScriptedProvider(["yes"])), tmp_path).run_sync("go")
     path = tmp_path / "run-00001.jsonl"

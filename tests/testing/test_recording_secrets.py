@@ -14,7 +14,7 @@ from midspan.providers.recording.masking import Masking
 from midspan.testing import ScriptedProvider, freeze, record, replay
 from midspan.types.exchange import FinishReason, ModelResponse
 from midspan.types.messages import Message
-from midspan.types.parts import Opaque, Text, ToolCall
+from midspan.types.parts import Opaque, ProviderData, Text, ToolCall
 
 SECRETS = {
     "google": "AIzaSyD-0123456789abcdefghijklmnopqrstu",
@@ -56,9 +56,17 @@ def told(secret: str) -> list[Any]:
     """What a model says that gives a secret away in every place there is."""
     raw = json.dumps({"text": secret}).replace("=", "\\u003d").replace("A", "\\u0041").encode()
     indented = json.dumps({"parts": [{"text": secret}]}, indent=2).encode()
-    parts = (Text(f"I know {secret}."), Opaque("odd", Raw(raw)), ToolCall("1", "reveal", {"word": secret}))
+    parts = (
+        Text(f"I know {secret}."),
+        Opaque("odd", ProviderData("other", Raw(raw))),
+        ToolCall("1", "reveal", {"word": secret}),
+    )
     return [
-        ModelResponse(Message("model", parts, "other", Raw(indented)), FinishReason.END, raw=(Raw(raw), Raw(indented))),
+        ModelResponse(
+            Message("model", parts, ProviderData("other", Raw(indented))),
+            FinishReason.END,
+            raw=(Raw(raw), Raw(indented)),
+        ),
         f"Again: {secret}",
     ]
 

@@ -6,8 +6,9 @@ import pytest
 
 from midspan import toolsets
 from midspan.loop.agent import Agent
+from midspan.providers.gemini.profile import GEMINI_JSON_SCHEMA, GEMINI_PARAMETERS
 from midspan.providers.scripted import ScriptedProvider
-from midspan.schema.dialects import GEMINI_JSON_SCHEMA, GEMINI_PARAMETERS, Dialect, lower
+from midspan.schema.dialects import Dialect, lower
 from midspan.tools.merge import source_of
 from midspan.tools.schedule import run_calls
 from midspan.types.exchange import ModelRequest

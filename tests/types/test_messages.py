@@ -3,8 +3,8 @@ import pickle
 
 from msgspec import Raw
 
-from midspan.types.messages import NO_BYTES, History, Message
-from midspan.types.parts import Text, Thought, ToolCall, ToolResult
+from midspan.types.messages import History, Message
+from midspan.types.parts import ProviderData, Text, Thought, ToolCall, ToolResult
 
 
 def test_the_text_of_a_message_is_its_words_without_thoughts() -> None:
@@ -17,35 +17,18 @@ def test_a_call_that_the_provider_answered_itself_wants_no_answer() -> None:
     assert Message("model", parts).calls == (ToolCall("2", "add"),)
 
 
-def test_an_edited_message_keeps_signatures_and_loses_its_bytes() -> None:
-    message = Message("model", (Text("a", "sig"), Text("b")), "gemini", Raw(b"{}"))
-    edited = message.edited(message.parts[:1])
-    assert edited == Message("model", (Text("a", "sig"),), "gemini")
-
-
-def test_an_edited_message_keeps_the_bytes_of_parts_that_are_all_its_own() -> None:
-    raw = Raw(b'{"role":"model","new":1,"parts":[{"text":"a","x":1}, {"text":"b"},{"text":"a","x":2}]}')
-    message = Message("model", (Text("a"), Text("b"), Text("a")), "gemini", raw)
-    first, _, last = message.parts
-    edited = message.edited((last, first))
-    assert edited.parts == (Text("a"), Text("a"))
-    assert edited.raw == Raw(b'{"role":"model","new":1,"parts":[{"text":"a","x":2},{"text":"a","x":1}]}')
-    assert edited.edited((edited.parts[0],)).raw == Raw(b'{"role":"model","new":1,"parts":[{"text":"a","x":2}]}')
-
-
-def test_an_edited_message_loses_its_bytes_where_they_would_not_say_what_it_says() -> None:
-    parts = (Text("a"), Text("b"))
-    raw = b'{"parts":[{"text":"a"},{"text":"b"}]}'
-    message = Message("model", parts, "gemini", Raw(raw))
-    assert message.edited((parts[0], Text("c"))).raw is NO_BYTES
-    assert message.edited(()).raw is NO_BYTES
-    for other in (b"", b"{}", b"[]", b'{"parts":{"text":"a"}}', b'{"parts":[1]}', b'{"content":[1,2]}', b"{"):
-        assert Message("model", parts, "gemini", Raw(other)).edited(parts[:1]).raw is NO_BYTES
+def test_an_edited_message_keeps_the_data_of_the_parts_that_stay_and_its_origin() -> None:
+    data = ProviderData("gemini", Raw(b'{"text":"a","x":1}'))
+    message = Message("model", (Text("a", data), Text("b")), ProviderData("gemini", Raw(b"{}")))
+    edited = message.with_parts(message.parts[:1])
+    assert edited == Message("model", (Text("a", data),), ProviderData("gemini"))
+    assert edited.parts[0] is message.parts[0]
+    assert Message.user("a").with_parts([Text("b")]) == Message.user("b")
 
 
 def test_a_history_grows_without_changing() -> None:
     first = History([Message.user("a")])
-    second = first.plus(Message.user("b"), Message.user("c"))
+    second = first.append(Message.user("b"), Message.user("c"))
     assert [message.text for message in first] == ["a"]
     assert [message.text for message in second] == ["a", "b", "c"]
     assert second == History([*second])
@@ -54,12 +37,28 @@ def test_a_history_grows_without_changing() -> None:
 
 def test_a_history_can_be_copied_and_pickled() -> None:
     history = History([Message.user("a")])
-    history.encoded["x"] = (1, memoryview(b"a"))
+    history.derived("x", lambda _known, _new: memoryview(b"a"))
     assert copy.deepcopy(history) == pickle.loads(pickle.dumps(history)) == history
 
 
-def test_what_a_history_encodes_is_not_seen_by_the_one_it_grew_from() -> None:
+def test_what_is_derived_from_a_history_is_made_once_and_extended_with_new_messages() -> None:
+    asked: list[tuple[int | None, int]] = []
+
+    def extend(known: int | None, new: tuple[Message, ...]) -> int:
+        asked.append((known, len(new)))
+        return (known or 0) + len(new)
+
     first = History([Message.user("a")])
-    second = first.plus(Message.user("b"))
-    second.encoded["x"] = (2, b"")
-    assert first.encoded == {}
+    assert first.derived("x", extend) == first.derived("x", extend) == 1
+    second = first.append(Message.user("b"), Message.user("c"))
+    assert (second.derived("x", extend), first.derived("x", extend)) == (3, 1)
+    assert asked == [(None, 1), (1, 2)]
+
+
+def test_a_history_of_other_messages_keeps_what_was_derived_from_those_they_share() -> None:
+    history = History([Message.user("a"), Message.user("b")])
+    history.derived("x", lambda _known, new: len(new))
+    longer = history.with_messages([*history, Message.user("c")])
+    assert longer.derived("x", lambda known, new: (known, len(new))) == (2, 1)  # type: ignore[comparison-overlap]
+    other = history.with_messages([history[0], Message.user("other"), Message.user("c")])
+    assert other.derived("x", lambda known, new: (known, len(new))) == (None, 3)  # type: ignore[comparison-overlap]

@@ -17,7 +17,7 @@ from midspan.types.specs import ModelSettings, ToolChoice
         ("required_any", ToolChoice("any")),
         ("any", ToolChoice("any")),
         ("none", ToolChoice("none")),
-        ("validated", ToolChoice("validated")),
+        ("validated", ToolChoice("auto", strict=True)),
         ({"type": "required", "tool": "add"}, ToolChoice("any", ("add",))),
         ({"mode": "FUNCTION", "name": "add"}, ToolChoice("any", ("add",))),
         ({"type": "any", "names": ["add", "sub"]}, ToolChoice("any", ("add", "sub"))),

@@ -22,17 +22,16 @@ from midspan.loop.agent import Agent
 from midspan.loop.background_runs import BackgroundRuns
 from midspan.loop.result import RunResult, RunStream
 from midspan.loop.views import final_text
-from midspan.providers.around import Around
 from midspan.providers.gemini import decode, wire
 from midspan.providers.gemini.capabilities import Capabilities
 from midspan.providers.gemini.client import Gemini
 from midspan.providers.gemini.encode import encode_message
 from midspan.providers.gemini.proto import load
-from midspan.providers.provider import Provider
+from midspan.providers.provider import Provider, WrapperProvider
 from midspan.types.events import RunEvent, TextDelta, TurnRetry
-from midspan.types.exchange import FinishReason, ModelRequest, ModelResponse
+from midspan.types.exchange import CachePolicy, FinishReason, ModelRequest, ModelResponse
 from midspan.types.messages import History, Message
-from midspan.types.parts import Part, Text
+from midspan.types.parts import Text
 from midspan.types.specs import Limits, ModelSettings
 
 if TYPE_CHECKING:
@@ -159,16 +158,16 @@ async def _numbered(stream: RunStream) -> AsyncGenerator[tuple[int, RunEvent], N
             number += 1
 
 
-class _WithCache(Around):
+class _WithCache(WrapperProvider):
     """A model whose system prompt and declarations are in a cache already; the tools are still run here."""
 
     def __init__(self, provider: Provider, cache: str) -> None:
         super().__init__(provider)
-        self._cache = cache
+        self._policy = CachePolicy(cache)
 
-    def stream(self, request: ModelRequest, *, whole: bool = False) -> AsyncIterator[Part | ModelResponse]:
-        setup = replace(request.setup, cache=self._cache)
-        return self._asked(replace(request, setup=setup), whole=whole)
+    def adapt(self, request: ModelRequest) -> ModelRequest:
+        config = request.config
+        return replace(request, config=config.derived(self._policy, lambda: replace(config, cache=self._policy)))
 
 
 def _limits(request: dict[str, Any]) -> Limits:

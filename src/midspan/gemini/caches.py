@@ -11,8 +11,8 @@ from midspan.gemini.checking import plain, read_plain, shown
 from midspan.gemini.request import Contents, Toolish, cache_name, request_fields, request_of, tools_of
 from midspan.loop.blocking import wait_for
 from midspan.providers.gemini import wire
-from midspan.providers.gemini.api import GeminiApi
 from midspan.providers.gemini.capabilities import Capabilities
+from midspan.providers.gemini.connection import GeminiApi
 from midspan.providers.gemini.proto import dump, load
 
 _MOST_PAGES = 1000

@@ -6,18 +6,20 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 from midspan.errors import ConfigError
-from midspan.gemini.caches import Caches, SyncCaches, pages
+from midspan.gemini.caches import Caches, SyncCaches
 from midspan.gemini.checking import shown
 from midspan.gemini.output import form_of
-from midspan.gemini.request import Contents, from_plain_or_same, identity_of, request_fields, request_of
+from midspan.gemini.request import Contents, identity_of, request_fields, request_of
 from midspan.gemini.response import ChunkReader, GenerateContentResponse
 from midspan.gemini.streams import AsyncResponseStream, ResponseStream
 from midspan.http.messages import origin_of
 from midspan.loop.blocking import iterate, wait_for
+from midspan.providers.auth import HiddenArguments
 from midspan.providers.gemini import decode, wire
 from midspan.providers.gemini.capabilities import DEFAULT_MODEL, Api, Capabilities, capabilities_of
-from midspan.providers.gemini.client import connected, warn_if_retired
-from midspan.providers.gemini.credentials import HiddenArguments
+from midspan.providers.gemini.client import warn_if_retired
+from midspan.providers.gemini.connection import connected
+from midspan.providers.gemini.family import list_models
 from midspan.providers.gemini.proto import load
 from midspan.types.events import TextDelta
 
@@ -136,14 +138,7 @@ class AsyncClient:
 
     async def list_models(self) -> list[wire.Model]:
         """The models that there are, all pages of them."""
-        models: list[wire.Model] = []
-        where = self.api.endpoint
-        path = "models" if where.api is Api.DEVELOPER else "publishers/google/models"
-        async for page in pages(self.api, path, wire.ListModelsResponse):
-            models += page.models or [
-                from_plain_or_same(wire.Model, one) for one in page.extra.get("publisherModels", [])
-            ]
-        return models
+        return await list_models(self.api)
 
     async def get_model(self, model: str | None = None) -> wire.Model:
         path, _ = self.known(model)
@@ -176,7 +171,7 @@ class AsyncClient:
     async def close(self) -> None:
         if "_automatic" in self.__dict__:
             await self._automatic.close()
-        await self.api.close()
+        await self.api.aclose()
 
     async def __aenter__(self) -> Self:
         return self

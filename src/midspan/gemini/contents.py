@@ -49,15 +49,20 @@ def system_content(given: Contents | None) -> wire.Content | None:
     return wire.Content(parts=[_part(part, where) for part in (given if several else [given])])
 
 
-def check_messages(history: History, capabilities: Capabilities) -> None:
-    """What is new in a history; what was sent before is known to be right."""
-    known, _ = history.encoded.get(capabilities.contents_dialect, (0, b""))
-    for message in history.messages[known:]:
-        if not (
-            type(message) is Message and type(message.parts) is tuple and _PARTS.issuperset(map(type, message.parts))
-        ):
-            at = next(at for at, one in enumerate(history.messages) if one is message)
-            _check_message(message, f"message {at} of the history")
+def check_messages(history: History) -> None:
+    """Check what is new in a history; what was sent before is known to be right."""
+
+    def check(known: int | None, new: tuple[Message, ...]) -> int:
+        for at, message in enumerate(new, start=known or 0):
+            if not (
+                type(message) is Message
+                and type(message.parts) is tuple
+                and _PARTS.issuperset(map(type, message.parts))
+            ):
+                _check_message(message, f"message {at} of the history")
+        return (known or 0) + len(new)
+
+    history.derived("gemini checked", check)
 
 
 def _check_message(message: Any, where: str) -> None:

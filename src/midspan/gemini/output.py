@@ -55,7 +55,8 @@ def output_fields(schema: Any, json_schema: Any, mime_type: Any) -> dict[str, An
 def _from_type(form: Any, name: str, mime_type: Any) -> dict[str, Any]:
     reader = _reader_at(form, name)
     if isinstance(mime_type, str) and mime_type == _ENUM:
-        from midspan.schema.dialects import GEMINI_PARAMETERS, lower
+        from midspan.providers.gemini.profile import GEMINI_PARAMETERS
+        from midspan.schema.dialects import lower
 
         return {"response_schema": lower(reader.shape.schema, GEMINI_PARAMETERS, arguments=False).schema}
     return {"response_json_schema": reader.lowered.schema} if reader.lowered.schema else {}
@@ -63,7 +64,8 @@ def _from_type(form: Any, name: str, mime_type: Any) -> dict[str, Any]:
 
 def schema_of(form: Any, where: str) -> dict[str, Any]:
     """The JSON Schema of a type as that of the parameters of a function, which are an object."""
-    from midspan.schema.dialects import GEMINI_JSON_SCHEMA, lower  # loaded with the first tool
+    from midspan.providers.gemini.profile import GEMINI_JSON_SCHEMA  # loaded with the first tool
+    from midspan.schema.dialects import lower
 
     return lower(_reader_at(form, where).shape.schema, GEMINI_JSON_SCHEMA).schema
 
@@ -86,7 +88,8 @@ def told_as(said: dict[str, Any], typed: str, free: str) -> dict[str, Any]:
     """The schema under `typed`, which takes the API's own words; one that says more, as JSON Schema under `free`."""
     if not has_leftovers(read_plain(Schema, said, typed, kinds=False)):
         return {typed: said}
-    from midspan.schema.dialects import GEMINI_JSON_SCHEMA, lower  # loaded with the first of these
+    from midspan.providers.gemini.profile import GEMINI_JSON_SCHEMA  # loaded with the first of these
+    from midspan.schema.dialects import lower
 
     try:
         lower(said, GEMINI_JSON_SCHEMA, arguments=False)  # only to see that it is one
@@ -123,7 +126,8 @@ def _reader_of(form: Any) -> _Reader:
 
 @lru_cache(maxsize=128)
 def _reader(form: Any) -> _Reader:
-    from midspan.schema.dialects import GEMINI_JSON_SCHEMA, lower  # both loaded with the first type
+    from midspan.providers.gemini.profile import GEMINI_JSON_SCHEMA  # both loaded with the first type
+    from midspan.schema.dialects import lower
     from midspan.schema.shape import Shape
 
     shape = Shape(form)

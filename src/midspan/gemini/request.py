@@ -73,7 +73,7 @@ def _check_output(request: wire.GenerateContentRequest, capabilities: Capabiliti
 def request_of(contents: Contents, more: bytes, capabilities: Capabilities, *, needed: bool = True) -> bytes:
     """The body of a request: contents of any form, and the fields that `request_fields` made."""
     if isinstance(contents, History) and len(contents):
-        check_messages(contents, capabilities)
+        check_messages(contents)
         return body_of(contents, more, capabilities)
     written = encode_contents(contents, capabilities)
     if needed and not written:

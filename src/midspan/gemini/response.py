@@ -10,13 +10,13 @@ from midspan.errors import MalformedResponse, PromptBlocked
 from midspan.gemini.output import answer_of
 from midspan.gemini.types import FunctionCall
 from midspan.providers.gemini import decode, wire
-from midspan.providers.gemini.assembly import Assembly
 from midspan.providers.gemini.capabilities import Api
 from midspan.providers.gemini.framing import Framing
 from midspan.providers.gemini.proto import load
-from midspan.types.exchange import FinishReason, ModelResponse
+from midspan.providers.gemini.stream import StreamDecoder
+from midspan.types.exchange import FinishReason, ModelResponse, PartDelta, PartEnd, PartStart, TextPartDelta
 from midspan.types.messages import Message
-from midspan.types.parts import Text, local_id
+from midspan.types.parts import Text, ToolCall, is_local_id, local_id
 
 T = TypeVar("T")
 
@@ -25,10 +25,17 @@ class GenerateContentResponse:
     """An answer, or a chunk of one. Everything that the server sent is typed here, when it is asked for."""
 
     def __init__(
-        self, answer: ModelResponse | Callable[[], ModelResponse], text: str | None = None, *, form: Any = Any
+        self,
+        answer: ModelResponse | Callable[[], ModelResponse],
+        text: str | None = None,
+        calls: tuple[ToolCall, ...] | None = None,
+        *,
+        form: Any = Any,
     ) -> None:
         self._made = answer
         self._text = text
+        self._calls = calls
+        """The calls that a chunk completed, which may have begun in chunks before it."""
         self._form = form
         """The type that the answer was asked to be of."""
 
@@ -52,8 +59,8 @@ class GenerateContentResponse:
     @cached_property
     def content(self) -> wire.Content:
         """The model's turn, to be put into the contents of the next request."""
-        raw = self.answer.message.raw
-        return load(wire.Content, raw) if raw else wire.Content(role="model", parts=[])
+        data = self.answer.message.provider_data
+        return wire.Content(role="model", parts=[]) if data is None or not data.raw else load(wire.Content, data.raw)
 
     @property
     def candidates(self) -> list[wire.Candidate]:
@@ -72,15 +79,15 @@ class GenerateContentResponse:
     @property
     def function_calls(self) -> list[FunctionCall]:
         """The calls that want an answer."""
-        known = {part.function_call.id for part in self.parts if part.function_call is not None}
+        calls = self.answer.message.calls if self._calls is None else self._calls
         return [
-            FunctionCall(name=call.name, args=call.arguments, id=call.id if call.id in known else None)
-            for call in self.answer.message.calls
+            FunctionCall(name=call.name, args=call.arguments, id=None if is_local_id(call.id) else call.id)
+            for call in calls
         ]
 
     @property
     def finish_reason(self) -> str | None:
-        return self.answer.finish_word
+        return self.answer.raw_finish_reason
 
     @property
     def usage_metadata(self) -> Any:
@@ -116,7 +123,7 @@ class ChunkReader:
         self._api = api
         self._form = form
         self._framing = Framing()
-        self._assembly = Assembly(api, local_id)
+        self._decoder = StreamDecoder(api, local_id)
 
     def feed(self, piece: bytes) -> Iterator[GenerateContentResponse]:
         return map(self._chunk, self._framing.feed(piece))
@@ -128,21 +135,28 @@ class ChunkReader:
             except MalformedResponse:
                 if not self._framing.streams:
                     raise
-        self._assembly.end()
+        self._decoder.end()
 
     def _chunk(self, document: bytes) -> GenerateContentResponse:
-        text = [part.text for part in self._assembly.add(document) if type(part) is Text]
-        return GenerateContentResponse(lambda: self._alone(document), "".join(text))
+        text: list[str] = []
+        calls: list[ToolCall] = []
+        for event in self._decoder.add(document):
+            match event:
+                case PartStart(part=Text(words)) | PartDelta(delta=TextPartDelta(words)):
+                    text.append(words)
+                case PartEnd(part=ToolCall() as call):
+                    calls.append(call)
+        return GenerateContentResponse(lambda: self._alone(document), "".join(text), tuple(calls))
 
     def _alone(self, document: bytes) -> ModelResponse:
         try:
             return decode.response(document, self._api)
         except PromptBlocked:  # told once, by the whole answer
-            return ModelResponse(Message("model", ()), finish=FinishReason.CUT, raw=(Raw(document),))
+            return ModelResponse(Message("model", ()), finish_reason=FinishReason.CUT, raw=(Raw(document),))
 
     @property
     def is_empty(self) -> bool:
-        return self._assembly.is_empty
+        return self._decoder.is_empty
 
     def whole(self) -> GenerateContentResponse:
-        return GenerateContentResponse(self._assembly.response(), form=self._form)
+        return GenerateContentResponse(self._decoder.response(), form=self._form)

@@ -43,7 +43,7 @@ class AsyncResponseStream:
             await self._chunks.aclose()
         assert reader is not None, "the last item of a stream comes with its reader"
         self._response = reader.whole()
-        if self._response.answer.finish is FinishReason.CUT:
+        if self._response.answer.finish_reason is FinishReason.CUT:
             raise StreamCut("Gemini ended the stream without saying that the answer is whole", status=200)
 
     async def aclose(self) -> None:

@@ -12,6 +12,7 @@ from midspan.gemini.output import is_type, schema_of, told_as
 from midspan.gemini.types import FunctionDeclaration
 from midspan.providers.gemini import declarations
 from midspan.providers.gemini.capabilities import Capabilities
+from midspan.providers.gemini.config import calling_mode
 from midspan.providers.gemini.proto import Proto
 from midspan.types.specs import ToolChoice
 
@@ -66,7 +67,8 @@ def _check_names(names: list[str | None]) -> None:
 
 def declaration_of(function: Callable[..., Any]) -> FunctionDeclaration:
     """The declaration of a Python function or tool."""
-    from midspan.schema.dialects import GEMINI_JSON_SCHEMA, lower  # loaded with the first tool
+    from midspan.providers.gemini.profile import GEMINI_JSON_SCHEMA  # loaded with the first tool
+    from midspan.schema.dialects import lower
     from midspan.tools.function import tool_of
 
     if not callable(function):
@@ -150,7 +152,7 @@ def tool_config_of(
     if mixed and capabilities.server_side_calls:
         made = msgspec.structs.replace(made, include_server_side_tool_invocations=True)
         if (chosen is None or chosen.mode == "auto") and made.function_calling_config is None:
-            chosen = ToolChoice("validated")
+            chosen = ToolChoice("auto", strict=True)
     if chosen is not None:
         if chosen.mode == "any" and not functions:
             raise ConfigError("tool choice 'any' demands a call, but there are no functions")
@@ -158,7 +160,7 @@ def tool_config_of(
         if missing:
             raise ConfigError(f"tool choice asks for {shown(missing)}, but there is no such function")
         mode = declarations.FunctionCallingConfig(
-            mode=chosen.mode.upper(), allowed_function_names=list(chosen.names) or None
+            mode=calling_mode(chosen), allowed_function_names=list(chosen.names) or None
         )
         made = msgspec.structs.replace(made, function_calling_config=mode)
     return made if made != declarations.ToolConfig() else None

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from midspan.errors import ConfigError, MidspanError
 from midspan.loop.blocking import wait_for
+from midspan.loop.limits import LimitTracker, out_of_time
 from midspan.loop.options import (
     AgentOptions,
     AllRunOptions,
@@ -22,14 +23,14 @@ from midspan.loop.options import (
     several,
     switch,
 )
-from midspan.loop.plan import Plan, Wishes, plan_of, split
+from midspan.loop.prepare import PreparedRun, RunConfig, ToolSet, prepare_run
 from midspan.loop.prompt import Messages, Prompt, conversation, message_of
 from midspan.loop.result import Output, RunResult, RunStream, result_of
 from midspan.loop.run import Run
 from midspan.loop.state import CALL_NOT_RUN, RunState
-from midspan.loop.stop import Bounds, out_of_time
 from midspan.providers.provider import Provider
 from midspan.providers.registry import default_provider, provider_of
+from midspan.tools.source import ToolSource
 from midspan.tools.tasks import Expired, with_timeout
 from midspan.types.messages import History
 from midspan.types.specs import Limits, ModelSettings, ToolChoice
@@ -37,15 +38,17 @@ from midspan.types.specs import Limits, ModelSettings, ToolChoice
 T = TypeVar("T")
 
 
-class _Question(Struct, frozen=True, eq=False):
+class _RunInput(Struct, frozen=True, eq=False):
+    """The arguments of one run."""
+
     history: History
     given: int
-    """How many of the messages were there before."""
+    """The number of messages before the prompt."""
     context: Any
     limits: Limits
     run_id: str
-    wishes: Wishes | None
-    """What is wanted of this run, where that is not what is wanted of all."""
+    config: RunConfig | None
+    """The configuration of this run, if it differs from the agent's."""
 
 
 class Agent(Generic[Output]):
@@ -97,13 +100,14 @@ class Agent(Generic[Output]):
         words: a tool that is final ends the run. `prompt_mode` tells the tools in the prompt and reads calls from the
         text; models that know no other way get it by themselves.
         """
-        self._own: dict[str, Provider] = {}
+        self._owned_providers: dict[str, Provider] = {}
+        self._owned_sources: list[ToolSource] = []
         check_system(system)
         self._limits = limits = Limits() if limits is None else limits
         check_limits(limits)
-        self._wishes = Wishes(
+        self._config = RunConfig(
             provider=self._provider(model),
-            tools=several(tools),
+            tools=self._own(ToolSet(several(tools))),
             system=system,
             settings=settings_of(settings),
             output=form_of(output),
@@ -111,33 +115,42 @@ class Agent(Generic[Output]):
             calls_only=bool(switch("calls_only", calls_only)),
             prompt_mode=switch("prompt_mode", prompt_mode),
         )
-        if self._wishes.tools:
-            split(self._wishes.tools)  # so that a wrong tool is told here, and not at the first question
-        self._plan: Plan | None = None
+        self._prepared: PreparedRun | None = None
 
     @property
     def model(self) -> Provider:
-        return self._wishes.provider
+        return self._config.provider
 
     @property
     def tools(self) -> Sequence[Any]:
         """The tools as they were given."""
-        return self._wishes.tools
+        return self._config.tools.given
 
-    def but(self, *, limits: Limits | None = None, **other: Any) -> "Agent[Any]":
-        """Another agent like this one, but with these options of `run` for all its runs."""
-        for name in other:
-            if name in _OF_ONE_RUN:
-                raise ConfigError(f"{name} is of a single run; give it to run or stream, not to but")
+    def replace(self, *, limits: Limits | None = None, **options: Any) -> "Agent[Any]":
+        """Return an agent like this one with other options; they are those of `run`.
+
+        It shares the models and tool sources of this agent. Closing it closes only what `options` added.
+        """
+        for name in options:
+            if name in _PER_RUN_OPTIONS:
+                raise ConfigError(f"{name} belongs to a single run; pass it to run or stream")
         made = copy(self)
-        made._wishes = self._differing(other)
-        made._plan, made._limits = None, self._limits if limits is None else limits
+        made._owned_providers, made._owned_sources = {}, []
+        made._config = made._with_overrides(options)
+        if "tools" in options:
+            made._own(made._config.tools)
+        made._prepared, made._limits = None, self._limits if limits is None else limits
         check_limits(made._limits)
         return made
 
+    def _own(self, tools: ToolSet) -> ToolSet:
+        """Close the sources among these tools together with the agent."""
+        self._owned_sources += [tool for tool in tools.given if isinstance(tool, ToolSource)]
+        return tools
+
     def __repr__(self) -> str:
-        wishes = getattr(self, "_wishes", None)
-        return "Agent()" if wishes is None else f"Agent({wishes.provider!r}, {len(wishes.tools)} tools)"
+        config = getattr(self, "_config", None)
+        return "Agent()" if config is None else f"Agent({config.provider!r}, {len(config.tools.given)} tools)"
 
     @overload
     async def run(self, prompt: Prompt | None = None, **options: Unpack[RunOptions]) -> RunResult[Output]: ...
@@ -155,8 +168,8 @@ class Agent(Generic[Output]):
         `tool_choice`, `calls_only` and `prompt_mode` take the place of the agent's own; a name among the tools is one
         of the agent's.
         """
-        question = self._question(prompt, **options)
-        run = await self._run(question, whole=True)
+        question = self._run_input(prompt, **options)
+        run = await self._run(question, streams=False)
         async for _ in run.events():
             pass  # nobody listens
         return result_of(run, question.given)
@@ -182,10 +195,10 @@ class Agent(Generic[Output]):
 
     def stream(self, prompt: Prompt | None = None, **options: Any) -> RunStream[Any]:
         """Ask, and take the events of the run as they come; the options are those of `run`."""
-        question = self._question(prompt, **options)
-        return RunStream(lambda: self._run(question, whole=False), question.history, question.given)
+        question = self._run_input(prompt, **options)
+        return RunStream(lambda: self._run(question, streams=True), question.history, question.given)
 
-    def _question(
+    def _run_input(
         self,
         prompt: Any,
         *,
@@ -194,58 +207,57 @@ class Agent(Generic[Output]):
         limits: Limits | None = None,
         run_id: str | None = None,
         **other: Any,
-    ) -> "_Question":
+    ) -> "_RunInput":
         """What a run is asked, with all that can be wrong in it told now."""
         if limits is not None:
             check_limits(limits)
         if run_id is not None and (not isinstance(run_id, str) or not run_id):
             raise ConfigError(f"run_id is a text that is not empty, not {run_id!r}")
         history, given = conversation(prompt, messages)
-        return _Question(
+        return _RunInput(
             history=history,
             given=given,
             context=context,
             limits=limits or self._limits,
             run_id=run_id or new_run_id(),
-            wishes=self._differing(other) if other else None,
+            config=self._with_overrides(other) if other else None,
         )
 
-    async def _run(self, question: "_Question", *, whole: bool) -> Run:
-        begun = monotonic()
+    async def _run(self, run: "_RunInput", *, streams: bool) -> Run:
+        started = monotonic()
         try:
-            planning = self._planned() if question.wishes is None else plan_of(question.wishes)
-            plan = await with_timeout(planning, question.limits.max_seconds)
+            preparing = self._prepare() if run.config is None else prepare_run(run.config)
+            prepared = await with_timeout(preparing, run.limits.max_seconds)
         except Expired:
-            raise _with_transcript(out_of_time(question.limits), question.history) from None
+            raise _with_transcript(out_of_time(run.limits), run.history) from None
         except MidspanError as error:
-            _with_transcript(error, question.history)
+            _with_transcript(error, run.history)
             raise
-        return Run(
-            question.run_id,
-            plan,
-            question.history,
-            bounds=Bounds(plan.spoken(question.limits), free=plan.free, begun=begun),
-            context=question.context,
-            whole=whole,
+        limits = LimitTracker(
+            prepared.with_model_names(run.limits),
+            started=started,
+            uncounted=prepared.uncounted,
+            finals=prepared.finals,
         )
+        return Run(run.run_id, prepared, run.history, limits=limits, context=run.context, streams=streams)
 
-    async def _planned(self) -> Plan:
-        """The plan, made anew only where the tools are others than the last time."""
-        plan = self._plan
-        if plan is None or not await plan.still_holds():
-            plan = self._plan = await plan_of(self._wishes)
-        return plan
+    async def _prepare(self) -> PreparedRun:
+        """Return the prepared run; it is built again only if the tools have changed."""
+        prepared = self._prepared
+        if prepared is None or not (await self._config.tools.list_tools()).is_same_as(prepared.listing):
+            prepared = self._prepared = await prepare_run(self._config)
+        return prepared
 
-    def _differing(self, other: dict[str, Any]) -> Wishes:
+    def _with_overrides(self, options: dict[str, Any]) -> RunConfig:
         changes: dict[str, Any] = {}
-        for name, value in other.items():
+        for name, value in options.items():
             match name:
                 case "model" if value is None:
                     pass  # the agent's own
                 case "model":
                     changes["provider"] = self._provider(value)
                 case "tools":
-                    changes["tools"] = self._chosen(several(value))
+                    changes["tools"] = ToolSet(self._chosen(several(value)))
                 case "settings":
                     changes["settings"] = settings_of(value)
                 case "tool_choice":
@@ -260,7 +272,7 @@ class Agent(Generic[Output]):
                 case _:
                     known = ", ".join(AllRunOptions.__annotations__)
                     raise ConfigError(f"a run takes no {name!r}; it takes: {known}")
-        return replace(self._wishes, **changes)
+        return replace(self._config, **changes)
 
     def _chosen(self, tools: Sequence[Any]) -> list[Any]:
         """Tools for one run; a name among them is one of the agent's own."""
@@ -268,7 +280,7 @@ class Agent(Generic[Output]):
 
         names = [tool for tool in tools if isinstance(tool, str)]
         others = [tool for tool in tools if not isinstance(tool, str)]
-        return [*others, ToolSubset(split(self._wishes.tools)[1], names)] if names else others
+        return [*others, ToolSubset(self._config.tools.source, names)] if names else others
 
     def _provider(self, model: Provider | str | None) -> Provider:
         if isinstance(model, Agent | type):
@@ -277,17 +289,22 @@ class Agent(Generic[Output]):
         if isinstance(model, Provider):
             return model
         if model is None:
-            return self._own.setdefault("", default_provider())
+            return self._owned_providers.setdefault("", default_provider())
         if not isinstance(model, str):
             raise ConfigError(f"a model is a provider or a name like 'gemini:gemini-3.8-flash', not {model!r}")
-        if model not in self._own:
-            self._own[model] = provider_of(model)
-        return self._own[model]
+        if model not in self._owned_providers:
+            self._owned_providers[model] = provider_of(model)
+        return self._owned_providers[model]
 
     async def close(self) -> None:
-        """Close the models that the agent made itself, of names; one that it was given belongs to the giver."""
-        for provider in self._own.values():
-            await provider.close()
+        """Close the models that the agent created from names, and the tool sources it was given.
+
+        A provider that was passed as an object belongs to the caller.
+        """
+        for provider in self._owned_providers.values():
+            await provider.aclose()
+        for source in self._owned_sources:
+            await source.aclose()
 
     async def __aenter__(self) -> Self:
         return self
@@ -296,7 +313,7 @@ class Agent(Generic[Output]):
         await self.close()
 
 
-_OF_ONE_RUN = ("messages", "context", "run_id")
+_PER_RUN_OPTIONS = ("messages", "context", "run_id")
 
 
 def _with_transcript(error: MidspanError, history: History) -> MidspanError:

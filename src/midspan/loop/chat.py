@@ -55,7 +55,7 @@ class Chat(Struct, frozen=True, eq=False):
             message = replace(message_of(given), role=_ROLES[role])
         if message.results and message.role != "user":
             raise ConfigError("results are given to the model; give them with the role 'user'")
-        return replace(self, messages=self.messages.plus(message), result=None)
+        return replace(self, messages=self.messages.append(message), result=None)
 
     async def ask(self, prompt: Prompt | None = None, **options: Unpack[AllRunOptions]) -> "Chat":
         """The conversation with this question and its answer; `options` are those of `Agent.run`."""

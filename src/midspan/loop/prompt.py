@@ -35,9 +35,9 @@ def conversation(prompt: Prompt | None, messages: Messages | None) -> tuple[Hist
     given = len(history)
     if prompt is not None:
         history = (
-            History(_mended([*history, message_of(prompt)]), history.encoded.copy())
+            history.with_messages(_mended([*history, message_of(prompt)]))
             if given
-            else history.plus(message_of(prompt))
+            else history.append(message_of(prompt))
         )
     if not len(history):
         raise ConfigError("there is nothing to ask: give a prompt, or messages to go on with")
@@ -156,7 +156,7 @@ def _answered(calls: tuple[ToolCall, ...], turns: list[Message]) -> list[Message
     if len(turns[0].results) == len(calls) == len(given) and {*map(id, results)} == {*map(id, given)}:
         return turns
     rest = [(turn, tuple(part for part in turn.parts if type(part) is not ToolResult)) for turn in turns]
-    others = [turn if len(parts) == len(turn.parts) else turn.edited(parts) for turn, parts in rest if parts]
+    others = [turn if len(parts) == len(turn.parts) else turn.with_parts(parts) for turn, parts in rest if parts]
     return [Message("user", results), *others]
 
 

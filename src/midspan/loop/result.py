@@ -1,7 +1,11 @@
 """What a run gives: the answer, and all that led to it."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import aclosing, suppress
+from functools import partial
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from msgspec import Struct
@@ -11,7 +15,7 @@ from midspan.loop.blocking import iterate
 from midspan.loop.run import Run
 from midspan.loop.state import CALL_CANCELLED, RunState, ToolRun
 from midspan.types.events import RunEvent
-from midspan.types.exchange import FinishReason, ModelResponse, Source, Usage
+from midspan.types.exchange import Citation, FinishReason, ModelResponse, Usage
 from midspan.types.messages import History, Message
 
 if TYPE_CHECKING:
@@ -40,9 +44,9 @@ class RunResult(Struct, Generic[Output], frozen=True, eq=False):
     turns: int
     """How often the model was asked."""
     run_id: str
-    finish: FinishReason
-    sources: tuple[Source, ...]
-    """What the answer rests on, where the provider's own tools searched for it."""
+    finish_reason: FinishReason
+    citations: tuple[Citation, ...]
+    """The sources of the answer, where the provider's own tools searched for it."""
     response: ModelResponse
     """What the model said last, with all that the provider sent."""
     limit: str | None = None
@@ -54,13 +58,14 @@ class RunResult(Struct, Generic[Output], frozen=True, eq=False):
 
 
 def result_of(run: Run, given: int) -> RunResult[Any]:
-    """The result of a run that ended; `given` is how many messages there were before it."""
-    state, output, end = run.state, run.plan.output, run.end
-    assert end is not None, "a run ends with its end or an error"
+    """Return the result of a run that has ended. `given` is the number of messages before it."""
+    state, output, end = run.state, run.prepared.output, run.end
+    assert end is not None, "a run ends with RunEnd or raises"
+    final = state.final_result
     value: Any = end.text
-    if run.final is not None:
-        value = run.final.value if output is None else _fitting(output, run.final.value)
-    elif output is not None and not run.ends_politely:
+    if final is not None and not run.ended_with_limit_message:
+        value = final.value if output is None else _converted(output, final.value)
+    elif output is not None and not run.ended_with_limit_message:
         value = output.read(end.text)
     return RunResult(
         text=end.text,
@@ -71,15 +76,15 @@ def result_of(run: Run, given: int) -> RunResult[Any]:
         usage=state.usage,
         turns=state.turn,
         run_id=run.id,
-        finish=run.answer.finish,
-        sources=tuple(dict.fromkeys(state.sources)),
-        response=run.answer,
+        finish_reason=run.response.finish_reason,
+        citations=tuple(dict.fromkeys(state.citations)),
+        response=run.response,
         limit=end.limit,
     )
 
 
-def _fitting(output: "TypedOutput", value: Any) -> Any:
-    """What a tool ended the run with, in the form that was asked for if it has it."""
+def _converted(output: "TypedOutput", value: Any) -> Any:
+    """Return the result of a final tool as the requested type, if it is of that type."""
     try:
         return output.shape.made(value)
     except ArgumentError:
@@ -87,106 +92,96 @@ def _fitting(output: "TypedOutput", value: Any) -> Any:
 
 
 class RunStream(Generic[Output]):
-    """The events of a run, to be taken once. `aclose`, or the end of an `async with`, stops the run."""
+    """The events of a run, read once. `aclose`, or leaving an `async with` block, cancels the run.
+
+    The run has a task of its own, which continues only while the reader waits for the next event.
+    """
 
     def __init__(self, make_run: Callable[[], Awaitable[Run]], history: History, given: int) -> None:
-        self._make_run = make_run
         self._history = history
         self._given = given
-        self._taken = self._closed = False
-        self._run: Run | None = None
-        self._events: AsyncGenerator[RunEvent, None] | None = None
-        self._taker: asyncio.Task[Any] | None = None
-        """The task that waits for an event."""
-        self._cancelled_before = 0
-        """How often that task had been cancelled when it began to wait."""
-        self._cancelling = False
-        """We have cancelled it, because somebody else closed the stream."""
-        self._ending = asyncio.Lock()
-        self._left = asyncio.Event()
-        """It does not wait any more; looked at by whoever closes the stream meanwhile."""
+        self._channel = _Channel(make_run)
+        self._task: asyncio.Task[None] | None = None
+        self._is_taken = self._is_closed = self._is_reading = False
         self._result: RunResult[Output] | None = None
 
     def __iter__(self) -> Iterator[RunEvent]:
-        """The events for plain code; in a coroutine it is `async for`."""
+        """Iterate in plain code. In a coroutine, use `async for`."""
         return iterate(aiter(self))
 
     @property
     def has_ended(self) -> bool:
         """Whether there is a result."""
-        return self._run is not None and self._run.end is not None
+        return self._channel.run is not None and self._channel.run.end is not None
 
     @property
     def result(self) -> RunResult[Output]:
-        """What the run gave, when it is over."""
-        if self._run is None or self._run.end is None:
-            raise ConfigError("the run has not ended; take its events to the end first")
+        """The result of the run, after its last event."""
+        run = self._channel.run
+        if run is None or run.end is None:
+            raise ConfigError("the run has not ended; read all of its events first")
         if self._result is None:
-            self._result = result_of(self._run, self._given)
+            self._result = result_of(run, self._given)
         return self._result
 
     @property
     def messages(self) -> History:
-        """The conversation so far, fit to go on with at any time: a call that still runs is told to be cancelled."""
-        state = RunState.of(self._history) if self._run is None else self._run.state
+        """The conversation so far. It can be continued at any time: calls that still run count as cancelled."""
+        run = self._channel.run
+        state = RunState.of(self._history) if run is None else run.state
         return state.settled(CALL_CANCELLED).history
 
     @property
     def usage(self) -> Usage:
-        """What was used so far."""
-        return Usage() if self._run is None else self._run.state.usage
+        """The tokens used so far."""
+        run = self._channel.run
+        return Usage() if run is None else run.state.usage
 
     def __aiter__(self) -> Self:
-        if self._taken:
-            raise ConfigError("the events of a run can be taken only once; ask again for another run")
-        self._taken = True
+        if self._is_taken:
+            raise ConfigError("the events of a run can be read only once; start another run")
+        self._is_taken = True
         return self
 
     async def __anext__(self) -> RunEvent:
-        if self._closed:
+        if self._is_closed:
             raise StopAsyncIteration
-        if self._taker is not None:
-            raise ConfigError("somebody else is waiting for the next event of this run")
-        task = self._taker = asyncio.current_task()
-        self._cancelled_before = 0 if task is None else task.cancelling()
+        if self._is_reading:
+            raise ConfigError("this stream is already being iterated by another task")
+        self._is_reading = True
         try:
-            if self._events is None:
-                self._events = _nothing()  # unless there will be a run
-                self._run = await self._make_run()
-                self._events = self._run.events()
-            event = await anext(self._events)
-        except BaseException as error:
-            if self._closed and isinstance(error, Exception | asyncio.CancelledError) and self._is_left_to_us(task):
-                raise StopAsyncIteration from None
+            if self._task is None:
+                self._task = asyncio.get_running_loop().create_task(self._channel.drive())
+            event = await self._channel.get()
+        except asyncio.CancelledError:
+            await self.aclose()
             raise
-        else:
-            if self._closed and self._is_left_to_us(task):
-                raise StopAsyncIteration
-            return event
         finally:
-            self._taker = None
-            self._left.set()
+            self._is_reading = False
+        if event is None:
+            await self._finish()
+            raise StopAsyncIteration
+        return event
 
-    def _is_left_to_us(self, task: "asyncio.Task[Any] | None") -> bool:
-        """Take back our own cancellation, of which nobody shall be told; whether nobody else has cancelled the task."""
-        if task is not None and self._cancelling:
-            self._cancelling = False
-            task.uncancel()
-        return task is None or task.cancelling() <= self._cancelled_before
+    async def _finish(self) -> None:
+        """Raise the error of the run, if it has one."""
+        assert self._task is not None, "an iteration has started the task"
+        if not self._is_closed:
+            self._is_closed = True
+            await self._task
 
     async def aclose(self) -> None:
-        """Stop the run, wherever it is, and wait until nothing of it is left."""
-        self._closed = True
-        if self._taker is not None:
-            if self._taker.get_loop() is not asyncio.get_running_loop():
-                raise ConfigError("the events of this run are taken in another event loop; close it there")
-            if self._taker.cancelling() <= self._cancelled_before:  # else it is on its way out already
-                self._cancelling = self._taker.cancel()
-            self._left.clear()
-            await self._left.wait()
-        async with self._ending:
-            if self._events is not None:
-                await self._events.aclose()
+        """Cancel the run and wait until nothing of it is left."""
+        self._is_closed = True
+        task = self._task
+        if task is None or task.done():
+            return
+        if task.get_loop() is not asyncio.get_running_loop():
+            raise ConfigError("the events of this run are read in another event loop; close it there")
+        task.cancel()
+        await asyncio.wait([task])
+        if not task.cancelled() and isinstance(error := task.exception(), KeyboardInterrupt | SystemExit):
+            raise error
 
     async def __aenter__(self) -> Self:
         return self
@@ -194,8 +189,58 @@ class RunStream(Generic[Output]):
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
+    def __del__(self) -> None:
+        task = self._task
+        if task is not None and not task.done() and not task.get_loop().is_closed():
+            with suppress(RuntimeError):  # the event loop was closed by another thread
+                task.get_loop().call_soon_threadsafe(task.cancel)
 
-async def _nothing() -> AsyncGenerator[RunEvent, None]:
-    """The events of a run that could not be made."""
-    return
-    yield
+
+class _Channel:
+    """Passes the events of a run from its task to the reader, one at a time."""
+
+    def __init__(self, make_run: Callable[[], Awaitable[Run]]) -> None:
+        self._make_run = make_run
+        self.run: Run | None = None
+        self._events: deque[RunEvent | None] = deque()
+        self._reader: asyncio.Future[None] | None = None
+        self._driver: asyncio.Future[None] | None = None
+
+    async def drive(self) -> None:
+        """Run the run. Each event waits until the reader asks for the one after it."""
+        loop = asyncio.get_running_loop()
+        try:
+            self.run = await self._make_run()
+            self.run.calls.observer = partial(_put_from_any_thread, loop, get_ident(), self._put)
+            async with aclosing(self.run.events()) as events:
+                async for event in events:
+                    self._put(event)
+                    self._driver = loop.create_future()
+                    await self._driver
+        finally:
+            self._put(None)
+
+    async def get(self) -> RunEvent | None:
+        """Return the next event; None after the last one."""
+        if not self._events:
+            if self._driver is not None and not self._driver.done():
+                self._driver.set_result(None)
+            self._reader = asyncio.get_running_loop().create_future()
+            await self._reader
+        return self._events.popleft()
+
+    def _put(self, event: RunEvent | None) -> None:
+        self._events.append(event)
+        if self._reader is not None and not self._reader.done():
+            self._reader.set_result(None)
+
+
+def _put_from_any_thread(
+    loop: asyncio.AbstractEventLoop, thread: int, put: Callable[[RunEvent], None], event: RunEvent
+) -> None:
+    """Put an event into the channel. Tools that run in threads report progress too."""
+    if get_ident() == thread:
+        put(event)
+        return
+    with suppress(RuntimeError):  # the event loop is closed, and nobody reads any more
+        loop.call_soon_threadsafe(put, event)

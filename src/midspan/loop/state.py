@@ -6,20 +6,21 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from midspan.tools.error_results import failed
+from midspan.tools.error_results import FORBIDDEN, NOT_RUN, REFUSED, UNREADABLE, failed
 from midspan.types.events import CANCELLED, RunEnd, RunEvent, RunStart, ToolEnd, TurnEnd, TurnRetry, TurnStart
-from midspan.types.exchange import FinishReason, Source, Usage
+from midspan.types.exchange import Citation, FinishReason, Usage
 from midspan.types.messages import History, Message
 from midspan.types.parts import Blob, Text, Thought, ToolCall, ToolResult
+from midspan.types.specs import ToolChoice
 
 CALL_NOT_RUN = "was not run, because the run ended"
-CALL_CANCELLED = "was cancelled before it ended; what it did until then is unknown"
-MOST_MISSES = 3
-"""Turns in a row that bring nothing before a run gives up."""
+CALL_CANCELLED = "was cancelled before it ended; whether it had an effect is unknown"
+MAX_FAILED_TURNS = 3
+"""Turns in a row without usable content before a run gives up."""
 
 
 class ToolRun(Struct, frozen=True, gc=False):
-    """A call and what came of it."""
+    """A call and its result."""
 
     call: ToolCall
     result: ToolResult
@@ -47,100 +48,147 @@ class ToolRun(Struct, frozen=True, gc=False):
     def is_error(self) -> bool:
         return self.result.is_error
 
+    @property
+    def is_refused(self) -> bool:
+        """Whether a rule of the run kept the call from running."""
+        notes = self.result.notes
+        return bool(notes) and not REFUSED.isdisjoint(notes)
+
 
 class RunState(Struct, frozen=True, gc=False):
-    """Everything that a run has done. `RunState.of_events` makes it again from the events of the run."""
+    """Everything that a run has done. `RunState.of_events` restores it from the events of the run."""
 
     history: History
     turn: int = 0
-    more_requests: int = 0
-    """Those beyond the first one of each turn, where an answer came in several portions."""
+    extra_requests: int = 0
+    """Requests beyond the first of each turn: a response may take several."""
     usage: Usage = Usage()
     calls: tuple[ToolCall, ...] = ()
-    """What the model wants done and is not all done yet."""
+    """The calls of the turn, until all of them have results."""
     ended: tuple[ToolRun, ...] = ()
-    """What of it is done."""
+    """Those of them that have results."""
     tool_runs: tuple[ToolRun, ...] = ()
-    """All that was done before."""
-    sources: tuple[Source, ...] = ()
-    """What the provider's own tools found."""
-    misses: int = 0
-    """How many turns in a row brought nothing to go on with."""
+    """The calls of all earlier turns."""
+    citations: tuple[Citation, ...] = ()
+    failed_turns: int = 0
+    """Turns in a row without usable content."""
+    finish_reason: FinishReason = FinishReason.END
+    """Of the last response."""
+    tool_choice: ToolChoice | None = None
+    """Of the last request."""
+    tools_withdrawn: bool = False
+    """Whether a rule of the run allowed the last request only an answer."""
+    limit: str | None = None
+    """The limit that was reached; since then the model is only asked for its answer."""
+    has_run_call: bool = False
+    """Whether a valid call of this run was executed."""
+    forbidden_turns: int = 0
+    """Turns in which the model made calls that its tool choice did not allow."""
+    unreadable_turns: int = 0
+    """Turns in a row in which no call could be read."""
+    partial_text: str = ""
+    """The text of turns in which the model paused, since the last call."""
+    nested_calls: tuple[str, ...] = ()
+    """The names of tools that were called by other tools."""
 
     @classmethod
     def of(cls, history: History) -> "RunState":
-        """The start of a run; calls that nobody has answered yet come first."""
+        """Return the state at the start of a run. Calls at the end of the history that have no results come first."""
         last = history[-1] if len(history) else None
         return cls(history, calls=last.calls if last is not None and last.role == "model" else ())
 
     @classmethod
     def of_events(cls, events: Iterable[RunEvent]) -> "RunState":
-        """The state of a run after these events, which begin with its RunStart."""
+        """Return the state of a run after these events, which begin with its RunStart."""
         state = cls.of(History())
         for event in events:
             state = state.after(event)
         return state
 
     def after(self, event: RunEvent) -> "RunState":
+        """Return the state after an event."""
         kind = type(event)
         if kind is ToolEnd:
-            return self._after_call(event)  # type: ignore[arg-type]  # narrowed by its kind, which is cheaper to ask for
+            return self._after_call(event)  # type: ignore[arg-type]  # `is` narrows nothing, but is faster than isinstance
         if kind is TurnEnd:
             return self._after_turn(event)  # type: ignore[arg-type]  # as above
-        if kind is TurnStart:
-            return replace(self, turn=event.turn)  # type: ignore[union-attr]  # as above
+        if isinstance(event, TurnStart):
+            return replace(
+                self,
+                turn=event.turn,
+                tool_choice=event.tool_choice,
+                tools_withdrawn=event.tools_withdrawn,
+                limit=event.limit or self.limit,
+            )
         if isinstance(event, TurnRetry):
-            history = self.history if event.message is None else self.history.plus(event.message)
-            return replace(self, history=history, misses=self.misses + 1)
+            history = self.history if event.message is None else self.history.append(event.message)
+            return replace(self, history=history, failed_turns=self.failed_turns + 1)
         if isinstance(event, RunEnd):
             return self._after_end(event)
         return RunState.of(History(event.messages)) if isinstance(event, RunStart) else self
 
     def _after_end(self, event: RunEnd) -> "RunState":
-        """What the user was told instead of an answer is part of the conversation, unless the model said it."""
         if event.error is not None:
             return self.settled(CALL_CANCELLED if event.error.kind == CANCELLED else CALL_NOT_RUN)
-        said = event.limit is None or not event.text or self.history[-1].role == "model"
-        return self if said else replace(self, history=self.history.plus(Message("model", (Text(event.text),))))
+        # A message that replaces the answer becomes part of the conversation.
+        is_known = event.limit is None or not event.text or self.history[-1].role == "model"
+        return self if is_known else replace(self, history=self.history.append(Message("model", (Text(event.text),))))
 
     def _after_turn(self, event: TurnEnd) -> "RunState":
         usage = self.usage + event.usage
-        more_requests = self.more_requests + event.requests - 1
-        sources = self.sources + event.sources if event.sources else self.sources
-        if event.finish is FinishReason.CUT or is_empty(event.message):
-            return replace(self, usage=usage, more_requests=more_requests)
+        extra_requests = self.extra_requests + event.requests - 1
+        if event.finish_reason is FinishReason.CUT or is_empty(event.message):
+            return replace(self, usage=usage, extra_requests=extra_requests, finish_reason=event.finish_reason)
         calls = event.message.calls
-        goes_on = bool(calls) or event.finish is FinishReason.CONTINUES
+        pauses = event.finish_reason is FinishReason.CONTINUES
+        text = "" if calls else self.partial_text + event.message.text if pauses else self.partial_text
         return replace(
             self,
-            history=self.history.plus(event.message),
+            history=self.history.append(event.message),
             usage=usage,
-            more_requests=more_requests,
-            sources=sources,
+            extra_requests=extra_requests,
+            citations=self.citations + event.citations if event.citations else self.citations,
             calls=calls,
-            misses=0 if goes_on else self.misses,
+            failed_turns=0 if calls or pauses else self.failed_turns,
+            finish_reason=event.finish_reason,
+            partial_text=text,
         )
 
     def _after_call(self, event: ToolEnd) -> "RunState":
+        if event.parent is not None:
+            return replace(self, nested_calls=(*self.nested_calls, event.result.name))
         run = ToolRun(self.calls[event.index], event.result, event.duration_seconds, event.index)
         ended = (*self.ended, run)
+        limit = self.limit or event.result.meta.get("limit")
+        has_run_call = self.has_run_call or (self.turn > 0 and NOT_RUN not in event.result.notes and not run.is_refused)
         if len(ended) < len(self.calls):
-            return replace(self, ended=ended)
+            return replace(self, ended=ended, limit=limit, has_run_call=has_run_call)
         runs = ended if len(ended) == 1 else tuple(sorted(ended, key=lambda run: run.index))
-        history = self.history.plus(Message("user", tuple([run.result for run in runs])))
-        return replace(self, history=history, calls=(), ended=(), tool_runs=self.tool_runs + runs)
+        are_forbidden = any(FORBIDDEN in run.result.notes for run in runs)
+        are_unreadable = all(UNREADABLE in run.result.notes for run in runs)
+        return replace(
+            self,
+            history=self.history.append(Message("user", tuple([run.result for run in runs]))),
+            calls=(),
+            ended=(),
+            tool_runs=self.tool_runs + runs,
+            limit=limit,
+            has_run_call=has_run_call,
+            forbidden_turns=self.forbidden_turns + are_forbidden,
+            unreadable_turns=self.unreadable_turns + 1 if are_unreadable else 0,
+        )
 
-    def settled(self, words: str) -> "RunState":
-        """The same with an answer for each call that has none, so that the conversation can go on."""
+    def settled(self, reason: str) -> "RunState":
+        """Return the state with an error result for each call that has none, so that the conversation can continue."""
         state = self
         for index, call in self.unanswered:
-            state = state.after(ToolEnd(self.turn, failed(call, f"{call.name} {words}"), 0.0, index))
+            state = state.after(ToolEnd(self.turn, failed(call, f"{call.name} {reason}"), 0.0, index))
         return state
 
     @property
     def requests(self) -> int:
-        """How often the model was asked."""
-        return self.turn + self.more_requests
+        """The number of requests to the model."""
+        return self.turn + self.extra_requests
 
     @property
     def unanswered(self) -> list[tuple[int, ToolCall]]:
@@ -151,24 +199,27 @@ class RunState(Struct, frozen=True, gc=False):
         return [(index, call) for index, call in enumerate(self.calls) if index not in ended]
 
     @property
-    def waiting(self) -> tuple[ToolCall, ...]:
-        """The calls that have no result yet."""
-        return tuple([call for _, call in self.unanswered]) if self.ended else self.calls
+    def final_result(self) -> ToolResult | None:
+        """The result with which a tool ended the run, if the last turn has one."""
+        last = self.history[-1] if len(self.history) else None
+        if last is None or last.role != "user":
+            return None
+        return next((result for result in last.results if result.is_final), None)
 
     @property
-    def has_missed_enough(self) -> bool:
-        return self.misses >= MOST_MISSES
+    def retries_exhausted(self) -> bool:
+        return self.failed_turns >= MAX_FAILED_TURNS
 
 
 def is_empty(message: Message) -> bool:
-    """Whether there is nothing in it to be sent back: no call, no medium, no word, nothing that we do not know."""
+    """Whether the message has nothing to send back: no call, no media, no text, no part of a kind we do not know."""
     for part in message.parts:
         kind = type(part)
-        if kind is not Thought and (kind is not Text or part.text):  # type: ignore[union-attr]  # by its kind
+        if kind is not Thought and (kind is not Text or part.text):  # type: ignore[union-attr]  # a Text
             return False
     return True
 
 
-def says_nothing(message: Message) -> bool:
-    """Whether there is no answer in it: neither a word nor a medium."""
+def has_no_answer(message: Message) -> bool:
+    """Whether the message has neither text nor media."""
     return not message.text.strip() and not any(type(part) is Blob for part in message.parts)

@@ -100,7 +100,7 @@ async def final_text(
                 case TurnStart():
                     is_answer = event.answer_only
                 case TurnEnd():
-                    continues = event.finish is FinishReason.CONTINUES
+                    continues = event.finish_reason is FinishReason.CONTINUES
                 case ToolStart() | TurnRetry() if not (continues and isinstance(event, TurnRetry)):
                     held.clear()
                     if passed:

@@ -1,74 +1,123 @@
 """The seam between a run and a model.
 
-Above is the loop, which asks; below is a model's service, a script or a recording. A provider knows nothing of tools
-beyond their declarations, and nothing of turns beyond the history it is given.
+Above is the loop, which sends requests; below is a model's service, a script or a recording. A provider knows nothing
+of tools beyond their declarations, and nothing of turns beyond the history it is given.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
-from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING, Any, Optional, Protocol, TypeVar, runtime_checkable
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
+from typing import TYPE_CHECKING, Any, Literal, Optional, Protocol, TypeVar, runtime_checkable
 
 from msgspec import Struct
 
-from midspan.types.exchange import ModelRequest, ModelResponse
-from midspan.types.parts import Part
+from midspan.types.exchange import ModelEvent, ModelRequest, ModelResponse
 
 if TYPE_CHECKING:
-    from midspan.schema.dialects import Dialect
-
+    from midspan.schema.lowering.dialect import Dialect
 
 T = TypeVar("T")
 
 
+class ModelProfile(Struct, frozen=True, eq=False):
+    """What a run must know about a model before it sends a request. The defaults describe a model without quirks."""
+
+    service: str = "Model"
+    """The name of the service in log lines."""
+    schema: Optional["Dialect"] = None
+    """Which names and schemas the model accepts. None: both are sent as they are."""
+    supports_tools: bool = True
+    """Accepts tool declarations and makes calls. Without it, tools go into the prompt (prompt mode)."""
+    supports_prompted_tools: bool = True
+    """Can find tools in a prompt."""
+    supports_json_with_tools: bool = True
+    """Answers in JSON of a given schema although tools are declared."""
+    media_in_results: bool = True
+    """Accepts images and files in the result of a call."""
+    parallel_calls: bool = True
+    """May make several calls in one turn."""
+    calls_in_order: bool = False
+    """A call may depend on an earlier call of the same turn, so they run one after another."""
+    default_max_tokens: int | None = None
+    """Sent where the caller gives no `max_tokens` and the API demands a value."""
+    reasoning: tuple[Literal["level", "budget"], ...] = ()
+    """How `ModelSettings.thinking` can be given."""
+    modes: tuple[Literal["generate", "stream", "live"], ...] = ("generate", "stream")
+
+
 @runtime_checkable
 class Provider(Protocol):
-    """A model."""
+    """A model. See docs/how-to/write-a-provider.md."""
 
     @property
     def model(self) -> str:
-        """What it is called."""
+        """The name of the model."""
 
-    def stream(self, request: ModelRequest, *, whole: bool = False) -> AsyncIterator[Part | ModelResponse]:
-        """The parts of the answer as they come, at the end the answer itself.
+    @property
+    def profile(self) -> ModelProfile:
+        """What the model can do."""
 
-        With `whole` nobody is listening: only the answer comes, by whatever way is cheaper.
-        """
+    def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        """Yield the parts of the response as they arrive, and the whole response last."""
 
-    async def close(self) -> None:
-        """Let go of what is open."""
+    async def generate(self, request: ModelRequest) -> ModelResponse:
+        """Return the whole response."""
 
-
-class Traits(Struct, frozen=True):
-    """What a run must know of a model before it asks; a provider that differs from the rule has them as `traits`."""
-
-    family: str = "Model"
-    """Whose it is, for the log."""
-    functions: bool = True
-    """Takes declarations of tools and makes calls; otherwise both have to be written into the prompt."""
-    dialect: Optional["Dialect"] = None
-    """How it wants schemas and names to be; None takes them as they are."""
-    json_with_functions: bool = True
-    """Answers in JSON of a given schema where tools are declared too."""
-    calls_in_order: bool = False
-    """One call of its turn may need what an earlier one did."""
-    prompts: bool = True
-    """Understands a prompt well enough to find tools in it."""
+    async def aclose(self) -> None:
+        """Close connections."""
 
 
-def traits_of(provider: Provider) -> Traits:
-    return getattr(provider, "traits", _PLAIN)
+class WireRequest(Struct, frozen=True):
+    """A request as it goes over the wire."""
+
+    path: str
+    body: bytes
 
 
-_PLAIN = Traits()
+@runtime_checkable
+class WireProvider(Provider, Protocol):
+    """A provider that can show what it would send. Recordings compare that instead of the request's own values."""
+
+    def wire_request(self, request: ModelRequest, *, stream: bool) -> WireRequest:
+        """Return what `stream` or `generate` sends for this request, without sending it."""
 
 
-def closable(items: AsyncIterator[T]) -> AsyncGenerator[T, None]:
-    """What a provider says, as something that can be closed; not every iterator can."""
+class WrapperProvider:
+    """A provider around a provider. Override `adapt` to change requests, or `stream` together with `generate`."""
+
+    def __init__(self, provider: Provider) -> None:
+        self.wrapped = provider
+
+    @property
+    def model(self) -> str:
+        return self.wrapped.model
+
+    @property
+    def profile(self) -> ModelProfile:
+        return self.wrapped.profile
+
+    def adapt(self, request: ModelRequest) -> ModelRequest:
+        """Return the request that the wrapped provider gets."""
+        return request
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        return self.wrapped.stream(self.adapt(request))
+
+    async def generate(self, request: ModelRequest) -> ModelResponse:
+        return await self.wrapped.generate(self.adapt(request))
+
+    async def aclose(self) -> None:
+        await self.wrapped.aclose()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.wrapped!r})"
+
+
+def ensure_aclose(items: AsyncIterator[T]) -> AsyncGenerator[T, None]:
+    """Return the iterator as one that has `aclose`; not every iterator does."""
     if isinstance(items, AsyncGenerator):
         return items
     if isinstance(items, Coroutine):
         items.close()
-        raise TypeError("its stream is a coroutine and no iterator; it has no yield, or is to be awaited first")
+        raise TypeError("stream() returned a coroutine instead of an async iterator; does it lack a yield?")
     return _closable(items)
 
 
@@ -77,23 +126,6 @@ async def _closable(items: AsyncIterator[T]) -> AsyncGenerator[T, None]:
         async for item in items:
             yield item
     finally:
-        close = getattr(items, "aclose", None)
+        close: Any = getattr(items, "aclose", None)
         if close is not None:
             await close()
-
-
-Respond = Callable[[ModelRequest], Coroutine[Any, Any, ModelResponse]]
-
-
-def responder(provider: Provider) -> Respond | None:
-    """`respond`, where a provider has such a way to a whole answer: it is the same, without the stream around it.
-
-    Whoever makes a provider of another one, and speaks otherwise, has his own `stream` and is not passed by.
-    """
-    for kind in type(provider).__mro__:
-        if "respond" in vars(kind) and "stream" not in getattr(provider, "__dict__", ()):
-            respond: Respond = provider.respond  # type: ignore[attr-defined]  # of this kind it has one
-            return respond if iscoroutinefunction(respond) else None
-        if "stream" in vars(kind):
-            return None
-    return None

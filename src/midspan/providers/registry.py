@@ -1,109 +1,138 @@
-"""From the name of a model to its provider. Nothing is imported before somebody asks for it."""
+"""From the name of a model to its provider. No provider is imported before it is needed."""
 
-from collections.abc import AsyncIterator
+import os
+from collections.abc import AsyncIterator, Iterator, Mapping
 from importlib import import_module
 from inspect import signature
-from os import environ
 from typing import Any
 
 from midspan.errors import ConfigError
-from midspan.providers.provider import Provider
-from midspan.types.exchange import FinishReason, ModelRequest, ModelResponse
-from midspan.types.messages import Message
-from midspan.types.parts import Part
-
-PROVIDERS = {
-    "gemini": "midspan.providers.gemini.client:Gemini",
-    "offline": "midspan.providers.offline.client:Offline",
-}
-GROUP = "midspan.providers"
-"""The entry points under which other packages offer theirs."""
-_BARE = {"gemini-": "gemini", "gemma-": "gemini", "models/": "gemini"}
+from midspan.providers.family import BUILTIN, ENTRY_POINTS, ProviderFamily
+from midspan.providers.provider import ModelProfile, Provider
+from midspan.types.exchange import ModelEvent, ModelRequest, ModelResponse
 
 
 def provider_of(name: str) -> Provider:
-    """The provider of `"gemini:gemini-3.8-flash"`; the family may be left out where the model's own name tells it."""
-    family, colon, model = name.partition(":")
-    if not colon:
-        family, model = _family(name)
-    make = _maker(family)
-    if make is None:
-        raise ConfigError(f"unknown provider {family!r} in {name!r}; known: {', '.join(known_families())}")
-    given = (model,) if model else ()
-    if not _takes(make, *given):
-        hint = f"{family!r} takes no name of a model; write {family!r} alone" if model else "name one after the colon"
-        raise ConfigError(f"the model {name!r} cannot be had: {hint}")
-    provider: Provider = make(*given)
-    return provider
+    """Return the provider of `"family:model"`. The family may be left out where the model's own name tells it."""
+    family, model = _resolve(name)
+    arguments = (model,) if model else ()
+    if not _accepts(family.make, *arguments):
+        if model:
+            raise ConfigError(f"{family.name!r} has only one model; use {family.name!r} instead of {name!r}")
+        raise ConfigError(f"{name!r} needs a model name after the colon")
+    return family.make(*arguments)
 
 
-def default_provider() -> Provider:
-    """The provider to use if no model is named: Gemini if a key is set, else one that raises at its first request."""
-    return provider_of("gemini") if has_default_model() else MissingModel()
+def default_provider(environment: Mapping[str, str] = os.environ) -> Provider:
+    """Return the provider to use if no model is named; without credentials, one that raises at its first request."""
+    family = default_family(environment)
+    return MissingModel() if family is None else family.make()
 
 
-def has_default_model() -> bool:
-    """Whether a key is set for the model that is used if none is named."""
-    return any(environ.get(name) for name in _KEYS)
+def default_family(environment: Mapping[str, str] = os.environ) -> ProviderFamily | None:
+    """Return the first family whose credentials the environment has."""
+    return next((family for family in families() if family.environment and family.has_credentials(environment)), None)
+
+
+def fallback_family() -> ProviderFamily:
+    """Return the family that needs no credentials. Whoever uses it should tell the user, who may mean another model."""
+    return next(family for family in families() if not family.environment)
+
+
+def credential_variables() -> str:
+    """Return the environment variables that configure a model, for messages."""
+    return " or ".join(name for family in families() for name in family.environment)
 
 
 class MissingModel:
-    """Stands in for a model where none is named and no key is set. Its first request raises ConfigError."""
+    """Stands in for a model if none is named and no key is set. Its first request raises ConfigError."""
 
     model = "missing"
+    profile = ModelProfile()
 
     def __repr__(self) -> str:
         return "MissingModel()"
 
-    async def stream(self, request: ModelRequest, *, whole: bool = False) -> AsyncIterator[Part | ModelResponse]:
+    async def generate(self, request: ModelRequest) -> ModelResponse:  # noqa: ARG002 - of the protocol
         """Raise ConfigError with the ways to configure a model."""
-        del request, whole
+        example = next(f"{family.name}:{family.default_model}" for family in families() if family.default_model)
         raise ConfigError(
-            "no model is configured: set GEMINI_API_KEY (or GOOGLE_API_KEY), name a model, for example "
-            "Agent('gemini:gemini-3.8-flash'), or use Agent('offline'), which only calls tools"
+            f"no model is configured: set {credential_variables()}, name a model, for example Agent({example!r}), or "
+            f"use Agent({fallback_family().name!r}), which only calls tools"
         )
-        yield ModelResponse(Message("model", ()), FinishReason.OTHER)  # makes this an async generator
 
-    async def close(self) -> None:
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        yield await self.generate(request)
+
+    async def aclose(self) -> None:
         """Do nothing: there is no connection."""
 
 
-_KEYS = ("GOOGLE_API_KEY", "GEMINI_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI")
+def families() -> Iterator[ProviderFamily]:
+    """Yield all families: those of this package first, then those of others by name."""
+    for name in BUILTIN:
+        yield _builtin(name)
+    for point in sorted(_entry_points(), key=lambda point: str(point.name)):
+        if point.name not in BUILTIN:
+            yield _loaded(point)
 
 
-def known_families() -> list[str]:
-    """What can stand before the colon."""
-    from importlib.metadata import entry_points  # slow to load, and most names are our own
-
-    return sorted({*PROVIDERS, *(point.name for point in entry_points(group=GROUP))})
+def family_names() -> list[str]:
+    """What can stand before the colon, without importing any provider."""
+    return sorted({*BUILTIN, *(point.name for point in _entry_points())})
 
 
-def _family(name: str) -> tuple[str, str]:
-    if name in PROVIDERS:
-        return name, ""
-    for prefix, family in _BARE.items():
-        if name.startswith(prefix):
-            return family, name
-    full = f"gemini:{name or 'gemini-3.8-flash'}"
-    raise ConfigError(f"whose model {name!r} is cannot be told; write it as {full!r}")
+def _resolve(name: str) -> tuple[ProviderFamily, str]:
+    family, colon, model = name.partition(":")
+    if colon or family in BUILTIN:
+        found = _family(family)
+        if found is None:
+            known = ", ".join(family_names())
+            raise ConfigError(f"unknown provider {family!r} in {name!r}; known providers: {known}")
+        return found, model
+    for known_family in families():
+        if name == known_family.name:
+            return known_family, ""
+        if name.startswith(known_family.prefixes):
+            return known_family, name
+    examples = [f"{known.name}:{name or known.default_model}" for known in families() if known.default_model]
+    raise ConfigError(f"unknown model {name!r}; use 'provider:model', for example {examples[0]!r}")
 
 
-def _takes(make: Any, *given: str) -> bool:
+def _family(name: str) -> ProviderFamily | None:
+    if name in BUILTIN:
+        return _builtin(name)
+    point = next((point for point in _entry_points() if point.name == name), None)
+    return None if point is None else _loaded(point)
+
+
+def _builtin(name: str) -> ProviderFamily:
+    module, _, attribute = BUILTIN[name].partition(":")
+    family: ProviderFamily = getattr(import_module(module), attribute)
+    return family
+
+
+def _entry_points() -> Any:
+    from importlib.metadata import entry_points  # slow to import, and most names are built in
+
+    return entry_points(group=ENTRY_POINTS)
+
+
+def _loaded(point: Any) -> ProviderFamily:
     try:
-        signature(make).bind(*given)
+        family = point.load()
+    except Exception as error:
+        raise ConfigError(f"the provider {point.name!r} cannot be loaded from {point.value}: {error}") from error
+    if not isinstance(family, ProviderFamily):
+        raise ConfigError(f"the entry point {point.name!r} must load a ProviderFamily, got {family!r:.80}")
+    return family
+
+
+def _accepts(make: Any, *arguments: str) -> bool:
+    try:
+        signature(make).bind(*arguments)
     except TypeError:
         return False
     except ValueError:
-        return True  # one that does not tell what it takes
+        return True  # a callable that does not show its parameters
     return True
-
-
-def _maker(family: str) -> Any:
-    home = PROVIDERS.get(family)
-    if home is not None:
-        module, _, attribute = home.partition(":")
-        return getattr(import_module(module), attribute)
-    from importlib.metadata import entry_points  # as above
-
-    point = next(iter(entry_points(group=GROUP, name=family)), None)
-    return None if point is None else point.load()

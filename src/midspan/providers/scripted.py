@@ -6,7 +6,9 @@ from inspect import isawaitable
 from typing import Any, TypeGuard
 
 from midspan.errors import ConfigError
-from midspan.types.exchange import FinishReason, ModelRequest, ModelResponse, Usage
+from midspan.providers.provider import ModelProfile
+from midspan.providers.stream import StreamAccumulator, parts_as_events
+from midspan.types.exchange import FinishReason, ModelEvent, ModelRequest, ModelResponse
 from midspan.types.messages import Message
 from midspan.types.parts import Part, Text, Thought, ToolCall
 
@@ -20,19 +22,39 @@ class ScriptedProvider:
     Streaming, each part comes for itself; two texts in a row are deltas of one, and become one in the answer.
     """
 
-    def __init__(self, script: Iterable[Turn] | Callable[[ModelRequest], Any], *, model: str = "scripted") -> None:
+    profile = ModelProfile()
+
+    def __init__(
+        self,
+        script: Iterable[Turn] | Callable[[ModelRequest], Any],
+        *,
+        model: str = "scripted",
+        profile: ModelProfile | None = None,
+    ) -> None:
         if not isinstance(model, str):
             raise ConfigError(f"model is what the scripted model is called, a text, not {model!r:.80}")
         self._script = script if _is_function(script) else iter(_checked(script))
         self._model = model
+        if profile is not None:
+            self.profile = profile
         self.requests: list[ModelRequest] = []
 
     @property
     def model(self) -> str:
         return self._model
 
-    async def stream(self, request: ModelRequest, *, whole: bool = False) -> AsyncIterator[Part | ModelResponse]:
-        """The parts of the turn, then the answer; see `Provider`."""
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        """Yield the parts of the next turn, then the response; see `Provider`."""
+        parts, response = await self._turn(request)
+        for event in parts_as_events(parts, StreamAccumulator()):
+            yield event
+        yield response
+
+    async def generate(self, request: ModelRequest) -> ModelResponse:
+        """Return the response of the next turn."""
+        return (await self._turn(request))[1]
+
+    async def _turn(self, request: ModelRequest) -> tuple[Sequence[Part], ModelResponse]:
         self.requests.append(request)
         number = len(self.requests)
         turn = self._next(request)
@@ -40,11 +62,7 @@ class ScriptedProvider:
             turn = turn(request) if callable(turn) else await turn
         if isinstance(turn, BaseException):
             raise turn
-        parts, answer = _said(turn, number)
-        if not whole:
-            for part in parts:
-                yield part
-        yield answer
+        return _said(turn, number)
 
     def _next(self, request: ModelRequest) -> Any:
         if callable(self._script):
@@ -54,7 +72,7 @@ class ScriptedProvider:
         except StopIteration:
             raise ConfigError(f"the script has ended, but the model is asked for turn {len(self.requests)}") from None
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         pass
 
 
@@ -87,7 +105,10 @@ def _said(turn: Any, number: int) -> tuple[Sequence[Part], ModelResponse]:
     for part in parts:
         if not _is_part(part):
             raise _no_turn(turn, part, number)
-    return parts, ModelResponse(Message("model", _joined(parts)), FinishReason.END, usage=Usage())
+    accumulator = StreamAccumulator()
+    for part in parts:
+        accumulator.add_part(part)
+    return parts, accumulator.response(FinishReason.END)
 
 
 def _is_part(part: Any) -> bool:
@@ -108,14 +129,3 @@ def _no_turn(turn: Any, part: Any, number: int) -> ConfigError:
         f"{where} {part!r:.80}; a turn is a text, a part, a list of them, a ModelResponse, an exception, or a function "
         "of the request that gives one of these"
     )
-
-
-def _joined(parts: Sequence[Part]) -> tuple[Part, ...]:
-    joined: list[Part] = []
-    for part in parts:
-        last = joined[-1] if joined else None
-        if type(part) is Text and type(last) is Text and part.signature is None and last.signature is None:
-            joined[-1] = Text(last.text + part.text)
-        else:
-            joined.append(part)
-    return tuple(joined)

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from midspan.loop.agent import Agent
-from midspan.loop.plan import split
+from midspan.loop.prepare import ToolSet
 from midspan.loop.prompt import Prompt
 from midspan.loop.result import RunResult, RunStream
 from midspan.providers.provider import Provider
@@ -54,8 +54,8 @@ class Taped(Agent):
     def tools(self) -> Sequence[Any]:
         return self._agent.tools
 
-    def but(self, *, limits: Limits | None = None, **other: Any) -> Agent:
-        return Taped(self._agent.but(limits=limits, **other), self._begin)
+    def replace(self, *, limits: Limits | None = None, **other: Any) -> Agent:
+        return Taped(self._agent.replace(limits=limits, **other), self._begin)
 
     def __repr__(self) -> str:
         return f"Taped({self._agent!r})"
@@ -82,12 +82,12 @@ class Taped(Agent):
         messages = given.get("messages", ())
         messages = tuple(messages) if isinstance(messages, Iterator) else messages  # those can be taken only once
         run_id = f"run_{urandom(8).hex()}" if given.get("run_id") is None else given["run_id"]
-        chosen = self._agent.but(**{name: given[name] for name in ("model", "tools") if name in given})
+        chosen = self._agent.replace(**{name: given[name] for name in ("model", "tools") if name in given})
         history = self._agent.stream(prompt, messages=messages).messages  # what a run of this begins with; none does
         opening = Opening(run_id, chosen.model.model, history, given)
         session = self._begin(opening)
-        builtins, source = split(chosen.tools)
-        around = {"model": session.provider(chosen.model), "tools": [*builtins, session.tools(source)]}
+        tools = ToolSet(chosen.tools)
+        around = {"model": session.provider(chosen.model), "tools": [*tools.builtins, session.tools(tools.source)]}
         return session, {**given, "messages": messages, "run_id": run_id, **around}
 
 

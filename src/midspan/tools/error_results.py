@@ -6,7 +6,13 @@ from collections.abc import Iterable
 from midspan.types.parts import ToolCall, ToolResult
 
 NOT_RUN = "not run"
-"""The note of a call that was refused because it was wrong."""
+"""The note on the result of a call that was wrong and therefore not run."""
+UNREADABLE = "unreadable arguments"
+FORBIDDEN = "forbidden by the tool choice"
+OVER_LIMIT = "over a limit"
+REPEATED = "repeated"
+REFUSED = frozenset((UNREADABLE, FORBIDDEN, OVER_LIMIT, REPEATED))
+"""Notes on the results of calls that a rule of the run refused."""
 _MAX_CHARS = 4_000
 _MAX_INNER_ERRORS = 5
 _SURROGATE = re.compile("[\ud800-\udfff]")

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from time import perf_counter
 from typing import Any
 
@@ -16,22 +16,14 @@ from midspan.types.parts import ToolCall, ToolResult
 _log = logging.getLogger("midspan.tools")
 
 RunCall = Callable[[ToolCall], Awaitable[ToolResult]]
-Finished = tuple[ToolResult, float]
-"""A result, and how many seconds the call took."""
+Finished = tuple[int, ToolResult, float]
+"""The position of a call, its result, and how many seconds it took."""
 
 
 async def run_calls(calls: Sequence[ToolCall], run: RunCall, *, max_concurrency: int | None = None) -> list[ToolResult]:
     """Return the results in the order of the calls; see `each_call`."""
-    results = [result async for result, _ in each_call(calls, run, max_concurrency=max_concurrency)]
-    return _in_order(calls, results)
-
-
-def _in_order(calls: Sequence[ToolCall], results: Iterable[ToolResult]) -> list[ToolResult]:
-    """Sort results by call; two calls under one id, which no model should make, get one each."""
-    by_id: dict[str, deque[ToolResult]] = {}
-    for result in results:
-        by_id.setdefault(result.id, deque()).append(result)
-    return [by_id[call.id].popleft() for call in calls]
+    results = {position: result async for position, result, _ in each_call(calls, run, max_concurrency=max_concurrency)}
+    return [results[position] for position in range(len(calls))]
 
 
 async def each_call(
@@ -42,8 +34,8 @@ async def each_call(
     Closing this generator, or cancelling the task that awaits it, cancels all running calls and waits for them.
     """
     if len(calls) == 1 or max_concurrency == 1:
-        for call in calls:
-            yield await run_call(call, run, in_task=in_task)
+        for position, call in enumerate(calls):
+            yield position, *await run_call(call, run, in_task=in_task)
         return
     concurrent = _ConcurrentCalls(calls, run, max_concurrency or len(calls), in_task=in_task)
     try:
@@ -53,8 +45,8 @@ async def each_call(
         await concurrent.cancel()
 
 
-async def run_call(call: ToolCall, run: RunCall, *, in_task: bool = True) -> Finished:
-    """Return one result, also if the source raises or answers another call.
+async def run_call(call: ToolCall, run: RunCall, *, in_task: bool = True) -> tuple[ToolResult, float]:
+    """Return one result and its duration, also if the source raises or answers another call.
 
     `in_task=False` is for sources that run user code in tasks anyway; a second task would only cost time.
     """
@@ -87,12 +79,12 @@ class _ConcurrentCalls:
     """Calls that run at the same time, each in a task."""
 
     def __init__(self, calls: Sequence[ToolCall], run: RunCall, max_concurrency: int, *, in_task: bool) -> None:
-        self._waiting = deque(calls)
+        self._waiting = deque(enumerate(calls))
         self._run = run
         self._max_concurrency = max_concurrency
         self._in_task = in_task
-        self._running: dict[asyncio.Task[Outcome], ToolCall] = {}
-        self._finished: deque[tuple[asyncio.Task[Outcome], ToolCall]] = deque()
+        self._running: dict[asyncio.Task[Outcome], tuple[int, ToolCall]] = {}
+        self._finished: deque[tuple[asyncio.Task[Outcome], int, ToolCall]] = deque()
         self._wake = asyncio.Event()
 
     async def next(self) -> Finished:
@@ -101,11 +93,10 @@ class _ConcurrentCalls:
         while not self._finished:
             self._wake.clear()
             await self._wake.wait()
-        task, call = self._finished.popleft()
+        task, position, call = self._finished.popleft()
         if task.cancelled():  # by user code that cancels tasks which are not its own
-            return failed(call, f"{call.name} was cancelled"), 0.0
-        finished: Finished = result_of(task)
-        return finished
+            return position, failed(call, f"{call.name} was cancelled"), 0.0
+        return position, *result_of(task)
 
     async def cancel(self) -> None:
         """Cancel the running calls and wait for them."""
@@ -117,19 +108,19 @@ class _ConcurrentCalls:
 
     def _start_calls(self) -> None:
         while self._waiting and len(self._running) < self._max_concurrency:
-            call = self._waiting.popleft()
+            position, call = self._waiting.popleft()
             task = start(self._run_call, call)
             if task.done():
-                self._finished.append((task, call))
+                self._finished.append((task, position, call))
             else:
-                self._running[task] = call
+                self._running[task] = position, call
                 task.add_done_callback(self._done)
 
-    def _run_call(self, call: ToolCall) -> Awaitable[Finished]:
+    def _run_call(self, call: ToolCall) -> Awaitable[tuple[ToolResult, float]]:
         return run_call(call, self._run, in_task=self._in_task)
 
     def _done(self, task: "asyncio.Task[Outcome]") -> None:
-        self._finished.append((task, self._running.pop(task)))
+        self._finished.append((task, *self._running.pop(task)))
         self._wake.set()
         if not task.cancelled() and task.result()[0]:  # otherwise all calls may be about to be cancelled
             self._start_calls()

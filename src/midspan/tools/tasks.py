@@ -196,20 +196,8 @@ def _is_deadline(cancelled: asyncio.CancelledError) -> bool:
     return bool(cancelled.args) and isinstance(cancelled.args[0], _Deadline)
 
 
-def cancel_count() -> int:
-    """Return how often the current task was cancelled, including cancellations that it has not been told of yet."""
+async def checkpoint() -> None:
+    """Raise CancelledError if the current task was cancelled while it was running, as by Ctrl-C."""
     task = asyncio.current_task()
-    return 0 if task is None else task.cancelling()
-
-
-def swallowed_cancellation(error: BaseException | None, before: int) -> asyncio.CancelledError | None:
-    """Return the CancelledError that user code turned into `error`, if the task was cancelled since `before`."""
-    if cancel_count() <= before:
-        return None
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        if isinstance(error, asyncio.CancelledError):
-            return error
-        seen.add(id(error))
-        error = error.__context__
-    return None
+    if task is not None and task.cancelling():
+        await asyncio.sleep(0)

@@ -13,7 +13,7 @@ from msgspec import Raw, Struct
 
 from midspan.errors import CodecError
 from midspan.types.events import RunEvent, UnknownEvent, decode_event
-from midspan.types.exchange import ModelResponse, Setup, Usage
+from midspan.types.exchange import ModelResponse, RequestConfig, Usage
 from midspan.types.messages import History, Message
 from midspan.types.specs import ToolSpec
 
@@ -23,7 +23,7 @@ KINDS: dict[str, Any] = {
     "messages": tuple[Message, ...],
     "message": Message,
     "response": ModelResponse,
-    "setup": Setup,
+    "request_config": RequestConfig,
     "tool": ToolSpec,
     "event": RunEvent,
     "usage": Usage,

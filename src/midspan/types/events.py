@@ -12,9 +12,10 @@ from typing import Any, get_args
 import msgspec
 from msgspec import Raw, Struct
 
-from midspan.types.exchange import FinishReason, Source, Usage
+from midspan.types.exchange import Citation, FinishReason, Usage
 from midspan.types.messages import Message
 from midspan.types.parts import ToolCall, ToolResult
+from midspan.types.specs import ToolChoice
 
 CANCELLED = "cancelled"
 """The `ErrorInfo.kind` of a run that somebody cancelled."""
@@ -30,6 +31,12 @@ class TurnStart(Struct, frozen=True, gc=False, omit_defaults=True, tag="turn_sta
     turn: int
     answer_only: bool = False
     """The model cannot make calls in this turn, so its text is the answer."""
+    tool_choice: ToolChoice | None = None
+    """The tool choice of the request."""
+    tools_withdrawn: bool = False
+    """A rule of the run allows only an answer, whatever the caller's tool choice is."""
+    limit: str | None = None
+    """The limit that was reached, if that is the reason."""
 
 
 class TextDelta(Struct, frozen=True, gc=False, omit_defaults=True, tag="text_delta"):
@@ -57,9 +64,9 @@ class ToolCallDelta(Struct, frozen=True, gc=False, omit_defaults=True, tag="tool
 class TurnEnd(Struct, frozen=True, gc=False, omit_defaults=True, tag="turn_end"):
     turn: int
     message: Message
-    finish: FinishReason
+    finish_reason: FinishReason
     usage: Usage
-    sources: tuple[Source, ...] = ()
+    citations: tuple[Citation, ...] = ()
     requests: int = 1
     """How many requests the turn took. An answer may come in several parts."""
 
@@ -94,6 +101,8 @@ class ToolStart(Struct, frozen=True, gc=False, omit_defaults=True, tag="tool_sta
     """The tool is not declared read-only. A journaled run stores this event before it runs the call."""
     has_more: bool = False
     """Another ToolStart follows before any of these calls runs, so that a journal can store them together."""
+    parent: str | None = None
+    """The id of the call whose tool makes this call; None if the model made it."""
 
 
 class ToolProgress(Struct, frozen=True, gc=False, omit_defaults=True, tag="tool_progress"):
@@ -134,6 +143,8 @@ class ToolEnd(Struct, frozen=True, gc=False, omit_defaults=True, tag="tool_end")
     duration_seconds: float
     index: int = 0
     """The position of the call in the turn, as in its ToolStart."""
+    parent: str | None = None
+    """The id of the call whose tool made this call; None if the model made it."""
 
 
 class SourceUnavailable(Struct, frozen=True, gc=False, omit_defaults=True, tag="source_unavailable"):
@@ -219,10 +230,13 @@ PublicEvent = Mapping[str, Any]
 """JSON-compatible data: `type` and the public fields."""
 
 _PUBLIC_NAMES = """
-    answer_only attempt call call_id duration_seconds error finish fraction index kind limit may_write message
-    messages model reason requests result run_id source sources status text turn turns usage wait_seconds
-    arguments base64 id is_error is_final content media_type name notes parts role url value
-    cached input output thoughts title tools total
+    answer_only attempt call call_id citations duration_seconds error finish_reason fraction index kind limit may_write
+    message messages model parent reason requests result run_id source status text tool_choice tools_withdrawn turn
+    turns usage wait_seconds
+    arguments arguments_error base64 content hint id is_error is_final media_type name notes parts role url value
+    cache_write cached input output thoughts tools
+    end quote start title
+    mode names parallel strict
 """
 _PUBLIC_FIELDS = frozenset(_PUBLIC_NAMES.split())
 """Fields that leave the process. Fields that are not listed, such as raw bytes and provider data, never do."""

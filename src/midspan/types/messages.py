@@ -1,27 +1,23 @@
 """Turns of a conversation, and the conversation itself."""
 
-from collections.abc import Iterable, Iterator
-from typing import Literal, Self, overload
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from typing import Any, Literal, Self, TypeVar, overload
 
-import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct
 
-from midspan.types.parts import Part, Text, ToolCall, ToolResult
+from midspan.types.parts import Part, ProviderData, Text, ToolCall, ToolResult
 
 Role = Literal["user", "model"]
-
-NO_BYTES = Raw(b"")
-"""Stands for bytes that are not there. It is compared by identity where defaults are left out of a document."""
+T = TypeVar("T")
 
 
 class Message(Struct, frozen=True, gc=False, omit_defaults=True):
-    """One turn. What came from a provider also keeps the exact bytes it came in."""
+    """One turn. A message that came from a provider keeps the exact bytes it came in."""
 
     role: Role
     parts: tuple[Part, ...]
-    origin: str | None = None
-    """The dialect that `raw` is written in; its provider gets `raw` back, every other one gets `parts`."""
-    raw: Raw = NO_BYTES
+    provider_data: ProviderData | None = None
+    """The message as its provider wrote it. That provider gets these bytes back; every other one gets `parts`."""
 
     @classmethod
     def user(cls, *parts: Part | str) -> Self:
@@ -43,55 +39,48 @@ class Message(Struct, frozen=True, gc=False, omit_defaults=True):
     def results(self) -> tuple[ToolResult, ...]:
         return tuple(part for part in self.parts if type(part) is ToolResult)
 
-    def edited(self, parts: Iterable[Part]) -> Self:
-        """This turn with other parts; signatures stay on the parts that had them.
-
-        If all of the parts are of this turn, in any order, their original bytes stay too, with whatever in them only
-        the provider knows. With a part among them that is new or changed, the bytes of all go.
-        """
-        chosen = tuple(parts)
-        return type(self)(self.role, chosen, self.origin, _bytes_of(chosen, self))
-
-
-def _bytes_of(chosen: tuple[Part, ...], message: Message) -> Raw:
-    """The bytes of a turn with only these of its parts; none if they cannot be told apart in it."""
-    places = {id(part): at for at, part in enumerate(message.parts)}
-    if not message.raw or not chosen or any(id(part) not in places for part in chosen):
-        return NO_BYTES
-    try:
-        fields = _fields_of(message.raw)
-        pieces = _items_of(fields["parts"])
-    except (msgspec.DecodeError, KeyError):
-        return NO_BYTES  # a dialect that does not write one piece for each part
-    if len(pieces) != len(message.parts):
-        return NO_BYTES
-    kept = b",".join([pieces[places[id(part)]] for part in chosen])
-    return Raw(msgspec.json.encode(fields | {"parts": Raw(b"[%b]" % kept)}))
-
-
-_fields_of = msgspec.json.Decoder(dict[str, Raw]).decode
-_items_of = msgspec.json.Decoder(list[Raw]).decode
+    def with_parts(self, parts: Iterable[Part]) -> Self:
+        """Return this message with other parts. Parts that stay keep their `provider_data`, signatures included."""
+        data = self.provider_data
+        return type(self)(self.role, tuple(parts), None if data is None else ProviderData(data.origin))
 
 
 class History:
-    """Messages in order. It never changes; it grows by making the next one, which shares what is encoded.
+    """Messages in order. A history never changes; `append` returns a longer one that shares what was derived."""
 
-    `encoded` belongs to the encoders: by dialect, the bytes of the messages so far, so that a turn
-    costs the encoding of what is new and one copy of the rest.
-    """
+    __slots__ = ("_derived", "messages")
 
-    __slots__ = ("encoded", "messages")
-
-    def __init__(
-        self,
-        messages: Iterable[Message] = (),
-        encoded: dict[str, tuple[int, bytes | memoryview]] | None = None,
-    ):
+    def __init__(self, messages: Iterable[Message] = ()) -> None:
         self.messages = tuple(messages)
-        self.encoded = encoded if encoded is not None else {}
+        self._derived: dict[Hashable, tuple[int, Any]] = {}
 
-    def plus(self, *messages: Message) -> "History":
-        return History(self.messages + messages, self.encoded.copy())
+    def append(self, *messages: Message) -> "History":
+        """Return a history with these messages at its end."""
+        longer = History(self.messages + messages)
+        longer._derived = self._derived.copy()
+        return longer
+
+    def with_messages(self, messages: Iterable[Message]) -> "History":
+        """Return a history of these messages that keeps what was derived from the ones at its start that are ours."""
+        other = History(messages)
+        pairs = zip(self.messages, other.messages, strict=False)
+        same = next((at for at, (ours, theirs) in enumerate(pairs) if ours is not theirs), len(self.messages))
+        other._derived = {key: kept for key, kept in self._derived.items() if kept[0] <= min(same, len(other))}
+        return other
+
+    def derived(self, key: Hashable, extend: Callable[[T | None, tuple[Message, ...]], T]) -> T:
+        """Return what `extend` makes of these messages, computed once and kept beside them.
+
+        `extend` gets the value of a shorter history that this one was appended to (None if there is none) and the
+        messages that are new since. Encoders keep the bytes of the conversation here, so a turn costs only its own.
+        """
+        count, known = self._derived.get(key, (0, None))
+        if count == len(self.messages) and count:
+            value: T = known
+            return value
+        value = extend(known, self.messages[count:])
+        self._derived[key] = (len(self.messages), value)
+        return value
 
     def __iter__(self) -> Iterator[Message]:
         return iter(self.messages)
@@ -119,7 +108,7 @@ class History:
     __hash__ = None  # type: ignore[assignment]  # it is equal by its messages, which have no hash
 
     def __reduce__(self) -> tuple[type["History"], tuple[tuple[Message, ...]]]:
-        return History, (self.messages,)  # what is encoded is made again where the copy is used
+        return History, (self.messages,)  # derived values are made again where the copy is used
 
     def __repr__(self) -> str:
         return f"History({list(self.messages)!r})"

@@ -8,19 +8,31 @@ from msgspec import Raw, Struct
 
 from midspan.errors import ConfigError
 
+NO_BYTES = Raw(b"")
+"""An absent `Raw`. Use this object itself: `omit_defaults` compares it by identity."""
+
+
+class ProviderData(Struct, frozen=True, gc=False, omit_defaults=True):
+    """What one provider sent for a part or a message. Only that provider reads it; all others ignore it."""
+
+    origin: str
+    """The wire format that `raw` is written in."""
+    raw: Raw = NO_BYTES
+    """Exact bytes: of the whole message, or of a part that says more than its plain form. Absent after an edit."""
+
 
 class Text(Struct, frozen=True, gc=False, omit_defaults=True, tag="text"):
-    """Words, of the user or the model."""
+    """Text of the user or the model."""
 
     text: str
-    signature: str | None = None
+    provider_data: ProviderData | None = None
 
 
 class Thought(Struct, frozen=True, gc=False, omit_defaults=True, tag="thought"):
-    """What a model says it thought; no part of its answer."""
+    """Reasoning that a model shows; not part of its answer."""
 
     text: str
-    signature: str | None = None
+    provider_data: ProviderData | None = None
 
 
 class Blob(Struct, frozen=True, gc=False, omit_defaults=True, tag="blob"):
@@ -31,7 +43,7 @@ class Blob(Struct, frozen=True, gc=False, omit_defaults=True, tag="blob"):
     """Kept as it travels, in base64, so that a history holding it is never encoded twice."""
     url: str | None = None
     name: str | None = None
-    signature: str | None = None
+    provider_data: ProviderData | None = None
 
     @classmethod
     def of(cls, data: bytes, media_type: str, *, name: str | None = None) -> Self:
@@ -54,12 +66,16 @@ class Blob(Struct, frozen=True, gc=False, omit_defaults=True, tag="blob"):
 
 
 class ToolCall(Struct, frozen=True, gc=False, omit_defaults=True, tag="call"):
-    """The model asks for a tool to be run."""
+    """The model asks for a tool to be run. A call with `arguments_error` is never run; the model is told the error."""
 
     id: str
     name: str
     arguments: dict[str, Any] = {}
-    signature: str | None = None
+    raw_arguments: str | None = None
+    """The arguments as text, where the provider sent text that could not be read."""
+    arguments_error: str | None = None
+    """Why the arguments could not be read, for the model."""
+    provider_data: ProviderData | None = None
 
     @classmethod
     def read(cls, given: Any) -> "ToolCall | None":
@@ -102,8 +118,11 @@ class ToolResult(Struct, frozen=True, gc=False, omit_defaults=True, tag="result"
     """The tool says that the run ends with this result."""
     notes: tuple[str, ...] = ()
     """What was changed on the way, in the arguments or in the result; for observers, not for the model."""
+    hint: str | None = None
+    """A note of ours for the model, beside the result."""
     meta: dict[str, Any] = {}
     """What the source adds for observers; the model does not see it."""
+    provider_data: ProviderData | None = None
 
     @property
     def media(self) -> tuple[Blob, ...]:
@@ -130,7 +149,7 @@ class Opaque(Struct, frozen=True, gc=False, omit_defaults=True, tag="opaque"):
 
     name: str
     """The provider's own word for this kind of part."""
-    raw: Raw
+    provider_data: ProviderData
 
 
 Part = Text | Thought | Blob | ToolCall | ToolResult | Opaque

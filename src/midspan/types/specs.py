@@ -70,8 +70,12 @@ AnyTool = ToolSpec | BuiltinTool
 class ToolChoice(Struct, frozen=True, omit_defaults=True):
     """Whether the model may, must or must not call tools, and which ones."""
 
-    mode: Literal["auto", "any", "none", "validated"]
+    mode: Literal["auto", "any", "none"]
     names: tuple[str, ...] = ()
+    parallel: bool | None = None
+    """Whether the model may make several calls in one turn; None leaves it to the provider."""
+    strict: bool | None = None
+    """Whether the provider forces calls to match their schemas; None leaves it to the provider."""
 
     @classmethod
     def of(cls, choice: "ToolChoice | str | dict[str, Any]") -> "ToolChoice":
@@ -80,7 +84,7 @@ class ToolChoice(Struct, frozen=True, omit_defaults=True):
             return choice
         if not isinstance(choice, str | dict):
             raise ConfigError(f"unknown tool choice {choice!r}; known: {', '.join(_MODES)}")
-        given = choice if isinstance(choice, dict) else {"type": choice}
+        given: dict[str, Any] = choice if isinstance(choice, dict) else {"type": choice}
         word = str(given.get("type", given.get("mode", ""))).lower()
         names = _names(given)
         mode = _MODES.get(word)
@@ -88,9 +92,13 @@ class ToolChoice(Struct, frozen=True, omit_defaults=True):
             raise ConfigError(f"unknown tool choice {choice!r}; known: {', '.join(_MODES)}")
         if word in _NAME_NEEDED and not names:
             raise ConfigError(f"tool choice {word!r} needs the name of a tool: {{'type': {word!r}, 'tool': …}}")
-        if word in _NAMES_USELESS and names:
+        strict = given.get("strict", True if word == "validated" else None)
+        if word in _NAMES_USELESS and names and not strict:
             raise ConfigError(f"tool choice {word!r} takes no tool, got {', '.join(names)}")
-        return cls(mode, names)
+        parallel = given.get("parallel")
+        if not all(value is None or isinstance(value, bool) for value in (parallel, strict)):
+            raise ConfigError(f"parallel and strict of a tool choice must be True or False, got {choice!r}")
+        return cls(mode, names, parallel, strict)
 
 
 def _names(given: dict[str, Any]) -> tuple[str, ...]:
@@ -103,10 +111,10 @@ def _names(given: dict[str, Any]) -> tuple[str, ...]:
     return names
 
 
-_MODES: dict[str, Literal["auto", "any", "none", "validated"]] = {
+_MODES: dict[str, Literal["auto", "any", "none"]] = {
     "auto": "auto",
     "optional": "auto",
-    "validated": "validated",
+    "validated": "auto",
     "any": "any",
     "required": "any",
     "required_any": "any",
@@ -130,8 +138,8 @@ class Limits(Struct, frozen=True, omit_defaults=True):
     max_seconds: float | None = None
     max_tokens: int | None = None
     """In and out, over all requests; looked at after each of them."""
-    max_repeats: int | None = 2
-    """How often the same call with the same result is run; after that it is answered from memory."""
+    max_repeats: int | None = 5
+    """How often in a row the same call may give the same result; after that it is refused."""
     on_limit: OnLimit = "error"
     """Raise LimitReached; or end with a polite text; or ask the model for an answer without tools."""
 

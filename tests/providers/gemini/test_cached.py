@@ -156,7 +156,7 @@ def test_many_at_once_make_one_cache_and_closing_deletes_it(server: Server) -> N
         results = await asyncio.gather(*(asker.run("go") for _ in range(20)))
         assert {result.text for result in results} == {"done"}
         assert len(server.made) == 1
-        await provider.close()
+        await provider.aclose()
 
     asyncio.run(main())
     assert server.methods() == ["POST", "DELETE"]

@@ -17,16 +17,19 @@ from midspan.http.retry import RetryPolicy
 from midspan.http.transport import Transport
 from midspan.providers.gemini.client import Gemini
 from midspan.providers.provider import Provider
-from midspan.types.exchange import ModelRequest, ModelResponse, Setup
+from midspan.providers.stream import StreamAccumulator
+from midspan.types.exchange import ModelRequest, ModelResponse, RequestConfig
 from midspan.types.messages import History, Message
 from midspan.types.parts import Part, Text
+from midspan.types.specs import ToolChoice, ToolSpec
 from tests.bounds import BOUND
 from tests.gemini.recorder import Recorder, recorder
 from tests.http import misbehaving
 from tests.http.misbehaving import Server
+from tests.streaming import listen, pieces_of
 
 SECRET = "AIzaSy-this-is-a-secret"
-REQUEST = ModelRequest(Setup("gemini-3.8-flash"), History([Message.user("hi")]))
+REQUEST = ModelRequest(RequestConfig("gemini-3.8-flash"), History([Message.user("hi")]))
 
 
 def said(text: str, finish: str | None = "STOP") -> dict[str, Any]:
@@ -36,12 +39,6 @@ def said(text: str, finish: str | None = "STOP") -> dict[str, Any]:
 
 def event(text: str, finish: str | None = None) -> bytes:
     return b"data: %b\r\n\r\n" % json.dumps(said(text, finish), ensure_ascii=False).encode()
-
-
-async def listen(gemini: Gemini, *, whole: bool = False) -> tuple[list[Part], ModelResponse]:
-    *parts, response = [item async for item in gemini.stream(REQUEST, whole=whole)]
-    assert isinstance(response, ModelResponse)
-    return parts, response  # type: ignore[return-value]
 
 
 def test_it_is_a_provider() -> None:
@@ -55,7 +52,7 @@ def test_parts_come_as_they_are_sent_then_the_answer() -> None:
 
         async def main() -> tuple[list[Part], ModelResponse]:
             async with Gemini(api_key="k", base_url=server.url) as gemini:
-                return await listen(gemini)
+                return await listen(gemini, REQUEST)
 
         parts, response = asyncio.run(main())
     assert parts == [Text("a"), Text("b")]
@@ -69,7 +66,7 @@ def test_where_nobody_listens_the_answer_is_asked_for_at_once() -> None:
 
         async def main() -> tuple[list[Part], ModelResponse]:
             async with Gemini(api_key="k", base_url=server.url) as gemini:
-                return await listen(gemini, whole=True)
+                return await listen(gemini, REQUEST, whole=True)
 
         parts, response = asyncio.run(main())
     assert (parts, response.message.text) == ([], "ab")
@@ -84,7 +81,7 @@ def test_vertex_is_asked_with_a_token_at_its_own_path() -> None:
             async with Gemini(
                 token=lambda: "t", project="p", location="l", base_url=server.url, headers={"x-mine": "1"}
             ) as gemini:
-                return await gemini.respond(REQUEST)
+                return await gemini.generate(REQUEST)
 
         asyncio.run(main())
     assert (
@@ -130,7 +127,7 @@ def test_refusals_are_tried_again_where_that_helps(
         async def main() -> None:
             async with Gemini(api_key="k", base_url=server.url, clock=clock) as gemini:
                 with pytest.raises(kind):
-                    await listen(gemini, whole=whole)
+                    await listen(gemini, REQUEST, whole=whole)
 
         asyncio.run(main())
     assert len(server.seen) == waits + 1
@@ -151,7 +148,7 @@ def test_what_fails_once_and_then_works_is_no_failure(whole: bool) -> None:
 
         async def main() -> ModelResponse:
             async with Gemini(api_key="k", base_url=server.url, clock=VirtualClock()) as gemini:
-                return (await listen(gemini, whole=whole))[1]
+                return (await listen(gemini, REQUEST, whole=whole))[1]
 
         assert asyncio.run(main()).message.text == "ab"
 
@@ -235,7 +232,7 @@ def test_a_stream_that_breaks_gives_what_came_and_then_an_error(pieces: list[byt
             return seen, open_connections
 
     seen, open_connections = asyncio.run(asyncio.wait_for(main(), BOUND))
-    assert seen == [Text("grüße 🙂")]
+    assert pieces_of(seen) == [Text("grüße 🙂")]
     assert open_connections == [0, 1], "it was asked once, and nothing is left open"
 
 
@@ -243,9 +240,9 @@ def test_a_stream_that_just_ends_is_an_answer_that_was_cut() -> None:
     async def main() -> ModelResponse:
         whole = sends(HEAD, chunked(FIRST), b"0\r\n\r\n")
         async with raw_server(whole) as (url, _), Gemini(api_key="k", base_url=url) as gemini:
-            return (await listen(gemini))[1]
+            return (await listen(gemini, REQUEST))[1]
 
-    assert asyncio.run(asyncio.wait_for(main(), BOUND)).finish == "cut"
+    assert asyncio.run(asyncio.wait_for(main(), BOUND)).finish_reason == "cut"
 
 
 @pytest.mark.parametrize("whole", [True, False])
@@ -256,7 +253,7 @@ def test_a_connection_reset_before_the_headers_is_tried_again_and_then_told(whol
                 api_key="k", base_url=url, clock=VirtualClock(), retry=RetryPolicy(max_attempts=3)
             ) as gemini:
                 with pytest.raises(errors.NetworkError):
-                    await listen(gemini, whole=whole)
+                    await listen(gemini, REQUEST, whole=whole)
             return open_connections
 
     assert asyncio.run(asyncio.wait_for(main(), BOUND))[1] == 3
@@ -273,7 +270,7 @@ def test_what_the_service_cannot_do_is_asked_for_only_once(document: Any, whole:
         async def main() -> None:
             async with Gemini(api_key="k", base_url=server.url, clock=VirtualClock()) as gemini:
                 with pytest.raises(errors.ServerError) as told:
-                    await listen(gemini, whole=whole)
+                    await listen(gemini, REQUEST, whole=whole)
                 assert (told.value.status, told.value.retryable) == (501, False)
 
         asyncio.run(main())
@@ -291,7 +288,7 @@ def test_a_stream_of_one_endless_event_ends_at_the_limit_of_the_transport(begin:
             ) as gemini,
         ):
             with pytest.raises(errors.MalformedResponse, match="larger than 1,048,576 bytes"):
-                await listen(gemini)
+                await listen(gemini, REQUEST)
             await server.until_all_gone()
             assert server.accepted == 1, "it was not asked again"
 
@@ -318,7 +315,7 @@ def test_leaving_a_stream_early_leaves_nothing_open() -> None:
                 await asyncio.sleep(0.02)
             assert open_connections[0] == 0
 
-            task = asyncio.create_task(listen(gemini))
+            task = asyncio.create_task(listen(gemini, REQUEST))
             await asyncio.sleep(0.05)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -343,7 +340,7 @@ def test_secrets_are_in_no_error_log_repr_or_local_of_ours(
         gemini = Gemini(api_key=SECRET, base_url=url, retry=RetryPolicy(max_attempts=1))
         shown.write(repr(gemini) + repr(gemini.api) + str(vars(gemini)))
         with pytest.raises(errors.ProviderError) as raised:
-            await listen(gemini, whole=whole)
+            await listen(gemini, REQUEST, whole=whole)
         shown.write(f"{raised.value.details}")
         error: BaseException | None = raised.value
         while error is not None:
@@ -352,7 +349,7 @@ def test_secrets_are_in_no_error_log_repr_or_local_of_ours(
                 if "midspan" in frame.filename:
                     shown.write(f"{frame.locals}")
             error = error.__cause__
-        await gemini.close()
+        await gemini.aclose()
 
     with caplog.at_level(logging.DEBUG), recorder() as server:
         if status is None:
@@ -370,8 +367,72 @@ def test_the_recorder_itself_sees_the_key() -> None:
 
         async def main() -> None:
             async with Gemini(api_key=SECRET, base_url=server.url) as gemini:
-                await gemini.respond(REQUEST)
+                await gemini.generate(REQUEST)
 
         asyncio.run(main())
         assert isinstance(server, Recorder)
         assert server.last.headers["x-goog-api-key"] == SECRET
+
+
+INVALID = {"error": {"code": 400, "message": "Request contains an invalid argument.", "status": "INVALID_ARGUMENT"}}
+VALIDATED = ModelRequest(
+    RequestConfig("gemini-3.8-flash", tools=(ToolSpec("f"),), tool_choice=ToolChoice("auto", strict=True)),
+    History([Message.user("hi")]),
+)
+
+
+@pytest.mark.requirement("P-05")
+def test_an_error_in_a_validated_stream_after_output_is_raised_and_nothing_is_asked_again() -> None:
+    async def main() -> None:
+        heard: list[Any] = []
+        is_heard = asyncio.Event()
+
+        async def behave(writer: asyncio.StreamWriter) -> None:
+            writer.write(HEAD + chunked(event("Hello ")))
+            await is_heard.wait()
+            writer.write(chunked(b"data: %b\r\n\r\n" % json.dumps(INVALID).encode()) + b"0\r\n\r\n")
+            await writer.drain()
+
+        async with raw_server(behave) as (url, open_connections), Gemini(api_key="k", base_url=url) as gemini:
+            with pytest.raises(errors.InvalidRequest):  # noqa: PT012 - what came before the error is looked at too
+                async for item in gemini.stream(VALIDATED):
+                    heard.append(item)
+                    is_heard.set()
+            assert pieces_of(heard) == [Text("Hello ")]
+            assert open_connections[1] == 1, "it was asked once"
+
+    asyncio.run(asyncio.wait_for(main(), BOUND))
+
+
+def test_an_error_in_a_validated_stream_before_output_is_asked_for_again_without_validation() -> None:
+    with recorder() as server:
+        server.answer_stream(INVALID)
+        server.answer_stream(said("Hello ", None), said("world"))
+
+        async def main() -> tuple[list[Part], ModelResponse]:
+            async with Gemini(api_key="k", base_url=server.url) as gemini:
+                return await listen(gemini, VALIDATED)
+
+        heard, _ = asyncio.run(main())
+    assert heard == [Text("Hello "), Text("world")]
+    modes = [seen.body["toolConfig"]["functionCallingConfig"]["mode"] for seen in server.seen]
+    assert modes == ["VALIDATED", "AUTO"]
+
+
+def test_the_parts_of_a_response_that_takes_two_requests_have_indices_of_their_own() -> None:
+    paused = said("one ", "CONTINUATION")
+    paused["candidates"][0]["continuationToken"] = "t1"
+    with recorder() as server:
+        server.answer_stream(paused)
+        server.answer_stream(said("two"))
+
+        async def main() -> list[Any]:
+            async with Gemini(api_key="k", base_url=server.url) as gemini:
+                return [event async for event in gemini.stream(REQUEST)]
+
+        *events, response = asyncio.run(main())
+    accumulator = StreamAccumulator()
+    for event in events:
+        accumulator.add(event)
+    assert accumulator.parts() == response.message.parts == (Text("one "), Text("two"))
+    assert response.requests == 2

@@ -10,15 +10,16 @@ from midspan.gemini import AsyncClient, Client, RetryPolicy, Timeouts, Transport
 from midspan.http.clock import VirtualClock
 from midspan.providers.gemini.cached import Cached
 from midspan.providers.gemini.client import Gemini
-from midspan.types.exchange import ModelRequest, Setup
+from midspan.types.exchange import ModelRequest, RequestConfig
 from midspan.types.messages import History, Message
 from midspan.types.parts import Blob, Text
 from tests.bounds import BOUND
 from tests.gemini.recorder import recorder
 from tests.http import misbehaving
 from tests.http.misbehaving import Server
+from tests.streaming import listen
 
-REQUEST = ModelRequest(Setup("gemini-3.8-flash"), History([Message.user("hi")]))
+REQUEST = ModelRequest(RequestConfig("gemini-3.8-flash"), History([Message.user("hi")]))
 
 
 @pytest.mark.parametrize("make", [Gemini, Client, AsyncClient])
@@ -91,12 +92,12 @@ def test_an_empty_variable_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_request_that_is_too_large_is_refused_before_it_is_sent() -> None:
     blob = Blob.of(bytes(38 * 2**20), "video/mp4")
-    request = ModelRequest(Setup("gemini-3.8-flash"), History([Message.user(blob, blob)]))
+    request = ModelRequest(RequestConfig("gemini-3.8-flash"), History([Message.user(blob, blob)]))
     with recorder() as server:
 
         async def main() -> None:
             async with Gemini(api_key="k", base_url=server.url) as gemini:
-                for asked in (gemini.respond(request), anext(aiter(gemini.stream(request)))):
+                for asked in (gemini.generate(request), anext(aiter(gemini.stream(request)))):
                     with pytest.raises(errors.ConfigError, match=r"weighs 101\.3 MB, and the API takes 100; upload"):
                         await asked
 
@@ -123,7 +124,7 @@ def test_a_redirect_names_where_it_leads_and_what_to_do(whole: bool) -> None:
         async def main() -> None:
             async with Gemini(api_key="k", base_url=server.url, clock=VirtualClock()) as gemini:
                 with pytest.raises(errors.InvalidRequest) as raised:
-                    await anext(aiter(gemini.stream(REQUEST, whole=whole)))
+                    await listen(gemini, REQUEST, whole=whole)
                 assert str(raised.value) == (
                     "Gemini answered 301: it is to be found at 'https://new.example/v1beta/models/m'; "
                     "redirects are not followed, so give the address that is right with base_url=…"
@@ -148,7 +149,7 @@ def test_a_request_that_runs_out_of_time_between_two_tries_tells_what_it_failed_
             cancelled = await cancelled_when(waits, gemini, whole=whole)
             assert isinstance(cancelled.__cause__, errors.NetworkError)
             assert "closed the connection without a response" in str(cancelled.__cause__)
-            await gemini.close()
+            await gemini.aclose()
 
     asyncio.run(asyncio.wait_for(main(), BOUND))
 
@@ -169,15 +170,14 @@ def test_a_request_that_runs_out_of_time_in_a_later_try_tells_what_it_failed_of(
             gemini = Gemini(api_key="k", base_url=f"http://127.0.0.1:{server.port}", clock=VirtualClock())
             cancelled = await cancelled_when(stalls, gemini, whole=whole)
             assert str(cancelled.__cause__) == "Gemini answered 503: busy"
-            await gemini.close()
+            await gemini.aclose()
 
     asyncio.run(asyncio.wait_for(main(), BOUND))
 
 
 async def cancelled_when(happened: asyncio.Event, gemini: Gemini, *, whole: bool) -> asyncio.CancelledError:
     async def ask() -> None:
-        async for _ in gemini.stream(REQUEST, whole=whole):
-            pass
+        await listen(gemini, REQUEST, whole=whole)
 
     task = asyncio.create_task(ask())
     await happened.wait()
@@ -200,6 +200,6 @@ def test_times_are_limited_as_the_words_say() -> None:
             ) as gemini,
         ):
             with pytest.raises(errors.TimedOut, match=r"within 0\.05 s"):
-                await gemini.respond(REQUEST)
+                await gemini.generate(REQUEST)
 
     asyncio.run(asyncio.wait_for(main(), BOUND))

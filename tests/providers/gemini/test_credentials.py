@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from midspan.errors import AuthenticationError, ConfigError, CredentialsError
+from midspan.providers.auth import ApiKey, BearerToken
 from midspan.providers.gemini.credentials import (
-    ApiKey,
-    BearerToken,
     developer_credentials,
+    gemini_key,
     key_from,
     vertex_credentials,
 )
@@ -50,7 +50,7 @@ def test_without_a_key_it_is_said_how_to_give_one() -> None:
 )
 def test_what_is_no_key_is_refused_without_being_shown(key: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words) as raised:
-        ApiKey(key)
+        gemini_key(key)
     assert not key or key not in str(raised.value)
 
 
@@ -59,7 +59,10 @@ def test_a_token_comes_from_a_function_of_the_caller_sync_or_async() -> None:
         return "t2"
 
     assert headers(BearerToken(lambda: "t1")) == {"Authorization": "Bearer t1"}
-    assert headers(BearerToken(later, user_project="p")) == {"Authorization": "Bearer t2", "x-goog-user-project": "p"}
+    assert headers(BearerToken(later, more={"x-goog-user-project": "p"})) == {
+        "Authorization": "Bearer t2",
+        "x-goog-user-project": "p",
+    }
 
 
 def test_a_plain_function_that_blocks_holds_up_nothing_else() -> None:

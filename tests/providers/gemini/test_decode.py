@@ -10,9 +10,11 @@ from msgspec import Raw
 from midspan.errors import MalformedResponse, PromptBlocked, RateLimited, ServerError
 from midspan.providers.gemini import decode
 from midspan.providers.gemini.capabilities import Api
+from midspan.providers.gemini.reading import signature_of
 from midspan.types.exchange import FinishReason, ModelResponse, Usage
 from midspan.types.messages import Message
-from midspan.types.parts import Blob, Opaque, Part, Text, Thought, ToolCall, ToolResult, is_local_id
+from midspan.types.parts import Blob, Opaque, Part, ProviderData, Text, Thought, ToolCall, ToolResult, is_local_id
+from tests.streaming import pieces_of, plain, raw_of
 
 
 def answer(*parts: Any, finish: Any = "STOP", **more: Any) -> dict[str, Any]:
@@ -31,8 +33,8 @@ def events(*documents: Any) -> bytes:
 def streamed(*pieces: bytes) -> tuple[list[Part], ModelResponse]:
     ids = (f"midspan_{number}" for number in range(100))
     stream = decode.ResponseStream(make_id=lambda: next(ids))
-    parts = [part for piece in pieces for part in stream.feed(piece)]
-    return parts + list(stream.end()), stream.response()
+    made = [event for piece in pieces for event in stream.feed(piece)]
+    return pieces_of([*made, *stream.end()]), stream.response()
 
 
 @pytest.mark.requirement("S1-07", "S0-10")
@@ -48,27 +50,27 @@ def test_every_kind_of_part_becomes_a_value() -> None:
             {"brandNew": {"x": 1}},
         )
     )
-    assert response.message.parts == (
-        Thought("hm", "s1"),
+    assert plain(*response.message.parts[:5]) == [
+        Thought("hm"),
         Text("hi"),
-        ToolCall("7", "add", {"a_b": 1}, "s2"),
+        ToolCall("7", "add", {"a_b": 1}),
         Blob("image/png", "AAA="),
         Blob("video/mp4", url="gs://x"),
-        response.message.parts[5],
-        response.message.parts[6],
-    )
+    ]
+    assert [signature_of(part) for part in response.message.parts[:5]] == ["s1", None, "s2", None, None]
+    assert [part.provider_data is None for part in response.message.parts[:5]] == [False, True, False, True, True]
     code, new = response.message.parts[5:]
     assert isinstance(code, Opaque)
-    assert (code.name, json.loads(bytes(code.raw))["thoughtSignature"]) == ("executableCode", "s3")
+    assert (code.name, json.loads(raw_of(code))["thoughtSignature"]) == ("executableCode", "s3")
     assert isinstance(new, Opaque)
-    assert (new.name, json.loads(bytes(new.raw))) == ("brandNew", {"brandNew": {"x": 1}})
+    assert (new.name, json.loads(raw_of(new))) == ("brandNew", {"brandNew": {"x": 1}})
 
 
 @pytest.mark.requirement("S0-10")
 def test_the_content_is_kept_byte_for_byte() -> None:
     content = b'{ "parts" : [ {"text":"\\u00e4", "x": 1.10} ],\n "role":"model", "new": null }'
     response = decode.response(b'{"candidates":[{"content":' + content + b',"finishReason":"STOP"}]}')
-    assert bytes(response.message.raw) == content
+    assert raw_of(response.message) == content
 
 
 def test_everything_else_about_an_answer_is_told() -> None:
@@ -88,10 +90,12 @@ def test_everything_else_about_an_answer_is_told() -> None:
     )
     document["candidates"][0] |= {"finishMessage": "Malformed", "continuationToken": "abc"}
     response = decoded(document)
-    assert response.finish is FinishReason.MALFORMED_CALL
-    assert (response.finish_word, response.finish_message) == ("MALFORMED_FUNCTION_CALL", "Malformed")
-    assert response.usage == Usage(input=1, output=2, thoughts=3, cached=4, tools=5, total=11)
-    assert (response.model, response.id, response.continuation) == ("gemini-3.8-flash", "r", "abc")
+    assert response.finish_reason is FinishReason.MALFORMED_CALL
+    assert (response.raw_finish_reason, response.finish_message) == ("MALFORMED_FUNCTION_CALL", "Malformed")
+    assert response.usage == Usage(input=1, output=2, thoughts=3, cached=4, tools=5)
+    assert response.usage.total == 11
+    assert (response.model, response.id) == ("gemini-3.8-flash", "r")
+    assert decode.response_and_token(json.dumps(document).encode(), Api.DEVELOPER)[1] == "abc"
     assert [json.loads(bytes(raw)) for raw in response.raw] == [document]
 
 
@@ -115,7 +119,7 @@ def test_everything_else_about_an_answer_is_told() -> None:
 )
 def test_reasons_are_open_and_may_be_numbers(word: Any, api: Api, finish: FinishReason, told: str | None) -> None:
     response = decoded(answer({"text": "x"}, finish=word), api)
-    assert (response.finish, response.finish_word) == (finish, told)
+    assert (response.finish_reason, response.raw_finish_reason) == (finish, told)
 
 
 @pytest.mark.requirement("S1-08")
@@ -164,15 +168,15 @@ def test_a_call_that_the_server_answered_itself_is_not_ours_to_answer() -> None:
 )
 def test_an_empty_success_is_an_empty_message(candidate: dict[str, Any]) -> None:
     document = {"candidates": [candidate]}
-    assert decoded(document).message == Message("model", (), decoded(document).message.origin)
-    assert decoded(document).finish is FinishReason.END
+    assert decoded(document).message == Message("model", (), ProviderData("gemini"))
+    assert decoded(document).finish_reason is FinishReason.END
     assert streamed(events(document))[1].message.parts == ()
 
 
 def test_a_content_without_a_role_goes_back_as_the_models() -> None:
     document = {"candidates": [{"content": {"parts": [{"text": "x"}], "new": 1}, "finishReason": "STOP"}]}
     for response in (decoded(document), streamed(events(document))[1]):
-        assert json.loads(bytes(response.message.raw)) == {"role": "model", "parts": [{"text": "x"}], "new": 1}
+        assert json.loads(raw_of(response.message)) == {"role": "model", "parts": [{"text": "x"}], "new": 1}
 
 
 def test_a_blocked_prompt_is_an_error() -> None:
@@ -189,14 +193,14 @@ def test_fields_of_odd_types_do_not_harm_the_rest() -> None:
     response = decoded(document)
     assert response.message.parts[0] == Text("x")
     assert response.message.calls[0].name == "f"
-    assert response.usage == Usage(total=7)
-    assert json.loads(bytes(response.message.raw)) == document["candidates"][1]["content"]
+    assert response.usage.total == 7
+    assert json.loads(raw_of(response.message)) == document["candidates"][1]["content"]
 
 
 def test_bytes_stay_as_they_are_whatever_is_odd_around_them() -> None:
     content = b'{"role":"model",  "parts":[{"text":"hi","n":1.50}]}'
     odd = b'{"candidates":[{"content":%b,"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":null}}' % content
-    assert bytes(decode.response(odd).message.raw) == content
+    assert raw_of(decode.response(odd).message) == content
 
 
 def test_arguments_as_text_are_read_and_what_is_no_object_is_no_call_without_arguments() -> None:
@@ -224,8 +228,8 @@ def test_contents_in_snake_case_are_understood() -> None:
         ]
     )
     assert model.calls[0].arguments == {"a_b": 1}
-    assert user.results[0] == ToolResult(model.calls[0].id, "f", {"x_y": 1})
-    assert json.loads(bytes(model.raw))["parts"][0]["thoughtSignature"] == "s"
+    assert plain(*user.results) == [ToolResult(model.calls[0].id, "f", {"x_y": 1})]
+    assert json.loads(raw_of(model))["parts"][0]["thoughtSignature"] == "s"
 
 
 def test_results_over_two_contents_find_their_calls() -> None:
@@ -275,9 +279,9 @@ def test_what_is_fed_is_read_even_if_nobody_takes_the_parts() -> None:
 def test_half_a_character_does_not_end_a_run(half: bytes) -> None:
     body = b'{"candidates":[{"content":{"role":"model","parts":[{"text":' + half + b'}]},"finishReason":"STOP"}]}'
     response = decode.response(body)
-    assert response.finish is FinishReason.END
+    assert response.finish_reason is FinishReason.END
     assert len(response.message.text) in (1, 2)
-    json.loads(bytes(response.message.raw))
+    json.loads(raw_of(response.message))
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"<html><body>oops</body></html>", b"[]", b"5", b'{"candidates":[{"con'])
@@ -307,11 +311,11 @@ def test_deltas_come_as_they_are_and_are_one_text_in_the_end() -> None:
     )
     assert parts == [Thought("hm "), Thought("hm"), Text("It "), Text("is "), Text("5"), Text("")]
     assert response.message.parts == (Thought("hm hm"), Text("It is 5"))
-    assert json.loads(bytes(response.message.raw)) == {
+    assert json.loads(raw_of(response.message)) == {
         "role": "model",
         "parts": [{"text": "hm hm", "thought": True}, {"text": "It is 5"}],
     }
-    assert (response.finish, response.usage, response.model) == (FinishReason.END, Usage(total=3), "m")
+    assert (response.finish_reason, response.usage.total, response.model) == (FinishReason.END, 3, "m")
     assert len(response.raw) == 5
 
 
@@ -325,8 +329,9 @@ def test_signed_parts_and_parts_with_more_than_text_stay_apart() -> None:
             answer({"text": "", "thoughtSignature": "s2"}),
         )
     )
-    assert response.message.parts == (Text("a"), Text("b", "s1"), Text("c"), Text("d"), Text("", "s2"))
-    assert json.loads(bytes(response.message.raw))["parts"] == [
+    assert plain(*response.message.parts) == [Text("a"), Text("b"), Text("c"), Text("d"), Text("")]
+    assert [signature_of(part) for part in response.message.parts] == [None, "s1", None, None, "s2"]
+    assert json.loads(raw_of(response.message))["parts"] == [
         {"text": "a"},
         {"text": "b", "thoughtSignature": "s1"},
         {"text": "c"},
@@ -340,10 +345,10 @@ def test_a_text_alone_in_its_run_goes_back_in_the_bytes_that_it_came_in() -> Non
     call = b'{"functionCall":{"id":"7","name":"f","args":{}}}'
     document = b'{"candidates":[{"content":{"parts":[%b], "role":"model"}}]}'
     _, alone = streamed(b"data: %b\n\n" % (document % text))
-    assert bytes(alone.message.raw) == b'{"parts":[%b], "role":"model"}' % text
+    assert raw_of(alone.message) == b'{"parts":[%b], "role":"model"}' % text
     other = call.replace(b'"7"', b'"8"')
     _, between = streamed(*(b"data: %b\n\n" % (document % part) for part in (call, text, other)))
-    assert bytes(between.message.raw) == b'{"parts":[%b],"role":"model"}' % b",".join((call, text, other))
+    assert raw_of(between.message) == b'{"parts":[%b],"role":"model"}' % b",".join((call, text, other))
     assert between.message.parts[1] == Text("ä")
 
 
@@ -363,9 +368,9 @@ def test_a_delta_with_anything_odd_is_still_read(part: dict[str, Any], around: d
     document["candidates"][0] |= around
     parts, response = streamed(events(answer({"text": "a"}, finish=None), document, answer({"text": "c"})))
     assert [one.text for one in parts if isinstance(one, Text)] == ["a", "b", "c"]
-    assert (response.message.text, response.finish) == ("abc", FinishReason.END)
+    assert (response.message.text, response.finish_reason) == ("abc", FinishReason.END)
     assert [bytes(raw) for raw in response.raw][1] == json.dumps(document).encode()
-    kept = json.loads(bytes(response.message.raw))["parts"]
+    kept = json.loads(raw_of(response.message))["parts"]
     is_plain = part.keys() <= {"text", "thought"}
     assert kept == ([{"text": "abc"}] if is_plain else [{"text": "a"}, part, {"text": "c"}])
 
@@ -374,7 +379,7 @@ def test_what_was_said_once_in_a_stream_is_told_in_the_end() -> None:
     first = answer({"text": "a"}, finish=None, modelVersion="m", responseId="r", usageMetadata={"promptTokenCount": 3})
     _, response = streamed(events(first, answer({"text": "b"}), answer({"text": "c"}, finish=None)))
     assert (response.model, response.id) == ("m", "r")
-    assert (response.usage.input, response.finish) == (3, FinishReason.END)
+    assert (response.usage.input, response.finish_reason) == (3, FinishReason.END)
 
 
 def test_parallel_calls_spread_over_chunks_are_one_turn() -> None:
@@ -382,7 +387,7 @@ def test_parallel_calls_spread_over_chunks_are_one_turn() -> None:
     second = {"functionCall": {"id": "2", "name": "f", "args": {"x": 2}}}
     _, response = streamed(events(answer(first, finish=None), answer(second, finish=None), answer({"text": ""})))
     assert [call.id for call in response.message.calls] == ["1", "2"]
-    assert json.loads(bytes(response.message.raw))["parts"] == [first, second]
+    assert json.loads(raw_of(response.message))["parts"] == [first, second]
 
 
 def test_fields_beside_the_parts_of_a_stream_survive() -> None:
@@ -390,7 +395,7 @@ def test_fields_beside_the_parts_of_a_stream_survive() -> None:
     one["candidates"][0]["content"]["newA"] = {"x": 1}
     two["candidates"][0]["content"]["newB"] = [2]
     _, response = streamed(events(one, two))
-    content = json.loads(bytes(response.message.raw))
+    content = json.loads(raw_of(response.message))
     assert (content["newA"], content["newB"]) == ({"x": 1}, [2])
 
 
@@ -406,8 +411,8 @@ def test_a_stream_that_just_ends_is_cut_and_keeps_what_came() -> None:
     whole = events(answer({"text": "a"}, finish=None), answer({"text": "b"}, finish=None), answer({"text": "c"}))
     for size in range(len(whole)):
         parts, response = streamed(whole[:size])
-        done = response.finish is FinishReason.END
-        assert done or response.finish is FinishReason.CUT
+        done = response.finish_reason is FinishReason.END
+        assert done or response.finish_reason is FinishReason.CUT
         assert done == (response.message.text == "abc")
         assert "abc".startswith(response.message.text)
         assert "".join(part.text for part in parts if isinstance(part, Text)) == response.message.text
@@ -433,7 +438,7 @@ def test_an_error_within_a_stream_is_raised_after_the_parts_before_it(error: byt
                 parts.extend(stream.feed(piece))
             parts.extend(stream.end())
         assert raised.value.status == 503
-        assert parts == [Text("a")]
+        assert pieces_of(parts) == [Text("a")]
 
 
 def test_an_error_instead_of_a_stream_is_raised() -> None:
@@ -494,7 +499,7 @@ def test_any_stream_means_the_same_in_any_frame_and_any_pieces(chunks: list[list
         seen.add((msgspec.json.encode(parts), msgspec.json.encode(response.message)))
         sent = [part for chunk in chunks for part in chunk]
         signed = [part for part in sent if "thoughtSignature" in part or "text" not in part]
-        back = json.loads(bytes(response.message.raw))["parts"] if response.message.raw else []
+        back = json.loads(raw_of(response.message))["parts"] if raw_of(response.message) else []
         assert [part for part in back if "thoughtSignature" in part or "text" not in part] == signed
     assert len(seen) == 1
 
@@ -517,7 +522,7 @@ def test_any_stream_means_the_same_in_any_frame_and_any_pieces(chunks: list[list
 def test_roles_of_older_clients_are_understood(role: str, ours: str) -> None:
     message = decode.message(json.dumps({"role": role, "parts": [{"text": "x"}], "new": 1}).encode())
     assert (message.role, message.parts) == (ours, (Text("x"),))
-    assert json.loads(bytes(message.raw)) == {"role": ours, "parts": [{"text": "x"}], "new": 1}
+    assert json.loads(raw_of(message)) == {"role": ours, "parts": [{"text": "x"}], "new": 1}
 
 
 @pytest.mark.parametrize(
@@ -534,7 +539,8 @@ def test_roles_of_older_clients_are_understood(role: str, ours: str) -> None:
 )
 def test_results_are_read_out_of_every_envelope(response: Any, value: Any, is_error: bool) -> None:
     content = {"role": "user", "parts": [{"functionResponse": {"id": "1", "name": "f", "response": response}}]}
-    assert decode.message(json.dumps(content).encode()).results == (ToolResult("1", "f", value, is_error),)
+    results = decode.message(json.dumps(content).encode()).results
+    assert plain(*results) == [ToolResult("1", "f", value, is_error)]
 
 
 def test_results_without_ids_find_their_calls() -> None:
@@ -551,7 +557,7 @@ def test_results_without_ids_find_their_calls() -> None:
     ]
     messages = decode.conversation(json.dumps(content).encode() for content in contents)
     f, g = messages[1].calls
-    assert messages[2].results == (ToolResult(g.id, "g", 2), ToolResult(f.id, "f", 1))
+    assert plain(*messages[2].results) == [ToolResult(g.id, "g", 2), ToolResult(f.id, "f", 1)]
 
 
 def test_media_of_a_result_is_read() -> None:
@@ -568,4 +574,4 @@ def test_media_of_a_result_is_read() -> None:
 
 def test_a_message_is_made_of_the_very_bytes_given() -> None:
     content = b'{"role":"user","parts":[{"text":"x"}]}'
-    assert decode.message(content) == Message("user", (Text("x"),), "gemini", Raw(content))
+    assert decode.message(content) == Message("user", (Text("x"),), ProviderData("gemini", Raw(content)))

@@ -11,9 +11,9 @@ from midspan.errors import ConfigError
 from midspan.providers.gemini import decode
 from midspan.providers.gemini.capabilities import Api, Capabilities, capabilities_of
 from midspan.providers.gemini.encode import SKIP_SIGNATURE, encode_message, request_body
-from midspan.types.exchange import ModelRequest, Setup
+from midspan.types.exchange import ModelRequest, RequestConfig
 from midspan.types.messages import History, Message
-from midspan.types.parts import Blob, Opaque, Part, Text, Thought, ToolCall, ToolResult, local_id
+from midspan.types.parts import Blob, Opaque, Part, ProviderData, Text, Thought, ToolCall, ToolResult, local_id
 
 NEWEST = capabilities_of("gemini-3.8-flash")
 LEGACY = capabilities_of("gemini-2.5-flash")
@@ -25,8 +25,8 @@ def written(message: Message, capabilities: Capabilities = NEWEST) -> Any:
     return json.loads(data) if data else None
 
 
-def body(history: History, setup: Setup | None = None, capabilities: Capabilities = NEWEST, **more: Any) -> Any:
-    return json.loads(request_body(ModelRequest(setup or Setup("m"), history, **more), capabilities))
+def body(history: History, setup: RequestConfig | None = None, capabilities: Capabilities = NEWEST) -> Any:
+    return json.loads(request_body(ModelRequest(setup or RequestConfig("m"), history), capabilities))
 
 
 def results(*given: ToolResult, capabilities: Capabilities = NEWEST) -> Any:
@@ -51,8 +51,8 @@ def test_what_gemini_sent_goes_back_byte_for_byte() -> None:
     call = b'{"functionCall":{"name":"f","args":{"x":1.0}},"thoughtSignature":"s"}'
     content = b'{ "parts":[ ' + call + b',{"new":1e2} ],"role":"model"}'
     message = decode.message(content)
-    assert encode_message(message, NEWEST) is message.raw
-    assert content in request_body(ModelRequest(Setup("m"), History([message])), NEWEST)
+    assert encode_message(message, NEWEST) is message.provider_data.raw
+    assert content in request_body(ModelRequest(RequestConfig("m"), History([message])), NEWEST)
 
 
 @pytest.mark.requirement("S1-03", "S4-06", "S1-14", "S1-06")
@@ -110,7 +110,7 @@ def test_an_api_that_refuses_ids_gets_none() -> None:
 
 
 def test_only_the_first_call_of_a_foreign_turn_is_marked_unsigned() -> None:
-    turn = Message("model", (Text("x"), ToolCall("1", "f"), ToolCall("2", "g")), "anthropic", Raw(b"{}"))
+    turn = Message("model", (Text("x"), ToolCall("1", "f"), ToolCall("2", "g")), ProviderData("anthropic", Raw(b"{}")))
     signatures = [part.get("thoughtSignature") for part in written(turn)["parts"]]
     assert signatures == [None, SKIP_SIGNATURE, None]
     assert "thoughtSignature" not in written(turn, LEGACY)["parts"][1]
@@ -120,7 +120,7 @@ def test_an_unsigned_call_of_an_older_model_is_marked_for_a_newer_one() -> None:
     content = b'{"role":"model","parts":[{"functionCall":{"name":"f"}},{"functionCall":{"name":"g"}}]}'
     message = decode.message(content)
     assert [part.get("thoughtSignature") for part in written(message)["parts"]] == [SKIP_SIGNATURE, None]
-    assert encode_message(message, LEGACY) is message.raw
+    assert encode_message(message, LEGACY) is message.provider_data.raw
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_a_signature_counts_only_where_it_belongs(part: Any) -> None:
 def test_calls_that_the_server_made_itself_are_not_shown_to_vertex() -> None:
     content = b'{"role":"model","parts":[{"toolCall":{"id":"1"}},{"toolResponse":{"id":"1"}},{"text":"x"}]}'
     message = decode.message(content)
-    assert encode_message(message, NEWEST) is message.raw
+    assert encode_message(message, NEWEST) is message.provider_data.raw
     vertex = capabilities_of("gemini-3.8-flash", Api.VERTEX, "v1beta1")
     assert written(message, vertex)["parts"] == [{"text": "x"}]
 
@@ -150,9 +150,12 @@ def test_what_json_cannot_say_is_refused_in_words(odd: Any) -> None:
         written(Message.user(ToolResult("1", "f", odd)))
 
 
+THEIRS = ProviderData("anthropic", Raw(b'{"odd":1}'))
+
+
 def test_thoughts_signatures_and_unknown_parts_of_another_provider_stay_with_it() -> None:
-    parts: tuple[Part, ...] = (Thought("hm", "theirs"), Text("x", "theirs"), Opaque("odd", Raw(b'{"odd":1}')))
-    assert written(Message("model", parts, "anthropic"))["parts"] == [{"text": "x"}]
+    parts: tuple[Part, ...] = (Thought("hm", THEIRS), Text("x", THEIRS), Opaque("odd", THEIRS))
+    assert written(Message("model", parts, THEIRS))["parts"] == [{"text": "x"}]
 
 
 def test_an_edited_turn_keeps_the_signatures_of_the_parts_that_stay() -> None:
@@ -162,9 +165,40 @@ def test_an_edited_turn_keeps_the_signatures_of_the_parts_that_stay() -> None:
         b'{"inlineData":{"mimeType":"image/png","data":"AA=="},"thoughtSignature":"s4"}]}'
     )
     message = decode.message(content)
-    parts = written(message.edited(message.parts[1:]))["parts"]
+    parts = written(message.with_parts(message.parts[1:]))["parts"]
     assert [part.get("thoughtSignature") for part in parts] == ["s1", "s2", None, "s3", "s4"]
     assert parts[2] == {"odd": 1}
+
+
+@pytest.mark.requirement("P-04")
+def test_an_edited_turn_keeps_the_exact_bytes_of_parts_that_say_more_than_their_plain_form() -> None:
+    odd = b'{ "functionCall" :{"args":{"x":1.0},"name":"f","new":1e2}, "thoughtSignature":"s"}'
+    content = b'{"role":"model","parts":[{"text":"a"},%b,{"functionCall":{"name":"g","id":"2"}}]}' % odd
+    message = decode.message(content)
+    edited = message.with_parts(message.parts[1:])
+    assert bytes(encode_message(edited, NEWEST)) == (
+        b'{"role":"model","parts":[%b,{"functionCall":{"id":"2","name":"g","args":{}}}]}' % odd
+    )
+
+
+def test_a_changed_part_says_what_it_says_now_and_keeps_its_signature() -> None:
+    parts = [{"text": "a", "thoughtSignature": "s1"}, {"functionCall": {"name": "f"}, "thoughtSignature": "s2"}]
+    message = decode.message(json.dumps({"role": "model", "parts": parts}).encode())
+    text, call = message.parts
+    assert isinstance(call, ToolCall)
+    changed = (replace(text, text="b"), replace(call, arguments={"x": 1}))
+    assert written(message.with_parts(changed))["parts"] == [
+        {"text": "b", "thoughtSignature": "s1"},
+        {"functionCall": {"name": "f", "args": {"x": 1}}, "thoughtSignature": "s2"},
+    ]
+
+
+def test_an_edited_turn_for_an_api_without_ids_or_for_an_older_model_is_written_for_it() -> None:
+    call = {"functionCall": {"id": "1", "name": "f", "args": {}, "new": 1}}
+    message = decode.message(json.dumps({"role": "model", "parts": [{"text": "a"}, call]}).encode())
+    edited = message.with_parts(message.parts[1:])
+    assert written(edited)["parts"] == [{**call, "thoughtSignature": SKIP_SIGNATURE}]
+    assert "id" not in written(edited, VERTEX_V1)["parts"][0]["functionCall"]
 
 
 def test_a_message_that_holds_nothing_is_left_out() -> None:
@@ -172,7 +206,7 @@ def test_a_message_that_holds_nothing_is_left_out() -> None:
         Message.user(""),
         Message("model", ()),
         Message("model", (Text(""),)),
-        Message("model", (), "gemini", Raw(b"{}")),
+        Message("model", (), ProviderData("gemini", Raw(b"{}"))),
     ]
     history = History([Message.user("a"), *nothing, Message.user("b")])
     assert [content["parts"] for content in body(history)["contents"]] == [[{"text": "a"}], [{"text": "b"}]]
@@ -190,9 +224,9 @@ def test_media_of_results_goes_where_the_model_looks_for_it() -> None:
 
 def test_a_history_is_written_once() -> None:
     history = History([Message.user("a")])
-    first = request_body(ModelRequest(Setup("m"), history), NEWEST)
-    again = request_body(ModelRequest(Setup("m"), history), NEWEST)
-    grown = history.plus(Message("model", (Text("b"),)), Message.user("c"))
+    first = request_body(ModelRequest(RequestConfig("m"), history), NEWEST)
+    again = request_body(ModelRequest(RequestConfig("m"), history), NEWEST)
+    grown = history.append(Message("model", (Text("b"),)), Message.user("c"))
     assert first == again
     assert [content["parts"][0]["text"] for content in body(grown)["contents"]] == ["a", "b", "c"]
     assert [content["parts"][0]["text"] for content in body(history)["contents"]] == ["a"]
@@ -206,7 +240,8 @@ def test_one_history_is_written_for_each_api_in_its_own_way() -> None:
 
 
 def test_an_answer_is_continued_with_its_token() -> None:
-    assert body(History([Message.user("a")]), continuation="abc=")["continuationToken"] == "abc="
+    request = ModelRequest(RequestConfig("m"), History([Message.user("a")]))
+    assert json.loads(request_body(request, NEWEST, "abc="))["continuationToken"] == "abc="
 
 
 json_objects = st.dictionaries(
@@ -264,7 +299,7 @@ def test_growing_a_history_gives_the_same_body_as_writing_it_whole(messages: lis
     grown = History(messages[:cut])
     body(grown)
     for message in messages[cut:]:
-        grown = grown.plus(message)
+        grown = grown.append(message)
         body(grown)
     assert body(grown) == body(History(messages))
     assert len(body(grown)["contents"]) <= len(messages)

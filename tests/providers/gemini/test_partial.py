@@ -3,9 +3,13 @@ from typing import Any
 
 import pytest
 
+from midspan.gemini.response import ChunkReader
 from midspan.providers.gemini import decode
+from midspan.providers.gemini.capabilities import Api
+from midspan.providers.gemini.reading import signature_of
 from midspan.types.exchange import FinishReason, ModelResponse
 from midspan.types.parts import Part, Text, ToolCall
+from tests.streaming import pieces_of, plain, raw_of
 
 
 def chunk(*parts: Any, finish: str | None = None) -> bytes:
@@ -22,8 +26,8 @@ def piece(path: str, *, more: bool = True, **value: Any) -> dict[str, Any]:
 
 def read(*chunks: bytes) -> tuple[list[Part], ModelResponse]:
     stream = decode.ResponseStream(make_id=lambda: "midspan_1")
-    parts = [part for one in chunks for part in stream.feed(one)]
-    return parts + list(stream.end()), stream.response()
+    made = [event for one in chunks for event in stream.feed(one)]
+    return plain(*pieces_of([*made, *stream.end()])), stream.response()
 
 
 OPEN = {"functionCall": {"name": "book", "willContinue": True}, "thoughtSignature": "sig", "new": {"x": 1}}
@@ -52,10 +56,11 @@ PIECES = [
 )
 def test_streamed_arguments_are_put_together(ending: list[Any]) -> None:
     parts, response = read(*(chunk(part) for part in [OPEN, *PIECES]), chunk(*ending, finish="STOP"))
-    call = ToolCall("midspan_1", "book", ARGUMENTS, "sig")
+    call = ToolCall("midspan_1", "book", ARGUMENTS)
     assert call in parts
-    assert response.message.calls == (call,)
-    assert json.loads(bytes(response.message.raw))["parts"][0] == {
+    assert plain(*response.message.calls) == [call]
+    assert signature_of(response.message.calls[0]) == "sig"
+    assert json.loads(raw_of(response.message))["parts"][0] == {
         "functionCall": {"name": "book", "args": ARGUMENTS},
         "thoughtSignature": "sig",
         "new": {"x": 1},
@@ -71,26 +76,26 @@ def test_two_streamed_calls_follow_each_other() -> None:
         chunk(piece("$.b", numberValue=2, more=False)),
         chunk({"text": "x"}, finish="STOP"),
     )
-    assert parts == [ToolCall("midspan_1", "book", {"a": "1"}, "sig"), ToolCall("2", "pay", {"b": 2}), Text("x")]
+    assert parts == [ToolCall("midspan_1", "book", {"a": "1"}), ToolCall("2", "pay", {"b": 2}), Text("x")]
 
 
 def test_a_streamed_call_in_one_chunk_is_a_call() -> None:
     parts, response = read(chunk(OPEN, piece("$.a", stringValue="1"), {"functionCall": {}}, finish="STOP"))
-    assert parts == [ToolCall("midspan_1", "book", {"a": "1"}, "sig")]
-    assert "willContinue" not in bytes(response.message.raw).decode()
+    assert parts == [ToolCall("midspan_1", "book", {"a": "1"})]
+    assert "willContinue" not in raw_of(response.message).decode()
 
 
 def test_a_call_that_a_cut_stream_left_open_is_no_call() -> None:
     parts, response = read(chunk(OPEN), chunk(piece("$.city", stringValue="Bos")))
-    assert (parts, response.message.calls, response.finish) == ([], (), FinishReason.CUT)
+    assert (parts, response.message.calls, response.finish_reason) == ([], (), FinishReason.CUT)
     _, response = read(chunk({"text": "a"}, OPEN))
-    assert json.loads(bytes(response.message.raw))["parts"] == [{"text": "a"}]
+    assert json.loads(raw_of(response.message))["parts"] == [{"text": "a"}]
 
 
 def test_a_call_that_ran_out_of_tokens_is_no_call() -> None:
     cut = piece("$.command", stringValue="rm -rf /tm")
     parts, response = read(chunk({"text": "a"}), chunk(OPEN), chunk(cut, finish="MAX_TOKENS"))
-    assert (parts, response.message.calls, response.finish) == ([Text("a")], (), FinishReason.LENGTH)
+    assert (parts, response.message.calls, response.finish_reason) == ([Text("a")], (), FinishReason.LENGTH)
 
 
 def test_a_part_in_between_does_not_end_a_call() -> None:
@@ -100,8 +105,8 @@ def test_a_part_in_between_does_not_end_a_call() -> None:
         chunk(piece("$.a", stringValue="x")),
         chunk({"functionCall": {}}, finish="STOP"),
     )
-    assert parts == [Text(""), ToolCall("midspan_1", "book", {"a": "x"}, "sig")]
-    assert response.message.parts == (parts[1],)
+    assert parts == [Text(""), ToolCall("midspan_1", "book", {"a": "x"})]
+    assert plain(*response.message.parts) == [parts[1]]
 
 
 def test_texts_around_a_call_that_was_left_open_are_one() -> None:
@@ -112,17 +117,18 @@ def test_texts_around_a_call_that_was_left_open_are_one() -> None:
 def test_what_stands_on_later_parts_of_a_call_is_kept() -> None:
     late = {"functionCall": {"id": "late", "odd": 1}, "thoughtSignature": "late", "other": 2}
     _, response = read(chunk({"functionCall": {"name": "f", "willContinue": True}}), chunk(late, finish="STOP"))
-    assert json.loads(bytes(response.message.raw))["parts"] == [
+    assert json.loads(raw_of(response.message))["parts"] == [
         {"functionCall": {"name": "f", "id": "late", "odd": 1, "args": {}}, "thoughtSignature": "late", "other": 2}
     ]
-    assert response.message.calls == (ToolCall("late", "f", {}, "late"),)
+    assert plain(*response.message.calls) == [ToolCall("late", "f")]
+    assert signature_of(response.message.calls[0]) == "late"
 
 
 def test_an_end_that_was_said_twice_is_no_part() -> None:
     last = piece("$.a", stringValue="x", more=False)
     parts, response = read(chunk(OPEN), chunk(last), chunk({"functionCall": {}}, finish="STOP"))
     assert len(parts) == 1
-    assert len(json.loads(bytes(response.message.raw))["parts"]) == 1
+    assert len(json.loads(raw_of(response.message))["parts"]) == 1
 
 
 def test_a_long_text_in_small_pieces_is_put_together_in_linear_time() -> None:
@@ -157,3 +163,41 @@ def test_a_path_that_cannot_be_followed_harms_nothing(path: str) -> None:
     parts, _ = read(chunk(OPEN), chunk(piece(path, stringValue="x")), chunk({"functionCall": {}}, finish="STOP"))
     assert isinstance(parts[0], ToolCall)
     assert len(json.dumps(parts[0].arguments)) < 100
+
+
+WHOLE = {
+    "functionCall": {
+        "name": "divide",
+        "partialArgs": [{"jsonPath": "$.by", "numberValue": 2}, {"jsonPath": "$.what", "numberValue": 100}],
+    }
+}
+
+
+def test_streamed_arguments_in_a_plain_response_are_the_arguments() -> None:
+    document = json.dumps({"candidates": [{"content": {"role": "model", "parts": [WHOLE]}, "finishReason": "STOP"}]})
+    _, streamed = read(chunk(WHOLE, finish="STOP"))
+    for response in (decode.response(document.encode()), streamed):
+        [call] = response.message.calls
+        assert (call.name, call.arguments) == ("divide", {"by": 2, "what": 100})
+
+
+def test_a_call_that_is_not_complete_is_no_call_in_a_plain_response() -> None:
+    document = json.dumps({"candidates": [{"content": {"role": "model", "parts": [OPEN]}, "finishReason": "STOP"}]})
+    assert decode.response(document.encode()).message.calls == ()
+
+
+def test_a_chunk_shows_the_calls_that_it_completes_with_all_their_arguments() -> None:
+    reader = ChunkReader(Api.VERTEX)
+    chunks = [
+        shown
+        for piece_of_stream in (
+            chunk(OPEN),
+            chunk(piece("$.city", stringValue="Oslo")),
+            chunk({"functionCall": {}}),
+            chunk(WHOLE, finish="STOP"),
+        )
+        for shown in reader.feed(piece_of_stream)
+    ]
+    shown_calls = [[(call.name, call.args) for call in shown.function_calls] for shown in chunks]
+    assert shown_calls == [[], [], [("book", {"city": "Oslo"})], [("divide", {"by": 2, "what": 100})]]
+    assert [call.name for call in reader.whole().function_calls] == ["book", "divide"]

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from midspan import errors
-from midspan.providers.gemini.refusals import blocked, refusal
+from midspan.providers.gemini.errors import blocked, refusal
 
 
 def body(code: int, message: str = "words", status: str = "X", **more: Any) -> dict[str, Any]:

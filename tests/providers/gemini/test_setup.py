@@ -6,7 +6,7 @@ import pytest
 from midspan.errors import ConfigError
 from midspan.providers.gemini.capabilities import Api, Capabilities, capabilities_of
 from midspan.providers.gemini.encode import request_body
-from midspan.types.exchange import ModelRequest, Output, Setup
+from midspan.types.exchange import CachePolicy, ModelRequest, Output, RequestConfig
 from midspan.types.messages import History, Message
 from midspan.types.specs import AnyTool, BuiltinTool, ModelSettings, ToolChoice, ToolSpec
 
@@ -19,7 +19,7 @@ NOW = ToolSpec("now", "The time.", {"type": "object", "properties": {}})
 SEARCH = BuiltinTool("googleSearch")
 
 
-def fields(setup: Setup, capabilities: Capabilities = NEWEST) -> dict[str, Any]:
+def fields(setup: RequestConfig, capabilities: Capabilities = NEWEST) -> dict[str, Any]:
     request = ModelRequest(setup, History([Message.user("hi")]))
     body: dict[str, Any] = json.loads(request_body(request, capabilities))
     body.pop("contents")
@@ -27,27 +27,27 @@ def fields(setup: Setup, capabilities: Capabilities = NEWEST) -> dict[str, Any]:
 
 
 def config(capabilities: Capabilities = NEWEST, **settings: Any) -> Any:
-    return fields(Setup("m", settings=ModelSettings(**settings)), capabilities).get("generationConfig", {})
+    return fields(RequestConfig("m", settings=ModelSettings(**settings)), capabilities).get("generationConfig", {})
 
 
 def modes(choice: Any, *tools: AnyTool, capabilities: Capabilities = NEWEST) -> Any:
     chosen = None if choice is None else ToolChoice.of(choice)
-    return fields(Setup("m", tools=tools or (ADD,), tool_choice=chosen), capabilities).get("toolConfig")
+    return fields(RequestConfig("m", tools=tools or (ADD,), tool_choice=chosen), capabilities).get("toolConfig")
 
 
 @pytest.mark.requirement("S0-08")
 def test_what_is_not_set_is_not_sent() -> None:
-    assert fields(Setup("m")) == {}
+    assert fields(RequestConfig("m")) == {}
 
 
 @pytest.mark.requirement("S1-12")
 def test_the_system_prompt_is_a_system_instruction() -> None:
-    assert fields(Setup("m", "Be brief.")) == {"systemInstruction": {"parts": [{"text": "Be brief."}]}}
+    assert fields(RequestConfig("m", "Be brief.")) == {"systemInstruction": {"parts": [{"text": "Be brief."}]}}
 
 
 @pytest.mark.requirement("S1-12")
 def test_a_model_without_system_instructions_is_told_first_thing() -> None:
-    request = ModelRequest(Setup("gemma-3-27b-it", "Be brief."), History([Message.user("hi")]))
+    request = ModelRequest(RequestConfig("gemma-3-27b-it", "Be brief."), History([Message.user("hi")]))
     for _ in range(2):
         body = json.loads(request_body(request, capabilities_of("gemma-3-27b-it")))
         assert [content["parts"][0]["text"] for content in body["contents"]] == ["Be brief.", "hi"]
@@ -56,7 +56,7 @@ def test_a_model_without_system_instructions_is_told_first_thing() -> None:
 
 @pytest.mark.requirement("S3-08", "S1-04")
 def test_functions_are_one_tool_and_built_in_tools_are_their_own() -> None:
-    assert fields(Setup("m", tools=(ADD, SEARCH, NOW)))["tools"] == [
+    assert fields(RequestConfig("m", tools=(ADD, SEARCH, NOW)))["tools"] == [
         {"googleSearch": {}},
         {
             "functionDeclarations": [
@@ -80,7 +80,7 @@ def test_functions_are_one_tool_and_built_in_tools_are_their_own() -> None:
     ],
 )
 def test_only_a_schema_that_says_nothing_is_left_out(schema: Any, sent: bool) -> None:
-    [tool] = fields(Setup("m", tools=(ToolSpec("f", "F.", schema),)))["tools"]
+    [tool] = fields(RequestConfig("m", tools=(ToolSpec("f", "F.", schema),)))["tools"]
     assert ("parametersJsonSchema" in tool["functionDeclarations"][0]) == sent
 
 
@@ -127,7 +127,9 @@ def test_an_older_model_refuses_the_mixture_before_anything_is_sent() -> None:
 
 @pytest.mark.requirement("S3-13")
 def test_what_a_cache_holds_is_left_out_of_the_request() -> None:
-    setup = Setup("m", "Be brief.", (ADD,), ToolChoice("any"), ModelSettings(max_tokens=5), cache="cachedContents/1")
+    setup = RequestConfig(
+        "m", "Be brief.", (ADD,), ToolChoice("any"), ModelSettings(max_tokens=5), cache=CachePolicy("cachedContents/1")
+    )
     assert fields(setup) == {"cachedContent": "cachedContents/1", "generationConfig": {"maxOutputTokens": 5}}
 
 
@@ -180,42 +182,42 @@ def test_thoughts_are_shown_on_request() -> None:
 
 
 def test_structured_output_is_json_of_a_schema() -> None:
-    assert fields(Setup("m", output=Output(SCHEMA)))["generationConfig"] == {
+    assert fields(RequestConfig("m", output=Output(SCHEMA)))["generationConfig"] == {
         "responseMimeType": "application/json",
         "responseJsonSchema": SCHEMA,
     }
-    assert fields(Setup("m", output=Output()))["generationConfig"] == {"responseMimeType": "application/json"}
-    fields(Setup("m", tools=(ADD,), output=Output(SCHEMA)))
+    assert fields(RequestConfig("m", output=Output()))["generationConfig"] == {"responseMimeType": "application/json"}
+    fields(RequestConfig("m", tools=(ADD,), output=Output(SCHEMA)))
     with pytest.raises(ConfigError, match="not both"):
-        fields(Setup("m", tools=(ADD,), output=Output(SCHEMA)), LEGACY)
+        fields(RequestConfig("m", tools=(ADD,), output=Output(SCHEMA)), LEGACY)
 
 
 def test_a_forced_call_without_tools_is_refused() -> None:
     with pytest.raises(ConfigError, match="there are no tools"):
-        fields(Setup("m", tool_choice=ToolChoice("any")))
+        fields(RequestConfig("m", tool_choice=ToolChoice("any")))
 
 
 def test_a_cache_for_a_model_without_caches_is_refused() -> None:
     with pytest.raises(ConfigError, match="no explicit caches"):
-        fields(Setup("gemini-4-argon", cache="cachedContents/1"), FOURTH)
+        fields(RequestConfig("gemini-4-argon", cache=CachePolicy("cachedContents/1")), FOURTH)
 
 
 def test_extra_fields_are_laid_over_at_every_depth_in_either_casing() -> None:
     settings = ModelSettings(
         thinking="high", extra={"generation_config": {"thinking_config": {"include_thoughts": True}}}
     )
-    assert fields(Setup("m", settings=settings)) == {
+    assert fields(RequestConfig("m", settings=settings)) == {
         "generationConfig": {"thinkingConfig": {"thinkingLevel": "HIGH", "includeThoughts": True}}
     }
     with pytest.raises(ConfigError, match="contents cannot be given"):
-        fields(Setup("m", settings=ModelSettings(extra={"contents": []})))
+        fields(RequestConfig("m", settings=ModelSettings(extra={"contents": []})))
 
 
 def test_fields_of_the_api_that_we_have_no_name_for_are_laid_over() -> None:
     settings = ModelSettings(
         max_tokens=5, extra={"generationConfig": {"responseModalities": ["TEXT"]}, "labels": {"a": "b"}}
     )
-    assert fields(Setup("m", settings=settings)) == {
+    assert fields(RequestConfig("m", settings=settings)) == {
         "generationConfig": {"maxOutputTokens": 5, "responseModalities": ["TEXT"]},
         "labels": {"a": "b"},
     }

@@ -5,29 +5,31 @@ import logging
 from typing import Any
 
 import pytest
+from msgspec import Raw
 
 from midspan.errors import ConfigError
 from midspan.providers.prompted.client import Prompted
 from midspan.providers.prompted.findings import refused_of
-from midspan.providers.provider import Provider, traits_of
+from midspan.providers.provider import Provider
 from midspan.providers.scripted import ScriptedProvider
 from midspan.types.codec import from_json, to_json
-from midspan.types.exchange import FinishReason, ModelRequest, ModelResponse, Setup
+from midspan.types.exchange import FinishReason, ModelRequest, ModelResponse, RequestConfig
 from midspan.types.messages import History, Message
-from midspan.types.parts import Blob, Opaque, Part, Text, Thought, ToolCall, ToolResult
+from midspan.types.parts import Blob, Opaque, Part, ProviderData, Text, Thought, ToolCall, ToolResult
 from midspan.types.specs import BuiltinTool, ToolChoice, ToolSpec
 from tests.bounds import BOUND
+from tests.streaming import listen, raw_of
 
 WEATHER = ToolSpec("get_weather", "The weather", {"type": "object", "properties": {"city": {"type": "string"}}})
 DELETE = ToolSpec("delete", "Deletes", {"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]})
-SETUP = Setup("m", system="Be brief.", tools=(WEATHER, DELETE))
+CONFIG = RequestConfig("m", system="Be brief.", tools=(WEATHER, DELETE))
 
 
-def ask(prompted: Prompted, *messages: Message, setup: Setup = SETUP, whole: bool = False) -> tuple[list[Part], Any]:
+def ask(
+    prompted: Prompted, *messages: Message, setup: RequestConfig = CONFIG, whole: bool = False
+) -> tuple[list[Part], Any]:
     async def main() -> tuple[list[Part], ModelResponse]:
-        heard = [part async for part in prompted.stream(ModelRequest(setup, History(messages)), whole=whole)]
-        assert isinstance(heard[-1], ModelResponse)
-        return heard[:-1], heard[-1]  # type: ignore[return-value]  # an answer comes last, and only there
+        return await listen(prompted, ModelRequest(setup, History(messages)), whole=whole)
 
     return asyncio.run(asyncio.wait_for(main(), BOUND))
 
@@ -49,7 +51,7 @@ def test_it_is_a_provider_whose_answers_have_calls() -> None:
     call = ToolCall("gemini_call_0", "get_weather", {"city": "Oslo"})
     assert parts == [Text("Let me look. "), call, Text("\nDone")]
     assert answer.message.parts == (Text("Let me look. "), call, Text("\nDone"))
-    assert answer.finish is FinishReason.END
+    assert answer.finish_reason is FinishReason.END
 
 
 def test_whole_answers_are_read_the_same() -> None:
@@ -64,9 +66,9 @@ def test_the_prompt_is_the_system_with_tools_then_history_then_the_prompt() -> N
     prompted, inner = said("Hi.")
     ask(prompted, Message.user("First"), Message("model", (Text("Yes?"),)), Message.user("Second"))
     request = inner.requests[0]
-    assert request.setup.system is not None
-    assert request.setup.system.startswith("Be brief.\n\nAvailable tools:\n- get_weather: The weather")
-    assert request.setup.tools == ()
+    assert request.config.system is not None
+    assert request.config.system.startswith("Be brief.\n\nAvailable tools:\n- get_weather: The weather")
+    assert request.config.tools == ()
     assert asked(inner) == ["First", "Yes?", "Second"]
 
 
@@ -76,7 +78,7 @@ def test_the_form_of_the_prompt_can_be_replaced() -> None:
         "RUN: get_weather({})", instructions=lambda tools, marker: f"{marker}! {len(tools)}", marker="RUN"
     )
     _, answer = ask(prompted, Message.user("x"))
-    assert inner.requests[0].setup.system == "Be brief.\n\nRUN! 2"
+    assert inner.requests[0].config.system == "Be brief.\n\nRUN! 2"
     assert len(answer.message.calls) == 1
 
 
@@ -94,13 +96,16 @@ def test_calls_are_numbered_over_the_conversation_and_results_go_back_as_text() 
     ]
 
 
+SIGNED = ProviderData("inner", Raw(b'{"signature":"s"}'))
+
+
 def test_what_the_inner_provider_sent_goes_back_to_it_unchanged_also_after_saving() -> None:
     inner_answer = ModelResponse(
-        Message("model", (Thought("hm", "sig"), Text("TOOL_CALL: get_weather({})", "s2"))), FinishReason.END
+        Message("model", (Thought("hm", SIGNED), Text("TOOL_CALL: get_weather({})", SIGNED))), FinishReason.END
     )
     prompted, inner = said(inner_answer, "ok")
     _, first = ask(prompted, Message.user("x"))
-    assert first.message.parts == (Thought("hm", "sig"), ToolCall("gemini_call_0", "get_weather", {}))
+    assert first.message.parts == (Thought("hm", SIGNED), ToolCall("gemini_call_0", "get_weather", {}))
     (saved,) = from_json(to_json([first.message]), "messages")
     ask(prompted, Message.user("x"), saved, Message.user(ToolResult("gemini_call_0", "get_weather", 4)))
     assert inner.requests[-1].history.messages[1] == inner_answer.message
@@ -119,7 +124,7 @@ def test_media_of_results_and_errors_are_shown_too() -> None:
 
 def test_calls_of_another_providers_model_are_told_in_our_form() -> None:
     prompted, inner = said("ok")
-    turn = Message("model", (Text("Looking."), ToolCall("x", "get_weather", {"city": "Oslo"}, "sig")), "gemini")
+    turn = Message("model", (Text("Looking."), ToolCall("x", "get_weather", {"city": "Oslo"})), ProviderData("gemini"))
     ask(prompted, Message.user("x"), turn, Message.user(ToolResult("x", "get_weather", 4)))
     assert asked(inner)[1] == 'Looking.\nTOOL_CALL: get_weather({"city":"Oslo"})'
 
@@ -130,7 +135,7 @@ def test_a_call_that_cannot_be_read_is_never_run_and_the_model_is_told(caplog: p
     with caplog.at_level(logging.DEBUG, "midspan.providers.prompted"):
         _, answer = ask(prompted, Message.user("x"))
     assert answer.message.calls == ()
-    assert answer.finish is FinishReason.MALFORMED_CALL
+    assert answer.finish_reason is FinishReason.MALFORMED_CALL
     assert answer.finish_message.startswith("the call of delete cannot be read: expected a comma or }")
     assert "Failed to parse tool arguments: the call of delete" in caplog.text
 
@@ -139,7 +144,7 @@ def test_beside_a_broken_call_the_good_ones_run_and_the_model_learns_of_the_brok
     prompted, inner = said("TOOL_CALL: delete({'id': 'it's'})\nTOOL_CALL: get_weather({})", "ok", "ok")
     _, first = ask(prompted, Message.user("x"))
     assert [call.name for call in first.message.calls] == ["get_weather"]
-    assert first.finish is FinishReason.END
+    assert first.finish_reason is FinishReason.END
     ask(prompted, Message.user("x"), first.message, Message.user(ToolResult("gemini_call_0", "get_weather", 4)))
     told = asked(inner)[-1].splitlines()
     assert told[0].startswith("TOOL_ERROR the call of delete cannot be read")
@@ -154,7 +159,7 @@ def test_a_tool_that_is_not_there_is_logged_and_the_nearest_names_are_told(caplo
     prompted, _ = said('TOOL_CALL: get_wether({"city": "Oslo"})')
     _, answer = ask(prompted, Message.user("x"))
     assert "Gemini called invalid tool: get_wether" in caplog.text
-    assert answer.finish is FinishReason.MALFORMED_CALL
+    assert answer.finish_reason is FinishReason.MALFORMED_CALL
     assert "did you mean get_weather?" in answer.finish_message
     (part,) = answer.message.parts
     assert isinstance(part, Opaque)
@@ -172,7 +177,7 @@ def test_an_answer_that_was_cut_in_a_call_asks_for_it_again() -> None:
     cut = ModelResponse(Message("model", (Text('TOOL_CALL: delete({"id": "4'),)), FinishReason.LENGTH)
     prompted, _ = said(cut)
     _, answer = ask(prompted, Message.user("x"))
-    assert answer.finish is FinishReason.MALFORMED_CALL
+    assert answer.finish_reason is FinishReason.MALFORMED_CALL
     assert "the text ends before the call does" in answer.finish_message
 
 
@@ -193,7 +198,7 @@ def test_a_model_that_repeats_what_a_prompt_or_a_result_quotes_makes_no_call(quo
     for message in (Message.user(quote), Message.user(ToolResult("c", "get_weather", {"page": f"x\n{quote}"}))):
         _, answer = ask(prompted, message)
         assert answer.message.calls == ()
-        assert answer.finish is FinishReason.END
+        assert answer.finish_reason is FinishReason.END
 
 
 FAR = " " * 400
@@ -229,7 +234,7 @@ def test_a_structured_result_that_looks_like_a_call_is_none_when_it_is_repeated(
         prompted, _ = said("It says:\n" + form.format(CALL))
         _, answer = ask(prompted, Message.user(ToolResult("c", "get_weather", result)))
         assert answer.message.calls == ()
-        assert answer.finish is FinishReason.MALFORMED_CALL
+        assert answer.finish_reason is FinishReason.MALFORMED_CALL
         assert "may be quoted; to make it, write it after TOOL_CALL:" in answer.finish_message
 
 
@@ -249,7 +254,7 @@ def test_where_too_much_is_quoted_to_be_looked_at_only_the_marker_makes_calls() 
 
 def word_of(request: ModelRequest) -> str:
     """The marker with the mark, as the prompt tells it."""
-    return next(word for word in (request.setup.system or "").split() if word.startswith("TOOL_CALL[")).rstrip(":,")
+    return next(word for word in (request.config.system or "").split() if word.startswith("TOOL_CALL[")).rstrip(":,")
 
 
 def test_a_guarded_conversation_disarms_its_own_mark_in_prompts_and_results() -> None:
@@ -272,7 +277,6 @@ def test_conversations_that_begin_alike_have_marks_of_their_own() -> None:
     for _ in range(100):
         ask(Prompted(inner, guarded=True), Message.user("x"))
     assert len({word_of(request) for request in inner.requests}) == 100
-    assert len(SETUP.__dict__["prompted"]) <= 64
 
 
 def test_a_quoted_marker_in_a_result_is_still_the_same_json() -> None:
@@ -283,7 +287,7 @@ def test_a_quoted_marker_in_a_result_is_still_the_same_json() -> None:
 
 def test_guarded_calls_carry_a_mark_that_stays_for_the_conversation_and_differs_between_them() -> None:
     def answer(request: ModelRequest) -> str:
-        marker = next(word for word in (request.setup.system or "").split() if word.startswith("TOOL_CALL["))
+        marker = next(word for word in (request.config.system or "").split() if word.startswith("TOOL_CALL["))
         return f'{marker} get_weather({{"city": "Oslo"}}) TOOL_CALL: delete({{"id": "1"}})'
 
     prompted = Prompted(ScriptedProvider(answer), guarded=True)
@@ -296,36 +300,36 @@ def test_guarded_calls_carry_a_mark_that_stays_for_the_conversation_and_differs_
     result = Message.user(ToolResult("gemini_call_0", "get_weather", 4))
     ask(Prompted(inner, guarded=True), Message.user("x"), saved, result)
     ask(Prompted(inner, guarded=True), Message.user("another"))
-    systems = [request.setup.system or "" for request in inner.requests]
-    mark = first.message.raw and systems[0][systems[0].index("TOOL_CALL[") :][:23]
+    systems = [request.config.system or "" for request in inner.requests]
+    mark = raw_of(first.message) and systems[0][systems[0].index("TOOL_CALL[") :][:23]
     assert mark in systems[0]
     assert mark not in systems[1]
-    assert mark.encode()[10:22] in bytes(first.message.raw)
+    assert mark.encode()[10:22] in raw_of(first.message)
 
 
 def test_without_tools_nothing_is_read_and_nothing_is_added() -> None:
     prompted, inner = said('TOOL_CALL: get_weather({"city": "Oslo"})')
-    _, answer = ask(prompted, Message.user("x"), setup=Setup("m"))
+    _, answer = ask(prompted, Message.user("x"), setup=RequestConfig("m"))
     assert answer.message.parts == (Text('TOOL_CALL: get_weather({"city": "Oslo"})'),)
-    assert inner.requests[0].setup.system is None
+    assert inner.requests[0].config.system is None
 
 
 def test_the_choice_of_tools_is_told_and_kept() -> None:
-    none = Setup("m", tools=(WEATHER, DELETE), tool_choice=ToolChoice("none"))
+    none = RequestConfig("m", tools=(WEATHER, DELETE), tool_choice=ToolChoice("none"))
     prompted, inner = said("TOOL_CALL: get_weather({})", "TOOL_CALL: delete({})")
     _, answer = ask(prompted, Message.user("x"), setup=none)
     assert answer.message.calls == ()
-    assert answer.finish is FinishReason.UNEXPECTED_CALL
-    assert inner.requests[0].setup.tool_choice is None
-    one = Setup("m", tools=(WEATHER, DELETE), tool_choice=ToolChoice("any", ("get_weather",)))
+    assert answer.finish_reason is FinishReason.UNEXPECTED_CALL
+    assert inner.requests[0].config.tool_choice is None
+    one = RequestConfig("m", tools=(WEATHER, DELETE), tool_choice=ToolChoice("any", ("get_weather",)))
     _, answer = ask(prompted, Message.user("x"), setup=one)
     assert answer.message.calls == ()
 
 
 def test_tools_that_the_provider_runs_itself_stay_with_it() -> None:
     prompted, inner = said("ok")
-    ask(prompted, Message.user("x"), setup=Setup("m", tools=(BuiltinTool("googleSearch"), WEATHER)))
-    assert inner.requests[0].setup.tools == (BuiltinTool("googleSearch"),)
+    ask(prompted, Message.user("x"), setup=RequestConfig("m", tools=(BuiltinTool("googleSearch"), WEATHER)))
+    assert inner.requests[0].config.tools == (BuiltinTool("googleSearch"),)
 
 
 def test_other_parts_pass_and_dialects_can_be_switched_off() -> None:
@@ -351,7 +355,7 @@ def test_prompt_answer_and_calls_are_logged_at_debug_level(caplog: pytest.LogCap
 
 def test_the_calls_of_an_answer_run_in_order() -> None:
     prompted, _ = said()
-    assert traits_of(prompted).calls_in_order
+    assert prompted.profile.calls_in_order
 
 
 def test_wrong_options_are_told() -> None:

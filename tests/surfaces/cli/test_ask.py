@@ -209,7 +209,7 @@ def test_a_file_gives_its_functions_or_what_it_calls_its_tools(home: Path, text:
     [
         (["ask"], 2, "there is no question"),
         (["ask", "-m", "nonsense", "hi"], 2, "'nonsense'"),
-        (["ask", "-m", "offline:x", "hi"], 2, "'offline:x' cannot be had: 'offline' takes no name of a model"),
+        (["ask", "-m", "offline:x", "hi"], 2, "'offline' has only one model; use 'offline' instead of 'offline:x'"),
         (["ask", "-m", "", "hi"], 2, "the name of the model is empty"),
         (["ask", "-m", "offline", "--prompt-mode", "hi"], 2, "leave prompt mode out"),
         (["ask", "-m", "nobody:x", "hi"], 2, "unknown provider 'nobody'"),
@@ -265,9 +265,16 @@ def test_without_a_key_the_advice_is_one_for_a_shell(home: Path, arguments: list
     assert "api_key=" not in ended.err + ended.out
 
 
-def test_without_credentials_for_vertex_the_advice_is_one_for_a_shell() -> None:
-    assert "gcloud auth" in sentence_of(CredentialsError("no credentials for Vertex: give token=…"))
-    assert sentence_of(CredentialsError("no key of another provider")) == "no key of another provider"
+def test_an_error_with_another_wording_for_a_shell_is_told_in_that() -> None:
+    error = CredentialsError("no key: give api_key=…")
+    assert sentence_of(error) == "no key: give api_key=…"
+    error.shell_message = "no key: set\n SOME_KEY"
+    assert sentence_of(error) == "no key: set SOME_KEY"
+
+
+def test_without_credentials_for_vertex_the_advice_is_one_for_a_shell(home: Path) -> None:
+    ended = midspan("ask", "-m", "gemini", "hi", home=home, GOOGLE_GENAI_USE_VERTEXAI="true")
+    assert (ended.code, "gcloud auth" in ended.err) == (3, True), ended.err
 
 
 def test_verbose_shows_where_it_went_wrong(home: Path) -> None:

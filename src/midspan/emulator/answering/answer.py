@@ -15,6 +15,7 @@ from midspan.emulator.answering.sendable import (
     check_words,
 )
 from midspan.errors import ConfigError
+from midspan.providers.gemini.reading import signature_of
 from midspan.types.parts import Blob, Opaque, Part, Text, Thought, ToolCall
 
 Given = str | Mapping[str, Any] | Part
@@ -82,7 +83,7 @@ def part_of(given: Given) -> dict[str, Any]:
 def written(given: Part) -> dict[str, Any]:
     """A part of ours as the API writes it."""
     part = _unsigned(given)
-    signature = getattr(given, "signature", None)
+    signature = signature_of(given)
     return {**part, "thoughtSignature": signature} if signature else part
 
 

@@ -15,14 +15,16 @@ from midspan.providers.gemini.proto import dump, to_plain
 from midspan.providers.gemini.wire import GenerateContentRequest, GenerationConfig
 from midspan.providers.provider import Provider
 from midspan.schema.normal import normal
-from midspan.types.exchange import FinishReason, ModelRequest, ModelResponse, Output, Setup
+from midspan.types.exchange import FinishReason, ModelRequest, Output, RequestConfig
 from midspan.types.messages import History
 from midspan.types.specs import ModelSettings, ToolChoice, ToolSpec
 
 _FINISH = {
     FinishReason.END: "STOP",
     FinishReason.LENGTH: "MAX_TOKENS",
+    FinishReason.CONTEXT_FULL: "MAX_TOKENS",
     FinishReason.BLOCKED: "SAFETY",
+    FinishReason.REFUSED: "PROHIBITED_CONTENT",
     FinishReason.MALFORMED_CALL: "MALFORMED_FUNCTION_CALL",
     FinishReason.UNEXPECTED_CALL: "UNEXPECTED_TOOL_CALL",
 }
@@ -36,35 +38,29 @@ class ProviderSource:
 
     async def answer(self, conversation: Conversation) -> Answer:
         try:
-            found = await self._ask(request_of(conversation))
+            found = await self._provider.generate(request_of(conversation))
         except ProviderError as error:
             code = error.status if error.status in STATUS_WORDS else 500
             raise Refusal(code, str(error)) from error
         usage = {"promptTokenCount": found.usage.input, "candidatesTokenCount": found.usage.output}
         return Answer(
             parts=tuple(map(written, found.message.parts)),
-            finish=found.finish_word or _FINISH.get(found.finish, "OTHER"),
+            finish=found.raw_finish_reason or _FINISH.get(found.finish_reason, "OTHER"),
             finish_message=found.finish_message,
             usage={name: count for name, count in usage.items() if count},
         )
-
-    async def _ask(self, request: ModelRequest) -> ModelResponse:
-        async for item in self._provider.stream(request, whole=True):
-            if isinstance(item, ModelResponse):
-                return item
-        raise Refusal(500, "The model ended without an answer.")
 
 
 def request_of(conversation: Conversation) -> ModelRequest:
     """What the request asks, in our own values."""
     history = History(messages_of(dump(content) for content in conversation.contents))
-    return ModelRequest(_setup(conversation), history, conversation.question.setup.continuation_token)
+    return ModelRequest(_config(conversation), history)
 
 
-def _setup(conversation: Conversation) -> Setup:
+def _config(conversation: Conversation) -> RequestConfig:
     setup = conversation.setup
     config = conversation.question.setup.generation_config or GenerationConfig()
-    return Setup(
+    return RequestConfig(
         model=conversation.model,
         system=conversation.system_text or None,
         tools=tuple(_tool(one) for tool in setup.tools or () for one in tool.function_declarations or ()),
@@ -91,6 +87,8 @@ def _choice(setup: GenerateContentRequest) -> ToolChoice | None:
     config = setup.tool_config.function_calling_config if setup.tool_config is not None else None
     if config is None or not isinstance(config.mode, str) or config.mode == "MODE_UNSPECIFIED":
         return None
+    if config.mode == "VALIDATED":
+        return ToolChoice("auto", tuple(config.allowed_function_names or ()), strict=True)
     mode = msgspec.convert(config.mode.lower(), ToolChoice.__annotations__["mode"])
     return ToolChoice(mode, tuple(config.allowed_function_names or ()))
 

@@ -9,7 +9,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import aclosing
-from typing import Any, Self
+from typing import Self
 
 import msgspec
 from msgspec import Struct
@@ -17,13 +17,13 @@ from msgspec.structs import replace
 
 from midspan.errors import ConfigError, InvalidRequest, PermissionDenied, ProviderError
 from midspan.http.clock import Clock, SystemClock, check_clock
-from midspan.providers.around import Around
 from midspan.providers.gemini import wire
+from midspan.providers.gemini.capabilities import Capabilities
 from midspan.providers.gemini.client import Gemini
+from midspan.providers.gemini.config import config_fields
 from midspan.providers.gemini.proto import load
-from midspan.providers.gemini.setup import setup_fields
-from midspan.types.exchange import ModelRequest, ModelResponse, Setup
-from midspan.types.parts import Part
+from midspan.providers.provider import WrapperProvider, ensure_aclose
+from midspan.types.exchange import CachePolicy, ModelEvent, ModelRequest, ModelResponse, RequestConfig
 
 _log = logging.getLogger("midspan.providers.gemini")
 
@@ -43,7 +43,7 @@ class _Kept(Struct):
     """Somebody is making or refreshing it; all others do without in the meantime."""
 
 
-class Cached(Around):
+class Cached(WrapperProvider):
     """Keeps what all requests have in common on the server, for `ttl_seconds` from its last refreshing."""
 
     def __init__(
@@ -64,43 +64,66 @@ class Cached(Around):
         self._lock = threading.Lock()
         self._kept: OrderedDict[bytes, _Kept] = OrderedDict()
 
-    async def stream(self, request: ModelRequest, *, whole: bool = False) -> AsyncIterator[Part | ModelResponse]:
-        """The parts of the answer as they come, then the answer; see `Provider`."""
-        fields = self._cacheable(request.setup)
-        setup = request.setup if fields is None else await self._with_cache(request.setup, fields)
-        heard = False
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        """Yield the parts as they arrive, then the response; see `Provider`."""
+        cached = await self._with_cache(request)
+        has_output = False
         try:
-            async with aclosing(self._asked(replace(request, setup=setup), whole=whole)) as parts:
-                async for part in parts:
-                    heard = True
-                    yield part
+            async with aclosing(ensure_aclose(self.wrapped.stream(cached))) as events:
+                async for event in events:
+                    has_output = True
+                    yield event
             return
         except (InvalidRequest, PermissionDenied) as error:
-            if heard or setup.cache is None or fields is None:
+            if has_output or not self._forget(request, cached, error):
                 raise
-            _log.info("the cache %s cannot be used any more: %s", setup.cache, error)
-            self._forget(fields)
-        async with aclosing(self._asked(request, whole=whole)) as parts:
-            async for part in parts:
-                yield part
+        async with aclosing(ensure_aclose(self.wrapped.stream(request))) as events:
+            async for event in events:
+                yield event
 
-    def _cacheable(self, setup: Setup) -> bytes | None:
-        """What of a setup would go into a cache; None where there is nothing to be gained."""
+    async def generate(self, request: ModelRequest) -> ModelResponse:
+        """Return the whole response."""
+        cached = await self._with_cache(request)
+        try:
+            return await self.wrapped.generate(cached)
+        except (InvalidRequest, PermissionDenied) as error:
+            if not self._forget(request, cached, error):
+                raise
+        return await self.wrapped.generate(request)
+
+    def _forget(self, request: ModelRequest, cached: ModelRequest, error: ProviderError) -> bool:
+        """Drop the cache that a failed request named; False if it named none."""
+        fields = self._cacheable(request.config)
+        if fields is None or cached is request:
+            return False
+        assert cached.config.cache is not None, "a request with a cache names it"
+        _log.info("the cache %s cannot be used any more: %s", cached.config.cache.key, error)
+        with self._lock:
+            self._kept.pop(fields, None)
+        return True
+
+    def _cacheable(self, config: RequestConfig) -> bytes | None:
+        """What of a config would go into a cache; None where there is nothing to be gained."""
         capabilities = self._gemini.capabilities
-        if setup.cache is not None or not capabilities.explicit_cache:
+        if config.cache is not None or not capabilities.explicit_cache:
             return None
-        if setup.tool_choice is not None and setup.tool_choice.mode == "none":
+        if config.tool_choice is not None and config.tool_choice.mode == "none":
             return None  # said once, to get an answer; a cache cannot say it, because the mode lives in it too
-        known: dict[Any, bytes] = setup.__dict__.setdefault("gemini cache", {})
-        fields = known.get(capabilities)
-        if fields is None:
-            said = setup_fields(setup, capabilities)
-            said.pop("generationConfig", None)
-            fields = known[capabilities] = msgspec.json.encode(said)
+        fields = config.derived(("gemini cache", capabilities), lambda: _cache_fields(config, capabilities))
         return fields if len(fields) >= self._minimum * _BYTES_PER_TOKEN else None
 
-    async def _with_cache(self, setup: Setup, fields: bytes) -> Setup:
-        """The setup with the name of its cache, if there is one now."""
+    async def _with_cache(self, request: ModelRequest) -> ModelRequest:
+        """The request with the name of its cache, if there is one now."""
+        fields = self._cacheable(request.config)
+        name = None if fields is None else await self._cache_for(fields)
+        if name is None:
+            return request
+        config = request.config
+        policy = CachePolicy(name, self._ttl)
+        return replace(request, config=config.derived(("gemini cached", name), lambda: replace(config, cache=policy)))
+
+    async def _cache_for(self, fields: bytes) -> str | None:
+        """The name of the cache that holds these fields, made or refreshed where that is due."""
         now = self._clock.monotonic()
         with self._lock:
             kept = self._kept.get(fields)
@@ -108,7 +131,7 @@ class Cached(Around):
                 kept = self._kept[fields] = _Kept()
                 make = True
             elif kept.busy or now - kept.refreshed < self._ttl / 2:
-                return _naming(setup, kept.name)
+                return kept.name
             else:
                 kept.busy = True
                 make = kept.name is None or now - kept.refreshed >= self._ttl
@@ -119,7 +142,7 @@ class Cached(Around):
         finally:
             kept.busy = False
         await self._drop_oldest()
-        return _naming(setup, kept.name)
+        return kept.name
 
     async def _made(self, fields: bytes) -> str | None:
         """The name of a new cache; None if the server makes none, which is no reason not to ask."""
@@ -147,10 +170,6 @@ class Cached(Around):
             return await self._made(fields)
         return name
 
-    def _forget(self, fields: bytes) -> None:
-        with self._lock:
-            self._kept.pop(fields, None)
-
     async def _drop_oldest(self) -> None:
         with self._lock:
             many = len(self._kept) > _MOST_CACHES
@@ -166,26 +185,22 @@ class Cached(Around):
         except ProviderError as error:  # it ends by itself when its time is over
             _log.info("the cache %s could not be deleted: %s", kept.name, error)
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         """Delete the caches that were made, and close the model."""
         with self._lock:
             kept, self._kept = list(self._kept.values()), OrderedDict()
         for one in kept:
             await self._delete(one)
-        await self._gemini.close()
+        await self._gemini.aclose()
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.close()
+        await self.aclose()
 
 
-def _naming(setup: Setup, name: str | None) -> Setup:
-    """The setup with this cache, made once, so that it is written once."""
-    if name is None:
-        return setup
-    known: dict[str, Setup] = setup.__dict__.setdefault("gemini with cache", {})
-    if name not in known:
-        known[name] = replace(setup, cache=name)
-    return known[name]
+def _cache_fields(config: RequestConfig, capabilities: Capabilities) -> bytes:
+    fields = config_fields(config, capabilities)
+    fields.pop("generationConfig", None)
+    return msgspec.json.encode(fields)

@@ -1,8 +1,8 @@
-"""What Gemini sent, as our values: pure functions and one machine that is fed bytes.
+"""What Gemini sent, as our values: pure functions and one state machine that is fed bytes.
 
 Above is the client, which has the bytes; below are `framing`, which cuts them into documents, `reading`, which says
-what a document means, and `assembly`, which makes one answer of many. Nothing here knows of connections, deadlines or
-retries.
+what a document means, and `stream`, which makes events and one response of many. Nothing here knows of connections,
+deadlines or retries.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,103 +11,150 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from midspan.errors import MalformedResponse, ProviderError
-from midspan.providers.gemini import lean, wire
-from midspan.providers.gemini.assembly import Assembly
+from midspan.providers.gemini import response_structs as structs
+from midspan.providers.gemini import wire
 from midspan.providers.gemini.capabilities import Api
 from midspan.providers.gemini.framing import Framing
 from midspan.providers.gemini.proto import dump, load
 from midspan.providers.gemini.reading import (
     DIALECT,
+    Document,
     MakeId,
-    answer,
+    content_of,
     encode_json,
     fields_of,
     linked,
+    message_of,
     no_candidate,
     parts_of,
+    raw_parts,
     read,
+    read_part,
+    response_of,
 )
-from midspan.types.exchange import ModelResponse
+from midspan.providers.gemini.stream import StreamDecoder
+from midspan.types.exchange import Citation, ModelResponse, PartEvent
 from midspan.types.messages import Message
-from midspan.types.parts import Part, ToolCall, local_id
+from midspan.types.parts import ProviderData, ToolCall, local_id
 
 
 def response(body: bytes, api: Api = Api.DEVELOPER, *, make_id: MakeId = local_id) -> ModelResponse:
-    """The answer in the body of a plain, unstreamed response."""
-    found = read(body)
-    candidate = no_candidate(found.chunk.prompt_feedback) if found.candidate is None else found.candidate
-    message = Message("model", tuple(parts_of(found.parts, found.content, make_id)), DIALECT, found.content)
-    return answer(message, found.chunk, candidate, (found.raw,), api)
+    """The response in the body of a plain, unstreamed answer."""
+    return response_in(read(body), api, make_id)
+
+
+def response_in(document: Document, api: Api, make_id: MakeId = local_id) -> ModelResponse:
+    """The same for a document that was read already."""
+    raw, chunk, candidate = document
+    message = message_of(candidate, make_id)
+    return response_of(message, chunk, candidate or no_candidate(chunk.prompt_feedback), (raw,), api)
+
+
+def response_and_token(body: bytes, api: Api) -> tuple[ModelResponse, str | None]:
+    """The same, and the token with which a response that is not complete can be continued."""
+    document = read(body)
+    token = None if document.candidate is None else document.candidate.continuation_token
+    return response_in(document, api), token
 
 
 class ResponseStream:
-    """A streamed answer: feed it bytes as they come, take the parts that they complete, at the end the whole.
+    """A streamed response: feed it bytes as they come, take the events that they complete, at the end the whole.
 
-    A part of text is a delta. An error that the server sends within the stream is raised after the parts before it.
+    An error that the server sends within the stream is raised after the events before it.
     """
 
-    def __init__(self, api: Api = Api.DEVELOPER, *, make_id: MakeId = local_id) -> None:
+    def __init__(self, api: Api = Api.DEVELOPER, *, make_id: MakeId = local_id, first_index: int = 0) -> None:
         self._framing = Framing()
-        self._assembly = Assembly(api, make_id)
+        self._decoder = StreamDecoder(api, make_id, first_index)
 
-    # What is fed is read at once, whether or not the caller takes the parts.
+    # What is fed is read at once, whether or not the caller takes the events.
 
-    def feed(self, piece: bytes) -> Iterable[Part]:
-        parts: list[Part] = []
+    def feed(self, piece: bytes) -> Iterable[PartEvent]:
+        events: list[PartEvent] = []
         try:
             for document in self._framing.feed(piece):
-                parts += self._assembly.add(document)
+                events += self._decoder.add(document)
         except ProviderError as error:
-            return _then(parts, error)
-        return parts
+            return _then(events, error)
+        return events
 
-    def end(self) -> Iterable[Part]:
+    def end(self) -> Iterable[PartEvent]:
         """The bytes are over."""
-        parts: list[Part] = []
+        events: list[PartEvent] = []
         try:
             for document in self._framing.end():
-                parts += self._assembly.add(document)
+                events += self._decoder.add(document)
         except ProviderError as error:
-            # If the last document of a stream was cut, nobody said why the model stopped, and so it will be told.
+            # If the last document of a stream was cut, it has no finish reason, and the response says so.
             if not isinstance(error, MalformedResponse) or not self._framing.streams:
-                return _then(parts, error)
-        return parts + self._assembly.end()
+                return _then(events, error)
+        return events + self._decoder.end()
 
     @property
     def is_empty(self) -> bool:
-        """Nothing has come yet that says anything."""
-        return self._assembly.is_empty
+        """Whether nothing has come yet that says anything."""
+        return self._decoder.is_empty
+
+    @property
+    def next_index(self) -> int:
+        return self._decoder.next_index
+
+    @property
+    def continuation_token(self) -> str | None:
+        return self._decoder.continuation_token
 
     def response(self) -> ModelResponse:
-        """The whole answer; one that nobody finished has `FinishReason.CUT`."""
-        return self._assembly.response()
+        """The whole response; without a finish reason it has `FinishReason.CUT`."""
+        return self._decoder.response()
 
 
-def _then(parts: list[Part], error: ProviderError) -> Iterator[Part]:
-    yield from parts
+def _then(events: list[PartEvent], error: ProviderError) -> Iterator[PartEvent]:
+    yield from events
     raise error
 
 
+def citations_of(response: ModelResponse) -> tuple[Citation, ...]:
+    """The sources that Google searched or read for a response, each once, in the order in which it names them."""
+    found: dict[str, Citation] = {}
+    for document in response.raw:
+        for candidate in load(wire.GenerateContentResponse, document).candidates or []:
+            for citation in _cited(candidate):
+                found.setdefault(citation.url, citation)
+    return tuple(found.values())
+
+
+def _cited(candidate: wire.Candidate) -> Iterator[Citation]:
+    grounding = candidate.grounding_metadata
+    for chunk in (grounding.grounding_chunks if grounding is not None else None) or []:
+        for place in (chunk.web, chunk.retrieved_context, chunk.maps):
+            if place is not None and place.uri:
+                yield Citation(place.uri, place.title or "")
+        if chunk.image is not None and chunk.image.source_uri:
+            yield Citation(chunk.image.source_uri, chunk.image.title or "")
+    pages = candidate.url_context_metadata
+    for page in (pages.url_metadata if pages is not None else None) or []:
+        if page.retrieved_url:
+            yield Citation(page.retrieved_url)
+
+
 def message(content: bytes, *, make_id: MakeId = local_id) -> Message:
-    """A content of a conversation, also one that we did not see being made, as a message that keeps its bytes."""
-    found, raw = _read_content(Raw(content))
-    if lean.Part() in (found.parts or ()):
+    """A content of a conversation, also one that we did not receive ourselves, as a message that keeps its bytes."""
+    found, raw = content_of(Raw(content))
+    raws = found.parts or []
+    if any(read_part(part)[0] == structs.Part() for part in raws):
         # Nothing that we know, so perhaps in the other casing: https://protobuf.dev/programming-guides/json
-        cased, cased_raw = _read_content(Raw(dump(load(wire.Content, raw))))
-        if cased.parts != found.parts:
+        cased, cased_raw = content_of(Raw(dump(load(wire.Content, raw))))
+        if _known(cased.parts) != _known(raws):
             found, raw = cased, cased_raw
     role = _ROLES.get(found.role or "user", "user")
     if found.role != role:
         raw = Raw(encode_json({**fields_of(raw), "role": role}))
-    parts = tuple(parts_of(found.parts or [], raw, make_id))
-    return Message("model" if role == "model" else "user", parts, DIALECT, raw)
+    parts = parts_of(raw_parts(raw) if found.parts else (), make_id)
+    return Message("model" if role == "model" else "user", parts, ProviderData(DIALECT, raw))
 
 
-def _read_content(raw: Raw) -> tuple[lean.Content, Raw]:
-    try:
-        return lean.read_content(raw), raw
-    except lean.READ_FAILURES:
-        return lean.recover(lean.Content, raw)
+def _known(raws: list[Raw] | None) -> list[structs.Part]:
+    return [read_part(raw)[0] for raw in raws or ()]
 
 
 def conversation(contents: Iterable[bytes], *, make_id: MakeId = local_id) -> tuple[Message, ...]:

@@ -1,22 +1,22 @@
 """Our values as Gemini's: the body of a request, joined from pieces that were written once.
 
 Above is the client, which sends the body. This module knows which model and API the body is for only through
-`Capabilities`. What a provider sent goes back as it came; what another provider's model said is said again in Gemini's
-words.
+`Capabilities`. What Gemini sent goes back as it came; what another provider's model said is encoded anew.
 """
 
 from typing import Any
 
 import msgspec
 from msgspec import Raw
+from msgspec.structs import replace
 
 from midspan.errors import ConfigError
 from midspan.providers.gemini.capabilities import Capabilities
-from midspan.providers.gemini.reading import DIALECT, encode_json
-from midspan.providers.gemini.setup import encode_setup, encode_system_as_content
+from midspan.providers.gemini.config import encode_config, encode_system_as_content
+from midspan.providers.gemini.reading import DIALECT, encode_json, fields_of, part_of, signature_of
 from midspan.types.exchange import ModelRequest
 from midspan.types.messages import History, Message
-from midspan.types.parts import Blob, Opaque, Part, Text, Thought, ToolCall, ToolResult, is_local_id
+from midspan.types.parts import Blob, Opaque, Part, ProviderData, Text, Thought, ToolCall, ToolResult, is_local_id
 
 Written = bytes | memoryview | Raw
 
@@ -24,30 +24,31 @@ Written = bytes | memoryview | Raw
 SKIP_SIGNATURE = "skip_thought_signature_validator"
 
 
-def request_body(request: ModelRequest, capabilities: Capabilities) -> bytes:
+def request_body(request: ModelRequest, capabilities: Capabilities, continuation_token: str | None = None) -> bytes:
     """The JSON that asks for the next turn."""
-    tail = encode_setup(request.setup, capabilities)
-    if request.continuation is not None:
-        tail += b',"continuationToken":' + encode_json(request.continuation)
-    return body_of(request.history, tail, capabilities, first=encode_system_as_content(request.setup, capabilities))
+    tail = encode_config(request.config, capabilities)
+    if continuation_token is not None:
+        tail += b',"continuationToken":' + encode_json(continuation_token)
+    return body_of(request.history, tail, capabilities, first=encode_system_as_content(request.config, capabilities))
 
 
 def body_of(history: History, tail: bytes, capabilities: Capabilities, *, first: bytes = b"") -> bytes:
     """A request of these contents, `first` before them and the fields of `tail` after them.
 
-    Of the history only what is new is written; the rest is copied, once.
+    Only new messages are encoded; the bytes of the others are copied, once.
     """
-    dialect = capabilities.contents_dialect
-    count, known = history.encoded.get(dialect, (0, b""))
-    new = [encode_message(message, capabilities) for message in history.messages[count:]]
-    head = b'{"contents":[' + first
-    contents = _with_commas(known, new)
-    body = b"".join((head, *contents, b"]", tail, b"}"))
-    if new:
-        # What was just written is known the next time; it is looked at inside this body, not copied out of it.
-        size = sum(map(len, contents))
-        history.encoded[dialect] = (len(history), memoryview(body)[len(head) : len(head) + size])
-    return body
+    head, body = b'{"contents":[' + first, b""
+
+    def extend(known: Written | None, messages: tuple[Message, ...]) -> Written:
+        nonlocal body
+        new = [encode_message(message, capabilities) for message in messages]
+        contents = _with_commas(known or b"", new)
+        body = b"".join((head, *contents, b"]", tail, b"}"))
+        # The bytes are kept as a view into this body, not copied out of it.
+        return memoryview(body)[len(head) : len(head) + sum(map(len, contents))]
+
+    contents = history.derived(capabilities.contents_dialect, extend)
+    return body or b"".join((head, contents, b"]", tail, b"}"))
 
 
 def _with_commas(known: Written, new: list[Written]) -> list[Written]:
@@ -61,23 +62,24 @@ def _with_commas(known: Written, new: list[Written]) -> list[Written]:
 def encode_message(message: Message, capabilities: Capabilities) -> Written:
     """One content; nothing for a message that holds nothing, because the API refuses a content without parts."""
     try:
-        if message.origin == DIALECT and message.raw and message.parts:
-            return _returned(message, capabilities)
+        data = message.provider_data
+        if data is not None and data.raw and data.origin == DIALECT and message.parts:
+            return _returned(message, data.raw, capabilities)
         parts = _parts(message, capabilities)
         return encode_json({"role": message.role, "parts": parts}) if parts else b""
     except (TypeError, UnicodeEncodeError, RecursionError) as error:
         raise ConfigError(f"a message of the {message.role} holds something that JSON cannot say: {error}") from error
 
 
-def _returned(message: Message, capabilities: Capabilities) -> Written:
+def _returned(message: Message, raw: Raw, capabilities: Capabilities) -> Written:
     """What Gemini sent, untouched, unless this model refuses something that another one gave."""
     first = next((part for part in message.parts if type(part) is ToolCall), None)
-    unsigned = capabilities.signatures and first is not None and first.signature is None
+    unsigned = capabilities.signatures and first is not None and signature_of(first) is None
     with_ids = not capabilities.call_ids and any(_has_id(part) for part in message.parts)
     foreign = not capabilities.server_side_parts and any(_is_server_side(part) for part in message.parts)
     if not (unsigned or with_ids or foreign):
-        return message.raw
-    content = msgspec.json.decode(message.raw)
+        return raw
+    content = msgspec.json.decode(raw)
     parts = [
         part for part in content["parts"] if not foreign or not isinstance(part, dict) or not _SERVER_SIDE & part.keys()
     ]
@@ -107,13 +109,27 @@ def _drop_ids(parts: list[Any]) -> None:
 
 
 def _parts(message: Message, capabilities: Capabilities) -> list[Any]:
-    write = _write_gemini if message.origin == DIALECT else _write_foreign
-    parts = [written for part in message.parts if (written := write(part, capabilities)) is not None]
-    if capabilities.signatures and message.role == "model":
-        _sign_first_call(parts)
+    data = message.provider_data
+    is_ours = data is not None and data.origin == DIALECT
+    parts: list[Any] = []
+    needs_signature = capabilities.signatures and message.role == "model"
+    for part in message.parts:
+        written = _part(part, is_ours, capabilities)
+        if written is None:
+            continue
+        if needs_signature and type(part) is ToolCall:
+            written, needs_signature = _signed(written, signature_of(part)), False  # only the first call must have one
+        parts.append(written)
     if not capabilities.media_in_results:
         parts += [_blob(blob) for result in message.results for blob in result.media]
     return parts
+
+
+def _signed(written: Any, signature: str | None) -> Any:
+    """A call with a signature: its own, or the value that tells the server not to check it."""
+    if isinstance(written, Raw):
+        return written if signature is not None else {**fields_of(written), "thoughtSignature": SKIP_SIGNATURE}
+    return {**written, "thoughtSignature": written.get("thoughtSignature") or SKIP_SIGNATURE}
 
 
 def _sign_first_call(parts: list[Any]) -> None:
@@ -123,24 +139,42 @@ def _sign_first_call(parts: list[Any]) -> None:
             return
 
 
-def _write_gemini(part: Part, capabilities: Capabilities) -> Any:
-    """A part that Gemini sent, of a message that was edited since; its signature stays on it."""
-    match part:
-        case Text(text, signature) if text or signature:
-            return _signed({"text": text}, signature)
-        case Thought(text, signature):
-            return _signed({"text": text, "thought": True}, signature)
-        case Opaque():
-            return part.raw
-        case Blob() | ToolCall():
-            return _signed(_write_foreign(part, capabilities), part.signature)
-    return _write_foreign(part, capabilities)
+def _part(part: Part, is_ours: bool, capabilities: Capabilities) -> Any:
+    """A part of a message that Gemini did not send, or that was edited since."""
+    data = part.provider_data
+    if data is not None and data.origin == DIALECT and data.raw:
+        return _sent_part(part, data.raw, capabilities)
+    if is_ours and isinstance(part, Thought):
+        return {"text": part.text, "thought": True}
+    return _plain_part(part, capabilities)
 
 
-def _write_foreign(part: Part, capabilities: Capabilities) -> Any:
+def _sent_part(part: Part, raw: Raw, capabilities: Capabilities) -> Any:
+    """A part that Gemini sent: the very bytes if they can go back, else what the part says now with its signature."""
+    if isinstance(part, Opaque):
+        return raw if capabilities.server_side_parts or not _is_server_side(part) else None
+    again = part_of(raw, lambda: part.id)  # type: ignore[union-attr]  # only calls and results have an id to be made
+    is_unchanged = encode_json(again) == encode_json(part)
+    if is_unchanged and (capabilities.media_in_results or not isinstance(part, ToolResult)):
+        return raw if capabilities.call_ids or not _has_id(part) else _without_id(raw)
+    rest = {name: value for name, value in fields_of(raw).items() if name not in _PART_KINDS}
+    plain = {"text": part.text} if isinstance(part, Text | Thought) else _plain_part(part, capabilities)
+    return {**plain, **({"thought": True} if isinstance(part, Thought) else {}), **rest}
+
+
+def _without_id(raw: Raw) -> Any:
+    plain = msgspec.json.decode(raw)
+    _drop_ids([plain])
+    return plain
+
+
+_PART_KINDS = frozenset(("text", "thought", "functionCall", "functionResponse", "inlineData", "fileData"))
+
+
+def _plain_part(part: Part, capabilities: Capabilities) -> Any:
     """A part that the user, a tool or another provider's model made.
 
-    Thoughts and signatures of another model are not Gemini's, and what is opaque to us is nonsense to it.
+    The thoughts of another model are not Gemini's, and its opaque parts are nonsense to it.
     """
     if isinstance(part, ToolResult):
         return {"functionResponse": _response(part, capabilities)}
@@ -151,8 +185,14 @@ def _write_foreign(part: Part, capabilities: Capabilities) -> Any:
     return _blob(part) if isinstance(part, Blob) else None
 
 
-def _signed(written: dict[str, Any], signature: str | None) -> dict[str, Any]:
-    return written if signature is None else {**written, "thoughtSignature": signature}
+def signed(part: Part, signature: str) -> Part:
+    """Return a part with a thought signature, as Gemini would have sent it."""
+    plain = _part(part, True, _EVERYTHING)
+    raw = encode_json({**plain, "thoughtSignature": signature})
+    return replace(part, provider_data=ProviderData(DIALECT, Raw(raw)))
+
+
+_EVERYTHING = Capabilities(signatures=False)
 
 
 def _blob(blob: Blob) -> dict[str, Any]:

@@ -65,7 +65,7 @@ def endpoint(
     """
     if vertex not in (None, True, False):
         raise ConfigError(f"vertex is True or False, not {vertex!r}")
-    on_vertex = _wants_vertex(environment) if vertex is None else vertex
+    on_vertex = wants_vertex(environment) if vertex is None else vertex
     if version is None:
         version = _version(environment.get("GOOGLE_GENAI_API_VERSION")) or ("v1beta1" if on_vertex else "v1beta")
     version = _word("version", version)
@@ -80,7 +80,8 @@ def endpoint(
     return Endpoint(Api.VERTEX, _checked(address), version, parent)
 
 
-def _wants_vertex(environment: Mapping[str, str]) -> bool:
+def wants_vertex(environment: Mapping[str, str]) -> bool:
+    """Whether the environment chooses Vertex."""
     word = environment.get("GOOGLE_GENAI_USE_ENTERPRISE") or environment.get("GOOGLE_GENAI_USE_VERTEXAI") or ""
     return word.strip().lower() in ("1", "true", "yes", "on")
 

@@ -2,56 +2,65 @@
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any, NamedTuple
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 from msgspec.structs import replace
 
-from midspan.providers.gemini import lean
+from midspan.providers.gemini import response_structs as structs
 from midspan.providers.gemini.capabilities import FINISH_NUMBERS, Api
-from midspan.providers.gemini.refusals import blocked, refusal
+from midspan.providers.gemini.errors import blocked, refusal
+from midspan.providers.gemini.streamed_arguments import OpenCall
 from midspan.types.exchange import FinishReason, ModelResponse, Usage
-from midspan.types.messages import NO_BYTES, Message
-from midspan.types.parts import Blob, Opaque, Part, Text, Thought, ToolCall, ToolResult, is_local_id
+from midspan.types.messages import Message
+from midspan.types.parts import (
+    NO_BYTES,
+    Blob,
+    Opaque,
+    Part,
+    ProviderData,
+    Text,
+    Thought,
+    ToolCall,
+    ToolResult,
+    is_local_id,
+)
 
 DIALECT = "gemini"
 
 MakeId = Callable[[], str]
 
 
-class Document(Struct, gc=False):
+class Document(NamedTuple):
     """What one document of a response says, and where the bytes of that are."""
 
     raw: Raw
-    chunk: lean.Chunk
-    candidate: lean.Candidate | None = None
-    content: Raw = NO_BYTES
-    parts: list[lean.Part] = []
+    chunk: structs.Chunk
+    candidate: structs.Candidate | None = None
 
 
 def read(document: bytes) -> Document:
     """Read a document; an error that it holds is raised."""
     raw = Raw(document)
     try:
-        chunk = lean.read_chunk(raw)
-    except lean.READ_FAILURES:
-        chunk, raw = lean.recover(lean.Chunk, raw)
-    if chunk.error and chunk.error != _NULL:
+        chunk = structs.read_chunk(document)
+    except structs.READ_FAILURES:
+        chunk, raw = structs.recover(structs.Chunk, raw)
+    if chunk.error is not structs.ABSENT and chunk.error != _NULL:
         raise refusal(500, raw)
     for candidate in chunk.candidates or ():
         if not candidate.index:  # of several candidates the first is ours; its index may be left out
-            return Document(raw, chunk, candidate, *_read_content(candidate.content))
+            return Document(raw, chunk, candidate)
     return Document(raw, chunk)
 
 
-def _read_content(raw: Raw) -> tuple[Raw, list[lean.Part]]:
+def read_content(candidate: structs.Candidate | None) -> tuple[Raw, list[Raw]]:
+    """The content of a candidate, and the bytes of each of its parts."""
+    raw = NO_BYTES if candidate is None else candidate.content
     if not raw or raw == _NULL:
         return NO_BYTES, []
-    try:
-        content = lean.read_content(raw)
-    except lean.READ_FAILURES:
-        content, raw = lean.recover(lean.Content, raw)
+    content, raw = content_of(raw)
     if not content.parts:
         return NO_BYTES, []
     if content.role is None:  # sent back like this, it would pass for the user's
@@ -59,17 +68,61 @@ def _read_content(raw: Raw) -> tuple[Raw, list[lean.Part]]:
     return raw, content.parts
 
 
-def no_candidate(feedback: dict[str, Any] | None) -> lean.Candidate:
-    """What stands for a candidate where there is none: the prompt was held back, or the server says no more."""
+def content_of(raw: Raw) -> tuple[structs.Content, Raw]:
+    """A content, and its bytes, repaired where only their characters were broken."""
+    try:
+        content = structs.read_content(raw)
+    except structs.READ_FAILURES:
+        content, raw = structs.recover(structs.Content, raw)
+    if all(map(_is_sound, content.parts or ())):
+        return content, raw
+    parts = [read_part(part)[1] for part in content.parts or ()]
+    return structs.Content(parts, content.role), Raw(encode_json({**fields_of(raw), "parts": parts}))
+
+
+def _is_sound(raw: Raw) -> bool:
+    try:
+        structs.read_known_part(raw)
+    except structs.READ_FAILURES:
+        return read_part(raw)[1] == raw
+    return True
+
+
+def message_of(candidate: structs.Candidate | None, make_id: MakeId) -> Message:
+    """The model's turn, where one document is the whole response."""
+    raw = NO_BYTES if candidate is None else candidate.content
+    try:
+        known = structs.read_known_content(raw).parts
+    except structs.READ_FAILURES:
+        known = []
+    if not known:
+        raw, all_raws = read_content(candidate)
+        return Message("model", parts_of(all_raws, make_id), ProviderData(DIALECT, raw))
+    parts: list[Part] = []
+    raws: list[Raw] | None = None
+    for part in known:
+        call, text = part.function_call, part.text
+        if part.thought_signature is not None or (call is None) is (text is None):
+            raws = raws or structs.read_content(raw).parts or []
+            parts.append(part_of_known(part, raws[len(parts)], make_id))
+        elif call is None:
+            parts.append((Thought if part.thought else Text)(text))  # type: ignore[arg-type]  # one of them is there
+        else:
+            parts.append(ToolCall(call.id or make_id(), call.name, call.args or {}))
+    return Message("model", tuple(parts), ProviderData(DIALECT, raw))
+
+
+def no_candidate(feedback: dict[str, Any] | None) -> structs.Candidate:
+    """A candidate for a response without one: the prompt was blocked, or the server says nothing."""
     if feedback and "blockReason" in feedback:
         raise blocked(feedback)
-    return lean.Candidate()
+    return structs.Candidate()
 
 
-def answer(
-    message: Message, chunk: lean.Chunk, candidate: lean.Candidate, documents: tuple[Raw, ...], api: Api
+def response_of(
+    message: Message, chunk: structs.Chunk, candidate: structs.Candidate, documents: tuple[Raw, ...], api: Api
 ) -> ModelResponse:
-    """All that was said, as one value; without a reason it is said to be cut."""
+    """Return the whole response; without a finish reason it counts as cut."""
     word = candidate.finish_reason
     finish = _FINISH.get(word)
     if finish is None:
@@ -79,14 +132,16 @@ def answer(
     return ModelResponse(
         message,
         finish,
-        cast("str | None", word),
+        word,  # type: ignore[arg-type]  # numbers are words by now
         candidate.finish_message,
-        tokens.usage() if tokens is not None else Usage(),
+        NO_USAGE if tokens is None else tokens.usage(),
         chunk.model_version,
         chunk.response_id,
-        candidate.continuation_token,
         documents,
     )
+
+
+NO_USAGE = Usage()
 
 
 def finish_word(reason: str | int | None, api: Api) -> str | None:
@@ -97,19 +152,10 @@ def finish_word(reason: str | int | None, api: Api) -> str | None:
     return None if reason == "FINISH_REASON_UNSPECIFIED" else reason
 
 
-def parts_of(parts: list[lean.Part], content: Raw, make_id: MakeId) -> Sequence[Part]:
+def parts_of(raws: Sequence[Raw], make_id: MakeId) -> tuple[Part, ...]:
     """Our values for the parts of one whole content."""
-    known: list[Part] = []
-    raws: list[Raw] = []
-    answered = False
-    for index, part in enumerate(parts):
-        made = part_of(part, make_id)
-        if made is None:
-            raws = raws or raw_parts(content)
-            made = opaque_of(raws[index])
-        answered = answered or part.function_response is not None
-        known.append(made)
-    return linked(known, ()) if answered else known
+    parts = [part_of(raw, make_id) for raw in raws]
+    return linked(parts, ()) if ToolResult in map(type, parts) else tuple(parts)
 
 
 def linked(parts: Sequence[Part], calls: Sequence[ToolCall]) -> tuple[Part, ...]:
@@ -135,44 +181,98 @@ def linked(parts: Sequence[Part], calls: Sequence[ToolCall]) -> tuple[Part, ...]
     return tuple(made)
 
 
-def part_of(part: lean.Part, make_id: MakeId) -> Part | None:
-    """Our value for a part of Gemini's, if it is of a kind that we know."""
-    call = part.function_call
+def part_of(raw: Raw, make_id: MakeId) -> Part:
+    """Our value for a part. It keeps the bytes as provider data if they say more than the value does."""
+    try:
+        known = structs.read_known_part(raw)
+    except structs.READ_FAILURES:
+        return part_of_any(raw, make_id)
+    return part_of_known(known, raw, make_id)
+
+
+def part_of_known(known: structs.KnownPart, raw: Raw, make_id: MakeId) -> Part:
+    """The same for a part that was read already."""
+    call, signature = known.function_call, known.thought_signature
     if call is not None and call.name:
-        return ToolCall(call.id or make_id(), call.name, call.args or {}, part.thought_signature)
-    if part.text is not None:
-        return (Thought if part.thought else Text)(part.text, part.thought_signature)
-    if part.inline_data is not None:
-        found = part.inline_data
-        return Blob(found.mime_type, found.data, None, found.display_name, part.thought_signature)
-    if part.file_data is not None and part.file_data.file_uri:
-        file = part.file_data
-        return Blob(file.mime_type, None, file.file_uri, file.display_name, part.thought_signature)
-    if part.function_response is not None:
-        return _result(part.function_response, make_id)
+        is_plain = signature is None and known.text is None and known.thought is None
+        data = None if is_plain else ProviderData(DIALECT, raw)
+        return ToolCall(call.id or make_id(), call.name, call.args or {}, None, None, data)
+    if known.text is not None:
+        data = None if signature is None and call is None else ProviderData(DIALECT, raw)
+        return (Thought if known.thought else Text)(known.text, data)
+    return opaque_of(raw)
+
+
+def part_of_any(raw: Raw, make_id: MakeId) -> Part:
+    """The same for a part with fields that `KnownPart` does not have."""
+    found, raw = read_part(raw)
+    call = found.function_call
+    if call is not None and call.name:
+        if call.will_continue:
+            return opaque_of(raw)  # a call without its end is not a call
+        arguments = (call.args or {}) if call.partial_args is None else OpenCall(call, raw).arguments()
+        return ToolCall(call.id or make_id(), call.name, arguments, None, None, ProviderData(DIALECT, raw))
+    if found.text is not None:
+        return (Thought if found.thought else Text)(found.text, ProviderData(DIALECT, raw))
+    return _blob_of(found, raw) or _result_of(found, raw, make_id) or opaque_of(raw)
+
+
+def read_part(raw: Raw) -> tuple[structs.Part, Raw]:
+    """The fields of any part, and its bytes, repaired where only their characters were broken."""
+    try:
+        return structs.read_part(raw), raw
+    except structs.READ_FAILURES:
+        return structs.recover(structs.Part, raw) if bytes(raw)[:1] == b"{" else (structs.Part(), raw)
+
+
+def _blob_of(part: structs.Part, raw: Raw) -> Blob | None:
+    inline, file = part.inline_data, part.file_data
+    if inline is not None:
+        is_plain = _is_plain(raw, "inlineData", ("mimeType", "data"))
+        data = None if is_plain else ProviderData(DIALECT, raw)
+        return Blob(inline.mime_type, inline.data, None, inline.display_name, data)
+    if file is not None and file.file_uri:
+        is_plain = _is_plain(raw, "fileData", ("mimeType", "fileUri"))
+        data = None if is_plain else ProviderData(DIALECT, raw)
+        return Blob(file.mime_type, None, file.file_uri, file.display_name, data)
     return None
+
+
+def _is_plain(raw: Raw, kind: str, names: Sequence[str]) -> bool:
+    """Whether a part has this one field, and that no others than these."""
+    fields = fields_of(raw)
+    return fields.keys() == {kind} and fields_of(fields[kind]).keys() <= {*names}
 
 
 def opaque_of(raw: Raw) -> Opaque:
     data = bytes(raw)
     names = [name for name in fields_of(raw) if not name.startswith("thought")] if data[:1] == b"{" else []
-    return Opaque(names[0] if names else "", raw)
+    return Opaque(names[0] if names else "", ProviderData(DIALECT, raw))
 
 
-def _result(result: lean.Result, make_id: MakeId) -> ToolResult:
+def signature_of(part: Part) -> str | None:
+    """The thought signature of a part that Gemini sent."""
+    data = part.provider_data
+    if data is None or data.origin != DIALECT or not data.raw:
+        return None
+    try:
+        return structs.read_signature(data.raw).thought_signature
+    except structs.READ_FAILURES:
+        return None
+
+
+def _result_of(part: structs.Part, raw: Raw, make_id: MakeId) -> ToolResult | None:
     """The result in any of the envelopes that clients use."""
+    result = part.function_response
+    if result is None:
+        return None
     value: Any = result.response or {}
     is_error = "error" in value
     if len(value) == 1:
         value = next((value[key] for key in ("error", "result", "content", "output") if key in value), value)
-    media = (part_of(part, make_id) for part in result.parts or ())
-    return ToolResult(
-        result.id or make_id(),
-        result.name,
-        value,
-        is_error,
-        tuple(one for one in media if isinstance(one, Blob)),
-    )
+    media = tuple([blob for raw_blob in result.parts or () if (blob := _blob_of(*read_part(raw_blob))) is not None])
+    data = ProviderData(DIALECT, raw)
+    return ToolResult(result.id or make_id(), result.name, value, is_error, media, provider_data=data)
 
 
 _FINISH: dict[str | int | None, FinishReason] = {

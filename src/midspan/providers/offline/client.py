@@ -6,8 +6,10 @@ from typing import Any
 import msgspec
 
 from midspan.errors import NoAnswer
-from midspan.providers.provider import Traits
-from midspan.types.exchange import FinishReason, ModelRequest, ModelResponse, Output, Usage
+from midspan.providers.family import ProviderFamily
+from midspan.providers.provider import ModelProfile
+from midspan.providers.stream import events_of
+from midspan.types.exchange import FinishReason, ModelEvent, ModelRequest, ModelResponse, Output, Usage
 from midspan.types.messages import History, Message
 from midspan.types.parts import Part, Text, ToolCall, ToolResult
 from midspan.types.specs import ToolChoice, ToolSpec
@@ -19,20 +21,22 @@ _REAL_MODEL = "For a language model, set GEMINI_API_KEY or name one, for example
 class Offline:
     """A deterministic program in place of a model. It needs no network and no key, and knows nothing by itself."""
 
-    traits = Traits(prompts=False)
+    profile = ModelProfile(supports_prompted_tools=False)
     model = "offline"
 
     def __repr__(self) -> str:
         return "Offline()"
 
-    async def stream(self, request: ModelRequest, *, whole: bool = False) -> AsyncIterator[Part | ModelResponse]:
-        """Yield the text or the calls, and then the whole response. See `Provider`."""
-        response = respond(request)
-        for part in () if whole else response.message.parts:
-            yield part
-        yield response
+    async def generate(self, request: ModelRequest) -> ModelResponse:
+        """Return the whole response. See `Provider`."""
+        return respond(request)
 
-    async def close(self) -> None:
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        """Yield the text or the calls, and then the whole response."""
+        for event in events_of(respond(request)):
+            yield event
+
+    async def aclose(self) -> None:
         """Do nothing: there is no connection."""
 
 
@@ -40,11 +44,11 @@ def respond(request: ModelRequest) -> ModelResponse:
     """The calls that the last question asks for, or an answer in words."""
     question, results = _last_question(request.history)
     parts: tuple[Part, ...] = () if results else _calls(request, question)
-    output = request.setup.output
+    output = request.config.output
     text = "" if parts else _answer(request, results) if output is None else _typed_answer(output, results)
     message = Message("model", parts or (Text(text),))
     read, written = (1 + sum(len(one.text) for one in texts) // 4 for texts in (request.history, [message]))
-    usage = Usage(read, written, total=read + written)  # an estimate: four characters are a token
+    usage = Usage(read, written)  # an estimate: four characters are a token
     return ModelResponse(message, FinishReason.END, usage=usage, model=Offline.model)
 
 
@@ -61,10 +65,10 @@ def _last_question(history: History) -> tuple[str, list[ToolResult]]:
 def _calls(request: ModelRequest, question: str) -> tuple[ToolCall, ...]:
     from midspan.providers.offline.choose import choose_calls  # the word lists load with the first question
 
-    choice = request.setup.tool_choice or ToolChoice("auto")
+    choice = request.config.tool_choice or ToolChoice("auto")
     if choice.mode == "none":
         return ()
-    specs = [tool for tool in request.setup.tools if isinstance(tool, ToolSpec)]
+    specs = [tool for tool in request.config.tools if isinstance(tool, ToolSpec)]
     tools = [spec for spec in specs if not choice.names or spec.name in choice.names]
     before = sum(len(message.calls) for message in request.history)
     chosen = enumerate(choose_calls(question, tools), before)
@@ -74,7 +78,7 @@ def _calls(request: ModelRequest, question: str) -> tuple[ToolCall, ...]:
 def _answer(request: ModelRequest, results: list[ToolResult]) -> str:
     if results:
         return "\n".join(f"{one.name}{' failed' * one.is_error}: {_in_words(one.value)}." for one in results)
-    tools = ", ".join(tool.name for tool in request.setup.tools[:20]) or "none"
+    tools = ", ".join(tool.name for tool in request.config.tools[:20]) or "none"
     return (
         "I am Midspan's offline model, a small program: I call a tool only where a question clearly asks for it, and I "
         f"know nothing else. I have no answer to this. My tools: {tools}. {_REAL_MODEL}"
@@ -109,3 +113,6 @@ def _closed(schema: Any) -> Any:
         return [_closed(item) for item in schema] if isinstance(schema, list) else schema
     closed = {"additionalProperties": False} if isinstance(schema.get("properties"), dict) else {}
     return closed | {key: _closed(value) for key, value in schema.items()}
+
+
+FAMILY = ProviderFamily(name="offline", make=Offline, summary="it calls tools, but knows nothing")

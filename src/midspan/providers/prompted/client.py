@@ -13,18 +13,16 @@ from inspect import iscoroutinefunction, signature
 from typing import Any, Literal, Self
 
 from midspan.errors import ConfigError
-from midspan.providers.around import Around
 from midspan.providers.prompted.history import Renderer
 from midspan.providers.prompted.marker import MARKER
 from midspan.providers.prompted.prompt import system_prompt
 from midspan.providers.prompted.triggers import ANY_MARK, triggers
 from midspan.providers.prompted.turn import Instructions, Manner, Turn
-from midspan.providers.provider import Provider, Traits, traits_of
-from midspan.types.exchange import ModelRequest, ModelResponse
-from midspan.types.parts import Part
+from midspan.providers.provider import ModelProfile, Provider, WrapperProvider, ensure_aclose
+from midspan.types.exchange import ModelEvent, ModelRequest, ModelResponse
 
 
-class Prompted(Around):
+class Prompted(WrapperProvider):
     """A model that gets its tools by the prompt."""
 
     def __init__(
@@ -53,37 +51,43 @@ class Prompted(Around):
         super().__init__(provider)
         self._manner = Manner(instructions, marker, dialects and not guarded, guarded, on_bad_args)
         self._renderer = Renderer(marker, triggers(marker, ANY_MARK, True))
+        # Calls are text, which is no JSON; and they run one after another, for a later one may need them.
+        inner = provider.profile
+        self._profile = ModelProfile(inner.service, supports_json_with_tools=False, calls_in_order=True)
 
     @property
-    def traits(self) -> Traits:
-        """Calls are text, which is no JSON; and they are run one after another, for a later one may need them."""
-        return Traits(traits_of(self._provider).family, json_with_functions=False, calls_in_order=True)
+    def profile(self) -> ModelProfile:
+        return self._profile
 
-    async def stream(self, request: ModelRequest, *, whole: bool = False) -> AsyncIterator[Part | ModelResponse]:
-        """The parts of the answer as they come, then the answer; see `Provider`."""
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        """Yield the parts as they arrive, with calls where the model writes some, then the response."""
         turn = Turn(request, self._manner, self._renderer)
-        answer = None
-        async with aclosing(self._asked(turn.question, whole=whole)) as parts:
-            async for part in parts:
-                if isinstance(part, ModelResponse):
-                    answer = part
+        response = None
+        async with aclosing(ensure_aclose(self.wrapped.stream(turn.question))) as events:
+            async for event in events:
+                if isinstance(event, ModelResponse):
+                    response = event
                     continue
-                for made in turn.heard(part):
+                for made in turn.heard(event):
                     yield made
-        if answer is None:
-            return  # it broke off without a word of why, and whoever asked is told so by that
-        self._renderer.keep(request.history, turn.question.history)
-        rest = turn.ended(answer)
-        if not whole:
-            for made in rest:
-                yield made
-        yield turn.response(answer)
+        if response is None:
+            return  # the inner stream was cut, which the missing response says
+        for made in turn.ended(response):
+            yield made
+        yield turn.response(response)
+
+    async def generate(self, request: ModelRequest) -> ModelResponse:
+        """Return the whole response."""
+        turn = Turn(request, self._manner, self._renderer)
+        response = await self.wrapped.generate(turn.question)
+        turn.ended(response)
+        return turn.response(response)
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.close()
+        await self.aclose()
 
 
 def _check_provider(provider: Any) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from midspan.types.parts import Opaque
+from midspan.types.parts import Opaque, ProviderData
 from midspan.types.specs import AnyTool, ToolSpec
 
 PART = "refused_call"
@@ -35,12 +35,12 @@ class Refused(Struct, frozen=True, omit_defaults=True):
     name: str | None = None
 
     def part(self) -> Opaque:
-        return Opaque(PART, Raw(msgspec.json.encode(self)))
+        return Opaque(PART, ProviderData("prompted", Raw(msgspec.json.encode(self))))
 
 
 def refused_of(part: Opaque) -> Refused | None:
     """What an opaque part says, if it is one of ours."""
-    return msgspec.json.decode(part.raw, type=Refused) if part.name == PART else None
+    return msgspec.json.decode(part.provider_data.raw, type=Refused) if part.name == PART else None
 
 
 class Found(Struct, frozen=True):

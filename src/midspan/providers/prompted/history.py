@@ -6,7 +6,6 @@ no call by that.
 """
 
 import re
-from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from itertools import groupby
 from typing import Any
@@ -20,7 +19,6 @@ from midspan.types.messages import History, Message
 from midspan.types.parts import Blob, Opaque, Part, Text, Thought, ToolCall, ToolResult
 
 ORIGIN = "prompted"
-_KEPT_MESSAGES = 1_024
 _NEAR = 300
 _CALL_ID = re.compile(r"gemini_call_(\d{1,9})")
 
@@ -33,7 +31,8 @@ class Kept(Struct, frozen=True, omit_defaults=True):
 
 
 def kept_in(message: Message) -> Kept | None:
-    return msgspec.json.decode(message.raw, type=Kept) if message.origin == ORIGIN and message.raw else None
+    data = message.provider_data
+    return msgspec.json.decode(data.raw, type=Kept) if data is not None and data.origin == ORIGIN and data.raw else None
 
 
 def next_number(history: History) -> int:
@@ -44,36 +43,23 @@ def next_number(history: History) -> int:
 
 
 class Renderer:
-    """Messages as a model without tools takes them; each is rendered once."""
+    """Messages as a model without tools takes them; each message of a history is rendered once."""
 
     def __init__(self, marker: str, triggers: Triggers) -> None:
         self._marker = marker
         self._triggers = triggers
-        self._known: OrderedDict[tuple[int, int, str, tuple[str, ...]], tuple[Any, Message]] = OrderedDict()
 
     def history(self, history: History, tools: Declared, mark: str | None) -> History:
-        """The same conversation. What the inner provider has encoded of it stays encoded, under names of our own."""
-        known = {key.removeprefix(_PREFIX): value for key, value in history.encoded.items() if key.startswith(_PREFIX)}
+        """The same conversation as text. It keeps what the inner provider derives from it, such as encoded bytes."""
         word = f"{self._marker}[{mark}]" if mark else self._marker
-        messages = history.messages
-        pairs = zip((None, *messages), messages, strict=False)
-        return History([self._message(before, message, tools, word) for before, message in pairs], known)
 
-    def keep(self, history: History, rendered: History) -> None:
-        history.encoded.update({_PREFIX + key: value for key, value in rendered.encoded.items()})
+        def extend(known: History | None, new: tuple[Message, ...]) -> History:
+            known = History() if known is None else known
+            before = history.messages[len(known) - 1] if len(known) else None
+            pairs = zip((before, *new), new, strict=False)
+            return known.append(*(self._rendered(previous, message, tools, word) for previous, message in pairs))
 
-    def _message(self, before: Message | None, message: Message, tools: Declared, word: str) -> Message:
-        key = (id(before), id(message), word, tools.names)
-        found = self._known.get(key)
-        if found is None:
-            # The messages are kept with it, so that their ids stay theirs.
-            found = (before, message), self._rendered(before, message, tools, word)
-            self._known[key] = found
-            if len(self._known) > _KEPT_MESSAGES:
-                self._known.popitem(last=False)
-        else:
-            self._known.move_to_end(key)
-        return found[1]
+        return history.derived((ORIGIN, word, tools.names), extend)
 
     def _rendered(self, before: Message | None, message: Message, tools: Declared, word: str) -> Message:
         if message.role == "model":
@@ -179,6 +165,3 @@ def _json(value: Any) -> str:
 
 def kept_bytes(message: Message, mark: str | None) -> Raw:
     return Raw(msgspec.json.encode(Kept(message, mark)))
-
-
-_PREFIX = "prompted/"

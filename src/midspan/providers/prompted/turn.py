@@ -1,7 +1,7 @@
 """One question to a model that only writes text, and what is heard in answer."""
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from os import urandom
 from typing import Literal
 
@@ -14,9 +14,21 @@ from midspan.providers.prompted.history import ORIGIN, Renderer, kept_bytes, kep
 from midspan.providers.prompted.prompt import choice_rule
 from midspan.providers.prompted.quotations import Quotations
 from midspan.providers.prompted.reader import Piece, Reader, numbered
-from midspan.types.exchange import FinishReason, ModelRequest, ModelResponse, Setup
+from midspan.providers.stream import StreamAccumulator
+from midspan.types.exchange import (
+    FinishReason,
+    ModelRequest,
+    ModelResponse,
+    PartDelta,
+    PartEnd,
+    PartEvent,
+    PartStart,
+    RequestConfig,
+    TextPartDelta,
+    ThoughtPartDelta,
+)
 from midspan.types.messages import Message
-from midspan.types.parts import Part, Text, ToolCall
+from midspan.types.parts import Part, ProviderData, Text, Thought, ToolCall
 from midspan.types.specs import BuiltinTool, ToolSpec
 
 _log = logging.getLogger("midspan.providers.prompted")
@@ -26,7 +38,6 @@ Instructions = Callable[[Sequence[ToolSpec], str], str]
 
 _MOST_PROBLEMS = 5
 _MARKABLE = (FinishReason.END, FinishReason.LENGTH, FinishReason.OTHER)
-_MOST_SETUPS = 64
 
 
 class Manner(Struct, frozen=True, eq=False):
@@ -43,11 +54,11 @@ class Turn:
     """`question` goes to the model; what it says is given to `heard`, and at the end to `ended` and `response`."""
 
     def __init__(self, request: ModelRequest, manner: Manner, renderer: Renderer) -> None:
-        choice = request.setup.tool_choice
+        choice = request.config.tool_choice
         allowed = choice.names if choice is not None and choice.mode == "any" else ()
         self._manner = manner
         self._forbidden = choice is not None and choice.mode == "none"
-        self._tools = Declared(tool for tool in request.setup.tools if not allowed or tool.name in allowed)
+        self._tools = Declared(tool for tool in request.config.tools if not allowed or tool.name in allowed)
         self._mark = _mark(request) if manner.guarded else None
         self._make_id = numbered(next_number(request.history))
         self._reader = Reader(
@@ -59,44 +70,62 @@ class Turn:
             is_quoted=Quotations(request.history, self._tools, manner.marker, self._mark).hold,
         )
         self._listened = False
-        self._parts: list[Part] = []
-        self._texts: list[Text] = []
-        """The text after these parts, in the pieces in which it came."""
+        self._accumulator = StreamAccumulator()
+        self._inner: dict[int, Part] = {}
+        """The parts of the model's own stream that are not given as deltas, until they end."""
         self._calls: list[ToolCall] = []
         self._problems: list[str] = []
-        setup = _setup(request.setup, manner, self._mark)
-        history = renderer.history(request.history, Declared(request.setup.tools), self._mark)
-        self.question = ModelRequest(setup, history, request.continuation, request.room)
-        _log.debug("[Gemini] System Prompt: %s", setup.system)
+        config = _config(request.config, manner, self._mark)
+        history = renderer.history(request.history, Declared(request.config.tools), self._mark)
+        self.question = ModelRequest(config, history, request.budget)
+        _log.debug("[Gemini] System Prompt: %s", config.system)
 
-    def heard(self, part: Part) -> Iterable[Part]:
-        """What a part of the model's answer says."""
+    def heard(self, event: PartEvent) -> Iterator[PartEvent]:
+        """What an event of the model's own stream says."""
         self._listened = True
-        if type(part) is not Text or not self._tools.names:
-            return [self._kept(part)]
-        return [self._kept(self._meant(piece)) for piece in self._reader.feed(part.text)]
+        match event:
+            case PartStart(index, Text() | Thought() as part) if part.provider_data is None:
+                yield from self._read(part)
+            case PartStart(index, part):
+                self._inner[index] = part
+            case PartDelta(index, TextPartDelta(text)) if index not in self._inner:
+                yield from self._read(Text(text))
+            case PartDelta(index, ThoughtPartDelta(text)) if index not in self._inner:
+                yield from self._read(Thought(text))
+            case PartEnd(index, part) if index in self._inner:
+                whole = part or self._inner[index]
+                del self._inner[index]
+                yield from self._read(whole)
 
-    def ended(self, answer: ModelResponse) -> Iterable[Part]:
-        """What was still held back; all of it, if the model was not listened to before."""
-        made: list[Part] = []
+    def ended(self, response: ModelResponse) -> list[PartEvent]:
+        """What was still held back; all of it, if the model was not streamed."""
+        events: list[PartEvent] = []
         if not self._listened:
-            for part in answer.message.parts:
-                made += self.heard(part)
-        return [*made, *(self._kept(self._meant(piece)) for piece in self._reader.end())]
+            for part in response.message.parts:
+                events += self._read(part)
+        for piece in self._reader.end():
+            events += self._accumulator.add_part(self._meant(piece))
+        return events + self._accumulator.end_current()
+
+    def _read(self, part: Part) -> list[PartEvent]:
+        if type(part) is not Text or not self._tools.names:
+            return self._accumulator.add_part(part)
+        pieces = [self._meant(piece) for piece in self._reader.feed(part.text)]
+        return [event for made in pieces for event in self._accumulator.add_part(made)]
 
     def response(self, answer: ModelResponse) -> ModelResponse:
         """The whole answer, with calls where the model wrote some."""
         _log.debug("[Gemini] Response: %s", answer.message.text)
         _log.debug("[Gemini] Tool Calls: %s", _Shown(self._calls))
-        self._end_text()
-        message = Message("model", tuple(self._parts), ORIGIN, kept_bytes(answer.message, self._mark))
-        if not self._problems or self._calls or answer.finish not in _MARKABLE:
+        data = ProviderData(ORIGIN, kept_bytes(answer.message, self._mark))
+        message = Message("model", self._accumulator.parts(), data)
+        if not self._problems or self._calls or answer.finish_reason not in _MARKABLE:
             return replace(answer, message=message)
         finish = FinishReason.MALFORMED_CALL
         if self._forbidden:
             finish = FinishReason.END if message.text.strip() else FinishReason.UNEXPECTED_CALL
         return replace(
-            answer, message=message, finish=finish, finish_message="; ".join(self._problems[:_MOST_PROBLEMS])
+            answer, message=message, finish_reason=finish, finish_message="; ".join(self._problems[:_MOST_PROBLEMS])
         )
 
     def _meant(self, piece: Piece) -> Part:
@@ -124,19 +153,6 @@ class Turn:
         _log.debug("Failed to parse tool arguments: %s; %s is run without any", refused.problem, spec.name)
         return ToolCall(self._make_id(), spec.name, {})
 
-    def _kept(self, part: Part) -> Part:
-        if type(part) is Text:
-            self._texts.append(part)
-        else:
-            self._end_text()
-            self._parts.append(part)
-        return part
-
-    def _end_text(self) -> None:
-        texts, self._texts = self._texts, []
-        if texts:
-            self._parts.append(texts[0] if len(texts) == 1 else Text("".join(text.text for text in texts)))
-
 
 class _Shown:
     """Calls as the log shows them, made only if somebody looks."""
@@ -148,21 +164,20 @@ class _Shown:
         return str([{"id": call.id, "name": call.name, "arguments": call.arguments} for call in self._calls])
 
 
-def _setup(setup: Setup, manner: Manner, mark: str | None) -> Setup:
-    """What stays the same, for a model without functions; made once, because encoders keep what they made of it."""
-    made: dict[tuple[Manner, str | None], Setup] = setup.__dict__.setdefault("prompted", {})
-    if (manner, mark) not in made:
-        functions = [tool for tool in setup.tools if isinstance(tool, ToolSpec)]
-        builtins = tuple(tool for tool in setup.tools if isinstance(tool, BuiltinTool))
-        system = setup.system
-        if functions:
-            word = f"{manner.marker}[{mark}]" if mark else manner.marker
-            prompt = _instructed(manner.instructions, functions, word) + choice_rule(setup.tool_choice)
-            system = f"{system}\n\n{prompt}" if system else prompt
-        if len(made) >= _MOST_SETUPS:  # each guarded conversation has its own
-            made.pop(next(iter(made)), None)
-        made[manner, mark] = replace(setup, system=system, tools=builtins, tool_choice=None)
-    return made[manner, mark]
+def _config(config: RequestConfig, manner: Manner, mark: str | None) -> RequestConfig:
+    """The config for a model without functions; made once, because encoders keep what they derive from it."""
+    return config.derived(("prompted", manner, mark), lambda: _prompted(config, manner, mark))
+
+
+def _prompted(config: RequestConfig, manner: Manner, mark: str | None) -> RequestConfig:
+    functions = [tool for tool in config.tools if isinstance(tool, ToolSpec)]
+    builtins = tuple(tool for tool in config.tools if isinstance(tool, BuiltinTool))
+    system = config.system
+    if functions:
+        word = f"{manner.marker}[{mark}]" if mark else manner.marker
+        prompt = _instructed(manner.instructions, functions, word) + choice_rule(config.tool_choice)
+        system = f"{system}\n\n{prompt}" if system else prompt
+    return replace(config, system=system, tools=builtins, tool_choice=None)
 
 
 def _instructed(instructions: Instructions, functions: Sequence[ToolSpec], word: str) -> str:

@@ -9,7 +9,7 @@ from midspan import errors
 from midspan.errors import InvalidRequest, MidspanError, ProviderError
 from midspan.providers.recording.lines import Failure
 
-_CARRIED = ("status", "retry_delay_seconds", "details", "violations", "finish_word", "limit")
+_CARRIED = ("status", "retry_delay_seconds", "details", "violations", "raw_finish_reason", "limit")
 
 
 def failure_of(error: BaseException) -> Failure:

@@ -4,12 +4,12 @@ from typing import Any
 
 from msgspec import Raw, Struct
 
-from midspan.types.exchange import ModelResponse
+from midspan.types.exchange import ModelResponse, PartEvent
 from midspan.types.messages import Message
-from midspan.types.parts import Part, ToolCall, ToolResult
+from midspan.types.parts import ToolCall, ToolResult
 from midspan.types.specs import ToolSpec
 
-FORM = 1
+FORM = 2
 """The version of the form that recordings are written in."""
 
 
@@ -42,18 +42,18 @@ class Listed(Struct, frozen=True, omit_defaults=True, tag_field="line", tag="too
 
 
 class Asked(Struct, frozen=True, omit_defaults=True, tag_field="line", tag="ask"):
-    """A request as the provider saw it; for Gemini the very body that went out."""
+    """A request as the provider sends it, if the provider shows that; else our own values."""
 
     model: str
-    whole: bool
+    stream: bool
     request: Raw
     path: str | None = None
 
 
-class Said(Struct, frozen=True, omit_defaults=True, tag_field="line", tag="part"):
-    """A part of an answer, as it came."""
+class Streamed(Struct, frozen=True, omit_defaults=True, tag_field="line", tag="event"):
+    """An event of a streamed response, as it came."""
 
-    part: Part
+    event: PartEvent
 
 
 class Answered(Struct, frozen=True, omit_defaults=True, tag_field="line", tag="answer"):
@@ -91,4 +91,4 @@ class Ended(Struct, frozen=True, omit_defaults=True, tag_field="line", tag="end"
     error: Failure | None = None
 
 
-Line = Began | Listed | Asked | Said | Answered | Failed | Silent | Called | Ended
+Line = Began | Listed | Asked | Streamed | Answered | Failed | Silent | Called | Ended

@@ -16,12 +16,11 @@ from midspan.providers.recording.lines import (
     Failed,
     Failure,
     Listed,
-    Said,
     Silent,
+    Streamed,
 )
 from midspan.providers.recording.written import read
-from midspan.types.exchange import ModelResponse
-from midspan.types.parts import Part
+from midspan.types.exchange import ModelResponse, PartEvent
 from midspan.types.specs import ToolSpec
 
 
@@ -29,7 +28,7 @@ class Exchange(Struct):
     """One question, and what came of it; without an end the recording was broken off."""
 
     asked: Asked
-    parts: list[Part] = []
+    events: list[PartEvent] = []
     answer: ModelResponse | None = None
     error: Failure | None = None
     ended: bool = False
@@ -87,6 +86,10 @@ class _Form(Struct):
 def _head(path: Path, line: bytes) -> Began:
     try:
         form = msgspec.json.decode(line, type=_Form).form
+        if form < FORM:
+            raise ConfigError(
+                f"the recording {str(path)!r} is of form {form}, this version reads form {FORM}; record the run again"
+            )
         if form > FORM:
             raise ConfigError(
                 f"the recording {str(path)!r} is of form {form}, this version reads up to {FORM}; "
@@ -115,8 +118,8 @@ def _add(run: RecordedRun, data: bytes) -> None:
             raise msgspec.DecodeError("a second run begins in the middle of the first")
         case _ if not run.exchanges:
             raise msgspec.DecodeError("an answer before any question")
-        case Said():
-            run.exchanges[-1].parts.append(line.part)
+        case Streamed():
+            run.exchanges[-1].events.append(line.event)
         case Answered():
             run.exchanges[-1].answer, run.exchanges[-1].ended = line.response, True
         case Failed():

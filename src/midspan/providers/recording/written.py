@@ -8,9 +8,10 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from midspan.errors import CodecError
-from midspan.providers.recording.lines import Answered, Asked, Began, Line, Said
+from midspan.providers.recording.lines import Answered, Asked, Began, Called, Ended, Line, Streamed
+from midspan.types.exchange import DataPartDelta, PartDelta, PartEnd, PartEvent, PartStart
 from midspan.types.messages import Message
-from midspan.types.parts import Opaque, Part
+from midspan.types.parts import Part, ProviderData, ToolResult
 
 Change = Callable[[Raw], Raw]
 
@@ -61,8 +62,13 @@ def _changed(line: Line, change: Change) -> Line:
             return replace(line, messages=tuple(_message(one, change) for one in line.messages))
         case Asked():
             return replace(line, request=change(line.request))
-        case Said():
-            return replace(line, part=_part(line.part, change))
+        case Streamed():
+            return replace(line, event=_event(line.event, change))
+        case Called():
+            result = None if line.result is None else _part(line.result, change)
+            return replace(line, call=_part(line.call, change), result=result)
+        case Ended():
+            return replace(line, calls=tuple([_part(call, change) for call in line.calls]))
         case Answered():
             response = line.response
             message, raw = _message(response.message, change), tuple(map(change, response.raw))
@@ -70,13 +76,28 @@ def _changed(line: Line, change: Change) -> Line:
     return line
 
 
+def _event(event: PartEvent, change: Change) -> PartEvent:
+    match event:
+        case PartDelta(delta=DataPartDelta(provider_data=ProviderData() as data) as delta):
+            return replace(event, delta=replace(delta, provider_data=_data(data, change)))
+        case PartStart(part=part) | PartEnd(part=part) if part is not None:
+            return replace(event, part=_part(part, change))
+    return event
+
+
 def _message(message: Message, change: Change) -> Message:
-    parts = tuple(_part(part, change) for part in message.parts)
-    return replace(message, parts=parts, raw=change(message.raw) if message.raw else message.raw)
+    parts = tuple([_part(part, change) for part in message.parts])
+    return replace(message, parts=parts, provider_data=_data(message.provider_data, change))
 
 
-def _part(part: Part, change: Change) -> Part:
-    return replace(part, raw=change(part.raw)) if type(part) is Opaque else part
+def _part(part: Part, change: Change) -> Any:
+    if isinstance(part, ToolResult) and part.media:
+        part = replace(part, media=tuple([_part(blob, change) for blob in part.media]))
+    return part if part.provider_data is None else replace(part, provider_data=_data(part.provider_data, change))
+
+
+def _data(data: ProviderData | None, change: Change) -> ProviderData | None:
+    return data if data is None or not data.raw else ProviderData(data.origin, change(data.raw))
 
 
 _encode = msgspec.json.Encoder().encode

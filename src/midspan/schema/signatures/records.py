@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from midspan.errors import SchemaError
 from midspan.schema.signatures.docstrings import documentation
+from midspan.types.parts import ProviderData
 
 Direction = Literal["in", "out"]
 """Whether a value comes from the model or goes to it: what must be there, and what may be, can differ."""
@@ -127,6 +128,8 @@ def _struct_fields(kind: Any, direction: Direction) -> Iterator[Field]:
     if config.tag is not None:
         yield Field(config.tag_field, "", typing.Literal[config.tag], required=True)
     for field in msgspec.structs.fields(kind):
+        if hints[field.name] == ProviderData | None:
+            continue  # of our own parts: bytes of a provider, which no tool takes or returns
         default = _known_default(field.default, field.default_factory)
         required = field.required or (direction == "out" and default is not msgspec.UNSET)
         yield Field(field.encode_name, field.name, hints[field.name], required, default)

@@ -4,7 +4,7 @@ from argparse import ArgumentParser, ArgumentTypeError
 
 
 def add_model(parser: ArgumentParser) -> None:
-    parser.add_argument("-m", "--model", metavar="M", help="the model: gemini:gemini-3.8-flash, offline, …")
+    parser.add_argument("-m", "--model", metavar="M", help="the model as provider:model, see midspan models")
     parser.add_argument("-s", "--system", metavar="S", help="what the model is told before all questions")
     parser.add_argument("--max-turns", metavar="N", type=_above_zero, help="how often the model may be asked")
 

@@ -69,7 +69,7 @@ def _ask(options: Namespace, report: Report, out: TextIO) -> None:
     tools = tools_of(settings.tools)
     agent = agent_of(with_fallback(settings, yes=options.yes), tools)
     if options.prompt_mode:
-        agent = agent.but(prompt_mode=True)
+        agent = agent.replace(prompt_mode=True)
     if options.record is not None:
         from midspan.testing import record  # loaded where it is wanted
 

@@ -8,7 +8,6 @@ from typing import Any
 from midspan.errors import ConfigError
 from midspan.surfaces.cli.exits import say
 from midspan.surfaces.cli.interrupts import Stoppable
-from midspan.surfaces.cli.models import KNOWN
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -55,7 +54,9 @@ def _models(given: str | None) -> list[str] | None:
     if given is None:
         return None
     if given == "current":
-        return list(KNOWN)
+        from midspan.providers.gemini.family import FAMILY
+
+        return list(FAMILY.known_models)
     names = [name.strip() for name in given.split(",") if name.strip()]
     if not names:
         raise ConfigError("--models is current, or names with commas between them")

@@ -34,28 +34,12 @@ def sentence_of(error: BaseException) -> str:
     if isinstance(error, KeyboardInterrupt):
         return "stopped"
     if isinstance(error, MidspanError):
-        words = " ".join(str(error).split()) or type(error).__name__
-        return _for_a_shell(words) if isinstance(error, CredentialsError) else words
+        # Some errors have another wording for a shell, where nobody can pass arguments to a function.
+        message = (isinstance(error, CredentialsError) and error.shell_message) or str(error)
+        return " ".join(message.split()) or type(error).__name__
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return f"something went wrong inside: {type(error).__name__}: {' '.join(str(error).split())}; -v shows where"
-
-
-def _for_a_shell(words: str) -> str:
-    """The same with advice that helps here, where nobody can give arguments to a function."""
-    for fault, advice in _ADVICE.items():
-        if words.startswith(fault):
-            return f"{fault}: {advice}"
-    return words
-
-
-_ADVICE = {
-    "no Gemini API key": "set GEMINI_API_KEY or GOOGLE_API_KEY to one, or take the offline model with --model offline; "
-    "keys are made at https://aistudio.google.com/apikey",
-    "no credentials for Vertex": "install google-auth and log in with gcloud auth application-default login, "
-    "or unset GOOGLE_GENAI_USE_VERTEXAI to ask the Developer API with a key",
-}
-"""What a provider says that is made in Python, and what there is to do in a shell."""
 
 
 def tell(error: BaseException, *, verbose: bool) -> None:

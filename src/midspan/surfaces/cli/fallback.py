@@ -1,19 +1,20 @@
-"""The model of the terminal where none is configured: the offline model, announced before anything else."""
+"""The model of the terminal if none is configured: one that needs no credentials, announced before anything else."""
 
 from msgspec.structs import replace
 
-from midspan.providers.registry import has_default_model
+from midspan.providers.registry import credential_variables, default_family, fallback_family
 from midspan.surfaces.cli.exits import say
 from midspan.surfaces.cli.settings import Settings
 
 
 def with_fallback(settings: Settings, *, yes: bool) -> Settings:
-    """Use the offline model if no model is named and no key is set; with read-only tools only, unless `yes`."""
-    if settings.model is not None or has_default_model():
+    """Use the fallback model if no model is named and no key is set; with read-only tools only, unless `yes`."""
+    if settings.model is not None or default_family() is not None:
         return settings
+    name = fallback_family().name
     tools = "" if yes else ", with read-only tools only (--yes allows all tools)"
     say(
-        f"no model is named and no key is set, so the offline model answers{tools}. "
-        "For a language model set GEMINI_API_KEY or use --model."
+        f"no model is named and no key is set, so the {name} model answers{tools}. "
+        f"For a language model set {credential_variables()}, or use --model."
     )
-    return replace(settings, model="offline", read_only=not yes)
+    return replace(settings, model=name, read_only=not yes)

@@ -56,7 +56,7 @@ class Report:
         found = {
             "answer": self.answer,
             "tool_calls": [_UNENDED | call for call in self.calls],
-            "usage": msgspec.structs.asdict(self.usage),
+            "usage": {**msgspec.structs.asdict(self.usage), "total": self.usage.total},
             "turns": self.turns,
             "run_id": self.run_id,
             "model": self.model,

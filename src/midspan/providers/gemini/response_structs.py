@@ -1,4 +1,4 @@
-"""The little of a response that a run needs, read in one pass; everything else stays in the bytes.
+"""Structs for the few fields of a response that a run needs; everything else stays in the bytes.
 
 Where a server writes a known field in an unknown way, that field is as good as absent and the rest is still read.
 """
@@ -6,14 +6,16 @@ Where a server writes a known field in an unknown way, that field is as good as 
 import json
 import re
 from collections.abc import Iterator
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Meta, Raw, Struct
 from msgspec.structs import fields
 
 from midspan.errors import MalformedResponse
 from midspan.types.exchange import Usage
+
+ABSENT = Raw(b"")
 
 
 class Call(Struct, rename="camel", gc=False):
@@ -28,7 +30,7 @@ class Result(Struct, rename="camel", gc=False):
     name: str = ""
     response: dict[str, Any] | None = None
     id: str | None = None
-    parts: list["Part"] | None = None
+    parts: list[Raw] | None = None
 
 
 class Inline(Struct, rename="camel", gc=False):
@@ -53,13 +55,37 @@ class Part(Struct, rename="camel", gc=False):
     file_data: File | None = None
 
 
+class KnownCall(Struct, forbid_unknown_fields=True, gc=False):
+    name: Annotated[str, Meta(min_length=1)]
+    args: dict[str, Any] | None = None
+    id: str | None = None
+
+
+class KnownPart(Struct, rename="camel", forbid_unknown_fields=True, gc=False):
+    """A part of text or a complete call, read strictly: everything in it but the signature has a field of ours."""
+
+    text: str | None = None
+    thought: bool | None = None
+    thought_signature: str | None = None
+    function_call: KnownCall | None = None
+
+
+class KnownContent(Struct, gc=False):
+    parts: list[KnownPart]
+    role: Literal["model"]
+
+
+class SignedPart(Struct, rename="camel", gc=False):
+    thought_signature: str | None = None
+
+
 class Content(Struct, gc=False):
-    parts: list[Part] | None = None
+    parts: list[Raw] | None = None
     role: str | None = None
 
 
 class Candidate(Struct, rename="camel", gc=False):
-    content: Raw = Raw(b"")
+    content: Raw = ABSENT
     finish_reason: str | int | None = None
     index: int | None = None
     finish_message: str | None = None
@@ -75,14 +101,11 @@ class Tokens(Struct, rename="camel", gc=False):
     total_token_count: int = 0
 
     def usage(self) -> Usage:
-        return Usage(
-            self.prompt_token_count,
-            self.candidates_token_count,
-            self.thoughts_token_count,
-            self.cached_content_token_count,
-            self.tool_use_prompt_token_count,
-            self.total_token_count,
-        )
+        prompt, output, tools = self.prompt_token_count, self.candidates_token_count, self.tool_use_prompt_token_count
+        thoughts, rest = self.thoughts_token_count, self.total_token_count - prompt - output - tools
+        if rest > thoughts:
+            thoughts = rest  # some models count their thoughts only in the total
+        return Usage(prompt, output, thoughts, self.cached_content_token_count, tools)
 
 
 class Chunk(Struct, rename="camel", gc=False):
@@ -91,7 +114,7 @@ class Chunk(Struct, rename="camel", gc=False):
     model_version: str | None = None
     response_id: str | None = None
     prompt_feedback: dict[str, Any] | None = None
-    error: Raw = Raw(b"")
+    error: Raw = ABSENT
 
 
 class DeltaPart(Struct, forbid_unknown_fields=True, gc=False):
@@ -130,6 +153,9 @@ read_delta = msgspec.json.Decoder(Delta).decode
 read_chunk = msgspec.json.Decoder(Chunk).decode
 read_content = msgspec.json.Decoder(Content).decode
 read_part = msgspec.json.Decoder(Part).decode
+read_known_content = msgspec.json.Decoder(KnownContent).decode
+read_known_part = msgspec.json.Decoder(KnownPart).decode
+read_signature = msgspec.json.Decoder(SignedPart).decode
 READ_FAILURES = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What these raise; `recover` is for then. They are apart because the way without failure is the hot one."""
 
@@ -176,7 +202,8 @@ def _raw_object(raw: Raw) -> dict[str, Raw]:
 _raw_fields = msgspec.json.Decoder(dict[str, Raw]).decode
 _raw_items = msgspec.json.Decoder(list[Raw]).decode
 
-_LISTS: dict[Any, type[Struct]] = {list[Candidate] | None: Candidate, list[Part] | None: Part}
+_LISTS: dict[Any, type[Struct]] = {list[Candidate] | None: Candidate}
+_RAW_LIST = list[Raw] | None
 _STRUCTS: dict[Any, type[Struct]] = {
     Tokens | None: Tokens,
     Call | None: Call,
@@ -190,6 +217,8 @@ def _convert(hint: Any, raw: Raw) -> Any:
     first = bytes(raw)[:1]
     if hint is Raw:
         return raw
+    if hint == _RAW_LIST:
+        return _raw_items(raw) if first == b"[" else [raw]
     if hint in _LISTS:
         items = _raw_items(raw) if first == b"[" else [raw]
         return list(_read_items(_LISTS[hint], items))
@@ -204,8 +233,6 @@ def _read_items(form: type[Struct], items: list[Raw]) -> Iterator[Any]:
     for item in items:
         if bytes(item)[:1] == b"{":
             yield _read_leniently(form, item)
-        elif form is Part:
-            yield Part()  # a thing that is none still counts: parts are looked up by their place
 
 
 def _arguments(raw: Raw) -> Any:

@@ -1,4 +1,4 @@
-"""What stays the same from turn to turn, in Gemini's words: system, tools, modes, settings. Written once, then kept."""
+"""A `RequestConfig` as fields of Gemini's request: system, tools, modes, settings. Encoded once, then kept."""
 
 from typing import Any
 
@@ -8,53 +8,54 @@ from midspan.errors import ConfigError
 from midspan.providers.gemini import wire
 from midspan.providers.gemini.capabilities import Capabilities
 from midspan.providers.gemini.proto import from_plain, to_plain
-from midspan.types.exchange import Setup
+from midspan.types.exchange import RequestConfig
 from midspan.types.specs import BuiltinTool, ModelSettings, ThinkingLevel, ToolChoice, ToolSpec
 
 
-def encode_setup(setup: Setup, capabilities: Capabilities) -> bytes:
+def encode_config(config: RequestConfig, capabilities: Capabilities) -> bytes:
     """The fields of a request beside its contents, each with a comma before it."""
-    kept: dict[Capabilities, bytes] = setup.__dict__.setdefault("gemini", {})
-    written = kept.get(capabilities)
-    if written is None:
-        fields = _overlaid(setup_fields(setup, capabilities), setup.settings.extra)
-        written = kept[capabilities] = b"," + _encode(fields)[1:-1] if fields else b""
-    return written
+    return config.derived(("gemini", capabilities), lambda: _encode_config(config, capabilities))
 
 
-def encode_system_as_content(setup: Setup, capabilities: Capabilities) -> bytes:
+def _encode_config(config: RequestConfig, capabilities: Capabilities) -> bytes:
+    fields = _overlaid(config_fields(config, capabilities), config.settings.extra)
+    return b"," + _encode(fields)[1:-1] if fields else b""
+
+
+def encode_system_as_content(config: RequestConfig, capabilities: Capabilities) -> bytes:
     """The system prompt as the first thing the user says, with a comma after it, for models that know no other way."""
-    if capabilities.system_instruction or not setup.system or setup.cache is not None:
+    if capabilities.system_instruction or not config.system or _cache_name(config) is not None:
         return b""
-    return _encode({"role": "user", "parts": [{"text": setup.system}]}) + b","
+    return _encode({"role": "user", "parts": [{"text": config.system}]}) + b","
 
 
-def setup_fields(setup: Setup, capabilities: Capabilities) -> dict[str, Any]:
+def config_fields(config: RequestConfig, capabilities: Capabilities) -> dict[str, Any]:
     """The same as plain values; also what a cache is made of."""
     fields: dict[str, Any] = {}
-    if setup.cache is not None:
+    cache = _cache_name(config)
+    if cache is not None:
         if not capabilities.explicit_cache:
-            raise ConfigError(f"{setup.model!r} has no explicit caches; it caches long prefixes by itself")
+            raise ConfigError(f"{config.model!r} has no explicit caches; it caches long prefixes by itself")
         # The API refuses all three beside a cache: they are in it already.
-        fields["cachedContent"] = setup.cache
+        fields["cachedContent"] = cache
     else:
-        if setup.system and capabilities.system_instruction:
-            fields["systemInstruction"] = {"parts": [{"text": setup.system}]}
-        if setup.tools:
-            fields["tools"] = _tools(setup)
-        config = _tool_config(setup, capabilities)
-        if config:
-            fields["toolConfig"] = config
-    generation = _generation(setup, capabilities)
+        if config.system and capabilities.system_instruction:
+            fields["systemInstruction"] = {"parts": [{"text": config.system}]}
+        if config.tools:
+            fields["tools"] = _tools(config)
+        tool_config = _tool_config(config, capabilities)
+        if tool_config:
+            fields["toolConfig"] = tool_config
+    generation = _generation(config, capabilities)
     if generation:
         fields["generationConfig"] = generation
     return fields
 
 
-def _tools(setup: Setup) -> list[dict[str, Any]]:
+def _tools(config: RequestConfig) -> list[dict[str, Any]]:
     """Each built-in tool for itself, then all functions as one tool."""
-    tools = [{tool.name: tool.config} for tool in setup.tools if isinstance(tool, BuiltinTool)]
-    functions = [_declaration(tool) for tool in setup.tools if isinstance(tool, ToolSpec)]
+    tools = [{tool.name: tool.config} for tool in config.tools if isinstance(tool, BuiltinTool)]
+    functions = [_declaration(tool) for tool in config.tools if isinstance(tool, ToolSpec)]
     return [*tools, {"functionDeclarations": functions}] if functions else tools
 
 
@@ -73,39 +74,47 @@ def _says_nothing(schema: dict[str, Any]) -> bool:
     return said <= {"type", "title", "description", "$schema", "$id"}
 
 
-def _tool_config(setup: Setup, capabilities: Capabilities) -> dict[str, Any]:
-    functions = [tool.name for tool in setup.tools if isinstance(tool, ToolSpec)]
-    mixed = bool(functions) and any(isinstance(tool, BuiltinTool) for tool in setup.tools)
+def _tool_config(config: RequestConfig, capabilities: Capabilities) -> dict[str, Any]:
+    functions = [tool.name for tool in config.tools if isinstance(tool, ToolSpec)]
+    mixed = bool(functions) and any(isinstance(tool, BuiltinTool) for tool in config.tools)
     if mixed and not capabilities.builtin_with_functions:
-        raise ConfigError(f"{setup.model!r} takes functions or built-in tools, not both; use a Gemini 3 model")
-    choice = setup.tool_choice
-    if choice is not None and choice.mode == "any" and not setup.tools:
+        raise ConfigError(f"{config.model!r} takes functions or built-in tools, not both; use a Gemini 3 model")
+    choice = config.tool_choice
+    if choice is not None and choice.mode == "any" and not config.tools:
         raise ConfigError("tool choice 'any' demands a call, but there are no tools")
-    config: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     if mixed and capabilities.server_side_calls:
-        config["includeServerSideToolInvocations"] = True
+        fields["includeServerSideToolInvocations"] = True
         if choice is None or choice.mode == "auto":
-            choice = ToolChoice("validated")  # AUTO is refused where the two are combined
+            choice = ToolChoice("auto", strict=True)  # AUTO is refused where the two are combined
     if choice is not None:
-        config["functionCallingConfig"] = _mode(choice, functions)
-    return config
+        fields["functionCallingConfig"] = _calling_config(choice, functions)
+    return fields
 
 
-def _mode(choice: ToolChoice, functions: list[str]) -> dict[str, Any]:
+def _calling_config(choice: ToolChoice, functions: list[str]) -> dict[str, Any]:
     missing = [name for name in choice.names if name not in functions]
     if missing:
         raise ConfigError(
             f"tool choice asks for {', '.join(missing)}, but the tools are: {', '.join(functions) or 'none'}"
         )
-    mode: dict[str, Any] = {"mode": choice.mode.upper()}
-    if choice.names and choice.mode in ("any", "validated"):
-        mode["allowedFunctionNames"] = list(choice.names)
-    return mode
+    mode = calling_mode(choice)
+    fields: dict[str, Any] = {"mode": mode}
+    if choice.names and mode in ("ANY", "VALIDATED"):
+        fields["allowedFunctionNames"] = list(choice.names)
+    return fields
 
 
-def _generation(setup: Setup, capabilities: Capabilities) -> dict[str, Any]:
-    settings = setup.settings
-    config: dict[str, Any] = {
+def calling_mode(choice: ToolChoice) -> str:
+    """Gemini's word for a tool choice."""
+    if choice.parallel is False:
+        raise ConfigError("Gemini cannot be told to make one call at a time; leave out parallel=False")
+    return "VALIDATED" if choice.strict and choice.mode == "auto" else choice.mode.upper()
+
+
+def _generation(config: RequestConfig, capabilities: Capabilities) -> dict[str, Any]:
+    settings = config.settings
+    fields: dict[str, Any] = {
         "maxOutputTokens": settings.max_tokens,
         "stopSequences": list(settings.stop) or None,
         "seed": settings.seed,
@@ -114,12 +123,12 @@ def _generation(setup: Setup, capabilities: Capabilities) -> dict[str, Any]:
         "thinkingConfig": _thinking(settings, capabilities) or None,
     }
     if capabilities.sampling:
-        config |= {"temperature": settings.temperature, "topP": settings.top_p, "topK": settings.top_k}
-    if setup.output is not None:
-        if setup.tools and not capabilities.json_with_functions:
-            raise ConfigError(f"{setup.model!r} takes tools or structured output, not both; use a Gemini 3 model")
-        config |= {"responseMimeType": "application/json", "responseJsonSchema": setup.output.json_schema}
-    return {name: value for name, value in config.items() if value is not None}
+        fields |= {"temperature": settings.temperature, "topP": settings.top_p, "topK": settings.top_k}
+    if config.output is not None:
+        if config.tools and not capabilities.json_with_functions:
+            raise ConfigError(f"{config.model!r} takes tools or structured output, not both; use a Gemini 3 model")
+        fields |= {"responseMimeType": "application/json", "responseJsonSchema": config.output.json_schema}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _thinking(settings: ModelSettings, capabilities: Capabilities) -> dict[str, Any]:
@@ -145,6 +154,11 @@ def _level(thinking: ThinkingLevel | int, levels: tuple[ThinkingLevel, ...]) -> 
     """The level that the model has nearest to what was asked for; None lets it decide."""
     wanted = _budget(thinking)
     return None if wanted < 0 else min(levels, key=lambda level: abs(_BUDGETS[level] - wanted)).upper()
+
+
+def _cache_name(config: RequestConfig) -> str | None:
+    """The context cache to use; without one Gemini caches long prefixes by itself."""
+    return None if config.cache is None else config.cache.key
 
 
 def _overlaid(fields: dict[str, Any], extra: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,176 @@
+"""The calls of a turn: started, refused or run, each with exactly one result."""
+
+import logging
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from midspan.errors import ToolError
+from midspan.loop.policy import Refusal, Refusals
+from midspan.tools.error_results import failed, truncate
+from midspan.tools.schedule import each_call, run_call
+from midspan.tools.tasks import Expired, with_timeout
+from midspan.types.context import RunContext
+from midspan.types.events import RunEvent, ToolEnd, ToolProgress, ToolStart
+from midspan.types.parts import ToolCall, ToolResult, local_id
+
+if TYPE_CHECKING:
+    from midspan.loop.run import Run
+
+_log = logging.getLogger("midspan.loop")
+
+_OUT_OF_TIME = "was cancelled, because the time of the run is over; whether it had an effect is unknown"
+_MAX_NAME_CHARS = 200
+
+Observer = Callable[[RunEvent], None]
+
+
+class _PlannedCall(NamedTuple):
+    """A call to run, and its positions in the turn: several if the model sent the same call more than once."""
+
+    call: ToolCall
+    indexes: list[int]
+
+
+class CallRunner:
+    """Runs the calls of a run, and is what their contexts talk to."""
+
+    def __init__(self, run: "Run", user_context: Any) -> None:
+        self._run = run
+        self._user_context = user_context
+        self.observer: Observer | None = None
+        """Gets the events that occur while calls run: progress, and calls made by tools."""
+        self._indexes: dict[str, int] = {}
+        """The positions of the calls that run, by their ids."""
+
+    async def run(self, refusals: Refusals) -> AsyncGenerator[RunEvent, None]:
+        """Run the unanswered calls of the turn, except those that are refused."""
+        run, prepared = self._run, self._run.prepared
+        turn, unanswered = run.state.turn, run.state.unanswered
+        planned: dict[Any, _PlannedCall] = {}
+        last = unanswered[-1][0]
+        for index, call in unanswered:
+            if call.name not in prepared.specs:
+                _log.warning("%s called invalid tool: %s", run.service, call.name[:_MAX_NAME_CHARS])
+            refusal = refusals.get(index)
+            may_write = refusal is None and prepared.may_write(call.name)
+            yield ToolStart(turn, call, index, may_write, index != last)
+            if refusal is not None:
+                yield run.apply(ToolEnd(turn, _refused(call, refusal), 0.0, index))
+            elif len(unanswered) == 1:
+                planned[0] = _PlannedCall(call, [index])
+            else:
+                planned.setdefault(_identity(call), _PlannedCall(call, [])).indexes.append(index)
+        async with aclosing(self._run_planned(list(planned.values()))) as events:
+            async for event in events:
+                yield event
+
+    async def _run_planned(self, planned: list[_PlannedCall]) -> AsyncGenerator[RunEvent, None]:
+        run = self._run
+        limits, in_task = run.limits, run.prepared.in_task
+        self._indexes = {item.call.id: item.indexes[0] for item in planned}
+        if len(planned) == 1 and not limits.has_deadline:  # the most common case, without a generator
+            result, seconds = await run_call(planned[0].call, self._call, in_task=in_task)
+            for index in planned[0].indexes:
+                yield self._end(planned[0].call, result, seconds, index)
+            return
+        # In order if a call may need the result of another.
+        concurrency = 1 if run.prepared.provider.profile.calls_in_order else None
+        calls = [item.call for item in planned]
+        results = each_call(calls, self._call, max_concurrency=concurrency, in_task=in_task)
+        async with aclosing(results):
+            while True:
+                try:
+                    finished = await with_timeout(anext(results), limits.seconds_left)
+                except StopAsyncIteration:
+                    break
+                except Expired as expired:
+                    if not expired.late_result:
+                        break
+                    finished = expired.late_result[0]  # it did run, and its result must not be hidden
+                position, result, seconds = finished
+                for index in planned[position].indexes:
+                    yield self._end(calls[position], result, seconds, index)
+                if limits.out_of_time() is not None:
+                    break
+        for index, call in run.state.unanswered:
+            yield run.apply(ToolEnd(run.state.turn, failed(call, f"{call.name} {_OUT_OF_TIME}"), 0.0, index))
+
+    def _end(self, call: ToolCall, result: ToolResult, seconds: float, index: int) -> RunEvent:
+        run = self._run
+        _log.debug("[%s] Tool Result: %s", run.service, result)
+        hint = run.policies.hint(run.state, call, result)
+        if hint is not None:
+            result = replace(result, hint=hint)
+        return run.apply(ToolEnd(run.state.turn, result, seconds, index))
+
+    def _call(self, call: ToolCall) -> Any:
+        run = self._run
+        index = self._indexes.get(call.id, 0)
+        context = RunContext(
+            self._user_context,
+            run_id=run.id,
+            call_id=call.id,
+            idempotency_key=f"{run.id}/{run.state.turn}/{index}",
+            deadline=run.limits.deadline,
+            host=self,
+        )
+        return run.prepared.source.call(call, context)
+
+    def report_progress(self, call_id: str, fraction: float | None, message: str) -> None:
+        """Pass on a progress report of a tool. See `RunHost`."""
+        if self.observer is not None:
+            index = self._indexes.get(call_id, 0)
+            self.observer(ToolProgress(self._run.state.turn, call_id, index, fraction, message or None))
+
+    async def ask_user(self, call_id: str, question: str, schema: dict[str, Any] | None) -> Any:
+        """Ask the user a question of a tool. See `RunHost`."""
+        del call_id, question, schema
+        raise ToolError("this run has no user to ask")
+
+    async def call_tool(self, parent: RunContext[Any], name: str, arguments: dict[str, Any]) -> ToolResult:
+        """Run a call that a tool makes; it counts against the limits. See `RunHost`."""
+        run = self._run
+        call = ToolCall(local_id(), run.prepared.aliases.get(name, name), arguments)
+        refusal = run.limits.refuse(run.state, [(-1, call)]).get(-1)
+        if refusal is not None:
+            return _refused(call, refusal)
+        may_write = run.prepared.may_write(call.name)
+        self._observe(ToolStart(run.state.turn, call, 0, may_write, parent=parent.call_id))
+        begin = perf_counter()
+        context = RunContext(
+            parent.user,
+            run_id=run.id,
+            call_id=call.id,
+            idempotency_key=f"{parent.idempotency_key}/{len(run.state.nested_calls)}",
+            deadline=parent.deadline,
+            host=self,
+        )
+        result = await run.prepared.source.call(call, context)
+        self._observe(run.apply(ToolEnd(run.state.turn, result, perf_counter() - begin, 0, parent.call_id)))
+        return result
+
+    def _observe(self, event: RunEvent) -> None:
+        if self.observer is not None:
+            self.observer(event)
+
+
+def _refused(call: ToolCall, refusal: Refusal) -> ToolResult:
+    meta = {} if refusal.limit is None else {"limit": refusal.limit}
+    message = truncate(f"{call.name} {refusal.message}")
+    return ToolResult(call.id, call.name, message, is_error=True, notes=(refusal.note,), meta=meta)
+
+
+def _identity(call: ToolCall) -> Any:
+    """What two copies of a call have in common, and no two other calls: a chunk that came twice is one call."""
+    try:
+        return call.id, call.name, _encode(call.arguments), call.provider_data
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):  # a broken provider: this is not JSON
+        return id(call)
+
+
+_encode = msgspec.json.Encoder(order="deterministic").encode

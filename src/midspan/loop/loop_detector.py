@@ -1,0 +1,151 @@
+"""Detects a model that repeats the same call with the same result over and over.
+
+A repeated call is run. From the third time on the model gets a note beside the result; after `max_repeats` times the
+call is refused, and if the model still repeats it, the tools are withdrawn. A result is never made up.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from midspan.errors import NoAnswer
+from midspan.loop.policy import NO_CHANGES, Calls, Changes, Fail, Policy, Refusal, Refusals, Verdict
+from midspan.loop.state import RunState, ToolRun
+from midspan.tools.error_results import FORBIDDEN, REPEATED
+from midspan.types.exchange import ModelResponse
+from midspan.types.parts import ToolCall, ToolResult
+from midspan.types.specs import ToolSpec
+
+_NOTE_FROM = 3
+"""The repetition from which on the model gets a note."""
+_NOTE = "This call has given the same result {count} times in a row. Repeat it only if you expect another result."
+_REFUSAL = (
+    "was not run again: the same call has given the same result {count} times in a row. "
+    "Answer with the information you have, or make another call."
+)
+
+_CallKey = tuple[str, bytes]
+
+
+class _Repetition(Struct):
+    """How often a call was made in a row with the same result."""
+
+    result: bytes
+    count: int
+    epoch: int
+    """The number of changes before the count started; after another change it starts anew."""
+
+
+class LoopDetector(Policy):
+    """Counts identical calls with identical results. A different result, or a change in between, resets the count.
+
+    A call counts as a change if its tool declares to write, or declares nothing and gave a result for the first time.
+    """
+
+    def __init__(self, max_repeats: int | None, specs: Mapping[str, ToolSpec]) -> None:
+        self._max_repeats = max_repeats
+        self._specs = specs
+        self._seen = 0
+        """How many of the state's tool runs are counted."""
+        self._known: dict[_CallKey, _Repetition] = {}
+        self._epoch = 0
+        self._refused_turns = 0
+        """Turns since the last change in which a repeated call was refused."""
+
+    def request(self, state: RunState) -> Changes:
+        self._update(state)
+        return Changes(answer_only=True) if self._refused_turns > 1 else NO_CHANGES
+
+    def after_response(self, state: RunState, response: ModelResponse) -> Verdict:  # noqa: ARG002 - of the policy
+        if self._refused_turns > 2 and state.calls:
+            return Fail(NoAnswer("the model repeats the same calls forever and gives no answer"))
+        return None
+
+    def refuse(self, state: RunState, calls: Calls) -> Refusals:
+        self._update(state)
+        maximum = self._max_repeats
+        if maximum is None or not self._known:
+            return {}
+        return {
+            index: Refusal(_REFUSAL.format(count=count), REPEATED)
+            for index, call in calls
+            if (count := self._count(call)) >= maximum
+        }
+
+    def hint(self, state: RunState, call: ToolCall, result: ToolResult) -> str | None:
+        self._update(state)
+        known = None if self._max_repeats is None else self._known.get(_call_key(call))
+        if known is None or known.count < _NOTE_FROM - 1 or self._is_repeatable(call):
+            return None
+        if known.epoch != self._epoch or known.result != _fingerprint(result):
+            return None
+        return _NOTE.format(count=known.count + 1)
+
+    def _count(self, call: ToolCall) -> int:
+        if self._is_repeatable(call):
+            return 0
+        known = self._known.get(_call_key(call))
+        return known.count if known is not None and known.epoch == self._epoch else 0
+
+    def _is_repeatable(self, call: ToolCall) -> bool:
+        spec = self._specs.get(call.name)
+        return spec is not None and spec.repeatable
+
+    def _update(self, state: RunState) -> None:
+        """Count the calls that were completed since the last time."""
+        if self._max_repeats is None or self._seen == len(state.tool_runs):
+            return
+        runs = state.tool_runs[self._seen :]
+        self._seen = len(state.tool_runs)
+        refused = {note for run in runs for note in run.result.notes}
+        if REPEATED in refused or (FORBIDDEN in refused and self._refused_turns):
+            self._refused_turns += 1
+        for run in runs:
+            if REPEATED not in run.result.notes and FORBIDDEN not in run.result.notes:
+                self._add(run)
+
+    def _add(self, run: ToolRun) -> None:
+        key, result = _call_key(run.call), _fingerprint(run.result)
+        known = self._known.get(key)
+        is_repeated = known is not None and known.result == result
+        spec = self._specs.get(run.call.name)
+        writes = None if spec is None else spec.changes
+        if (writes and not run.is_error) or (writes is None and not is_repeated):
+            self._epoch += 1
+            self._refused_turns = 0
+            continues = known is not None and known.epoch == self._epoch - 1
+        else:
+            continues = known is not None and known.epoch == self._epoch
+        count = known.count + 1 if known is not None and is_repeated and continues else 1
+        self._known[key] = _Repetition(result, count, self._epoch)
+
+
+def _call_key(call: ToolCall) -> _CallKey:
+    return call.name, _canonical(call.arguments)
+
+
+def _fingerprint(result: ToolResult) -> bytes:
+    """What the model would read: two results with equal fingerprints look the same to it."""
+    return _canonical([result.is_error, result.value, result.content])
+
+
+def _canonical(value: Any) -> bytes:
+    """Encode a value so that equal JSON gives equal bytes; 3.0 and 3 are one number, and models write both."""
+    try:
+        encoded = _encode(value)
+        return _encode(_with_integers(msgspec.json.decode(encoded))) if b".0" in encoded else encoded
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
+        return repr(value).encode("utf-8", "backslashreplace")  # not JSON, which only a broken provider sends
+
+
+def _with_integers(value: Any) -> Any:
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else value
+    if isinstance(value, dict):
+        return {key: _with_integers(item) for key, item in value.items()}
+    return [_with_integers(item) for item in value] if isinstance(value, list) else value
+
+
+_encode = msgspec.json.Encoder(order="deterministic").encode

@@ -1,0 +1,125 @@
+"""One response of the model, as events of the run."""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from midspan.errors import MidspanError, ProviderError
+from midspan.loop.limits import LimitTracker
+from midspan.providers.provider import Provider, ensure_aclose
+from midspan.tools.error_results import describe_error
+from midspan.tools.tasks import Expired, with_timeout
+from midspan.types.events import RunEvent, TextDelta, ThoughtDelta, ToolCallDelta
+from midspan.types.exchange import (
+    ArgumentsPartDelta,
+    ModelEvent,
+    ModelRequest,
+    ModelResponse,
+    PartDelta,
+    PartStart,
+    TextPartDelta,
+    ThoughtPartDelta,
+)
+from midspan.types.messages import Message
+from midspan.types.parts import Part, Text, Thought, ToolCall
+
+
+class TurnStream:
+    """Reads one response. Afterwards `response` or `error` is set; neither if the time of the run is over.
+
+    `error` is set if the response broke off and may be requested again. Other errors are raised.
+    """
+
+    def __init__(self, provider: Provider, turn: int, limits: LimitTracker) -> None:
+        self.response: ModelResponse | None = None
+        self.error: ProviderError | None = None
+        self._provider = provider
+        self._turn = turn
+        self._limits = limits
+        self._has_started = False
+        self._calls: dict[int, int] = {}
+        """The positions of calls in the turn, by the indices of their parts."""
+
+    async def generate(self, request: ModelRequest) -> None:
+        """Read the whole response at once."""
+        response: ModelResponse | None
+        try:
+            response = await with_timeout(self._provider.generate(request), self._limits.seconds_left)
+        except Expired as expired:
+            self._limits.note_expiry(expired)
+            response = expired.late_result[0] if expired.late_result else None
+        except Exception as error:  # noqa: BLE001 - providers are user code
+            self._handle(error)
+            return
+        if response is not None:
+            self._set_response(response)
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[RunEvent, None]:
+        """Yield the deltas of the response."""
+        try:
+            events = ensure_aclose(self._provider.stream(request))
+        except Exception as error:  # noqa: BLE001 - providers are user code
+            self._handle(error)
+            return
+        async with aclosing(events):
+            while True:
+                try:
+                    model_event = await with_timeout(anext(events), self._limits.seconds_left)
+                except StopAsyncIteration:
+                    return
+                except Expired as expired:
+                    self._limits.note_expiry(expired)
+                    return
+                except Exception as error:  # noqa: BLE001 - providers are user code
+                    self._handle(error)
+                    return
+                event = self._run_event(model_event)
+                if event is not None:
+                    yield event
+
+    def _handle(self, error: Exception) -> None:
+        """Note an error after which the response may be requested again, and raise any other."""
+        if isinstance(error, ProviderError) and error.retryable:
+            has_started = self._has_started or error.partial_response is not None
+            if has_started or self._limits.out_of_time() is not None:
+                self.error = error
+                return
+        if isinstance(error, MidspanError):
+            raise error
+        raise ProviderError(f"the model failed: {describe_error(error)}") from error
+
+    def _set_response(self, response: ModelResponse) -> None:
+        if not isinstance(response, ModelResponse) or not isinstance(response.message, Message):
+            raise ProviderError(f"the model failed: expected a ModelResponse with a Message, got {response!r:.80}")
+        self.response = response
+
+    def _run_event(self, event: ModelEvent) -> RunEvent | None:
+        self._has_started = True
+        kind = type(event)
+        if kind is PartDelta:
+            return self._delta(event)  # type: ignore[arg-type]  # a PartDelta
+        if kind is PartStart:
+            return self._start(event.index, event.part)  # type: ignore[union-attr, arg-type]  # a PartStart
+        if isinstance(event, ModelResponse):
+            self._set_response(event)
+        return None
+
+    def _start(self, index: int, part: Part) -> RunEvent | None:
+        if isinstance(part, Text):
+            return TextDelta(self._turn, part.text) if part.text else None
+        if isinstance(part, Thought):
+            return ThoughtDelta(self._turn, part.text) if part.text else None
+        if isinstance(part, ToolCall):
+            self._calls[index] = position = len(self._calls)
+            if not part.arguments:  # the arguments follow
+                return ToolCallDelta(self._turn, position, "", part.id, part.name)
+        return None
+
+    def _delta(self, event: PartDelta) -> RunEvent | None:
+        delta = event.delta
+        if type(delta) is TextPartDelta:
+            return TextDelta(self._turn, delta.text) if delta.text else None
+        if type(delta) is ThoughtPartDelta:
+            return ThoughtDelta(self._turn, delta.text) if delta.text else None
+        if type(delta) is ArgumentsPartDelta and delta.json:
+            return ToolCallDelta(self._turn, self._calls.get(event.index, 0), delta.json)
+        return None

@@ -1,0 +1,218 @@
+"""Streams of model events: the accumulator that turns events into a message, and the ways between stream and response.
+
+Every provider uses these. A provider translates its wire into events and does not assemble messages itself.
+"""
+
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import aclosing
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from midspan.errors import MalformedResponse, ProviderError
+from midspan.providers.provider import ensure_aclose
+from midspan.types.exchange import (
+    ArgumentsPartDelta,
+    DataPartDelta,
+    FinishReason,
+    ModelEvent,
+    ModelResponse,
+    PartDelta,
+    PartEnd,
+    PartEvent,
+    PartStart,
+    TextPartDelta,
+    ThoughtPartDelta,
+)
+from midspan.types.messages import Message
+from midspan.types.parts import Blob, Part, Text, Thought, ToolCall
+
+_INCOMPLETE = "the arguments are incomplete: the response ended before the call did"
+
+
+class StreamAccumulator:
+    """Builds the parts of a message from the events of a stream.
+
+    `add` takes events that a provider made itself. `add_text`, `add_thought` and `add_part` make the events for wires
+    that have no indices: each returns the events to yield, which are already added.
+    """
+
+    def __init__(self, first_index: int = 0) -> None:
+        self._parts: dict[int, _OpenPart | Part] = {}
+        self.next_index = first_index
+        """The index of the next part."""
+        self._current = -1
+        """The index of the text or thought that `add_text` and `add_thought` append to; -1 if there is none."""
+
+    def add(self, event: PartEvent) -> PartEvent:
+        """Add an event and return it."""
+        kind = type(event)
+        if kind is PartDelta:
+            self._open(event.index).append(event.delta)  # type: ignore[union-attr]  # a PartDelta
+        elif kind is PartStart:
+            self._parts[event.index] = _OpenPart(event.part)  # type: ignore[union-attr, arg-type]  # a PartStart
+            self.next_index = max(self.next_index, event.index + 1)
+        else:
+            self._end(event)  # type: ignore[arg-type]  # a PartEnd
+        return event
+
+    def _open(self, index: int) -> "_OpenPart":
+        part = self._parts.get(index)
+        if type(part) is not _OpenPart:
+            raise MalformedResponse(f"the stream continues part {index}, which is not open")
+        return part
+
+    def _end(self, event: PartEnd) -> None:
+        if event.part is not None:
+            self._parts[event.index] = event.part
+        else:
+            self._parts[event.index] = self._open(event.index).finished(is_complete=True)
+
+    def add_text(self, text: str) -> list[PartEvent]:
+        """Append to the text that is being streamed, or start one."""
+        return self._add_words(Text, text)
+
+    def add_thought(self, text: str) -> list[PartEvent]:
+        return self._add_words(Thought, text)
+
+    def add_part(self, part: Part) -> list[PartEvent]:
+        """Add a part that is complete. Text without provider data is appended to the text that is being streamed."""
+        if isinstance(part, Text | Thought) and part.provider_data is None:
+            return self._add_words(type(part), part.text)
+        events = self.end_current()
+        index = self.reserve()
+        self._parts[index] = part
+        return [*events, PartStart(index, part), PartEnd(index, part)]
+
+    def reserve(self) -> int:
+        """Return the index of the next part, for one that starts later."""
+        self.next_index += 1
+        return self.next_index - 1
+
+    def end_current(self) -> list[PartEvent]:
+        """End the text or thought that is being streamed, if there is one."""
+        if self._current < 0:
+            return []
+        event = PartEnd(self._current)
+        self._current = -1
+        return [self.add(event)]
+
+    def _add_words(self, kind: type[Text] | type[Thought], text: str) -> list[PartEvent]:
+        part = self._parts.get(self._current)
+        if type(part) is _OpenPart and part.kind is kind:
+            delta = TextPartDelta(text) if kind is Text else ThoughtPartDelta(text)
+            part.pieces.append(text)
+            return [PartDelta(self._current, delta)]
+        events = self.end_current()
+        self._current = self.reserve()
+        return [*events, self.add(PartStart(self._current, kind(text)))]
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._parts
+
+    def parts(self, *, is_complete: bool = True) -> tuple[Part, ...]:
+        """Return the parts in the order of their indices.
+
+        Text that is still open counts as it is. A call that is still open is given with `arguments_error`, unless the
+        response `is_complete` and its arguments can be read.
+        """
+        ordered = sorted(self._parts.items()) if len(self._parts) > 1 else self._parts.items()
+        return tuple(
+            [part.finished(is_complete=is_complete) if isinstance(part, _OpenPart) else part for _, part in ordered]
+        )
+
+    def message(self, *, is_complete: bool = True) -> Message:
+        return Message("model", self.parts(is_complete=is_complete))
+
+    def response(self, finish_reason: FinishReason, **fields: Any) -> ModelResponse:
+        """Return the whole response; `fields` are those of `ModelResponse`."""
+        is_complete = finish_reason is FinishReason.END
+        return ModelResponse(self.message(is_complete=is_complete), finish_reason, **fields)
+
+
+class _OpenPart:
+    """A part that is being streamed."""
+
+    __slots__ = ("kind", "part", "pieces")
+
+    def __init__(self, part: Part) -> None:
+        self.part = part
+        self.kind = type(part)
+        self.pieces: list[str] = []
+
+    def append(self, delta: Any) -> None:
+        kind = type(delta)
+        if kind is DataPartDelta:
+            self.pieces.append(delta.base64)
+            if delta.provider_data is not None:
+                self.part = replace(self.part, provider_data=delta.provider_data)
+        elif kind is ArgumentsPartDelta:
+            self.pieces.append(delta.json)
+        else:
+            self.pieces.append(delta.text)
+
+    def finished(self, *, is_complete: bool) -> Part:
+        part, more = self.part, "".join(self.pieces)
+        if isinstance(part, ToolCall):
+            return _with_arguments(part, (part.raw_arguments or "") + more, is_complete=is_complete)
+        if not more:
+            return part
+        if isinstance(part, Text | Thought):
+            return type(part)(part.text + more, part.provider_data)
+        return replace(part, base64=(part.base64 or "") + more) if isinstance(part, Blob) else part
+
+
+def _with_arguments(call: ToolCall, text: str, *, is_complete: bool) -> ToolCall:
+    if not text and is_complete:
+        return call
+    read = read_arguments(call.id, call.name, text)
+    if read.arguments_error is None and is_complete:
+        return replace(call, arguments=read.arguments, raw_arguments=None)
+    error = read.arguments_error if is_complete else _INCOMPLETE
+    return replace(call, arguments={}, raw_arguments=text, arguments_error=error)
+
+
+def read_arguments(id: str, name: str, text: str) -> ToolCall:
+    """Return the call whose arguments a wire sent as JSON text. Text that is not a JSON object becomes its error."""
+    try:
+        arguments = msgspec.json.decode(text) if text.strip() else {}
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
+        return ToolCall(id, name, {}, text, f"the arguments are not valid JSON: {error}")
+    if not isinstance(arguments, dict):
+        return ToolCall(id, name, {}, text, f"the arguments must be a JSON object, not {type(arguments).__name__}")
+    return ToolCall(id, name, arguments)
+
+
+def events_of(response: ModelResponse) -> Iterator[ModelEvent]:
+    """Yield a whole response as the events of a stream, for providers that only implement `generate`."""
+    accumulator = StreamAccumulator()
+    yield from parts_as_events(response.message.parts, accumulator)
+    yield response
+
+
+def parts_as_events(parts: Iterable[Part], accumulator: StreamAccumulator) -> Iterator[PartEvent]:
+    """Yield parts, in pieces or whole, as events; two texts in a row are pieces of one."""
+    for part in parts:
+        yield from accumulator.add_part(part)
+    yield from accumulator.end_current()
+
+
+async def collect(stream: AsyncIterator[ModelEvent]) -> ModelResponse:
+    """Return the response at the end of a stream, for providers that only implement `stream`.
+
+    An error after the first event carries the parts so far as `partial_response`, which counts no completed request.
+    """
+    accumulator = StreamAccumulator()
+    try:
+        async with aclosing(ensure_aclose(stream)) as events:
+            async for event in events:
+                if isinstance(event, ModelResponse):
+                    return event
+                accumulator.add(event)
+    except ProviderError as error:
+        if error.partial_response is None and not accumulator.is_empty:
+            error.partial_response = accumulator.response(FinishReason.CUT, requests=0)
+        raise
+    return accumulator.response(FinishReason.CUT)

@@ -1,0 +1,253 @@
+"""What every provider does, whatever is behind it."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import ExitStack, aclosing
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from midspan import Gemini
+from midspan.emulator import LocalGemini, answer
+from midspan.emulator import call as gemini_call
+from midspan.providers.prompted.client import Prompted
+from midspan.providers.provider import ModelProfile, Provider, WrapperProvider, ensure_aclose
+from midspan.providers.recording.lines import FORM, Began
+from midspan.providers.recording.masking import Masking
+from midspan.providers.recording.player import Player
+from midspan.providers.recording.recorder import Recorded
+from midspan.providers.recording.shelf import Shelf
+from midspan.providers.recording.tape import Folder, Tape
+from midspan.providers.recording.written import written_messages
+from midspan.providers.replay import Replayed
+from midspan.providers.scripted import ScriptedProvider
+from midspan.providers.stream import StreamAccumulator, collect
+from midspan.types.codec import from_json, to_json
+from midspan.types.exchange import (
+    FinishReason,
+    ModelRequest,
+    ModelResponse,
+    PartDelta,
+    PartEnd,
+    PartEvent,
+    PartStart,
+    RequestConfig,
+)
+from midspan.types.messages import History, Message
+from midspan.types.parts import Text, ToolCall, ToolResult
+from midspan.types.specs import ToolSpec
+from tests.bounds import BOUND
+from tests.gemini.recorder import recorder
+from tests.providers import parrot
+from tests.streaming import plain
+
+T = TypeVar("T")
+ADD = ToolSpec("add", "Add two numbers.", {"type": "object", "properties": {"a": {"type": "integer"}}})
+CONFIG = RequestConfig("gemini-3.8-flash", "Be brief.", (ADD,))
+REQUEST = ModelRequest(CONFIG, History([Message.user("1 + 2?")]))
+TALK = "Let me add these two numbers."
+"""Every model first says this and makes a call, and whenever it has a result says so."""
+DONE = "It is 3."
+
+
+def run(coroutine: Coroutine[Any, Any, T]) -> T:
+    async def bounded() -> T:
+        async with asyncio.timeout(BOUND):
+            return await coroutine
+
+    return asyncio.run(bounded())
+
+
+def scripted(_: ExitStack, __: Path) -> Provider:
+    call = ToolCall("c1", "add", {"a": 1})
+    return ScriptedProvider(
+        lambda request: DONE if request.history[-1].results else [Text(TALK[:9]), Text(TALK[9:]), call]
+    )
+
+
+def prompted(_: ExitStack, __: Path) -> Provider:
+    def write(request: ModelRequest) -> Any:
+        is_answered = "TOOL_RESULT" in request.history[-1].text
+        return DONE if is_answered else [Text(TALK[:9]), Text(f'{TALK[9:]}TOOL_CALL: add({{"a"'), Text(": 1})")]
+
+    return Prompted(ScriptedProvider(write))
+
+
+def gemini(stack: ExitStack, _: Path) -> Provider:
+    def script(conversation: Any) -> Any:
+        return answer(DONE) if conversation.results else answer(TALK, gemini_call("add", a=1))
+
+    server = stack.enter_context(LocalGemini(script))
+    return Gemini("gemini-3.8-flash", api_key="k", base_url=server.url)
+
+
+def outside(stack: ExitStack, folder: Path) -> Provider:
+    def script(body: Any) -> Any:
+        if body["turns"][-1]["parts"][0]["type"] == "result":
+            return [*parrot.text(DONE), parrot.done()]
+        return [*parrot.text(TALK[:9], TALK[9:]), *parrot.call("add", '{"a"', ": 1}", at=1), parrot.done()]
+
+    service = stack.enter_context(recorder(parrot.Service(script)))
+    patch = stack.enter_context(pytest.MonkeyPatch.context())
+    patch.setenv("PARROT_URL", service.url)
+    made: Provider = stack.enter_context(parrot.installed(folder)).FAMILY.make("parrot-green")
+    return made
+
+
+def wrapped(stack: ExitStack, folder: Path) -> Provider:
+    return WrapperProvider(scripted(stack, folder))
+
+
+def recorded(stack: ExitStack, folder: Path) -> Provider:
+    began = Began(FORM, "run", "scripted", "now", REQUEST.history.messages)
+    return Recorded(scripted(stack, folder), Tape(Folder(folder / "tape"), began, Masking(environment={})))
+
+
+PROVIDERS: dict[str, Callable[[ExitStack, Path], Provider]] = {
+    "gemini": gemini,
+    "scripted": scripted,
+    "prompted": prompted,
+    "outside": outside,
+    "wrapped": wrapped,
+    "recorded": recorded,
+}
+
+
+@pytest.fixture(params=PROVIDERS)
+def provider(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Provider]:
+    with ExitStack() as stack:
+        yield PROVIDERS[request.param](stack, tmp_path)
+
+
+async def events_of(provider: Provider, request: ModelRequest = REQUEST) -> tuple[list[PartEvent], ModelResponse]:
+    *events, response = [event async for event in provider.stream(request)]
+    assert isinstance(response, ModelResponse)
+    assert all(isinstance(event, PartEvent) for event in events)
+    return events, response  # type: ignore[return-value]  # by the line above
+
+
+def check_events(events: list[PartEvent], response: ModelResponse) -> None:
+    """Each part has one start, deltas and an end, and together they are the message."""
+    started: set[int] = set()
+    ended: set[int] = set()
+    accumulator = StreamAccumulator()
+    for event in events:
+        match event:
+            case PartStart(index):
+                assert index not in started
+                started.add(index)
+            case PartDelta(index):
+                assert index in started - ended
+            case PartEnd(index):
+                assert index in started - ended
+                ended.add(index)
+        accumulator.add(event)
+    assert started == ended
+    assert plain(*accumulator.parts()) == plain(*response.message.parts)
+
+
+def test_it_has_every_member_of_the_protocol(provider: Provider) -> None:
+    assert isinstance(provider, Provider)
+    assert isinstance(provider.model, str)
+    assert isinstance(provider.profile, ModelProfile)
+    assert "<" not in repr(provider) or "object at" in repr(provider)
+
+
+def test_a_stream_is_parts_with_start_and_end_and_the_response_last(provider: Provider) -> None:
+    events, response = run(events_of(provider))
+    check_events(events, response)
+    assert response.message.role == "model"
+    assert response.message.text == TALK
+    assert response.finish_reason is FinishReason.END
+
+
+def test_text_streams_in_pieces_and_a_call_ends_with_its_arguments(provider: Provider) -> None:
+    events, response = run(events_of(provider))
+    assert sum(isinstance(event, PartDelta) for event in events) >= 1
+    [call] = response.message.calls
+    assert (call.name, call.arguments, call.arguments_error, bool(call.id)) == ("add", {"a": 1}, None, True)
+
+
+@pytest.mark.requirement("P-02")
+def test_the_whole_response_is_what_is_streamed(provider: Provider) -> None:
+    async def main() -> tuple[ModelResponse, ModelResponse, ModelResponse]:
+        _, streamed = await events_of(provider)
+        return streamed, await provider.generate(REQUEST), await collect(provider.stream(REQUEST))
+
+    for response in (responses := run(main())):
+        assert response.message.text == TALK
+        assert [(call.name, call.arguments) for call in response.message.calls] == [("add", {"a": 1})]
+        assert response.finish_reason is responses[0].finish_reason
+        assert response.requests == 1
+
+
+def test_a_conversation_goes_on_with_the_message_also_after_it_was_saved(provider: Provider) -> None:
+    async def main() -> None:
+        first = (await provider.generate(REQUEST)).message
+        for message in (first, from_json(to_json(first), "message")):
+            results = Message.user(*(ToolResult(call.id, call.name, 3) for call in message.calls))
+            history = REQUEST.history.append(message, results)
+            events, response = await events_of(provider, ModelRequest(CONFIG, history))
+            check_events(events, response)
+            assert response.message.text == DONE
+            assert (await provider.generate(ModelRequest(CONFIG, history))).message.text == DONE
+
+    run(main())
+
+
+def test_leaving_a_stream_leaves_the_provider_usable(provider: Provider) -> None:
+    async def main() -> str:
+        async with aclosing(ensure_aclose(provider.stream(REQUEST))) as events:
+            async for _ in events:
+                break
+        return (await provider.generate(REQUEST)).message.text
+
+    assert run(main()) == TALK
+
+
+def test_requests_at_the_same_time_do_not_disturb_each_other(provider: Provider) -> None:
+    async def main() -> list[Any]:
+        return await asyncio.gather(*(events_of(provider) for _ in range(5)), *(provider.generate(REQUEST),))
+
+    *streams, whole = run(main())
+    for events, response in streams:
+        check_events(events, response)
+        assert response.message.text == whole.message.text == TALK
+
+
+def test_a_request_is_not_changed_by_being_sent(provider: Provider) -> None:
+    before = REQUEST.history.messages
+    run(provider.generate(REQUEST))
+    assert REQUEST.history.messages is before
+
+
+def test_it_can_be_closed_twice(provider: Provider) -> None:
+    async def main() -> None:
+        await provider.generate(REQUEST)
+        await provider.aclose()
+        await provider.aclose()
+
+    run(main())
+
+
+@pytest.mark.parametrize("kind", ["gemini", "scripted", "prompted", "outside"])
+@pytest.mark.parametrize("streamed", [True, False])
+def test_a_recording_replays_what_a_provider_said_in_both_modes(kind: str, streamed: bool, tmp_path: Path) -> None:
+    masking, messages = Masking(environment={}), REQUEST.history.messages
+
+    async def main(provider: Provider) -> None:
+        tape = Tape(Folder(tmp_path / "tape"), Began(FORM, "run", provider.model, "now", messages), masking)
+        recorder = Recorded(provider, tape)
+        then = await events_of(recorder) if streamed else ([], await recorder.generate(REQUEST))
+
+        def replayed() -> Provider:
+            return Replayed(provider, Player(Shelf(tmp_path / "tape", masking), bytes(written_messages(messages))))
+
+        events, response = await events_of(replayed())
+        check_events(events, response)
+        assert response == then[1] == await replayed().generate(REQUEST)
+        assert not streamed or events == then[0]
+
+    with ExitStack() as stack:
+        run(main(PROVIDERS[kind](stack, tmp_path)))

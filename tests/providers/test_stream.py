@@ -1,0 +1,138 @@
+"""From events to messages, and between a stream and a whole response."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from msgspec import Raw
+
+from midspan.errors import MalformedResponse, StreamCut
+from midspan.providers.stream import StreamAccumulator, collect, events_of
+from midspan.types.exchange import (
+    ArgumentsPartDelta,
+    DataPartDelta,
+    FinishReason,
+    ModelEvent,
+    ModelResponse,
+    PartDelta,
+    PartEnd,
+    PartStart,
+    TextPartDelta,
+    ThoughtPartDelta,
+)
+from midspan.types.messages import Message
+from midspan.types.parts import Blob, ProviderData, Text, Thought, ToolCall
+
+DATA = ProviderData("x", Raw(b'"signature"'))
+
+
+def accumulated(*events: Any) -> StreamAccumulator:
+    accumulator = StreamAccumulator()
+    for event in events:
+        accumulator.add(event)
+    return accumulator
+
+
+def test_deltas_make_the_parts_in_the_order_of_their_indices() -> None:
+    accumulator = accumulated(
+        PartStart(1, Text("It ")),
+        PartStart(0, Thought("")),
+        PartDelta(1, TextPartDelta("is ")),
+        PartDelta(0, ThoughtPartDelta("hm")),
+        PartDelta(0, DataPartDelta(provider_data=DATA)),
+        PartEnd(0),
+        PartDelta(1, TextPartDelta("3.")),
+        PartStart(2, Blob("audio/wav", "AA")),
+        PartDelta(2, DataPartDelta("BB")),
+        PartEnd(2),
+        PartEnd(1, Text("It is 3!")),
+    )
+    assert accumulator.parts() == (Thought("hm", DATA), Text("It is 3!"), Blob("audio/wav", "AABB"))
+
+
+@pytest.mark.parametrize(
+    ("pieces", "arguments", "error"),
+    [
+        (['{"a":', " 1}"], {"a": 1}, None),
+        ([], {}, None),
+        ([" "], {}, None),
+        (['{"a":'], {}, "the arguments are not valid JSON"),
+        (["5"], {}, "the arguments must be a JSON object, not int"),
+    ],
+)
+def test_arguments_are_read_when_the_call_ends(pieces: list[str], arguments: Any, error: str | None) -> None:
+    deltas = [PartDelta(0, ArgumentsPartDelta(piece)) for piece in pieces]
+    [call] = accumulated(PartStart(0, ToolCall("1", "f")), *deltas, PartEnd(0)).parts()
+    assert isinstance(call, ToolCall)
+    assert call.arguments == arguments
+    if error is None:
+        assert (call.arguments_error, call.raw_arguments) == (None, None)
+    else:
+        assert (call.arguments_error or "").startswith(error)
+        assert call.raw_arguments == "".join(pieces)
+
+
+@pytest.mark.parametrize("reason", [FinishReason.LENGTH, FinishReason.CUT, FinishReason.INTERRUPTED])
+def test_a_call_without_its_end_is_never_complete_even_if_its_arguments_could_be_read(reason: FinishReason) -> None:
+    accumulator = accumulated(PartStart(0, ToolCall("1", "f")), PartDelta(0, ArgumentsPartDelta('{"a": 1}')))
+    [call] = accumulator.response(reason).message.calls
+    assert (call.arguments, call.raw_arguments) == ({}, '{"a": 1}')
+    assert "incomplete" in (call.arguments_error or "")
+    [ended] = accumulator.response(FinishReason.END).message.calls  # some services leave out the end of the last part
+    assert ended.arguments == {"a": 1}
+
+
+def test_an_event_for_a_part_that_is_not_open_is_an_error() -> None:
+    for event in (PartDelta(0, TextPartDelta("x")), PartEnd(0)):
+        with pytest.raises(MalformedResponse, match="part 0, which is not open"):
+            accumulated(event)
+    with pytest.raises(MalformedResponse):
+        accumulated(PartStart(0, Text("")), PartEnd(0), PartDelta(0, TextPartDelta("x")))
+
+
+def test_pieces_without_indices_become_events() -> None:
+    accumulator = StreamAccumulator()
+    events = [
+        *accumulator.add_thought("hm"),
+        *accumulator.add_text("a"),
+        *accumulator.add_text("b"),
+        *accumulator.add_part(ToolCall("1", "f")),
+        *accumulator.add_part(Text("c", DATA)),
+        *accumulator.add_part(Text("d")),
+        *accumulator.end_current(),
+    ]
+    expected = (Thought("hm"), Text("ab"), ToolCall("1", "f"), Text("c", DATA), Text("d"))
+    assert accumulator.parts() == accumulated(*events).parts() == expected
+    assert [type(event).__name__ for event in events[:5]] == [
+        "PartStart",
+        "PartEnd",
+        "PartStart",
+        "PartDelta",
+        "PartEnd",
+    ]
+
+
+def test_a_response_can_be_streamed_and_a_stream_collected() -> None:
+    response = ModelResponse(Message("model", (Text("a"), ToolCall("1", "f"))), FinishReason.END)
+
+    async def stream() -> AsyncIterator[ModelEvent]:
+        for event in events_of(response):
+            yield event
+
+    assert asyncio.run(collect(stream())) is response
+
+
+def test_what_came_before_an_error_is_carried_by_it_and_a_stream_without_a_response_is_cut() -> None:
+    async def stream(error: Exception | None) -> AsyncIterator[ModelEvent]:
+        yield PartStart(0, Text("a"))
+        yield PartDelta(0, TextPartDelta("b"))
+        if error is not None:
+            raise error
+
+    with pytest.raises(StreamCut) as raised:
+        asyncio.run(collect(stream(StreamCut("gone"))))
+    partial = raised.value.partial_response
+    assert (partial.message.text, partial.requests) == ("ab", 0)
+    cut = asyncio.run(collect(stream(None)))
+    assert (cut.message.text, cut.finish_reason) == ("ab", FinishReason.CUT)
