@@ -1,8 +1,7 @@
 """Context caches, and the pages in which the API lists things."""
 
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
-from urllib.parse import quote
 
 from msgspec.structs import replace
 
@@ -14,20 +13,6 @@ from midspan.providers.gemini import wire
 from midspan.providers.gemini.capabilities import Capabilities
 from midspan.providers.gemini.connection import GeminiApi
 from midspan.providers.gemini.proto import dump, load
-
-_MOST_PAGES = 1000
-
-
-async def pages(api: GeminiApi, path: str, form: Any) -> AsyncIterator[Any]:
-    """All pages of a list."""
-    token = ""
-    for _ in range(_MOST_PAGES):
-        page = load(form, await api.call("GET", f"{path}?pageToken={quote(token, '')}" if token else path))
-        yield page
-        token = page.next_page_token or ""
-        if not token:
-            return
-    raise ConfigError(f"{path} has more than {_MOST_PAGES} pages, which cannot be right")
 
 
 class Caches:
@@ -70,7 +55,7 @@ class Caches:
     async def list(self) -> list[wire.CachedContent]:
         found: list[wire.CachedContent] = []
         path = self._api.endpoint.resource("cachedContents")
-        async for page in pages(self._api, path, wire.ListCachedContentsResponse):
+        async for page in self._api.pages(path, wire.ListCachedContentsResponse):
             found += page.cached_contents or []
         return found
 

@@ -42,8 +42,9 @@ class StreamAccumulator:
         self._parts: dict[int, _OpenPart | Part] = {}
         self.next_index = first_index
         """The index of the next part."""
+        self._words: _OpenPart | None = None
+        """The text or thought that `add_text` and `add_thought` append to, at the index `_current`."""
         self._current = -1
-        """The index of the text or thought that `add_text` and `add_thought` append to; -1 if there is none."""
 
     def add(self, event: PartEvent) -> PartEvent:
         """Add an event and return it."""
@@ -92,21 +93,20 @@ class StreamAccumulator:
 
     def end_current(self) -> list[PartEvent]:
         """End the text or thought that is being streamed, if there is one."""
-        if self._current < 0:
+        if self._words is None:
             return []
-        event = PartEnd(self._current)
-        self._current = -1
-        return [self.add(event)]
+        self._words = None
+        return [self.add(PartEnd(self._current))]
 
     def _add_words(self, kind: type[Text] | type[Thought], text: str) -> list[PartEvent]:
-        part = self._parts.get(self._current)
-        if type(part) is _OpenPart and part.kind is kind:
-            delta = TextPartDelta(text) if kind is Text else ThoughtPartDelta(text)
-            part.pieces.append(text)
-            return [PartDelta(self._current, delta)]
+        words = self._words
+        if words is not None and words.kind is kind:
+            words.pieces.append(text)
+            return [PartDelta(self._current, TextPartDelta(text) if kind is Text else ThoughtPartDelta(text))]
         events = self.end_current()
-        self._current = self.reserve()
-        return [*events, self.add(PartStart(self._current, kind(text)))]
+        self._current, part = self.reserve(), kind(text)
+        self._words = self._parts[self._current] = _OpenPart(part)
+        return [*events, PartStart(self._current, part)]
 
     @property
     def is_empty(self) -> bool:

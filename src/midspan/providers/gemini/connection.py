@@ -1,9 +1,10 @@
 """The Gemini API behind `RestClient`: which of the two APIs, at which address, with which credentials."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from difflib import get_close_matches
 from typing import Any
+from urllib.parse import quote
 
 from midspan.errors import ConfigError, ProviderError
 from midspan.http.clock import Clock, check_clock
@@ -14,7 +15,10 @@ from midspan.providers.gemini.capabilities import LARGEST_REQUEST, Api
 from midspan.providers.gemini.credentials import developer_credentials, vertex_credentials
 from midspan.providers.gemini.endpoint import Endpoint, endpoint
 from midspan.providers.gemini.errors import refusal
+from midspan.providers.gemini.proto import AnyProto, load
 from midspan.providers.rest import Response, RestClient
+
+_MAX_PAGES = 1000
 
 
 class GeminiApi(RestClient):
@@ -30,6 +34,17 @@ class GeminiApi(RestClient):
                 f"the request weighs {len(body) / 2**20:.1f} MB, and the API takes {LARGEST_REQUEST // 2**20}; "
                 "upload large files with the Files API and give Part.from_uri(…)"
             )
+
+    async def pages(self, path: str, form: type[AnyProto]) -> AsyncIterator[AnyProto]:
+        """Yield all pages of a list."""
+        token = ""
+        for _ in range(_MAX_PAGES):
+            page: Any = load(form, await self.call("GET", f"{path}?pageToken={quote(token, '')}" if token else path))
+            yield page
+            token = page.next_page_token or ""
+            if not token:
+                return
+        raise ConfigError(f"{path} has more than {_MAX_PAGES} pages, which cannot be right")
 
 
 def _parse_error(response: Response, body: bytes) -> ProviderError:

@@ -18,7 +18,6 @@ from midspan.providers.gemini.framing import Framing
 from midspan.providers.gemini.proto import dump, load
 from midspan.providers.gemini.reading import (
     DIALECT,
-    Document,
     MakeId,
     content_of,
     encode_json,
@@ -40,21 +39,16 @@ from midspan.types.parts import ProviderData, ToolCall, local_id
 
 def response(body: bytes, api: Api = Api.DEVELOPER, *, make_id: MakeId = local_id) -> ModelResponse:
     """The response in the body of a plain, unstreamed answer."""
-    return response_in(read(body), api, make_id)
-
-
-def response_in(document: Document, api: Api, make_id: MakeId = local_id) -> ModelResponse:
-    """The same for a document that was read already."""
-    raw, chunk, candidate = document
+    raw, chunk, candidate = read(body)
     message = message_of(candidate, make_id)
     return response_of(message, chunk, candidate or no_candidate(chunk.prompt_feedback), (raw,), api)
 
 
 def response_and_token(body: bytes, api: Api) -> tuple[ModelResponse, str | None]:
     """The same, and the token with which a response that is not complete can be continued."""
-    document = read(body)
-    token = None if document.candidate is None else document.candidate.continuation_token
-    return response_in(document, api), token
+    raw, chunk, candidate = read(body)
+    found = candidate or no_candidate(chunk.prompt_feedback)
+    return response_of(message_of(candidate, local_id), chunk, found, (raw,), api), found.continuation_token
 
 
 class ResponseStream:

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 _KEYS = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
 _GENERATE = "generateContent"
-_MAX_PAGES = 1000
 _SECONDS = 5.0
 _KNOWN = (
     "gemini-3.8-flash",
@@ -51,17 +50,13 @@ async def list_models(api: "GeminiApi") -> list["wire.Model"]:
     """Return the models of an API, from all pages of its list."""
     from midspan.providers.gemini import wire
     from midspan.providers.gemini.capabilities import Api
-    from midspan.providers.gemini.proto import from_plain, load
+    from midspan.providers.gemini.proto import from_plain
 
     models: list[wire.Model] = []
-    path, token = "models" if api.endpoint.api is Api.DEVELOPER else "publishers/google/models", ""
-    for _ in range(_MAX_PAGES):
-        page = load(wire.ListModelsResponse, await api.call("GET", f"{path}?pageToken={token}" if token else path))
+    path = "models" if api.endpoint.api is Api.DEVELOPER else "publishers/google/models"
+    async for page in api.pages(path, wire.ListModelsResponse):
         models += page.models or [from_plain(wire.Model, model) for model in page.extra.get("publisherModels", [])]
-        token = page.next_page_token or ""
-        if not token:
-            return models
-    raise ConfigError(f"{path} has more than {_MAX_PAGES} pages, which cannot be right")
+    return models
 
 
 async def _list_models() -> list[str]:

@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 from msgspec import Raw
@@ -32,12 +32,8 @@ DIALECT = "gemini"
 MakeId = Callable[[], str]
 
 
-class Document(NamedTuple):
-    """What one document of a response says, and where the bytes of that are."""
-
-    raw: Raw
-    chunk: structs.Chunk
-    candidate: structs.Candidate | None = None
+Document = tuple[Raw, structs.Chunk, structs.Candidate | None]
+"""The bytes of one document of a response, what it says, and the candidate in it that is ours."""
 
 
 def read(document: bytes) -> Document:
@@ -51,8 +47,8 @@ def read(document: bytes) -> Document:
         raise refusal(500, raw)
     for candidate in chunk.candidates or ():
         if not candidate.index:  # of several candidates the first is ours; its index may be left out
-            return Document(raw, chunk, candidate)
-    return Document(raw, chunk)
+            return raw, chunk, candidate
+    return raw, chunk, None
 
 
 def read_content(candidate: structs.Candidate | None) -> tuple[Raw, list[Raw]]:

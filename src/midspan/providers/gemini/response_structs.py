@@ -102,9 +102,10 @@ class Tokens(Struct, rename="camel", gc=False):
 
     def usage(self) -> Usage:
         prompt, output, tools = self.prompt_token_count, self.candidates_token_count, self.tool_use_prompt_token_count
-        thoughts, rest = self.thoughts_token_count, self.total_token_count - prompt - output - tools
-        if rest > thoughts:
-            thoughts = rest  # some models count their thoughts only in the total
+        thoughts = self.thoughts_token_count
+        unexplained = self.total_token_count - (prompt + output + tools + thoughts)
+        if unexplained > 0:
+            thoughts += unexplained  # some models count their thoughts only in the total
         return Usage(prompt, output, thoughts, self.cached_content_token_count, tools)
 
 

@@ -48,6 +48,8 @@ class StreamDecoder:
         self._last_delta = NO_BYTES
         self._bytes: dict[int, list[tuple[Raw, bool]]] = {}
         """By part, the bytes of its pieces. True: a document that holds nothing but one delta of text."""
+        self._text_bytes: list[tuple[Raw, bool]] = []
+        """Those of the text that is being streamed."""
         self._calls: dict[int, ToolCall] = {}
         self._open: OpenCall | None = None
         self._open_index = 0
@@ -89,20 +91,21 @@ class StreamDecoder:
         """Plain text: the stream cut it into deltas, so adjacent ones are one part."""
         accumulator = self._accumulator
         events = accumulator.add_text(text) if kind is Text else accumulator.add_thought(text)
-        pieces = self._bytes.setdefault(events[-1].index, [])
+        if len(events) > 1 or type(events[0]) is PartStart:
+            self._text_bytes = self._bytes[events[-1].index] = []
         if text:
-            pieces.append(piece)
+            self._text_bytes.append(piece)
         return events
 
     def _add_any(self, document: bytes) -> list[PartEvent]:
-        found = read(document)
-        self._documents.append(found.raw)
-        _merge_chunk(self._chunk, found.chunk)
-        self._chunk.prompt_feedback = found.chunk.prompt_feedback or self._chunk.prompt_feedback
-        if found.candidate is not None:
-            _merge_candidate(self._candidate, found.candidate)
+        document_raw, chunk, candidate = read(document)
+        self._documents.append(document_raw)
+        _merge_chunk(self._chunk, chunk)
+        self._chunk.prompt_feedback = chunk.prompt_feedback or self._chunk.prompt_feedback
+        if candidate is not None:
+            _merge_candidate(self._candidate, candidate)
         events: list[PartEvent] = []
-        content, raws = read_content(found.candidate)
+        content, raws = read_content(candidate)
         if raws:
             self._content_count += 1
             self._contents.append(content)
@@ -184,7 +187,7 @@ class StreamDecoder:
     def _message(self) -> Message:
         parts = self._accumulator.parts()
         if self._verbatim and self._content_count == 1:
-            alone = self._contents[0] if self._contents else read_content(read(self._last_delta).candidate)[0]
+            alone = self._contents[0] if self._contents else read_content(read(self._last_delta)[2])[0]
             return Message("model", self._as_sent(parts, alone), ProviderData(DIALECT, alone))
         pairs = [
             (part, pieces)
@@ -253,6 +256,6 @@ def _bytes_of(part: Part, pieces: list[tuple[Raw, bool]]) -> bytes | Raw:
     """The bytes of a part: as they came if it came whole, else written anew."""
     if len(pieces) == 1:
         raw, is_delta = pieces[0]
-        return read_content(read(raw).candidate)[1][0] if is_delta else raw
+        return read_content(read(raw)[2])[1][0] if is_delta else raw
     text = {"text": part.text} if isinstance(part, Text | Thought) else {}
     return encode_json({**text, "thought": True} if isinstance(part, Thought) else text)
