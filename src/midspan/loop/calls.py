@@ -168,7 +168,8 @@ def _refused(call: ToolCall, refusal: Refusal) -> ToolResult:
 def _identity(call: ToolCall) -> Any:
     """What two copies of a call have in common, and no two other calls: a chunk that came twice is one call."""
     try:
-        return call.id, call.name, _encode(call.arguments), call.provider_data
+        data = call.provider_data
+        return call.id, call.name, _encode(call.arguments), None if data is None else bytes(data.raw)
     except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):  # a broken provider: this is not JSON
         return id(call)
 

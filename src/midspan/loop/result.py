@@ -97,12 +97,13 @@ class RunStream(Generic[Output]):
     The run has a task of its own, which continues only while the reader waits for the next event.
     """
 
+    _task: "asyncio.Task[None] | None" = None
+    _is_taken = _is_closed = _is_reading = False
+
     def __init__(self, make_run: Callable[[], Awaitable[Run]], history: History, given: int) -> None:
         self._history = history
         self._given = given
         self._channel = _Channel(make_run)
-        self._task: asyncio.Task[None] | None = None
-        self._is_taken = self._is_closed = self._is_reading = False
         self._result: RunResult[Output] | None = None
 
     def __iter__(self) -> Iterator[RunEvent]:
