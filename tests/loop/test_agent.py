@@ -170,7 +170,7 @@ def test_a_name_among_the_tools_of_a_run_may_be_one_of_a_toolbox() -> None:
 
 
 def test_a_kind_of_tool_is_no_tool() -> None:
-    with pytest.raises(ConfigError, match=r"the tool is GoogleSearch\(\)"):
+    with pytest.raises(ConfigError, match=r"pass GoogleSearch\(\)"):
         Agent(ScriptedProvider([]), tools=[GoogleSearch])
 
 
@@ -197,7 +197,7 @@ def test_source_that_fails_to_list_takes_only_its_own_tools_away() -> None:
 
     provider = ScriptedProvider(["a"])
     assert Agent(provider, tools=[Down(), whoami]).run_sync("?").text == "a"
-    assert [spec.name for spec in provider.requests[0].setup.tools] == ["whoami"]
+    assert [spec.name for spec in provider.requests[0].config.tools] == ["whoami"]
 
 
 def test_built_in_tools_go_beside_functions() -> None:
@@ -343,7 +343,7 @@ def test_calls_can_be_told_in_the_spelling_of_any_api(spelt: Any) -> None:
 def test_what_is_of_one_run_is_no_option_of_all() -> None:
     agent = Agent(ScriptedProvider(["a", "b"]), limits=None)
     for name, value in {"run_id": "x", "messages": [], "context": 5}.items():
-        with pytest.raises(ConfigError, match=f"{name} is of a single run; give it to run or stream"):
+        with pytest.raises(ConfigError, match=f"{name} belongs to a single run; pass it to run or stream"):
             agent.replace(**{name: value})
     assert agent.run_sync("?", messages=None, limits=None).text == "a"
 
@@ -361,7 +361,7 @@ def test_the_end_of_the_time_says_what_used_it_up() -> None:
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
         gemini = Gemini("gemini-3.8-flash", api_key="k", base_url=url, retry=RetryPolicy(base_seconds=60), clock=Slow())
         for ask in (Agent(gemini).run_sync, lambda *given, **more: list(iterate(Agent(gemini).stream(*given, **more)))):
-            with pytest.raises(LimitReached, match=r"time exceeded \(1 seconds\); the last try failed: ") as caught:
+            with pytest.raises(LimitReached, match=r"time exceeded \(1 seconds\); the last attempt failed: ") as caught:
                 ask("?", limits=Limits(max_seconds=1))
             assert isinstance(caught.value.__cause__, NetworkError)
 
@@ -428,5 +428,5 @@ def test_agent_without_a_model_and_without_a_key_raises_at_its_first_request(mon
 
 
 def test_the_offline_model_cannot_be_told_its_tools_in_a_prompt() -> None:
-    with pytest.raises(ConfigError, match="the offline model does not read tools from a prompt"):
+    with pytest.raises(ConfigError, match="does not support prompt mode"):
         Agent("offline", [add], prompt_mode=True).run_sync("1 + 2?")

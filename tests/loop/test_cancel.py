@@ -3,8 +3,8 @@
 import asyncio
 import subprocess
 import sys
-from contextlib import suppress
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Any
 
 import pytest

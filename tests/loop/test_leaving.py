@@ -8,14 +8,13 @@ from typing import Any, Self
 import pytest
 
 from midspan import Agent, Limits, tool
-from midspan.errors import ConfigError, NetworkError, ProviderError, StreamCut
+from midspan.errors import ConfigError, NetworkError, StreamCut
 from midspan.testing import ScriptedProvider
 from midspan.tools.source import ToolListing, ToolSource
 from midspan.types.events import RunStart, TextDelta
 from midspan.types.exchange import FinishReason, ModelEvent, ModelRequest, ModelResponse, PartStart
 from midspan.types.messages import Message
 from midspan.types.parts import Text, ToolCall
-from midspan.types.specs import ToolSpec
 from tests.bounds import BOUND
 from tests.streaming import PartsProvider
 
@@ -186,7 +185,7 @@ def test_a_stream_can_be_closed_while_its_tools_are_being_listed() -> None:
         stream = Agent(ScriptedProvider([]), tools=[source]).stream("?")
         task = asyncio.create_task(drained(stream))
         await source.asked.wait()
-        with pytest.raises(ConfigError, match="somebody else is waiting"):
+        with pytest.raises(ConfigError, match="already being iterated by another task"):
             await anext(stream)
         await stream.aclose()
         assert source.ended
@@ -263,7 +262,7 @@ def test_a_whole_answer_that_is_none_is_told(odd: Any) -> None:
         async def generate(self, request: ModelRequest) -> Any:
             return odd
 
-    with pytest.raises(Exception, match="the model failed: TypeError: its answer is ") as caught:
+    with pytest.raises(Exception, match="the model failed: expected a ModelResponse with a Message") as caught:
         Agent(Odd([])).run_sync("?")
     assert caught.value.transcript == (Message.user("?"),)  # type: ignore[attr-defined]
 
@@ -416,8 +415,6 @@ def test_a_cancellation_of_long_ago_changes_nothing() -> None:
         provider = ScriptedProvider([ToolCall("1", "own", {}), "done"])
         result = await Agent(provider, tools=[own]).run("?")
         assert (result.text, result.tool_calls[0].value) == ("done", "own failed: CancelledError")
-        with pytest.raises(ProviderError, match="the model failed: CancelledError"):
-            await Agent(ScriptedProvider([asyncio.CancelledError()])).run("?")
         task.uncancel()
 
     asyncio.run(main())

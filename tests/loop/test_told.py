@@ -67,10 +67,10 @@ def test_the_model_is_told_of_its_circles_before_the_tools_are_withdrawn() -> No
     def both(turn: int) -> list[ToolCall]:
         return [call(f"{turn}a", "echo", n=1), call(f"{turn}b", "echo", n=1)]
 
-    provider = ScriptedProvider([both(1), both(2), both(3), "enough"])
+    provider = ScriptedProvider([*map(both, range(5)), "enough"])
     assert Agent(provider, tools=[echo]).run_sync("?").text == "enough"
     choices = [request.config.tool_choice for request in provider.requests]
-    assert choices == [None, None, None, ToolChoice("none")]
+    assert choices == [*[None] * 5, ToolChoice("none")]
 
 
 def test_results_and_tool_calls_are_in_the_order_of_the_calls_whichever_ends_first() -> None:

@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 
-from midspan.tools.adapted import AdaptedTools
 from midspan.providers.gemini.profile import GEMINI_JSON_SCHEMA, GEMINI_PARAMETERS
+from midspan.tools.adapted import AdaptedTools
 from midspan.tools.function import tool, tool_from_schema
 from midspan.tools.local import LocalTools
 from midspan.types.parts import ToolCall

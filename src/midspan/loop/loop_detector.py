@@ -41,7 +41,8 @@ class _Repetition(Struct):
 class LoopDetector(Policy):
     """Counts identical calls with identical results. A different result, or a change in between, resets the count.
 
-    A call counts as a change if its tool declares to write, or declares nothing and gave a result for the first time.
+    A call counts as a change if its tool declares to write, or declares nothing and gave a new result. A read-only call
+    shows a change if it gives another result than before.
     """
 
     def __init__(self, max_repeats: int | None, specs: Mapping[str, ToolSpec]) -> None:
@@ -112,7 +113,8 @@ class LoopDetector(Policy):
         is_repeated = known is not None and known.result == result
         spec = self._specs.get(run.call.name)
         writes = None if spec is None else spec.changes
-        if (writes and not run.is_error) or (writes is None and not is_repeated):
+        shows_change = not is_repeated and (writes is None or (known is not None and not writes))
+        if shows_change or (writes and not run.is_error):
             self._epoch += 1
             self._refused_turns = 0
             continues = known is not None and known.epoch == self._epoch - 1

@@ -20,7 +20,8 @@ class ResponsePolicy(Policy):
         self._calls_only = calls_only
 
     def after_response(self, state: RunState, response: ModelResponse) -> Verdict:
-        if response.finish_reason is FinishReason.BLOCKED:
+        reason = response.finish_reason
+        if reason is FinishReason.BLOCKED or (reason is FinishReason.REFUSED and has_no_answer(response.message)):
             return Fail(_blocked(response))
         if state.calls:
             return None
@@ -55,10 +56,10 @@ def _retry(response: ModelResponse, *, after_results: bool) -> Verdict:
             )
         case FinishReason.CONTINUES:
             return Retry("the model paused", "Continue exactly where you stopped.")
-        case FinishReason.LENGTH | FinishReason.CONTEXT_FULL if not has_text:
+        case FinishReason.LENGTH if not has_text:
             return Fail(NoAnswer("the model used up its tokens before it answered; raise max_tokens in the settings"))
-        case FinishReason.REFUSED if not has_text:
-            return Fail(NoAnswer(f"the model refused to answer{detail}"))
+        case FinishReason.CONTEXT_FULL if not has_text:
+            return Fail(NoAnswer("the context window was full before the model answered; shorten the conversation"))
     if has_text:
         return None
     if after_results:
@@ -97,10 +98,15 @@ INCOMPLETE = (FinishReason.LENGTH, FinishReason.CONTEXT_FULL, FinishReason.INTER
 
 
 def _blocked(response: ModelResponse) -> AnswerBlocked:
-    """Return the error for a response that a filter stopped; asking again would not help."""
+    """Return the error for a response that a filter stopped or the model declined; asking again would not help."""
     detail = f": {response.finish_message}" if response.finish_message else ""
     reason = f" ({response.raw_finish_reason})" if response.raw_finish_reason else ""
-    return AnswerBlocked(f"a filter stopped the model{reason}{detail}", response.raw_finish_reason)
+    what = (
+        "the model declined to answer"
+        if response.finish_reason is FinishReason.REFUSED
+        else "a filter stopped the model"
+    )
+    return AnswerBlocked(f"{what}{reason}{detail}", response.raw_finish_reason)
 
 
 def broken_response(error: ProviderError | None) -> ModelResponse:

@@ -159,21 +159,16 @@ class RunStream(Generic[Output]):
             raise
         finally:
             self._is_reading = False
-        if event is None:
-            await self._finish()
-            raise StopAsyncIteration
-        return event
-
-    async def _finish(self) -> None:
-        """Raise the error of the run, if it has one."""
-        assert self._task is not None, "an iteration has started the task"
-        if not self._is_closed:
-            self._is_closed = True
-            await self._task
+        if event is not None:
+            return event
+        is_closed, self._is_closed = self._is_closed, True
+        if self._channel.error is not None and not is_closed:
+            raise self._channel.error
+        raise StopAsyncIteration
 
     async def aclose(self) -> None:
         """Cancel the run and wait until nothing of it is left."""
-        self._is_closed = True
+        self._is_closed = self._channel.is_closed = True
         task = self._task
         if task is None or task.done():
             return
@@ -181,8 +176,8 @@ class RunStream(Generic[Output]):
             raise ConfigError("the events of this run are read in another event loop; close it there")
         task.cancel()
         await asyncio.wait([task])
-        if not task.cancelled() and isinstance(error := task.exception(), KeyboardInterrupt | SystemExit):
-            raise error
+        if isinstance(self._channel.error, KeyboardInterrupt | SystemExit):
+            raise self._channel.error
 
     async def __aenter__(self) -> Self:
         return self
@@ -203,6 +198,10 @@ class _Channel:
     def __init__(self, make_run: Callable[[], Awaitable[Run]]) -> None:
         self._make_run = make_run
         self.run: Run | None = None
+        self.error: BaseException | None = None
+        """What the run raised, for the reader."""
+        self.is_closed = False
+        """Nobody reads any more."""
         self._events: deque[RunEvent | None] = deque()
         self._reader: asyncio.Future[None] | None = None
         self._driver: asyncio.Future[None] | None = None
@@ -215,9 +214,15 @@ class _Channel:
             self.run.calls.observer = partial(_put_from_any_thread, loop, get_ident(), self._put)
             async with aclosing(self.run.events()) as events:
                 async for event in events:
+                    if self.is_closed:  # a provider or tool turned the cancellation into an error of its own
+                        break
                     self._put(event)
                     self._driver = loop.create_future()
                     await self._driver
+        except BaseException as error:  # raised in the task of the reader
+            self.error = error
+            if isinstance(error, asyncio.CancelledError):
+                raise
         finally:
             self._put(None)
 

@@ -64,9 +64,9 @@ class Run:
         self.policies = Policies(
             (
                 UnreadableCallPolicy(),
+                LoopDetector(limits.limits.max_repeats, prepared.specs),
                 ToolChoicePolicy(forces_call=prepared.forces_call),
                 limits,
-                LoopDetector(limits.limits.max_repeats, prepared.specs),
                 ResponsePolicy(calls_only=prepared.calls_only),
                 *prepared.policies,
             )
@@ -125,6 +125,8 @@ class Run:
                     yield event
         else:
             await turn.generate(request)
+            for event in turn.deltas():
+                yield event
         if turn.response is None and self.limits.out_of_time() is not None:
             return
         if turn.error is not None and self.state.retries_exhausted:
@@ -207,6 +209,8 @@ class Run:
             text = final.value if isinstance(final.value, str) else msgspec.json.encode(final.value).decode()
         else:
             text = self.state.partial_text + self.response.message.text
-        limit = self.limits.first_error.limit if self.limits.first_error is not None else self.state.limit
+        limit = self.state.limit if self.state.tools_withdrawn else None
+        if self.limits.first_error is not None:
+            limit = self.limits.first_error.limit
         self.end = self.apply(RunEnd(self.id, text, self.state.usage, self.state.turn, limit))
         yield self.end

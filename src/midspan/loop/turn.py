@@ -1,13 +1,14 @@
 """One response of the model, as events of the run."""
 
-from collections.abc import AsyncGenerator
+import asyncio
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 
 from midspan.errors import MidspanError, ProviderError
 from midspan.loop.limits import LimitTracker
 from midspan.providers.provider import Provider, ensure_aclose
 from midspan.tools.error_results import describe_error
-from midspan.tools.tasks import Expired, with_timeout
+from midspan.tools.tasks import Expired, is_cancelling, with_timeout
 from midspan.types.events import RunEvent, TextDelta, ThoughtDelta, ToolCallDelta
 from midspan.types.exchange import (
     ArgumentsPartDelta,
@@ -36,22 +37,30 @@ class TurnStream:
         self._turn = turn
         self._limits = limits
         self._has_started = False
-        self._calls: dict[int, int] = {}
-        """The positions of calls in the turn, by the indices of their parts."""
+        self._calls: dict[int, tuple[int, ToolCall]] = {}
+        """Calls with their positions in the turn, by the indices of their parts."""
+        self._announced: set[int] = set()
+        """Calls whose id and name were in a delta already."""
 
     async def generate(self, request: ModelRequest) -> None:
         """Read the whole response at once."""
-        response: ModelResponse | None
         try:
             response = await with_timeout(self._provider.generate(request), self._limits.seconds_left)
         except Expired as expired:
             self._limits.note_expiry(expired)
-            response = expired.late_result[0] if expired.late_result else None
-        except Exception as error:  # noqa: BLE001 - providers are user code
+            if expired.late_result:
+                self._set_response(expired.late_result[0])
+        except BaseException as error:  # noqa: BLE001 - providers are user code
             self._handle(error)
-            return
-        if response is not None:
+        else:
             self._set_response(response)
+
+    def deltas(self) -> Iterator[RunEvent]:
+        """Yield the texts of a whole response as the deltas that a stream would have."""
+        for part in () if self.response is None else self.response.message.parts:
+            event = self._start(0, part)
+            if event is not None:
+                yield event
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[RunEvent, None]:
         """Yield the deltas of the response."""
@@ -69,15 +78,18 @@ class TurnStream:
                 except Expired as expired:
                     self._limits.note_expiry(expired)
                     return
-                except Exception as error:  # noqa: BLE001 - providers are user code
+                except BaseException as error:  # noqa: BLE001 - providers are user code
                     self._handle(error)
                     return
                 event = self._run_event(model_event)
                 if event is not None:
                     yield event
 
-    def _handle(self, error: Exception) -> None:
+    def _handle(self, error: BaseException) -> None:
         """Note an error after which the response may be requested again, and raise any other."""
+        is_own = isinstance(error, asyncio.CancelledError) and not is_cancelling()
+        if not isinstance(error, Exception) and not is_own:
+            raise error
         if isinstance(error, ProviderError) and error.retryable:
             has_started = self._has_started or error.partial_response is not None
             if has_started or self._limits.out_of_time() is not None:
@@ -109,9 +121,7 @@ class TurnStream:
         if isinstance(part, Thought):
             return ThoughtDelta(self._turn, part.text) if part.text else None
         if isinstance(part, ToolCall):
-            self._calls[index] = position = len(self._calls)
-            if not part.arguments:  # the arguments follow
-                return ToolCallDelta(self._turn, position, "", part.id, part.name)
+            self._calls[index] = len(self._calls), part
         return None
 
     def _delta(self, event: PartDelta) -> RunEvent | None:
@@ -120,6 +130,10 @@ class TurnStream:
             return TextDelta(self._turn, delta.text) if delta.text else None
         if type(delta) is ThoughtPartDelta:
             return ThoughtDelta(self._turn, delta.text) if delta.text else None
-        if type(delta) is ArgumentsPartDelta and delta.json:
-            return ToolCallDelta(self._turn, self._calls.get(event.index, 0), delta.json)
+        if type(delta) is ArgumentsPartDelta and event.index in self._calls:
+            position, call = self._calls[event.index]
+            if event.index in self._announced:
+                return ToolCallDelta(self._turn, position, delta.json)
+            self._announced.add(event.index)
+            return ToolCallDelta(self._turn, position, delta.json, call.id, call.name)
         return None

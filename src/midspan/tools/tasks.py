@@ -198,6 +198,11 @@ def _is_deadline(cancelled: asyncio.CancelledError) -> bool:
 
 async def checkpoint() -> None:
     """Raise CancelledError if the current task was cancelled while it was running, as by Ctrl-C."""
-    task = asyncio.current_task()
-    if task is not None and task.cancelling():
+    if is_cancelling():
         await asyncio.sleep(0)
+
+
+def is_cancelling() -> bool:
+    """Whether somebody has requested the cancellation of the current task."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -1,4 +1,4 @@
-"""The same call with the same result: what is a circle, and what is a look at something that may have changed."""
+"""The same call with the same result: what is a loop, and what is a look at something that may have changed."""
 
 import itertools
 from collections import Counter
@@ -64,9 +64,9 @@ def test_what_was_written_since_is_read_and_not_remembered(declared: bool) -> No
 @DECLARED
 def test_a_look_after_each_change_is_no_circle_even_if_it_shows_the_same(declared: bool) -> None:
     notebook = Notebook(declared=declared)
-    calls = itertools.chain.from_iterable((put(n, "other"), look()) for n in range(6))
-    assert values(notebook, *calls)[1::2] == [0] * 6
-    assert notebook.runs["look"] == 6
+    calls = itertools.chain.from_iterable((put(n, "other"), look()) for n in range(9))
+    assert values(notebook, *calls)[1::2] == [0] * 9
+    assert notebook.runs["look"] == 9
 
 
 def test_switching_on_and_off_is_done_each_time_where_it_is_declared() -> None:
@@ -86,14 +86,14 @@ def test_two_calls_in_turn_for_ever_are_a_circle(declared: bool) -> None:
 
     limits = Limits(max_turns=None)
     assert Agent(ScriptedProvider(model), tools=notebook.tools, limits=limits).run_sync("go").text == "stopped"
-    assert max(notebook.runs.values()) <= 5
+    assert max(notebook.runs.values()) <= 6
 
 
 def test_who_only_reads_makes_nothing_else_worth_a_second_look() -> None:
     notebook = Notebook(declared=True)
-    notebook.notes |= {str(n): n for n in range(5)}
-    values(notebook, *itertools.chain.from_iterable((look(), look(str(n))) for n in range(3)))
-    assert notebook.runs["look"] == 2 + 3
+    notebook.notes |= {str(n): n for n in range(7)}
+    values(notebook, *itertools.chain.from_iterable((look(), look(str(n))) for n in range(7)))
+    assert notebook.runs["look"] == 5 + 7
 
 
 def test_whole_numbers_are_the_same_however_they_are_written() -> None:
@@ -104,10 +104,10 @@ def test_whole_numbers_are_the_same_however_they_are_written() -> None:
         runs.append(page)
         return "empty"
 
-    pages = [{"page": 1}, {"page": 1.0}, {"page": 1}, {"page": 1.0}]
+    pages = [{"page": 1}, {"page": 1.0}] * 4
     provider = ScriptedProvider([*(ToolCall(str(n), "show", page) for n, page in enumerate(pages)), "done"])
     result = Agent(provider, tools=[show]).run_sync("go")
-    assert runs == [1, 1]
+    assert runs == [1] * 5
     assert result.text == "done"
 
 
@@ -161,10 +161,10 @@ def test_a_key_is_pressed_as_long_as_the_screen_moves() -> None:
         """What is seen."""
         return next(lines)
 
-    calls = [ToolCall(str(n), *one) for n, one in enumerate([("press", {"key": "down"}), ("screen", {})] * 6)]
+    calls = [ToolCall(str(n), *one) for n, one in enumerate([("press", {"key": "down"}), ("screen", {})] * 9)]
     agent = Agent(ScriptedProvider([*calls, "done"]), tools=[press, screen], limits=Limits(max_turns=None))
     assert agent.run_sync("go").text == "done"
-    assert pressed == ["down"] * 6
+    assert pressed == ["down"] * 9
 
 
 class Broken(ToolSource):
@@ -204,7 +204,7 @@ def test_what_fails_in_the_same_way_for_ever_is_a_circle(source: Any, calls: lis
 
     agent = Agent(ScriptedProvider(model), tools=[source], limits=Limits(max_turns=None, max_seconds=20))
     result = agent.run_sync("go")
-    assert (result.text, result.turns <= 10) == ("stopped", True)
+    assert (result.text, result.turns <= 14) == ("stopped", True)
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ def test_at_last_a_call_that_ends_the_run_is_asked_for_where_only_calls_are_want
     limits = Limits(max_turns=2, on_limit="answer")
     result = Agent(ScriptedProvider(circles), tools=tools, calls_only=True, limits=limits).run_sync("go")
     assert (result.text, result.limit) == (answer, "max_turns")
-    with pytest.raises(NoAnswer, match="answered in words"):
+    with pytest.raises(NoAnswer, match="answered with text"):
         Agent(ScriptedProvider(lambda _: "words"), tools=tools, calls_only=True).run_sync("go")
 
 
@@ -247,3 +247,53 @@ def test_at_last_words_are_asked_for_where_no_call_ends_the_run() -> None:
 
     tools = Notebook(declared=True).tools
     assert Agent(ScriptedProvider(circles), tools=tools, calls_only=True).run_sync("go").text == "words at last"
+
+
+def poll(*results: str, count: int, **limits: Any) -> tuple[list[str], list[Any]]:
+    """Make the same call again and again; return what the tool really returned, and the results that the model got."""
+    returned: list[str] = []
+    answers = itertools.chain(results, itertools.repeat(results[-1]))
+
+    @tool
+    def status(id: int) -> str:
+        """How a job stands."""
+        returned.append(next(answers))
+        return returned[-1]
+
+    provider = ScriptedProvider([*(ToolCall(str(n), "status", {"id": 7}) for n in range(count)), "done"])
+    agent = Agent(provider, tools=[status], limits=Limits(max_turns=None, **limits))
+    return returned, [run.result for run in agent.run_sync("go").tool_calls]
+
+
+def test_repeated_call_runs_five_times_with_a_hint_from_the_third_on_and_is_then_refused() -> None:
+    returned, results = poll("pending", count=6)
+    assert returned == ["pending"] * 5
+    assert [result.value for result in results[:5]] == ["pending"] * 5
+    assert [bool(result.hint) for result in results] == [False, False, True, True, True, False]
+    assert "3 times in a row" in results[2].hint
+    assert (results[5].is_error, "was not run again" in results[5].value) == (True, True)
+
+
+def test_different_result_starts_the_count_anew() -> None:
+    returned, results = poll(*["pending"] * 4, "done", count=9)
+    assert returned == ["pending"] * 4 + ["done"] * 5
+    assert not any(result.is_error for result in results)
+
+
+def test_repeated_writes_are_executed() -> None:
+    basket: list[str] = []
+
+    @tool(writes="basket")
+    def add_item(name: str) -> str:
+        """Put an item into the basket."""
+        basket.append(name)
+        return "added"
+
+    provider = ScriptedProvider([*(ToolCall(str(n), "add_item", {"name": "apple"}) for n in range(4)), "done"])
+    Agent(provider, tools=[add_item]).run_sync("Four apples, please.")
+    assert basket == ["apple"] * 4
+
+
+def test_another_maximum_and_none_are_honoured() -> None:
+    assert len(poll("pending", count=4, max_repeats=1)[0]) == 1
+    assert len(poll("pending", count=30, max_repeats=None)[0]) == 30
