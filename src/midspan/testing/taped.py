@@ -92,12 +92,12 @@ class Taped(Agent):
 
 
 class _TapedStream(RunStream):
-    """The stream within, with its end told to the session."""
+    """Passes on the events of another stream and reports its end to the session."""
 
     def __init__(self, stream: RunStream, session: Session) -> None:
+        # Not RunStream's own: the wrapped stream has the run and its task.
         self._stream = stream
         self._session: Session | None = session
-        self._taken = False
 
     async def __anext__(self) -> RunEvent:
         try:
@@ -116,6 +116,10 @@ class _TapedStream(RunStream):
     async def aclose(self) -> None:
         self._session = None
         await self._stream.aclose()
+
+    @property
+    def has_ended(self) -> bool:
+        return self._stream.has_ended
 
     @property
     def result(self) -> RunResult:
