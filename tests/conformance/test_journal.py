@@ -409,8 +409,8 @@ def test_times_are_those_of_the_store(journal: Journal) -> None:
 
 def test_the_stored_summary_is_the_one_of_the_last_append_that_had_one(journal: Journal) -> None:
     error = ErrorInfo("ServerError", "overloaded")
-    running = RunSummary("m", turns=1, usage=Usage(1, 2, total=3))
-    failed = RunSummary("m", "failed", 2, Usage(2, 4, total=6), error)
+    running = RunSummary("m", turns=1, usage=Usage(1, 2))
+    failed = RunSummary("m", "failed", 2, Usage(2, 4), error)
 
     async def main() -> None:
         await journal.append("a", 0, documents(1), owner="ann", summary=running)

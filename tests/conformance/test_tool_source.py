@@ -9,7 +9,7 @@ import pytest
 
 from midspan import Agent, tool
 from midspan.errors import ConfigError
-from midspan.schema.dialects import GEMINI_JSON_SCHEMA
+from midspan.providers.gemini.profile import GEMINI_JSON_SCHEMA
 from midspan.testing import ScriptedProvider
 from midspan.tools.adapted import AdaptedTools
 from midspan.tools.local import LocalTools

@@ -29,10 +29,10 @@ from midspan.gemini import (
 )
 from midspan.gemini.auto import AutoStream
 from midspan.loop.background_runs import Phase
+from midspan.providers.stream import StreamAccumulator
 from midspan.testing import ScriptedProvider
-from midspan.types.exchange import FinishReason, ModelResponse
-from midspan.types.messages import Message
-from midspan.types.parts import Text, ToolCall, ToolResult
+from midspan.types.exchange import FinishReason
+from midspan.types.parts import ToolCall, ToolResult
 from tests.bounds import BOUND
 from tests.gemini.recorder import Recorder, recorder
 
@@ -262,11 +262,13 @@ def test_the_streaming_entry_executes_tools_only_if_it_is_told_to(client: Client
 
 def test_an_automatic_stream_without_tools_gives_text_as_it_comes() -> None:
     class Dictating(ScriptedProvider):
-        async def stream(self, request: Any, *, whole: bool = False) -> Any:
+        async def stream(self, request: Any) -> Any:
+            accumulator = StreamAccumulator()
             for word in ("It ", "is ", "late."):
-                yield Text(word)
+                for event in accumulator.add_text(word):
+                    yield event
                 await asked.get()
-            yield ModelResponse(Message("model", (Text("It is late."),)), FinishReason.END)
+            yield accumulator.response(FinishReason.END)
 
     async def main() -> None:
         texts = []
@@ -282,17 +284,19 @@ def test_an_automatic_stream_without_tools_gives_text_as_it_comes() -> None:
 
 def test_an_automatic_stream_marks_text_that_was_discarded() -> None:
     class Cut(ScriptedProvider):
-        async def stream(self, request: Any, *, whole: bool = False) -> Any:
+        async def stream(self, request: Any) -> Any:
             self.requests.append(request)
-            yield Text("It is")
+            accumulator = StreamAccumulator()
+            for event in accumulator.add_text("It is"):
+                yield event
             if len(self.requests) == 1:
                 raise StreamCut("cut")
-            yield ModelResponse(Message("model", (Text("It is"),)), FinishReason.END)
+            yield accumulator.response(FinishReason.END)
 
     async def main() -> None:
         async with asyncio.timeout(BOUND), AutoStream(Agent(Cut([])).stream("?"), None) as stream:
             chunks = [chunk async for chunk in stream]
-        assert [(chunk.text, chunk.answer.finish) for chunk in chunks] == [
+        assert [(chunk.text, chunk.answer.finish_reason) for chunk in chunks] == [
             ("It is", FinishReason.END),
             ("", FinishReason.CUT),
             ("It is", FinishReason.END),

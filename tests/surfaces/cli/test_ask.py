@@ -211,7 +211,7 @@ def test_a_file_gives_its_functions_or_what_it_calls_its_tools(home: Path, text:
         (["ask", "-m", "nonsense", "hi"], 2, "'nonsense'"),
         (["ask", "-m", "offline:x", "hi"], 2, "'offline' has only one model; use 'offline' instead of 'offline:x'"),
         (["ask", "-m", "", "hi"], 2, "the name of the model is empty"),
-        (["ask", "-m", "offline", "--prompt-mode", "hi"], 2, "leave prompt mode out"),
+        (["ask", "-m", "offline", "--prompt-mode", "hi"], 2, "the model 'offline' does not support prompt mode"),
         (["ask", "-m", "nobody:x", "hi"], 2, "unknown provider 'nobody'"),
         (["ask", "-m", "gemini:gemini-3.8-flash", "hi"], 3, "GEMINI_API_KEY"),
         (["ask", "-t", "nope.py", "hi"], 2, "'nope.py'"),
