@@ -11,39 +11,46 @@ from midspan.errors import CodecError
 from midspan.types import events
 from midspan.types.codec import from_json, to_json
 from midspan.types.events import RunEvent, UnknownEvent, public_event
-from midspan.types.exchange import FinishReason, Source, Usage
+from midspan.types.exchange import Citation, FinishReason, Usage
 from midspan.types.messages import Message
-from midspan.types.parts import Blob, Opaque, Text, Thought, ToolCall, ToolResult
+from midspan.types.parts import Blob, Opaque, ProviderData, Resource, Text, Thought, ToolCall, ToolResult
+from midspan.types.specs import ToolChoice
 
 SECRET = "provider-secret"
-CALL = ToolCall("1", "pay", {"euros": 3}, SECRET)
-RESULT = ToolResult("1", "pay", {"paid": True}, content=(Blob.of(b"\x00", "image/png"),), notes=("note",))
-TURN = Message(
-    "model",
-    (Thought("hm", SECRET), Text("hi", SECRET), CALL, Opaque("x", Raw(b'"%b"' % SECRET.encode()))),
-    SECRET,
-    Raw(b'{"%b": 1}' % SECRET.encode()),
+DATA = ProviderData(SECRET, Raw(b'{"%b": 1}' % SECRET.encode()))
+CALL = ToolCall("1", "pay", {"euros": 3}, provider_data=DATA)
+UNREADABLE = ToolCall("2", "pay", {}, f'{{"{SECRET}', "the arguments are not valid JSON")
+RESULT = ToolResult(
+    "1",
+    "pay",
+    {"paid": True},
+    content=(Blob.of(b"\x00", "image/png"), Resource("https://a/b", "b", "text/plain", "c")),
+    notes=("note",),
+    hint="Do not pay twice.",
+    meta={"trace": SECRET},
+    provider_data=DATA,
 )
+TURN = Message("model", (Thought("hm", DATA), Text("hi", DATA), CALL, UNREADABLE, Opaque("x", DATA)), DATA)
 EVENTS: list[RunEvent] = [
     events.RunStart("r", "m", (Message.user("hi", RESULT), TURN)),
-    events.TurnStart(1, answer_only=True),
+    events.TurnStart(1, True, ToolChoice("none", ("pay",), True, False), True, "max_tool_calls"),
     events.TextDelta(1, "a"),
     events.ThoughtDelta(1, "a"),
     events.ToolCallDelta(1, 0, '{"eu', "1", "pay"),
-    events.TurnEnd(1, TURN, FinishReason.END, Usage(1), (Source("https://a", "A"),)),
+    events.TurnEnd(1, TURN, FinishReason.END, Usage(1), (Citation("https://a", "A", 0, 2, "hi"),), 2),
     events.TurnRetry(1, "empty", Message.user("Answer.")),
     events.RequestRetry(1, attempt=2, wait_seconds=0.5, status=503, message="overloaded"),
-    events.ToolStart(1, CALL, 2, may_write=False, has_more=True),
+    events.ToolStart(1, CALL, 2, may_write=False, has_more=True, parent="0"),
     events.ToolProgress(1, "1", 2, 0.5, "half"),
     events.ToolRetry(1, "1", 1, 0.5, "timed out", 2),
     events.ApprovalNeeded(1, CALL, 2, "writes"),
-    events.ToolEnd(1, RESULT, 0.5, 2),
+    events.ToolEnd(1, RESULT, 0.5, 2, "0"),
     events.SourceUnavailable("files", "connection refused"),
     events.Interrupted("shutdown"),
     events.RunEnd("r", "hi", Usage(), 2, "max_turns", events.ErrorInfo("LimitReached", "too many turns")),
 ]
 FUTURE = b'{"midspan":1,"kind":"event","value":{"type":"tool_dream","turn":1, "deep": {"a":[1,2.50]}}}'
-PRIVATE = {"origin", "raw", "signature", "has_more", "meta"}
+PRIVATE = {"provider_data", "origin", "raw", "raw_arguments", "has_more", "meta"}
 
 
 def test_there_is_an_example_of_every_kind() -> None:
@@ -83,16 +90,23 @@ def test_the_public_form_is_json_without_provider_data(event: RunEvent) -> None:
 
 
 def test_the_public_form_keeps_what_users_see() -> None:
-    assert public_event(events.TurnEnd(1, TURN, FinishReason.END, Usage(1, total=1)))["message"] == {
+    assert public_event(events.TurnEnd(1, TURN, FinishReason.END, Usage(1)))["message"] == {
         "role": "model",
         "parts": [
             {"type": "thought", "text": "hm"},
             {"type": "text", "text": "hi"},
-            {"type": "call", "id": "1", "name": "pay", "arguments": {"euros": 3}},
+            {"type": "call", "id": "1", "name": "pay", "arguments": {"euros": 3}, "arguments_error": None},
+            {
+                "type": "call",
+                "id": "2",
+                "name": "pay",
+                "arguments": {},
+                "arguments_error": "the arguments are not valid JSON",
+            },
             {"type": "opaque", "name": "x"},
         ],
     }
-    assert public_event(events.ToolEnd(1, RESULT, 0.5, 2)) == {
+    assert public_event(events.ToolEnd(1, RESULT, 0.5, 2, "0")) == {
         "type": "tool_end",
         "turn": 1,
         "result": {
@@ -101,18 +115,30 @@ def test_the_public_form_keeps_what_users_see() -> None:
             "name": "pay",
             "value": {"paid": True},
             "is_error": False,
-            "content": [{"type": "blob", "media_type": "image/png", "base64": "AA==", "url": None, "name": None}],
+            "content": [
+                {"type": "blob", "media_type": "image/png", "base64": "AA==", "url": None, "name": None},
+                {
+                    "type": "resource",
+                    "url": "https://a/b",
+                    "name": "b",
+                    "media_type": "text/plain",
+                    "text": "c",
+                    "base64": None,
+                },
+            ],
             "is_final": False,
             "notes": ["note"],
+            "hint": "Do not pay twice.",
         },
         "duration_seconds": 0.5,
         "index": 2,
+        "parent": "0",
     }
 
 
 def test_arguments_and_results_may_use_the_names_of_private_fields() -> None:
-    start = public_event(events.ToolStart(1, ToolCall("1", "f", {"raw": 1, "signature": {"origin": 2}})))
-    assert start["call"]["arguments"] == {"raw": 1, "signature": {"origin": 2}}
+    start = public_event(events.ToolStart(1, ToolCall("1", "f", {"raw": 1, "provider_data": {"origin": 2}})))
+    assert start["call"]["arguments"] == {"raw": 1, "provider_data": {"origin": 2}}
 
 
 def test_the_public_form_of_an_unknown_event_is_its_kind() -> None:
