@@ -1,34 +1,86 @@
 """From names to providers, and which family is chosen where none is named."""
 
+import asyncio
+import re
+
 import pytest
 
+from midspan import Agent
 from midspan.errors import ConfigError
-from midspan.providers.registry import default_family, fallback_notice, families, provider_of
+from midspan.providers.gemini.client import Gemini
+from midspan.providers.provider import Provider
+from midspan.providers.registry import (
+    MissingModel,
+    credential_variables,
+    default_family,
+    default_provider,
+    fallback_family,
+    families,
+    provider_of,
+)
+
+
+@pytest.fixture
+def no_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("GOOGLE_API_KEY", "GEMINI_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_GENAI_USE_ENTERPRISE"):
+        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.mark.parametrize(
     ("environment", "name"),
     [
-        ({}, "offline"),
+        ({}, None),
         ({"GEMINI_API_KEY": "k"}, "gemini"),
         ({"GOOGLE_API_KEY": "k"}, "gemini"),
-        ({"GEMINI_API_KEY": " "}, "offline"),
+        ({"GEMINI_API_KEY": " "}, None),
         ({"GOOGLE_GENAI_USE_VERTEXAI": "true"}, "gemini"),
-        ({"GOOGLE_GENAI_USE_VERTEXAI": "false"}, "offline"),
-        ({"GOOGLE_GENAI_USE_VERTEXAI": "0"}, "offline"),
+        ({"GOOGLE_GENAI_USE_VERTEXAI": "false"}, None),
+        ({"GOOGLE_GENAI_USE_VERTEXAI": "0"}, None),
         ({"GOOGLE_GENAI_USE_ENTERPRISE": "true"}, "gemini"),
     ],
 )
 def test_the_default_family_is_the_first_that_the_environment_configures(
-    environment: dict[str, str], name: str
+    environment: dict[str, str], name: str | None
 ) -> None:
-    assert default_family(environment).name == name
+    family = default_family(environment)
+    assert (None if family is None else family.name) == name
 
 
-def test_the_fallback_is_announced_with_the_variables_that_would_change_it() -> None:
-    notice = fallback_notice(default_family({}))
-    assert "so the offline model answers" in notice
-    assert "Set GOOGLE_API_KEY or GEMINI_API_KEY, or name a model." in notice
+@pytest.mark.usefixtures("no_credentials")
+def test_the_default_provider_is_of_the_default_family(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert isinstance(default_provider(), MissingModel)
+    monkeypatch.setenv("GEMINI_API_KEY", "k")
+    assert isinstance(default_provider(), Gemini)
+
+
+def test_the_fallback_needs_no_credentials() -> None:
+    assert fallback_family().name == "offline"
+    assert fallback_family().environment == ()
+
+
+def test_credential_variables_are_those_of_all_families() -> None:
+    assert credential_variables() == "GOOGLE_API_KEY or GEMINI_API_KEY"
+
+
+@pytest.mark.usefixtures("no_credentials")
+@pytest.mark.parametrize("streamed", [False, True])
+def test_an_agent_without_model_and_key_raises_at_its_first_request_and_names_three_ways_on(streamed: bool) -> None:
+    async def ask(agent: Agent) -> None:
+        if not streamed:
+            await agent.run("hi")
+        async for _ in agent.stream("hi"):
+            pass
+
+    agent = Agent()
+    assert isinstance(agent.model, MissingModel)
+    assert isinstance(agent.model, Provider)
+    with pytest.raises(ConfigError) as raised:
+        asyncio.run(ask(agent))
+    assert re.fullmatch(
+        r"no model is configured: set GOOGLE_API_KEY or GEMINI_API_KEY, name a model, for example "
+        r"Agent\('gemini:[^']+'\), or use Agent\('offline'\), which only calls tools",
+        str(raised.value),
+    )
 
 
 @pytest.mark.parametrize(

@@ -23,9 +23,9 @@ def provider_of(name: str) -> Provider:
     return family.make(*arguments)
 
 
-def default_provider(environment: Mapping[str, str] = os.environ) -> Provider:
+def default_provider() -> Provider:
     """Return the provider to use if no model is named; without credentials, one that raises at its first request."""
-    family = default_family(environment)
+    family = default_family()
     return MissingModel() if family is None else family.make()
 
 
