@@ -12,7 +12,7 @@ from midspan import Agent, tool
 from midspan.errors import NoAnswer
 from midspan.providers.offline.client import Offline, respond
 from midspan.providers.provider import Provider
-from midspan.types.exchange import FinishReason, ModelRequest, Setup
+from midspan.types.exchange import FinishReason, ModelRequest, PartEnd, PartStart, RequestConfig
 from midspan.types.messages import History, Message
 from midspan.types.parts import Text, ToolCall, ToolResult
 from midspan.types.specs import BuiltinTool, ToolChoice
@@ -21,9 +21,9 @@ from tests.providers.offline.sample_tools import get_weather, reading, stock_lev
 TOOLS = tuple(reading(get_weather, stock_level))
 
 
-def request(*messages: Message | str, **setup: Any) -> ModelRequest:
+def request(*messages: Message | str, **config: Any) -> ModelRequest:
     history = History([Message.user(message) if isinstance(message, str) else message for message in messages])
-    return ModelRequest(Setup("offline", **{"tools": TOOLS, **setup}), history)
+    return ModelRequest(RequestConfig("offline", **{"tools": TOOLS, **config}), history)
 
 
 def answered(question: str, result: Any, *, is_error: bool = False) -> str:
@@ -36,18 +36,19 @@ def answered(question: str, result: Any, *, is_error: bool = False) -> str:
 def test_it_is_a_provider() -> None:
     assert isinstance(Offline(), Provider)
     assert (Offline().model, repr(Offline())) == ("offline", "Offline()")
-    asyncio.run(Offline().close())
+    asyncio.run(Offline().aclose())
 
 
 def test_stream_yields_the_parts_and_then_the_response() -> None:
-    async def stream(*, whole: bool) -> list[Any]:
-        return [item async for item in Offline().stream(request("Weather in Oslo"), whole=whole)]
+    async def stream() -> list[Any]:
+        return [event async for event in Offline().stream(request("Weather in Oslo"))]
 
-    part, response = asyncio.run(stream(whole=False))
-    assert part == ToolCall("offline_0", "get_weather", {"city": "Oslo"})
-    assert response.message == Message("model", (part,))
-    assert (response.finish, response.model) == (FinishReason.END, "offline")
-    assert asyncio.run(stream(whole=True)) == [response]
+    call = ToolCall("offline_0", "get_weather", {"city": "Oslo"})
+    *parts, response = asyncio.run(stream())
+    assert parts == [PartStart(0, call), PartEnd(0, call)]
+    assert response.message == Message("model", (call,))
+    assert (response.finish_reason, response.model) == (FinishReason.END, "offline")
+    assert asyncio.run(Offline().generate(request("Weather in Oslo"))) == response
 
 
 def test_call_ids_are_counted_over_the_conversation() -> None:
