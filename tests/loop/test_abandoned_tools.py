@@ -93,7 +93,8 @@ async def close_from_another_task(polls: Polls) -> None:
     await stream.aclose()
     await taking
     assert (
-        stream.messages[-1].results[0].value == "poll was cancelled before it ended; what it did until then is unknown"
+        stream.messages[-1].results[0].value
+        == "poll was cancelled before it ended; whether it had an effect is unknown"
     )
 
 

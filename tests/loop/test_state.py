@@ -13,7 +13,7 @@ from midspan.loop.state import RunState
 from midspan.testing import ScriptedProvider
 from midspan.types.codec import from_json, to_json
 from midspan.types.events import CANCELLED, ErrorInfo, RunEnd, RunEvent, RunStart, ToolEnd, ToolStart
-from midspan.types.exchange import FinishReason, ModelResponse, Source, Usage
+from midspan.types.exchange import Citation, FinishReason, ModelResponse, Usage
 from midspan.types.messages import History, Message
 from midspan.types.parts import Text, Thought, ToolCall
 from tests.bounds import BOUND
@@ -51,8 +51,8 @@ responses = st.builds(
     ModelResponse,
     st.builds(Message, st.just("model"), parts),
     st.sampled_from([reason for reason in FinishReason if reason is not FinishReason.BLOCKED]),
-    usage=st.builds(Usage, st.integers(0, 9), total=st.integers(0, 9)),
-    sources=st.sampled_from([(), (Source("https://a"),)]),
+    usage=st.builds(Usage, st.integers(0, 9), st.integers(0, 9)),
+    citations=st.sampled_from([(), (Citation("https://a"),)]),
     requests=st.integers(1, 3),
 )
 turns = st.one_of(
@@ -81,8 +81,8 @@ histories = st.sampled_from(
 
 
 def live_state(stream: RunStream) -> RunState:
-    assert stream._run is not None
-    return stream._run.state
+    assert stream._channel.run is not None
+    return stream._channel.run.state
 
 
 async def check_every_event(stream: RunStream, *, leave_after: int | None = None) -> None:

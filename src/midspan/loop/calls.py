@@ -44,8 +44,8 @@ class CallRunner:
         self._user_context = user_context
         self.observer: Observer | None = None
         """Gets the events that occur while calls run: progress, and calls made by tools."""
-        self._indexes: dict[str, int] = {}
-        """The positions of the calls that run, by their ids."""
+        self._indexes: dict[int, int] = {}
+        """The positions of the calls that run, by the identities of their objects: two calls may share an id."""
 
     async def run(self, refusals: Refusals) -> AsyncGenerator[RunEvent, None]:
         """Run the unanswered calls of the turn, except those that are refused."""
@@ -72,7 +72,7 @@ class CallRunner:
     async def _run_planned(self, planned: list[_PlannedCall]) -> AsyncGenerator[RunEvent, None]:
         run = self._run
         limits, in_task = run.limits, run.prepared.in_task
-        self._indexes = {item.call.id: item.indexes[0] for item in planned}
+        self._indexes = {id(item.call): item.indexes[0] for item in planned}
         if len(planned) == 1 and not limits.has_deadline:  # the most common case, without a generator
             result, seconds = await run_call(planned[0].call, self._call, in_task=in_task)
             for index in planned[0].indexes:
@@ -110,22 +110,22 @@ class CallRunner:
 
     def _call(self, call: ToolCall) -> Any:
         run = self._run
-        index = self._indexes.get(call.id, 0)
+        index = self._indexes[id(call)]
         context = RunContext(
             self._user_context,
             run_id=run.id,
             call_id=call.id,
+            index=index,
             idempotency_key=f"{run.id}/{run.state.turn}/{index}",
             deadline=run.limits.deadline,
             host=self,
         )
         return run.prepared.source.call(call, context)
 
-    def report_progress(self, call_id: str, fraction: float | None, message: str) -> None:
+    def report_progress(self, context: RunContext[Any], fraction: float | None, message: str) -> None:
         """Pass on a progress report of a tool. See `RunHost`."""
-        if self.observer is not None:
-            index = self._indexes.get(call_id, 0)
-            self.observer(ToolProgress(self._run.state.turn, call_id, index, fraction, message or None))
+        turn = self._run.state.turn
+        self._observe(ToolProgress(turn, context.call_id, context.index, fraction, message or None))
 
     async def ask_user(self, call_id: str, question: str, schema: dict[str, Any] | None) -> Any:
         """Ask the user a question of a tool. See `RunHost`."""

@@ -73,6 +73,8 @@ class Run:
         )
         self.calls = CallRunner(self, context)
         self._streams = streams
+        self._last_chance: LimitReached | None = None
+        """The limit that ends the run unless one of the calls that run now does."""
 
     async def events(self) -> AsyncGenerator[RunEvent, None]:
         """Yield the events of the run. Closing the generator cancels whatever is running."""
@@ -167,14 +169,17 @@ class Run:
                 raise verdict.error
         if state.calls or verdict is not None or is_out_of_time:
             limit = self.limits.reached(state)
-            if limit is not None and not (state.calls and self.limits.can_end_by_call(state)):
+            if limit is not None and state.calls and self.limits.can_end_by_call(state):
+                self._last_chance = limit
+            elif limit is not None:
                 self._stop_at(limit)
         return verdict if isinstance(verdict, Retry) and not self.ended_with_limit_message else None
 
     def _stop_at(self, limit: LimitReached) -> None:
         """Apply `on_limit`: raise the error, end with a message, or continue to the request for the answer."""
         on_limit = self.limits.limits.on_limit
-        if on_limit == "error" or self.state.limit is not None:
+        is_answering = self.state.limit is not None and self.state.tools_withdrawn
+        if on_limit == "error" or is_answering:
             raise self.limits.first_error or limit
         self.limits.first_error = limit
         # When the time is over, no further request is possible.
@@ -192,8 +197,8 @@ class Run:
         """Whether a tool ended the run, or a limit leaves no request for another turn."""
         if self.state.final_result is not None:
             return True
-        limit = self.limits.reached(self.state)
-        if limit is not None and (self.limits.limits.on_limit != "answer" or limit.limit == "max_seconds"):
+        limit, self._last_chance = self._last_chance or self.limits.out_of_time(), None
+        if limit is not None:
             self._stop_at(limit)
         return self.ended_with_limit_message
 

@@ -18,7 +18,7 @@ _log = logging.getLogger("midspan")
 class RunHost(Protocol):
     """The run behind a context: it takes progress reports, asks the user and executes calls made by tools."""
 
-    def report_progress(self, call_id: str, fraction: float | None, message: str) -> None:
+    def report_progress(self, context: "RunContext[Any]", fraction: float | None, message: str) -> None:
         """Pass on how far a call is. It is called from any thread."""
 
     async def ask_user(self, call_id: str, question: str, schema: dict[str, Any] | None) -> Any:
@@ -31,7 +31,7 @@ class RunHost(Protocol):
 class RunContext(Generic[User]):
     """One call of a run, as its tool sees it. A function gets it if it annotates a parameter with `RunContext`."""
 
-    __slots__ = ("_host", "_loop", "call_id", "cancelled", "deadline", "idempotency_key", "run_id", "user")
+    __slots__ = ("_host", "_loop", "call_id", "cancelled", "deadline", "idempotency_key", "index", "run_id", "user")
 
     def __init__(
         self,
@@ -39,6 +39,7 @@ class RunContext(Generic[User]):
         *,
         run_id: str = "",
         call_id: str = "",
+        index: int = 0,
         idempotency_key: str = "",
         deadline: float | None = None,
         host: RunHost | None = None,
@@ -47,6 +48,8 @@ class RunContext(Generic[User]):
         """What the caller passed to the run as `context=`."""
         self.run_id = run_id
         self.call_id = call_id
+        self.index = index
+        """The position of the call in its turn. Unlike the id, it is unique there whatever the model sends."""
         self.idempotency_key = idempotency_key
         """The same for every attempt at this call, also after a crash. Pass it to services that support such keys."""
         self.deadline = deadline
@@ -77,7 +80,7 @@ class RunContext(Generic[User]):
     def progress(self, fraction: float | None = None, message: str = "") -> None:
         """Report how much is done, from 0 to 1, to whoever observes the run. Works from any thread."""
         if self._host is not None:
-            self._host.report_progress(self.call_id, fraction, message)
+            self._host.report_progress(self, fraction, message)
 
     def log(self, message: str, level: int = logging.INFO) -> None:
         """Log a message under the id of the run and of the call."""
