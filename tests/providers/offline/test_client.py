@@ -14,7 +14,7 @@ from midspan.providers.offline.client import Offline, respond
 from midspan.providers.provider import Provider
 from midspan.types.exchange import FinishReason, ModelRequest, PartEnd, PartStart, RequestConfig
 from midspan.types.messages import History, Message
-from midspan.types.parts import Text, ToolCall, ToolResult
+from midspan.types.parts import Blob, Text, ToolCall, ToolResult
 from midspan.types.specs import BuiltinTool, ToolChoice
 from tests.providers.offline.sample_tools import get_weather, reading, stock_level
 
@@ -71,6 +71,12 @@ def test_results_are_reported_as_they_are() -> None:
     assert answered("Weather in Oslo", 1) == "get_weather: 1."
     assert answered("Weather in Oslo", "no such city", is_error=True) == "get_weather failed: no such city."
     assert len(answered("Weather in Oslo", ["long"] * 10_000)) < 5000
+
+
+def test_results_without_a_value_are_reported_by_their_content() -> None:
+    call = respond(request("Weather in Oslo")).message
+    result = ToolResult(call.calls[0].id, "get_weather", content=(Text("clear"), Blob.of(b"\x00", "image/png")))
+    assert respond(request("Weather in Oslo", call, Message.user(result))).message.text == "get_weather: clear."
 
 
 def test_answer_without_a_call_says_what_it_is_which_tools_there_are_and_how_to_name_a_model() -> None:
