@@ -110,8 +110,7 @@ class Question:
 
     def __init__(self, text: str) -> None:
         self.text = text.strip()[:4000].translate(_QUOTES)  # Python refuses to parse much longer integers
-        found = _TOKEN.finditer(self.text)
-        self.tokens = [Token(match.lastgroup or "", match[0], match.start(), match.end()) for match in found]
+        self.tokens = [Token(match.lastgroup or "", match[0], *match.span()) for match in _TOKEN.finditer(self.text)]
         self.lowers = [_CONTRACTED.sub(r"\1\2", token.text.lower()) for token in self.tokens]
         plain = [word for word, token in zip(self.lowers, self.tokens, strict=True) if token.kind == "word"]
         self.words_at = [(stem(word), at) for at, lower in enumerate(self.lowers) for word in text_words(lower)]
@@ -120,9 +119,7 @@ class Question:
         self.content = [word for word in plain if word not in STOP]  # without function words
         self.is_negated = any(word in NEGATING or word.endswith("n't") for word in plain)
         self._polite = "".join(_POLITE.findall(self.text)[:1]).lower()
-        first = next(
-            (word for word, token in zip(self.lowers, self.tokens, strict=True) if token.start >= len(self._polite)), ""
-        )
+        first = self.lower(sum(token.start < len(self._polite) for token in self.tokens))
         self.verb = first if first not in STOP else ""
         """The verb of a command, in the imperative or after a polite form."""
         self.is_imperative = not re.search(r"\bi\b|help", self._polite)

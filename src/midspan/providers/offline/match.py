@@ -193,9 +193,8 @@ class Matcher:
 
     def _fill_examples(self) -> None:
         """Fill a text with the one value that its description quotes and the question names."""
-        for prop in (
-            prop for prop in self._unset() if prop.type == "string" and prop.kind == "text" and not prop.values
-        ):
+        texts = [prop for prop in self._unset() if prop.type == "string" and prop.kind == "text" and not prop.values]
+        for prop in texts:
             found = [one for one in self._listed(prop, prop.examples) if one.first not in self.used]
             if len(found) == 1:
                 self._take(prop, found[0], _LIKELY)
@@ -213,8 +212,7 @@ class Matcher:
             return False
         words = [self.question.tokens[at].text.removesuffix("'s") for at in chosen]
         is_counted = lower(chosen[0] - 1) == "many" or chosen[0] - 1 in self.used
-        if is_counted:
-            words[-1] = english.singular(words[-1])
+        words[-1] = english.singular(words[-1]) if is_counted else words[-1]
         certainty = _LIKELY if len(beside) == 1 else _FITS if is_counted else _BARE
         self._take(prop, Mention("bare", " ".join(words), chosen[0], chosen[-1]), certainty)
         return True
@@ -248,9 +246,8 @@ def _fits(mention: Mention, prop: Parameter) -> bool:
             return prop.type == ("integer" if prop.is_percent else "number")
         case "date":
             form = re.search(r"(?i)yyyy-mm-dd|iso ?8601|format|yy|/|month|-day", prop.description)
-            return prop.kind == "date" and (
-                form is None or form[0].lower() == "yyyy-mm-dd" or form[0].startswith("iso")
-            )
+            is_iso = form is None or form[0].lower() == "yyyy-mm-dd" or form[0].startswith("iso")
+            return prop.kind == "date" and is_iso
         case "day":
             return is_text and value in prop.examples
         case "link" | "expression":
