@@ -1,7 +1,7 @@
 """The calls of a turn: started, refused or run, each with exactly one result."""
 
 import logging
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -44,13 +44,15 @@ class CallRunner:
         self._user_context = user_context
         self.observer: Observer | None = None
         """Gets the events that occur while calls run: progress, and calls made by tools."""
+        self._planned: list[_PlannedCall] = []
         self._indexes: dict[int, int] = {}
         """The positions of the calls that run, by the identities of their objects: two calls may share an id."""
 
-    async def run(self, refusals: Refusals) -> AsyncGenerator[RunEvent, None]:
-        """Run the unanswered calls of the turn, except those that are refused."""
+    def start(self, refusals: Refusals) -> Iterator[RunEvent]:
+        """Announce the unanswered calls of the turn. Refused ones get their results; the others are planned."""
         run, prepared = self._run, self._run.prepared
         turn, unanswered = run.state.turn, run.state.unanswered
+        _log.debug("[%s] Tool Calls: %s", run.service, run.state.calls)
         planned: dict[Any, _PlannedCall] = {}
         last = unanswered[-1][0]
         for index, call in unanswered:
@@ -65,27 +67,32 @@ class CallRunner:
                 planned[0] = _PlannedCall(call, [index])
             else:
                 planned.setdefault(_identity(call), _PlannedCall(call, [])).indexes.append(index)
-        async with aclosing(self._run_planned(list(planned.values()))) as events:
-            async for event in events:
-                yield event
+        self._planned = list(planned.values())
+        self._indexes = {id(item.call): item.indexes[0] for item in self._planned}
 
-    async def _run_planned(self, planned: list[_PlannedCall]) -> AsyncGenerator[RunEvent, None]:
-        run = self._run
-        limits, in_task = run.limits, run.prepared.in_task
-        self._indexes = {id(item.call): item.indexes[0] for item in planned}
-        if len(planned) == 1 and not limits.has_deadline:  # the most common case, without a generator
-            result, seconds = await run_call(planned[0].call, self._call, in_task=in_task)
-            for index in planned[0].indexes:
-                yield self._end(planned[0].call, result, seconds, index)
-            return
+    @property
+    def is_single(self) -> bool:
+        """Whether one call is planned, so that `run_single` can run it."""
+        planned = self._planned
+        return len(planned) == 1 and len(planned[0].indexes) == 1 and not self._run.limits.has_deadline
+
+    async def run_single(self) -> RunEvent:
+        """Run the only planned call."""
+        [(call, [index])] = self._planned
+        result, seconds = await run_call(call, self._call, in_task=self._run.prepared.in_task)
+        return self._end(call, result, seconds, index)
+
+    async def run(self) -> AsyncGenerator[RunEvent, None]:
+        """Run the planned calls, and yield each result when it is there."""
+        run, planned = self._run, self._planned
         # In order if a call may need the result of another.
         concurrency = 1 if run.prepared.provider.profile.calls_in_order else None
         calls = [item.call for item in planned]
-        results = each_call(calls, self._call, max_concurrency=concurrency, in_task=in_task)
+        results = each_call(calls, self._call, max_concurrency=concurrency, in_task=run.prepared.in_task)
         async with aclosing(results):
-            while True:
+            while run.limits.out_of_time() is None:
                 try:
-                    finished = await with_timeout(anext(results), limits.seconds_left)
+                    finished = await with_timeout(anext(results), run.limits.seconds_left)
                 except StopAsyncIteration:
                     break
                 except Expired as expired:
@@ -95,8 +102,6 @@ class CallRunner:
                 position, result, seconds = finished
                 for index in planned[position].indexes:
                     yield self._end(calls[position], result, seconds, index)
-                if limits.out_of_time() is not None:
-                    break
         for index, call in run.state.unanswered:
             yield run.apply(ToolEnd(run.state.turn, failed(call, f"{call.name} {_OUT_OF_TIME}"), 0.0, index))
 

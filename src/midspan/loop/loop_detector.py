@@ -51,6 +51,8 @@ class LoopDetector(Policy):
         self._seen = 0
         """How many of the state's tool runs are counted."""
         self._known: dict[_CallKey, _Repetition] = {}
+        self._keys: dict[int, _CallKey] = {}
+        """The keys of the calls of the turn, by the identities of their objects."""
         self._epoch = 0
         self._refused_turns = 0
         """Turns since the last change in which a repeated call was refused."""
@@ -65,19 +67,19 @@ class LoopDetector(Policy):
         return None
 
     def refuse(self, state: RunState, calls: Calls) -> Refusals:
-        self._update(state)
         maximum = self._max_repeats
-        if maximum is None or not self._known:
+        if maximum is None:
             return {}
+        self._update(state)
+        self._keys = {id(call): _call_key(call) for _, call in calls}
         return {
             index: Refusal(_REFUSAL.format(count=count), REPEATED)
             for index, call in calls
             if (count := self._count(call)) >= maximum
         }
 
-    def hint(self, state: RunState, call: ToolCall, result: ToolResult) -> str | None:
-        self._update(state)
-        known = None if self._max_repeats is None else self._known.get(_call_key(call))
+    def hint(self, state: RunState, call: ToolCall, result: ToolResult) -> str | None:  # noqa: ARG002 - of the policy
+        known = self._known.get(self._key(call)) if self._known else None
         if known is None or known.count < _NOTE_FROM - 1 or self._is_repeatable(call):
             return None
         if known.epoch != self._epoch or known.result != _fingerprint(result):
@@ -87,8 +89,11 @@ class LoopDetector(Policy):
     def _count(self, call: ToolCall) -> int:
         if self._is_repeatable(call):
             return 0
-        known = self._known.get(_call_key(call))
+        known = self._known.get(self._key(call))
         return known.count if known is not None and known.epoch == self._epoch else 0
+
+    def _key(self, call: ToolCall) -> _CallKey:
+        return self._keys.get(id(call)) or _call_key(call)
 
     def _is_repeatable(self, call: ToolCall) -> bool:
         spec = self._specs.get(call.name)
@@ -108,7 +113,7 @@ class LoopDetector(Policy):
                 self._add(run)
 
     def _add(self, run: ToolRun) -> None:
-        key, result = _call_key(run.call), _fingerprint(run.result)
+        key, result = self._key(run.call), _fingerprint(run.result)
         known = self._known.get(key)
         is_repeated = known is not None and known.result == result
         spec = self._specs.get(run.call.name)

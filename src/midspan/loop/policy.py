@@ -89,22 +89,29 @@ class Policies:
     """All policies of a run, in the order of their precedence."""
 
     def __init__(self, policies: Sequence[Policy]) -> None:
-        self._policies = tuple(policies)
+        # Most policies implement one or two methods; the others are not called in every turn.
+        self._requests = [policy.request for policy in policies if type(policy).request is not Policy.request]
+        self._verdicts = [
+            policy.after_response for policy in policies if type(policy).after_response is not Policy.after_response
+        ]
+        self._refusers = [policy.refuse for policy in policies if type(policy).refuse is not Policy.refuse]
+        self._hints = [policy.hint for policy in policies if type(policy).hint is not Policy.hint]
 
     def request(self, state: RunState) -> Changes:
         """Merge the changes. A model that may only answer is not forced to make a call."""
-        forces_call = False
-        for policy in self._policies:
-            changes = policy.request(state)
+        forced = NO_CHANGES
+        for request in self._requests:
+            changes = request(state)
             if changes.answer_only:
                 return changes
-            forces_call = forces_call or changes.forces_call
-        return Changes(forces_call=True) if forces_call else NO_CHANGES
+            if changes.forces_call:
+                forced = changes
+        return forced
 
     def after_response(self, state: RunState, response: ModelResponse) -> Verdict:
         """Return the first verdict that does not accept the response."""
-        for policy in self._policies:
-            verdict = policy.after_response(state, response)
+        for judge in self._verdicts:
+            verdict = judge(state, response)
             if verdict is not None:
                 return verdict
         return None
@@ -113,16 +120,17 @@ class Policies:
         """Return all refusals. Every policy is asked about every call that no other policy has refused."""
         calls: Calls = state.unanswered
         refusals: Refusals = {}
-        for policy in self._policies:
-            refused = policy.refuse(state, calls)
+        for refuse in self._refusers:
+            refused = refuse(state, calls)
             if refused:
                 refusals |= refused
                 calls = [item for item in calls if item[0] not in refused]
         return refusals
 
     def hint(self, state: RunState, call: ToolCall, result: ToolResult) -> str | None:
-        for policy in self._policies:
-            hint = policy.hint(state, call, result)
+        """Return the first note for the model."""
+        for make_hint in self._hints:
+            hint = make_hint(state, call, result)
             if hint is not None:
                 return hint
         return None

@@ -36,7 +36,7 @@ from midspan.types.events import (
     TurnRetry,
     TurnStart,
 )
-from midspan.types.exchange import ModelRequest, ModelResponse, RequestConfig
+from midspan.types.exchange import ModelRequest, ModelResponse
 from midspan.types.messages import History
 
 _log = logging.getLogger("midspan.loop")
@@ -84,22 +84,9 @@ class Run:
             yield RunStart(self.id, self.prepared.provider.model, self.state.history.messages)
             for source in self.prepared.unavailable:
                 yield SourceUnavailable(source.name, source.message)
-            while True:
-                if not self.state.calls:
-                    async with aclosing(self._ask()) as events:
-                        async for event in events:
-                            yield event
-                retry = self._decide()
-                if retry is not None:
-                    yield self.apply(TurnRetry(self.state.turn, retry.reason, retry.message))
-                    continue
-                if not self.state.calls or self.ended_with_limit_message:
-                    break
-                async with aclosing(self._act()) as events:
-                    async for event in events:
-                        yield event
-                if self._ended_by_call():
-                    break
+            async with aclosing(self._turns()) as events:
+                async for event in events:
+                    yield event
             for event in self._finish():
                 yield event
         except MidspanError as error:
@@ -109,46 +96,47 @@ class Run:
         finally:
             self.state = self.state.settled(CALL_CANCELLED)
 
+    async def _turns(self) -> AsyncGenerator[RunEvent, None]:
+        """Ask, decide, act, repeat."""
+        while True:
+            if not self.state.calls:
+                turn = self._next_turn()
+                yield self.apply(turn.start)
+                await checkpoint()
+                if self._streams:
+                    async with aclosing(turn.stream()) as events:
+                        async for event in events:
+                            yield event
+                else:
+                    await turn.generate()
+                for event in self._end_turn(turn):
+                    yield event
+            retry = self._decide()
+            if retry is not None:
+                yield self.apply(TurnRetry(self.state.turn, retry.reason, retry.message))
+            elif not self.state.calls or self.ended_with_limit_message:
+                return
+            else:
+                await checkpoint()
+                for event in self.calls.start(self.policies.refuse(self.state)):
+                    yield event
+                # An async generator for each turn would cost more than the rest of it.
+                if self.calls.is_single:
+                    yield await self.calls.run_single()
+                else:
+                    async with aclosing(self.calls.run()) as events:
+                        async for event in events:
+                            yield event
+                if self._ended_by_call():
+                    return
+
     def apply(self, event: Event) -> Event:
         """Update the state by an event and return the event."""
         self.state = self.state.after(event)
         return event
 
-    async def _ask(self) -> AsyncGenerator[RunEvent, None]:
-        """Ask the model for the next turn."""
-        config, start = self._next_request()
-        request = ModelRequest(config, self.state.history, self.limits.budget(self.state))
-        yield self.apply(start)
-        await checkpoint()
-        turn = TurnStream(self.prepared.provider, start.turn, self.limits)
-        if self._streams:
-            async with aclosing(turn.stream(request)) as events:
-                async for event in events:
-                    yield event
-        else:
-            await turn.generate(request)
-            for event in turn.deltas():
-                yield event
-        if turn.response is None and self.limits.out_of_time() is not None:
-            return
-        if turn.error is not None and self.state.retries_exhausted:
-            raise turn.error
-        response = turn.response if turn.response is not None and turn.error is None else broken_response(turn.error)
-        self.response = response = recover_malformed_call(response, config.tools)
-        _log.debug("[%s] Response: %s", self.service, response.message.parts)
-        yield self.apply(
-            TurnEnd(
-                start.turn,
-                response.message,
-                response.finish_reason,
-                response.usage,
-                response.citations,
-                response.requests,
-            )
-        )
-
-    def _next_request(self) -> tuple[RequestConfig, TurnStart]:
-        """Choose the configuration of the next request as the policies want it."""
+    def _next_turn(self) -> TurnStream:
+        """Prepare the next request as the policies want it."""
         prepared, changes = self.prepared, self.policies.request(self.state)
         config, limit = prepared.config, None
         if changes.answer_only:
@@ -156,7 +144,25 @@ class Run:
         elif changes.forces_call:
             config = prepared.forced_config
         is_answer = prepared.text_is_answer(config)
-        return config, TurnStart(self.state.turn + 1, is_answer, config.tool_choice, changes.answer_only, limit)
+        start = TurnStart(self.state.turn + 1, is_answer, config.tool_choice, changes.answer_only, limit)
+        request = ModelRequest(config, self.state.history, self.limits.budget(self.state))
+        return TurnStream(prepared.provider, request, start, self.limits)
+
+    def _end_turn(self, turn: TurnStream) -> Iterator[RunEvent]:
+        """Yield the end of the turn, after the texts of a response that was not streamed."""
+        if turn.response is None and self.limits.out_of_time() is not None:
+            return
+        if turn.error is not None and self.state.retries_exhausted:
+            raise turn.error
+        response = turn.response if turn.response is not None and turn.error is None else broken_response(turn.error)
+        self.response = response = recover_malformed_call(response, turn.request.config.tools)
+        if not self._streams:
+            yield from turn.deltas()
+        _log.debug("[%s] Response: %s", self.service, response.message.parts)
+        usage, reason = response.usage, response.finish_reason
+        yield self.apply(
+            TurnEnd(turn.start.turn, response.message, reason, usage, response.citations, response.requests)
+        )
 
     def _decide(self) -> Retry | None:
         """Return the retry that the last response needs, if any. Raises if the run cannot continue."""
@@ -184,14 +190,6 @@ class Run:
         self.limits.first_error = limit
         # When the time is over, no further request is possible.
         self.ended_with_limit_message = on_limit == "message" or limit.limit == "max_seconds"
-
-    async def _act(self) -> AsyncGenerator[RunEvent, None]:
-        """Run the calls of the turn."""
-        _log.debug("[%s] Tool Calls: %s", self.service, self.state.calls)
-        await checkpoint()
-        async with aclosing(self.calls.run(self.policies.refuse(self.state))) as events:
-            async for event in events:
-                yield event
 
     def _ended_by_call(self) -> bool:
         """Whether a tool ended the run, or a limit leaves no request for another turn."""

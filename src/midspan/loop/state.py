@@ -159,13 +159,16 @@ class RunState(Struct, frozen=True, gc=False):
             return replace(self, nested_calls=(*self.nested_calls, event.result.name))
         run = ToolRun(self.calls[event.index], event.result, event.duration_seconds, event.index)
         ended = (*self.ended, run)
-        limit = self.limit or event.result.meta.get("limit")
-        has_run_call = self.has_run_call or (self.turn > 0 and NOT_RUN not in event.result.notes and not run.is_refused)
+        limit, has_run_call = self.limit, self.has_run_call
+        if event.result.notes:
+            limit = limit or event.result.meta.get("limit")
+        if not has_run_call and self.turn:
+            has_run_call = NOT_RUN not in event.result.notes and not run.is_refused
         if len(ended) < len(self.calls):
             return replace(self, ended=ended, limit=limit, has_run_call=has_run_call)
         runs = ended if len(ended) == 1 else tuple(sorted(ended, key=lambda run: run.index))
-        are_forbidden = any(FORBIDDEN in run.result.notes for run in runs)
-        are_unreadable = all(UNREADABLE in run.result.notes for run in runs)
+        notes = {note for run in runs for note in run.result.notes}
+        is_unreadable = UNREADABLE in notes and all(UNREADABLE in run.result.notes for run in runs)
         return replace(
             self,
             history=self.history.append(Message("user", tuple([run.result for run in runs]))),
@@ -174,8 +177,8 @@ class RunState(Struct, frozen=True, gc=False):
             tool_runs=self.tool_runs + runs,
             limit=limit,
             has_run_call=has_run_call,
-            forbidden_turns=self.forbidden_turns + are_forbidden,
-            unreadable_turns=self.unreadable_turns + 1 if are_unreadable else 0,
+            forbidden_turns=self.forbidden_turns + (FORBIDDEN in notes),
+            unreadable_turns=self.unreadable_turns + 1 if is_unreadable else 0,
         )
 
     def settled(self, reason: str) -> "RunState":

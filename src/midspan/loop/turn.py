@@ -9,7 +9,7 @@ from midspan.loop.limits import LimitTracker
 from midspan.providers.provider import Provider, ensure_aclose
 from midspan.tools.error_results import describe_error
 from midspan.tools.tasks import Expired, is_cancelling, with_timeout
-from midspan.types.events import RunEvent, TextDelta, ThoughtDelta, ToolCallDelta
+from midspan.types.events import RunEvent, TextDelta, ThoughtDelta, ToolCallDelta, TurnStart
 from midspan.types.exchange import (
     ArgumentsPartDelta,
     ModelEvent,
@@ -30,11 +30,13 @@ class TurnStream:
     `error` is set if the response broke off and may be requested again. Other errors are raised.
     """
 
-    def __init__(self, provider: Provider, turn: int, limits: LimitTracker) -> None:
+    def __init__(self, provider: Provider, request: ModelRequest, start: TurnStart, limits: LimitTracker) -> None:
+        self.request = request
+        self.start = start
         self.response: ModelResponse | None = None
         self.error: ProviderError | None = None
         self._provider = provider
-        self._turn = turn
+        self._turn = start.turn
         self._limits = limits
         self._has_started = False
         self._calls: dict[int, tuple[int, ToolCall]] = {}
@@ -42,10 +44,10 @@ class TurnStream:
         self._announced: set[int] = set()
         """Calls whose id and name were in a delta already."""
 
-    async def generate(self, request: ModelRequest) -> None:
+    async def generate(self) -> None:
         """Read the whole response at once."""
         try:
-            response = await with_timeout(self._provider.generate(request), self._limits.seconds_left)
+            response = await with_timeout(self._provider.generate(self.request), self._limits.seconds_left)
         except Expired as expired:
             self._limits.note_expiry(expired)
             if expired.late_result:
@@ -62,10 +64,10 @@ class TurnStream:
             if event is not None:
                 yield event
 
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[RunEvent, None]:
+    async def stream(self) -> AsyncGenerator[RunEvent, None]:
         """Yield the deltas of the response."""
         try:
-            events = ensure_aclose(self._provider.stream(request))
+            events = ensure_aclose(self._provider.stream(self.request))
         except Exception as error:  # noqa: BLE001 - providers are user code
             self._handle(error)
             return
