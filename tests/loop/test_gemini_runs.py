@@ -413,3 +413,19 @@ def test_limits_and_choices_know_tools_by_the_names_that_the_caller_gave_them() 
         config = json.loads(local.requests[0].body)["toolConfig"]["functionCallingConfig"]
     assert config == {"mode": "ANY", "allowedFunctionNames": ["gr__e_messen"]}
     assert [one.is_error for one in result.tool_calls] == [False, True, True]
+
+
+def test_model_reads_the_note_beside_a_repeated_result() -> None:
+    repeated = [answer(call_of("add", a=1, b=1))] * 3
+    with LocalGemini([*repeated, "done"]) as local:
+        agent = Agent(Gemini("gemini-3.8-flash", api_key="k", base_url=local.url), tools=[add])
+        assert agent.run_sync("go").text == "done"
+        contents = json.loads(local.requests[-1].body)["contents"]
+    responses = [
+        part["functionResponse"]["response"]
+        for turn in contents
+        for part in turn["parts"]
+        if "functionResponse" in part
+    ]
+    assert responses[1] == {"result": 2}
+    assert "3 times in a row" in responses[2]["note"]

@@ -207,6 +207,8 @@ def _response(result: ToolResult, capabilities: Capabilities) -> dict[str, Any]:
         value = value if isinstance(value, dict) and "error" in value else {"error": value}
     elif not isinstance(value, dict):
         value = {capabilities.result_key: value}
+    if result.hint is not None:
+        value = {**value, "note": result.hint}
     written = {"name": result.name, "response": value, **_id(result.id, capabilities)}
     if result.media and capabilities.media_in_results:
         written["parts"] = [_blob(blob) for blob in result.media]

@@ -93,7 +93,8 @@ class Renderer:
                 return [Text(self.quoted(text, tools))]
             case ToolResult():
                 kind = "TOOL_ERROR" if part.is_error else "TOOL_RESULT"
-                return [Text(f"{kind} {part.id} {part.name}: {self._value(part.value)}"), *part.media]
+                note = "" if part.hint is None else f"\nNote: {part.hint}"
+                return [Text(f"{kind} {part.id} {part.name}: {self._value(part.model_value)}{note}"), *part.media]
         return [part]
 
     def _untold(self, before: Message | None, message: Message) -> Iterable[str]:
