@@ -1,0 +1,149 @@
+"""Print the files of midspan that one turn passes through: python scripts/trace_turn.py [--stream] [--write]
+
+An agent with the Gemini provider runs against the local Gemini, which asks for one tool call in every turn. The trace
+covers one turn after the first ones, so that imports, connections and caches of the first turns do not count: from the
+moment at which the run asks the model until it asks again.
+
+A file is entered when a function of it starts and the caller is in another file of midspan, or is the event loop.
+Returning to a file, and resuming a coroutine or generator that waited, do not count. Calls through asyncio, contextlib
+and other libraries count as calls of the midspan file that made them.
+
+Prints each file in the order of the first entry, how often it is entered, and from where it is entered first; totals
+last. `--stream` traces `agent.stream` instead of `agent.run`. `--write` updates the trace in docs/architecture.md.
+"""
+
+import project_python  # noqa: F401 - it comes first, before what another Python may not have
+
+# isort: split
+import asyncio
+import sys
+from argparse import ArgumentParser
+from collections import Counter
+from pathlib import Path
+from types import FrameType
+from typing import Any, NamedTuple
+
+import midspan
+from midspan import Agent, Gemini
+from midspan.emulator import LocalGemini, call
+
+PACKAGE = Path(midspan.__file__).parent
+PAGE = Path(__file__).parent.parent / "docs" / "architecture.md"
+BEGIN, END = "<!-- trace_turn.py -->\n```text\n", "```\n<!-- end -->\n"
+TRACED_TURN = 3
+EVENT_LOOP, NEXT_TURN = "(event loop)", "(next turn)"
+
+_ROOT = f"{PACKAGE}/"
+_ASK = "Run._ask"
+"""The function with which a turn starts."""
+
+
+class File(NamedTuple):
+    """A file that the turn passes through."""
+
+    path: str
+    entries: int
+    entered_from: str
+    """The file from which it is entered first."""
+
+
+class _Tracer:
+    """Records the calls between files of midspan during one turn, as a profile function of `sys.setprofile`."""
+
+    def __init__(self) -> None:
+        self.entries: Counter[str] = Counter()
+        """In the order of the first entry."""
+        self.entered_from: dict[str, str] = {}
+        self.turn = 0
+        self._started: set[FrameType] = set()
+        """Frames that have started. Python reports the resumption of a coroutine like a call."""
+
+    def __call__(self, frame: FrameType, event: str, _: Any) -> None:
+        path = frame.f_code.co_filename
+        if event != "call" or not path.startswith(_ROOT) or frame in self._started:
+            return
+        self._started.add(frame)
+        starts_turn = frame.f_code.co_qualname == _ASK
+        self.turn += starts_turn
+        if self.turn == TRACED_TURN:
+            caller = NEXT_TURN if starts_turn else _caller(frame)
+            self._add(path.removeprefix(_ROOT), caller)
+
+    def _add(self, path: str, caller: str) -> None:
+        if path != caller:
+            self.entries[path] += 1
+            self.entered_from.setdefault(path, caller)
+
+
+def _caller(frame: FrameType) -> str:
+    """Return the nearest file of midspan that the call comes from."""
+    back = frame.f_back
+    while back is not None and not back.f_code.co_filename.startswith(_ROOT):
+        back = back.f_back
+    return EVENT_LOOP if back is None else back.f_code.co_filename.removeprefix(_ROOT)
+
+
+async def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+async def _run(agent: Agent[Any], *, streams: bool) -> None:
+    if not streams:
+        await agent.run("What is the sum?")
+        return
+    async with agent.stream("What is the sum?") as stream:
+        async for _ in stream:
+            pass
+
+
+def trace(*, streams: bool = False) -> list[File]:
+    """Return the files of one turn in the order of their first entry."""
+    tracer = _Tracer()
+    script = [*(call("add", a=number, b=1) for number in range(TRACED_TURN)), "Done."]
+    with LocalGemini(script) as server:
+        agent = Agent(Gemini("gemini-3.8-flash", api_key="any", base_url=server.url), tools=[add])
+        sys.setprofile(tracer)
+        try:
+            asyncio.run(_run(agent, streams=streams))
+        finally:
+            sys.setprofile(None)
+    assert tracer.turn == TRACED_TURN + 1, f"the run had {tracer.turn} turns; has {_ASK} another name?"
+    return [File(path, entries, tracer.entered_from[path]) for path, entries in tracer.entries.items()]
+
+
+def report(files: list[File]) -> str:
+    """Return the trace as text."""
+    lines = [f"{path:38}{entries:7}   {entered_from}" for path, entries, entered_from in files]
+    folders = Counter(path.partition("/")[0] for path, _, _ in files)
+    counts = ", ".join(f"{folder} {count}" for folder, count in folders.items())
+    once = sum(entries == 1 for _, entries, _ in files)
+    total = sum(entries for _, entries, _ in files)
+    lines += ["", f"{len(files)} files ({counts})", f"{total} entries; {once} files are entered once"]
+    return "".join(f"{line}\n" for line in (f"{'file':38}entries   first entered from", *lines))
+
+
+def documented() -> str:
+    """Return the trace that the architecture page shows."""
+    return PAGE.read_text("utf-8").partition(BEGIN)[2].partition(END)[0]
+
+
+def _write(text: str) -> None:
+    before, _, rest = PAGE.read_text("utf-8").partition(BEGIN)
+    assert rest, f"{PAGE} has no place for the trace"
+    PAGE.write_text(f"{before}{BEGIN}{text}{END}{rest.partition(END)[2]}", "utf-8")
+
+
+def main() -> None:
+    parser = ArgumentParser(description="Print the files of midspan that one turn of an agent passes through.")
+    parser.add_argument("--stream", action="store_true", help="trace agent.stream instead of agent.run")
+    parser.add_argument("--write", action="store_true", help="update the trace in docs/architecture.md")
+    options = parser.parse_args()
+    text = report(trace(streams=options.stream))
+    print(text, end="")
+    if options.write:
+        _write(report(trace()))
+
+
+if __name__ == "__main__":
+    main()
