@@ -100,7 +100,15 @@ def test_date_is_used_only_in_the_form_that_is_asked_for() -> None:
             date: As YYYY-MM-DD.
         """
 
+    def named_events(date: str) -> None:
+        """Events on a date.
+
+        Args:
+            date: In ISO 8601.
+        """
+
     assert read("events on 2026-11-16", iso_events) == {"date": "2026-11-16"}
+    assert read("events on 2026-11-16", named_events) == {"date": "2026-11-16"}
     assert read("events on 2026-11-16", events) is None
     assert read("events tomorrow", iso_events) is None
 

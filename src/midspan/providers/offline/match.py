@@ -246,7 +246,7 @@ def _fits(mention: Mention, prop: Parameter) -> bool:
             return prop.type == ("integer" if prop.is_percent else "number")
         case "date":
             form = re.search(r"(?i)yyyy-mm-dd|iso ?8601|format|yy|/|month|-day", prop.description)
-            is_iso = form is None or form[0].lower() == "yyyy-mm-dd" or form[0].startswith("iso")
+            is_iso = form is None or form[0].lower().startswith(("yyyy-mm-dd", "iso"))
             return prop.kind == "date" and is_iso
         case "day":
             return is_text and value in prop.examples
