@@ -1,5 +1,6 @@
 """The calls of a turn: started, refused or run, each with exactly one result."""
 
+import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing
@@ -42,6 +43,7 @@ class CallRunner:
     def __init__(self, run: "Run", user_context: Any) -> None:
         self._run = run
         self._user_context = user_context
+        self.loop = asyncio.get_running_loop()
         self.observer: Observer | None = None
         """Gets the events that occur while calls run: progress, and calls made by tools."""
         self._planned: list[_PlannedCall] = []
@@ -52,7 +54,7 @@ class CallRunner:
         """Announce the unanswered calls of the turn. Refused ones get their results; the others are planned."""
         run, prepared = self._run, self._run.prepared
         turn, unanswered = run.state.turn, run.state.unanswered
-        _log.debug("[%s] Tool Calls: %s", run.service, run.state.calls)
+        run.log("Tool Calls", run.state.calls)
         planned: dict[Any, _PlannedCall] = {}
         last = unanswered[-1][0]
         for index, call in unanswered:
@@ -74,7 +76,7 @@ class CallRunner:
     def is_single(self) -> bool:
         """Whether one call is planned, so that `run_single` can run it."""
         planned = self._planned
-        return len(planned) == 1 and len(planned[0].indexes) == 1 and not self._run.limits.has_deadline
+        return len(planned) == 1 and len(planned[0].indexes) == 1 and self._run.limits.deadline is None
 
     async def run_single(self) -> RunEvent:
         """Run the only planned call."""
@@ -107,7 +109,7 @@ class CallRunner:
 
     def _end(self, call: ToolCall, result: ToolResult, seconds: float, index: int) -> RunEvent:
         run = self._run
-        _log.debug("[%s] Tool Result: %s", run.service, result)
+        run.log("Tool Result", result)
         hint = run.policies.hint(run.state, call, result)
         if hint is not None:
             result = replace(result, hint=hint)
@@ -120,8 +122,8 @@ class CallRunner:
             self._user_context,
             run_id=run.id,
             call_id=call.id,
+            turn=run.state.turn,
             index=index,
-            idempotency_key=f"{run.id}/{run.state.turn}/{index}",
             deadline=run.limits.deadline,
             host=self,
         )

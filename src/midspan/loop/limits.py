@@ -14,6 +14,7 @@ from midspan.types.specs import Limits
 
 LIMIT_MESSAGE = "Maximum tool execution iterations reached. Please try breaking down your request."
 """The answer of a run that reached a limit with `on_limit="message"`."""
+UNLIMITED = Budget()
 _ANSWER_ONLY = Changes(answer_only=True)
 
 
@@ -27,8 +28,8 @@ class LimitTracker(Policy):
         self, limits: Limits, *, started: float, uncounted: Collection[str] = (), finals: Collection[str] = ()
     ) -> None:
         self.limits = limits
-        self.has_deadline = limits.max_seconds is not None
-        self._started = started
+        self.deadline = None if limits.max_seconds is None else started + limits.max_seconds
+        """When the time is over, as a value of `time.monotonic()`."""
         self._uncounted = uncounted
         self._finals = finals
         self._cause: ProviderError | None = None
@@ -124,18 +125,12 @@ class LimitTracker(Policy):
 
     @property
     def seconds_left(self) -> float | None:
-        maximum = self.limits.max_seconds
-        return None if maximum is None else self._started + maximum - monotonic()
-
-    @property
-    def deadline(self) -> float | None:
-        """When the time is over, as a value of `time.monotonic()`."""
-        maximum = self.limits.max_seconds
-        return None if maximum is None else self._started + maximum
+        return None if self.deadline is None else self.deadline - monotonic()
 
     def out_of_time(self) -> LimitReached | None:
-        left = self.seconds_left
-        return None if left is None or left > 0 else out_of_time(self.limits, self._cause)
+        if self.deadline is None or monotonic() < self.deadline:
+            return None
+        return out_of_time(self.limits, self._cause)
 
     def note_expiry(self, expired: BaseException) -> None:
         """Find out which error of the model's service used up the time."""
@@ -146,9 +141,9 @@ class LimitTracker(Policy):
 
     def budget(self, state: RunState) -> Budget:
         """Return what the next response may use; one request is always allowed."""
-        if self.is_answering(state):
-            return Budget()  # the final answer may take as many requests as it needs
         turns, tokens = self.limits.max_turns, self.limits.max_tokens
+        if turns is None and tokens is None:
+            return UNLIMITED
         return Budget(
             None if turns is None else max(1, turns - state.requests),
             None if tokens is None else tokens - state.usage.total,

@@ -71,33 +71,28 @@ class LoopDetector(Policy):
         if maximum is None:
             return {}
         self._update(state)
-        self._keys = {id(call): _call_key(call) for _, call in calls}
-        return {
-            index: Refusal(_REFUSAL.format(count=count), REPEATED)
-            for index, call in calls
-            if (count := self._count(call)) >= maximum
-        }
+        self._keys = {id(call): (call.name, _canonical(call.arguments)) for _, call in calls}
+        refusals: Refusals = {}
+        for index, call in calls:
+            known = self._known_repetition(call)
+            if known is not None and known.count >= maximum:
+                refusals[index] = Refusal(_REFUSAL.format(count=known.count), REPEATED)
+        return refusals
 
     def hint(self, state: RunState, call: ToolCall, result: ToolResult) -> str | None:  # noqa: ARG002 - of the policy
-        known = self._known.get(self._key(call)) if self._known else None
-        if known is None or known.count < _NOTE_FROM - 1 or self._is_repeatable(call):
-            return None
-        if known.epoch != self._epoch or known.result != _fingerprint(result):
+        known = self._known_repetition(call)
+        if known is None or known.count < _NOTE_FROM - 1 or known.result != _fingerprint(result):
             return None
         return _NOTE.format(count=known.count + 1)
 
-    def _count(self, call: ToolCall) -> int:
-        if self._is_repeatable(call):
-            return 0
-        known = self._known.get(self._key(call))
-        return known.count if known is not None and known.epoch == self._epoch else 0
-
-    def _key(self, call: ToolCall) -> _CallKey:
-        return self._keys.get(id(call)) or _call_key(call)
-
-    def _is_repeatable(self, call: ToolCall) -> bool:
+    def _known_repetition(self, call: ToolCall) -> _Repetition | None:
+        """Return how often a call of this turn was made before, since the last change."""
+        key = self._keys.get(id(call))
+        known = None if key is None else self._known.get(key)
+        if known is None or known.epoch != self._epoch:
+            return None
         spec = self._specs.get(call.name)
-        return spec is not None and spec.repeatable
+        return None if spec is not None and spec.repeatable else known
 
     def _update(self, state: RunState) -> None:
         """Count the calls that were completed since the last time."""
@@ -113,10 +108,11 @@ class LoopDetector(Policy):
                 self._add(run)
 
     def _add(self, run: ToolRun) -> None:
-        key, result = self._key(run.call), _fingerprint(run.result)
+        call, result = run.call, _fingerprint(run.result)
+        key = self._keys.get(id(call)) or (call.name, _canonical(call.arguments))
         known = self._known.get(key)
         is_repeated = known is not None and known.result == result
-        spec = self._specs.get(run.call.name)
+        spec = self._specs.get(call.name)
         writes = None if spec is None else spec.changes
         shows_change = not is_repeated and (writes is None or (known is not None and not writes))
         if shows_change or (writes and not run.is_error):
@@ -127,10 +123,6 @@ class LoopDetector(Policy):
             continues = known is not None and known.epoch == self._epoch
         count = known.count + 1 if known is not None and is_repeated and continues else 1
         self._known[key] = _Repetition(result, count, self._epoch)
-
-
-def _call_key(call: ToolCall) -> _CallKey:
-    return call.name, _canonical(call.arguments)
 
 
 def _fingerprint(result: ToolResult) -> bytes:

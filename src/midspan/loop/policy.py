@@ -88,7 +88,7 @@ NO_CHANGES = Changes()
 class Policies:
     """All policies of a run, in the order of their precedence."""
 
-    def __init__(self, policies: Sequence[Policy]) -> None:
+    def __init__(self, *policies: Policy) -> None:
         # Most policies implement one or two methods; the others are not called in every turn.
         self._requests = [policy.request for policy in policies if type(policy).request is not Policy.request]
         self._verdicts = [

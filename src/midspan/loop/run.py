@@ -14,7 +14,7 @@ import msgspec
 
 from midspan.errors import LimitReached, MidspanError
 from midspan.loop.calls import CallRunner
-from midspan.loop.limits import LIMIT_MESSAGE, LimitTracker
+from midspan.loop.limits import LIMIT_MESSAGE, UNLIMITED, LimitTracker
 from midspan.loop.loop_detector import LoopDetector
 from midspan.loop.policy import Fail, Policies, Retry, Verdict
 from midspan.loop.prepare import PreparedRun
@@ -62,24 +62,23 @@ class Run:
         """The last event, if the run has ended."""
         self.ended_with_limit_message = False
         self.policies = Policies(
-            (
-                UnreadableCallPolicy(),
-                LoopDetector(limits.limits.max_repeats, prepared.specs),
-                ToolChoicePolicy(forces_call=prepared.forces_call),
-                limits,
-                ResponsePolicy(calls_only=prepared.calls_only),
-                *prepared.policies,
-            )
+            UnreadableCallPolicy(),
+            LoopDetector(limits.limits.max_repeats, prepared.specs),
+            ToolChoicePolicy(forces_call=prepared.forces_call),
+            limits,
+            ResponsePolicy(calls_only=prepared.calls_only),
+            *prepared.policies,
         )
         self.calls = CallRunner(self, context)
         self._streams = streams
+        self._logs = _log.isEnabledFor(logging.DEBUG)
         self._last_chance: LimitReached | None = None
         """The limit that ends the run unless one of the calls that run now does."""
 
     async def events(self) -> AsyncGenerator[RunEvent, None]:
         """Yield the events of the run. Closing the generator cancels whatever is running."""
-        _log.debug("[%s] System Prompt: %s", self.service, self.prepared.config.system)
-        _log.debug("[%s] Prompt: %s", self.service, self.state.history)
+        self.log("System Prompt", self.prepared.config.system)
+        self.log("Prompt", self.state.history)
         try:
             yield RunStart(self.id, self.prepared.provider.model, self.state.history.messages)
             for source in self.prepared.unavailable:
@@ -102,7 +101,6 @@ class Run:
             if not self.state.calls:
                 turn = self._next_turn()
                 yield self.apply(turn.start)
-                await checkpoint()
                 if self._streams:
                     async with aclosing(turn.stream()) as events:
                         async for event in events:
@@ -130,6 +128,10 @@ class Run:
                 if self._ended_by_call():
                     return
 
+    def log(self, what: str, value: object) -> None:
+        if self._logs:
+            _log.debug("[%s] %s: %s", self.service, what, value)
+
     def apply(self, event: Event) -> Event:
         """Update the state by an event and return the event."""
         self.state = self.state.after(event)
@@ -143,9 +145,11 @@ class Run:
             config, limit = prepared.answer_config, self.limits.limit_name(self.state)
         elif changes.forces_call:
             config = prepared.forced_config
-        is_answer = prepared.text_is_answer(config)
-        start = TurnStart(self.state.turn + 1, is_answer, config.tool_choice, changes.answer_only, limit)
-        request = ModelRequest(config, self.state.history, self.limits.budget(self.state))
+        is_answer, turn = prepared.text_is_answer(config), self.state.turn + 1
+        start = TurnStart(turn, is_answer, config.tool_choice, changes.answer_only, limit)
+        # The final answer may take as many requests as it needs.
+        budget = UNLIMITED if changes.answer_only else self.limits.budget(self.state)
+        request = ModelRequest(config, self.state.history, budget)
         return TurnStream(prepared.provider, request, start, self.limits)
 
     def _end_turn(self, turn: TurnStream) -> Iterator[RunEvent]:
@@ -158,11 +162,9 @@ class Run:
         self.response = response = recover_malformed_call(response, turn.request.config.tools)
         if not self._streams:
             yield from turn.deltas()
-        _log.debug("[%s] Response: %s", self.service, response.message.parts)
-        usage, reason = response.usage, response.finish_reason
-        yield self.apply(
-            TurnEnd(turn.start.turn, response.message, reason, usage, response.citations, response.requests)
-        )
+        self.log("Response", response.message.parts)
+        reason, usage, citations = response.finish_reason, response.usage, response.citations
+        yield self.apply(TurnEnd(self.state.turn, response.message, reason, usage, citations, response.requests))
 
     def _decide(self) -> Retry | None:
         """Return the retry that the last response needs, if any. Raises if the run cannot continue."""
@@ -213,7 +215,6 @@ class Run:
         else:
             text = self.state.partial_text + self.response.message.text
         limit = self.state.limit if self.state.tools_withdrawn else None
-        if self.limits.first_error is not None:
-            limit = self.limits.first_error.limit
+        limit = limit if self.limits.first_error is None else self.limits.first_error.limit
         self.end = self.apply(RunEnd(self.id, text, self.state.usage, self.state.turn, limit))
         yield self.end

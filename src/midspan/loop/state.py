@@ -88,6 +88,8 @@ class RunState(Struct, frozen=True, gc=False):
     """Turns in a row in which no call could be read."""
     partial_text: str = ""
     """The text of turns in which the model paused, since the last call."""
+    final_result: ToolResult | None = None
+    """The result of the last turn with which a tool ended the run."""
     nested_calls: tuple[str, ...] = ()
     """The names of tools that were called by other tools."""
 
@@ -179,6 +181,7 @@ class RunState(Struct, frozen=True, gc=False):
             has_run_call=has_run_call,
             forbidden_turns=self.forbidden_turns + (FORBIDDEN in notes),
             unreadable_turns=self.unreadable_turns + 1 if is_unreadable else 0,
+            final_result=next((run.result for run in runs if run.result.is_final), None),
         )
 
     def settled(self, reason: str) -> "RunState":
@@ -200,14 +203,6 @@ class RunState(Struct, frozen=True, gc=False):
             return list(enumerate(self.calls))
         ended = {run.index for run in self.ended}
         return [(index, call) for index, call in enumerate(self.calls) if index not in ended]
-
-    @property
-    def final_result(self) -> ToolResult | None:
-        """The result with which a tool ended the run, if the last turn has one."""
-        last = self.history[-1] if len(self.history) else None
-        if last is None or last.role != "user":
-            return None
-        return next((result for result in last.results if result.is_final), None)
 
     @property
     def retries_exhausted(self) -> bool:

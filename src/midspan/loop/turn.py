@@ -16,6 +16,7 @@ from midspan.types.exchange import (
     ModelRequest,
     ModelResponse,
     PartDelta,
+    PartEnd,
     PartStart,
     TextPartDelta,
     ThoughtPartDelta,
@@ -113,8 +114,8 @@ class TurnStream:
             return self._delta(event)  # type: ignore[arg-type]  # a PartDelta
         if kind is PartStart:
             return self._start(event.index, event.part)  # type: ignore[union-attr, arg-type]  # a PartStart
-        if isinstance(event, ModelResponse):
-            self._set_response(event)
+        if kind is not PartEnd:
+            self._set_response(event)  # type: ignore[arg-type]  # or it is no event at all
         return None
 
     def _start(self, index: int, part: Part) -> RunEvent | None:

@@ -18,6 +18,10 @@ _log = logging.getLogger("midspan")
 class RunHost(Protocol):
     """The run behind a context: it takes progress reports, asks the user and executes calls made by tools."""
 
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop of the run."""
+
     def report_progress(self, context: "RunContext[Any]", fraction: float | None, message: str) -> None:
         """Pass on how far a call is. It is called from any thread."""
 
@@ -31,7 +35,9 @@ class RunHost(Protocol):
 class RunContext(Generic[User]):
     """One call of a run, as its tool sees it. A function gets it if it annotates a parameter with `RunContext`."""
 
-    __slots__ = ("_host", "_loop", "call_id", "cancelled", "deadline", "idempotency_key", "index", "run_id", "user")
+    __slots__ = (
+        "_host", "_idempotency_key", "_turn", "call_id", "cancelled", "deadline", "index", "run_id", "user",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -39,8 +45,9 @@ class RunContext(Generic[User]):
         *,
         run_id: str = "",
         call_id: str = "",
+        turn: int = 0,
         index: int = 0,
-        idempotency_key: str = "",
+        idempotency_key: str | None = None,
         deadline: float | None = None,
         host: RunHost | None = None,
     ) -> None:
@@ -50,14 +57,13 @@ class RunContext(Generic[User]):
         self.call_id = call_id
         self.index = index
         """The position of the call in its turn. Unlike the id, it is unique there whatever the model sends."""
-        self.idempotency_key = idempotency_key
-        """The same for every attempt at this call, also after a crash. Pass it to services that support such keys."""
         self.deadline = deadline
         """When the call must have ended, as a value of `time.monotonic()`; None if there is no limit."""
         self.cancelled = False
         """Whether the call was cancelled or timed out. Plain functions, which run in threads, should look at it."""
+        self._turn = turn
+        self._idempotency_key = idempotency_key
         self._host = host
-        self._loop = None if host is None else asyncio.get_running_loop()
 
     def start(self, timeout: float | None) -> None:
         """Note that the call starts and may take `timeout` seconds. The executor calls this."""
@@ -71,6 +77,11 @@ class RunContext(Generic[User]):
 
     def __repr__(self) -> str:
         return f"<RunContext of call {self.call_id!r} in run {self.run_id!r}>"
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same for every attempt at this call, also after a crash. Pass it to services that support such keys."""
+        return self._idempotency_key or f"{self.run_id}/{self._turn}/{self.index}"
 
     @property
     def seconds_left(self) -> float | None:
@@ -100,9 +111,9 @@ class RunContext(Generic[User]):
 
     def wait_for(self, awaitable: Awaitable[T]) -> T:
         """Wait, in a plain function, for one of the coroutines above: `context.wait_for(context.ask_user("…"))`."""
-        if self._loop is None:
+        if self._host is None:
             return asyncio.run(_await(awaitable))
-        return asyncio.run_coroutine_threadsafe(_await(awaitable), self._loop).result()
+        return asyncio.run_coroutine_threadsafe(_await(awaitable), self._host.loop).result()
 
 
 async def _await(awaitable: Awaitable[T]) -> T:
