@@ -34,7 +34,7 @@ TRACED_TURN = 3
 EVENT_LOOP, NEXT_TURN = "(event loop)", "(next turn)"
 
 _ROOT = f"{PACKAGE}/"
-_ASK = "Run._ask"
+_ASK = "Run._next_turn"
 """The function with which a turn starts."""
 
 
