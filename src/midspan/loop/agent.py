@@ -1,7 +1,6 @@
 """What a user holds: a model with its tools and limits, ready to be asked any number of times at once."""
 
 from collections.abc import Sequence
-from copy import copy
 from os import urandom
 from time import monotonic
 from typing import Any, Generic, Self, TypeVar, Unpack, overload
@@ -134,6 +133,8 @@ class Agent(Generic[Output]):
         for name in options:
             if name in _PER_RUN_OPTIONS:
                 raise ConfigError(f"{name} belongs to a single run; pass it to run or stream")
+        from copy import copy  # slow to import
+
         made = copy(self)
         made._owned_providers, made._owned_sources = {}, []
         made._config = made._with_overrides(options)

@@ -1,9 +1,8 @@
 """What a user says, in any of the ways he may say it, as a conversation that a model can be asked to go on with."""
 
-import mimetypes
 from collections.abc import Iterable, Mapping, Sequence
 from operator import is_
-from pathlib import Path
+from os import PathLike
 from stat import S_ISREG
 from typing import Any
 
@@ -16,7 +15,7 @@ from midspan.types.messages import History, Message
 from midspan.types.parts import Blob, Opaque, Part, Text, Thought, ToolCall, ToolResult
 from midspan.types.texts import check_text
 
-Prompt = str | Part | Path | Message | Sequence[str | Part | Path]
+Prompt = str | Part | PathLike[str] | Message | Sequence[str | Part | PathLike[str]]
 """A text, an image or file (as a Blob, or where it is as a Path), several of them, or a whole message."""
 Messages = History | Iterable[Message]
 
@@ -81,7 +80,7 @@ def part_of(given: Any) -> Part:
     if isinstance(given, str):
         check_text(given, "the prompt")
         return Text(given)
-    if isinstance(given, Path):
+    if isinstance(given, PathLike):
         return filepart_of(given)
     if isinstance(given, _PARTS):
         if isinstance(given, Text | Thought):
@@ -93,8 +92,12 @@ def part_of(given: Any) -> Part:
     raise ConfigError(f"a prompt is made of texts, parts and paths of files, not of {type(given).__name__}{hint}")
 
 
-def filepart_of(path: Path) -> Part:
+def filepart_of(file: PathLike[str]) -> Part:
     """A file as a part of a prompt: what can be read as text is text, everything else goes as it is."""
+    import mimetypes  # files are rare in prompts, and these slow to import
+    from pathlib import Path
+
+    path = Path(file)
     media_type = mimetypes.guess_type(path.name)[0] or "unknown"
     try:
         if not S_ISREG(path.stat().st_mode):  # a pipe or a device may never end

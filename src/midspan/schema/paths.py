@@ -1,6 +1,5 @@
 """Where something is in a value, and the value itself, as messages show them."""
 
-import json
 from typing import Any
 
 Steps = tuple[str | int, ...]
@@ -24,6 +23,8 @@ def path_of(steps: Steps | list[str | int]) -> str:
 def quoted(value: Any) -> str:
     """The value as JSON, cut to a length that a message can hold."""
     try:
+        import json  # loaded with the first error
+
         text = json.dumps(value, ensure_ascii=False, default=repr)
     except (ValueError, RecursionError):
         text = f"a {type(value).__name__}"

@@ -1,7 +1,6 @@
 """Where every `$ref` of a document leads; nothing is ever fetched."""
 
 from typing import Any
-from urllib.parse import unquote, urljoin
 
 from midspan.schema.positions import pointer, subschemas
 
@@ -76,6 +75,8 @@ class Document:
 
     def _found(self, base: str, reference: str) -> tuple[Any, str, str]:
         resource, _, fragment = _joined(base, reference).partition("#")
+        from urllib.parse import unquote  # slow to import
+
         fragment = unquote(fragment)
         if fragment and not fragment.startswith("/"):
             return self._anchors.get((resource, fragment)), resource, fragment
@@ -86,6 +87,8 @@ def _joined(base: str, reference: str) -> str:
     if reference.startswith("#"):
         return base + reference
     try:
+        from urllib.parse import urljoin  # slow to import
+
         return urljoin(base, reference)
     except ValueError:
         return reference

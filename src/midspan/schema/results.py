@@ -9,11 +9,11 @@ import datetime
 import decimal
 import enum
 import math
-import pathlib
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence, ValuesView
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
+from os import PathLike
 from typing import Any
 
 import msgspec
@@ -179,7 +179,7 @@ _BUILTIN = (
 _BY_BASE: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
     (enum.Enum, lambda value: _said(value.value)),
     (_BUILTIN, msgspec.to_builtins),
-    (pathlib.PurePath, lambda value: _text(str(value))),
+    (PathLike, lambda value: _text(str(value))),
     (msgspec.Raw, lambda value: _said(msgspec.json.decode(value))),
     (str, lambda value: _text(str.__str__(value))),
     (int, int),

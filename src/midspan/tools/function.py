@@ -3,16 +3,12 @@
 import inspect
 import types
 from collections.abc import Callable, Iterable
-from functools import partial
-from typing import Any, Generic, ParamSpec, TypeVar, overload
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 import msgspec
 
 from midspan.errors import ArgumentError, ConfigError, SchemaError
-from midspan.schema.arguments import Checker
-from midspan.schema.normal import normal
-from midspan.schema.signature import Signature, signature_of
-from midspan.schema.signatures.binding import Binding
 from midspan.tools.options import (
     Final,
     check_known,
@@ -26,6 +22,11 @@ from midspan.tools.options import (
 from midspan.types.context import RunContext
 from midspan.types.specs import ToolSpec
 from midspan.types.texts import check_text
+
+if TYPE_CHECKING:
+    from midspan.schema.arguments import Checker
+    from midspan.schema.signature import Signature
+    from midspan.schema.signatures.binding import Binding
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -66,11 +67,26 @@ class Tool(Generic[P, R]):
         """In characters of JSON; what is longer is cut before a model pays for it."""
         check_options(spec, final=final, timeout=timeout, max_result_chars=max_result_chars)
         try:
-            self.parameters = Checker(spec.parameters or {"type": "object"}, word="parameters")
-            self.response = Checker(spec.response, word="response") if spec.response is not None else None
+            # Compiling loads the validator, so schemas that cannot be wrong are compiled with the first call.
+            if not _is_plain(spec.parameters):
+                self.parameters  # noqa: B018 - compiles it
+            if not _is_plain(spec.response):
+                self.response  # noqa: B018 - compiles it
             self._check_examples()
         except SchemaError as error:
             raise SchemaError(f"failed to create tool {spec.name}: {error}") from error
+
+    @cached_property
+    def parameters(self) -> "Checker":
+        from midspan.schema.arguments import Checker  # as above
+
+        return Checker(self.spec.parameters or {"type": "object"}, word="parameters")
+
+    @cached_property
+    def response(self) -> "Checker | None":
+        from midspan.schema.arguments import Checker  # as above
+
+        return None if self.spec.response is None else Checker(self.spec.response, word="response")
 
     @property
     def name(self) -> str:
@@ -153,6 +169,8 @@ def tool_of(
         check_name(name)
     if description is not None:
         check_text(description, f"{name or getattr(function, '__name__', 'a tool')}: description")
+    from midspan.schema.signature import signature_of  # as above
+
     signature = signature_of(function, name=name, description=description)
     spec = ToolSpec(
         signature.name,
@@ -170,7 +188,28 @@ def tool_of(
     return Tool(spec, function, invoke, is_async=signature.is_async, check=_binding_problems(signature), **execution)
 
 
-def _binding_problems(signature: Signature) -> Callable[[dict[str, Any]], Iterable[Any]]:
+_PLAIN_KEYWORDS = frozenset(
+    ("type", "properties", "required", "additionalProperties", "description", "default", "title")
+)
+
+
+def _is_plain(schema: Any) -> bool:
+    """Whether a schema only names properties of simple types, as that of most functions does."""
+    if schema is None or isinstance(schema, bool):
+        return True
+    if not isinstance(schema, dict) or not schema.keys() <= _PLAIN_KEYWORDS:
+        return False
+    properties, required = schema.get("properties", {}), schema.get("required", [])
+    return (
+        schema.get("type") in (*_TYPES, None)
+        and isinstance(properties, dict)
+        and isinstance(required, list)
+        and all(isinstance(name, str) for name in required)
+        and all(map(_is_plain, (*properties.values(), schema.get("additionalProperties"))))
+    )
+
+
+def _binding_problems(signature: "Signature") -> Callable[[dict[str, Any]], Iterable[Any]]:
     def check(arguments: dict[str, Any]) -> Iterable[Any]:
         try:
             signature.bind(arguments)
@@ -185,7 +224,7 @@ def _passing_on(function: Callable[..., Any]) -> Invoke:
     return lambda arguments, _context: function(**arguments)
 
 
-def _binding(function: Callable[..., Any], binding: Binding) -> Invoke:
+def _binding(function: Callable[..., Any], binding: "Binding") -> Invoke:
     def invoke(arguments: dict[str, Any], context: RunContext[Any]) -> Any:
         positional, keywords = binding(arguments, context)
         return function(*positional, **keywords)
@@ -264,7 +303,11 @@ def _read(schema: JsonSchema, word: str) -> dict[str, Any]:
         raise SchemaError(f"invalid {word} schema: {error}") from error
     if not isinstance(read, dict):
         raise SchemaError(f"invalid {word} schema: it is an object, not {type(read).__name__}")
-    return normal(read) if _speaks_otherwise(read) else read
+    if not _speaks_otherwise(read):
+        return read
+    from midspan.schema.normal import normal  # as above
+
+    return normal(read)
 
 
 _TYPES = frozenset(("string", "number", "integer", "boolean", "array", "object", "null"))

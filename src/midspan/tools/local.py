@@ -1,7 +1,6 @@
 """Tools of this process as one source, found by name."""
 
 from collections.abc import Callable, Iterable, Mapping
-from difflib import get_close_matches
 from typing import Any
 
 from midspan.errors import ConfigError, DuplicateTool
@@ -40,6 +39,8 @@ class LocalTools(ToolSource):
 
 def unknown(call: ToolCall, names: Iterable[str] | Mapping[str, Any]) -> ToolResult:
     """Return the result of a call to a tool that does not exist, with the names that the model may have meant."""
+    from difflib import get_close_matches  # loaded with the first unknown tool
+
     known = list(names)
     wanted = call.name.removeprefix("default_api").lstrip(".:")
     near = [wanted] if wanted in known else get_close_matches(wanted[:_MAX_NAME_CHARS], known, 3, 0.5)

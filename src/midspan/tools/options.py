@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from midspan.errors import ConfigError, ResultError, SchemaError
-from midspan.schema.results import to_jsonable
 from midspan.types.specs import Effects, ToolSpec
 from midspan.types.texts import check_text
 
@@ -92,6 +91,8 @@ def examples_of(tool: str, given: Any) -> tuple[dict[str, Any], ...]:
 def _example(tool: str, given: Any) -> dict[str, Any]:
     if not isinstance(given, dict):
         raise SchemaError(f"{tool}: an example is a dict, the arguments of one call; not {given!r}")
+    from midspan.schema.results import to_jsonable  # few tools have examples
+
     try:
         said: dict[str, Any] = to_jsonable(given)
     except ResultError as error:

@@ -5,9 +5,7 @@ from typing import Any
 import msgspec
 
 from midspan.errors import ConfigError
-from midspan.providers.gemini import wire
 from midspan.providers.gemini.capabilities import Capabilities
-from midspan.providers.gemini.proto import from_plain, to_plain
 from midspan.types.exchange import RequestConfig
 from midspan.types.specs import BuiltinTool, ModelSettings, ThinkingLevel, ToolChoice, ToolSpec
 
@@ -165,6 +163,9 @@ def _overlaid(fields: dict[str, Any], extra: dict[str, Any]) -> dict[str, Any]:
     """The fields with those of the caller laid over them, in whatever casing he wrote them."""
     if not extra:
         return fields
+    from midspan.providers.gemini import wire  # loaded with the first extra field
+    from midspan.providers.gemini.proto import from_plain, to_plain
+
     given = to_plain(from_plain(wire.GenerateContentRequest, extra))
     for name in ("contents", "continuationToken"):
         if name in given:

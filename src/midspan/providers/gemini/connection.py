@@ -2,9 +2,7 @@
 
 import re
 from collections.abc import AsyncIterator, Mapping
-from difflib import get_close_matches
 from typing import Any
-from urllib.parse import quote
 
 from midspan.errors import ConfigError, ProviderError
 from midspan.http.clock import Clock, check_clock
@@ -37,6 +35,8 @@ class GeminiApi(RestClient):
 
     async def pages(self, path: str, form: type[AnyProto]) -> AsyncIterator[AnyProto]:
         """Yield all pages of a list."""
+        from urllib.parse import quote  # slow to import
+
         token = ""
         for _ in range(_MAX_PAGES):
             page: Any = load(form, await self.call("GET", f"{path}?pageToken={quote(token, '')}" if token else path))
@@ -111,6 +111,8 @@ _NO_HEADER_VALUE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
 def _instead_of(name: str) -> str:
     if name in _INSTEAD:
         return _INSTEAD[name]
+    from difflib import get_close_matches  # loaded for a wrong argument only
+
     near = get_close_matches(name, _CONNECTION, 1)
     return f"did you mean {near[0]}?" if near else f"known: {', '.join(_CONNECTION)}"
 

@@ -6,13 +6,13 @@ deadlines or retries.
 """
 
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from msgspec import Raw
 from msgspec.structs import replace
 
 from midspan.errors import MalformedResponse, ProviderError
 from midspan.providers.gemini import response_structs as structs
-from midspan.providers.gemini import wire
 from midspan.providers.gemini.capabilities import Api
 from midspan.providers.gemini.framing import Framing
 from midspan.providers.gemini.proto import dump, load
@@ -35,6 +35,9 @@ from midspan.providers.gemini.stream import StreamDecoder
 from midspan.types.exchange import Citation, ModelResponse, PartEvent
 from midspan.types.messages import Message
 from midspan.types.parts import ProviderData, ToolCall, local_id
+
+if TYPE_CHECKING:
+    from midspan.providers.gemini import wire
 
 
 def response(body: bytes, api: Api = Api.DEVELOPER, *, make_id: MakeId = local_id) -> ModelResponse:
@@ -109,6 +112,8 @@ def _then(events: list[PartEvent], error: ProviderError) -> Iterator[PartEvent]:
 
 def citations_of(response: ModelResponse) -> tuple[Citation, ...]:
     """The sources that Google searched or read for a response, each once, in the order in which it names them."""
+    from midspan.providers.gemini import wire  # all messages of the API, which a plain run does not need
+
     found: dict[str, Citation] = {}
     for document in response.raw:
         for candidate in load(wire.GenerateContentResponse, document).candidates or []:
@@ -117,7 +122,7 @@ def citations_of(response: ModelResponse) -> tuple[Citation, ...]:
     return tuple(found.values())
 
 
-def _cited(candidate: wire.Candidate) -> Iterator[Citation]:
+def _cited(candidate: "wire.Candidate") -> Iterator[Citation]:
     grounding = candidate.grounding_metadata
     for chunk in (grounding.grounding_chunks if grounding is not None else None) or []:
         for place in (chunk.web, chunk.retrieved_context, chunk.maps):
@@ -137,6 +142,8 @@ def message(content: bytes, *, make_id: MakeId = local_id) -> Message:
     raws = found.parts or []
     if any(read_part(part)[0] == structs.Part() for part in raws):
         # Nothing that we know, so perhaps in the other casing: https://protobuf.dev/programming-guides/json
+        from midspan.providers.gemini import wire  # as above
+
         cased, cased_raw = content_of(Raw(dump(load(wire.Content, raw))))
         if _known(cased.parts) != _known(raws):
             found, raw = cased, cased_raw

@@ -3,7 +3,6 @@
 import os
 import re
 from collections.abc import Mapping
-from urllib.parse import quote, urlsplit
 
 from msgspec import Struct
 
@@ -11,6 +10,7 @@ from midspan.errors import ConfigError
 from midspan.providers.gemini.capabilities import Api
 
 _DEVELOPER = "https://generativelanguage.googleapis.com"
+_NEEDS_NO_QUOTING = re.compile(r"[\w.-]+(?:/[\w.-]+)*", re.ASCII)
 
 
 class Endpoint(Struct, frozen=True):
@@ -32,22 +32,22 @@ class Endpoint(Struct, frozen=True):
         if not name or not name.isprintable() or ".." in name.split("/"):
             raise ConfigError(f"{name!r} is no name of a model")
         if self.api is Api.DEVELOPER:
-            return quote(name if name.startswith(("models/", "tunedModels/")) else f"models/{name}", "/")
+            return _quote(name if name.startswith(("models/", "tunedModels/")) else f"models/{name}", "/")
         if name.startswith("projects/"):
-            return quote(name, "/")
+            return _quote(name, "/")
         path = name if name.startswith("publishers/") else f"publishers/google/models/{name.removeprefix('models/')}"
-        return quote(f"{self.parent}/{path}".lstrip("/"), "/")
+        return _quote(f"{self.parent}/{path}".lstrip("/"), "/")
 
     def resource(self, collection: str, name: str | None = None) -> str:
         """The path of a collection, or of one thing in it, with or without the collection before its name."""
         if self.api is Api.VERTEX and not self.parent:
             raise ConfigError(f"{collection} belong to a project; give project=…")
         if name is None:
-            return quote(f"{self.parent}/{collection}".lstrip("/"), "/")
+            return _quote(f"{self.parent}/{collection}".lstrip("/"), "/")
         bare = name.rsplit(f"{collection}/", 1)[-1].strip("/") if isinstance(name, str) else ""
         if not bare or "/" in bare or bare in (".", ".."):
             raise ConfigError(f"{name!r} is no name in {collection}")
-        return self.resource(collection) + "/" + quote(bare, "")
+        return self.resource(collection) + "/" + _quote(bare, "")
 
 
 def endpoint(
@@ -105,7 +105,19 @@ def _word(what: str, value: str) -> str:
     return value
 
 
+def _quote(path: str, safe: str) -> str:
+    if safe == "/" and _NEEDS_NO_QUOTING.fullmatch(path):
+        return path
+    from urllib.parse import quote  # slow to import
+
+    return quote(path, safe)
+
+
 def _checked(address: str) -> str:
+    if address == _DEVELOPER:
+        return address
+    from urllib.parse import urlsplit  # as above
+
     try:
         parts = urlsplit(address.strip() if isinstance(address, str) else "")
         right = parts.scheme in ("http", "https") and parts.hostname and (parts.port is None or parts.port > 0)

@@ -3,7 +3,6 @@
 Where a server writes a known field in an unknown way, that field is as good as absent and the rest is still read.
 """
 
-import json
 import re
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal, TypeVar
@@ -250,6 +249,8 @@ _HALF = re.compile("[\ud800-\udfff]")
 def _mended(data: bytes) -> bytes | None:
     """The same JSON without half characters, which Python's own parser forgives; None if it is no JSON at all."""
     try:
+        import json  # loaded for broken documents only
+
         plain = json.loads(data.decode("utf-8-sig", "replace"), parse_constant=_refuse)
         mended = _HALF.sub("\ufffd", json.dumps(plain, ensure_ascii=False)).encode()
     except (ValueError, RecursionError):

@@ -1,7 +1,6 @@
 """What is wrong with a value, in words with which a model can mend it."""
 
 from collections.abc import Iterable, Iterator
-from difflib import get_close_matches
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -232,6 +231,8 @@ def _nearest(word: str, options: list[str], least: float = 0.6) -> str | None:
     if len(word) > LONGEST_VALUE:
         return None
     near = [one for one in options[:_MOST_COMPARED] if len(one) <= LONGEST_VALUE]
+    from difflib import get_close_matches  # loaded with the first error
+
     return next(iter(get_close_matches(word, near, 1, least)), None)
 
 

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable
-from hashlib import blake2b
 from typing import Any
 
 from msgspec import Struct
@@ -53,6 +52,8 @@ def _free(name: str, rule: NameRule, taken: set[str]) -> str:
 
 
 def _digest(name: str) -> str:
+    from hashlib import blake2b  # two names rarely collide
+
     return blake2b(name.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
 
 

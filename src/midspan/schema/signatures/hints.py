@@ -8,12 +8,12 @@ import datetime
 import decimal
 import enum
 import io
-import pathlib
 import types
 import typing
 import uuid
 from collections import abc
 from dataclasses import InitVar
+from os import PathLike
 from typing import Any
 
 import msgspec
@@ -207,7 +207,7 @@ class Forms:
             return self._pydantic(hint)
         if issubclass(kind, enum.Enum):
             return self._enum(kind)
-        if issubclass(kind, pathlib.PurePath):
+        if issubclass(kind, PathLike) and issubclass(kind, _pure_path()):
             return Form({"type": "string"}, placeholder(kind.__name__, _path_maker(kind)))
         if (record := record_of(hint, self.direction)) is not None:
             return self._named(hint, kind.__name__, lambda: self._record(record, kind.__name__))
@@ -290,7 +290,13 @@ def _key_names(schema: Schema) -> Schema:
     return {word: said for word, said in schema.items() if word in _KEY_WORDS}
 
 
-def _path_maker(kind: type[pathlib.PurePath]) -> abc.Callable[[Any], Any]:
+def _pure_path() -> type:
+    from pathlib import PurePath  # slow to import, and few tools take paths
+
+    return PurePath
+
+
+def _path_maker(kind: type[Any]) -> abc.Callable[[Any], Any]:
     return lambda value: kind(converted(value, str))
 
 
