@@ -6,7 +6,7 @@ DEMO := $(VENV)/demo-installed
 STAMP := $(VENV)/installed
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 
-.PHONY: help demo test check bench chaos fuzz explore hiccups clean
+.PHONY: help demo test check compat bench chaos fuzz explore hiccups clean
 
 help:
 	@echo "make demo    a question that needs two tools, answered without network or key"
@@ -15,6 +15,7 @@ help:
 	@echo "make bench   the benchmarks, as ratios to a hand-written floor"
 	@echo "make chaos   ten thousand runs under random faults; RUNS=N for another number"
 	@echo "make fuzz    5,000 malformed HTTP responses; RESPONSES=N for another number"
+	@echo "make compat  the tests of http, tools and loop; PYTHON=... VENV=... for another Python"
 	@echo "make explore the properties, on examples that no run had before"
 	@echo "make hiccups the tests, in a process that is stopped again and again"
 	@echo "make clean   remove .venv and caches"
@@ -62,6 +63,9 @@ chaos: $(STAMP)
 RESPONSES ?= 5000
 fuzz: $(STAMP)
 	$(BIN)/python scripts/fuzz_http.py --responses $(RESPONSES)
+
+compat: $(STAMP)
+	$(BIN)/python -m pytest --numprocesses 2 --quiet tests/http tests/tools tests/loop tests/conformance
 
 explore: $(STAMP)
 	$(BIN)/python -m pytest -m hypothesis --hypothesis-profile=others

@@ -130,7 +130,7 @@ def test_calls_that_share_an_id_keep_their_own_results() -> None:
         events = [event async for event in Agent(ScriptedProvider([calls, "done"]), TOOLS).stream("go")]
         assert [(event.index, event.call) for event in events if isinstance(event, ToolStart)] == [*enumerate(calls)]
         ends = [event for event in events if isinstance(event, ToolEnd)]
-        assert [(end.index, end.result.name) for end in ends] == [(0, "fail"), (1, "add"), (2, "add")]
+        assert sorted((end.index, end.result.name) for end in ends) == [(0, "fail"), (1, "add"), (2, "add")]
         runs = RunState.of_events(events).tool_runs
         assert [(run.call, run.value) for run in runs[1:]] == [(calls[1], 3), (calls[2], 7)]
 
