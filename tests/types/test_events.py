@@ -40,7 +40,7 @@ EVENTS: list[RunEvent] = [
     events.TurnEnd(1, TURN, FinishReason.END, Usage(1), (Citation("https://a", "A", 0, 2, "hi"),), 2),
     events.TurnRetry(1, "empty", Message.user("Answer.")),
     events.RequestRetry(1, attempt=2, wait_seconds=0.5, status=503, message="overloaded"),
-    events.ToolStart(1, CALL, 2, may_write=False, has_more=True, parent="0"),
+    events.ToolStart(1, CALL, 2, may_write=False, has_more=True),
     events.ToolProgress(1, "1", 2, 0.5, "half"),
     events.ToolRetry(1, "1", 1, 0.5, "timed out", 2),
     events.ApprovalNeeded(1, CALL, 2, "writes"),

@@ -1,5 +1,6 @@
 """What a user holds: a model with its tools and limits, ready to be asked any number of times at once."""
 
+import asyncio
 from collections.abc import Sequence
 from os import urandom
 from time import monotonic
@@ -106,7 +107,7 @@ class Agent(Generic[Output]):
         check_limits(limits)
         self._config = RunConfig(
             provider=self._provider(model),
-            tools=self._own(ToolSet(several(tools))),
+            tools=ToolSet(several(tools)),
             system=system,
             settings=settings_of(settings),
             output=form_of(output),
@@ -114,6 +115,7 @@ class Agent(Generic[Output]):
             calls_only=bool(switch("calls_only", calls_only)),
             prompt_mode=switch("prompt_mode", prompt_mode),
         )
+        self._own(several(tools))
         self._prepared: PreparedRun | None = None
 
     @property
@@ -138,16 +140,14 @@ class Agent(Generic[Output]):
         made = copy(self)
         made._owned_providers, made._owned_sources = {}, []
         made._config = made._with_overrides(options)
-        if "tools" in options:
-            made._own(made._config.tools)
+        made._own(several(options.get("tools")))
         made._prepared, made._limits = None, self._limits if limits is None else limits
         check_limits(made._limits)
         return made
 
-    def _own(self, tools: ToolSet) -> ToolSet:
+    def _own(self, tools: Sequence[Any]) -> None:
         """Close the sources among these tools together with the agent."""
-        self._owned_sources += [tool for tool in tools.given if isinstance(tool, ToolSource)]
-        return tools
+        self._owned_sources += [tool for tool in tools if isinstance(tool, ToolSource)]
 
     def __repr__(self) -> str:
         config = getattr(self, "_config", None)
@@ -302,10 +302,12 @@ class Agent(Generic[Output]):
 
         A provider that was passed as an object belongs to the caller.
         """
-        for provider in self._owned_providers.values():
-            await provider.aclose()
-        for source in self._owned_sources:
-            await source.aclose()
+        closing = [provider.aclose() for provider in self._owned_providers.values()]
+        closing += [source.aclose() for source in self._owned_sources]
+        errors = await asyncio.gather(*closing, return_exceptions=True)
+        for error in errors:
+            if isinstance(error, BaseException):
+                raise error
 
     async def __aenter__(self) -> Self:
         return self

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing
-from time import perf_counter
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from midspan.errors import ToolError
 from midspan.loop.policy import Refusal, Refusals
-from midspan.tools.error_results import failed, truncate
+from midspan.tools.error_results import FORBIDDEN, failed, truncate
 from midspan.tools.schedule import each_call, run_call
 from midspan.tools.tasks import Expired, with_timeout
 from midspan.types.context import RunContext
@@ -26,6 +26,8 @@ _log = logging.getLogger("midspan.loop")
 
 _OUT_OF_TIME = "was cancelled, because the time of the run is over; whether it had an effect is unknown"
 _MAX_NAME_CHARS = 200
+_MAX_DEPTH = 20
+"""Of tools that call tools."""
 
 Observer = Callable[[RunEvent], None]
 
@@ -44,8 +46,9 @@ class CallRunner:
         self._run = run
         self._user_context = user_context
         self.loop = asyncio.get_running_loop()
+        self.thread = get_ident()
         self.observer: Observer | None = None
-        """Gets the events that occur while calls run: progress, and calls made by tools."""
+        """Gets the progress reports of calls while they run."""
         self._planned: list[_PlannedCall] = []
         self._indexes: dict[int, int] = {}
         """The positions of the calls that run, by the identities of their objects: two calls may share an id."""
@@ -92,7 +95,7 @@ class CallRunner:
         calls = [item.call for item in planned]
         results = each_call(calls, self._call, max_concurrency=concurrency, in_task=run.prepared.in_task)
         async with aclosing(results):
-            while run.limits.out_of_time() is None:
+            while True:
                 try:
                     finished = await with_timeout(anext(results), run.limits.seconds_left)
                 except StopAsyncIteration:
@@ -131,8 +134,8 @@ class CallRunner:
 
     def report_progress(self, context: RunContext[Any], fraction: float | None, message: str) -> None:
         """Pass on a progress report of a tool. See `RunHost`."""
-        turn = self._run.state.turn
-        self._observe(ToolProgress(turn, context.call_id, context.index, fraction, message or None))
+        if self.observer is not None and not context.depth:
+            self.observer(ToolProgress(context.turn, context.call_id, context.index, fraction, message or None))
 
     async def ask_user(self, call_id: str, question: str, schema: dict[str, Any] | None) -> Any:
         """Ask the user a question of a tool. See `RunHost`."""
@@ -140,30 +143,37 @@ class CallRunner:
         raise ToolError("this run has no user to ask")
 
     async def call_tool(self, parent: RunContext[Any], name: str, arguments: dict[str, Any]) -> ToolResult:
-        """Run a call that a tool makes; it counts against the limits. See `RunHost`."""
+        """Run a call that a tool makes. See `RunHost`.
+
+        Such calls are not part of the conversation and not in the journal, so tools that may write are refused.
+        """
         run = self._run
         call = ToolCall(local_id(), run.prepared.aliases.get(name, name), arguments)
-        refusal = run.limits.refuse(run.state, [(-1, call)]).get(-1)
+        refusal = self._refuse_nested(parent, call)
         if refusal is not None:
             return _refused(call, refusal)
-        may_write = run.prepared.may_write(call.name)
-        self._observe(ToolStart(run.state.turn, call, 0, may_write, parent=parent.call_id))
-        begin = perf_counter()
+        run.limits.nested_calls[call.name] += 1
         context = RunContext(
             parent.user,
             run_id=run.id,
             call_id=call.id,
-            idempotency_key=f"{parent.idempotency_key}/{len(run.state.nested_calls)}",
+            turn=parent.turn,
+            index=parent.index,
+            depth=parent.depth + 1,
             deadline=parent.deadline,
             host=self,
         )
-        result = await run.prepared.source.call(call, context)
-        self._observe(run.apply(ToolEnd(run.state.turn, result, perf_counter() - begin, 0, parent.call_id)))
+        result, _ = await run_call(call, lambda call: run.prepared.source.call(call, context))
         return result
 
-    def _observe(self, event: RunEvent) -> None:
-        if self.observer is not None:
-            self.observer(event)
+    def _refuse_nested(self, parent: RunContext[Any], call: ToolCall) -> Refusal | None:
+        if parent.cancelled or self._run.end is not None:
+            return Refusal("was not run: the tool that calls it was cancelled", FORBIDDEN)
+        if parent.depth >= _MAX_DEPTH:
+            return Refusal(f"was not run: tools that call tools are nested {parent.depth} deep already", FORBIDDEN)
+        if call.name in self._run.prepared.specs and self._run.prepared.may_write(call.name):
+            return Refusal("was not run: a tool may only call tools that are declared read-only", FORBIDDEN)
+        return self._run.limits.refuse_nested(self._run.state, call)
 
 
 def _refused(call: ToolCall, refusal: Refusal) -> ToolResult:

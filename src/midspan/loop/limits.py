@@ -40,6 +40,8 @@ class LimitTracker(Policy):
         self._counts: Counter[str] = Counter()
         """Calls by tool, over the completed turns that were seen so far."""
         self._seen = 0
+        self.nested_calls: Counter[str] = Counter()
+        """Calls that tools made, by tool."""
 
     def request(self, state: RunState) -> Changes:
         return _ANSWER_ONLY if self.is_answering(state) else NO_CHANGES
@@ -55,6 +57,12 @@ class LimitTracker(Policy):
         limit = self._of_requests(state)
         return None if limit is None else limit.limit
 
+    def final_limit(self, state: RunState) -> str | None:
+        """Return the name of the limit that the run reached, for its end."""
+        if self.first_error is not None:
+            return self.first_error.limit
+        return state.limit if state.tools_withdrawn else None
+
     def refuse(self, state: RunState, calls: Calls) -> Refusals:
         """Refuse calls over a limit, and all calls but those that may end the run if no request can follow them."""
         over = self._calls_over_limit(state, calls)
@@ -65,12 +73,21 @@ class LimitTracker(Policy):
                 over = dict.fromkeys(others, limit) | over
         return {index: Refusal(f"was not run: {limit}", OVER_LIMIT, limit.limit) for index, limit in over.items()}
 
-    def reached(self, state: RunState) -> LimitReached | None:
-        """Return the limit that forbids another request, or one of the calls that wait to run."""
+    def refuse_nested(self, state: RunState, call: ToolCall) -> Refusal | None:
+        """Return why a call that a tool makes is over a limit; the calls that run now count too."""
+        limit = self.out_of_time()
+        if limit is None and self._counts_calls:
+            counts = self._call_counts(state)
+            counts.update(item.name for _, item in state.unanswered if item.name not in self._uncounted)
+            limit = self._call_limit(counts, call)
+        return None if limit is None else Refusal(f"was not run: {limit}", OVER_LIMIT, limit.limit)
+
+    def reached(self, state: RunState, calls: Calls = ()) -> LimitReached | None:
+        """Return the limit that forbids another request, or one of the calls that are about to run."""
         limit = self._of_requests(state) or self.out_of_time()
         if limit is not None or not self._counts_calls:
             return limit
-        return next(iter(self._calls_over_limit(state, state.unanswered).values()), None)
+        return next(iter(self._calls_over_limit(state, calls).values()), None)
 
     def _of_requests(self, state: RunState) -> LimitReached | None:
         limits = self.limits
@@ -101,11 +118,11 @@ class LimitTracker(Policy):
         self._seen = len(state.tool_runs)
         counts = self._counts.copy()
         counts.update(self._counted(state.ended))
-        counts.update(name for name in state.nested_calls if name not in self._uncounted)
+        counts.update(self.nested_calls)
         return counts
 
     def _counted(self, runs: Iterable[ToolRun]) -> Iterator[str]:
-        return (run.name for run in runs if run.name not in self._uncounted and not run.is_refused)
+        return (run.name for run in runs if run.name not in self._uncounted and run.was_run)
 
     def _call_limit(self, counts: Counter[str], call: ToolCall) -> LimitReached | None:
         limits = self.limits
@@ -116,12 +133,12 @@ class LimitTracker(Policy):
             return LimitReached(f"Maximum calls of {call.name} exceeded ({maximum})", "max_calls_per_tool")
         return None
 
-    def can_end_by_call(self, state: RunState) -> bool:
-        """Whether one of the waiting calls may end the run, so that no request has to follow."""
+    def can_end_by_call(self, state: RunState, calls: Calls) -> bool:
+        """Whether one of these calls may end the run, so that no request has to follow."""
         if self.limits.on_limit == "answer" and state.limit is None:
             return False  # a request for the answer will follow
-        finals = {index for index, call in state.unanswered if call.name in self._finals}
-        return not finals <= self._calls_over_limit(state, state.unanswered).keys()
+        finals = {index for index, call in calls if call.name in self._finals}
+        return not finals <= self._calls_over_limit(state, calls).keys()
 
     @property
     def seconds_left(self) -> float | None:

@@ -100,6 +100,15 @@ class LoopDetector(Policy):
             return
         runs = state.tool_runs[self._seen :]
         self._seen = len(state.tool_runs)
+        turn: list[ToolRun] = []
+        for run in runs:
+            if turn and run.index <= turn[-1].index:  # the positions start again in each turn
+                self._add_turn(turn)
+                turn = []
+            turn.append(run)
+        self._add_turn(turn)
+
+    def _add_turn(self, runs: list[ToolRun]) -> None:
         refused = {note for run in runs for note in run.result.notes}
         if REPEATED in refused or (FORBIDDEN in refused and self._refused_turns):
             self._refused_turns += 1

@@ -85,6 +85,11 @@ Refusals = dict[int, Refusal]
 NO_CHANGES = Changes()
 
 
+def calls_to_count(calls: Calls, refusals: Refusals) -> Calls:
+    """Return the calls that limits count: those that no other rule refuses."""
+    return [(index, call) for index, call in calls if index not in refusals or refusals[index].limit is not None]
+
+
 class Policies:
     """All policies of a run, in the order of their precedence."""
 

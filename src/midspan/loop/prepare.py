@@ -16,6 +16,7 @@ from midspan.types.specs import BuiltinTool, Limits, ModelSettings, ToolChoice, 
 if TYPE_CHECKING:
     from midspan.loop.output import TypedOutput
     from midspan.schema.lowering.dialect import Dialect
+    from midspan.tools.adapted import AdaptedTools
 
 
 class ToolSet:
@@ -30,7 +31,7 @@ class ToolSet:
         self.builtins = tuple(builtin for tool in self.given if (builtin := _builtin(tool)) is not None)
         self._others = [tool for tool in self.given if _builtin(tool) is None]
         self._source: ToolSource | None = None
-        self._adapted: dict[int, tuple[Dialect, ToolSource]] = {}
+        self._adapted: dict[int, tuple[Dialect, AdaptedTools]] = {}
         if self._others:
             self.source  # noqa: B018 - reports a wrong tool now, and not at the first run
 
@@ -47,10 +48,8 @@ class ToolSet:
 
         return await list_source(self.source)
 
-    def adapted(self, dialect: Optional["Dialect"]) -> ToolSource:
+    def adapted(self, dialect: "Dialect") -> "AdaptedTools":
         """Return the source whose tools the dialect can express."""
-        if dialect is None:
-            return self.source
         known = self._adapted.get(id(dialect))
         if known is None:
             from midspan.tools.adapted import AdaptedTools  # as above
@@ -173,17 +172,15 @@ async def _declare(
     tools: ToolSet, listing: ToolListing, profile: ModelProfile, output: Optional["TypedOutput"]
 ) -> tuple[ToolSource, tuple[ToolSpec, ...], dict[str, str]]:
     """Return the source for the model, its tools, and the aliases of those that are renamed."""
-    specs = listing.tools
-    source = tools.adapted(profile.schema)
     if output is not None and output.by_tool:
-        from midspan.tools.merge import source_of  # loaded with the first tool
-
         tools = ToolSet([tools.source, output.tool()])
-        specs = (await tools.list_tools()).tools
-        source = source_of([tools.source]) if profile.schema is None else tools.adapted(profile.schema)
-    declared = specs if profile.schema is None else (await source.list_tools()).tools
-    aliases = {own.name: shown.name for own, shown in zip(specs, declared, strict=True) if own.name != shown.name}
-    return source, declared, aliases
+        listing = await tools.list_tools()
+    if profile.schema is None:
+        return tools.source, listing.tools, {}
+    source = tools.adapted(profile.schema)
+    declared = source.update(listing).tools
+    pairs = zip(listing.tools, declared, strict=True)
+    return source, declared, {own.name: shown.name for own, shown in pairs if own.name != shown.name}
 
 
 def _runs_in_tasks(source: ToolSource) -> bool:

@@ -120,7 +120,8 @@ class RunStream(Generic[Output]):
         """The result of the run, after its last event."""
         run = self._channel.run
         if run is None or run.end is None:
-            raise ConfigError("the run has not ended; read all of its events first")
+            reason = "was closed before its end" if self._is_closed else "has not ended; read all of its events first"
+            raise ConfigError(f"there is no result: the run {reason}")
         if self._result is None:
             self._result = result_of(run, self._given)
         return self._result
@@ -168,12 +169,12 @@ class RunStream(Generic[Output]):
 
     async def aclose(self) -> None:
         """Cancel the run and wait until nothing of it is left."""
-        self._is_closed = self._channel.is_closed = True
         task = self._task
+        if task is not None and not task.done() and task.get_loop() is not asyncio.get_running_loop():
+            raise ConfigError("the events of this run are read in another event loop; close it there")
+        self._is_closed = self._channel.is_closed = True
         if task is None or task.done():
             return
-        if task.get_loop() is not asyncio.get_running_loop():
-            raise ConfigError("the events of this run are read in another event loop; close it there")
         task.cancel()
         await asyncio.wait([task])
         if isinstance(self._channel.error, KeyboardInterrupt | SystemExit):

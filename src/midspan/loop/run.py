@@ -16,12 +16,12 @@ from midspan.errors import LimitReached, MidspanError
 from midspan.loop.calls import CallRunner
 from midspan.loop.limits import LIMIT_MESSAGE, UNLIMITED, LimitTracker
 from midspan.loop.loop_detector import LoopDetector
-from midspan.loop.policy import Fail, Policies, Retry, Verdict
+from midspan.loop.policy import Fail, Policies, Refusals, Retry, Verdict, calls_to_count
 from midspan.loop.prepare import PreparedRun
 from midspan.loop.recovery import recover_malformed_call
 from midspan.loop.responses import NO_RESPONSE, ResponsePolicy, UnreadableCallPolicy, broken_response
 from midspan.loop.state import CALL_CANCELLED, CALL_NOT_RUN, RunState
-from midspan.loop.tool_choice import ToolChoicePolicy
+from midspan.loop.tool_choice import ApprovalPolicy, ToolChoicePolicy
 from midspan.loop.turn import TurnStream
 from midspan.tools.error_results import failed
 from midspan.tools.tasks import checkpoint
@@ -63,6 +63,7 @@ class Run:
         self.ended_with_limit_message = False
         self.policies = Policies(
             UnreadableCallPolicy(),
+            ApprovalPolicy(prepared.specs),
             LoopDetector(limits.limits.max_repeats, prepared.specs),
             ToolChoicePolicy(forces_call=prepared.forces_call),
             limits,
@@ -72,6 +73,8 @@ class Run:
         self.calls = CallRunner(self, context)
         self._streams = streams
         self._logs = _log.isEnabledFor(logging.DEBUG)
+        self._refusals: Refusals = {}
+        """The calls of the turn that must not run."""
         self._last_chance: LimitReached | None = None
         """The limit that ends the run unless one of the calls that run now does."""
 
@@ -116,7 +119,7 @@ class Run:
                 return
             else:
                 await checkpoint()
-                for event in self.calls.start(self.policies.refuse(self.state)):
+                for event in self.calls.start(self._refusals):
                     yield event
                 # An async generator for each turn would cost more than the rest of it.
                 if self.calls.is_single:
@@ -139,15 +142,14 @@ class Run:
 
     def _next_turn(self) -> TurnStream:
         """Prepare the next request as the policies want it."""
-        prepared, changes = self.prepared, self.policies.request(self.state)
-        config, limit = prepared.config, None
+        prepared, changes, limit = self.prepared, self.policies.request(self.state), None
+        config = prepared.config
         if changes.answer_only:
             config, limit = prepared.answer_config, self.limits.limit_name(self.state)
         elif changes.forces_call:
             config = prepared.forced_config
         is_answer, turn = prepared.text_is_answer(config), self.state.turn + 1
         start = TurnStart(turn, is_answer, config.tool_choice, changes.answer_only, limit)
-        # The final answer may take as many requests as it needs.
         budget = UNLIMITED if changes.answer_only else self.limits.budget(self.state)
         request = ModelRequest(config, self.state.history, budget)
         return TurnStream(prepared.provider, request, start, self.limits)
@@ -176,8 +178,10 @@ class Run:
             if isinstance(verdict, Fail):
                 raise verdict.error
         if state.calls or verdict is not None or is_out_of_time:
-            limit = self.limits.reached(state)
-            if limit is not None and state.calls and self.limits.can_end_by_call(state):
+            self._refusals = self.policies.refuse(state) if state.calls else {}
+            calls = calls_to_count(state.unanswered, self._refusals)
+            limit = self.limits.reached(state, calls)
+            if limit is not None and state.calls and self.limits.can_end_by_call(state, calls):
                 self._last_chance = limit
             elif limit is not None:
                 self._stop_at(limit)
@@ -186,8 +190,7 @@ class Run:
     def _stop_at(self, limit: LimitReached) -> None:
         """Apply `on_limit`: raise the error, end with a message, or continue to the request for the answer."""
         on_limit = self.limits.limits.on_limit
-        is_answering = self.state.limit is not None and self.state.tools_withdrawn
-        if on_limit == "error" or is_answering:
+        if on_limit == "error" or (self.state.limit is not None and self.state.tools_withdrawn):
             raise self.limits.first_error or limit
         self.limits.first_error = limit
         # When the time is over, no further request is possible.
@@ -207,14 +210,11 @@ class Run:
         for index, call in self.state.unanswered:
             yield ToolStart(self.state.turn, call, index, may_write=False)
             yield self.apply(ToolEnd(self.state.turn, failed(call, f"{call.name} {CALL_NOT_RUN}"), 0.0, index))
-        final = self.state.final_result
+        state, final = self.state, self.state.final_result
+        text = state.partial_text + self.response.message.text
         if self.ended_with_limit_message:
             text = LIMIT_MESSAGE
         elif final is not None:
             text = final.value if isinstance(final.value, str) else msgspec.json.encode(final.value).decode()
-        else:
-            text = self.state.partial_text + self.response.message.text
-        limit = self.state.limit if self.state.tools_withdrawn else None
-        limit = limit if self.limits.first_error is None else self.limits.first_error.limit
-        self.end = self.apply(RunEnd(self.id, text, self.state.usage, self.state.turn, limit))
+        self.end = self.apply(RunEnd(self.id, text, state.usage, state.turn, self.limits.final_limit(state)))
         yield self.end

@@ -49,6 +49,11 @@ class ToolRun(Struct, frozen=True, gc=False):
         return self.result.is_error
 
     @property
+    def was_run(self) -> bool:
+        """Whether the tool was executed: its call was valid, and no rule of the run refused it."""
+        return NOT_RUN not in self.result.notes and not self.is_refused
+
+    @property
     def is_refused(self) -> bool:
         """Whether a rule of the run kept the call from running."""
         notes = self.result.notes
@@ -83,15 +88,13 @@ class RunState(Struct, frozen=True, gc=False):
     has_run_call: bool = False
     """Whether a valid call of this run was executed."""
     forbidden_turns: int = 0
-    """Turns in which the model made calls that its tool choice did not allow."""
+    """Turns in a row in which the model made calls that its tool choice did not allow."""
     unreadable_turns: int = 0
     """Turns in a row in which no call could be read."""
     partial_text: str = ""
     """The text of turns in which the model paused, since the last call."""
     final_result: ToolResult | None = None
     """The result of the last turn with which a tool ended the run."""
-    nested_calls: tuple[str, ...] = ()
-    """The names of tools that were called by other tools."""
 
     @classmethod
     def of(cls, history: History) -> "RunState":
@@ -157,15 +160,13 @@ class RunState(Struct, frozen=True, gc=False):
         )
 
     def _after_call(self, event: ToolEnd) -> "RunState":
-        if event.parent is not None:
-            return replace(self, nested_calls=(*self.nested_calls, event.result.name))
         run = ToolRun(self.calls[event.index], event.result, event.duration_seconds, event.index)
         ended = (*self.ended, run)
         limit, has_run_call = self.limit, self.has_run_call
         if event.result.notes:
             limit = limit or event.result.meta.get("limit")
         if not has_run_call and self.turn:
-            has_run_call = NOT_RUN not in event.result.notes and not run.is_refused
+            has_run_call = run.was_run
         if len(ended) < len(self.calls):
             return replace(self, ended=ended, limit=limit, has_run_call=has_run_call)
         runs = ended if len(ended) == 1 else tuple(sorted(ended, key=lambda run: run.index))
@@ -179,7 +180,7 @@ class RunState(Struct, frozen=True, gc=False):
             tool_runs=self.tool_runs + runs,
             limit=limit,
             has_run_call=has_run_call,
-            forbidden_turns=self.forbidden_turns + (FORBIDDEN in notes),
+            forbidden_turns=self.forbidden_turns + 1 if FORBIDDEN in notes else 0,
             unreadable_turns=self.unreadable_turns + 1 if is_unreadable else 0,
             final_result=next((run.result for run in runs if run.result.is_final), None),
         )

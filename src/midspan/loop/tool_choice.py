@@ -1,11 +1,13 @@
-"""The caller's tool choice: calls that are forced, and calls that the model may not make."""
+"""Calls that are forced by the caller's tool choice, and calls that the model may not make."""
+
+from collections.abc import Mapping
 
 from midspan.errors import NoAnswer
 from midspan.loop.policy import NO_CHANGES, Calls, Changes, Fail, Policy, Refusal, Refusals, Verdict
 from midspan.loop.state import MAX_FAILED_TURNS, RunState
 from midspan.tools.error_results import FORBIDDEN
 from midspan.types.exchange import ModelResponse
-from midspan.types.specs import ToolChoice
+from midspan.types.specs import ToolChoice, ToolSpec
 
 _FORCED = Changes(forces_call=True)
 _FORBIDDEN = "is not available now. Answer with the information you have."
@@ -31,6 +33,19 @@ class ToolChoicePolicy(Policy):
 
     def refuse(self, state: RunState, calls: Calls) -> Refusals:
         return {} if state.tool_choice is None else _forbidden(state.tool_choice, calls)
+
+
+class ApprovalPolicy(Policy):
+    """Refuses calls of tools that need the approval of a person: a run has nobody to ask."""
+
+    def __init__(self, specs: Mapping[str, ToolSpec]) -> None:
+        self._names = frozenset(name for name, spec in specs.items() if spec.needs_approval)
+
+    def refuse(self, state: RunState, calls: Calls) -> Refusals:  # noqa: ARG002 - of the policy
+        return {index: _NEEDS_APPROVAL for index, call in calls if call.name in self._names}
+
+
+_NEEDS_APPROVAL = Refusal("was not run: it needs the approval of a person, and nobody can be asked", FORBIDDEN)
 
 
 def _max_forbidden_turns(choice: ToolChoice) -> int:

@@ -36,7 +36,10 @@ class WrapperSource(ToolSource):
         return tools
 
     async def list_tools(self) -> ToolListing:
-        inner = await self.source.list_tools()
+        return self.update(await self.source.list_tools())
+
+    def update(self, inner: ToolListing) -> ToolListing:
+        """Return the adapted form of a listing of the source within."""
         if self._listing is None or not inner.is_same_as(self._inner):
             self._listing = replace(inner, tools=self.adapt(inner.tools))
             self._inner = inner
@@ -200,6 +203,9 @@ class LoopBound(WrapperSource):
             self._loop = running
         if self._loop is running:
             return await coroutine
+        if not self._loop.is_running():
+            coroutine.close()
+            raise ConfigError("the event loop of this source is not running; use the source there, or close that loop")
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, self._loop))
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable
+from threading import get_ident
 from time import monotonic
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -22,6 +23,10 @@ class RunHost(Protocol):
     def loop(self) -> asyncio.AbstractEventLoop:
         """The event loop of the run."""
 
+    @property
+    def thread(self) -> int:
+        """The identifier of the thread in which that event loop runs."""
+
     def report_progress(self, context: "RunContext[Any]", fraction: float | None, message: str) -> None:
         """Pass on how far a call is. It is called from any thread."""
 
@@ -35,9 +40,7 @@ class RunHost(Protocol):
 class RunContext(Generic[User]):
     """One call of a run, as its tool sees it. A function gets it if it annotates a parameter with `RunContext`."""
 
-    __slots__ = (
-        "_host", "_idempotency_key", "_turn", "call_id", "cancelled", "deadline", "index", "run_id", "user",
-    )  # fmt: skip
+    __slots__ = ("_host", "call_id", "cancelled", "deadline", "depth", "index", "run_id", "turn", "user")
 
     def __init__(
         self,
@@ -47,7 +50,7 @@ class RunContext(Generic[User]):
         call_id: str = "",
         turn: int = 0,
         index: int = 0,
-        idempotency_key: str | None = None,
+        depth: int = 0,
         deadline: float | None = None,
         host: RunHost | None = None,
     ) -> None:
@@ -61,8 +64,9 @@ class RunContext(Generic[User]):
         """When the call must have ended, as a value of `time.monotonic()`; None if there is no limit."""
         self.cancelled = False
         """Whether the call was cancelled or timed out. Plain functions, which run in threads, should look at it."""
-        self._turn = turn
-        self._idempotency_key = idempotency_key
+        self.turn = turn
+        self.depth = depth
+        """How many tools called one another to get here; 0 for a call of the model."""
         self._host = host
 
     def start(self, timeout: float | None) -> None:
@@ -81,7 +85,7 @@ class RunContext(Generic[User]):
     @property
     def idempotency_key(self) -> str:
         """The same for every attempt at this call, also after a crash. Pass it to services that support such keys."""
-        return self._idempotency_key or f"{self.run_id}/{self._turn}/{self.index}"
+        return f"{self.run_id}/{self.turn}/{self.index}"
 
     @property
     def seconds_left(self) -> float | None:
@@ -104,7 +108,7 @@ class RunContext(Generic[User]):
         return await self._host.ask_user(self.call_id, question, schema)
 
     async def call_tool(self, name: str, arguments: dict[str, Any]) -> ToolResult:
-        """Call another tool of the same run. It counts against the limits of the run."""
+        """Call another tool of the run, which must be declared read-only. The call counts against the limits."""
         if self._host is None:
             raise ToolError(f"{name} can be called only within a run")
         return await self._host.call_tool(self, name, arguments)
@@ -113,6 +117,8 @@ class RunContext(Generic[User]):
         """Wait, in a plain function, for one of the coroutines above: `context.wait_for(context.ask_user("…"))`."""
         if self._host is None:
             return asyncio.run(_await(awaitable))
+        if self._host.thread == get_ident():
+            raise ToolError("wait_for is for plain functions; in an async function, use await")
         return asyncio.run_coroutine_threadsafe(_await(awaitable), self._host.loop).result()
 
 

@@ -101,8 +101,6 @@ class ToolStart(Struct, frozen=True, gc=False, omit_defaults=True, tag="tool_sta
     """The tool is not declared read-only. A journaled run stores this event before it runs the call."""
     has_more: bool = False
     """Another ToolStart follows before any of these calls runs, so that a journal can store them together."""
-    parent: str | None = None
-    """The id of the call whose tool makes this call; None if the model made it."""
 
 
 class ToolProgress(Struct, frozen=True, gc=False, omit_defaults=True, tag="tool_progress"):
@@ -143,8 +141,6 @@ class ToolEnd(Struct, frozen=True, gc=False, omit_defaults=True, tag="tool_end")
     duration_seconds: float
     index: int = 0
     """The position of the call in the turn, as in its ToolStart."""
-    parent: str | None = None
-    """The id of the call whose tool made this call; None if the model made it."""
 
 
 class SourceUnavailable(Struct, frozen=True, gc=False, omit_defaults=True, tag="source_unavailable"):
@@ -231,7 +227,7 @@ PublicEvent = Mapping[str, Any]
 
 _PUBLIC_NAMES = """
     answer_only attempt call call_id citations duration_seconds error finish_reason fraction index kind limit may_write
-    message messages model parent reason requests result run_id source status text tool_choice tools_withdrawn turn
+    message messages model reason requests result run_id source status text tool_choice tools_withdrawn turn
     turns usage wait_seconds
     arguments arguments_error base64 content hint id is_error is_final media_type name notes parts role url value
     cache_write cached input output thoughts tools

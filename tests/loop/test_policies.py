@@ -1,0 +1,211 @@
+"""Rules that meet in one turn do not hide one another, and what a run remembers can be restored from its events."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from midspan import Agent, Limits, tool
+from midspan.errors import ConfigError, LimitReached
+from midspan.loop.loop_detector import LoopDetector
+from midspan.loop.state import RunState
+from midspan.testing import ScriptedProvider
+from midspan.tools.source import ToolListing, ToolSource
+from midspan.types.context import RunContext
+from midspan.types.events import RunEvent, ToolProgress
+from midspan.types.parts import ToolCall, ToolResult
+from midspan.types.specs import ToolSpec
+
+
+def calls(name: str, count: int, **arguments: Any) -> list[ToolCall]:
+    return [ToolCall(str(n), name, {"n": n, **arguments}) for n in range(count)]
+
+
+class Shop:
+    """Two tools, and what was really run."""
+
+    def __init__(self) -> None:
+        self.paid: list[int] = []
+        self.tools = [tool(self.pay), tool(read_only=True)(self.look)]
+
+    def pay(self, n: int) -> str:
+        """Pay."""
+        self.paid.append(n)
+        return f"paid {n}"
+
+    def look(self, n: int) -> str:
+        """Look."""
+        return "seen"
+
+
+def test_forbidden_call_beside_others_does_not_switch_off_the_limit() -> None:
+    shop = Shop()
+    script = [[*calls("pay", 4), ToolCall("x", "look", {"n": 1})], "done"]
+    limits = Limits(max_tool_calls=1, on_limit="answer")
+    agent = Agent(ScriptedProvider(script), shop.tools, limits=limits, tool_choice={"type": "required", "tool": "pay"})
+    agent.run_sync("?")
+    assert shop.paid == [0]
+
+
+def test_unreadable_call_beside_a_valid_one_does_not_count_against_the_limit() -> None:
+    shop = Shop()
+    unreadable = ToolCall("2", "pay", {}, raw_arguments="{", arguments_error="the arguments are not valid JSON")
+    script = [[ToolCall("1", "pay", {"n": 1}), unreadable], "done"]
+    result = Agent(ScriptedProvider(script), shop.tools, limits=Limits(max_tool_calls=1)).run_sync("?")
+    assert (result.text, shop.paid) == ("done", [1])
+
+
+def test_calls_of_unknown_tools_do_not_count_against_the_limits() -> None:
+    shop = Shop()
+    script = [ToolCall("1", "nope", {}), ToolCall("2", "nope", {}), ToolCall("3", "pay", {"n": 1}), "done"]
+    limits = Limits(max_tool_calls=1, max_calls_per_tool=1)
+    assert Agent(ScriptedProvider(script), shop.tools, limits=limits).run_sync("?").text == "done"
+    assert shop.paid == [1]
+
+
+def test_limit_error_is_raised_although_the_model_made_a_forbidden_call_before() -> None:
+    shop = Shop()
+    look = ToolCall("1", "look", {"n": 1})
+    script = [[look, ToolCall("2", "pay", {"n": 1})], look, look, look, look]
+    choice = {"type": "required", "tool": "look"}
+    agent = Agent(
+        ScriptedProvider(script), shop.tools, limits=Limits(max_turns=3, on_limit="answer"), tool_choice=choice
+    )
+    with pytest.raises(LimitReached):
+        agent.run_sync("?")
+
+
+def test_tool_that_needs_approval_is_refused() -> None:
+    class Guarded(ToolSource):
+        async def list_tools(self) -> ToolListing:
+            return ToolListing((ToolSpec("wipe", needs_approval=True),))
+
+        async def call(self, call: ToolCall, context: RunContext[Any]) -> ToolResult:
+            raise AssertionError("it must not run")
+
+    [run] = Agent(ScriptedProvider([ToolCall("1", "wipe"), "so"]), Guarded()).run_sync("?").tool_calls
+    assert "needs the approval of a person" in run.value
+
+
+def test_loop_detector_that_is_restored_at_once_decides_as_the_live_one() -> None:
+    shop = Shop()
+    script = [*(ToolCall(str(n), "look", {"n": 1}) for n in range(7)), "done"]
+    specs = {each.spec.name: each.spec for each in shop.tools}
+
+    async def main() -> None:
+        events: list[RunEvent] = []
+        live = LoopDetector(5, specs)
+        async for event in Agent(ScriptedProvider(script), shop.tools, limits=Limits(max_turns=None)).stream("?"):
+            events.append(event)
+            state = RunState.of_events(events)
+            restored = LoopDetector(5, specs)
+            assert restored.request(state) == live.request(state)
+
+    asyncio.run(main())
+
+
+async def lookup(context: RunContext[None], name: str, count: int = 1) -> list[Any]:
+    """Call another tool."""
+    results = await asyncio.gather(*(context.call_tool(name, {"n": n}) for n in range(count)))
+    return [result.value for result in results]
+
+
+def test_tool_calls_read_only_tools_within_the_limits() -> None:
+    shop = Shop()
+    script = [ToolCall("1", "lookup", {"name": "look", "count": 4}), "done"]
+    [run] = (
+        Agent(ScriptedProvider(script), [lookup, *shop.tools], limits=Limits(max_tool_calls=3)).run_sync("?").tool_calls
+    )
+    assert run.value[:2] == ["seen", "seen"]
+    assert all("Maximum tool calls exceeded" in value for value in run.value[2:])
+
+
+def test_tool_cannot_call_tools_that_may_write() -> None:
+    shop = Shop()
+    script = [ToolCall("1", "lookup", {"name": "pay"}), "done"]
+    [run] = Agent(ScriptedProvider(script), [lookup, *shop.tools]).run_sync("?").tool_calls
+    assert "declared read-only" in run.value[0]
+    assert shop.paid == []
+
+
+def test_tool_that_calls_itself_is_stopped() -> None:
+    @tool(read_only=True)
+    async def deeper(context: RunContext[None]) -> str:
+        """Go deeper."""
+        return str((await context.call_tool("deeper", {})).value)
+
+    [run] = Agent(ScriptedProvider([ToolCall("1", "deeper"), "done"]), [deeper]).run_sync("?").tool_calls
+    assert "nested 20 deep" in run.value
+
+
+def test_waiting_in_an_async_tool_is_an_error_and_no_deadlock() -> None:
+    @tool
+    async def wrong(context: RunContext[None]) -> Any:
+        """Wait in the event loop."""
+        return context.wait_for(asyncio.sleep(0))
+
+    coroutine_warning = pytest.warns(RuntimeWarning, match="never awaited")
+    with coroutine_warning:
+        [run] = Agent(ScriptedProvider([ToolCall("1", "wrong"), "done"]), [wrong]).run_sync("?").tool_calls
+    assert "use await" in run.value
+
+
+def test_progress_reaches_the_reader_from_tasks_and_threads() -> None:
+    @tool
+    async def task(context: RunContext[None]) -> None:
+        """Report from a task."""
+        context.progress(0.5, "half")
+
+    @tool
+    def thread(context: RunContext[None]) -> None:
+        """Report from a thread."""
+        context.progress(0.25)
+
+    async def main() -> None:
+        script = [[ToolCall("1", "task"), ToolCall("2", "thread")], "done"]
+        events = [event async for event in Agent(ScriptedProvider(script), [task, thread]).stream("?")]
+        reports = {event.call_id: event for event in events if isinstance(event, ToolProgress)}
+        assert reports["1"] == ToolProgress(1, "1", 0, 0.5, "half")
+        assert reports["2"] == ToolProgress(1, "2", 1, 0.25)
+
+    asyncio.run(main())
+
+
+class Counted(ToolSource):
+    closed = 0
+
+    async def list_tools(self) -> ToolListing:
+        return ToolListing((ToolSpec("far"),))
+
+    async def call(self, call: ToolCall, context: RunContext[Any]) -> ToolResult:
+        return ToolResult(call.id, call.name, 1)
+
+    async def aclose(self) -> None:
+        self.closed += 1
+
+
+def test_derived_agent_closes_only_what_it_added() -> None:
+    async def main() -> None:
+        source, added = Counted(), Counted()
+        agent = Agent(ScriptedProvider([]), [source])
+        await agent.replace(tools=["far"]).close()
+        await agent.replace(system="x").close()
+        assert source.closed == 0
+        await agent.replace(tools=[added]).close()
+        assert (source.closed, added.closed) == (0, 1)
+        await agent.close()
+        assert source.closed == 1
+
+    asyncio.run(main())
+
+
+def test_result_of_a_closed_stream_says_so() -> None:
+    async def main() -> None:
+        stream = Agent(ScriptedProvider(["a"])).stream("?")
+        async for _ in stream:
+            break
+        await stream.aclose()
+        with pytest.raises(ConfigError, match="was closed before its end"):
+            _ = stream.result
+
+    asyncio.run(main())
