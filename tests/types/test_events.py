@@ -44,7 +44,7 @@ EVENTS: list[RunEvent] = [
     events.ToolProgress(1, "1", 2, 0.5, "half"),
     events.ToolRetry(1, "1", 1, 0.5, "timed out", 2),
     events.ApprovalNeeded(1, CALL, 2, "writes"),
-    events.ToolEnd(1, RESULT, 0.5, 2, "0"),
+    events.ToolEnd(1, RESULT, 0.5, 2),
     events.SourceUnavailable("files", "connection refused"),
     events.Interrupted("shutdown"),
     events.RunEnd("r", "hi", Usage(), 2, "max_turns", events.ErrorInfo("LimitReached", "too many turns")),
@@ -106,7 +106,7 @@ def test_the_public_form_keeps_what_users_see() -> None:
             {"type": "opaque", "name": "x"},
         ],
     }
-    assert public_event(events.ToolEnd(1, RESULT, 0.5, 2, "0")) == {
+    assert public_event(events.ToolEnd(1, RESULT, 0.5, 2)) == {
         "type": "tool_end",
         "turn": 1,
         "result": {
@@ -132,7 +132,6 @@ def test_the_public_form_keeps_what_users_see() -> None:
         },
         "duration_seconds": 0.5,
         "index": 2,
-        "parent": "0",
     }
 
 
