@@ -45,9 +45,7 @@ def _choose(question: Question, tools: list[Tool]) -> Match | None:
 
 def _command(question: Question, tool: Tool, tools: list[Tool]) -> Match | None:
     """The call of a tool that may change something: the question must be a command and its arguments, and no more."""
-    inflected = english.stems(word for word in question.lowers if word.endswith(("ed", "ing")))
-    names_another = any(inflected & english.stems(other.verbs) for other in tools)
-    if names_another or not question.is_one_request or not _BRANCHING.isdisjoint(question.lowers):
+    if not question.is_one_request or not _BRANCHING.isdisjoint(question.lowers):
         return None
     match = Matcher(tool, question).match()
     return match if match is not None and _Command(match, question, tools).is_whole() else None
@@ -110,7 +108,8 @@ class _Command:
     def is_whole(self) -> bool:
         """Whether the verb, the tool's own words and the arguments are all there is."""
         has_values = all(self._is_value(prop, self.taken[prop.name]) for prop in self.owners.values())
-        return has_values and all(map(self._is_accounted, range(self.question.verb_at + 1, self.end)))
+        has_particle = _PARTICLES & self.tool.name_words <= frozenset(self.question.lowers)
+        return has_values and has_particle and all(map(self._is_accounted, range(self.question.verb_at + 1, self.end)))
 
     def _is_accounted(self, at: int) -> bool:
         word, after = self.question.lower(at), self.question.text[self.question.tokens[at].end :]
@@ -175,7 +174,7 @@ class _Command:
         if len(words) > 2 or any(are_many[:-1]) or any(len(word) < 2 or english.unit_of(word) for word in words):
             return False
         if counted is not None and self.taken[counted.name].kind == "number":
-            return are_many[-1] == (self.taken[counted.name].value != 1)
+            return are_many[-1] is bool(self.taken[counted.name].value != 1)
         if before in _ARTICLES:
             return before not in ("a", "an") and self.question.lower(mention.last + 1) not in _ARTICLES
         is_first = first - 1 == self.question.verb_at and before not in _NOUNS_TOO
