@@ -65,13 +65,13 @@ PAIRS = {
             "Start server web-1",
             "Please start the server db2",
             "Could you start the 'mail' server?",
-            "Start the staging server",
+            "Start the web server",
         ],
         [
             "Stop server web-1",
             "Please stop the server db2",
             "Could you stop the 'mail' server?",
-            "Stop the staging server",
+            "Stop the web server",
         ],
     ),
     "buy": (
@@ -82,13 +82,13 @@ PAIRS = {
     "enable": (
         (tools.enable_feature, tools.disable_feature),
         [
-            "Enable dark mode",
+            "Enable notifications",
             "Please enable the feature 'search'",
             "Enable the export feature",
             "Could you enable beta_ui?",
         ],
         [
-            "Disable dark mode",
+            "Disable notifications",
             "Please disable the feature 'search'",
             "Disable the export feature",
             "Could you disable beta_ui?",
@@ -235,7 +235,7 @@ def test_parameters_with_the_same_values_are_told_apart_by_the_words_before(
 ) -> None:
     names = ("value", "from_unit", "to_unit")
     expected = None if arguments is None else ("convert_temperature", dict(zip(names, arguments, strict=True)))
-    assert call(question, writing(tools.convert_temperature)) == expected
+    assert call(question, reading(tools.convert_temperature)) == expected
 
 
 def test_question_calls_a_read_only_tool_but_not_one_that_declares_nothing() -> None:
@@ -245,9 +245,8 @@ def test_question_calls_a_read_only_tool_but_not_one_that_declares_nothing() -> 
     assert call("Get the weather in Oslo.", writing(tools.get_weather)) == ("get_weather", {"city": "Oslo"})
 
 
-@pytest.mark.parametrize("declared", [reading, writing])
-def test_tool_described_by_the_very_question_is_called(declared: object) -> None:
-    offered = declared(tools.stock_level)  # type: ignore[operator]  # a function of this test
+def test_question_calls_the_read_only_tool_that_it_describes() -> None:
+    offered = reading(tools.stock_level)
     assert call("How many lamps are in stock?", offered) == ("stock_level", {"item": "lamp"})
     assert call("How many of the item 'lamp' are in stock?", offered) == ("stock_level", {"item": "lamp"})
     assert call("How many lamps and chairs are in stock?", offered) is None

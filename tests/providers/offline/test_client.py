@@ -70,6 +70,7 @@ def test_results_are_reported_as_they_are() -> None:
     )
     assert answered("Weather in Oslo", 1) == "get_weather: 1."
     assert answered("Weather in Oslo", "no such city", is_error=True) == "get_weather failed: no such city."
+    assert answered("Weather in Oslo", "get_weather failed: KeyError", is_error=True) == "get_weather failed: KeyError."
     assert len(answered("Weather in Oslo", ["long"] * 10_000)) < 5000
 
 

@@ -77,7 +77,9 @@ def _calls(request: ModelRequest, question: str) -> tuple[ToolCall, ...]:
 
 def _answer(request: ModelRequest, results: list[ToolResult]) -> str:
     if results:
-        return "\n".join(f"{one.name}{' failed' * one.is_error}: {_in_words(one.model_value)}." for one in results)
+        heads = [f"{one.name}{' failed' * one.is_error}: " for one in results]
+        texts = [_in_words(one.model_value) for one in results]
+        return "\n".join(f"{head}{text.removeprefix(head)}." for head, text in zip(heads, texts, strict=True))
     tools = ", ".join(tool.name for tool in request.config.tools[:20]) or "none"
     return (
         "I am Midspan's offline model, a small program: I call a tool only where a question clearly asks for it, and I "

@@ -62,6 +62,8 @@ class Tool:
             for name, prop in properties.items()
         ]
         names, described = english.name_words(spec.name), english.text_words(spec.description)
+        self.name_words = frozenset(names)
+        self.first_sentence = english.text_words(re.split(r"[.;!?\n]", spec.description)[0])
         self.name_stems = english.stems(names)
         self.topics = english.stems({name for name in names if len(name) > 1} - english.ASKING - english.STOP)
         self.vocabulary = self.name_stems.union(english.stems(described), *(prop.stems for prop in self.parameters))
@@ -70,6 +72,7 @@ class Tool:
             english.singular(first) + (f" {second}" if second in english.OPPOSITES else "")
             for first, second, *_ in ([*words, "", ""] for words in beginnings if words)
         )
+        self.verbs -= {verb.partition(" ")[0] for verb in self.verbs if " " in verb}
         """The verbs that the name and the description begin with, with their particle: order, turn on."""
 
     def known_stems(self, arguments: Collection[str] | None = None) -> frozenset[str]:

@@ -119,8 +119,8 @@ class Question:
         self.content = [word for word in plain if word not in STOP]  # without function words
         self.is_negated = any(word in NEGATING or word.endswith("n't") for word in plain)
         self._polite = "".join(_POLITE.findall(self.text)[:1]).lower()
-        first = self.lower(sum(token.start < len(self._polite) for token in self.tokens))
-        self.verb = first if first not in STOP else ""
+        self.verb_at = sum(token.start < len(self._polite) for token in self.tokens)
+        self.verb = first if (first := self.lower(self.verb_at)) not in STOP else ""
         """The verb of a command, in the imperative or after a polite form."""
         self.is_imperative = not re.search(r"\bi\b|help", self._polite)
 
@@ -144,15 +144,12 @@ class Question:
                 return OPPOSITES[particle] not in self.lowers
         return False
 
-    def is_asked_by(self, description: str) -> bool:
-        """Whether a description is this question in general: `How many pieces of an item are in stock.`"""
-        return self.lowers[:2] == text_words(description)[:2] and self.lower(0) in ("how", "what", "which", "who")
-
     @property
     def is_one_request(self) -> bool:
         """Whether the text is one sentence, and a question only in form: `Can you …?`."""
         sentence = self.text.rstrip(" .!?")
-        return not re.search(r"[.!?;]\s|\n", sentence) and (not self.text.endswith("?") or " you" in self._polite)
+        is_asked = self.text.endswith("?") and not re.search(r"\b(?:can|could) you", self._polite)
+        return not re.search(r"[.!?;]\s|\n", sentence) and not is_asked and "ll you" not in self._polite
 
     @cached_property
     def mentions(self) -> list[Mention]:

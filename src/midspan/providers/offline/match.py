@@ -26,6 +26,7 @@ class Match(NamedTuple):
     arguments: dict[str, Any]
     unexplained: list[str]  # the words that neither the tool nor an argument accounts for
     certainty: int
+    taken: dict[str, Mention]  # where each argument stands
 
 
 class Matcher:
@@ -36,6 +37,7 @@ class Matcher:
         self.question = question
         self.arguments: dict[str, Any] = {}
         self.used: set[int] = set()  # the tokens that arguments took
+        self.taken: dict[str, Mention] = {}
         self.certainty = LISTED
 
     def match(self) -> Match | None:
@@ -48,7 +50,7 @@ class Matcher:
         if len(missing) > 1 or (missing and not self._fill_bare(missing[0])):
             return None
         unexplained = [self.question.lowers[at] for at in self._unexplained()]
-        return Match(self.tool, self.arguments, unexplained, self.certainty)
+        return Match(self.tool, self.arguments, unexplained, self.certainty, self.taken)
 
     def _unset(self) -> list[Parameter]:
         return [prop for prop in self.tool.parameters if prop.name not in self.arguments]
@@ -57,6 +59,7 @@ class Matcher:
         is_share, is_text = mention.kind == "percent" and not prop.is_percent, prop.type == "string"
         text = self.question.tokens[mention.first].text if mention.kind == "number" and is_text else mention.value
         self.arguments[prop.name] = mention.value / 100 if is_share else text
+        self.taken[prop.name] = mention
         self.used.update(range(mention.first, mention.last + 1))
         self.certainty = min(self.certainty, certainty)
 
