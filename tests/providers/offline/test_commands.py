@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from midspan.providers.offline import choose
+from midspan.types.specs import ToolSpec
 from tests.providers.offline import sample_tools as tools
 from tests.providers.offline.sample_tools import call, writing
 
@@ -149,3 +151,9 @@ def test_command_with_another_reading_calls_nothing(functions: tuple[Callable[..
 )
 def test_plain_command_is_followed(function: Callable[..., Any], question: str, arguments: dict[str, Any]) -> None:
     assert call(question, writing(function)) == (function.__name__, arguments)
+
+
+def test_parameter_names_without_latin_letters_are_no_problem() -> None:
+    schema = {"type": "object", "properties": {"数量": {"type": "integer"}}, "required": ["数量"]}
+    spec = ToolSpec("stock", "How many items are in stock.", schema, read_only=True)
+    assert choose.choose_calls("How many items are in stock? 5", [spec]) in ([], [("stock", {"数量": 5})])

@@ -28,7 +28,7 @@ class Parameter:
         self.words = english.name_words(name)
         self.stems = english.stems(self.words)
         telling = [word for word in self.words if word not in _GENERIC]
-        self.heads = [english.stem(word) for word in telling or self.words]
+        self.heads = [english.stem(word) for word in telling or self.words] or [name.lower()]
         """The stems of the name that tell this parameter from others."""
         described = english.text_words(self.description)
         self.description_stems = english.stems(described)
