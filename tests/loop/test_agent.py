@@ -424,7 +424,7 @@ def test_agent_without_a_model_and_without_a_key_raises_at_its_first_request(mon
         with pytest.raises(ConfigError, match=r"GEMINI_API_KEY.*'gemini:gemini-3.8-flash'.*'offline'") as raised:
             agent.run_sync("What is 1 + 2?")
         assert [message.text for message in raised.value.transcript or ()] == ["What is 1 + 2?"]
-    assert agent.run_sync("Add a = 1 and b = 2", model="offline").tool_calls[0].value == 3
+    assert "offline model" in agent.run_sync("Hello", model="offline").text
 
 
 def test_the_offline_model_cannot_be_told_its_tools_in_a_prompt() -> None:

@@ -69,7 +69,10 @@ def test_the_wheel_has_the_data_of_the_package(installed: Path, tmp_path: Path) 
 
 
 def test_the_wheel_takes_tools_of_a_file(installed: Path, tmp_path: Path) -> None:
-    text = "def stock_level(item: str) -> int:\n    'How many pieces of an item are in stock.'\n    return 12\n"
+    text = (
+        "from midspan import tool\n@tool(read_only=True)\ndef stock_level(item: str) -> int:\n"
+        "    'How many pieces of an item are in stock.'\n    return 12\n"
+    )
     (tmp_path / "stock.py").write_text(text)
     question = "How many pieces of the item 'lamp' are in stock?"
     ended = ran(installed, "ask", "-m", "offline", "-t", "stock.py", question, home=tmp_path)

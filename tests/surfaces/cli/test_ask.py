@@ -23,7 +23,7 @@ from midspan import tool
 
 print("loading")
 
-@tool
+@tool(read_only=True)
 def stock_level(item: str) -> int:
     """How many pieces of an item are in stock.
 
@@ -183,11 +183,15 @@ def test_what_tools_print_is_no_part_of_the_answer(home: Path) -> None:
 
 
 PLAIN = '''
+from midspan import tool
+
+@tool(read_only=True)
 def stock_level(item: str) -> int:
     """How many pieces of an item are in stock."""
     return 3
 '''
 CHOSEN = '''
+@tool(read_only=True)
 def stock_count(item: str) -> int:
     """How many pieces of an item are in stock."""
     return 4
@@ -351,7 +355,9 @@ def test_an_answer_that_nobody_can_get_is_not_asked_for(home: Path, more: str) -
 
 CLOSING = '''
 import sys
+from midspan import tool
 
+@tool(read_only=True)
 def stock_level(item: str) -> int:
     """How many pieces of an item are in stock."""
     sys.stdout.close()

@@ -16,7 +16,8 @@ def configure(home: Path, text: str) -> None:
 def test_the_file_says_what_is_not_said_elsewhere(tmp_path: Path) -> None:
     configure(tmp_path, 'model = "offline"\ntools = "beside.py"\nmax_turns = 1\n')
     (tmp_path / "config" / "midspan" / "beside.py").write_text(
-        "def stock_level(item: str) -> int:\n    'How many pieces of an item are in stock.'\n    return 3\n"
+        "from midspan import tool\n@tool(read_only=True)\ndef stock_level(item: str) -> int:\n"
+        "    'How many pieces of an item are in stock.'\n    return 3\n"
     )
     ended = midspan("ask", "How many pieces of the item 'lamp' are in stock?", home=tmp_path)
     assert ended.code == 124
