@@ -118,7 +118,7 @@ def test_every_prefix_of_a_recording_replays_up_to_its_end(tmp_path: Path) -> No
     head = data.index(b"\n") + 1
     for length in range(head, len(data), 7):
         path.write_bytes(data[:length])
-        whole = length > data.index(b'{"line":"end"')
+        whole = length >= data.index(b'{"line":"end"')
         agent = replay(Agent(ScriptedProvider([]), [double]), tmp_path)
         if whole:
             assert asyncio.run(texts(agent)) == "It is 8."
