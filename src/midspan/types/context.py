@@ -118,6 +118,8 @@ class RunContext(Generic[User]):
         if self._host is None:
             return asyncio.run(_await(awaitable))
         if self._host.thread == get_ident():
+            if asyncio.iscoroutine(awaitable):
+                awaitable.close()  # Else Python warns that it was never awaited, beside the error below.
             raise ToolError("wait_for is for plain functions; in an async function, use await")
         return asyncio.run_coroutine_threadsafe(_await(awaitable), self._host.loop).result()
 
