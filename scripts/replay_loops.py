@@ -217,7 +217,7 @@ def compare(requests: list[Any], loop: Loop, capabilities: Any) -> None:
 
 
 def told(events: list[RunEvent]) -> list[Any]:
-    """Events as plain values, without what is never the same: durations, ids of our own, how text came in pieces."""
+    """Events as plain values, without what is never the same: durations, ids of our own, the pieces of texts."""
     numbers: dict[str, str] = {}
 
     def plain(event: RunEvent) -> Any:
@@ -227,10 +227,10 @@ def told(events: list[RunEvent]) -> list[Any]:
         )
 
     made: list[Any] = []
-    for (kind, turn), group in groupby(events, lambda event: (type(event), getattr(event, "turn", None))):
+    for (kind, _), group in groupby(events, lambda event: (type(event), getattr(event, "turn", None))):
         if kind in (TextDelta, ThoughtDelta):
-            made.append([kind.__name__, turn, "".join(event.text for event in group)])  # type: ignore[union-attr]
-        elif kind is ToolEnd:  # those of one turn may come in any order
+            continue  # a blocking run has none, and their text is in the end of the turn
+        if kind is ToolEnd:  # those of one turn may come in any order
             made += sorted(map(plain, group), key=json.dumps)
         else:
             made += map(plain, group)

@@ -12,7 +12,7 @@ from midspan.errors import ConfigError
 from midspan.providers.gemini.profile import GEMINI_JSON_SCHEMA
 from midspan.testing import ScriptedProvider
 from midspan.tools.adapted import AdaptedTools
-from midspan.tools.local import LocalTools
+from midspan.tools.execute import LocalTools
 from midspan.tools.merge import Merged
 from midspan.tools.source import ToolListing, ToolSource
 from midspan.tools.toolbox import Toolbox

@@ -90,10 +90,10 @@ def events_of(provider: ScriptedProvider, limits: Limits, *, whole: bool) -> tup
 
 def told(events: list[RunEvent]) -> list[Any]:
     made: list[Any] = []
-    for (kind, turn), group in groupby(events, lambda event: (type(event), getattr(event, "turn", None))):
+    for (kind, _), group in groupby(events, lambda event: (type(event), getattr(event, "turn", None))):
         if kind in (TextDelta, ThoughtDelta):
-            made.append((kind, turn, "".join(event.text for event in group)))  # type: ignore[union-attr]
-        elif kind is ToolEnd:
+            continue  # their text is in TurnEnd; a run that nobody streams has none
+        if kind is ToolEnd:
             ends = [replace(event, duration_seconds=0.0) for event in group]  # type: ignore[type-var]
             made.append(sorted(ends, key=lambda event: event.result.id))  # type: ignore[attr-defined]
         else:

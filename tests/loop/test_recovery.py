@@ -2,7 +2,7 @@
 
 import json
 
-from midspan.loop.recovery import recover_malformed_call
+from midspan.loop.policy import recover_malformed_call
 from midspan.providers.gemini import decode
 from midspan.providers.gemini.capabilities import capabilities_of
 from midspan.providers.gemini.encode import SKIP_SIGNATURE, encode_message

@@ -5,8 +5,8 @@ import pytest
 
 from midspan.providers.gemini.profile import GEMINI_JSON_SCHEMA, GEMINI_PARAMETERS
 from midspan.tools.adapted import AdaptedTools
+from midspan.tools.execute import LocalTools
 from midspan.tools.function import tool, tool_from_schema
-from midspan.tools.local import LocalTools
 from midspan.types.parts import ToolCall
 
 SCHEMA = {

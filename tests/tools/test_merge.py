@@ -4,8 +4,8 @@ from typing import Any
 import pytest
 
 from midspan.errors import ConfigError, DuplicateTool
+from midspan.tools.execute import LocalTools
 from midspan.tools.function import tool
-from midspan.tools.local import LocalTools
 from midspan.tools.merge import Merged, source_of
 from midspan.tools.toolbox import Toolbox
 from midspan.types.parts import ToolCall

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from midspan.tools.local import LocalTools
+from midspan.tools.execute import LocalTools
 from midspan.tools.schedule import each_call, run_call, run_calls
 from midspan.types.parts import ToolCall, ToolResult
 from tests.bounds import BOUND

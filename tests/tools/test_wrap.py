@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from midspan.errors import ConfigError, DuplicateTool
-from midspan.tools.local import LocalTools
+from midspan.tools.execute import LocalTools
 from midspan.tools.source import ToolSource
 from midspan.tools.wrap import Filtered, Prefixed, Renamed, TimeLimited
 from midspan.types.parts import ToolCall

@@ -14,7 +14,7 @@ from midspan.errors import ToolError
 from midspan.loop.policy import Refusal, Refusals
 from midspan.tools.error_results import FORBIDDEN, failed, truncate
 from midspan.tools.schedule import each_call, run_call
-from midspan.tools.tasks import Expired, with_timeout
+from midspan.tools.tasks import Expired, checkpoint, with_timeout
 from midspan.types.context import RunContext
 from midspan.types.events import RunEvent, ToolEnd, ToolProgress, ToolStart
 from midspan.types.parts import ToolCall, ToolResult, local_id
@@ -64,16 +64,19 @@ class CallRunner:
             if call.name not in prepared.specs:
                 _log.warning("%s called invalid tool: %s", run.service, call.name[:_MAX_NAME_CHARS])
             refusal = refusals.get(index)
-            may_write = refusal is None and prepared.may_write(call.name)
+            may_write = refusal is None and call.name not in prepared.read_only
             yield ToolStart(turn, call, index, may_write, index != last)
             if refusal is not None:
                 yield run.apply(ToolEnd(turn, _refused(call, refusal), 0.0, index))
-            elif len(unanswered) == 1:
-                planned[0] = _PlannedCall(call, [index])
             else:
-                planned.setdefault(_identity(call), _PlannedCall(call, [])).indexes.append(index)
+                key = _identity(call) if len(unanswered) > 1 else None
+                planned.setdefault(key, _PlannedCall(call, [])).indexes.append(index)
         self._planned = list(planned.values())
         self._indexes = {id(item.call): item.indexes[0] for item in self._planned}
+
+    @property
+    def is_planned(self) -> bool:
+        return bool(self._planned)
 
     @property
     def is_single(self) -> bool:
@@ -83,16 +86,19 @@ class CallRunner:
 
     async def run_single(self) -> RunEvent:
         """Run the only planned call."""
-        [(call, [index])] = self._planned
+        [(call, [index])], self._planned = self._planned, []
+        await checkpoint()
         result, seconds = await run_call(call, self._call, in_task=self._run.prepared.in_task)
         return self._end(call, result, seconds, index)
 
     async def run(self) -> AsyncGenerator[RunEvent, None]:
         """Run the planned calls, and yield each result when it is there."""
         run, planned = self._run, self._planned
+        self._planned = []
         # In order if a call may need the result of another.
         concurrency = 1 if run.prepared.provider.profile.calls_in_order else None
         calls = [item.call for item in planned]
+        await checkpoint()
         results = each_call(calls, self._call, max_concurrency=concurrency, in_task=run.prepared.in_task)
         async with aclosing(results):
             while True:
@@ -152,7 +158,7 @@ class CallRunner:
         refusal = self._refuse_nested(parent, call)
         if refusal is not None:
             return _refused(call, refusal)
-        run.limits.nested_calls[call.name] += 1
+        run.limits.nested_calls.append(call.name)
         context = RunContext(
             parent.user,
             run_id=run.id,
@@ -171,7 +177,7 @@ class CallRunner:
             return Refusal("was not run: the tool that calls it was cancelled", FORBIDDEN)
         if parent.depth >= _MAX_DEPTH:
             return Refusal(f"was not run: tools that call tools are nested {parent.depth} deep already", FORBIDDEN)
-        if call.name in self._run.prepared.specs and self._run.prepared.may_write(call.name):
+        if call.name in self._run.prepared.specs and call.name not in self._run.prepared.read_only:
             return Refusal("was not run: a tool may only call tools that are declared read-only", FORBIDDEN)
         return self._run.limits.refuse_nested(self._run.state, call)
 

@@ -37,11 +37,11 @@ class LimitTracker(Policy):
         self._counts_calls = limits.max_tool_calls is not None or limits.max_calls_per_tool is not None
         self.first_error: LimitReached | None = None
         """The limit that the run reached, if it continues or ends with a message."""
-        self._counts: Counter[str] = Counter()
+        self._counts: dict[str, int] = {}
         """Calls by tool, over the completed turns that were seen so far."""
         self._seen = 0
-        self.nested_calls: Counter[str] = Counter()
-        """Calls that tools made, by tool."""
+        self.nested_calls: list[str] = []
+        """The tools that other tools called."""
 
     def request(self, state: RunState) -> Changes:
         return _ANSWER_ONLY if self.is_answering(state) else NO_CHANGES
@@ -114,9 +114,9 @@ class LimitTracker(Policy):
         return over
 
     def _call_counts(self, state: RunState) -> Counter[str]:
-        self._counts.update(self._counted(state.tool_runs[self._seen :]))
-        self._seen = len(state.tool_runs)
-        counts = self._counts.copy()
+        counts = Counter(self._counts)
+        counts.update(self._counted(state.tool_runs[self._seen :]))
+        self._counts, self._seen = dict(counts), len(state.tool_runs)
         counts.update(self._counted(state.ended))
         counts.update(self.nested_calls)
         return counts

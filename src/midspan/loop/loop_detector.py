@@ -32,7 +32,7 @@ _CallKey = tuple[str, bytes]
 class _Repetition(Struct):
     """How often a call was made in a row with the same result."""
 
-    result: bytes
+    result: ToolResult
     count: int
     epoch: int
     """The number of changes before the count started; after another change it starts anew."""
@@ -81,7 +81,7 @@ class LoopDetector(Policy):
 
     def hint(self, state: RunState, call: ToolCall, result: ToolResult) -> str | None:  # noqa: ARG002 - of the policy
         known = self._known_repetition(call)
-        if known is None or known.count < _NOTE_FROM - 1 or known.result != _fingerprint(result):
+        if known is None or known.count < _NOTE_FROM - 1 or not _looks_the_same(known.result, result):
             return None
         return _NOTE.format(count=known.count + 1)
 
@@ -109,18 +109,18 @@ class LoopDetector(Policy):
         self._add_turn(turn)
 
     def _add_turn(self, runs: list[ToolRun]) -> None:
-        refused = {note for run in runs for note in run.result.notes}
-        if REPEATED in refused or (FORBIDDEN in refused and self._refused_turns):
+        notes = {note for run in runs for note in run.result.notes}
+        if REPEATED in notes or (FORBIDDEN in notes and self._refused_turns):
             self._refused_turns += 1
         for run in runs:
-            if REPEATED not in run.result.notes and FORBIDDEN not in run.result.notes:
+            if not notes or (REPEATED not in run.result.notes and FORBIDDEN not in run.result.notes):
                 self._add(run)
 
     def _add(self, run: ToolRun) -> None:
-        call, result = run.call, _fingerprint(run.result)
+        call = run.call
         key = self._keys.get(id(call)) or (call.name, _canonical(call.arguments))
         known = self._known.get(key)
-        is_repeated = known is not None and known.result == result
+        is_repeated = known is not None and _looks_the_same(known.result, run.result)
         spec = self._specs.get(call.name)
         writes = None if spec is None else spec.changes
         shows_change = not is_repeated and (writes is None or (known is not None and not writes))
@@ -131,12 +131,14 @@ class LoopDetector(Policy):
         else:
             continues = known is not None and known.epoch == self._epoch
         count = known.count + 1 if known is not None and is_repeated and continues else 1
-        self._known[key] = _Repetition(result, count, self._epoch)
+        self._known[key] = _Repetition(run.result, count, self._epoch)
 
 
-def _fingerprint(result: ToolResult) -> bytes:
-    """What the model would read: two results with equal fingerprints look the same to it."""
-    return _canonical([result.is_error, result.value, result.content])
+def _looks_the_same(one: ToolResult, other: ToolResult) -> bool:
+    """Whether the model cannot tell two results apart."""
+    if one.is_error is not other.is_error:
+        return False
+    return _canonical([one.value, one.content]) == _canonical([other.value, other.content])
 
 
 def _canonical(value: Any) -> bytes:

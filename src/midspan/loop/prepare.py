@@ -7,7 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from midspan.errors import ConfigError
-from midspan.loop.policy import Policy
+from midspan.loop.policy import ApprovalPolicy, Policy, ResponsePolicy, ToolChoicePolicy, UnreadableCallPolicy
 from midspan.providers.provider import ModelProfile, Provider
 from midspan.tools.source import ToolListing, ToolSource, UnavailableSource
 from midspan.types.exchange import RequestConfig
@@ -92,28 +92,21 @@ class PreparedRun(Struct, frozen=True, eq=False):
     """The caller's names of tools that the model knows by other names."""
     uncounted: frozenset[str]
     """Tools of our own, which no limit counts."""
+    finals: frozenset[str]
+    """Tools whose result may end the run."""
     calls_only: bool
     in_task: bool
     """Whether calls need tasks, because the source does not run user code in tasks itself."""
-    policies: tuple[Policy, ...] = ()
-
-    @property
-    def forces_call(self) -> bool:
-        return self.forced_config is not self.config
-
-    @property
-    def finals(self) -> frozenset[str]:
-        """Tools whose result may end the run."""
-        return frozenset(spec.name for spec in self.specs.values() if spec.final)
+    read_only: frozenset[str]
+    """Tools that change nothing."""
+    call_policies: tuple[Policy, ...] = ()
+    """The rules for calls that depend on nothing but the state of a run."""
+    answer_policies: tuple[Policy, ...] = ()
+    """The rules for answers."""
 
     @property
     def unavailable(self) -> tuple[UnavailableSource, ...]:
         return self.listing.unavailable
-
-    def may_write(self, name: str) -> bool:
-        """Whether a call of this tool may change something."""
-        spec = self.specs.get(name)
-        return spec is None or spec.changes is not False
 
     def text_is_answer(self, config: RequestConfig) -> bool:
         """Whether text in the response to such a request is certain to be the answer."""
@@ -151,6 +144,12 @@ async def prepare_run(run: RunConfig) -> PreparedRun:
         settings=run.settings,
         output=None if output is None else output.requested,
     )
+    call_policies: list[Policy] = [UnreadableCallPolicy(), ToolChoicePolicy(forces_call=is_forced)]
+    if any(spec.needs_approval for spec in declared):
+        call_policies.insert(1, ApprovalPolicy(declared))
+    answer_policies: list[Policy] = [ResponsePolicy(calls_only=run.calls_only)]
+    if output is not None:
+        answer_policies.append(output.policy)
     return PreparedRun(
         provider=provider,
         source=source,
@@ -162,9 +161,12 @@ async def prepare_run(run: RunConfig) -> PreparedRun:
         specs={spec.name: spec for spec in declared},
         aliases=aliases,
         uncounted=frozenset(spec.name for spec in declared if _is_answer_tool(spec, output)),
+        finals=frozenset(spec.name for spec in declared if spec.final),
         calls_only=run.calls_only,
         in_task=not _runs_in_tasks(run.tools.source),
-        policies=() if output is None else (output.policy,),
+        read_only=frozenset(spec.name for spec in declared if spec.changes is False),
+        call_policies=tuple(call_policies),
+        answer_policies=tuple(answer_policies),
     )
 
 
@@ -179,12 +181,14 @@ async def _declare(
         return tools.source, listing.tools, {}
     source = tools.adapted(profile.schema)
     declared = source.update(listing).tools
+    if source.keeps_names and _runs_in_tasks(tools.source):
+        return tools.source, declared, {}
     pairs = zip(listing.tools, declared, strict=True)
     return source, declared, {own.name: shown.name for own, shown in pairs if own.name != shown.name}
 
 
 def _runs_in_tasks(source: ToolSource) -> bool:
-    from midspan.tools.local import LocalTools  # loaded with the first tool
+    from midspan.tools.execute import LocalTools  # loaded with the first tool
 
     return type(source) is LocalTools
 

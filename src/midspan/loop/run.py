@@ -7,7 +7,7 @@ executed is not known here.
 
 import logging
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import aclosing
+from contextlib import aclosing, contextmanager
 from typing import Any, TypeVar
 
 import msgspec
@@ -16,15 +16,21 @@ from midspan.errors import LimitReached, MidspanError
 from midspan.loop.calls import CallRunner
 from midspan.loop.limits import LIMIT_MESSAGE, UNLIMITED, LimitTracker
 from midspan.loop.loop_detector import LoopDetector
-from midspan.loop.policy import Fail, Policies, Refusals, Retry, Verdict, calls_to_count
+from midspan.loop.policy import (
+    NO_RESPONSE,
+    Fail,
+    Policies,
+    Refusals,
+    Retry,
+    Verdict,
+    broken_response,
+    calls_to_count,
+    recover_malformed_call,
+)
 from midspan.loop.prepare import PreparedRun
-from midspan.loop.recovery import recover_malformed_call
-from midspan.loop.responses import NO_RESPONSE, ResponsePolicy, UnreadableCallPolicy, broken_response
 from midspan.loop.state import CALL_CANCELLED, CALL_NOT_RUN, RunState
-from midspan.loop.tool_choice import ApprovalPolicy, ToolChoicePolicy
 from midspan.loop.turn import TurnStream
 from midspan.tools.error_results import failed
-from midspan.tools.tasks import checkpoint
 from midspan.types.events import (
     RunEnd,
     RunEvent,
@@ -61,75 +67,65 @@ class Run:
         self.end: RunEnd | None = None
         """The last event, if the run has ended."""
         self.ended_with_limit_message = False
-        self.policies = Policies(
-            UnreadableCallPolicy(),
-            ApprovalPolicy(prepared.specs),
-            LoopDetector(limits.limits.max_repeats, prepared.specs),
-            ToolChoicePolicy(forces_call=prepared.forces_call),
-            limits,
-            ResponsePolicy(calls_only=prepared.calls_only),
-            *prepared.policies,
-        )
+        loops = LoopDetector(limits.limits.max_repeats, prepared.specs)
+        self.policies = Policies(loops, *prepared.call_policies, limits, *prepared.answer_policies)
         self.calls = CallRunner(self, context)
         self._streams = streams
         self._logs = _log.isEnabledFor(logging.DEBUG)
+        self._turn: TurnStream | None = None
+        """The response that the run has read and not judged."""
+        self._is_over = False
         self._refusals: Refusals = {}
         """The calls of the turn that must not run."""
         self._last_chance: LimitReached | None = None
         """The limit that ends the run unless one of the calls that run now does."""
 
     async def events(self) -> AsyncGenerator[RunEvent, None]:
-        """Yield the events of the run. Closing the generator cancels whatever is running."""
-        self.log("System Prompt", self.prepared.config.system)
-        self.log("Prompt", self.state.history)
-        try:
-            yield RunStart(self.id, self.prepared.provider.model, self.state.history.messages)
-            for source in self.prepared.unavailable:
-                yield SourceUnavailable(source.name, source.message)
-            async with aclosing(self._turns()) as events:
-                async for event in events:
+        """Yield the events of the run: ask, decide, act, repeat. Closing the generator cancels whatever is running."""
+        with self._settling():
+            for event in self._begin():
+                yield event
+            while not self._is_over:
+                if not self.state.calls:
+                    turn = self._turn = self._next_turn()
+                    yield self.apply(turn.start)
+                    if self._streams:
+                        async with aclosing(turn.stream()) as deltas:
+                            async for event in deltas:
+                                yield event
+                    else:
+                        await turn.generate()
+                for event in self._decide():
                     yield event
+                if self.calls.is_single:  # an async generator would cost more than the rest of the turn
+                    yield await self.calls.run_single()
+                elif self.calls.is_planned:
+                    async with aclosing(self.calls.run()) as results:
+                        async for event in results:
+                            yield event
+                self._check_end()
             for event in self._finish():
                 yield event
+
+    @contextmanager
+    def _settling(self) -> Iterator[None]:
+        """At the end, give every call without a result an error result, and an error its transcript."""
+        try:
+            yield
         except MidspanError as error:
             self.state = self.state.settled(CALL_NOT_RUN)
             error.transcript = self.state.history
             raise
         finally:
             self.state = self.state.settled(CALL_CANCELLED)
+            del self.calls  # it refers to this run; without the cycle, a run is freed as soon as it is not used
 
-    async def _turns(self) -> AsyncGenerator[RunEvent, None]:
-        """Ask, decide, act, repeat."""
-        while True:
-            if not self.state.calls:
-                turn = self._next_turn()
-                yield self.apply(turn.start)
-                if self._streams:
-                    async with aclosing(turn.stream()) as events:
-                        async for event in events:
-                            yield event
-                else:
-                    await turn.generate()
-                for event in self._end_turn(turn):
-                    yield event
-            retry = self._decide()
-            if retry is not None:
-                yield self.apply(TurnRetry(self.state.turn, retry.reason, retry.message))
-            elif not self.state.calls or self.ended_with_limit_message:
-                return
-            else:
-                await checkpoint()
-                for event in self.calls.start(self._refusals):
-                    yield event
-                # An async generator for each turn would cost more than the rest of it.
-                if self.calls.is_single:
-                    yield await self.calls.run_single()
-                else:
-                    async with aclosing(self.calls.run()) as events:
-                        async for event in events:
-                            yield event
-                if self._ended_by_call():
-                    return
+    def _begin(self) -> Iterator[RunEvent]:
+        self.log("System Prompt", self.prepared.config.system)
+        self.log("Prompt", self.state.history)
+        yield RunStart(self.id, self.prepared.provider.model, self.state.history.messages)
+        for source in self.prepared.unavailable:
+            yield SourceUnavailable(source.name, source.message)
 
     def log(self, what: str, value: object) -> None:
         if self._logs:
@@ -148,28 +144,39 @@ class Run:
             config, limit = prepared.answer_config, self.limits.limit_name(self.state)
         elif changes.forces_call:
             config = prepared.forced_config
-        is_answer, turn = prepared.text_is_answer(config), self.state.turn + 1
-        start = TurnStart(turn, is_answer, config.tool_choice, changes.answer_only, limit)
+        is_answer = prepared.text_is_answer(config)
+        start = TurnStart(self.state.turn + 1, is_answer, config.tool_choice, changes.answer_only, limit)
         budget = UNLIMITED if changes.answer_only else self.limits.budget(self.state)
         request = ModelRequest(config, self.state.history, budget)
         return TurnStream(prepared.provider, request, start, self.limits)
 
-    def _end_turn(self, turn: TurnStream) -> Iterator[RunEvent]:
-        """Yield the end of the turn, after the texts of a response that was not streamed."""
+    def _decide(self) -> Iterator[RunEvent]:
+        """Yield the end of the turn, then a retry or the start of the calls. Raises if the run cannot continue."""
+        turn, self._turn = self._turn, None
+        if turn is not None and (end := self._end_turn(turn)) is not None:
+            yield end
+        retry = self._judge()
+        if retry is not None:
+            yield self.apply(TurnRetry(self.state.turn, retry.reason, retry.message))
+        elif self.state.calls and not self.ended_with_limit_message:
+            yield from self.calls.start(self._refusals)
+        else:
+            self._is_over = True
+
+    def _end_turn(self, turn: TurnStream) -> TurnEnd | None:
+        """Return the end of the turn; None if the time of the run is over."""
         if turn.response is None and self.limits.out_of_time() is not None:
-            return
+            return None
         if turn.error is not None and self.state.retries_exhausted:
             raise turn.error
         response = turn.response if turn.response is not None and turn.error is None else broken_response(turn.error)
         self.response = response = recover_malformed_call(response, turn.request.config.tools)
-        if not self._streams:
-            yield from turn.deltas()
         self.log("Response", response.message.parts)
         reason, usage, citations = response.finish_reason, response.usage, response.citations
-        yield self.apply(TurnEnd(self.state.turn, response.message, reason, usage, citations, response.requests))
+        return self.apply(TurnEnd(self.state.turn, response.message, reason, usage, citations, response.requests))
 
-    def _decide(self) -> Retry | None:
-        """Return the retry that the last response needs, if any. Raises if the run cannot continue."""
+    def _judge(self) -> Retry | None:
+        """Return the retry that the last response needs, if any, and note which calls must not run."""
         state = self.state
         verdict: Verdict = None
         is_out_of_time = self.limits.out_of_time() is not None
@@ -196,14 +203,15 @@ class Run:
         # When the time is over, no further request is possible.
         self.ended_with_limit_message = on_limit == "message" or limit.limit == "max_seconds"
 
-    def _ended_by_call(self) -> bool:
-        """Whether a tool ended the run, or a limit leaves no request for another turn."""
-        if self.state.final_result is not None:
-            return True
+    def _check_end(self) -> None:
+        """End the run if a tool ended it, or if a limit leaves no request for another turn."""
+        if self._is_over or self.state.final_result is not None:
+            self._is_over = True
+            return
         limit, self._last_chance = self._last_chance or self.limits.out_of_time(), None
         if limit is not None:
             self._stop_at(limit)
-        return self.ended_with_limit_message
+        self._is_over = self.ended_with_limit_message
 
     def _finish(self) -> Iterator[RunEvent]:
         """Yield the end of the run, after a result for each call that will not run."""

@@ -161,20 +161,19 @@ class RunState(Struct, frozen=True, gc=False):
 
     def _after_call(self, event: ToolEnd) -> "RunState":
         run = ToolRun(self.calls[event.index], event.result, event.duration_seconds, event.index)
-        ended = (*self.ended, run)
-        limit, has_run_call = self.limit, self.has_run_call
-        if event.result.notes:
-            limit = limit or event.result.meta.get("limit")
-        if not has_run_call and self.turn:
-            has_run_call = run.was_run
-        if len(ended) < len(self.calls):
-            return replace(self, ended=ended, limit=limit, has_run_call=has_run_call)
-        runs = ended if len(ended) == 1 else tuple(sorted(ended, key=lambda run: run.index))
-        notes = {note for run in runs for note in run.result.notes}
-        is_unreadable = UNREADABLE in notes and all(UNREADABLE in run.result.notes for run in runs)
+        runs = (*self.ended, run)
+        limit = self.limit or (event.result.meta.get("limit") if event.result.notes else None)
+        has_run_call = self.has_run_call or (self.turn > 0 and run.was_run)
+        if len(runs) < len(self.calls):
+            return replace(self, ended=runs, limit=limit, has_run_call=has_run_call)
+        if len(runs) > 1:
+            runs = tuple(sorted(runs, key=lambda run: run.index))
+        results = tuple([run.result for run in runs])
+        notes = {note for result in results for note in result.notes}
+        is_unreadable = UNREADABLE in notes and all(UNREADABLE in result.notes for result in results)
         return replace(
             self,
-            history=self.history.append(Message("user", tuple([run.result for run in runs]))),
+            history=self.history.append(Message("user", results)),
             calls=(),
             ended=(),
             tool_runs=self.tool_runs + runs,
@@ -182,7 +181,7 @@ class RunState(Struct, frozen=True, gc=False):
             has_run_call=has_run_call,
             forbidden_turns=self.forbidden_turns + 1 if FORBIDDEN in notes else 0,
             unreadable_turns=self.unreadable_turns + 1 if is_unreadable else 0,
-            final_result=next((run.result for run in runs if run.result.is_final), None),
+            final_result=next((result for result in results if result.is_final), None),
         )
 
     def settled(self, reason: str) -> "RunState":

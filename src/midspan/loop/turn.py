@@ -1,7 +1,7 @@
 """One response of the model, as events of the run."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from midspan.errors import MidspanError, ProviderError
@@ -57,13 +57,6 @@ class TurnStream:
             self._handle(error)
         else:
             self._set_response(response)
-
-    def deltas(self) -> Iterator[RunEvent]:
-        """Yield the texts of a whole response as the deltas that a stream would have."""
-        for part in () if self.response is None else self.response.message.parts:
-            event = self._start(0, part)
-            if event is not None:
-                yield event
 
     async def stream(self) -> AsyncGenerator[RunEvent, None]:
         """Yield the deltas of the response."""

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from midspan.schema.dialects import Dialect, Loss, Lowered, legal_names, lower
 from midspan.schema.lowering.names import Renaming
-from midspan.tools.local import unknown
+from midspan.tools.execute import unknown
 from midspan.tools.source import ToolSource
 from midspan.tools.wrap import WrapperSource
 from midspan.types.context import NO_CONTEXT, RunContext
@@ -45,6 +45,11 @@ class AdaptedTools(WrapperSource):
             return known
         schema = lower(spec.parameters or {}, self._dialect)
         return _Adapted(spec, replace(spec, name=name, parameters=None if schema.is_empty else schema.schema), schema)
+
+    @property
+    def keeps_names(self) -> bool:
+        """Whether all tools and properties keep their names, so that calls can go to the source within as they are."""
+        return all(tool.schema.renaming is None and tool.original.name == name for name, tool in self._tools.items())
 
     async def call(self, call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:
         await self.known_tools()

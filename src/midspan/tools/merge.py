@@ -7,8 +7,8 @@ from typing import Any
 
 from midspan.errors import ConfigError, DuplicateTool
 from midspan.tools.error_results import describe_error
+from midspan.tools.execute import LocalTools, unknown
 from midspan.tools.function import Tool
-from midspan.tools.local import LocalTools, unknown
 from midspan.tools.source import ToolListing, ToolSource, UnavailableSource
 from midspan.tools.tasks import ToolRaised, run_in_task
 from midspan.types.context import NO_CONTEXT, RunContext

@@ -148,10 +148,12 @@ async def _cancel(task: "asyncio.Task[Outcome]") -> bool:
             task.add_done_callback(_abandoned.discard)
 
 
-async def with_timeout(awaitable: Awaitable[T], timeout: float | None) -> T:
+def with_timeout(awaitable: Awaitable[T], timeout: float | None) -> Awaitable[T]:
     """Await in the current task; raise Expired after `timeout` seconds. None means no limit."""
-    if timeout is None:
-        return await awaitable
+    return awaitable if timeout is None else _with_deadline(awaitable, timeout)
+
+
+async def _with_deadline(awaitable: Awaitable[T], timeout: float) -> T:
     with _Deadline(timeout) as deadline:
         value = await awaitable
     if deadline.has_expired:

@@ -4,9 +4,8 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from midspan.errors import ConfigError, DuplicateTool, UnknownSession
-from midspan.tools.execute import execute
+from midspan.tools.execute import execute, unknown
 from midspan.tools.function import Tool, tool_of
-from midspan.tools.local import unknown
 from midspan.tools.source import ToolListing, ToolSource
 from midspan.types.context import NO_CONTEXT, RunContext
 from midspan.types.parts import ToolCall, ToolResult, local_id

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from midspan.errors import ConfigError, DuplicateTool
 from midspan.tools.error_results import failed
-from midspan.tools.local import unknown
+from midspan.tools.execute import unknown
 from midspan.tools.merge import check_source
 from midspan.tools.options import is_seconds
 from midspan.tools.source import ToolListing, ToolSource
