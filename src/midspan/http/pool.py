@@ -6,7 +6,7 @@ reused most recent first. Importing this module loads httptools and ssl, so the 
 
 import asyncio
 import ssl
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from midspan.http.connection import connect
@@ -40,15 +40,17 @@ class Pool:
         self._tls: ssl.SSLContext | None = None
         self._is_closed = False
 
-    async def open(self, request: HttpRequest, deadline: RequestDeadline) -> Response:
+    def open(self, request: HttpRequest, deadline: RequestDeadline) -> Awaitable[Response]:
         """Send a request and wait for the head of the response, which must be passed to `release`."""
-        if self._slots is not None:
-            await self._slots.acquire()
+        return self._open(request, deadline) if self._slots is None else self._open_in_slot(request, deadline)
+
+    async def _open_in_slot(self, request: HttpRequest, deadline: RequestDeadline) -> Response:
+        assert self._slots is not None, "there is a limit"
+        await self._slots.acquire()
         try:
             return await self._open(request, deadline)
         except BaseException:
-            if self._slots is not None:
-                self._slots.release()
+            self._slots.release()
             raise
 
     def release(self, response: Response) -> None:
@@ -88,8 +90,10 @@ class Pool:
         if connection is not None:
             sent_at = self._loop.time()
             response = await self._exchange(connection, route, request, deadline)
+            if response.error is None:
+                return response
             was_stale = not response.has_started and self._loop.time() - sent_at < _STALE_SECONDS
-            if response.error is None or deadline.error is not None or not was_stale:
+            if deadline.error is not None or not was_stale:
                 return _with_head(response)
         connection = await self._connect(route, deadline)
         return _with_head(await self._exchange(connection, route, request, deadline))

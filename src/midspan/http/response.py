@@ -29,58 +29,62 @@ _KNOWN_CODINGS = re.compile(rf"(?:{_CODING})(?:\s*,\s*(?:{_CODING}))*")
 
 
 class Headers(Mapping[str, str]):
-    """Response headers with case-insensitive names, decoded when they are looked up."""
+    """Response headers with case-insensitive names. Most are never looked up, so they are decoded when one is."""
 
-    __slots__ = ("_fields",)
+    __slots__ = ("_decoded", "_fields")
 
-    def __init__(self, fields: dict[bytes, bytes]) -> None:
+    def __init__(self, fields: list[tuple[bytes, bytes]]) -> None:
         self._fields = fields
+        self._decoded: dict[str, str] | None = None
+
+    def _by_name(self) -> dict[str, str]:
+        if self._decoded is None:
+            self._decoded = {}
+            for name, value in self._fields:
+                key, text = name.lower().decode("latin-1"), value.decode("latin-1")
+                self._decoded[key] = f"{self._decoded[key]}, {text}" if key in self._decoded else text
+        return self._decoded
 
     def __getitem__(self, name: str) -> str:
-        return self._fields[name.lower().encode()].decode("latin-1")
+        return self._by_name()[name.lower()]
 
     def __iter__(self) -> Iterator[str]:
-        return (name.decode("latin-1") for name in self._fields)
+        return iter(self._by_name())
 
     def __len__(self) -> int:
-        return len(self._fields)
+        return len(self._by_name())
 
 
 class Response:
     """A response that is still arriving. `status` is 0 until its head is complete."""
 
-    __slots__ = (
-        "_buffered", "_chunks", "_decoder", "_fields", "_head_only", "_interim", "_loop", "_origin", "_overhead",
-        "_parser", "_rejection", "_waiter", "error", "has_started", "headers", "is_complete", "keep_alive",
-        "on_drained", "on_failed", "status",
-    )  # fmt: skip
+    status = 0
+    headers: Mapping[str, str] = Headers([])
+    error: NetworkError | None = None
+    has_started = False
+    """At least one byte has arrived."""
+    is_complete = False
+    keep_alive = False
+    """The connection may carry another request after this response."""
+    on_failed: Callable[[], object] | None = None
+    """Closes the connection."""
+    on_drained: Callable[[], object] | None = None
+    """Resumes reading from a connection that was paused."""
+    _interim = 0
+    _rejection: str | None = None
+    """Why a callback stopped the parser."""
+    _buffered = 0
+    _overhead = 0
+    """Bytes since the last ones that belonged to the body."""
+    _decoder: "_Decoder | None" = None
+    _waiter: "asyncio.Future[None] | None" = None
 
     def __init__(self, loop: asyncio.AbstractEventLoop, origin: str, *, head_only: bool = False) -> None:
         self._loop = loop
         self._origin = origin
         self._head_only = head_only
-        self.status = 0
-        self.headers: Mapping[str, str] = {}
-        self.error: NetworkError | None = None
-        self.has_started = False
-        """At least one byte has arrived."""
-        self.is_complete = False
-        self.keep_alive = False
-        """The connection may carry another request after this response."""
-        self.on_failed: Callable[[], object] = _do_nothing
-        """Closes the connection."""
-        self.on_drained: Callable[[], object] | None = None
-        """Resumes reading from a connection that was paused."""
-        self._fields: list[tuple[bytes, bytes]] = []
-        self._interim = 0
-        self._rejection: str | None = None
-        """Why a callback stopped the parser."""
         self._chunks: list[bytes] = []
-        self._buffered = 0
-        self._overhead = 0
-        """Bytes since the last ones that belonged to the body."""
-        self._decoder: _Decoder | None = None
-        self._waiter: asyncio.Future[None] | None = None
+        self._fields: list[tuple[bytes, bytes]] = []
         self._parser: HttpResponseParser | None = HttpResponseParser(self)
 
     # Reading
@@ -150,8 +154,8 @@ class Response:
             self.fail(self._malformed("its head or trailers are too large"))
         if self._head_only and self.is_complete and bytes(data[-4:]) != b"\r\n\r\n":
             self.keep_alive = False  # the head is followed by something else
-        if self._waiter is not None and (self.status or self.error) and not self._waiter.done():
-            self._waiter.set_result(None)
+        if self.status or self.error:
+            self._wake()
 
     def end_of_connection(self, error: BaseException | None, *, clean: bool) -> None:
         """Handle the end of the connection; a body without a length may only end with a `clean` one."""
@@ -174,8 +178,7 @@ class Response:
 
     def detach(self) -> None:
         """Break the reference cycle with the parser; nothing will be fed any more."""
-        self._parser = None
-        self.on_failed = _do_nothing
+        self._parser = self.on_failed = None
 
     def close(self) -> None:
         """Stop reading; the connection of an incomplete response is closed."""
@@ -189,7 +192,8 @@ class Response:
     def _set_error(self, error: NetworkError) -> None:
         if self.error is None:
             self.error = error
-            self.on_failed()
+            if self.on_failed is not None:
+                self.on_failed()
             self._wake()
 
     def _wake(self) -> None:
@@ -222,19 +226,20 @@ class Response:
             return
         if len(fields) > _MAX_HEADERS or self._overhead > _MAX_HEAD_BYTES:
             raise self._reject("its head is too large")
-        headers: dict[bytes, bytes] = {}
-        for name, value in fields:
-            key = name.lower()
-            headers[key] = headers[key] + b", " + value if key in headers else value
-        if headers.get(b"transfer-encoding", b"chunked").lower() != b"chunked":
-            raise self._reject("its Transfer-Encoding is not supported")
-        if b"content-encoding" in headers:
-            self._decoder = self._decoder_for(headers[b"content-encoding"].decode("latin-1").strip().lower())
+        self.headers = Headers(fields)
+        if b"-encoding" in b" ".join(dict(fields)).lower():  # cheaper than decoding all of them
+            self._check_encodings(self.headers)
         self.keep_alive = self._parser.should_keep_alive()
-        self.headers = Headers(headers)
         self.status = status
         self._overhead = 0
         self.is_complete = self._head_only
+
+    def _check_encodings(self, headers: Mapping[str, str]) -> None:
+        if headers.get("transfer-encoding", "chunked").lower() != "chunked":
+            raise self._reject("its Transfer-Encoding is not supported")
+        coding = headers.get("content-encoding")
+        if coding is not None:
+            self._decoder = self._decoder_for(coding.strip().lower())
 
     def on_body(self, data: bytes) -> None:
         if self.is_complete:
@@ -294,7 +299,3 @@ class _Decoder:
         if self.coding == "gzip":
             return 31
         return 15 if data[0] & 0x0F == 8 else -15  # with or without the zlib header; servers send both
-
-
-def _do_nothing() -> None:
-    pass

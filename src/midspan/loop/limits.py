@@ -44,11 +44,9 @@ class LimitTracker(Policy):
         """The tools that other tools called."""
 
     def request(self, state: RunState) -> Changes:
-        return _ANSWER_ONLY if self.is_answering(state) else NO_CHANGES
-
-    def is_answering(self, state: RunState) -> bool:
-        """Whether a limit was reached, so that the model is only asked for its answer."""
-        return state.limit is not None or self._of_requests(state) is not None
+        """After a limit, the model is only asked for its answer."""
+        is_reached = state.limit is not None or self._of_requests(state) is not None
+        return _ANSWER_ONLY if is_reached else NO_CHANGES
 
     def limit_name(self, state: RunState) -> str | None:
         """Return the name of the limit because of which the model is only asked for its answer."""
@@ -65,7 +63,7 @@ class LimitTracker(Policy):
 
     def refuse(self, state: RunState, calls: Calls) -> Refusals:
         """Refuse calls over a limit, and all calls but those that may end the run if no request can follow them."""
-        over = self._calls_over_limit(state, calls)
+        over = self._calls_over_limit(state, calls) if self._counts_calls else {}
         if self.limits.on_limit != "answer" or state.limit is not None:
             limit = self._of_requests(state) or self.out_of_time() or next(iter(over.values()), None)
             if limit is not None:

@@ -58,6 +58,8 @@ class LoopDetector(Policy):
         """Turns since the last change in which a repeated call was refused."""
 
     def request(self, state: RunState) -> Changes:
+        if len(state.tool_runs) < _NOTE_FROM - 1:
+            return NO_CHANGES  # nothing can have been repeated yet
         self._update(state)
         return Changes(answer_only=True) if self._refused_turns > 1 else NO_CHANGES
 
@@ -68,7 +70,7 @@ class LoopDetector(Policy):
 
     def refuse(self, state: RunState, calls: Calls) -> Refusals:
         maximum = self._max_repeats
-        if maximum is None:
+        if maximum is None or (len(state.tool_runs) < _NOTE_FROM - 1 and len(state.tool_runs) < maximum):
             return {}
         self._update(state)
         self._keys = {id(call): (call.name, _canonical(call.arguments)) for _, call in calls}

@@ -109,10 +109,11 @@ class Policies:
         forced = NO_CHANGES
         for policy in self._requesting:
             changes = policy.request(state)
+            if changes is NO_CHANGES:
+                continue
             if changes.answer_only:
                 return changes
-            if changes.forces_call:
-                forced = changes
+            forced = changes
         return forced
 
     def after_response(self, state: RunState, response: ModelResponse) -> Verdict:
@@ -276,11 +277,11 @@ class UnreadableCallPolicy(Policy):
         return Fail(NoAnswer(f"the model made calls whose arguments cannot be read, {times} times in a row"))
 
     def refuse(self, state: RunState, calls: Calls) -> Refusals:
-        refusals = {
-            index: Refusal(f"was not run: {call.arguments_error}. Call it again with valid arguments.", UNREADABLE)
-            for index, call in calls
-            if call.arguments_error is not None
-        }
+        refusals: Refusals = {}
+        for index, call in calls:
+            if call.arguments_error is not None:
+                message = f"was not run: {call.arguments_error}. Call it again with valid arguments."
+                refusals[index] = Refusal(message, UNREADABLE)
         if calls and state.finish_reason in INCOMPLETE:
             refusals.setdefault(len(state.calls) - 1, _CUT_CALL)
         return refusals

@@ -1,6 +1,6 @@
 """The state of a run: an immutable value that each event turns into the next one."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from msgspec import Struct
@@ -112,25 +112,24 @@ class RunState(Struct, frozen=True, gc=False):
 
     def after(self, event: RunEvent) -> "RunState":
         """Return the state after an event."""
-        kind = type(event)
-        if kind is ToolEnd:
-            return self._after_call(event)  # type: ignore[arg-type]  # `is` narrows nothing, but is faster than isinstance
-        if kind is TurnEnd:
-            return self._after_turn(event)  # type: ignore[arg-type]  # as above
-        if isinstance(event, TurnStart):
-            return replace(
-                self,
-                turn=event.turn,
-                tool_choice=event.tool_choice,
-                tools_withdrawn=event.tools_withdrawn,
-                limit=event.limit or self.limit,
-            )
-        if isinstance(event, TurnRetry):
-            history = self.history if event.message is None else self.history.append(event.message)
-            return replace(self, history=history, failed_turns=self.failed_turns + 1)
-        if isinstance(event, RunEnd):
-            return self._after_end(event)
-        return RunState.of(History(event.messages)) if isinstance(event, RunStart) else self
+        change = _CHANGES.get(type(event))
+        return self if change is None else change(self, event)
+
+    def _after_start(self, event: RunStart) -> "RunState":
+        return RunState.of(History(event.messages))
+
+    def _after_request(self, event: TurnStart) -> "RunState":
+        return replace(
+            self,
+            turn=event.turn,
+            tool_choice=event.tool_choice,
+            tools_withdrawn=event.tools_withdrawn,
+            limit=event.limit or self.limit,
+        )
+
+    def _after_retry(self, event: TurnRetry) -> "RunState":
+        history = self.history if event.message is None else self.history.append(event.message)
+        return replace(self, history=history, failed_turns=self.failed_turns + 1)
 
     def _after_end(self, event: RunEnd) -> "RunState":
         if event.error is not None:
@@ -207,6 +206,17 @@ class RunState(Struct, frozen=True, gc=False):
     @property
     def retries_exhausted(self) -> bool:
         return self.failed_turns >= MAX_FAILED_TURNS
+
+
+_CHANGES: dict[type[RunEvent], Callable[[RunState, Any], RunState]] = {
+    RunStart: RunState._after_start,
+    TurnStart: RunState._after_request,
+    TurnEnd: RunState._after_turn,
+    TurnRetry: RunState._after_retry,
+    ToolEnd: RunState._after_call,
+    RunEnd: RunState._after_end,
+}
+"""The events that change the state of a run."""
 
 
 def is_empty(message: Message) -> bool:

@@ -31,19 +31,16 @@ class TurnStream:
     `error` is set if the response broke off and may be requested again. Other errors are raised.
     """
 
+    response: ModelResponse | None = None
+    error: ProviderError | None = None
+    _has_started = False
+
     def __init__(self, provider: Provider, request: ModelRequest, start: TurnStart, limits: LimitTracker) -> None:
         self.request = request
         self.start = start
-        self.response: ModelResponse | None = None
-        self.error: ProviderError | None = None
         self._provider = provider
         self._turn = start.turn
         self._limits = limits
-        self._has_started = False
-        self._calls: dict[int, tuple[int, ToolCall]] = {}
-        """Calls with their positions in the turn, by the indices of their parts."""
-        self._announced: set[int] = set()
-        """Calls whose id and name were in a delta already."""
 
     async def generate(self) -> None:
         """Read the whole response at once."""
@@ -60,6 +57,10 @@ class TurnStream:
 
     async def stream(self) -> AsyncGenerator[RunEvent, None]:
         """Yield the deltas of the response."""
+        self._calls: dict[int, tuple[int, ToolCall]] = {}
+        """Calls with their positions in the turn, by the indices of their parts."""
+        self._announced: set[int] = set()
+        """Calls whose id and name were in a delta already."""
         try:
             events = ensure_aclose(self._provider.stream(self.request))
         except Exception as error:  # noqa: BLE001 - providers are user code

@@ -31,9 +31,11 @@ class Message(Struct, frozen=True, gc=False, omit_defaults=True):
     @property
     def calls(self) -> tuple[ToolCall, ...]:
         """The calls that want an answer; one that the provider answered itself, in the same turn, does not."""
-        calls = [part for part in self.parts if type(part) is ToolCall]
-        answered = {part.id for part in self.parts if type(part) is ToolResult} if calls else ()
-        return tuple([call for call in calls if call.id not in answered] if answered else calls)
+        calls = tuple([part for part in self.parts if type(part) is ToolCall])
+        if len(calls) == len(self.parts):  # usually
+            return calls
+        answered = {part.id for part in self.parts if type(part) is ToolResult}
+        return tuple(call for call in calls if call.id not in answered) if answered else calls
 
     @property
     def results(self) -> tuple[ToolResult, ...]:
@@ -56,7 +58,8 @@ class History:
 
     def append(self, *messages: Message) -> "History":
         """Return a history with these messages at its end."""
-        longer = History(self.messages + messages)
+        longer = History.__new__(History)
+        longer.messages = self.messages + messages
         longer._derived = self._derived.copy()
         return longer
 
