@@ -14,7 +14,7 @@ from midspan.errors import ArgumentError, ConfigError
 from midspan.loop.blocking import iterate
 from midspan.loop.run import Run
 from midspan.loop.state import CALL_CANCELLED, RunState, ToolRun
-from midspan.types.events import RunEvent
+from midspan.types.events import RunEvent, TextDelta, ThoughtDelta, ToolCallDelta
 from midspan.types.exchange import Citation, FinishReason, ModelResponse, Usage
 from midspan.types.messages import History, Message
 
@@ -94,7 +94,8 @@ def _converted(output: "TypedOutput", value: Any) -> Any:
 class RunStream(Generic[Output]):
     """The events of a run, read once. `aclose`, or leaving an `async with` block, cancels the run.
 
-    The run has a task of its own, which continues only while the reader waits for the next event.
+    The run has a task of its own. Parts of a response are read ahead; otherwise the run continues only while the reader
+    waits for the next event.
     """
 
     _task: "asyncio.Task[None] | None" = None
@@ -193,8 +194,13 @@ class RunStream(Generic[Output]):
                 task.get_loop().call_soon_threadsafe(task.cancel)
 
 
+_READ_AHEAD = frozenset((TextDelta, ThoughtDelta, ToolCallDelta))
+"""Events after which a run may continue before they are read: it only receives more of the response."""
+_MAX_READ_AHEAD = 64
+
+
 class _Channel:
-    """Passes the events of a run from its task to the reader, one at a time."""
+    """Passes the events of a run from its task to the reader."""
 
     def __init__(self, make_run: Callable[[], Awaitable[Run]]) -> None:
         self._make_run = make_run
@@ -208,24 +214,33 @@ class _Channel:
         self._driver: asyncio.Future[None] | None = None
 
     async def drive(self) -> None:
-        """Run the run. Each event waits until the reader asks for the one after it."""
+        """Run the run. After each event that is not read ahead, wait until the reader asks for the next one."""
         loop = asyncio.get_running_loop()
         try:
             self.run = await self._make_run()
             self.run.calls.observer = partial(_put_from_any_thread, loop, get_ident(), self._put)
+            self.run.wait_for_reader = self._wait_for_reader
             async with aclosing(self.run.events()) as events:
                 async for event in events:
                     if self.is_closed:  # a provider or tool turned the cancellation into an error of its own
                         break
                     self._put(event)
-                    self._driver = loop.create_future()
-                    await self._driver
+                    if type(event) not in _READ_AHEAD or len(self._events) >= _MAX_READ_AHEAD:
+                        await self._wait_for_reader()
         except BaseException as error:  # raised in the task of the reader
             self.error = error
             if isinstance(error, asyncio.CancelledError):
                 raise
         finally:
             self._put(None)
+
+    async def _wait_for_reader(self) -> None:
+        """Wait until the reader has taken all events and asks for another one."""
+        has_asked = not self._events and self._reader is not None and not self._reader.done()
+        if has_asked or self.is_closed:
+            return
+        self._driver = asyncio.get_running_loop().create_future()
+        await self._driver
 
     async def get(self) -> RunEvent | None:
         """Return the next event; None after the last one."""

@@ -1,12 +1,11 @@
 """One run, top to bottom: ask the model, decide, act, repeat.
 
-A run is an async generator of events over a state that each event turns into the next one. Whoever runs an agent reads
-these events; a blocking call drains them. The rules of a run are policies. How a model is reached and how a tool is
-executed is not known here.
+A run is an async generator of events over an immutable state: each event gives the next state. A blocking call drains
+the events. The rules of a run are policies. This module does not know how a model is reached or a tool is executed.
 """
 
 import logging
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import aclosing, contextmanager
 from typing import Any, TypeVar
 
@@ -16,17 +15,7 @@ from midspan.errors import LimitReached, MidspanError
 from midspan.loop.calls import CallRunner
 from midspan.loop.limits import LIMIT_MESSAGE, UNLIMITED, LimitTracker
 from midspan.loop.loop_detector import LoopDetector
-from midspan.loop.policy import (
-    NO_RESPONSE,
-    Fail,
-    Policies,
-    Refusals,
-    Retry,
-    Verdict,
-    broken_response,
-    calls_to_count,
-    recover_malformed_call,
-)
+from midspan.loop.policy import NO_RESPONSE, Fail, Policies, Refusals, Retry, Verdict, calls_to_count
 from midspan.loop.prepare import PreparedRun
 from midspan.loop.state import CALL_CANCELLED, CALL_NOT_RUN, RunState
 from midspan.loop.turn import TurnStream
@@ -66,15 +55,16 @@ class Run:
         """The last response of the model."""
         self.end: RunEnd | None = None
         """The last event, if the run has ended."""
-        self.ended_with_limit_message = False
+        self.ended_with_limit_message = self._is_over = False
         loops = LoopDetector(limits.limits.max_repeats, prepared.specs)
         self.policies = Policies(loops, *prepared.call_policies, limits, *prepared.answer_policies)
         self.calls = CallRunner(self, context)
+        self.wait_for_reader: Callable[[], Awaitable[None]] = _do_not_wait
+        """Awaited before a streamed turn ends, so that the state is not ahead of the events that were read."""
         self._streams = streams
         self._logs = _log.isEnabledFor(logging.DEBUG)
         self._turn: TurnStream | None = None
         """The response that the run has read and not judged."""
-        self._is_over = False
         self._refusals: Refusals = {}
         """The calls of the turn that must not run."""
         self._last_chance: LimitReached | None = None
@@ -93,6 +83,7 @@ class Run:
                         async with aclosing(turn.stream()) as deltas:
                             async for event in deltas:
                                 yield event
+                        await self.wait_for_reader()
                     else:
                         await turn.generate()
                 for event in self._decide():
@@ -118,7 +109,7 @@ class Run:
             raise
         finally:
             self.state = self.state.settled(CALL_CANCELLED)
-            del self.calls  # it refers to this run; without the cycle, a run is freed as soon as it is not used
+            del self.calls, self.wait_for_reader  # without reference cycles, the run is freed at once
 
     def _begin(self) -> Iterator[RunEvent]:
         self.log("System Prompt", self.prepared.config.system)
@@ -169,8 +160,7 @@ class Run:
             return None
         if turn.error is not None and self.state.retries_exhausted:
             raise turn.error
-        response = turn.response if turn.response is not None and turn.error is None else broken_response(turn.error)
-        self.response = response = recover_malformed_call(response, turn.request.config.tools)
+        self.response = response = turn.result()
         self.log("Response", response.message.parts)
         reason, usage, citations = response.finish_reason, response.usage, response.citations
         return self.apply(TurnEnd(self.state.turn, response.message, reason, usage, citations, response.requests))
@@ -205,13 +195,11 @@ class Run:
 
     def _check_end(self) -> None:
         """End the run if a tool ended it, or if a limit leaves no request for another turn."""
-        if self._is_over or self.state.final_result is not None:
-            self._is_over = True
-            return
+        has_ended = self._is_over or self.state.final_result is not None
         limit, self._last_chance = self._last_chance or self.limits.out_of_time(), None
-        if limit is not None:
+        if limit is not None and not has_ended:
             self._stop_at(limit)
-        self._is_over = self.ended_with_limit_message
+        self._is_over = has_ended or self.ended_with_limit_message
 
     def _finish(self) -> Iterator[RunEvent]:
         """Yield the end of the run, after a result for each call that will not run."""
@@ -226,3 +214,7 @@ class Run:
             text = final.value if isinstance(final.value, str) else msgspec.json.encode(final.value).decode()
         self.end = self.apply(RunEnd(self.id, text, state.usage, state.turn, self.limits.final_limit(state)))
         yield self.end
+
+
+async def _do_not_wait() -> None:
+    """Nobody reads the events of this run while they happen."""

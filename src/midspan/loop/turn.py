@@ -6,6 +6,7 @@ from contextlib import aclosing
 
 from midspan.errors import MidspanError, ProviderError
 from midspan.loop.limits import LimitTracker
+from midspan.loop.policy import broken_response, recover_malformed_call
 from midspan.providers.provider import Provider, ensure_aclose
 from midspan.tools.error_results import describe_error
 from midspan.tools.tasks import Expired, is_cancelling, with_timeout
@@ -81,6 +82,12 @@ class TurnStream:
                 event = self._run_event(model_event)
                 if event is not None:
                     yield event
+
+    def result(self) -> ModelResponse:
+        """Return the response; one that broke off counts as cut, and calls that were written as text are read."""
+        if self.response is None or self.error is not None:
+            return broken_response(self.error)
+        return recover_malformed_call(self.response, self.request.config.tools)
 
     def _handle(self, error: BaseException) -> None:
         """Note an error after which the response may be requested again, and raise any other."""
