@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from midspan.emulator import LocalGemini
-from midspan.http.clock import VirtualClock
+from midspan.http.retry import VirtualClock
 from tests.emulator.asking import Reply, ask, send, tools, user
 
 LONG = user("word " * 2_000)

@@ -12,8 +12,7 @@ from midspan.emulator import FaultPlan, Kind, LocalGemini, Script, answer, call,
 from midspan.emulator.clock import ScaledClock
 from midspan.errors import ConfigError, ProviderError
 from midspan.gemini import AsyncClient
-from midspan.http.clock import VirtualClock
-from midspan.http.retry import RetryPolicy
+from midspan.http.retry import RetryPolicy, VirtualClock
 from tests.bounds import BOUND
 from tests.emulator.asking import DEVELOPER, ask, events, post, raw, stream, tools, user
 

@@ -19,8 +19,7 @@ from midspan.errors import (
     StreamCut,
     TimedOut,
 )
-from midspan.http.clock import Clock, SystemClock, VirtualClock, check_clock
-from midspan.http.retry import RetryPolicy, RetryState
+from midspan.http.retry import Clock, RetryPolicy, RetryState, SystemClock, VirtualClock, check_clock
 from tests.bounds import BOUND
 
 DEFAULT = RetryPolicy()

@@ -11,8 +11,7 @@ import pytest
 from midspan import Agent, Context, Limits, ModelSettings, Toolbox, from_json, to_json, tool
 from midspan.errors import ConfigError, CredentialsError, DuplicateTool, LimitReached, NetworkError
 from midspan.gemini import FunctionCall, GoogleSearch
-from midspan.http.clock import SystemClock
-from midspan.http.retry import RetryPolicy
+from midspan.http.retry import RetryPolicy, SystemClock
 from midspan.loop.blocking import iterate
 from midspan.loop.chat import Chat
 from midspan.providers.gemini.client import Gemini

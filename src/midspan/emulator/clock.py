@@ -3,7 +3,7 @@
 import math
 
 from midspan.errors import ConfigError
-from midspan.http.clock import SystemClock
+from midspan.http.retry import SystemClock
 
 
 class ScaledClock(SystemClock):

@@ -19,7 +19,7 @@ from midspan.emulator.sources.provider import ProviderSource
 from midspan.emulator.sources.script import script_of
 from midspan.emulator.sources.source import Echo, Source
 from midspan.errors import ConfigError
-from midspan.http.clock import Clock, SystemClock, check_clock
+from midspan.http.retry import Clock, SystemClock, check_clock
 from midspan.providers.provider import Provider
 
 _WAIT_SECONDS = 5.0

@@ -13,8 +13,7 @@ from midspan.http.connection import connect
 from midspan.http.deadlines import DeadlineTimer, RequestDeadline
 from midspan.http.environment import Proxies, tls_context
 from midspan.http.messages import HttpRequest
-from midspan.http.protocol import HttpProtocol
-from midspan.http.response import Response
+from midspan.http.protocol import HttpProtocol, Response
 from midspan.http.routes import Route
 
 _IDLE_SECONDS = 75.0

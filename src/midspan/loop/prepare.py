@@ -94,7 +94,8 @@ class PreparedRun(Struct, frozen=True, eq=False):
     """Tools of our own, which no limit counts."""
     finals: frozenset[str]
     """Tools whose result may end the run."""
-    calls_only: bool
+    answers_in_text: bool
+    """Whether a text without a call beside it is an answer: no output type is set, and no call is required."""
     in_task: bool
     """Whether calls need tasks, because the source does not run user code in tasks itself."""
     read_only: frozenset[str]
@@ -107,12 +108,6 @@ class PreparedRun(Struct, frozen=True, eq=False):
     @property
     def unavailable(self) -> tuple[UnavailableSource, ...]:
         return self.listing.unavailable
-
-    def text_is_answer(self, config: RequestConfig) -> bool:
-        """Whether text in the response to such a request is certain to be the answer."""
-        if self.output is not None or self.calls_only:
-            return False
-        return not self.specs or (config.tool_choice is not None and config.tool_choice.mode == "none")
 
     def with_model_names(self, limits: Limits) -> Limits:
         """Return the limits of the caller, under the names that the model uses."""
@@ -162,7 +157,7 @@ async def prepare_run(run: RunConfig) -> PreparedRun:
         aliases=aliases,
         uncounted=frozenset(spec.name for spec in declared if _is_answer_tool(spec, output)),
         finals=frozenset(spec.name for spec in declared if spec.final),
-        calls_only=run.calls_only,
+        answers_in_text=output is None and not run.calls_only,
         in_task=not _runs_in_tasks(run.tools.source),
         read_only=frozenset(spec.name for spec in declared if spec.changes is False),
         call_policies=tuple(call_policies),

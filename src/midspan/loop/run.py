@@ -129,17 +129,17 @@ class Run:
 
     def _next_turn(self) -> TurnStream:
         """Prepare the next request as the policies want it."""
-        prepared, changes, limit = self.prepared, self.policies.request(self.state), None
-        config = prepared.config
+        prepared, changes = self.prepared, self.policies.request(self.state)
+        config, limit, budget = prepared.config, None, UNLIMITED
         if changes.answer_only:
             config, limit = prepared.answer_config, self.limits.limit_name(self.state)
-        elif changes.forces_call:
-            config = prepared.forced_config
-        is_answer = prepared.text_is_answer(config)
-        start = TurnStart(self.state.turn + 1, is_answer, config.tool_choice, changes.answer_only, limit)
-        budget = UNLIMITED if changes.answer_only else self.limits.budget(self.state)
-        request = ModelRequest(config, self.state.history, budget)
-        return TurnStream(prepared.provider, request, start, self.limits)
+        else:
+            config = prepared.forced_config if changes.forces_call else config
+            budget = self.limits.budget(self.state)
+        choice = config.tool_choice
+        is_answer = prepared.answers_in_text and (not prepared.specs or (choice is not None and choice.mode == "none"))
+        start = TurnStart(self.state.turn + 1, is_answer, choice, changes.answer_only, limit)
+        return TurnStream(prepared.provider, ModelRequest(config, self.state.history, budget), start, self.limits)
 
     def _decide(self) -> Iterator[RunEvent]:
         """Yield the end of the turn, then a retry or the start of the calls. Raises if the run cannot continue."""

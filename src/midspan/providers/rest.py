@@ -21,9 +21,8 @@ from midspan.errors import (
     ServerError,
     StreamCut,
 )
-from midspan.http.clock import Clock, SystemClock
 from midspan.http.messages import HttpRequest, HttpResponse
-from midspan.http.retry import RetryPolicy, RetryState
+from midspan.http.retry import Clock, RetryPolicy, RetryState, SystemClock
 from midspan.http.sse import Event, EventStream
 from midspan.http.transport import HttpStream, Transport
 from midspan.providers.auth import Auth, SecretHeaders

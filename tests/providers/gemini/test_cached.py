@@ -10,7 +10,7 @@ import pytest
 from midspan import Agent, Limits, tool
 from midspan.errors import ConfigError
 from midspan.gemini import Client
-from midspan.http.clock import VirtualClock
+from midspan.http.retry import VirtualClock
 from midspan.providers.gemini.cached import Cached
 from midspan.providers.gemini.client import Gemini
 from tests.gemini.recorder import Recorder, recorder

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from midspan import errors
-from midspan.http.clock import VirtualClock
-from midspan.http.retry import RetryPolicy
+from midspan.http.retry import RetryPolicy, VirtualClock
 from midspan.http.transport import Transport
 from midspan.providers.gemini.client import Gemini
 from midspan.providers.provider import Provider

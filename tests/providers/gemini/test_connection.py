@@ -7,7 +7,7 @@ import pytest
 
 from midspan import Agent, errors
 from midspan.gemini import AsyncClient, Client, RetryPolicy, Timeouts, Transport
-from midspan.http.clock import VirtualClock
+from midspan.http.retry import VirtualClock
 from midspan.providers.gemini.cached import Cached
 from midspan.providers.gemini.client import Gemini
 from midspan.types.exchange import ModelRequest, RequestConfig

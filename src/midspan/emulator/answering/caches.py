@@ -15,7 +15,7 @@ from midspan.emulator.refusal import Refusal, invalid
 from midspan.emulator.rules.contents import check_content
 from midspan.emulator.rules.declarations import check_declarations
 from midspan.emulator.turns import turn_of
-from midspan.http.clock import Clock
+from midspan.http.retry import Clock
 from midspan.providers.gemini.capabilities import Api
 from midspan.providers.gemini.wire import CachedContent, GenerateContentRequest
 

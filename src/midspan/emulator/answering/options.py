@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import Struct
 
 from midspan.errors import ConfigError
-from midspan.http.clock import Clock, SystemClock
+from midspan.http.retry import Clock, SystemClock
 
 
 class Options(Struct, frozen=True):

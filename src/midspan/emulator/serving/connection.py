@@ -11,7 +11,7 @@ from midspan.emulator.refusal import Refusal
 from midspan.emulator.serving.refused import BadRequest
 from midspan.emulator.serving.replies import Break, Reply, Wait, refused, whole, without_body
 from midspan.emulator.serving.requests import Request, RequestReader
-from midspan.http.clock import Clock
+from midspan.http.retry import Clock
 
 Handler = Callable[[Request], Reply | Awaitable[Reply]]
 _MOST_WAITING = 64

@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from midspan.errors import ConfigError, InvalidRequest, PermissionDenied, ProviderError
-from midspan.http.clock import Clock, SystemClock, check_clock
+from midspan.http.retry import Clock, SystemClock, check_clock
 from midspan.providers.gemini import wire
 from midspan.providers.gemini.capabilities import Capabilities
 from midspan.providers.gemini.client import Gemini

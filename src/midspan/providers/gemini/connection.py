@@ -5,8 +5,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from midspan.errors import ConfigError, ProviderError
-from midspan.http.clock import Clock, check_clock
-from midspan.http.retry import RetryPolicy
+from midspan.http.retry import Clock, RetryPolicy, check_clock
 from midspan.http.transport import Transport
 from midspan.providers.auth import Auth, GiveToken, Hidden
 from midspan.providers.gemini.capabilities import LARGEST_REQUEST, Api
