@@ -536,6 +536,6 @@ def test_secrets_in_an_address_are_not_shown() -> None:
 
 def test_a_request_that_is_too_large_as_a_whole_is_refused(client: Client, server: Recorder) -> None:
     part = Part.from_bytes(bytes(26 * 2**20), "video/mp4")
-    with pytest.raises(errors.ConfigError, match=r"weighs 104\.\d MB, and the API takes 100"):
+    with pytest.raises(errors.ConfigError, match=r"has 104\.\d MB, and the API accepts 100"):
         client.generate_content([part, part, part])
     assert server.seen == []

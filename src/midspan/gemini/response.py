@@ -16,7 +16,7 @@ from midspan.providers.gemini.proto import load
 from midspan.providers.gemini.stream import StreamDecoder
 from midspan.types.exchange import FinishReason, ModelResponse, PartDelta, PartEnd, PartStart, TextPartDelta
 from midspan.types.messages import Message
-from midspan.types.parts import Text, ToolCall, is_local_id, local_id
+from midspan.types.parts import Text, ToolCall, is_local_id
 
 T = TypeVar("T")
 
@@ -123,7 +123,7 @@ class ChunkReader:
         self._api = api
         self._form = form
         self._framing = Framing()
-        self._decoder = StreamDecoder(api, local_id)
+        self._decoder = StreamDecoder(api)
 
     def feed(self, piece: bytes) -> Iterator[GenerateContentResponse]:
         return map(self._chunk, self._framing.feed(piece))

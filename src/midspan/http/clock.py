@@ -33,8 +33,7 @@ _METHODS = ("monotonic", "sleep", "random")
 class SystemClock:
     """The time and randomness of the system."""
 
-    def monotonic(self) -> float:
-        return time.monotonic()
+    monotonic = staticmethod(time.monotonic)
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)

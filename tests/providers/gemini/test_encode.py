@@ -11,6 +11,7 @@ from midspan.errors import ConfigError
 from midspan.providers.gemini import decode
 from midspan.providers.gemini.capabilities import Api, Capabilities, capabilities_of
 from midspan.providers.gemini.encode import SKIP_SIGNATURE, encode_message, request_body
+from midspan.providers.gemini.stream import StreamDecoder
 from midspan.types.exchange import ModelRequest, RequestConfig
 from midspan.types.messages import History, Message
 from midspan.types.parts import Blob, Opaque, Part, ProviderData, Text, Thought, ToolCall, ToolResult, local_id
@@ -146,7 +147,7 @@ def test_calls_that_the_server_made_itself_are_not_shown_to_vertex() -> None:
 
 @pytest.mark.parametrize("odd", ["a\ud800", object()])
 def test_what_json_cannot_say_is_refused_in_words(odd: Any) -> None:
-    with pytest.raises(ConfigError, match="a message of the user holds something that JSON cannot say"):
+    with pytest.raises(ConfigError, match="a message of the user is not JSON serializable"):
         written(Message.user(ToolResult("1", "f", odd)))
 
 
@@ -271,7 +272,7 @@ def test_any_object_anywhere_in_a_content_goes_back_with_it(
         {"candidates": [{"content": content, "finishReason": "STOP", "odd": unknown}], "more": unknown}
     ).encode()
     if streamed:
-        stream = decode.ResponseStream()
+        stream = StreamDecoder()
         stream.feed(b"data: " + document + b"\r\n\r\n")
         stream.end()
         response = stream.response()

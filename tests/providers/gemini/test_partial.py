@@ -6,7 +6,8 @@ import pytest
 from midspan.gemini.response import ChunkReader
 from midspan.providers.gemini import decode
 from midspan.providers.gemini.capabilities import Api
-from midspan.providers.gemini.reading import signature_of
+from midspan.providers.gemini.decode import signature_of
+from midspan.providers.gemini.stream import StreamDecoder
 from midspan.types.exchange import FinishReason, ModelResponse
 from midspan.types.parts import Part, Text, ToolCall
 from tests.streaming import pieces_of, plain, raw_of
@@ -25,7 +26,7 @@ def piece(path: str, *, more: bool = True, **value: Any) -> dict[str, Any]:
 
 
 def read(*chunks: bytes) -> tuple[list[Part], ModelResponse]:
-    stream = decode.ResponseStream(make_id=lambda: "midspan_1")
+    stream = StreamDecoder(make_id=lambda: "midspan_1")
     made = [event for one in chunks for event in stream.feed(one)]
     return plain(*pieces_of([*made, *stream.end()])), stream.response()
 
