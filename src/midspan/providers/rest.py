@@ -27,7 +27,7 @@ from midspan.http.messages import HttpRequest, HttpResponse
 from midspan.http.retry import RetryPolicy, RetryState
 from midspan.http.sse import Event, EventStream
 from midspan.http.transport import HttpStream, Transport
-from midspan.providers.auth import Auth, SecretHeaders
+from midspan.providers.auth import Auth, Masker, SecretHeaders
 from midspan.version import VERSION
 
 T = TypeVar("T")
@@ -77,6 +77,7 @@ class RestClient:
         self._headers = {"user-agent": f"midspan/{VERSION}", "content-type": "application/json", **(headers or {})}
         self._max_body_bytes = max_body_bytes
         self._static_headers: SecretHeaders | None = None
+        self._masker = Masker()
 
     async def call(self, method: str, path: str, body: bytes = b"", *, read: Callable[[bytes], T] = bytes) -> T:  # type: ignore[assignment]  # bytes reads bytes
         """Send a request and return what `read` makes of the body. A body that it cannot read is a retryable error."""
@@ -89,6 +90,7 @@ class RestClient:
                     raise self._parse_error(response, response.body)
                 return read(response.body)
             except ProviderError as error:
+                self._masker.mask(error)
                 attempts = attempts or RetryState(self._retry, self._clock, started_at)
                 await attempts.wait_or_raise(error)
             except asyncio.CancelledError as cancelled:
@@ -111,6 +113,7 @@ class RestClient:
                     reader, items, pieces = await self._open(opened, path, body, make_reader)
                     break
                 except ProviderError as error:
+                    self._masker.mask(error)
                     await opened.aclose()
                     await attempts.wait_or_raise(error)
                 except asyncio.CancelledError as cancelled:
@@ -118,17 +121,21 @@ class RestClient:
                     raise
             yield reader, items
             if pieces is not None:
-                async for piece in pieces:
-                    items, failure = [], None
-                    try:
-                        items += reader.feed(piece)
-                    except ProviderError as error:  # it may follow something within the same piece
-                        failure = error
-                    if items:
-                        yield reader, items
-                    if failure is not None:
-                        raise failure
-                yield reader, list(reader.end())
+                try:
+                    async for piece in pieces:
+                        items, failure = [], None
+                        try:
+                            items += reader.feed(piece)
+                        except ProviderError as error:  # it may follow something within the same piece
+                            failure = error
+                        if items:
+                            yield reader, items
+                        if failure is not None:
+                            raise failure
+                    yield reader, list(reader.end())
+                except ProviderError as error:
+                    self._masker.mask(error)
+                    raise
 
     async def _open(
         self, opened: AsyncExitStack, path: str, body: bytes, make_reader: Callable[[], AnyReader]
@@ -159,6 +166,7 @@ class RestClient:
 
     async def _all_headers(self) -> SecretHeaders:
         headers = SecretHeaders({**self._headers, **await self._auth.headers()})
+        self._masker.add(headers)
         if self._auth.is_static:
             self._static_headers = headers
         return headers
