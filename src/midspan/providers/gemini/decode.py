@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from midspan.providers.gemini.capabilities import FINISH_NUMBERS, Api
 from midspan.providers.gemini.errors import blocked, refusal
 from midspan.providers.gemini.lenient import READ_ERRORS, fields_of, items_of, recover
-from midspan.providers.gemini.streamed_arguments import OpenCall
+from midspan.providers.gemini.streamed_arguments import OpenCall, is_open
 from midspan.types.exchange import FinishReason, ModelResponse, Usage
 from midspan.types.messages import Message
 from midspan.types.parts import (
@@ -357,7 +357,7 @@ def part_of_any(part: WirePart, raw: Raw, make_id: MakeId) -> Part:
     """Return the value of a part with fields that a known one does not have."""
     call = part.function_call
     if call is not None and call.name:
-        if call.will_continue:
+        if is_open(call):
             return _opaque_of(raw)  # a call without its end is not a call
         arguments = (call.args or {}) if call.partial_args is None else OpenCall(call, raw).arguments()
         return ToolCall(call.id or make_id(), call.name, arguments, None, None, ProviderData(ORIGIN, raw))

@@ -34,7 +34,7 @@ from midspan.providers.gemini.decode import (
 )
 from midspan.providers.gemini.framing import Framing
 from midspan.providers.gemini.lenient import READ_ERRORS, fields_of
-from midspan.providers.gemini.streamed_arguments import OpenCall
+from midspan.providers.gemini.streamed_arguments import OpenCall, is_open
 from midspan.providers.stream import StreamAccumulator
 from midspan.types.exchange import ModelResponse, PartEnd, PartEvent, PartStart
 from midspan.types.messages import Message
@@ -237,7 +237,7 @@ class StreamDecoder:
             self._open, self._open_index = OpenCall(call, raw), self._accumulator.reserve()
         else:
             self._open.add(call, raw)
-        return events if call.will_continue else events + self._close_call()
+        return events if is_open(call) else events + self._close_call()
 
     def _close_call(self) -> list[PartEvent]:
         if self._open is None:

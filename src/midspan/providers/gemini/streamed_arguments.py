@@ -24,6 +24,11 @@ _WIDEST_GAP = 100
 Path = tuple[str | int, ...]
 
 
+def is_open(call: "WireCall") -> bool:
+    """Whether more of a call follows: it says so itself, or the last piece of its arguments does."""
+    return bool(call.will_continue or (call.partial_args and call.partial_args[-1].get("willContinue")))
+
+
 class OpenCall:
     """A call whose arguments are still coming."""
 
