@@ -12,7 +12,7 @@ from midspan.gemini.output import is_type, schema_of, told_as
 from midspan.gemini.types import FunctionDeclaration
 from midspan.providers.gemini import declarations
 from midspan.providers.gemini.capabilities import Capabilities
-from midspan.providers.gemini.encode import calling_mode
+from midspan.providers.gemini.config import calling_mode
 from midspan.providers.gemini.proto import Proto
 from midspan.types.specs import ToolChoice
 

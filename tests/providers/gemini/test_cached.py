@@ -159,7 +159,7 @@ def test_cache_with_which_requests_are_refused_is_deleted(server: Server, stream
 
     assert asyncio.run(main()) == "done"
     assert server.methods()[:2] == ["POST", "DELETE"]
-    assert [one.path.rsplit("/")[-1] for one in server.seen if one.method == "DELETE"][0] == "1"
+    assert next(one.path.rsplit("/")[-1] for one in server.seen if one.method == "DELETE") == "1"
 
 
 def test_cache_stays_if_requests_are_refused_without_it_as_well(server: Server) -> None:

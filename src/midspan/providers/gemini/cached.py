@@ -20,7 +20,7 @@ from midspan.http.clock import Clock, SystemClock, check_clock
 from midspan.providers.gemini import wire
 from midspan.providers.gemini.capabilities import Capabilities
 from midspan.providers.gemini.client import Gemini
-from midspan.providers.gemini.encode import config_fields
+from midspan.providers.gemini.config import config_fields
 from midspan.providers.gemini.proto import load
 from midspan.providers.provider import WrapperProvider, ensure_aclose
 from midspan.types.exchange import CachePolicy, ModelEvent, ModelRequest, ModelResponse, RequestConfig

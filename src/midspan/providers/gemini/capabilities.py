@@ -113,7 +113,7 @@ def capabilities_of(model: str, api: Api = Api.DEVELOPER, version: str = "v1beta
     name = model.rsplit("/", 1)[-1].lower()
     generation = generation_of(name)
     third = generation >= (3, 0)
-    gemma, is_known = name.startswith("gemma"), name.startswith(("gemini", "gemma"))
+    gemma = name.startswith("gemma")
     levels, budget = _thinking(name, generation)
     return Capabilities(
         api=api,
@@ -130,7 +130,7 @@ def capabilities_of(model: str, api: Api = Api.DEVELOPER, version: str = "v1beta
         thinking_levels=levels,
         thinking_budget=budget,
         # A tuned model or an endpoint on Vertex may be of any generation, and the newest only ignores these settings.
-        sampling=generation < (4, 0) or gemma or not is_known,
+        sampling=generation < (4, 0) or gemma or not _GENERATION.match(name),
         explicit_cache=generation < (4, 0) and not gemma,
         streamed_arguments=third and api is Api.VERTEX,
     )
