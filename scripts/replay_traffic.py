@@ -33,6 +33,7 @@ from midspan.errors import ProviderError
 from midspan.providers.gemini import decode, encode, proto, wire
 from midspan.providers.gemini.capabilities import Api, Capabilities, capabilities_of
 from midspan.providers.gemini.errors import refusal
+from midspan.providers.gemini.stream import StreamDecoder
 from midspan.types.exchange import ModelRequest, ModelResponse, RequestConfig
 from midspan.types.messages import History, Message
 from midspan.types.parts import Blob, Part, ToolResult
@@ -284,7 +285,7 @@ def check_error(row: Row, documents: Parsed) -> None:
         error = refusal(row["status"] if row["status"] >= 400 else 500, body)
         if type(error) is ProviderError or words not in str(error):
             raise Difference(f"the error is not told: {error!r}")
-    stream = decode.ResponseStream()
+    stream = StreamDecoder()
     frame = b"".join(b"data: %b\r\n\r\n" % as_bytes(document) for document in documents)
     try:
         for _ in stream.feed(frame):
@@ -349,7 +350,7 @@ def cuts(frame: bytes, seed: str) -> Iterator[Iterator[bytes]]:
 
 
 def fed(pieces: Iterator[bytes], api: Api) -> tuple[list[Any] | None, ModelResponse]:
-    stream = decode.ResponseStream(api, make_id=ids())
+    stream = StreamDecoder(api, make_id=ids())
     parts = [part for piece in pieces for part in stream.feed(piece)]
     parts += stream.end()
     return parts, stream.response()

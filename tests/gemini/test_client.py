@@ -119,6 +119,7 @@ def test_contents_may_have_any_form(client: Client, server: Recorder, contents: 
 
 @pytest.mark.requirement("S0-01", "S0-08")
 def test_functions_are_sent_as_one_tool_after_the_built_in_ones(client: Client, server: Recorder) -> None:
+    @tool
     def now() -> str:
         """The time."""
         return "now"
@@ -187,6 +188,28 @@ def test_the_caller_can_execute_the_calls_himself(client: Client, server: Record
         {"role": "model", "parts": [CALL]},
         {"role": "user", "parts": [{"functionResponse": {"id": "7", "name": "add", "response": {"result": 1}}}]},
     ]
+
+
+@pytest.mark.requirement("S0-05")
+@pytest.mark.parametrize("call", [{"name": "now"}, {"name": "now", "args": None}])
+def test_call_without_arguments_on_the_wire_can_be_executed_wherever_it_is_read(
+    client: Client, server: Recorder, call: dict[str, Any]
+) -> None:
+    @tool
+    def now() -> str:
+        """The time."""
+        return "noon"
+
+    server.answer(said({"functionCall": call}))
+    response = client.generate_content("x", tools=[now])
+    content = response.candidates[0].content
+    assert content is not None
+    for parts in (content.parts, response.content.parts, response.parts):
+        [part] = parts or []
+        assert part.function_call is not None
+        assert part.function_call.args == {}
+        result = asyncio.run(execute(now, ToolCall("7", "now", part.function_call.args)))
+        assert result.value == "noon"
 
 
 def test_a_history_is_sent_back_byte_for_byte(client: Client, server: Recorder) -> None:
@@ -536,6 +559,6 @@ def test_secrets_in_an_address_are_not_shown() -> None:
 
 def test_a_request_that_is_too_large_as_a_whole_is_refused(client: Client, server: Recorder) -> None:
     part = Part.from_bytes(bytes(26 * 2**20), "video/mp4")
-    with pytest.raises(errors.ConfigError, match=r"weighs 104\.\d MB, and the API takes 100"):
+    with pytest.raises(errors.ConfigError, match=r"has 104\.\d MB, and the API accepts 100"):
         client.generate_content([part, part, part])
     assert server.seen == []

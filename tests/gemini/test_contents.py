@@ -130,7 +130,7 @@ def test_a_history_of_something_else_is_refused(client: Client, history: Any, wo
 
 def test_a_history_that_is_too_large_is_refused_too(client: Client, server: Recorder) -> None:
     blob = Blob.of(bytes(38 * 2**20), "video/mp4")
-    with pytest.raises(ConfigError, match=r"weighs 101\.\d MB, and the API takes 100; upload large files"):
+    with pytest.raises(ConfigError, match=r"has 101\.\d MB, and the API accepts 100; upload large files"):
         client.generate_content(History([Message.user(blob, blob)]))
     assert server.seen == []
 

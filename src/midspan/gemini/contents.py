@@ -9,7 +9,7 @@ from midspan.errors import ConfigError
 from midspan.gemini.checking import check_text, plain, read, read_plain, shown, written
 from midspan.providers.gemini import wire
 from midspan.providers.gemini.capabilities import Capabilities
-from midspan.providers.gemini.encode import Written, encode_message
+from midspan.providers.gemini.encode import Encoded, encode_message, encode_messages
 from midspan.providers.gemini.proto import from_plain
 from midspan.types.messages import History, Message
 from midspan.types.parts import Blob, Opaque, Text, Thought, ToolCall, ToolResult
@@ -23,7 +23,7 @@ _PARTS = frozenset((Text, Thought, Blob, ToolCall, ToolResult, Opaque))
 _ROLES = {"user": "user", "model": "model", "assistant": "model", "function": "user", "tool": "user"}
 
 
-def encode_contents(contents: Contents, capabilities: Capabilities) -> Written:
+def encode_contents(contents: Contents, capabilities: Capabilities) -> Encoded:
     """The contents with commas between them."""
     if isinstance(contents, bytes | bytearray | memoryview):
         raise ConfigError("bytes are no contents; say of what kind they are with Part.from_bytes(data, mime_type)")
@@ -31,6 +31,10 @@ def encode_contents(contents: Contents, capabilities: Capabilities) -> Written:
     items = list(contents) if several else [contents]
     if items and all(_is_part(item) for item in items):
         return b"" if items == [""] else _from_parts(items, "contents")
+    if items and all(isinstance(item, Message) for item in items):
+        for at, message in enumerate(items):
+            _check_message(message, f"contents[{at}]")
+        return b",".join(encode_messages(items, capabilities))
     places = [f"contents[{at}]" for at in range(len(items))] if several else ["contents"]
     pieces = [_content(item, place, capabilities) for item, place in zip(items, places, strict=True)]
     return b",".join([piece for piece in pieces if piece])
@@ -81,7 +85,7 @@ def _is_part(item: Any) -> bool:
     )
 
 
-def _content(item: Any, where: str, capabilities: Capabilities) -> Written:
+def _content(item: Any, where: str, capabilities: Capabilities) -> Encoded:
     match item:
         case Message():
             _check_message(item, where)

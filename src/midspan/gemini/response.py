@@ -5,6 +5,7 @@ from functools import cached_property
 from typing import Any, TypeVar, overload
 
 from msgspec import Raw
+from msgspec.structs import replace
 
 from midspan.errors import MalformedResponse, PromptBlocked
 from midspan.gemini.output import answer_of
@@ -16,7 +17,7 @@ from midspan.providers.gemini.proto import load
 from midspan.providers.gemini.stream import StreamDecoder
 from midspan.types.exchange import FinishReason, ModelResponse, PartDelta, PartEnd, PartStart, TextPartDelta
 from midspan.types.messages import Message
-from midspan.types.parts import Text, ToolCall, is_local_id, local_id
+from midspan.types.parts import Text, ToolCall, is_local_id
 
 T = TypeVar("T")
 
@@ -54,13 +55,15 @@ class GenerateContentResponse:
     @cached_property
     def chunks(self) -> tuple[wire.GenerateContentResponse, ...]:
         """What the server sent, one for each chunk of a stream."""
-        return tuple(load(wire.GenerateContentResponse, raw) for raw in self.answer.raw)
+        return tuple(_with_args(load(wire.GenerateContentResponse, raw)) for raw in self.answer.raw)
 
     @cached_property
     def content(self) -> wire.Content:
         """The model's turn, to be put into the contents of the next request."""
         data = self.answer.message.provider_data
-        return wire.Content(role="model", parts=[]) if data is None or not data.raw else load(wire.Content, data.raw)
+        if data is None or not data.raw:
+            return wire.Content(role="model", parts=[])
+        return _content_with_args(load(wire.Content, data.raw))
 
     @property
     def candidates(self) -> list[wire.Candidate]:
@@ -116,6 +119,26 @@ class GenerateContentResponse:
         return f"<response {self.finish_reason}: {self.text[:60]!r}, {len(self.function_calls)} calls>"
 
 
+def _with_args(chunk: wire.GenerateContentResponse) -> wire.GenerateContentResponse:
+    candidates = [
+        one if one.content is None else replace(one, content=_content_with_args(one.content))
+        for one in chunk.candidates or ()
+    ]
+    return replace(chunk, candidates=candidates) if candidates else chunk
+
+
+def _content_with_args(content: wire.Content) -> wire.Content:
+    return replace(content, parts=[_part_with_args(part) for part in content.parts]) if content.parts else content
+
+
+def _part_with_args(part: wire.Part) -> wire.Part:
+    """Return a part whose call, if it is complete, has arguments; a server leaves out empty ones."""
+    call = part.function_call
+    if call is None or call.args is not None or call.partial_args is not None or call.will_continue:
+        return part
+    return replace(part, function_call=replace(call, args={}))
+
+
 class ChunkReader:
     """Bytes of a stream in, chunks out, and in the end the whole answer."""
 
@@ -123,7 +146,7 @@ class ChunkReader:
         self._api = api
         self._form = form
         self._framing = Framing()
-        self._decoder = StreamDecoder(api, local_id)
+        self._decoder = StreamDecoder(api)
 
     def feed(self, piece: bytes) -> Iterator[GenerateContentResponse]:
         return map(self._chunk, self._framing.feed(piece))

@@ -50,8 +50,7 @@ _METHODS = ("monotonic", "sleep", "random")
 class SystemClock:
     """The time and randomness of the system."""
 
-    def monotonic(self) -> float:
-        return time.monotonic()
+    monotonic = staticmethod(time.monotonic)
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
@@ -116,10 +115,13 @@ class RetryState:
 
     __slots__ = ("_clock", "_failed_attempts", "_last_error", "_policy", "_started_at")
 
-    def __init__(self, policy: RetryPolicy = _DEFAULT_POLICY, clock: Clock = _SYSTEM_CLOCK) -> None:
+    def __init__(
+        self, policy: RetryPolicy = _DEFAULT_POLICY, clock: Clock = _SYSTEM_CLOCK, started_at: float | None = None
+    ) -> None:
+        """`started_at` is when the first attempt started; by default now."""
         self._policy = policy
         self._clock = clock
-        self._started_at = clock.monotonic()
+        self._started_at = clock.monotonic() if started_at is None else started_at
         self._failed_attempts = 0
         self._last_error: ProviderError | None = None
 

@@ -2,10 +2,12 @@
 
 import asyncio
 import inspect
+import re
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
-from midspan.errors import ConfigError, CredentialsError
+from midspan.errors import ConfigError, CredentialsError, ProviderError
 
 GiveToken = Callable[[], str | Awaitable[str]]
 
@@ -81,16 +83,64 @@ class BearerToken:
         self._more = dict(more or {})
 
     async def headers(self) -> Mapping[str, str]:
-        given = self._give() if self._is_async else await asyncio.to_thread(self._give)
-        if inspect.isawaitable(given):
-            given = await given
-        if not isinstance(given, str) or not given.strip():
-            what = "an empty text" if isinstance(given, str) else type(given).__name__
-            raise CredentialsError(f"the function token=… returned {what}; it returns the token, as text")
-        return SecretHeaders(Authorization=f"Bearer {given}", **self._more)
+        token = _hidden(self._give() if self._is_async else await asyncio.to_thread(self._give))
+        if inspect.isawaitable(token):
+            token = _hidden(await token)
+        if not isinstance(token, str) or not token.strip():
+            what = "an empty text" if isinstance(token, str) else type(token).__name__
+            raise CredentialsError(f"the function token=… returned {what}; it must return the token as a string")
+        if not token.isascii() or not token.isprintable():
+            raise CredentialsError("the function token=… returned a token with invalid characters")
+        return SecretHeaders(Authorization=Hidden(f"Bearer {token}"), **self._more)
 
     def __repr__(self) -> str:
         return "<token, hidden>"
+
+
+def _hidden(value: Any) -> Any:
+    return Hidden(value) if isinstance(value, str) else value
+
+
+class Masker:
+    """Removes secrets from errors: a gateway may quote the request, with its key, in what it answers."""
+
+    def __init__(self) -> None:
+        self._secrets: deque[Hidden] = deque(maxlen=_MAX_SECRETS)
+
+    def add(self, headers: Mapping[str, str]) -> None:
+        """Mask the secrets in these headers from now on."""
+        for name, value in headers.items():
+            secret = Hidden(value.rsplit(" ", 1)[-1])  # without the scheme, as in `Bearer …`
+            is_secret = isinstance(value, Hidden) or _SECRET_HEADER.search(name)
+            if is_secret and len(secret) >= _MIN_SECRET and secret not in self._secrets:
+                self._secrets.append(secret)
+
+    def mask(self, error: ProviderError) -> None:
+        """Replace the secrets in the message and the details of an error, and drop the frames that hold the answer."""
+        masked = self._masked(error.args)
+        fields = {name: self._masked(value) for name, value in vars(error).items() if isinstance(value, str | tuple)}
+        if masked != error.args or any(getattr(error, name) != value for name, value in fields.items()):
+            error.args = masked
+            error.__dict__.update(fields)
+            error.__cause__ = error.__context__ = error.__traceback__ = None
+
+    def _masked(self, value: Any) -> Any:
+        match value:
+            case str():
+                for secret in self._secrets:
+                    value = value.replace(secret, "***")
+            case tuple() | list():
+                return type(value)(self._masked(item) for item in value)
+            case dict():
+                return {self._masked(name): self._masked(item) for name, item in value.items()}
+        return value
+
+
+_MAX_SECRETS = 16
+"""Tokens are renewed; older ones are no longer in any answer."""
+_MIN_SECRET = 8
+"""Shorter values would be found in ordinary words."""
+_SECRET_HEADER = re.compile("auth|key|token|secret|cookie|password", re.IGNORECASE)
 
 
 def checked_key(key: Any) -> Hidden:

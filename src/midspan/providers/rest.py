@@ -13,6 +13,7 @@ import msgspec
 
 from midspan.errors import (
     AuthenticationError,
+    ConfigError,
     InvalidRequest,
     MalformedResponse,
     PermissionDenied,
@@ -25,7 +26,7 @@ from midspan.http.messages import HttpRequest, HttpResponse
 from midspan.http.retry import Clock, RetryPolicy, RetryState, SystemClock
 from midspan.http.sse import Event, EventStream
 from midspan.http.transport import HttpStream, Transport
-from midspan.providers.auth import Auth, SecretHeaders
+from midspan.providers.auth import Auth, Masker, SecretHeaders
 from midspan.version import VERSION
 
 T = TypeVar("T")
@@ -63,6 +64,7 @@ class RestClient:
         retry: RetryPolicy | None = None,
         clock: Clock | None = None,
         headers: Mapping[str, str] | None = None,
+        max_body_bytes: int | None = None,
     ) -> None:
         self.base_url = base_url
         self.service = service
@@ -72,21 +74,27 @@ class RestClient:
         self._retry = retry or RetryPolicy()
         self._clock = clock or SystemClock()
         self._headers = {"user-agent": f"midspan/{VERSION}", "content-type": "application/json", **(headers or {})}
+        self._max_body_bytes = max_body_bytes
         self._static_headers: SecretHeaders | None = None
+        self._masker = Masker()
 
     async def call(self, method: str, path: str, body: bytes = b"", *, read: Callable[[bytes], T] = bytes) -> T:  # type: ignore[assignment]  # bytes reads bytes
         """Send a request and return what `read` makes of the body. A body that it cannot read is a retryable error."""
-        attempts = RetryState(self._retry, self._clock)
+        started_at, attempts = self._clock.monotonic(), None
         while True:
             try:
-                response = await self._transport.send(await self._request(method, path, body))
+                headers = self._static_headers or await self._all_headers()
+                response = await self._transport.send(self._request(method, path, body, headers))
                 if not 200 <= response.status < 300:
                     raise self._parse_error(response, response.body)
                 return read(response.body)
             except ProviderError as error:
+                self._masker.mask(error)
+                attempts = attempts or RetryState(self._retry, self._clock, started_at)
                 await attempts.wait_or_raise(error)
             except asyncio.CancelledError as cancelled:
-                attempts.set_cause(cancelled)
+                if attempts is not None:
+                    attempts.set_cause(cancelled)
                 raise
 
     async def stream(
@@ -104,6 +112,7 @@ class RestClient:
                     reader, items, pieces = await self._open(opened, path, body, make_reader)
                     break
                 except ProviderError as error:
+                    self._masker.mask(error)
                     await opened.aclose()
                     await attempts.wait_or_raise(error)
                 except asyncio.CancelledError as cancelled:
@@ -111,23 +120,28 @@ class RestClient:
                     raise
             yield reader, items
             if pieces is not None:
-                async for piece in pieces:
-                    items, failure = [], None
-                    try:
-                        items += reader.feed(piece)
-                    except ProviderError as error:  # it may follow something within the same piece
-                        failure = error
-                    if items:
-                        yield reader, items
-                    if failure is not None:
-                        raise failure
-                yield reader, list(reader.end())
+                try:
+                    async for piece in pieces:
+                        items, failure = [], None
+                        try:
+                            items += reader.feed(piece)
+                        except ProviderError as error:  # it may follow something within the same piece
+                            failure = error
+                        if items:
+                            yield reader, items
+                        if failure is not None:
+                            raise failure
+                    yield reader, list(reader.end())
+                except ProviderError as error:
+                    self._masker.mask(error)
+                    raise
 
     async def _open(
         self, opened: AsyncExitStack, path: str, body: bytes, make_reader: Callable[[], AnyReader]
     ) -> tuple[AnyReader, list[object], AsyncIterator[bytes] | None]:
         """Start a stream and read its first items; without an iterator there is nothing more to read."""
-        response = await opened.enter_async_context(self._transport.stream(await self._request("POST", path, body)))
+        request = self._request("POST", path, body, self._static_headers or await self._all_headers())
+        response = await opened.enter_async_context(self._transport.stream(request))
         if not 200 <= response.status < 300:
             raise self._parse_error(response, await response.read())
         reader, pieces = make_reader(), aiter(response)
@@ -140,16 +154,18 @@ class RestClient:
             raise StreamCut(f"{self.service} ended a stream before it had begun", status=response.status)
         return reader, items, None
 
-    async def _request(self, method: str, path: str, body: bytes) -> HttpRequest:
-        self.check_body(body)
-        headers = self._static_headers or await self._all_headers()
+    def _request(self, method: str, path: str, body: bytes, headers: SecretHeaders) -> HttpRequest:
+        if self._max_body_bytes is not None and len(body) > self._max_body_bytes:
+            raise self.refuse_body(len(body))
         return HttpRequest(method, f"{self.base_url}/{path}", headers, body)
 
-    def check_body(self, body: bytes) -> None:
-        """Refuse a body that the service would refuse; a subclass knows its limits."""
+    def refuse_body(self, size: int) -> ConfigError:
+        """Return the error for a body larger than `max_body_bytes`; a subclass knows what the caller can do instead."""
+        return ConfigError(f"the request has {size} bytes, and {self.service} accepts {self._max_body_bytes}")
 
     async def _all_headers(self) -> SecretHeaders:
         headers = SecretHeaders({**self._headers, **await self._auth.headers()})
+        self._masker.add(headers)
         if self._auth.is_static:
             self._static_headers = headers
         return headers

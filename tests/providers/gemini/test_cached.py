@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from midspan import Agent, Limits, tool
-from midspan.errors import ConfigError
+from midspan.errors import ConfigError, InvalidRequest
 from midspan.gemini import Client
 from midspan.http.retry import VirtualClock
 from midspan.providers.gemini.cached import Cached
@@ -32,6 +32,7 @@ class Server(Recorder):
         self.made: list[Any] = []
         self.gone: set[str] = set()
         self.refuses = False
+        self.refuses_cached = self.refuses_all = False
 
     def next(self) -> tuple[int, bytes, dict[str, str]]:
         status, document = self.answered()
@@ -48,6 +49,8 @@ class Server(Recorder):
             gone = seen.path.split("?")[0].rsplit("/", 1)[-1] in self.gone
             return (404, {"error": {"code": 404, "message": "gone"}}) if gone else (200, {})
         cache = seen.body.get("cachedContent")
+        if self.refuses_all or (cache is not None and self.refuses_cached):
+            return 400, {"error": {"code": 400, "message": "Invalid.", "status": "INVALID_ARGUMENT"}}
         if cache is not None:
             if cache.rsplit("/")[-1] in self.gone:
                 return 403, {
@@ -139,6 +142,37 @@ def test_a_cache_that_is_gone_is_done_without_and_made_again(server: Server) -> 
     assert asker.run_sync("go").text == "done"
     assert len(server.made) == 2
     assert server.asked()[-1]["cachedContent"] == "cachedContents/2"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_cache_with_which_requests_are_refused_is_deleted(server: Server, stream: bool) -> None:
+    asker = agent(server)
+    server.refuses_cached = True
+
+    async def main() -> str:
+        if not stream:
+            return (await asker.run("go")).text
+        async with asker.stream("go") as events:
+            async for _ in events:
+                pass
+            return events.result.text
+
+    assert asyncio.run(main()) == "done"
+    assert server.methods()[:2] == ["POST", "DELETE"]
+    assert next(one.path.rsplit("/")[-1] for one in server.seen if one.method == "DELETE") == "1"
+
+
+def test_cache_stays_if_requests_are_refused_without_it_as_well(server: Server) -> None:
+    asker = agent(server)
+    asker.run_sync("go")
+    server.refuses_all = True
+    with pytest.raises(InvalidRequest):
+        asker.run_sync("go")
+    assert "cachedContent" not in server.asked()[-1]
+    server.refuses_all = False
+    assert asker.run_sync("go").text == "done"
+    assert server.methods() == ["POST"]
+    assert server.asked()[-1]["cachedContent"] == "cachedContents/1"
 
 
 def test_the_last_question_without_tools_goes_past_the_cache(server: Server) -> None:

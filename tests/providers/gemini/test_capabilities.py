@@ -1,11 +1,31 @@
 import pytest
+from msgspec.structs import replace
 
 from midspan.providers.gemini.capabilities import DEFAULT_MODEL, Api, Capabilities, capabilities_of, successor_of
+from midspan.providers.gemini.config import config_fields
+from midspan.types.exchange import RequestConfig
+from midspan.types.specs import ModelSettings
 
 
 @pytest.mark.parametrize("model", ["gemini-9-xenon", "something-else", "UNKNOWN", "", "gemini-nova"])
 def test_an_unknown_model_behaves_like_the_newest(model: str) -> None:
-    assert capabilities_of(model) == capabilities_of("gemini-4-carbon")
+    newest = capabilities_of("gemini-4-carbon")
+    assert capabilities_of(model) == replace(newest, sampling=model != "gemini-9-xenon")
+
+
+@pytest.mark.parametrize(
+    "model", ["tunedModels/my-model-1", "projects/p/locations/l/endpoints/123", "gemini-nova", "gemini-3.8-flash"]
+)
+def test_temperature_is_sent_unless_the_model_is_known_to_ignore_it(
+    model: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = ModelSettings(temperature=0.5, top_p=0.5, top_k=5)
+    config = RequestConfig(model, settings=settings)
+    expected = {"temperature": 0.5, "topP": 0.5, "topK": 5}
+    assert config_fields(config, capabilities_of(model)) == {"generationConfig": expected}
+    assert not caplog.records
+    assert config_fields(config, capabilities_of("gemini-4-argon")) == {}
+    assert "ignores temperature" in caplog.text
 
 
 @pytest.mark.parametrize(

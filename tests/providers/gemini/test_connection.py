@@ -98,11 +98,11 @@ def test_a_request_that_is_too_large_is_refused_before_it_is_sent() -> None:
         async def main() -> None:
             async with Gemini(api_key="k", base_url=server.url) as gemini:
                 for asked in (gemini.generate(request), anext(aiter(gemini.stream(request)))):
-                    with pytest.raises(errors.ConfigError, match=r"weighs 101\.3 MB, and the API takes 100; upload"):
+                    with pytest.raises(errors.ConfigError, match=r"has 101\.3 MB, and the API accepts 100; upload"):
                         await asked
 
         asyncio.run(main())
-        with pytest.raises(errors.ConfigError, match=r"^the request weighs 101\.3 MB, and the API takes 100; upload"):
+        with pytest.raises(errors.ConfigError, match=r"^the request has 101\.3 MB, and the API accepts 100; upload"):
             Agent(Gemini(api_key="k", base_url=server.url)).run_sync([Text("what is this?"), blob, blob])
         with Client(api_key="k", base_url=server.url) as client:
             history = History([Message.user(blob, blob)])
@@ -111,7 +111,7 @@ def test_a_request_that_is_too_large_is_refused_before_it_is_sent() -> None:
                 client.caches.create,
                 lambda one: list(client.stream_generate_content(one)),
             ):
-                with pytest.raises(errors.ConfigError, match=r"weighs 101\.3 MB"):
+                with pytest.raises(errors.ConfigError, match=r"has 101\.3 MB"):
                     ask(history)
         assert server.seen == []
 

@@ -10,7 +10,8 @@ from msgspec import Raw
 from midspan.errors import MalformedResponse, PromptBlocked, RateLimited, ServerError
 from midspan.providers.gemini import decode
 from midspan.providers.gemini.capabilities import Api
-from midspan.providers.gemini.reading import signature_of
+from midspan.providers.gemini.decode import signature_of
+from midspan.providers.gemini.stream import StreamDecoder
 from midspan.types.exchange import FinishReason, ModelResponse, Usage
 from midspan.types.messages import Message
 from midspan.types.parts import Blob, Opaque, Part, ProviderData, Text, Thought, ToolCall, ToolResult, is_local_id
@@ -32,7 +33,7 @@ def events(*documents: Any) -> bytes:
 
 def streamed(*pieces: bytes) -> tuple[list[Part], ModelResponse]:
     ids = (f"midspan_{number}" for number in range(100))
-    stream = decode.ResponseStream(make_id=lambda: next(ids))
+    stream = StreamDecoder(make_id=lambda: next(ids))
     made = [event for piece in pieces for event in stream.feed(piece)]
     return pieces_of([*made, *stream.end()]), stream.response()
 
@@ -268,7 +269,7 @@ def test_an_empty_event_is_no_event() -> None:
 
 
 def test_what_is_fed_is_read_even_if_nobody_takes_the_parts() -> None:
-    stream = decode.ResponseStream()
+    stream = StreamDecoder()
     stream.feed(events(answer({"text": "a"}, finish=None)))
     stream.feed(events(answer({"text": "b"})))
     stream.end()
@@ -432,7 +433,7 @@ def test_an_error_within_a_stream_is_raised_after_the_parts_before_it(error: byt
     else:
         stream_bytes = events(answer({"text": "a"}, finish=None)) + error
     for pieces in ([stream_bytes], [bytes([byte]) for byte in stream_bytes]):
-        stream, parts = decode.ResponseStream(), []
+        stream, parts = StreamDecoder(), []
         with pytest.raises(ServerError, match="overloaded") as raised:  # noqa: PT012 - it may come from either
             for piece in pieces:
                 parts.extend(stream.feed(piece))

@@ -11,6 +11,7 @@ from midspan.errors import ConfigError
 from midspan.providers.gemini import decode
 from midspan.providers.gemini.capabilities import Api, Capabilities, capabilities_of
 from midspan.providers.gemini.encode import SKIP_SIGNATURE, encode_message, request_body
+from midspan.providers.gemini.stream import StreamDecoder
 from midspan.types.exchange import ModelRequest, RequestConfig
 from midspan.types.messages import History, Message
 from midspan.types.parts import Blob, Opaque, Part, ProviderData, Text, Thought, ToolCall, ToolResult, local_id
@@ -146,7 +147,7 @@ def test_calls_that_the_server_made_itself_are_not_shown_to_vertex() -> None:
 
 @pytest.mark.parametrize("odd", ["a\ud800", object()])
 def test_what_json_cannot_say_is_refused_in_words(odd: Any) -> None:
-    with pytest.raises(ConfigError, match="a message of the user holds something that JSON cannot say"):
+    with pytest.raises(ConfigError, match="a message of the user is not JSON serializable"):
         written(Message.user(ToolResult("1", "f", odd)))
 
 
@@ -271,7 +272,7 @@ def test_any_object_anywhere_in_a_content_goes_back_with_it(
         {"candidates": [{"content": content, "finishReason": "STOP", "odd": unknown}], "more": unknown}
     ).encode()
     if streamed:
-        stream = decode.ResponseStream()
+        stream = StreamDecoder()
         stream.feed(b"data: " + document + b"\r\n\r\n")
         stream.end()
         response = stream.response()
@@ -303,3 +304,65 @@ def test_growing_a_history_gives_the_same_body_as_writing_it_whole(messages: lis
         body(grown)
     assert body(grown) == body(History(messages))
     assert len(body(grown)["contents"]) <= len(messages)
+
+
+def sent(*contents: Message, capabilities: Capabilities = NEWEST) -> list[Any]:
+    """Return the contents of a request, which are the same if the history grows message by message."""
+    whole = body(History(contents), capabilities=capabilities)["contents"]
+    history = History()
+    for message in contents:
+        history = history.append(message)
+        grown = body(history, capabilities=capabilities)["contents"]
+    assert grown == whole
+    return whole  # type: ignore[no-any-return]
+
+
+CALL, OTHER_CALL = ToolCall("1", "add", {"a": 1}), ToolCall("2", "pay", {"b": 2})
+
+
+@pytest.mark.requirement("S1-05")
+def test_words_and_calls_of_another_model_are_one_content_whatever_messages_they_came_in() -> None:
+    messages = [Message("model", (part,)) for part in (Text("I look."), Thought("hm"), CALL, OTHER_CALL)]
+    assert sent(Message.user("hi"), *messages)[1:] == [
+        {
+            "role": "model",
+            "parts": [
+                {"text": "I look."},
+                {"functionCall": {"id": "1", "name": "add", "args": {"a": 1}}, "thoughtSignature": SKIP_SIGNATURE},
+                {"functionCall": {"id": "2", "name": "pay", "args": {"b": 2}}},
+            ],
+        }
+    ]
+
+
+def test_results_of_another_history_are_one_content_and_other_words_of_the_user_are_not_joined() -> None:
+    results_of_two = [Message.user(ToolResult("1", "add", 3)), Message.user(ToolResult("2", "pay", 4))]
+    contents = sent(Message.user("hi"), Message("model", (CALL, OTHER_CALL)), *results_of_two, Message.user("more"))
+    assert [len(content["parts"]) for content in contents] == [1, 2, 2, 1]
+    assert [len(content["parts"]) for content in sent(Message.user("a"), Message.user("b"))] == [1, 1]
+
+
+def test_contents_that_gemini_sent_are_never_joined_with_each_other() -> None:
+    raw = b'{ "parts":[ {"functionCall":{"name":"f","args":{"x":1.0}},"thoughtSignature":"s"} ],"role":"model"}'
+    message = decode.message(raw)
+    written = request_body(ModelRequest(RequestConfig("m"), History([Message.user("hi"), message, message])), NEWEST)
+    assert written.count(raw) == 2
+
+
+def test_parts_that_gemini_sent_stay_byte_for_byte_beside_words_of_another_model() -> None:
+    call = b'{ "functionCall":{"name":"f","args":{"x":1.0}},"thoughtSignature":"s"}'
+    message = decode.message(b'{"parts":[%b],"role":"model"}' % call)
+    history = History([Message.user("hi"), Message("model", (Text("I look."),)), message])
+    written = request_body(ModelRequest(RequestConfig("m"), history), NEWEST)
+    assert b'"parts":[{"text":"I look."},%b]' % call in written
+
+
+@pytest.mark.parametrize("contents", [[], [Message.user()]])
+def test_request_of_a_system_prompt_alone_is_valid_for_models_that_read_it_as_a_content(
+    contents: list[Message],
+) -> None:
+    capabilities = capabilities_of("gemma-3-27b-it")
+    history, config = History(contents), RequestConfig("gemma-3-27b-it", system="Be brief.")
+    expected = {"contents": [{"role": "user", "parts": [{"text": "Be brief."}]}]}
+    assert body(history, config, capabilities) == expected
+    assert body(history, config, capabilities) == expected  # the second time from what was derived

@@ -6,7 +6,8 @@ import pytest
 from midspan.gemini.response import ChunkReader
 from midspan.providers.gemini import decode
 from midspan.providers.gemini.capabilities import Api
-from midspan.providers.gemini.reading import signature_of
+from midspan.providers.gemini.decode import signature_of
+from midspan.providers.gemini.stream import StreamDecoder
 from midspan.types.exchange import FinishReason, ModelResponse
 from midspan.types.parts import Part, Text, ToolCall
 from tests.streaming import pieces_of, plain, raw_of
@@ -25,7 +26,7 @@ def piece(path: str, *, more: bool = True, **value: Any) -> dict[str, Any]:
 
 
 def read(*chunks: bytes) -> tuple[list[Part], ModelResponse]:
-    stream = decode.ResponseStream(make_id=lambda: "midspan_1")
+    stream = StreamDecoder(make_id=lambda: "midspan_1")
     made = [event for one in chunks for event in stream.feed(one)]
     return plain(*pieces_of([*made, *stream.end()])), stream.response()
 
@@ -201,3 +202,28 @@ def test_a_chunk_shows_the_calls_that_it_completes_with_all_their_arguments() ->
     shown_calls = [[(call.name, call.args) for call in shown.function_calls] for shown in chunks]
     assert shown_calls == [[], [], [("book", {"city": "Oslo"})], [("divide", {"by": 2, "what": 100})]]
     assert [call.name for call in reader.whole().function_calls] == ["book", "divide"]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        {"name": "book", "willContinue": True},
+        {"name": "book", "args": {}, "willContinue": True},
+        {"name": "book", "partialArgs": [{"jsonPath": "$.a", "stringValue": "x"}], "willContinue": True},
+        {"name": "book", "partialArgs": [{"jsonPath": "$.a", "stringValue": "x", "willContinue": True}]},
+    ],
+)
+def test_call_of_one_chunk_that_continues_is_not_a_call(call: dict[str, Any]) -> None:
+    document = {"candidates": [{"content": {"role": "model", "parts": [{"functionCall": call}]}}]}
+    assert decode.response(json.dumps(document).encode()).message.calls == ()
+    reader = ChunkReader(Api.VERTEX)
+    [seen] = reader.feed(chunk({"functionCall": call}))
+    assert seen.function_calls == []
+    assert list(reader.end()) == []
+    assert reader.whole().function_calls == []
+
+
+def test_string_that_continues_without_a_word_on_its_call_is_completed_by_the_next_chunk() -> None:
+    start = {"name": "book", "partialArgs": [{"jsonPath": "$.a", "stringValue": "Bos", "willContinue": True}]}
+    parts, _ = read(chunk({"functionCall": start}), chunk(piece("$.a", stringValue="ton", more=False), finish="STOP"))
+    assert parts == [ToolCall("midspan_1", "book", {"a": "Boston"})]

@@ -15,7 +15,7 @@ from midspan.emulator.answering.sendable import (
     check_words,
 )
 from midspan.errors import ConfigError
-from midspan.providers.gemini.reading import signature_of
+from midspan.providers.gemini.decode import signature_of
 from midspan.types.parts import Blob, Opaque, Part, Text, Thought, ToolCall
 
 Given = str | Mapping[str, Any] | Part

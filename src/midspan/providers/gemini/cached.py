@@ -75,10 +75,14 @@ class Cached(WrapperProvider):
                     yield event
             return
         except (InvalidRequest, PermissionDenied) as error:
-            if has_output or not self._forget(request, cached, error):
+            if has_output or cached is request:
                 raise
+            refusal: ProviderError | None = error
         async with aclosing(ensure_aclose(self.wrapped.stream(request))) as events:
             async for event in events:
+                if refusal is not None:  # the first event: the request is accepted
+                    await self._drop(cached, refusal)
+                    refusal = None
                 yield event
 
     async def generate(self, request: ModelRequest) -> ModelResponse:
@@ -87,20 +91,26 @@ class Cached(WrapperProvider):
         try:
             return await self.wrapped.generate(cached)
         except (InvalidRequest, PermissionDenied) as error:
-            if not self._forget(request, cached, error):
+            if cached is request:
                 raise
-        return await self.wrapped.generate(request)
+            refusal = error
+        response = await self.wrapped.generate(request)
+        await self._drop(cached, refusal)
+        return response
 
-    def _forget(self, request: ModelRequest, cached: ModelRequest, error: ProviderError) -> bool:
-        """Drop the cache that a failed request named; False if it named none."""
-        fields = self._cacheable(request.config)
-        if fields is None or cached is request:
-            return False
+    async def _drop(self, cached: ModelRequest, refusal: ProviderError) -> None:
+        """Delete the cache of a request that was refused with it and accepted without it.
+
+        A request that is refused without the cache as well says nothing about the cache, which stays.
+        """
         assert cached.config.cache is not None, "a request with a cache names it"
-        _log.info("the cache %s cannot be used any more: %s", cached.config.cache.key, error)
+        name = cached.config.cache.key
+        _log.info("the cache %s cannot be used any more: %s", name, refusal)
         with self._lock:
-            self._kept.pop(fields, None)
-        return True
+            fields = next((fields for fields, kept in self._kept.items() if kept.name == name), None)
+            kept = None if fields is None else self._kept.pop(fields)
+        if kept is not None:
+            await self._delete(kept.name)
 
     def _cacheable(self, config: RequestConfig) -> bytes | None:
         """What of a config would go into a cache; None where there is nothing to be gained."""
@@ -167,6 +177,8 @@ class Cached(WrapperProvider):
             )
         except ProviderError as error:
             _log.info("the cache %s could not be refreshed: %s", name, error)
+            if not isinstance(error, InvalidRequest | PermissionDenied):  # it may still be there
+                await self._delete(name)
             return await self._made(fields)
         return name
 
@@ -175,22 +187,22 @@ class Cached(WrapperProvider):
             many = len(self._kept) > _MOST_CACHES
             dropped = self._kept.popitem(last=False)[1] if many else None
         if dropped is not None:
-            await self._delete(dropped)
+            await self._delete(dropped.name)
 
-    async def _delete(self, kept: _Kept) -> None:
-        if kept.name is None:
+    async def _delete(self, name: str | None) -> None:
+        if name is None:
             return
         try:
-            await self._gemini.api.call("DELETE", self._gemini.api.endpoint.resource("cachedContents", kept.name))
+            await self._gemini.api.call("DELETE", self._gemini.api.endpoint.resource("cachedContents", name))
         except ProviderError as error:  # it ends by itself when its time is over
-            _log.info("the cache %s could not be deleted: %s", kept.name, error)
+            _log.info("the cache %s could not be deleted: %s", name, error)
 
     async def aclose(self) -> None:
         """Delete the caches that were made, and close the model."""
         with self._lock:
             kept, self._kept = list(self._kept.values()), OrderedDict()
         for one in kept:
-            await self._delete(one)
+            await self._delete(one.name)
         await self._gemini.aclose()
 
     async def __aenter__(self) -> Self:

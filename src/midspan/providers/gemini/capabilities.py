@@ -129,7 +129,8 @@ def capabilities_of(model: str, api: Api = Api.DEVELOPER, version: str = "v1beta
         server_side_parts=api is Api.DEVELOPER,
         thinking_levels=levels,
         thinking_budget=budget,
-        sampling=generation < (4, 0) or gemma,
+        # A tuned model or an endpoint on Vertex may be of any generation, and the newest only ignores these settings.
+        sampling=generation < (4, 0) or gemma or not _GENERATION.match(name),
         explicit_cache=generation < (4, 0) and not gemma,
         streamed_arguments=third and api is Api.VERTEX,
     )

@@ -1,24 +1,40 @@
 """Gemini as a provider: requests out, responses in."""
 
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
-from typing import Any, Self
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self
 
+from msgspec import Raw
 from msgspec.structs import replace
 
 from midspan.errors import ConfigError, InvalidRequest, ProviderError
 from midspan.http.messages import origin_of
 from midspan.providers.auth import HiddenArguments
-from midspan.providers.gemini import decode
 from midspan.providers.gemini.capabilities import DEFAULT_MODEL, Capabilities, capabilities_of, successor_of
 from midspan.providers.gemini.connection import GeminiApi, connected
+from midspan.providers.gemini.decode import ORIGIN, encode_json, raw_parts, response_and_token
 from midspan.providers.gemini.encode import request_body
-from midspan.providers.gemini.long_decode import LongDecode
+from midspan.providers.gemini.lenient import fields_of
 from midspan.providers.gemini.profile import profile_of
 from midspan.providers.provider import WireRequest
-from midspan.types.exchange import ModelEvent, ModelRequest, ModelResponse, RequestConfig
+from midspan.types.exchange import (
+    Budget,
+    Citation,
+    FinishReason,
+    ModelEvent,
+    ModelRequest,
+    ModelResponse,
+    RequestConfig,
+    Usage,
+)
+from midspan.types.messages import Message
+from midspan.types.parts import ProviderData
 from midspan.types.specs import ToolChoice
+
+if TYPE_CHECKING:
+    from midspan.providers.gemini import wire
 
 _log = logging.getLogger("midspan.providers.gemini")
 
@@ -42,7 +58,10 @@ class Gemini:
         where = self.api.endpoint
         self.capabilities = capabilities or capabilities_of(model, where.api, where.version)
         self.profile = profile_of(self.capabilities)
-        self._path = where.model(model)
+        self._read = partial(response_and_token, api=self.capabilities.api)
+        path = where.model(model)
+        self._generate_path = f"{path}:generateContent"
+        self._stream_path = f"{path}:streamGenerateContent?alt=sse"
 
     @property
     def model(self) -> str:
@@ -53,12 +72,15 @@ class Gemini:
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """Yield the parts as they arrive, then the response. A paused response is continued, see `LongDecode`."""
+        from midspan.providers.gemini.stream import StreamDecoder  # a run without streaming does not need it
+
         request = apply_known_fallback(request)
         long_decode = LongDecode(request.budget)
         first_index, has_output = 0, False
         while True:
             wire = self.wire_request(request, stream=True, token=long_decode.next_token)
-            pieces = self.api.stream(wire.path, wire.body, self._make_reader(first_index))
+            make_reader = partial(StreamDecoder, self.capabilities.api, first_index=first_index)
+            pieces = self.api.stream(wire.path, wire.body, make_reader)
             try:
                 async with aclosing(pieces):
                     async for reader, events in pieces:
@@ -76,38 +98,35 @@ class Gemini:
             first_index = answer.next_index
             if long_decode.next_token is None:
                 break
-        yield self._with_citations(long_decode.response(), request)
+        yield _with_citations(long_decode.response(), request)
 
     async def generate(self, request: ModelRequest) -> ModelResponse:
         """Return the whole response."""
         request = apply_known_fallback(request)
-        long_decode = LongDecode(request.budget)
+        long_decode: LongDecode | None = None
+        token = None
         while True:
-            wire = self.wire_request(request, stream=False, token=long_decode.next_token)
+            body = request_body(request, self.capabilities, token)
             try:
-                long_decode.add(*await self.api.call("POST", wire.path, wire.body, read=self._read))
+                response, token = await self.api.call("POST", self._generate_path, body, read=self._read)
             except ProviderError as error:
-                error.partial_response = long_decode.partial_response()
+                error.partial_response = None if long_decode is None else long_decode.response()
                 request = fallback_request(request, error)
                 continue
-            if long_decode.next_token is None:
-                return self._with_citations(long_decode.response(), request)
+            if long_decode is None:
+                if token is None:
+                    break
+                long_decode = LongDecode(request.budget)
+            long_decode.add(response, token)
+            response, token = long_decode.response(), long_decode.next_token
+            if token is None:
+                break
+        return _with_citations(response, request)
 
     def wire_request(self, request: ModelRequest, *, stream: bool, token: str | None = None) -> WireRequest:
         """Return what is sent for this request; `token` continues a paused response."""
-        mode = "streamGenerateContent?alt=sse" if stream else "generateContent"
-        return WireRequest(f"{self._path}:{mode}", request_body(request, self.capabilities, token))
-
-    def _with_citations(self, response: ModelResponse, request: ModelRequest) -> ModelResponse:
-        if not request.config.has_builtins:
-            return response
-        return replace(response, citations=decode.citations_of(response))
-
-    def _read(self, body: bytes) -> tuple[ModelResponse, str | None]:
-        return decode.response_and_token(body, self.capabilities.api)
-
-    def _make_reader(self, first_index: int) -> Callable[[], decode.ResponseStream]:
-        return lambda: decode.ResponseStream(self.capabilities.api, first_index=first_index)
+        body = request_body(request, self.capabilities, token)
+        return WireRequest(self._stream_path if stream else self._generate_path, body)
 
     async def aclose(self) -> None:
         await self.api.aclose()
@@ -117,6 +136,101 @@ class Gemini:
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
+
+
+_MAX_REQUESTS = 100
+
+
+class LongDecode:
+    """A response that takes several requests: the model pauses, and is asked to continue with the token it gave.
+
+    https://ai.google.dev/gemini-api/docs/long-decode
+    """
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+        self._responses: list[ModelResponse] = []
+        self._tokens: list[str | None] = []
+
+    def add(self, response: ModelResponse, token: str | None) -> None:
+        self._responses.append(response)
+        self._tokens.append(token)
+
+    @property
+    def next_token(self) -> str | None:
+        """The token to continue with; None if the response is complete, over budget, or makes no progress."""
+        if not self._responses or self._responses[-1].finish_reason is not FinishReason.CONTINUES:
+            return None
+        if len(self._responses) >= _MAX_REQUESTS or self._is_over_budget():
+            return None
+        is_stuck = len(self._tokens) > 1 and self._tokens[-2] == self._tokens[-1]
+        return None if is_stuck else self._tokens[-1]
+
+    def _is_over_budget(self) -> bool:
+        requests, tokens = self._budget.requests, self._budget.tokens
+        if requests is not None and len(self._responses) >= requests:
+            return True
+        return tokens is not None and sum(response.usage.total for response in self._responses) >= tokens
+
+    def partial_response(self) -> ModelResponse | None:
+        """Return what is complete so far."""
+        return self.response() if self._responses else None
+
+    def response(self) -> ModelResponse:
+        """Return all responses as one: all parts in one message, all tokens counted."""
+        last = self._responses[-1]
+        if len(self._responses) == 1:
+            return last
+        finish = last.finish_reason
+        if not last.message.parts and finish is FinishReason.END:
+            finish = FinishReason.CUT  # a model that paused and then says nothing did not come to its end
+        return replace(
+            last,
+            message=self._message(),
+            finish_reason=finish,
+            usage=sum((response.usage for response in self._responses), Usage()),
+            raw=tuple(raw for response in self._responses for raw in response.raw),
+            requests=len(self._responses),
+        )
+
+    def _message(self) -> Message:
+        messages = [response.message for response in self._responses if response.message.parts]
+        if not messages:
+            return self._responses[-1].message
+        contents = [message.provider_data.raw for message in messages if message.provider_data is not None]
+        content = {name: value for raw in contents for name, value in fields_of(raw).items()}
+        content["parts"] = Raw(b"[%b]" % b",".join(part for raw in contents for part in raw_parts(raw)))
+        parts = tuple(part for message in messages for part in message.parts)
+        return Message("model", parts, ProviderData(ORIGIN, Raw(encode_json(content))))
+
+
+def _with_citations(response: ModelResponse, request: ModelRequest) -> ModelResponse:
+    """Add the sources that Google searched or read for a response, each once, in the order in which it names them."""
+    if not request.config.has_builtins:
+        return response
+    from midspan.providers.gemini import wire  # all messages of the API, which a plain run does not need
+    from midspan.providers.gemini.proto import load
+
+    citations: dict[str, Citation] = {}
+    for document in response.raw:
+        for candidate in load(wire.GenerateContentResponse, document).candidates or []:
+            for citation in _citations_of(candidate):
+                citations.setdefault(citation.url, citation)
+    return replace(response, citations=tuple(citations.values()))
+
+
+def _citations_of(candidate: "wire.Candidate") -> Iterator[Citation]:
+    grounding = candidate.grounding_metadata
+    for chunk in (grounding.grounding_chunks if grounding is not None else None) or []:
+        for place in (chunk.web, chunk.retrieved_context, chunk.maps):
+            if place is not None and place.uri:
+                yield Citation(place.uri, place.title or "")
+        if chunk.image is not None and chunk.image.source_uri:
+            yield Citation(chunk.image.source_uri, chunk.image.title or "")
+    pages = candidate.url_context_metadata
+    for page in (pages.url_metadata if pages is not None else None) or []:
+        if page.retrieved_url:
+            yield Citation(page.retrieved_url)
 
 
 # In mode VALIDATED the server compiles the schemas of all tools, and refuses large ones. The same tools pass in mode

@@ -1,30 +1,29 @@
-"""A `RequestConfig` as fields of Gemini's request: system, tools, modes, settings. Encoded once, then kept."""
+"""A `RequestConfig` as fields of Gemini's request: system, tools, modes, settings. Encoded once per config."""
 
+import logging
 from typing import Any
-
-import msgspec
 
 from midspan.errors import ConfigError
 from midspan.providers.gemini.capabilities import Capabilities
+from midspan.providers.gemini.decode import encode_json
 from midspan.types.exchange import RequestConfig
 from midspan.types.specs import BuiltinTool, ModelSettings, ThinkingLevel, ToolChoice, ToolSpec
 
+_log = logging.getLogger("midspan.providers.gemini")
 
-def encode_config(config: RequestConfig, capabilities: Capabilities) -> bytes:
-    """The fields of a request beside its contents, each with a comma before it."""
-    return config.derived(("gemini", capabilities), lambda: _encode_config(config, capabilities))
+HEAD = b'{"contents":['
 
 
-def _encode_config(config: RequestConfig, capabilities: Capabilities) -> bytes:
+def encode_config(config: RequestConfig, capabilities: Capabilities) -> tuple[bytes, bytes]:
+    """Return what stands before the contents of a request and what stands after them."""
+    head, tail = HEAD, b""
+    if config.system and not capabilities.system_instruction and _cache_name(config) is None:
+        # For models without a system prompt it is the first thing that the user says.
+        head += encode_json({"role": "user", "parts": [{"text": config.system}]}) + b","
     fields = _overlaid(config_fields(config, capabilities), config.settings.extra)
-    return b"," + _encode(fields)[1:-1] if fields else b""
-
-
-def encode_system_as_content(config: RequestConfig, capabilities: Capabilities) -> bytes:
-    """The system prompt as the first thing the user says, with a comma after it, for models that know no other way."""
-    if capabilities.system_instruction or not config.system or _cache_name(config) is not None:
-        return b""
-    return _encode({"role": "user", "parts": [{"text": config.system}]}) + b","
+    if fields:
+        tail = b"," + encode_json(fields)[1:-1]
+    return head, tail
 
 
 def config_fields(config: RequestConfig, capabilities: Capabilities) -> dict[str, Any]:
@@ -62,14 +61,14 @@ def _declaration(tool: ToolSpec) -> dict[str, Any]:
     if tool.description:
         declaration["description"] = tool.description
     # A function without parameters leaves the schema out; an object without properties is refused by some versions.
-    if tool.parameters and not _says_nothing(tool.parameters):
+    if tool.parameters and not _is_empty_schema(tool.parameters):
         declaration["parametersJsonSchema"] = tool.parameters
     return declaration
 
 
-def _says_nothing(schema: dict[str, Any]) -> bool:
-    said = {name for name, value in schema.items() if value not in ({}, [], None, False, True)}
-    return said <= {"type", "title", "description", "$schema", "$id"}
+def _is_empty_schema(schema: dict[str, Any]) -> bool:
+    present = {name for name, value in schema.items() if value not in ({}, [], None, False, True)}
+    return present <= {"type", "title", "description", "$schema", "$id"}
 
 
 def _tool_config(config: RequestConfig, capabilities: Capabilities) -> dict[str, Any]:
@@ -120,8 +119,11 @@ def _generation(config: RequestConfig, capabilities: Capabilities) -> dict[str, 
         "frequencyPenalty": settings.frequency_penalty,
         "thinkingConfig": _thinking(settings, capabilities) or None,
     }
+    sampling = {"temperature": settings.temperature, "topP": settings.top_p, "topK": settings.top_k}
     if capabilities.sampling:
-        fields |= {"temperature": settings.temperature, "topP": settings.top_p, "topK": settings.top_k}
+        fields |= sampling
+    elif any(value is not None for value in sampling.values()):
+        _log.warning("%s ignores temperature, top_p and top_k, so they are not sent", config.model)
     if config.output is not None:
         if config.tools and not capabilities.json_with_functions:
             raise ConfigError(f"{config.model!r} takes tools or structured output, not both; use a Gemini 3 model")
@@ -179,6 +181,3 @@ def _merged(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
         if isinstance(under.get(name), dict) and isinstance(value, dict):
             both[name] = _merged(under[name], value)
     return both
-
-
-_encode = msgspec.json.Encoder().encode

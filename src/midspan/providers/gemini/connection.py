@@ -22,15 +22,15 @@ class GeminiApi(RestClient):
     """One of the Gemini APIs, with credentials."""
 
     def __init__(self, endpoint: Endpoint, auth: Auth, **options: Any) -> None:
-        super().__init__(f"{endpoint.base_url}/{endpoint.version}", auth, _parse_error, "Gemini", **options)
+        url = f"{endpoint.base_url}/{endpoint.version}"
+        super().__init__(url, auth, _parse_error, "Gemini", max_body_bytes=LARGEST_REQUEST, **options)
         self.endpoint = endpoint
 
-    def check_body(self, body: bytes) -> None:
-        if len(body) > LARGEST_REQUEST:
-            raise ConfigError(
-                f"the request weighs {len(body) / 2**20:.1f} MB, and the API takes {LARGEST_REQUEST // 2**20}; "
-                "upload large files with the Files API and give Part.from_uri(…)"
-            )
+    def refuse_body(self, size: int) -> ConfigError:
+        return ConfigError(
+            f"the request has {size / 2**20:.1f} MB, and the API accepts {LARGEST_REQUEST // 2**20}; "
+            "upload large files with the Files API and pass Part.from_uri(…)"
+        )
 
     async def pages(self, path: str, form: type[AnyProto]) -> AsyncIterator[AnyProto]:
         """Yield all pages of a list."""

@@ -1,9 +1,10 @@
-"""Our values as Gemini's: the body of a request, joined from pieces that were written once.
+"""Our values as Gemini's: the body of a request, joined from pieces that were encoded once.
 
 Above is the client, which sends the body. This module knows which model and API the body is for only through
 `Capabilities`. What Gemini sent goes back as it came; what another provider's model said is encoded anew.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -12,71 +13,120 @@ from msgspec.structs import replace
 
 from midspan.errors import ConfigError
 from midspan.providers.gemini.capabilities import Capabilities
-from midspan.providers.gemini.config import encode_config, encode_system_as_content
-from midspan.providers.gemini.reading import DIALECT, encode_json, fields_of, part_of, signature_of
+from midspan.providers.gemini.config import HEAD, encode_config
+from midspan.providers.gemini.decode import ORIGIN, encode_json, part_of, raw_parts, signature_of
+from midspan.providers.gemini.lenient import fields_of
 from midspan.types.exchange import ModelRequest
 from midspan.types.messages import History, Message
 from midspan.types.parts import Blob, Opaque, Part, ProviderData, Text, Thought, ToolCall, ToolResult, is_local_id
 
-Written = bytes | memoryview | Raw
+Encoded = bytes | memoryview | Raw
 
 # For calls that Gemini did not make itself: https://ai.google.dev/gemini-api/docs/thought-signatures
 SKIP_SIGNATURE = "skip_thought_signature_validator"
 
 
 def request_body(request: ModelRequest, capabilities: Capabilities, continuation_token: str | None = None) -> bytes:
-    """The JSON that asks for the next turn."""
-    tail = encode_config(request.config, capabilities)
+    """Return the JSON that asks for the next turn."""
+    config = request.config
+    head, tail = config.derived(("gemini", capabilities), lambda: encode_config(config, capabilities))
     if continuation_token is not None:
         tail += b',"continuationToken":' + encode_json(continuation_token)
-    return body_of(request.history, tail, capabilities, first=encode_system_as_content(request.config, capabilities))
+    return body_of(request.history, tail, capabilities, head=head)
 
 
-def body_of(history: History, tail: bytes, capabilities: Capabilities, *, first: bytes = b"") -> bytes:
-    """A request of these contents, `first` before them and the fields of `tail` after them.
+def body_of(history: History, tail: bytes, capabilities: Capabilities, *, head: bytes = HEAD) -> bytes:
+    """Return a request of these contents between `head` and the fields of `tail`.
 
     Only new messages are encoded; the bytes of the others are copied, once.
     """
-    head, body = b'{"contents":[' + first, b""
+    body = b""
 
-    def extend(known: Written | None, messages: tuple[Message, ...]) -> Written:
+    def extend(known: Encoded | None, messages: tuple[Message, ...]) -> Encoded:
         nonlocal body
-        new = [encode_message(message, capabilities) for message in messages]
-        contents = _with_commas(known or b"", new)
-        body = b"".join((head, *contents, b"]", tail, b"}"))
+        if known and _is_one_turn(history.messages[-len(messages) - 1], messages[0]):
+            known, messages = None, history.messages
+        contents: list[Encoded] = [known] if known else []
+        for content in encode_messages(messages, capabilities):
+            contents += (b",", content) if contents else (content,)
+        body = _joined(head, contents, tail)
         # The bytes are kept as a view into this body, not copied out of it.
-        return memoryview(body)[len(head) : len(head) + sum(map(len, contents))]
+        return memoryview(body)[len(head) : -len(tail) - 2]
 
     contents = history.derived(capabilities.contents_dialect, extend)
-    return body or b"".join((head, contents, b"]", tail, b"}"))
+    return body or _joined(head, [contents] if contents else [], tail)
 
 
-def _with_commas(known: Written, new: list[Written]) -> list[Written]:
-    pieces = [known] if known else []
-    for piece in new:
-        if piece:
-            pieces += (b",", piece) if pieces else (piece,)
-    return pieces
+def _joined(head: bytes, contents: list[Encoded], tail: bytes) -> bytes:
+    return b"".join((head if contents else head.removesuffix(b","), *contents, b"]", tail, b"}"))
 
 
-def encode_message(message: Message, capabilities: Capabilities) -> Written:
-    """One content; nothing for a message that holds nothing, because the API refuses a content without parts."""
+def encode_messages(messages: Sequence[Message], capabilities: Capabilities) -> list[Encoded]:
+    """Return the contents for these messages. Messages that Gemini wants as one turn are joined."""
+    if not any(map(_is_one_turn, messages, messages[1:])):
+        return [content for message in messages if (content := encode_message(message, capabilities))]
+    contents: list[Encoded] = []
+    turn: list[Message] = []
+    for message in messages:
+        if turn and not _is_one_turn(turn[-1], message):
+            contents.append(_encode_turn(turn, capabilities))
+            turn = []
+        turn.append(message)
+    if turn:
+        contents.append(_encode_turn(turn, capabilities))
+    return [content for content in contents if content]
+
+
+def _is_one_turn(first: Message, second: Message) -> bool:
+    """Whether two messages in a row must be one content.
+
+    The server refuses a call that follows other words of the model, and results of one turn in several contents. Other
+    APIs have both in their histories. What Gemini sent itself stays as it is.
+    """
+    if first.role != second.role:
+        return False
+    if first.role == "user":
+        return all(type(part) is ToolResult for message in (first, second) for part in message.parts)
+    return not (_is_as_sent(first) and _is_as_sent(second))
+
+
+def _encode_turn(turn: list[Message], capabilities: Capabilities) -> Encoded:
+    if len(turn) == 1:
+        return encode_message(turn[0], capabilities)
+    fields: dict[str, Any] = {}
+    parts: list[Raw] = []
+    for message in turn:
+        content = encode_message(message, capabilities)
+        if content:
+            fields |= fields_of(content)
+            parts += raw_parts(Raw(content))
+        if any(type(part) is ToolCall for part in message.parts):
+            capabilities = replace(capabilities, signatures=False)  # only the first call of a turn needs a signature
+    return encode_json({**fields, "parts": parts}) if parts else b""
+
+
+def _is_as_sent(message: Message) -> bool:
+    data = message.provider_data
+    return data is not None and bool(data.raw) and data.origin == ORIGIN
+
+
+def encode_message(message: Message, capabilities: Capabilities) -> Encoded:
+    """Return one content; nothing for a message without parts, because the API refuses a content without parts."""
     try:
         data = message.provider_data
-        if data is not None and data.raw and data.origin == DIALECT and message.parts:
-            return _returned(message, data.raw, capabilities)
+        if data is not None and data.raw and data.origin == ORIGIN and message.parts:
+            return _as_sent(message, data.raw, capabilities)
         parts = _parts(message, capabilities)
         return encode_json({"role": message.role, "parts": parts}) if parts else b""
     except (TypeError, UnicodeEncodeError, RecursionError) as error:
-        raise ConfigError(f"a message of the {message.role} holds something that JSON cannot say: {error}") from error
+        raise ConfigError(f"a message of the {message.role} is not JSON serializable: {error}") from error
 
 
-def _returned(message: Message, raw: Raw, capabilities: Capabilities) -> Written:
-    """What Gemini sent, untouched, unless this model refuses something that another one gave."""
-    first = next((part for part in message.parts if type(part) is ToolCall), None)
-    unsigned = capabilities.signatures and first is not None and signature_of(first) is None
-    with_ids = not capabilities.call_ids and any(_has_id(part) for part in message.parts)
-    foreign = not capabilities.server_side_parts and any(_is_server_side(part) for part in message.parts)
+def _as_sent(message: Message, raw: Raw, capabilities: Capabilities) -> Encoded:
+    """Return what Gemini sent, untouched, unless this model refuses something that another one gave."""
+    unsigned = capabilities.signatures and _lacks_signature(message.parts)
+    with_ids = not capabilities.call_ids and any(map(_has_id, message.parts))
+    foreign = not capabilities.server_side_parts and any(map(_is_server_side, message.parts))
     if not (unsigned or with_ids or foreign):
         return raw
     content = msgspec.json.decode(raw)
@@ -88,6 +138,14 @@ def _returned(message: Message, raw: Raw, capabilities: Capabilities) -> Written
     if with_ids:
         _drop_ids(parts)
     return encode_json({**content, "parts": parts}) if parts else b""
+
+
+def _lacks_signature(parts: tuple[Part, ...]) -> bool:
+    """Whether the first call has no signature; the others need none."""
+    for part in parts:
+        if type(part) is ToolCall:
+            return signature_of(part) is None
+    return False
 
 
 _SERVER_SIDE = frozenset(("toolCall", "toolResponse"))
@@ -110,26 +168,26 @@ def _drop_ids(parts: list[Any]) -> None:
 
 def _parts(message: Message, capabilities: Capabilities) -> list[Any]:
     data = message.provider_data
-    is_ours = data is not None and data.origin == DIALECT
+    is_ours = data is not None and data.origin == ORIGIN
     parts: list[Any] = []
     needs_signature = capabilities.signatures and message.role == "model"
     for part in message.parts:
-        written = _part(part, is_ours, capabilities)
-        if written is None:
+        encoded = _part(part, is_ours, capabilities)
+        if encoded is None:
             continue
         if needs_signature and type(part) is ToolCall:
-            written, needs_signature = _signed(written, signature_of(part)), False  # only the first call must have one
-        parts.append(written)
+            encoded, needs_signature = _signed(encoded, signature_of(part)), False  # only the first call must have one
+        parts.append(encoded)
     if not capabilities.media_in_results:
-        parts += [_blob(blob) for result in message.results for blob in result.media]
+        parts += [_blob(blob) for result in message.results if result.content for blob in result.media]
     return parts
 
 
-def _signed(written: Any, signature: str | None) -> Any:
-    """A call with a signature: its own, or the value that tells the server not to check it."""
-    if isinstance(written, Raw):
-        return written if signature is not None else {**fields_of(written), "thoughtSignature": SKIP_SIGNATURE}
-    return {**written, "thoughtSignature": written.get("thoughtSignature") or SKIP_SIGNATURE}
+def _signed(call: Any, signature: str | None) -> Any:
+    """Return an encoded call with a signature: its own, or the value that tells the server not to check it."""
+    if isinstance(call, Raw):
+        return call if signature is not None else {**fields_of(call), "thoughtSignature": SKIP_SIGNATURE}
+    return {**call, "thoughtSignature": call.get("thoughtSignature") or SKIP_SIGNATURE}
 
 
 def _sign_first_call(parts: list[Any]) -> None:
@@ -142,7 +200,7 @@ def _sign_first_call(parts: list[Any]) -> None:
 def _part(part: Part, is_ours: bool, capabilities: Capabilities) -> Any:
     """A part of a message that Gemini did not send, or that was edited since."""
     data = part.provider_data
-    if data is not None and data.origin == DIALECT and data.raw:
+    if data is not None and data.origin == ORIGIN and data.raw:
         return _sent_part(part, data.raw, capabilities)
     if is_ours and isinstance(part, Thought):
         return {"text": part.text, "thought": True}
@@ -181,7 +239,8 @@ def _plain_part(part: Part, capabilities: Capabilities) -> Any:
     if isinstance(part, Text):
         return {"text": part.text} if part.text else None
     if isinstance(part, ToolCall):
-        return {"functionCall": {**_id(part.id, capabilities), "name": part.name, "args": part.arguments}}
+        call: dict[str, Any] = {"name": part.name, "args": part.arguments}
+        return {"functionCall": {"id": part.id, **call} if _sends_id(part.id, capabilities) else call}
     return _blob(part) if isinstance(part, Blob) else None
 
 
@@ -189,7 +248,7 @@ def signed(part: Part, signature: str) -> Part:
     """Return a part with a thought signature, as Gemini would have sent it."""
     plain = _part(part, True, _EVERYTHING)
     raw = encode_json({**plain, "thoughtSignature": signature})
-    return replace(part, provider_data=ProviderData(DIALECT, Raw(raw)))
+    return replace(part, provider_data=ProviderData(ORIGIN, Raw(raw)))
 
 
 _EVERYTHING = Capabilities(signatures=False)
@@ -202,19 +261,21 @@ def _blob(blob: Blob) -> dict[str, Any]:
 
 
 def _response(result: ToolResult, capabilities: Capabilities) -> dict[str, Any]:
-    value = result.model_value
+    value = result.model_value if result.content else result.value
     if result.is_error:
         value = value if isinstance(value, dict) and "error" in value else {"error": value}
     elif not isinstance(value, dict):
         value = {capabilities.result_key: value}
     if result.hint is not None:
         value = {**value, "note": result.hint}
-    written = {"name": result.name, "response": value, **_id(result.id, capabilities)}
-    if result.media and capabilities.media_in_results:
-        written["parts"] = [_blob(blob) for blob in result.media]
-    return written
+    response: dict[str, Any] = {"name": result.name, "response": value}
+    if _sends_id(result.id, capabilities):
+        response["id"] = result.id
+    if result.content and capabilities.media_in_results and result.media:
+        response["parts"] = [_blob(blob) for blob in result.media]
+    return response
 
 
-def _id(id: str, capabilities: Capabilities) -> dict[str, str]:
-    """The id where the server gave it and takes it back; one of ours is never shown."""
-    return {"id": id} if capabilities.call_ids and not is_local_id(id) else {}
+def _sends_id(id: str, capabilities: Capabilities) -> bool:
+    """Whether the server gave this id and takes it back; one of ours is never sent."""
+    return capabilities.call_ids and not is_local_id(id)

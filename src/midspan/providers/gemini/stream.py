@@ -1,43 +1,91 @@
-"""The documents of a streamed response, as model events and at the end as one response."""
+"""A streamed response: bytes in, model events out, and one response at the end.
 
-from collections.abc import Sequence
+Above is the client, which feeds the bytes; below are `framing`, which cuts them into documents, and `decode`, which
+says what a document means.
+"""
 
-from msgspec import Raw
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal
 
-from midspan.providers.gemini import response_structs as structs
+import msgspec
+from msgspec import Raw, Struct
+
+from midspan.errors import MalformedResponse, ProviderError
 from midspan.providers.gemini.capabilities import Api
-from midspan.providers.gemini.reading import (
-    DIALECT,
+from midspan.providers.gemini.decode import (
+    ORIGIN,
+    Candidate,
+    Chunk,
     MakeId,
+    Tokens,
+    WireCall,
     encode_json,
-    fields_of,
     finish_word,
+    known_part_of,
     linked,
     no_candidate,
     part_of,
     part_of_any,
-    part_of_known,
     raw_parts,
     read,
     read_content,
     read_part,
     response_of,
 )
-from midspan.providers.gemini.streamed_arguments import OpenCall
+from midspan.providers.gemini.framing import Framing
+from midspan.providers.gemini.lenient import READ_ERRORS, fields_of
+from midspan.providers.gemini.streamed_arguments import OpenCall, is_open
 from midspan.providers.stream import StreamAccumulator
 from midspan.types.exchange import ModelResponse, PartEnd, PartEvent, PartStart
 from midspan.types.messages import Message
-from midspan.types.parts import NO_BYTES, Part, ProviderData, Text, Thought, ToolCall
+from midspan.types.parts import NO_BYTES, Part, ProviderData, Text, Thought, ToolCall, local_id
+
+
+class _DeltaPart(Struct, forbid_unknown_fields=True, gc=False):
+    text: str
+    thought: bool | None = None
+
+
+class _DeltaContent(Struct, forbid_unknown_fields=True, gc=False):
+    parts: tuple[_DeltaPart]
+    role: Literal["model"]
+
+
+class _DeltaCandidate(Struct, rename="camel", gc=False):
+    content: _DeltaContent
+    finish_reason: str | int | None = None
+    index: Literal[0] | None = None
+    finish_message: None = None
+    continuation_token: None = None
+
+
+class _Delta(Struct, rename="camel", gc=False):
+    """A chunk that adds one piece of text, as most of a stream do, read in one pass and strictly.
+
+    What can be read as one says nothing more that counts; what cannot is read as a `Chunk`.
+    """
+
+    candidates: tuple[_DeltaCandidate]
+    usage_metadata: Tokens | None = None
+    model_version: str | None = None
+    response_id: str | None = None
+    prompt_feedback: None = None
+    error: None = None
+
+
+_read_delta = msgspec.json.Decoder(_Delta).decode
 
 
 class StreamDecoder:
-    """Documents of a stream in, events out, and one response at the end.
+    """Feed it the bytes as they arrive, take the events that they complete, and at the end the whole response.
 
-    The accumulator builds the values of the parts. Beside it this class keeps the bytes of each part, so that the
-    message can go back as the server sent it.
+    An error that the server sends within the stream is raised after the events before it. The accumulator builds the
+    values of the parts. Beside it this class keeps the bytes of each part, so that the message can go back as the
+    server sent it.
     """
 
-    def __init__(self, api: Api, make_id: MakeId, first_index: int = 0) -> None:
+    def __init__(self, api: Api = Api.DEVELOPER, *, make_id: MakeId = local_id, first_index: int = 0) -> None:
+        self._framing = Framing()
         self._api = api
         self._make_id = make_id
         self._accumulator = StreamAccumulator(first_index)
@@ -55,11 +103,38 @@ class StreamDecoder:
         self._open_index = 0
         self._verbatim = True
         """Whether a single content can go back as it came, because nothing in it had to be put together."""
-        self._chunk = structs.Chunk()
-        self._candidate = structs.Candidate()
+        self._chunk = Chunk()
+        self._candidate = Candidate()
+
+    # What is fed is read at once, whether or not the caller takes the events.
+
+    def feed(self, piece: bytes) -> Iterable[PartEvent]:
+        events: list[PartEvent] = []
+        try:
+            for document in self._framing.feed(piece):
+                events += self.add(document)
+        except ProviderError as error:
+            return _then_raise(events, error)
+        return events
+
+    def end(self) -> Iterable[PartEvent]:
+        """The bytes are over. A call that is still open is complete only if the model itself said that it was done."""
+        events: list[PartEvent] = []
+        try:
+            for document in self._framing.end():
+                events += self.add(document)
+        except ProviderError as error:
+            # If the last document of a stream was cut, it has no finish reason, and the response says so.
+            if not isinstance(error, MalformedResponse) or not self._framing.streams:
+                return _then_raise(events, error)
+        events += self._accumulator.end_current()
+        if finish_word(self._candidate.finish_reason, self._api) == "STOP":
+            events += self._close_call()
+        return events
 
     @property
     def is_empty(self) -> bool:
+        """Whether nothing has come yet that says anything."""
         return not self._documents
 
     @property
@@ -72,10 +147,10 @@ class StreamDecoder:
         return self._candidate.continuation_token
 
     def add(self, document: bytes) -> list[PartEvent]:
-        """Return the events of one document."""
+        """Return the events of one document, for callers that have cut the bytes themselves."""
         try:
-            delta = structs.read_delta(document)
-        except structs.READ_FAILURES:
+            delta = _read_delta(document)
+        except READ_ERRORS:
             return self._add_any(document)
         raw = Raw(document)
         self._documents.append(raw)
@@ -114,9 +189,8 @@ class StreamDecoder:
         return events
 
     def _add_part(self, raw: Raw) -> list[PartEvent]:
-        try:
-            value = part_of_known(structs.read_known_part(raw), raw, self._make_id)
-        except structs.READ_FAILURES:
+        value = known_part_of(raw, self._make_id)
+        if value is None:
             part, raw = read_part(raw)
             call = part.function_call
             if call is not None and (self._open or call.will_continue or call.partial_args is not None):
@@ -124,7 +198,7 @@ class StreamDecoder:
             if call is not None and call.name is None and fields_of(raw).keys() == {"functionCall"}:
                 self._verbatim = False  # the end of a call that had said its end already
                 return []
-            value = part_of_any(raw, self._make_id)
+            value = part_of_any(part, raw, self._make_id)
         if isinstance(value, Text | Thought) and value.provider_data is None:
             return self._add_words(type(value), value.text, (raw, False))
         events: list[PartEvent] = []
@@ -154,7 +228,7 @@ class StreamDecoder:
         self._keep(index, call, raw)
         return [self._accumulator.add(PartEnd(index, call))]
 
-    def _add_streamed(self, call: structs.Call, raw: Raw) -> list[PartEvent]:
+    def _add_streamed(self, call: WireCall, raw: Raw) -> list[PartEvent]:
         events: list[PartEvent] = []
         self._verbatim = False
         if call.name or self._open is None:
@@ -163,7 +237,7 @@ class StreamDecoder:
             self._open, self._open_index = OpenCall(call, raw), self._accumulator.reserve()
         else:
             self._open.add(call, raw)
-        return events if call.will_continue else events + self._close_call()
+        return events if is_open(call) else events + self._close_call()
 
     def _close_call(self) -> list[PartEvent]:
         if self._open is None:
@@ -174,12 +248,8 @@ class StreamDecoder:
         started = self._accumulator.add(PartStart(self._open_index, part))
         return [started, self._accumulator.add(PartEnd(self._open_index, part))]
 
-    def end(self) -> list[PartEvent]:
-        """The bytes are over. A call that is still open is complete only if the model itself said that it was done."""
-        is_done = finish_word(self._candidate.finish_reason, self._api) == "STOP"
-        return [*self._accumulator.end_current(), *(self._close_call() if is_done else ())]
-
     def response(self) -> ModelResponse:
+        """Return the whole response; without a finish reason it has `FinishReason.CUT`."""
         if self._candidate.finish_reason is None and self._accumulator.is_empty:
             no_candidate(self._chunk.prompt_feedback)
         return response_of(self._message(), self._chunk, self._candidate, tuple(self._documents), self._api)
@@ -188,7 +258,7 @@ class StreamDecoder:
         parts = self._accumulator.parts()
         if self._verbatim and self._content_count == 1:
             alone = self._contents[0] if self._contents else read_content(read(self._last_delta)[2])[0]
-            return Message("model", self._as_sent(parts, alone), ProviderData(DIALECT, alone))
+            return Message("model", self._as_sent(parts, alone), ProviderData(ORIGIN, alone))
         pairs = [
             (part, pieces)
             for part, pieces in zip(parts, [self._bytes[index] for index in sorted(self._bytes)], strict=True)
@@ -198,12 +268,12 @@ class StreamDecoder:
             pairs = _joined(pairs)
         kept = [(part, _bytes_of(part, pieces)) for part, pieces in pairs]
         if not kept:
-            return Message("model", (), ProviderData(DIALECT))
+            return Message("model", (), ProviderData(ORIGIN))
         # Whatever else the contents of the stream held beside their parts stays too; of two the later counts.
         content = {name: value for one in self._contents for name, value in fields_of(one).items()}
         joined = b",".join([raw for _, raw in kept])
         content |= {"role": Raw(b'"model"'), "parts": Raw(b"[%b]" % joined)}
-        data = ProviderData(DIALECT, Raw(encode_json(content)))
+        data = ProviderData(ORIGIN, Raw(encode_json(content)))
         return Message("model", linked([part for part, _ in kept], ()), data)
 
     def _as_sent(self, parts: Sequence[Part], content: Raw) -> tuple[Part, ...]:
@@ -214,6 +284,11 @@ class StreamDecoder:
         others = iter([part for part in parts if not _is_plain_text(part)])
         again = [part_of(raw, lambda: "") for raw in raws]
         return linked([part if _is_plain_text(part) else next(others) for part in again], ())
+
+
+def _then_raise(events: list[PartEvent], error: ProviderError) -> Iterator[PartEvent]:
+    yield from events
+    raise error
 
 
 def _is_plain_text(part: Part) -> bool:
@@ -227,14 +302,14 @@ def _is_same(call: ToolCall, known: ToolCall) -> bool:
     return known.arguments == call.arguments and encode_json(known.arguments) == encode_json(call.arguments)
 
 
-def _merge_chunk(kept: structs.Chunk, now: structs.Chunk | structs.Delta) -> None:
+def _merge_chunk(kept: Chunk, now: Chunk | _Delta) -> None:
     """What is said later in a stream counts, what is not said again stays."""
     kept.usage_metadata = now.usage_metadata or kept.usage_metadata
     kept.model_version = now.model_version or kept.model_version
     kept.response_id = now.response_id or kept.response_id
 
 
-def _merge_candidate(kept: structs.Candidate, now: structs.Candidate) -> None:
+def _merge_candidate(kept: Candidate, now: Candidate) -> None:
     kept.finish_reason = now.finish_reason or kept.finish_reason
     kept.finish_message = now.finish_message or kept.finish_message
     kept.continuation_token = now.continuation_token or kept.continuation_token

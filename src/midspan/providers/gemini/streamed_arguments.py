@@ -6,12 +6,13 @@ path again appending to its string; a part that promises nothing more closes it.
 
 import re
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Raw
 
-from midspan.providers.gemini.response_structs import Call
+if TYPE_CHECKING:
+    from midspan.providers.gemini.decode import WireCall
 
 _STEP = re.compile(r"""\.([^.\[\]]+)|\[(\d{1,6})\]|\['((?:[^'\\]|\\.)*)'\]|\["((?:[^"\\]|\\.)*)"\]""")
 _ESCAPED = re.compile(r"\\(u[0-9a-fA-F]{4}|.)")
@@ -23,17 +24,22 @@ _WIDEST_GAP = 100
 Path = tuple[str | int, ...]
 
 
+def is_open(call: "WireCall") -> bool:
+    """Whether more of a call follows: it says so itself, or the last piece of its arguments does."""
+    return bool(call.will_continue or (call.partial_args and call.partial_args[-1].get("willContinue")))
+
+
 class OpenCall:
     """A call whose arguments are still coming."""
 
-    def __init__(self, call: Call, part: Raw) -> None:
+    def __init__(self, call: "WireCall", part: Raw) -> None:
         self._part: dict[str, Any] = {}
         self._call: dict[str, Any] = {}
         self._arguments: dict[str, Any] = {}
         self._texts: dict[Path, list[str]] = {}
         self.add(call, part)
 
-    def add(self, call: Call, part: Raw) -> None:
+    def add(self, call: "WireCall", part: Raw) -> None:
         """Go on with the call; whatever else stands on the part is kept, wherever in the stream it comes."""
         plain = msgspec.json.decode(part)
         said = plain.pop("functionCall", None)

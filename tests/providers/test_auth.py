@@ -1,0 +1,96 @@
+"""Keys and tokens stay out of errors and tracebacks."""
+
+import asyncio
+import traceback
+from typing import Any
+
+import pytest
+
+from midspan import Agent, Gemini
+from midspan.errors import ConfigError, InvalidRequest, ProviderError
+from midspan.gemini import RetryPolicy
+from tests.gemini.recorder import recorder
+
+SECRET = "ya29.very-secret-token"
+CONNECTIONS: list[dict[str, Any]] = [
+    {"api_key": SECRET},
+    {"vertex": True, "project": "p", "token": lambda: SECRET},
+    {"api_key": "other-key", "headers": {"x-gateway-token": SECRET}},
+]
+
+
+def fail(answer: Any, status: int, connection: dict[str, Any], *, stream: bool) -> ProviderError:
+    """Return the error of a run whose server gives this answer."""
+    with recorder() as server:
+        server.answer(answer, status=status)
+        agent = Agent(Gemini(base_url=server.url, retry=RetryPolicy(max_attempts=1), **connection))
+
+        async def main() -> None:
+            if not stream:
+                await agent.run("hi")
+            async with agent.stream("hi") as events:
+                async for _ in events:
+                    pass
+
+        with pytest.raises(ProviderError) as raised:
+            asyncio.run(main())
+    return raised.value
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("connection", CONNECTIONS, ids=["key", "token", "header"])
+@pytest.mark.parametrize(
+    ("status", "answer"),
+    [
+        (400, {"error": {"code": 400, "message": f"bad key {SECRET}"}}),
+        (502, f"<html>you sent Authorization: Bearer {SECRET}</html>".encode()),
+        (200, {"error": {"code": 400, "message": f"bad key {SECRET}"}}),
+        (200, f"not JSON: {SECRET}".encode()),
+    ],
+    ids=["error", "page", "error inside", "text"],
+)
+def test_secret_that_a_gateway_quotes_is_masked(
+    status: int, answer: Any, connection: dict[str, Any], stream: bool
+) -> None:
+    error = fail(answer, status, connection, stream=stream)
+    assert "***" in str(error)
+    assert SECRET not in "".join(traceback.format_exception(error))
+
+
+def test_secret_is_masked_in_details_and_violations() -> None:
+    violation = {"field": f"headers[{SECRET}]", "description": SECRET}
+    detail = {"@type": "google.rpc.BadRequest", "fieldViolations": [violation], "metadata": {SECRET: [SECRET]}}
+    answer = {"error": {"code": 400, "message": "bad", "details": [detail]}}
+    error = fail(answer, 400, CONNECTIONS[0], stream=False)
+    assert isinstance(error, InvalidRequest)
+    assert error.violations == (("headers[***]", "***"),)
+    assert error.details[0]["metadata"] == {"***": ["***"]}
+
+
+@pytest.mark.parametrize("connection", CONNECTIONS[:2], ids=["key", "token"])
+@pytest.mark.parametrize("stream", [False, True])
+def test_secret_is_not_shown_by_a_traceback_with_locals(connection: dict[str, Any], stream: bool) -> None:
+    error = fail({"error": {"code": 400, "message": "bad"}}, 400, connection, stream=stream)
+    frames = traceback.TracebackException.from_exception(error, capture_locals=True).stack
+    values = [value for frame in frames if "/midspan/" in frame.filename for value in (frame.locals or {}).values()]
+    assert values
+    assert not any(SECRET in value for value in values)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_token_that_cannot_be_sent_is_not_shown_by_a_traceback_with_locals(is_async: bool) -> None:
+    async def later() -> str:
+        return f"{SECRET}\nx: y"
+
+    token = later if is_async else lambda: f"{SECRET}\nx: y"
+    agent = Agent(Gemini(base_url="http://127.0.0.1:1", vertex=True, project="p", token=token))
+    with pytest.raises(ConfigError, match="token") as raised:
+        agent.run_sync("hi")
+    frames = traceback.TracebackException.from_exception(raised.value, capture_locals=True).stack
+    assert not [frame for frame in frames if SECRET in str(frame.locals) and "/midspan/" in frame.filename]
+    assert SECRET not in str(raised.value)
+
+
+def test_short_header_values_are_not_masked() -> None:
+    error = fail({"error": {"code": 400, "message": "a key is bad"}}, 400, {"api_key": "a"}, stream=False)
+    assert str(error) == "Gemini answered 400: a key is bad"
