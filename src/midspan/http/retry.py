@@ -16,7 +16,7 @@ read the rest outside.
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -113,12 +113,17 @@ _SYSTEM_CLOCK = SystemClock()
 class RetryState:
     """The attempts of one request."""
 
-    __slots__ = ("_clock", "_failed_attempts", "_last_error", "_policy", "_started_at")
+    __slots__ = ("_clock", "_failed_attempts", "_last_error", "_on_retry", "_policy", "_started_at")
 
     def __init__(
-        self, policy: RetryPolicy = _DEFAULT_POLICY, clock: Clock = _SYSTEM_CLOCK, started_at: float | None = None
+        self,
+        policy: RetryPolicy = _DEFAULT_POLICY,
+        clock: Clock = _SYSTEM_CLOCK,
+        started_at: float | None = None,
+        on_retry: Callable[[int, float, ProviderError], None] | None = None,
     ) -> None:
-        """`started_at` is when the first attempt started; by default now."""
+        """`started_at` is when the first attempt started; by default now. `on_retry` is called before each wait."""
+        self._on_retry = on_retry
         self._policy = policy
         self._clock = clock
         self._started_at = clock.monotonic() if started_at is None else started_at
@@ -135,6 +140,8 @@ class RetryState:
             raise error
         # Without its traceback, whose frames refer to this object and so to the error itself.
         self._last_error = error.with_traceback(None)
+        if self._on_retry is not None:
+            self._on_retry(self._failed_attempts, delay, error)
         try:
             await self._clock.sleep(delay)
         except asyncio.CancelledError as cancelled:

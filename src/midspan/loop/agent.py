@@ -32,6 +32,7 @@ from midspan.providers.provider import Provider
 from midspan.providers.registry import default_provider, provider_of
 from midspan.tools.source import ToolSource
 from midspan.tools.tasks import Expired, with_timeout
+from midspan.types.context import AskUser
 from midspan.types.messages import History
 from midspan.types.specs import Limits, ModelSettings, ToolChoice
 
@@ -45,6 +46,7 @@ class _RunInput(Struct, frozen=True, eq=False):
     given: int
     """The number of messages before the prompt."""
     context: Any
+    ask_user: AskUser | None
     limits: Limits
     run_id: str
     config: RunConfig | None
@@ -205,6 +207,7 @@ class Agent(Generic[Output]):
         *,
         messages: Messages | None = None,
         context: Any = None,
+        ask_user: AskUser | None = None,
         limits: Limits | None = None,
         run_id: str | None = None,
         **other: Any,
@@ -219,6 +222,7 @@ class Agent(Generic[Output]):
             history=history,
             given=given,
             context=context,
+            ask_user=ask_user,
             limits=limits or self._limits,
             run_id=run_id or new_run_id(),
             config=self._with_overrides(other) if other else None,
@@ -240,7 +244,9 @@ class Agent(Generic[Output]):
             uncounted=prepared.uncounted,
             finals=prepared.finals,
         )
-        return Run(run.run_id, prepared, run.history, limits=limits, context=run.context, streams=streams)
+        return Run(
+            run.run_id, prepared, run.history, limits, streams=streams, context=run.context, ask_user=run.ask_user
+        )
 
     async def _prepare(self) -> PreparedRun:
         """Return the prepared run; it is built again only if the tools have changed."""
@@ -316,7 +322,7 @@ class Agent(Generic[Output]):
         await self.close()
 
 
-_PER_RUN_OPTIONS = ("messages", "context", "run_id")
+_PER_RUN_OPTIONS = ("messages", "context", "ask_user", "run_id")
 
 
 def _with_transcript(error: MidspanError, history: History) -> MidspanError:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from midspan.errors import ToolError
+from midspan.errors import ProviderError, ToolError
 from midspan.loop.policy import Refusal, Refusals
-from midspan.tools.error_results import FORBIDDEN, failed, truncate
+from midspan.tools.error_results import FORBIDDEN, bulleted, failed, truncate
 from midspan.tools.schedule import each_call, run_call
 from midspan.tools.tasks import Expired, checkpoint, with_timeout
-from midspan.types.context import RunContext
-from midspan.types.events import RunEvent, ToolEnd, ToolProgress, ToolStart
+from midspan.types.context import AskUser, RunContext
+from midspan.types.events import RequestRetry, RunEvent, ToolEnd, ToolProgress, ToolStart
+from midspan.types.exchange import OnRetry
 from midspan.types.parts import ToolCall, ToolResult, local_id
 
 if TYPE_CHECKING:
@@ -42,9 +43,10 @@ class _PlannedCall(NamedTuple):
 class CallRunner:
     """Runs the calls of a run, and is what their contexts talk to."""
 
-    def __init__(self, run: "Run", user_context: Any) -> None:
+    def __init__(self, run: "Run", user_context: Any, ask_user: AskUser | None) -> None:
         self._run = run
         self._user_context = user_context
+        self._ask_user = ask_user
         self.loop = asyncio.get_running_loop()
         self.thread = get_ident()
         self.observer: Observer | None = None
@@ -62,7 +64,9 @@ class CallRunner:
         last = unanswered[-1][0]
         for index, call in unanswered:
             if call.name not in prepared.specs:
-                _log.warning("%s called invalid tool: %s", run.service, call.name[:_MAX_NAME_CHARS])
+                _log.warning(
+                    "%s called invalid tool: %s", prepared.provider.profile.service, call.name[:_MAX_NAME_CHARS]
+                )
             refusal = refusals.get(index)
             may_write = refusal is None and call.name not in prepared.read_only
             yield ToolStart(turn, call, index, may_write, index != last)
@@ -143,10 +147,23 @@ class CallRunner:
         if self.observer is not None and not context.depth:
             self.observer(ToolProgress(context.turn, context.call_id, context.index, fraction, message or None))
 
-    async def ask_user(self, call_id: str, question: str, schema: dict[str, Any] | None) -> Any:
+    @property
+    def retry_observer(self) -> OnRetry | None:
+        """Gets the retries of requests to the model, if anybody reads the events of the run."""
+        return None if self.observer is None else self._report_retry
+
+    def _report_retry(self, attempt: int, wait_seconds: float, error: ProviderError) -> None:
+        if self.observer is not None:
+            self.observer(RequestRetry(self._run.state.turn, attempt, wait_seconds, error.status, str(error)))
+
+    async def ask_user(self, question: str, schema: dict[str, Any] | None) -> Any:
         """Ask the user a question of a tool. See `RunHost`."""
-        del call_id, question, schema
-        raise ToolError("this run has no user to ask")
+        if self._ask_user is None:
+            raise ToolError("this run has no user to ask; pass ask_user=… to it")
+        answer = await self._ask_user(question, schema)
+        if schema is not None and (problems := _problems(schema, answer)):
+            raise ToolError(f"the answer of the user does not have the requested form:{bulleted(map(str, problems))}")
+        return answer
 
     async def call_tool(self, parent: RunContext[Any], name: str, arguments: dict[str, Any]) -> ToolResult:
         """Run a call that a tool makes. See `RunHost`.
@@ -180,6 +197,12 @@ class CallRunner:
         if call.name in self._run.prepared.specs and call.name not in self._run.prepared.read_only:
             return Refusal("was not run: a tool may only call tools that are declared read-only", FORBIDDEN)
         return self._run.limits.refuse_nested(self._run.state, call)
+
+
+def _problems(schema: dict[str, Any], value: Any) -> Sequence[object]:
+    from midspan.schema.arguments import Checker  # loaded with the first question that has a schema
+
+    return Checker(schema).problems(value)
 
 
 def _refused(call: ToolCall, refusal: Refusal) -> ToolResult:

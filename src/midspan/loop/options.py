@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Optional, TypedDict
 from midspan.errors import ConfigError
 from midspan.loop.prompt import Messages
 from midspan.providers.provider import Provider
+from midspan.types.context import AskUser
 from midspan.types.specs import Limits, ModelSettings, ToolChoice
 from midspan.types.texts import check_text
 
@@ -19,6 +20,7 @@ class RunOptions(TypedDict, total=False):
 
     messages: Messages | None
     context: Any
+    ask_user: AskUser | None
     run_id: str | None
     model: Provider | str | None
     tools: Any

@@ -20,6 +20,7 @@ from midspan.loop.prepare import PreparedRun
 from midspan.loop.state import CALL_CANCELLED, CALL_NOT_RUN, RunState
 from midspan.loop.turn import TurnStream
 from midspan.tools.error_results import failed
+from midspan.types.context import AskUser
 from midspan.types.events import (
     RunEnd,
     RunEvent,
@@ -43,13 +44,11 @@ class Run:
     """One run. Read its events once; `state` is its state at any moment and however it ends."""
 
     def __init__(
-        self, id: str, prepared: PreparedRun, history: History, *, limits: LimitTracker, context: Any, streams: bool
-    ) -> None:
+        self, id: str, prepared: PreparedRun, history: History, limits: LimitTracker, *, streams: bool,
+        context: Any = None, ask_user: AskUser | None = None,
+    ) -> None:  # fmt: skip
         """`streams`: somebody reads the text while it arrives; otherwise each response is requested as a whole."""
-        self.id = id
-        self.prepared = prepared
-        self.limits = limits
-        self.service = prepared.provider.profile.service
+        self.id, self.prepared, self.limits = id, prepared, limits
         self.state = RunState.of(history)
         self.response: ModelResponse = NO_RESPONSE
         """The last response of the model."""
@@ -58,7 +57,7 @@ class Run:
         self.ended_with_limit_message = self._is_over = False
         loops = LoopDetector(limits.limits.max_repeats, prepared.specs)
         self.policies = Policies(loops, *prepared.call_policies, limits, *prepared.answer_policies)
-        self.calls = CallRunner(self, context)
+        self.calls = CallRunner(self, context, ask_user)
         self.wait_for_reader: Callable[[], Awaitable[None]] = _do_not_wait
         """Awaited before a streamed turn ends, so that the state is not ahead of the events that were read."""
         self._streams = streams
@@ -120,7 +119,7 @@ class Run:
 
     def log(self, what: str, value: object) -> None:
         if self._logs:
-            _log.debug("[%s] %s: %s", self.service, what, value)
+            _log.debug("[%s] %s: %s", self.prepared.provider.profile.service, what, value)
 
     def apply(self, event: Event) -> Event:
         """Update the state by an event and return the event."""
@@ -139,7 +138,8 @@ class Run:
         choice = config.tool_choice
         is_answer = prepared.answers_in_text and (not prepared.specs or (choice is not None and choice.mode == "none"))
         start = TurnStart(self.state.turn + 1, is_answer, choice, changes.answer_only, limit)
-        return TurnStream(prepared.provider, ModelRequest(config, self.state.history, budget), start, self.limits)
+        request = ModelRequest(config, self.state.history, budget, self.calls.retry_observer)
+        return TurnStream(prepared.provider, request, start, self.limits)
 
     def _decide(self) -> Iterator[RunEvent]:
         """Yield the end of the turn, then a retry or the start of the calls. Raises if the run cannot continue."""

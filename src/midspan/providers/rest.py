@@ -27,6 +27,7 @@ from midspan.http.retry import Clock, RetryPolicy, RetryState, SystemClock
 from midspan.http.sse import Event, EventStream
 from midspan.http.transport import HttpStream, Transport
 from midspan.providers.auth import Auth, Masker, SecretHeaders
+from midspan.types.exchange import OnRetry
 from midspan.version import VERSION
 
 T = TypeVar("T")
@@ -78,7 +79,15 @@ class RestClient:
         self._static_headers: SecretHeaders | None = None
         self._masker = Masker()
 
-    async def call(self, method: str, path: str, body: bytes = b"", *, read: Callable[[bytes], T] = bytes) -> T:  # type: ignore[assignment]  # bytes reads bytes
+    async def call(
+        self,
+        method: str,
+        path: str,
+        body: bytes = b"",
+        *,
+        read: Callable[[bytes], T] = bytes,  # type: ignore[assignment]  # bytes reads bytes
+        on_retry: OnRetry | None = None,
+    ) -> T:
         """Send a request and return what `read` makes of the body. A body that it cannot read is a retryable error."""
         started_at, attempts = self._clock.monotonic(), None
         while True:
@@ -90,7 +99,7 @@ class RestClient:
                 return read(response.body)
             except ProviderError as error:
                 self._masker.mask(error)
-                attempts = attempts or RetryState(self._retry, self._clock, started_at)
+                attempts = attempts or RetryState(self._retry, self._clock, started_at, on_retry)
                 await attempts.wait_or_raise(error)
             except asyncio.CancelledError as cancelled:
                 if attempts is not None:
@@ -98,14 +107,14 @@ class RestClient:
                 raise
 
     async def stream(
-        self, path: str, body: bytes, make_reader: Callable[[], AnyReader]
+        self, path: str, body: bytes, make_reader: Callable[[], AnyReader], *, on_retry: OnRetry | None = None
     ) -> AsyncGenerator[tuple[AnyReader, list[object]], None]:
         """Yield the reader of a streamed response with the items of each piece; the last time, those of its end.
 
         Until the first items arrive the request is retried, each time with a new reader. After that the caller has
         seen the beginning and must decide whether to ask again.
         """
-        attempts = RetryState(self._retry, self._clock)
+        attempts = RetryState(self._retry, self._clock, on_retry=on_retry)
         async with AsyncExitStack() as opened:
             while True:
                 try:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from threading import get_ident
 from time import monotonic
 from typing import Any, Generic, Protocol, TypeVar
@@ -12,6 +12,9 @@ from midspan.types.parts import ToolResult
 
 User = TypeVar("User")
 T = TypeVar("T")
+
+AskUser = Callable[[str, dict[str, Any] | None], Awaitable[Any]]
+"""Asks the user of a run a question. The second argument is a JSON Schema for the answer, or None for any text."""
 
 _log = logging.getLogger("midspan")
 
@@ -30,7 +33,7 @@ class RunHost(Protocol):
     def report_progress(self, context: "RunContext[Any]", fraction: float | None, message: str) -> None:
         """Pass on how far a call is. It is called from any thread."""
 
-    async def ask_user(self, call_id: str, question: str, schema: dict[str, Any] | None) -> Any:
+    async def ask_user(self, question: str, schema: dict[str, Any] | None) -> Any:
         """Return the user's answer to a question of a tool."""
 
     async def call_tool(self, parent: "RunContext[Any]", name: str, arguments: dict[str, Any]) -> ToolResult:
@@ -102,10 +105,10 @@ class RunContext(Generic[User]):
         _log.log(level, "[%s %s] %s", self.run_id, self.call_id, message)
 
     async def ask_user(self, question: str, schema: dict[str, Any] | None = None) -> Any:
-        """Ask the user of the run a question; `schema` is a JSON Schema for the answer."""
+        """Ask the user of the run, through its `ask_user=`. `schema` is a JSON Schema for the answer."""
         if self._host is None:
             raise ToolError("there is no user to ask")
-        return await self._host.ask_user(self.call_id, question, schema)
+        return await self._host.ask_user(question, schema)
 
     async def call_tool(self, name: str, arguments: dict[str, Any]) -> ToolResult:
         """Call another tool of the run, which must be declared read-only. The call counts against the limits."""

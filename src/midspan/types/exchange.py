@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from msgspec import Raw, Struct
 
+from midspan.errors import ProviderError
 from midspan.types.messages import History, Message
 from midspan.types.parts import Part, ProviderData
 from midspan.types.specs import AnyTool, BuiltinTool, ModelSettings, ToolChoice
@@ -68,12 +69,18 @@ class Budget(Struct, frozen=True, gc=False):
     tokens: int | None = None
 
 
+OnRetry = Callable[[int, float, ProviderError], None]
+"""Gets the number of the attempt that failed, the seconds until the next one, and the error."""
+
+
 class ModelRequest(Struct, frozen=True, gc=False):
     """One question to a model."""
 
     config: RequestConfig
     history: History
     budget: Budget = Budget()
+    on_retry: OnRetry | None = None
+    """Called before each wait, if the provider sends a failed request again."""
 
 
 class FinishReason(StrEnum):

@@ -80,7 +80,7 @@ class Gemini:
         while True:
             wire = self.wire_request(request, stream=True, token=long_decode.next_token)
             make_reader = partial(StreamDecoder, self.capabilities.api, first_index=first_index)
-            pieces = self.api.stream(wire.path, wire.body, make_reader)
+            pieces = self.api.stream(wire.path, wire.body, make_reader, on_retry=request.on_retry)
             try:
                 async with aclosing(pieces):
                     async for reader, events in pieces:
@@ -108,7 +108,9 @@ class Gemini:
         while True:
             body = request_body(request, self.capabilities, token)
             try:
-                response, token = await self.api.call("POST", self._generate_path, body, read=self._read)
+                response, token = await self.api.call(
+                    "POST", self._generate_path, body, read=self._read, on_retry=request.on_retry
+                )
             except ProviderError as error:
                 error.partial_response = None if long_decode is None else long_decode.response()
                 request = fallback_request(request, error)

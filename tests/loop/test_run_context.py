@@ -1,0 +1,66 @@
+"""What tools can do through their RunContext, and what readers of a stream learn while the run waits."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from midspan import Agent, tool
+from midspan.emulator import FaultPlan, LocalGemini
+from midspan.http.retry import VirtualClock
+from midspan.providers.gemini.client import Gemini
+from midspan.testing import ScriptedProvider
+from midspan.types.context import RunContext
+from midspan.types.events import RequestRetry
+from midspan.types.parts import ToolCall
+
+SCRIPT = [ToolCall("1", "book"), "done"]
+
+
+@tool
+async def book(context: RunContext[None]) -> str:
+    """Book a table."""
+    return f"booked for {await context.ask_user('How many people?', {'type': 'integer'})}"
+
+
+async def result_with(ask_user: Any) -> Any:
+    result = await Agent(ScriptedProvider(SCRIPT), [book]).run("?", ask_user=ask_user)
+    return result.tool_calls[0]
+
+
+def test_tool_asks_the_user_of_its_run() -> None:
+    questions: list[Any] = []
+
+    async def ask_user(question: str, schema: dict[str, Any] | None) -> Any:
+        questions.append((question, schema))
+        return 4
+
+    assert asyncio.run(result_with(ask_user)).value == "booked for 4"
+    assert questions == [("How many people?", {"type": "integer"})]
+
+
+@pytest.mark.parametrize(("given", "error"), [("many", "requested form"), (None, "requested form")])
+def test_answer_of_the_wrong_form_is_an_error_for_the_model(given: Any, error: str) -> None:
+    async def ask_user(question: str, schema: dict[str, Any] | None) -> Any:
+        return given
+
+    call = asyncio.run(result_with(ask_user))
+    assert call.is_error
+    assert error in call.value
+
+
+def test_without_a_user_the_tool_fails() -> None:
+    call = asyncio.run(result_with(None))
+    assert call.is_error
+    assert "pass ask_user" in call.value
+
+
+def test_stream_reports_each_retry_of_a_request_with_its_wait() -> None:
+    async def main() -> list[Any]:
+        with LocalGemini(["fine"], faults=FaultPlan.parse("0:status_503")) as server:
+            model = Gemini("gemini-3.5-flash", api_key="any", base_url=server.url, clock=VirtualClock([0.5]))
+            return [event async for event in Agent(model).stream("?")]
+
+    retries = [event for event in asyncio.run(main()) if isinstance(event, RequestRetry)]
+    assert [(retry.turn, retry.attempt, retry.wait_seconds, retry.status) for retry in retries] == [(1, 1, 0.5, 503)]
+    assert retries[0].message
