@@ -4,11 +4,12 @@ import os
 import subprocess
 import sys
 import tracemalloc
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from midspan.errors import ConfigError, MalformedResponse, NetworkError, StreamCut
+from midspan.errors import ConfigError, MalformedResponse, NetworkError, StreamCut, TimedOut
 from midspan.http.messages import header, origin_of
 from midspan.http.transport import HttpRequest, HttpResponse, Timeouts, Transport
 from tests.bounds import BOUND, time_passes
@@ -468,5 +469,24 @@ def test_a_body_too_large_leaves_its_limited_place_to_the_next() -> None:
             for _ in range(3):
                 with pytest.raises(MalformedResponse):
                     await transport.send(post(server.url))
+
+    run(main())
+
+
+async def flood(exchange: Exchange) -> None:
+    """Send a body that never ends, as fast as the connection takes it."""
+    await exchange.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+    with suppress(ConnectionError):
+        while True:
+            await exchange.send(b"1000\r\n" + b"x" * 0x1000 + b"\r\n")
+
+
+def test_total_timeout_ends_a_stream_whose_reader_never_has_to_wait() -> None:
+    async def main() -> None:
+        async with Server(flood) as server, Transport(Timeouts(total=0.3)) as transport:
+            with pytest.raises(TimedOut, match="total"):
+                async with transport.stream(post(server.url)) as answer:
+                    async for _ in answer:
+                        await asyncio.sleep(0.01)  # longer than the next piece takes to arrive
 
     run(main())

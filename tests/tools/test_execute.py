@@ -1,6 +1,7 @@
 import asyncio
 import logging
 import threading
+import time
 from contextvars import ContextVar
 from typing import Any
 
@@ -415,3 +416,14 @@ def test_unknown_option_is_reported() -> None:
         tool(foo=1)(lambda: 1)  # type: ignore[call-overload]
     with pytest.raises(ConfigError, match="a tool has no option 'foo'"):
         tool_from_schema("f", "F.", {"type": "object"}, lambda _: 1, foo=1)
+
+
+def test_awaitable_returned_by_a_plain_function_has_only_the_rest_of_the_timeout() -> None:
+    def later() -> Any:
+        time.sleep(0.2)
+        return asyncio.sleep(0.2, "late")
+
+    made = tool(timeout=0.3)(later)
+    result = asyncio.run(execute(made, ToolCall("1", "later")))
+    assert result.is_error
+    assert "timed out after 0.3 seconds" in result.value

@@ -5,9 +5,10 @@ import pytest
 
 from midspan.errors import ConfigError, DuplicateTool
 from midspan.tools.execute import LocalTools
-from midspan.tools.source import ToolSource
+from midspan.tools.source import ToolListing, ToolSource
 from midspan.tools.wrap import Filtered, Prefixed, Renamed, TimeLimited
-from midspan.types.parts import ToolCall
+from midspan.types.context import NO_CONTEXT, RunContext
+from midspan.types.parts import ToolCall, ToolResult
 
 
 def read(path: str) -> str:
@@ -115,3 +116,20 @@ def test_only_sources_are_wrapped(wrap: Any) -> None:
             wrap(tools, 5)
     with pytest.raises(ConfigError, match="LocalTools is a class"):
         wrap(LocalTools, 5)
+
+
+def test_call_that_ends_after_its_time_limit_says_so() -> None:
+    class Stubborn(ToolSource):
+        async def list_tools(self) -> ToolListing:
+            return ToolListing()
+
+        async def call(self, call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                return ToolResult(call.id, call.name, "paid")
+            raise AssertionError
+
+    result = asyncio.run(TimeLimited(Stubborn(), 0.02).call(ToolCall("1", "pay")))
+    assert result.is_error
+    assert "returned too late" in result.value

@@ -124,6 +124,14 @@ class RequestDeadline:
         if due < timer.next_due:
             timer.schedule(due)
 
+    def check_total(self) -> None:
+        """Raise TimedOut if the total timeout is over. Needed while data arrives without a wait."""
+        if self._total_due <= self._timer.loop.time():
+            self._stage = "total"
+            self.expire()
+            assert self.error is not None, "an expired deadline has an error"
+            raise self.error
+
     def pause(self) -> None:
         """Stop the clock until the next stage; the caller is not waiting for the network."""
         self.due = _NEVER

@@ -134,6 +134,8 @@ class HttpStream:
             finally:
                 self._deadline.pause()
         self._received += len(piece)
+        if self._timeouts.total is not None and not response.is_complete:
+            self._deadline.check_total()
         if self._max_body_bytes is not None and self._received > self._max_body_bytes:
             raise self._too_large(self._max_body_bytes)
         return piece

@@ -8,6 +8,7 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from time import monotonic
 from typing import Any
 
 from midspan.errors import ArgumentError, ConfigError, DuplicateTool, ToolError
@@ -68,7 +69,10 @@ async def execute(tool: Tool[..., Any], call: ToolCall, context: RunContext[Any]
         raise
     except Expired as expired:
         context.cancel()
-        return failed(call, f"{tool.name} timed out after {tool.timeout:g} seconds{_timeout_ending(tool, expired)}")
+        return failed(
+            call,
+            f"{tool.name} timed out after {tool.timeout:g} seconds{timeout_ending(expired, is_async=tool.is_async)}",
+        )
     except ToolRaised as raised:
         return _error_result(tool, call, raised.error)
     except ToolError as error:  # no thread could be had
@@ -77,11 +81,12 @@ async def execute(tool: Tool[..., Any], call: ToolCall, context: RunContext[Any]
 
 
 async def _run_in_thread(tool: Tool[..., Any], arguments: dict[str, Any], context: RunContext[Any]) -> Any:
+    end = None if tool.timeout is None else monotonic() + tool.timeout
     value = await THREADS.run(tool.invoke, arguments, context, timeout=tool.timeout)
     # A plain function may still return an awaitable: a lambda around a coroutine function, for example.
     if not inspect.isawaitable(value):
         return value
-    return await run_in_task(lambda: value, timeout=tool.timeout, name=tool.name)
+    return await run_in_task(lambda: value, timeout=None if end is None else end - monotonic(), name=tool.name)
 
 
 def _error_result(tool: Tool[..., Any], call: ToolCall, error: BaseException) -> ToolResult:
@@ -93,12 +98,13 @@ def _error_result(tool: Tool[..., Any], call: ToolCall, error: BaseException) ->
     return failed(call, f"{tool.name} failed: {describe_error(error)}")
 
 
-def _timeout_ending(tool: Tool[..., Any], expired: Expired) -> str:
+def timeout_ending(expired: Expired, *, is_async: bool = True) -> str:
+    """Say what became of a call that timed out."""
     if expired.is_abandoned:
         return ", ignored its cancellation and was abandoned; it may still be running"
     if expired.late_result:
         return ", ignored its cancellation and returned too late; its result was discarded"
-    return " and was cancelled" if tool.is_async else "; its thread was abandoned and may still be running"
+    return " and was cancelled" if is_async else "; its thread was abandoned and may still be running"
 
 
 def unknown(call: ToolCall, names: Iterable[str] | Mapping[str, Any]) -> ToolResult:

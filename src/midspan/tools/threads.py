@@ -12,6 +12,7 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from time import monotonic
 from typing import Any
 
@@ -164,7 +165,8 @@ class _ThreadPool:
                 self._threads -= 1
                 self.abandoned += 1
                 if self._queue:
-                    self._provide_thread()
+                    with suppress(ToolError):  # without a thread now, the next job tries again
+                        self._provide_thread()
 
     def _work(self) -> None:
         with self._changed:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from midspan.errors import ConfigError, DuplicateTool
 from midspan.tools.error_results import failed
-from midspan.tools.execute import unknown
+from midspan.tools.execute import timeout_ending, unknown
 from midspan.tools.merge import check_source
 from midspan.tools.options import is_seconds
 from midspan.tools.source import ToolListing, ToolSource
@@ -158,8 +158,7 @@ class TimeLimited(WrapperSource):
             )
         except Expired as expired:
             context.cancel()
-            state = "abandoned; it may still be running" if expired.is_abandoned else "cancelled"
-            return failed(call, f"{call.name} timed out after {self._seconds:g} seconds and was {state}")
+            return failed(call, f"{call.name} timed out after {self._seconds:g} seconds{timeout_ending(expired)}")
         except ToolRaised as raised:
             raise raised.error from None
         return result
