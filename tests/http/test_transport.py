@@ -483,10 +483,13 @@ async def flood(exchange: Exchange) -> None:
 
 def test_total_timeout_ends_a_stream_whose_reader_never_has_to_wait() -> None:
     async def main() -> None:
-        async with Server(flood) as server, Transport(Timeouts(total=0.3)) as transport:
-            async with transport.stream(post(server.url)) as answer:
-                async for _ in answer:
-                    await asyncio.sleep(0.01)  # longer than the next piece takes to arrive
+        async with (
+            Server(flood) as server,
+            Transport(Timeouts(total=0.3)) as transport,
+            transport.stream(post(server.url)) as answer,
+        ):
+            async for _ in answer:
+                await asyncio.sleep(0.01)  # longer than the next piece takes to arrive
 
     with pytest.raises(TimedOut, match="total"):
         run(main())
