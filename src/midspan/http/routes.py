@@ -81,8 +81,7 @@ class Route:
             self._headers = dict(request.headers)
 
     def head(self, request: HttpRequest) -> bytes:
-        """Encode everything that is sent before the body."""
-        self.check(request)
+        """Encode everything that is sent before the body of a request that was checked."""
         if request.body or self._always_length:
             return b"%bContent-Length: %d\r\n\r\n" % (self._template, len(request.body))
         return self._template + b"\r\n"

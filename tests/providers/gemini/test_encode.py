@@ -1,4 +1,5 @@
 import json
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -366,3 +367,30 @@ def test_request_of_a_system_prompt_alone_is_valid_for_models_that_read_it_as_a_
     expected = {"contents": [{"role": "user", "parts": [{"text": "Be brief."}]}]}
     assert body(history, config, capabilities) == expected
     assert body(history, config, capabilities) == expected  # the second time from what was derived
+
+
+def test_kept_histories_of_a_conversation_share_the_bytes_of_one_request() -> None:
+    image = Blob("image/png", "A" * 2_000_000)
+    history = History([Message.user("look", image)])
+    tracemalloc.start()
+    try:
+        kept = []
+        for number in range(9):
+            body(history)
+            kept.append(history)
+            history = history.append(Message("model", (Text(f"answer {number}"),)), Message.user("and now?"))
+        used, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert used < 2 * 2_000_000, "nine histories hold the image once, in the longest request"
+    assert [len(body(history)["contents"]) for history in kept] == [2 * number + 1 for number in range(9)]
+
+
+def test_histories_that_continue_one_another_in_different_ways_are_encoded_independently() -> None:
+    start = History([Message.user("hi")])
+    body(start)
+    branches = [start.append(Message("model", (Text(text),))) for text in ("yes", "no, certainly not", "y")]
+    for _ in range(2):
+        answers = [body(branch.append(Message.user("why?")))["contents"][1] for branch in branches]
+        assert [answer["parts"][0]["text"] for answer in answers] == ["yes", "no, certainly not", "y"]
+    assert len(body(start)["contents"]) == 1

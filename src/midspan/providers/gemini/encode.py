@@ -5,6 +5,7 @@ Above is the client, which sends the body. This module knows which model and API
 """
 
 from collections.abc import Sequence
+from threading import Lock
 from typing import Any
 
 import msgspec
@@ -42,19 +43,60 @@ def body_of(history: History, tail: bytes, capabilities: Capabilities, *, head: 
     """
     body = b""
 
-    def extend(known: Encoded | None, messages: tuple[Message, ...]) -> Encoded:
+    def extend(known: _Contents | None, messages: tuple[Message, ...]) -> _Contents:
         nonlocal body
         if known and _is_one_turn(history.messages[-len(messages) - 1], messages[0]):
             known, messages = None, history.messages
-        contents: list[Encoded] = [known] if known else []
+        contents: list[Encoded] = [known.encoded] if known else []
         for content in encode_messages(messages, capabilities):
             contents += (b",", content) if contents else (content,)
         body = _joined(head, contents, tail)
         # The bytes are kept as a view into this body, not copied out of it.
-        return memoryview(body)[len(head) : -len(tail) - 2]
+        encoded = memoryview(body)[len(head) : -len(tail) - 2]
+        return known.extended(encoded) if known else _Contents(_Buffer(encoded), len(encoded))
 
     contents = history.derived(capabilities.contents_dialect, extend)
-    return body or _joined(head, [contents] if contents else [], tail)
+    return body or _joined(head, [contents.encoded] if contents else [], tail)
+
+
+class _Buffer:
+    """The encoded contents of the longest history of a conversation."""
+
+    __slots__ = ("encoded", "lock")
+
+    def __init__(self, encoded: memoryview) -> None:
+        self.encoded = encoded
+        self.lock = Lock()
+
+
+class _Contents:
+    """The encoded contents of a history: the first `length` bytes of a buffer.
+
+    Each longer history of a conversation replaces the buffer, so all the histories that a caller keeps, as of a series
+    of chats, share the bytes of one request instead of holding one each.
+    """
+
+    __slots__ = ("_buffer", "_length")
+
+    def __init__(self, buffer: _Buffer, length: int) -> None:
+        self._buffer = buffer
+        self._length = length
+
+    def __len__(self) -> int:
+        return self._length
+
+    @property
+    def encoded(self) -> memoryview:
+        return self._buffer.encoded[: self._length]
+
+    def extended(self, encoded: memoryview) -> "_Contents":
+        """Return the contents of a longer history, which begin with these."""
+        buffer = self._buffer
+        with buffer.lock:
+            if len(buffer.encoded) == self._length:
+                buffer.encoded = encoded
+                return _Contents(buffer, len(encoded))
+        return _Contents(_Buffer(encoded), len(encoded))  # another history has continued this one already
 
 
 def _joined(head: bytes, contents: list[Encoded], tail: bytes) -> bytes:
