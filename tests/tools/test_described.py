@@ -43,14 +43,14 @@ def test_without_parameters_it_is_an_empty_object() -> None:
     [
         ([{"name": "x", "type": "quaternion"}], "parameter 'x' of book: .*quaternion"),
         ([{"type": "int"}], "a parameter of book has no name"),
-        ([{"name": "x"}, {"name": "x"}], "book has two parameters called 'x'"),
+        ([{"name": "x"}, {"name": "x"}], "book has two parameters named 'x'"),
         ([{"name": "x", "validation_json": "{"}], "parameter 'x' of book"),
-        ([{"name": "x", "validation_json": "[1]"}], "parameter 'x' of book: validation_json is an object"),
-        ([{"name": "x", "validation_json": 5}], "parameter 'x' of book: validation_json is JSON as text, not 5"),
-        ([{"name": "x", "required": "no"}], "parameter 'x' of book: required is true or false, not 'no'"),
-        (5, "book: parameters are a list of dicts, one for each parameter; not 5"),
-        ({"name": "x"}, "book: parameters are a list of dicts, one for each parameter; not {'name': 'x'}"),
-        ([5], "book: a parameter is a dict of its name, its type and so on; not 5"),
+        ([{"name": "x", "validation_json": "[1]"}], "parameter 'x' of book: validation_json must be a JSON object"),
+        ([{"name": "x", "validation_json": 5}], "parameter 'x' of book: validation_json must be JSON text, got 5"),
+        ([{"name": "x", "required": "no"}], "parameter 'x' of book: required must be a bool, got 'no'"),
+        (5, "book: parameters must be a list of dicts, got 5"),
+        ({"name": "x"}, "book: parameters must be a list of dicts, got {'name': 'x'}"),
+        ([5], "book: a parameter must be a dict with a name and a type, got 5"),
     ],
 )
 def test_what_cannot_be_understood_is_named(parameters: Any, words: str) -> None:
@@ -60,7 +60,7 @@ def test_what_cannot_be_understood_is_named(parameters: Any, words: str) -> None
 
 def test_a_described_tool_has_a_name_and_words() -> None:
     for name in (5, ""):
-        with pytest.raises(SchemaError, match="the name of a tool is a text that is not empty"):
+        with pytest.raises(SchemaError, match="the name of a tool must be a non-empty str"):
             spec_from_parameters(name, "Books.", [])  # type: ignore[arg-type]
-    with pytest.raises(SchemaError, match="book: description is a text, not 5"):
+    with pytest.raises(SchemaError, match="book: description must be a str, not 5"):
         spec_from_parameters("book", 5, [])  # type: ignore[arg-type]

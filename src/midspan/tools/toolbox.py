@@ -1,4 +1,4 @@
-"""A registry of tools with sessions: what is registered for a session is seen and executed in that session only."""
+"""A registry of tools with sessions. A tool that is registered for a session can be used only in that session."""
 
 from collections.abc import Callable
 from typing import Any, Literal
@@ -24,29 +24,29 @@ class Toolbox:
     def register(
         self, tool: Tool[..., Any] | Callable[..., Any], *, session: str | None = None, duplicates: Duplicates = "error"
     ) -> Tool[..., Any]:
-        """Add a tool; to a session, which is opened if it is new, or to all. Returns what now has the name."""
+        """Add a tool to a session, which is opened if it is new, or to all. Returns the tool that has the name."""
         if duplicates not in ("error", "skip", "override"):
-            raise ConfigError(f"unknown policy for duplicates {duplicates!r}; known: error, skip, override")
-        made = tool_of(tool)
+            raise ConfigError(f"duplicates must be 'error', 'skip' or 'override', got {duplicates!r}")
+        new = tool_of(tool)
         if session is not None:
             self.open_session(session)
         tools = self._common if session is None else self._sessions[session]
-        if made.name in tools:
+        if new.name in tools:
             if duplicates == "error":
                 where = f"in session {session!r}" if session is not None else "for all sessions"
-                raise DuplicateTool(f"{made.name!r} is registered {where} already; say duplicates='skip' or 'override'")
+                raise DuplicateTool(f"{new.name!r} is already registered {where}; pass duplicates='skip' or 'override'")
             if duplicates == "skip":
-                return tools[made.name]
-        tools[made.name] = made
-        return made
+                return tools[new.name]
+        tools[new.name] = new
+        return new
 
     def open_session(self, session: str) -> None:
-        """Make a session known; its own tools, if any, come later."""
+        """Open a session without tools of its own."""
         _check_session(session)
         self._sessions.setdefault(session, {})
 
     def close_session(self, session: str) -> None:
-        """Forget a session and its own tools."""
+        """Remove a session and its own tools."""
         self._tools_of(session)
         del self._sessions[session]
 
@@ -55,30 +55,30 @@ class Toolbox:
         return tuple(self._sessions)
 
     def tools(self, session: str | None = None) -> dict[str, Tool[..., Any]]:
-        """What a session has, by name; without one, what all have."""
+        """Return the tools of a session by name; without a session, those that belong to all."""
         return self._tools_of(session)
 
     def list_tools(self, session: str | None = None) -> tuple[ToolSpec, ...]:
-        """What a session sees; without one, what all see."""
-        return tuple(made.spec for made in self._tools_of(session).values())
+        """Return the specs of the tools of a session; without a session, of those that belong to all."""
+        return tuple(tool.spec for tool in self._tools_of(session).values())
 
     async def execute_in_session(
         self, session: str | None, name: str, arguments: dict[str, Any], *, context: Any = None
     ) -> ToolResult:
-        """Have a tool of the session called."""
+        """Call a tool of a session."""
         if not isinstance(name, str):
-            raise ConfigError(f"a tool is called by its name, which is a text; not by {name!r}")
+            raise ConfigError(f"the name of a tool must be a str, got {name!r}")
         call = ToolCall(local_id(), name, arguments)
         return await self.source(session).call(call, RunContext(context, call_id=call.id))
 
     def source(self, session: str | None = None) -> "SessionTools":
-        """The tools of one session as a source for a run; what is registered later is seen too."""
+        """Return the tools of one session as a source for runs. Tools that are registered later are included."""
         self._tools_of(session)
         return SessionTools(lambda: self._tools_of(session))
 
     def _tools_of(self, session: str | None) -> dict[str, Tool[..., Any]]:
         if session is None:
-            return self._common.copy()  # another thread may register while ours looks
+            return self._common.copy()  # another thread may register a tool meanwhile
         _check_session(session)
         if session not in self._sessions:
             known = ", ".join(map(repr, self._sessions)) or "none"
@@ -88,11 +88,11 @@ class Toolbox:
 
 def _check_session(session: Any) -> None:
     if not isinstance(session, str):
-        raise ConfigError(f"the name of a session is a text, not {session!r}")
+        raise ConfigError(f"the name of a session must be a str, got {session!r}")
 
 
 class SessionTools(ToolSource):
-    """A view of a toolbox."""
+    """The tools of one session of a Toolbox."""
 
     def __init__(self, tools: Callable[[], dict[str, Tool[..., Any]]]) -> None:
         self._tools = tools
