@@ -62,5 +62,5 @@ def test_a_described_tool_has_a_name_and_words() -> None:
     for name in (5, ""):
         with pytest.raises(SchemaError, match="the name of a tool must be a non-empty str"):
             spec_from_parameters(name, "Books.", [])  # type: ignore[arg-type]
-    with pytest.raises(SchemaError, match="book: description must be a str, not 5"):
+    with pytest.raises(SchemaError, match="book: description must be a str, got 5"):
         spec_from_parameters("book", 5, [])  # type: ignore[arg-type]
