@@ -25,12 +25,12 @@ $(BIN)/python:
 	@echo "Creating the virtual environment $(VENV) ..."
 	@$(PYTHON) -m venv $(VENV)
 
-$(DEMO): pyproject.toml constraints.txt src/midspan/version.py | $(BIN)/python
+$(DEMO): pyproject.toml constraints.txt src/midspan/_version.py | $(BIN)/python
 	@echo "Installing Midspan and the packages of its terminal ..."
 	@$(PIP) '.[cli]'
 	@touch $@
 
-$(STAMP): pyproject.toml constraints.txt src/midspan/version.py | $(BIN)/python
+$(STAMP): pyproject.toml constraints.txt src/midspan/_version.py | $(BIN)/python
 	@echo "Installing Midspan and the packages of its tests (about a minute) ..."
 	@$(PIP) '.[cli,dev]'
 	@touch $@ $(DEMO)

@@ -12,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from midspan.http.transport import HttpRequest, Transport
+from midspan._http.transport import HttpRequest, Transport
 
 REQUESTS = int(sys.argv[1]) if len(sys.argv) > 1 else 50_000
 WARM_UP = 2_000

@@ -15,9 +15,9 @@ from typing import Any, Literal, TypedDict
 
 import jsonschema_rs
 
+from midspan._types.parts import ToolCall
 from midspan.tools.execute import execute
 from midspan.tools.function import tool
-from midspan.types.parts import ToolCall
 
 BUDGET = 1.5
 ROUNDS = 61

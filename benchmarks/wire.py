@@ -14,12 +14,12 @@ from typing import Any
 
 import msgspec
 
+from midspan._types.exchange import ModelRequest, RequestConfig
+from midspan._types.messages import History, Message
+from midspan._types.parts import ToolResult
+from midspan._types.specs import ToolSpec
 from midspan.providers.gemini import decode, encode, wire
 from midspan.providers.gemini.capabilities import capabilities_of
-from midspan.types.exchange import ModelRequest, RequestConfig
-from midspan.types.messages import History, Message
-from midspan.types.parts import ToolResult
-from midspan.types.specs import ToolSpec
 
 DECODE_BUDGET = 2.0
 ENCODE_BUDGET = 3.0

@@ -17,11 +17,11 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from midspan import Agent, Gemini, tool
+from midspan._http.deadlines import Timeouts
+from midspan._http.transport import Transport
+from midspan._types.messages import History
 from midspan.emulator import Conversation, FaultPlan, LocalGemini, ScaledClock, call, shrink
 from midspan.errors import MidspanError
-from midspan.http.deadlines import Timeouts
-from midspan.http.transport import Transport
-from midspan.types.messages import History
 
 SPEED = 1000
 AT_ONCE = 32

@@ -22,8 +22,8 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 
+from midspan._http.transport import HttpRequest, Timeouts, Transport
 from midspan.errors import ProviderError
-from midspan.http.transport import HttpRequest, Timeouts, Transport
 
 CONCURRENCY = 32
 HANG_SECONDS = 60.0

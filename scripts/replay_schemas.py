@@ -16,11 +16,11 @@ from typing import Any
 
 from row_files import Tally, lines_of
 
+from midspan._schema.arguments import Checker, problems
+from midspan._schema.dialects import legal_names, lower
+from midspan._schema.normal import normal
 from midspan.errors import SchemaError
 from midspan.providers.gemini.profile import GEMINI_JSON_SCHEMA, GEMINI_PARAMETERS
-from midspan.schema.arguments import Checker, problems
-from midspan.schema.dialects import legal_names, lower
-from midspan.schema.normal import normal
 
 ROOT = Path(__file__).resolve().parent.parent
 

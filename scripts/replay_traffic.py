@@ -29,14 +29,14 @@ import msgspec
 from traffic_expected import as_list, expected_parts, expected_result, matched, open_calls, signed, without_ids
 from traffic_rules import RULES, Difference, Sides, after_rules, camel_cased, first_difference, without_nulls
 
+from midspan._types.exchange import ModelRequest, ModelResponse, RequestConfig
+from midspan._types.messages import History, Message
+from midspan._types.parts import Blob, Part, ToolResult
 from midspan.errors import ProviderError
 from midspan.providers.gemini import decode, encode, proto, wire
 from midspan.providers.gemini.capabilities import Api, Capabilities, capabilities_of
 from midspan.providers.gemini.errors import refusal
 from midspan.providers.gemini.stream import StreamDecoder
-from midspan.types.exchange import ModelRequest, ModelResponse, RequestConfig
-from midspan.types.messages import History, Message
-from midspan.types.parts import Blob, Part, ToolResult
 
 Row = dict[str, Any]
 Parsed = list[Any]

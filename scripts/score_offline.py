@@ -18,11 +18,11 @@ from typing import Any
 
 from row_files import Tally, lines_of
 
+from midspan._types.exchange import ModelRequest, RequestConfig
+from midspan._types.messages import History, Message
+from midspan._types.parts import Text, ToolCall
+from midspan._types.specs import Effects, ToolSpec
 from midspan.providers.offline.client import Offline, respond
-from midspan.types.exchange import ModelRequest, RequestConfig
-from midspan.types.messages import History, Message
-from midspan.types.parts import Text, ToolCall
-from midspan.types.specs import Effects, ToolSpec
 
 Row = dict[str, Any]
 

@@ -23,11 +23,11 @@ from typing import Any
 from replay_schemas import arguments_of, helper
 from row_files import lines_of
 
+from midspan._types.parts import Text, ToolCall
+from midspan._types.specs import ToolSpec
 from midspan.providers.prompted.dialects.tags import types_of
 from midspan.providers.prompted.findings import Refused
 from midspan.providers.prompted.reader import Piece, Reader
-from midspan.types.parts import Text, ToolCall
-from midspan.types.specs import ToolSpec
 
 Row = dict[str, Any]
 Call = tuple[str, dict[str, Any]]

@@ -6,10 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from midspan.providers.gemini.encode import signed as signed  # a part with a thought signature
-from midspan.providers.provider import ModelProfile, Provider, ensure_aclose
-from midspan.providers.stream import StreamAccumulator, collect
-from midspan.types.exchange import (
+from midspan._types.exchange import (
     ModelRequest,
     ModelResponse,
     PartDelta,
@@ -18,8 +15,11 @@ from midspan.types.exchange import (
     TextPartDelta,
     ThoughtPartDelta,
 )
-from midspan.types.messages import Message
-from midspan.types.parts import Part, Text, Thought
+from midspan._types.messages import Message
+from midspan._types.parts import Part, Text, Thought
+from midspan.providers.gemini.encode import signed as signed  # a part with a thought signature
+from midspan.providers.provider import ModelProfile, Provider, ensure_aclose
+from midspan.providers.stream import StreamAccumulator, collect
 
 
 def raw_of(value: Message | Part) -> bytes:

@@ -10,17 +10,17 @@ SOURCE = Path(__file__).parent.parent / "src" / "midspan"
 
 # Each layer may import those before it and itself; names on one line are blind to each other.
 LAYERS = [
-    ["errors", "version"],
-    ["types"],
-    ["schema", "storage", "http"],
+    ["errors", "_version", "_lazy"],
+    ["_types"],
+    ["_schema", "_storage", "_http"],
     ["tools", "providers"],
-    ["loop"],
+    ["_loop"],
     ["gemini", "toolsets", "emulator"],
     ["testing"],
-    ["surfaces"],
+    ["_cli"],
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
-FACES = {"__init__", "__main__"}
+FACES = {"__init__", "__main__", "messages", "events"}
 """The public names and the command; nobody imports them from inside."""
 
 
@@ -63,16 +63,16 @@ def test_every_module_belongs_to_a_layer() -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "import midspan.loop.run",
-        "from midspan.loop import run",
+        "import midspan._loop.run",
+        "from midspan._loop import run",
         "def f():\n    from midspan.tools import execute",
         "if True:\n    class A:\n        import midspan.providers",
-        "TABLE = {'x': 'midspan.surfaces.cli:main'}",
+        "TABLE = {'x': 'midspan._cli:main'}",
         "from midspan import Agent",
-        "from midspan.schema import signature",
+        "from midspan._schema import signature",
     ],
 )
 def test_an_import_the_other_way_is_seen_wherever_it_hides(tmp_path: Path, line: str) -> None:
-    (tmp_path / "http").mkdir()
-    (tmp_path / "http" / "sse.py").write_text(line)
+    (tmp_path / "_http").mkdir()
+    (tmp_path / "_http" / "sse.py").write_text(line)
     assert len(breaches(tmp_path)) == 1

@@ -13,7 +13,7 @@ from typing import assert_type
 
 from midspan import Agent, BackgroundRuns, Chat, Gemini, Limits, ModelSettings, RunResult, gemini, tool
 from midspan.testing import ScriptedProvider
-from midspan.types.events import TextDelta
+from midspan._types.events import TextDelta
 
 
 @dataclass

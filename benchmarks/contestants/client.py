@@ -8,9 +8,9 @@ MODE = "async"
 
 
 def make(base: str, tools: dict[str, Any]) -> Any:
+    from midspan._types.messages import Message
+    from midspan._types.parts import ToolCall, ToolResult
     from midspan.gemini import AsyncClient, History
-    from midspan.types.messages import Message
-    from midspan.types.parts import ToolCall, ToolResult
 
     client = AsyncClient(api_key="x", base_url=base)
     declared = list(tools.values())

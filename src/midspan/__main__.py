@@ -2,7 +2,7 @@
 
 import sys
 
-from midspan.surfaces.cli.main import main
+from midspan._cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

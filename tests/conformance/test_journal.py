@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from midspan._storage.journal import Journal, RunInfo, RunSummary, StateName
+from midspan._storage.memory import MemoryJournal
+from midspan._storage.sqlite import SqliteJournal
+from midspan._types.events import ErrorInfo
+from midspan._types.exchange import Usage
 from midspan.errors import ConfigError, RunElsewhere, RunExists, UnknownRun
-from midspan.storage.journal import Journal, RunInfo, RunSummary, StateName
-from midspan.storage.memory import MemoryJournal
-from midspan.storage.sqlite import SqliteJournal
-from midspan.types.events import ErrorInfo
-from midspan.types.exchange import Usage
 from tests.bounds import BOUND
 
 T = TypeVar("T")

@@ -9,6 +9,20 @@ from typing import Any, TypeVar
 import pytest
 
 from midspan import Gemini
+from midspan._types.codec import from_json, to_json
+from midspan._types.exchange import (
+    FinishReason,
+    ModelRequest,
+    ModelResponse,
+    PartDelta,
+    PartEnd,
+    PartEvent,
+    PartStart,
+    RequestConfig,
+)
+from midspan._types.messages import History, Message
+from midspan._types.parts import Text, ToolCall, ToolResult
+from midspan._types.specs import ToolSpec
 from midspan.emulator import LocalGemini, answer
 from midspan.emulator import call as gemini_call
 from midspan.providers.prompted.client import Prompted
@@ -23,20 +37,6 @@ from midspan.providers.recording.written import written_messages
 from midspan.providers.replay import Replayed
 from midspan.providers.scripted import ScriptedProvider
 from midspan.providers.stream import StreamAccumulator, collect
-from midspan.types.codec import from_json, to_json
-from midspan.types.exchange import (
-    FinishReason,
-    ModelRequest,
-    ModelResponse,
-    PartDelta,
-    PartEnd,
-    PartEvent,
-    PartStart,
-    RequestConfig,
-)
-from midspan.types.messages import History, Message
-from midspan.types.parts import Text, ToolCall, ToolResult
-from midspan.types.specs import ToolSpec
 from tests.bounds import BOUND
 from tests.gemini.recorder import recorder
 from tests.providers import parrot

@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 
 from midspan import Agent, tool
+from midspan._types.context import NO_CONTEXT, RunContext
+from midspan._types.parts import ToolCall, ToolResult
+from midspan._types.specs import ToolSpec
 from midspan.errors import ConfigError
 from midspan.providers.gemini.profile import GEMINI_JSON_SCHEMA
 from midspan.testing import ScriptedProvider
@@ -26,9 +29,6 @@ from midspan.tools.wrap import (
     ToolSubset,
     WrapperSource,
 )
-from midspan.types.context import NO_CONTEXT, RunContext
-from midspan.types.parts import ToolCall, ToolResult
-from midspan.types.specs import ToolSpec
 from tests.bounds import BOUND
 
 

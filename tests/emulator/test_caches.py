@@ -2,8 +2,8 @@ from typing import Any
 
 import pytest
 
+from midspan._http.retry import VirtualClock
 from midspan.emulator import LocalGemini
-from midspan.http.retry import VirtualClock
 from tests.emulator.asking import Reply, ask, send, tools, user
 
 LONG = user("word " * 2_000)

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from midspan._http.retry import RetryPolicy, VirtualClock
 from midspan.emulator import FaultPlan, Kind, LocalGemini, Script, answer, call, fault, shrink
 from midspan.emulator.clock import ScaledClock
 from midspan.errors import ConfigError, ProviderError
 from midspan.gemini import AsyncClient
-from midspan.http.retry import RetryPolicy, VirtualClock
 from tests.bounds import BOUND
 from tests.emulator.asking import DEVELOPER, ask, events, post, raw, stream, tools, user
 

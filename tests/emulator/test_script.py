@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
+from midspan._types.exchange import FinishReason, ModelRequest, ModelResponse, Usage
+from midspan._types.messages import Message
+from midspan._types.parts import Part, Text, Thought, ToolCall, ToolResult
 from midspan.emulator import Answer, Conversation, LocalGemini, Rule, Script, When, answer, call
 from midspan.emulator.sources.script_file import load_script, read_script
 from midspan.errors import ConfigError, RateLimited
 from midspan.providers.offline.client import Offline
-from midspan.types.exchange import FinishReason, ModelRequest, ModelResponse, Usage
-from midspan.types.messages import Message
-from midspan.types.parts import Part, Text, Thought, ToolCall, ToolResult
 from tests.emulator.asking import VERTEX, ask, calling, events, model, result, stream, tools, user
 from tests.streaming import PartsProvider
 

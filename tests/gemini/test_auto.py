@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 
 from midspan import Agent, gemini
+from midspan._loop.background_runs import Phase
+from midspan._types.exchange import FinishReason
+from midspan._types.parts import ToolCall, ToolResult
 from midspan.errors import ConfigError, LimitReached, NetworkError, RunError, StreamCut
 from midspan.gemini import (
     AsyncClient,
@@ -28,11 +31,8 @@ from midspan.gemini import (
     new_function_declaration,
 )
 from midspan.gemini.auto import AutoStream
-from midspan.loop.background_runs import Phase
 from midspan.providers.stream import StreamAccumulator
 from midspan.testing import ScriptedProvider
-from midspan.types.exchange import FinishReason
-from midspan.types.parts import ToolCall, ToolResult
 from tests.bounds import BOUND
 from tests.gemini.recorder import Recorder, recorder
 

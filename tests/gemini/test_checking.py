@@ -13,12 +13,12 @@ import pydantic
 import pytest
 
 from midspan import gemini
+from midspan._types.messages import History, Message
 from midspan.errors import ConfigError, MidspanError
 from midspan.gemini.checking import shown
 from midspan.gemini.request import request_fields
 from midspan.providers.gemini.capabilities import capabilities_of
 from midspan.providers.gemini.wire import GenerateContentRequest, GenerationConfig
-from midspan.types.messages import History, Message
 from tests.gemini.recorder import Recorder
 
 

@@ -7,6 +7,9 @@ from urllib.parse import unquote
 import pytest
 
 from midspan import errors
+from midspan._http.retry import RetryPolicy
+from midspan._types.messages import Message
+from midspan._types.parts import ToolCall, ToolResult
 from midspan.gemini import (
     AsyncClient,
     Client,
@@ -19,11 +22,8 @@ from midspan.gemini import (
     Tool,
     UrlContext,
 )
-from midspan.http.retry import RetryPolicy
 from midspan.tools.execute import execute
 from midspan.tools.function import tool
-from midspan.types.messages import Message
-from midspan.types.parts import ToolCall, ToolResult
 from tests.bounds import BOUND
 from tests.gemini.recorder import Recorder
 

@@ -2,10 +2,10 @@ from typing import Any
 
 import pytest
 
+from midspan._types.messages import Message
+from midspan._types.parts import Blob, Text, ToolCall, ToolResult
 from midspan.errors import ConfigError
 from midspan.gemini import Client, Content, History, Part
-from midspan.types.messages import Message
-from midspan.types.parts import Blob, Text, ToolCall, ToolResult
 from tests.gemini.recorder import Recorder
 
 ANSWER = {"candidates": [{"content": {"role": "model", "parts": [{"text": "x"}]}, "finishReason": "STOP"}]}

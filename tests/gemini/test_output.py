@@ -6,12 +6,12 @@ import msgspec
 import pydantic
 import pytest
 
+from midspan._types.exchange import FinishReason, ModelResponse
+from midspan._types.messages import Message
+from midspan._types.parts import Text
 from midspan.errors import ConfigError, MalformedResponse, SchemaError
 from midspan.gemini import Client, GenerateContentResponse, GenerationConfig, GoogleSearch, Schema
 from midspan.gemini.output import form_of
-from midspan.types.exchange import FinishReason, ModelResponse
-from midspan.types.messages import Message
-from midspan.types.parts import Text
 from tests.gemini.recorder import Recorder
 
 

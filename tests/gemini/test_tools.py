@@ -3,6 +3,7 @@ from typing import Any
 import pydantic
 import pytest
 
+from midspan._types.specs import ToolChoice
 from midspan.errors import ConfigError
 from midspan.gemini import (
     Client,
@@ -16,7 +17,6 @@ from midspan.gemini import (
     Tool,
     UrlContext,
 )
-from midspan.types.specs import ToolChoice
 from tests.gemini.recorder import Recorder
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from midspan._http.environment import Proxies
+from midspan._http.transport import HttpRequest, Timeouts, Transport
 from midspan.errors import ConfigError, NetworkError, TimedOut
-from midspan.http.environment import Proxies
-from midspan.http.transport import HttpRequest, Timeouts, Transport
 from tests.bounds import BOUND
 from tests.http import misbehaving
 from tests.http.misbehaving import Server

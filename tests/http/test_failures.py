@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from midspan._http.transport import HttpRequest, Timeouts, Transport
 from midspan.errors import ConfigError, NetworkError, ProviderError, StreamCut, TimedOut
-from midspan.http.transport import HttpRequest, Timeouts, Transport
 from tests.bounds import BOUND, time_passes
 from tests.http import misbehaving
 from tests.http.misbehaving import Behaviour, Server

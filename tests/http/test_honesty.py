@@ -8,8 +8,8 @@ from threading import Event, Thread
 
 import pytest
 
+from midspan._http.transport import HttpRequest, Timeouts, Transport
 from midspan.errors import ConfigError, NetworkError, StreamCut
-from midspan.http.transport import HttpRequest, Timeouts, Transport
 from tests.bounds import BOUND, time_passes
 from tests.http import misbehaving
 from tests.http.misbehaving import Behaviour, Exchange, Server

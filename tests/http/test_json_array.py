@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from midspan.http.json_array import ArrayStream
+from midspan._http.json_array import ArrayStream
 
 
 def elements(*pieces: bytes) -> tuple[list[bytes], bytes]:

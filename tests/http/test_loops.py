@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from midspan.http.transport import HttpRequest, Transport
+from midspan._http.transport import HttpRequest, Transport
 from tests.bounds import BOUND, PATIENT_PROGRAM
 
 
@@ -203,8 +203,8 @@ ENDINGS = {
 
 PROLOGUE = """
 import asyncio, gc, os, sys, threading
-from midspan.http.transport import HttpRequest, Transport
-import midspan.http.pool
+from midspan._http.transport import HttpRequest, Transport
+import midspan._http.pool
 
 def request():
     return HttpRequest("POST", sys.argv[1], {}, b"x" * 100)

@@ -10,8 +10,8 @@ import zlib
 
 import pytest
 
+from midspan._http.transport import HttpRequest, Transport
 from midspan.errors import NetworkError, StreamCut
-from midspan.http.transport import HttpRequest, Transport
 from tests.bounds import BOUND, PATIENT_PROGRAM
 from tests.http import misbehaving
 from tests.http.misbehaving import CHUNKED_HEAD, Behaviour, Exchange, Server, chunk, response

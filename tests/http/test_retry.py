@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from midspan._http.retry import Clock, RetryPolicy, RetryState, SystemClock, VirtualClock, check_clock
 from midspan.errors import (
     AuthenticationError,
     ConfigError,
@@ -19,7 +20,6 @@ from midspan.errors import (
     StreamCut,
     TimedOut,
 )
-from midspan.http.retry import Clock, RetryPolicy, RetryState, SystemClock, VirtualClock, check_clock
 from tests.bounds import BOUND
 
 DEFAULT = RetryPolicy()

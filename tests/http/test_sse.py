@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from midspan.http.sse import Event, EventStream
+from midspan._http.sse import Event, EventStream
 
 
 def events(*pieces: bytes) -> list[Event]:

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from midspan._http.messages import header, origin_of
+from midspan._http.transport import HttpRequest, HttpResponse, Timeouts, Transport
 from midspan.errors import ConfigError, MalformedResponse, NetworkError, StreamCut, TimedOut
-from midspan.http.messages import header, origin_of
-from midspan.http.transport import HttpRequest, HttpResponse, Timeouts, Transport
 from tests.bounds import BOUND, time_passes
 from tests.http import misbehaving
 from tests.http.misbehaving import Exchange, Server
@@ -25,8 +25,8 @@ def post(url: str, body: bytes = b"{}") -> HttpRequest:
 
 
 def test_importing_the_transport_does_not_load_httptools() -> None:
-    modules = "{'httptools', 'midspan.http.pool'} & set(sys.modules)"
-    code = f"import sys, midspan.http.transport, midspan.http.retry; print({modules})"
+    modules = "{'httptools', 'midspan._http.pool'} & set(sys.modules)"
+    code = f"import sys, midspan._http.transport, midspan._http.retry; print({modules})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
 

@@ -5,8 +5,8 @@ import gzip
 
 import pytest
 
+from midspan._http.transport import HttpRequest, Transport
 from midspan.errors import NetworkError, StreamCut
-from midspan.http.transport import HttpRequest, Transport
 from tests.bounds import BOUND
 from tests.http.misbehaving import CHUNKED_HEAD, Behaviour, Exchange, Server, chunk, response
 from tests.http.test_failures import PATIENT

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from midspan import Agent, BackgroundRuns, Limits, tool
+from midspan._loop.views import Phase
+from midspan._types.events import ToolStart
+from midspan._types.parts import ToolCall
 from midspan.errors import LimitReached
-from midspan.loop.views import Phase
 from midspan.testing import ScriptedProvider
 from midspan.tools.tasks import CANCEL_GRACE_SECONDS
-from midspan.types.events import ToolStart
-from midspan.types.parts import ToolCall
 from tests.bounds import BOUND, PATIENT_PROGRAM
 
 
@@ -131,7 +131,7 @@ PROGRAM = """
 import asyncio, sys
 from midspan import Agent, tool
 from midspan.testing import ScriptedProvider
-from midspan.types.parts import ToolCall
+from midspan._types.parts import ToolCall
 
 @tool(timeout=0.05)
 async def poll() -> str:

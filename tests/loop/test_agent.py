@@ -9,19 +9,19 @@ from typing import Any
 import pytest
 
 from midspan import Agent, Context, Limits, ModelSettings, Toolbox, from_json, to_json, tool
+from midspan._http.retry import RetryPolicy, SystemClock
+from midspan._loop.blocking import iterate
+from midspan._loop.chat import Chat
+from midspan._types.events import TextDelta
+from midspan._types.messages import History, Message
+from midspan._types.parts import Blob, Text, ToolCall, ToolResult
+from midspan._types.specs import BuiltinTool
 from midspan.errors import ConfigError, CredentialsError, DuplicateTool, LimitReached, NetworkError
 from midspan.gemini import FunctionCall, GoogleSearch
-from midspan.http.retry import RetryPolicy, SystemClock
-from midspan.loop.blocking import iterate
-from midspan.loop.chat import Chat
 from midspan.providers.gemini.client import Gemini
 from midspan.testing import ScriptedProvider
 from midspan.tools.source import ToolListing, ToolSource
 from midspan.tools.wrap import Required
-from midspan.types.events import TextDelta
-from midspan.types.messages import History, Message
-from midspan.types.parts import Blob, Text, ToolCall, ToolResult
-from midspan.types.specs import BuiltinTool
 from tests.bounds import BOUND
 
 

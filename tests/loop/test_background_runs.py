@@ -12,24 +12,13 @@ from typing import Any
 import pytest
 
 from midspan import Agent, tool
-from midspan.errors import (
-    ConfigError,
-    JournalError,
-    LimitReached,
-    RunError,
-    RunExists,
-    ServerError,
-    StreamCut,
-    UnknownRun,
-)
-from midspan.loop.background_runs import BackgroundRuns, Phase
-from midspan.loop.state import RunState
-from midspan.storage.journal import Journal, RunSummary
-from midspan.storage.memory import MemoryJournal
-from midspan.storage.sqlite import SqliteJournal
-from midspan.testing import ScriptedProvider
-from midspan.types.codec import from_json, to_json
-from midspan.types.events import (
+from midspan._loop.background_runs import BackgroundRuns, Phase
+from midspan._loop.state import RunState
+from midspan._storage.journal import Journal, RunSummary
+from midspan._storage.memory import MemoryJournal
+from midspan._storage.sqlite import SqliteJournal
+from midspan._types.codec import from_json, to_json
+from midspan._types.events import (
     ErrorInfo,
     RunEnd,
     RunEvent,
@@ -40,10 +29,21 @@ from midspan.types.events import (
     TurnRetry,
     TurnStart,
 )
-from midspan.types.exchange import FinishReason, ModelResponse, Usage
-from midspan.types.messages import Message
-from midspan.types.parts import Text, ToolCall
-from midspan.types.specs import Limits
+from midspan._types.exchange import FinishReason, ModelResponse, Usage
+from midspan._types.messages import Message
+from midspan._types.parts import Text, ToolCall
+from midspan._types.specs import Limits
+from midspan.errors import (
+    ConfigError,
+    JournalError,
+    LimitReached,
+    RunError,
+    RunExists,
+    ServerError,
+    StreamCut,
+    UnknownRun,
+)
+from midspan.testing import ScriptedProvider
 from tests.bounds import BOUND, PATIENT_PROGRAM
 from tests.streaming import PartsProvider
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from midspan import Agent
+from midspan._loop.blocking import iterate, wait_for
+from midspan._types.messages import Message
+from midspan._types.parts import ToolCall, ToolResult
 from midspan.errors import ConfigError
-from midspan.loop.blocking import iterate, wait_for
 from midspan.testing import ScriptedProvider
-from midspan.types.messages import Message
-from midspan.types.parts import ToolCall, ToolResult
 from tests.bounds import BOUND, PATIENT_PROGRAM
 
 
@@ -191,7 +191,7 @@ def test_an_agent_may_ask_itself_many_times_over_but_not_for_ever() -> None:
 
 PROGRAM = """
 import asyncio, sys, threading, time
-from midspan.loop.blocking import iterate, wait_for
+from midspan._loop.blocking import iterate, wait_for
 
 async def slow():
     yield 1

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from midspan import Agent, tool
+from midspan._types.events import TextDelta
+from midspan._types.exchange import ModelRequest
+from midspan._types.messages import History
+from midspan._types.parts import Text, ToolCall
 from midspan.testing import ScriptedProvider
-from midspan.types.events import TextDelta
-from midspan.types.exchange import ModelRequest
-from midspan.types.messages import History
-from midspan.types.parts import Text, ToolCall
 from tests.bounds import BOUND, PATIENT_PROGRAM
 from tests.streaming import PartsProvider
 
@@ -263,7 +263,7 @@ EXIT_PROGRAM = """
 import asyncio, os, signal, sys
 from midspan import Agent
 from midspan.testing import ScriptedProvider
-from midspan.types.parts import ToolCall
+from midspan._types.parts import ToolCall
 
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
 

@@ -8,13 +8,13 @@ from typing import Any, Literal
 import pytest
 
 from midspan import Agent, Gemini, Limits, tool
+from midspan._types.exchange import Citation
+from midspan._types.messages import Message
+from midspan._types.parts import Text, ToolCall, ToolResult
 from midspan.emulator import LocalGemini, Rule, Script, When, answer
 from midspan.emulator import call as call_of
 from midspan.errors import AnswerBlocked, InvalidRequest, LimitReached, PromptBlocked
 from midspan.gemini import GoogleSearch, RetryPolicy, UrlContext
-from midspan.types.exchange import Citation
-from midspan.types.messages import Message
-from midspan.types.parts import Text, ToolCall, ToolResult
 from tests.bounds import BOUND
 from tests.gemini.recorder import Recorder, recorder
 from tests.streaming import raw_of

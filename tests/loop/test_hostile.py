@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from midspan import Agent, Limits, tool
+from midspan._loop.output import ANSWER_TOOL
+from midspan._types.exchange import FinishReason, ModelRequest, ModelResponse, Usage
+from midspan._types.messages import Message
+from midspan._types.parts import Opaque, Part, Text, ToolCall
+from midspan._types.specs import ToolChoice
 from midspan.errors import LimitReached, NoAnswer, ProviderError, ServerError
-from midspan.loop.output import ANSWER_TOOL
 from midspan.providers.provider import ModelProfile
 from midspan.testing import ScriptedProvider
-from midspan.types.exchange import FinishReason, ModelRequest, ModelResponse, Usage
-from midspan.types.messages import Message
-from midspan.types.parts import Opaque, Part, Text, ToolCall
-from midspan.types.specs import ToolChoice
 from tests.streaming import PartsProvider
 
 

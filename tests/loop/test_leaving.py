@@ -8,13 +8,13 @@ from typing import Any, Self
 import pytest
 
 from midspan import Agent, Limits, tool
+from midspan._types.events import RunStart, TextDelta
+from midspan._types.exchange import FinishReason, ModelEvent, ModelRequest, ModelResponse, PartStart
+from midspan._types.messages import Message
+from midspan._types.parts import Text, ToolCall
 from midspan.errors import ConfigError, NetworkError, StreamCut
 from midspan.testing import ScriptedProvider
 from midspan.tools.source import ToolListing, ToolSource
-from midspan.types.events import RunStart, TextDelta
-from midspan.types.exchange import FinishReason, ModelEvent, ModelRequest, ModelResponse, PartStart
-from midspan.types.messages import Message
-from midspan.types.parts import Text, ToolCall
 from tests.bounds import BOUND
 from tests.streaming import PartsProvider
 

@@ -7,9 +7,9 @@ import sys
 import pytest
 
 from midspan import Agent, tool
+from midspan._types.parts import Text, ToolCall
 from midspan.providers.provider import ModelProfile
 from midspan.testing import ScriptedProvider
-from midspan.types.parts import Text, ToolCall
 from tests.bounds import BOUND
 
 
@@ -26,7 +26,7 @@ async def add(a: int, b: int) -> int:
 @pytest.mark.requirement("S2-15")
 def test_prompt_response_calls_and_results_are_logged_at_debug_level(caplog: pytest.LogCaptureFixture) -> None:
     script = [[ToolCall("1", "add", {"a": 1, "b": 2})], [Text("It is 3.")]]
-    with caplog.at_level(logging.DEBUG, "midspan.loop"):
+    with caplog.at_level(logging.DEBUG, "midspan._loop"):
         Agent(Gemini(script), tools=[add], system="Be brief.").run_sync("1 + 2?")
     lines = [record.getMessage() for record in caplog.records]
     assert lines[0] == "[Gemini] System Prompt: Be brief."
@@ -42,7 +42,7 @@ def test_a_program_that_asks_for_no_log_sees_none() -> None:
     code = """
 from midspan import Agent
 from midspan.testing import ScriptedProvider
-from midspan.types.parts import ToolCall
+from midspan._types.parts import ToolCall
 def broken():
     raise RuntimeError("x")
 script = [[ToolCall("1", "nothing", {}), ToolCall("2", "broken", {})], "done"]

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from midspan import Agent, Limits, tool
+from midspan._types.exchange import ModelRequest
+from midspan._types.parts import ToolCall
+from midspan._types.specs import Effects, ToolChoice, ToolSpec
 from midspan.errors import NoAnswer, ToolError
 from midspan.testing import ScriptedProvider
 from midspan.tools.source import ToolListing, ToolSource
-from midspan.types.exchange import ModelRequest
-from midspan.types.parts import ToolCall
-from midspan.types.specs import Effects, ToolChoice, ToolSpec
 
 DECLARED = pytest.mark.parametrize("declared", [True, False], ids=["declared", "not declared"])
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from midspan import Agent, BackgroundRuns, Limits, tool
+from midspan._types.events import ToolEnd
+from midspan._types.parts import ToolCall
 from midspan.errors import LimitReached, NoAnswer
 from midspan.testing import ScriptedProvider
-from midspan.types.events import ToolEnd
-from midspan.types.parts import ToolCall
 
 CALLS = 300
 

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from midspan import Agent, Limits, tool
+from midspan._types.events import RunEnd, RunEvent, RunStart, TextDelta, ThoughtDelta, ToolEnd
+from midspan._types.exchange import FinishReason, ModelResponse
+from midspan._types.messages import Message
+from midspan._types.parts import Text, Thought, ToolCall
 from midspan.errors import MidspanError
 from midspan.testing import ScriptedProvider
-from midspan.types.events import RunEnd, RunEvent, RunStart, TextDelta, ThoughtDelta, ToolEnd
-from midspan.types.exchange import FinishReason, ModelResponse
-from midspan.types.messages import Message
-from midspan.types.parts import Text, Thought, ToolCall
 
 ROOT = Path(__file__).parents[2]
 RECORDINGS = ROOT.parent / "shared" / "data" / "gemini_traffic.jsonl"

@@ -8,14 +8,14 @@ import pydantic
 import pytest
 
 from midspan import Agent, Limits, tool
+from midspan._loop.output import ANSWER_TOOL
+from midspan._types.exchange import Output
+from midspan._types.parts import ToolCall
+from midspan._types.specs import ToolChoice
 from midspan.errors import ConfigError, OutputError, SchemaError
-from midspan.loop.output import ANSWER_TOOL
 from midspan.providers.gemini.profile import GEMINI_JSON_SCHEMA
 from midspan.providers.provider import ModelProfile
 from midspan.testing import ScriptedProvider
-from midspan.types.exchange import Output
-from midspan.types.parts import ToolCall
-from midspan.types.specs import ToolChoice
 
 
 @dataclass

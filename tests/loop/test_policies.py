@@ -6,15 +6,15 @@ from typing import Any
 import pytest
 
 from midspan import Agent, Limits, tool
+from midspan._loop.loop_detector import LoopDetector
+from midspan._loop.state import RunState
+from midspan._types.context import RunContext
+from midspan._types.events import RunEvent, ToolProgress
+from midspan._types.parts import ToolCall, ToolResult
+from midspan._types.specs import ToolSpec
 from midspan.errors import ConfigError, LimitReached
-from midspan.loop.loop_detector import LoopDetector
-from midspan.loop.state import RunState
 from midspan.testing import ScriptedProvider
 from midspan.tools.source import ToolListing, ToolSource
-from midspan.types.context import RunContext
-from midspan.types.events import RunEvent, ToolProgress
-from midspan.types.parts import ToolCall, ToolResult
-from midspan.types.specs import ToolSpec
 
 
 def calls(name: str, count: int, **arguments: Any) -> list[ToolCall]:

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from midspan import Agent, tool
+from midspan._types.exchange import ModelRequest
+from midspan._types.parts import Text
 from midspan.providers.provider import ModelProfile
 from midspan.testing import ScriptedProvider
-from midspan.types.exchange import ModelRequest
-from midspan.types.parts import Text
 from tests.streaming import PartsProvider
 
 BLUEPRINTS = [{"id": "bp-pg", "name": "PostgreSQL"}, {"id": "bp-web", "name": "Web service"}]

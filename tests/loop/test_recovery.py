@@ -2,13 +2,13 @@
 
 import json
 
-from midspan.loop.policy import recover_malformed_call
+from midspan._loop.policy import recover_malformed_call
+from midspan._types.exchange import FinishReason
+from midspan._types.parts import Opaque, Text, ToolCall
+from midspan._types.specs import ToolSpec
 from midspan.providers.gemini import decode
 from midspan.providers.gemini.capabilities import capabilities_of
 from midspan.providers.gemini.encode import SKIP_SIGNATURE, encode_message
-from midspan.types.exchange import FinishReason
-from midspan.types.parts import Opaque, Text, ToolCall
-from midspan.types.specs import ToolSpec
 
 
 def test_signatures_and_unknown_parts_of_the_turn_stay_and_go_back() -> None:

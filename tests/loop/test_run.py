@@ -9,13 +9,13 @@ import pytest
 from msgspec import Raw
 
 from midspan import Agent, Limits, tool
+from midspan._types.exchange import FinishReason, ModelRequest, ModelResponse, Usage
+from midspan._types.messages import History, Message
+from midspan._types.parts import Blob, ProviderData, Text, Thought, ToolCall, ToolResult
+from midspan._types.specs import ToolChoice
 from midspan.errors import AnswerBlocked, ConfigError, LimitReached, MidspanError, NoAnswer, ServerError, StreamCut
 from midspan.testing import ScriptedProvider
 from midspan.tools.source import ToolListing, ToolSource
-from midspan.types.exchange import FinishReason, ModelRequest, ModelResponse, Usage
-from midspan.types.messages import History, Message
-from midspan.types.parts import Blob, ProviderData, Text, Thought, ToolCall, ToolResult
-from midspan.types.specs import ToolChoice
 from tests.bounds import BOUND
 from tests.streaming import PartsProvider
 

@@ -7,15 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from midspan import Agent, Limits, tool
+from midspan._loop.result import RunStream
+from midspan._loop.state import RunState
+from midspan._types.codec import from_json, to_json
+from midspan._types.events import CANCELLED, ErrorInfo, RunEnd, RunEvent, RunStart, ToolEnd, ToolStart
+from midspan._types.exchange import Citation, FinishReason, ModelResponse, Usage
+from midspan._types.messages import History, Message
+from midspan._types.parts import Text, Thought, ToolCall
 from midspan.errors import MidspanError, ServerError, StreamCut, ToolError
-from midspan.loop.result import RunStream
-from midspan.loop.state import RunState
 from midspan.testing import ScriptedProvider
-from midspan.types.codec import from_json, to_json
-from midspan.types.events import CANCELLED, ErrorInfo, RunEnd, RunEvent, RunStart, ToolEnd, ToolStart
-from midspan.types.exchange import Citation, FinishReason, ModelResponse, Usage
-from midspan.types.messages import History, Message
-from midspan.types.parts import Text, Thought, ToolCall
 from tests.bounds import BOUND
 
 

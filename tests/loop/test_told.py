@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from midspan import Agent, BackgroundRuns, Limits, tool
+from midspan._types.exchange import FinishReason, ModelRequest, ModelResponse
+from midspan._types.messages import Message
+from midspan._types.parts import Blob, Text, ToolCall
+from midspan._types.specs import ToolChoice, ToolSpec
 from midspan.errors import LimitReached, RunError
 from midspan.testing import ScriptedProvider
 from midspan.tools.source import ToolListing, ToolSource
-from midspan.types.exchange import FinishReason, ModelRequest, ModelResponse
-from midspan.types.messages import Message
-from midspan.types.parts import Blob, Text, ToolCall
-from midspan.types.specs import ToolChoice, ToolSpec
 
 
 @tool

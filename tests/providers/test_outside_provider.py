@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from midspan import Agent, tool
+from midspan._types.events import TextDelta, ThoughtDelta
+from midspan._types.exchange import FinishReason
 from midspan.errors import ConfigError
 from midspan.providers.registry import default_family, family_names, provider_of
 from midspan.testing import record, replay
-from midspan.types.events import TextDelta, ThoughtDelta
-from midspan.types.exchange import FinishReason
+from tests.cli.terminal import midspan
 from tests.gemini.recorder import recorder
 from tests.providers import parrot
 from tests.providers.parrot import Service, call, done, text, thought
-from tests.surfaces.cli.terminal import midspan
 
 LOOP = (
     [*thought("Add them.", "c2ln"), *call("add", '{"a": 1,', ' "b": 2}', at=1), done()],

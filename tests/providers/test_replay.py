@@ -13,6 +13,17 @@ from hypothesis import strategies as st
 from msgspec import Raw
 from msgspec.structs import replace
 
+from midspan._types.exchange import (
+    DataPartDelta,
+    FinishReason,
+    ModelRequest,
+    ModelResponse,
+    PartDelta,
+    PartStart,
+    RequestConfig,
+)
+from midspan._types.messages import History, Message
+from midspan._types.parts import Opaque, ProviderData, Text, ToolCall, local_id
 from midspan.errors import ConfigError, LimitReached, StreamCut
 from midspan.providers.gemini.client import Gemini
 from midspan.providers.provider import ModelProfile, Provider
@@ -26,17 +37,6 @@ from midspan.providers.recording.tape import Folder, Tape
 from midspan.providers.recording.written import read, written, written_messages
 from midspan.providers.replay import Replayed
 from midspan.providers.scripted import ScriptedProvider
-from midspan.types.exchange import (
-    DataPartDelta,
-    FinishReason,
-    ModelRequest,
-    ModelResponse,
-    PartDelta,
-    PartStart,
-    RequestConfig,
-)
-from midspan.types.messages import History, Message
-from midspan.types.parts import Opaque, ProviderData, Text, ToolCall, local_id
 
 HISTORY = History((Message.user("go"),))
 REQUEST = ModelRequest(RequestConfig("scripted"), HISTORY)

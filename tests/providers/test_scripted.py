@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from midspan import Agent
+from midspan._types.exchange import FinishReason, ModelRequest, ModelResponse
+from midspan._types.messages import Message
+from midspan._types.parts import Text, Thought, ToolCall
 from midspan.errors import ConfigError, ProviderError
 from midspan.providers.scripted import ScriptedProvider
-from midspan.types.exchange import FinishReason, ModelRequest, ModelResponse
-from midspan.types.messages import Message
-from midspan.types.parts import Text, Thought, ToolCall
 
 
 def said(script: Any) -> str:

@@ -7,9 +7,7 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from midspan.errors import MalformedResponse, StreamCut
-from midspan.providers.stream import StreamAccumulator, collect, events_of
-from midspan.types.exchange import (
+from midspan._types.exchange import (
     ArgumentsPartDelta,
     DataPartDelta,
     FinishReason,
@@ -21,8 +19,10 @@ from midspan.types.exchange import (
     TextPartDelta,
     ThoughtPartDelta,
 )
-from midspan.types.messages import Message
-from midspan.types.parts import Blob, ProviderData, Text, Thought, ToolCall
+from midspan._types.messages import Message
+from midspan._types.parts import Blob, ProviderData, Text, Thought, ToolCall
+from midspan.errors import MalformedResponse, StreamCut
+from midspan.providers.stream import StreamAccumulator, collect, events_of
 
 DATA = ProviderData("x", Raw(b'"signature"'))
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, NotRequired, Required, 
 
 from msgspec import Struct
 
-from midspan.schema.signature import Context
+from midspan._schema.signature import Context
 
 if TYPE_CHECKING:
     from nowhere import Unknown

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from midspan._schema.arguments import Checker, Prepared, Problem, problems
 from midspan.errors import SchemaError
-from midspan.schema.arguments import Checker, Prepared, Problem, problems
 from tests.bounds import BOUND
 
 Schema = dict[str, Any]
@@ -410,7 +410,7 @@ def test_an_invalid_schema_is_refused_in_the_words_of_the_caller(schema: Schema,
 
 
 def test_the_validator_is_loaded_with_the_first_schema_and_not_before() -> None:
-    code = "import sys, midspan.schema.arguments; sys.exit('jsonschema_rs' in sys.modules)"
+    code = "import sys, midspan._schema.arguments; sys.exit('jsonschema_rs' in sys.modules)"
     assert (
         subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": ":".join(sys.path)}, timeout=BOUND).returncode
         == 0

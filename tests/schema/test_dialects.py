@@ -7,9 +7,9 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from midspan._schema.dialects import Dialect, Lowered, lower
+from midspan._schema.lowering.names import Renaming
 from midspan.providers.gemini.profile import GEMINI_JSON_SCHEMA, GEMINI_PARAMETERS
-from midspan.schema.dialects import Dialect, Lowered, lower
-from midspan.schema.lowering.names import Renaming
 
 Schema = dict[str, Any]
 BOTH = pytest.mark.parametrize("dialect", [GEMINI_PARAMETERS, GEMINI_JSON_SCHEMA], ids=lambda one: one.name)

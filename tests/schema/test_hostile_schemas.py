@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from midspan._schema.arguments import Checker, problems
+from midspan._schema.dialects import Dialect, lower
+from midspan._schema.normal import normal
 from midspan.errors import SchemaError
 from midspan.providers.gemini.profile import GEMINI_JSON_SCHEMA, GEMINI_PARAMETERS
-from midspan.schema.arguments import Checker, problems
-from midspan.schema.dialects import Dialect, lower
-from midspan.schema.normal import normal
 from tests.bounds import BOUND
 
 Schema = dict[str, Any]

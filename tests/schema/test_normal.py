@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from midspan._schema.normal import normal, read
 from midspan.errors import SchemaError
-from midspan.schema.normal import normal, read
 
 
 @pytest.mark.parametrize(

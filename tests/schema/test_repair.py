@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from midspan.schema.repair import Nearly, Unfinished, Unreadable, loads
+from midspan._schema.repair import Nearly, Unfinished, Unreadable, loads
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
+from midspan._schema.results import to_jsonable
 from midspan.errors import ResultError
-from midspan.schema.results import to_jsonable
 
 
 class Colour(enum.Enum):

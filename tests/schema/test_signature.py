@@ -22,10 +22,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from midspan._schema.arguments import Checker
+from midspan._schema.signature import Context, signature_of
+from midspan._types.context import RunContext
 from midspan.errors import ArgumentError, ResultError, SchemaError
-from midspan.schema.arguments import Checker
-from midspan.schema.signature import Context, signature_of
-from midspan.types.context import RunContext
 from tests.schema import annotated_as_text
 
 NO_PARAMETERS = {"type": "object", "properties": {}}
@@ -891,7 +891,7 @@ def test_plain_arguments_arrive_exactly_as_json_has_them(arguments):
 def test_importing_and_plain_functions_load_no_parser_no_validator_and_no_pydantic():
     code = (
         "import sys\n"
-        "from midspan.schema.signature import signature_of\n"
+        "from midspan._schema.signature import signature_of\n"
         "def f(x: int) -> int:\n"
         "    'Give it back.'\n"
         "signature_of(f).bind({'x': 1})\n"

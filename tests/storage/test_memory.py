@@ -3,9 +3,9 @@ from contextlib import aclosing
 
 import pytest
 
+from midspan._storage.journal import RunSummary
+from midspan._storage.memory import MemoryJournal
 from midspan.errors import ConfigError
-from midspan.storage.journal import RunSummary
-from midspan.storage.memory import MemoryJournal
 from tests.bounds import BOUND
 
 DONE = RunSummary(state="completed")

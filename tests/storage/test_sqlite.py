@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 
 import pytest
 
+from midspan._storage.journal import RunSummary
+from midspan._storage.sqlite import SqliteJournal
 from midspan.errors import ConfigError, MidspanError, RunElsewhere, RunExists, UnknownRun
-from midspan.storage.journal import RunSummary
-from midspan.storage.sqlite import SqliteJournal
 from tests.bounds import BOUND, PATIENT_PROGRAM
 
 T = TypeVar("T")
@@ -44,8 +44,8 @@ def journal(path: Path) -> Iterator[SqliteJournal]:
 
 PROLOGUE = """
 import asyncio, os, sys, threading
-from midspan.storage.journal import RunSummary
-from midspan.storage.sqlite import SqliteJournal
+from midspan._storage.journal import RunSummary
+from midspan._storage.sqlite import SqliteJournal
 """
 
 

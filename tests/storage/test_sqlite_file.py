@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from midspan._storage.sqlite_file import translated
 from midspan.errors import ConfigError, JournalError
-from midspan.storage.sqlite_file import translated
 
 PATH = Path("/somewhere/journal.db")
 

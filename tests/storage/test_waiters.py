@@ -3,7 +3,7 @@ import threading
 
 import pytest
 
-from midspan.storage.waiters import Waiters
+from midspan._storage.waiters import Waiters
 from tests.bounds import BOUND
 
 

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from midspan import Agent, Limits, tool
+from midspan._cli import freeze as command
+from midspan._types.parts import Blob, Text, ToolCall
 from midspan.errors import ConfigError, RateLimited
-from midspan.surfaces.cli import freeze as command
 from midspan.testing import ScriptedProvider, freeze, record
 from midspan.testing.literals import literal
-from midspan.types.parts import Blob, Text, ToolCall
 
 MODULE = '''
 from midspan import Agent, tool

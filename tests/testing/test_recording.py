@@ -13,6 +13,11 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from midspan import Agent, Chat, Limits, tool
+from midspan._types.events import RunEnd, RunEvent, RunStart, ToolEnd
+from midspan._types.exchange import FinishReason, ModelRequest, ModelResponse, Usage
+from midspan._types.messages import Message
+from midspan._types.parts import Blob, Opaque, Part, ProviderData, Text, Thought, ToolCall, ToolResult, local_id
+from midspan._types.specs import BuiltinTool, ToolSpec
 from midspan.errors import (
     ConfigError,
     InvalidRequest,
@@ -25,11 +30,6 @@ from midspan.errors import (
 )
 from midspan.testing import ScriptedProvider, asked, record, replay
 from midspan.tools.source import ToolListing, ToolSource
-from midspan.types.events import RunEnd, RunEvent, RunStart, ToolEnd
-from midspan.types.exchange import FinishReason, ModelRequest, ModelResponse, Usage
-from midspan.types.messages import Message
-from midspan.types.parts import Blob, Opaque, Part, ProviderData, Text, Thought, ToolCall, ToolResult, local_id
-from midspan.types.specs import BuiltinTool, ToolSpec
 from tests.streaming import PartsProvider, raw_of
 
 runs: list[str] = []

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from midspan import Agent, Gemini, tool
+from midspan._loop.result import RunResult
+from midspan._types.messages import Message
 from midspan.errors import AuthenticationError, ConfigError
-from midspan.loop.result import RunResult
 from midspan.testing import LocalGemini, record, replay
-from midspan.types.messages import Message
 from tests.gemini.recorder import Recorder, recorder
 from tests.streaming import raw_of
 

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from midspan import Agent, tool
+from midspan._types.exchange import ModelRequest
+from midspan._types.parts import ToolCall
 from midspan.errors import ConfigError
 from midspan.testing import ScriptedProvider, asked, freeze, record, replay
-from midspan.types.exchange import ModelRequest
-from midspan.types.parts import ToolCall
 
 RUNS = 1_000
 
@@ -72,7 +72,7 @@ KILLED = """
 import os, signal, sys
 from midspan import Agent, tool
 from midspan.testing import ScriptedProvider, record
-from midspan.types.parts import Text, ToolCall
+from midspan._types.parts import Text, ToolCall
 
 @tool
 async def step(number: int) -> int:

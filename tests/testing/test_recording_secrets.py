@@ -9,12 +9,12 @@ import pytest
 from msgspec import Raw
 
 from midspan import Agent, tool
+from midspan._types.exchange import FinishReason, ModelResponse
+from midspan._types.messages import Message
+from midspan._types.parts import Opaque, ProviderData, Text, ToolCall
 from midspan.errors import ConfigError, ServerError
 from midspan.providers.recording.masking import Masking
 from midspan.testing import ScriptedProvider, freeze, record, replay
-from midspan.types.exchange import FinishReason, ModelResponse
-from midspan.types.messages import Message
-from midspan.types.parts import Opaque, ProviderData, Text, ToolCall
 
 SECRETS = {
     "google": "AIzaSyD-0123456789abcdefghijklmnopqrstu",

@@ -3,11 +3,11 @@ from typing import Any
 
 import pytest
 
+from midspan._types.parts import ToolCall
 from midspan.providers.gemini.profile import GEMINI_JSON_SCHEMA, GEMINI_PARAMETERS
 from midspan.tools.adapted import AdaptedTools
 from midspan.tools.execute import LocalTools
 from midspan.tools.function import tool, tool_from_schema
-from midspan.types.parts import ToolCall
 
 SCHEMA = {
     "type": "object",

@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from midspan._types.context import RunContext
+from midspan._types.parts import Blob, ToolCall, ToolResult
 from midspan.errors import ConfigError, ToolError
 from midspan.tools.execute import execute
 from midspan.tools.function import tool, tool_from_schema
-from midspan.types.context import RunContext
-from midspan.types.parts import Blob, ToolCall, ToolResult
 from tests.bounds import BOUND
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\x00" * 20

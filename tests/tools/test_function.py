@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from midspan import Agent
+from midspan._schema.signature import Context
+from midspan._types.context import RunContext
+from midspan._types.parts import ToolCall, ToolResult
+from midspan._types.specs import Effects
 from midspan.errors import ConfigError, SchemaError
-from midspan.schema.signature import Context
 from midspan.testing import ScriptedProvider
 from midspan.tools.execute import execute
 from midspan.tools.function import Tool, tool, tool_from_schema
-from midspan.types.context import RunContext
-from midspan.types.parts import ToolCall, ToolResult
-from midspan.types.specs import Effects
 
 TAKES = {"type": "object", "properties": {"city": {"type": "string", "minLength": 2}}, "required": ["city"]}
 GIVES = {"type": "object", "properties": {"temp_c": {"type": "integer"}}, "required": ["temp_c"]}

@@ -3,12 +3,12 @@ from typing import Any
 
 import pytest
 
+from midspan._types.parts import ToolCall
 from midspan.errors import ConfigError, DuplicateTool
 from midspan.tools.execute import LocalTools
 from midspan.tools.function import tool
 from midspan.tools.merge import Merged, source_of
 from midspan.tools.toolbox import Toolbox
-from midspan.types.parts import ToolCall
 
 
 def add(a: int) -> int:

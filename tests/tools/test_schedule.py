@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from midspan._types.parts import ToolCall, ToolResult
 from midspan.tools.execute import LocalTools
 from midspan.tools.schedule import each_call, run_call, run_calls
-from midspan.types.parts import ToolCall, ToolResult
 from tests.bounds import BOUND
 
 

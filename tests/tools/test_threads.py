@@ -194,7 +194,7 @@ def test_hanging_function_does_not_keep_the_program_from_exiting() -> None:
 import asyncio, time
 from midspan.tools.execute import execute
 from midspan.tools.function import tool
-from midspan.types.parts import ToolCall
+from midspan._types.parts import ToolCall
 
 @tool(timeout=0.05)
 def hang() -> None:
@@ -343,7 +343,7 @@ def test_error_when_no_thread_can_be_started() -> None:
 import asyncio, resource, threading
 from midspan.tools.execute import execute
 from midspan.tools.function import tool
-from midspan.types.parts import ToolCall
+from midspan._types.parts import ToolCall
 
 @tool
 def add(a: int) -> int:

@@ -3,12 +3,12 @@ from typing import Any
 
 import pytest
 
+from midspan._types.context import NO_CONTEXT, RunContext
+from midspan._types.parts import ToolCall, ToolResult
 from midspan.errors import ConfigError, DuplicateTool
 from midspan.tools.execute import LocalTools
 from midspan.tools.source import ToolListing, ToolSource
 from midspan.tools.wrap import Filtered, Prefixed, Renamed, TimeLimited
-from midspan.types.context import NO_CONTEXT, RunContext
-from midspan.types.parts import ToolCall, ToolResult
 
 
 def read(path: str) -> str:

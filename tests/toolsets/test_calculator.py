@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from midspan._types.parts import ToolCall
+from midspan._types.specs import Effects
 from midspan.errors import ToolError
 from midspan.tools.execute import execute
 from midspan.toolsets.calculator import calculate, calculator_tool
 from midspan.toolsets.calculator.grammar import evaluate
-from midspan.types.parts import ToolCall
-from midspan.types.specs import Effects
 
 
 def value(expression: str) -> str:

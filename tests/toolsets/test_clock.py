@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from midspan._types.parts import ToolCall, ToolResult
+from midspan._types.specs import Effects
 from midspan.errors import ConfigError
 from midspan.tools.execute import execute
 from midspan.toolsets.clock import clock_tools
-from midspan.types.parts import ToolCall, ToolResult
-from midspan.types.specs import Effects
 
 WINTER = datetime(2026, 1, 15, 12, 30, 15, 999, tzinfo=UTC)
 SUMMER = datetime(2026, 7, 15, 12, 30, tzinfo=UTC)

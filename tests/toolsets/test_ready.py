@@ -5,21 +5,29 @@ from typing import Any
 import pytest
 
 from midspan import toolsets
-from midspan.loop.agent import Agent
+from midspan._loop.agent import Agent
+from midspan._schema.dialects import Dialect, lower
+from midspan._types.exchange import ModelRequest
+from midspan._types.parts import ToolCall, ToolResult
 from midspan.providers.gemini.profile import GEMINI_JSON_SCHEMA, GEMINI_PARAMETERS
 from midspan.providers.scripted import ScriptedProvider
-from midspan.schema.dialects import Dialect, lower
 from midspan.tools.merge import source_of
 from midspan.tools.schedule import run_calls
-from midspan.types.exchange import ModelRequest
-from midspan.types.parts import ToolCall, ToolResult
 from tests.http.misbehaving import Server
 from tests.http.test_failures import run
 from tests.toolsets.stand_in import forecast
 
 
 def test_importing_the_toolsets_loads_none_of_them() -> None:
-    heavy = {"zoneinfo", "httptools", "ssl", "jsonschema_rs", "midspan.http", "midspan.tools", "midspan.toolsets.clock"}
+    heavy = {
+        "zoneinfo",
+        "httptools",
+        "ssl",
+        "jsonschema_rs",
+        "midspan._http",
+        "midspan.tools",
+        "midspan.toolsets.clock",
+    }
     code = (
         f"import sys, midspan.toolsets as toolsets; print({heavy} & set(sys.modules)); "
         "toolsets.ready_tools(); print('httptools' in sys.modules)"

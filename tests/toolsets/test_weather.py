@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
+from midspan._schema.arguments import problems
+from midspan._types.parts import ToolCall, ToolResult
+from midspan._types.specs import Effects
 from midspan.errors import ConfigError
-from midspan.schema.arguments import problems
 from midspan.tools.execute import execute
 from midspan.tools.function import Tool
 from midspan.toolsets.weather import weather_tool
-from midspan.types.parts import ToolCall, ToolResult
-from midspan.types.specs import Effects
 from tests.http import misbehaving
 from tests.http.misbehaving import Behaviour, Exchange, Server, response
 from tests.http.test_failures import run

@@ -6,13 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
+from midspan._types import codec, events
+from midspan._types.exchange import CachePolicy, FinishReason, ModelResponse, Output, RequestConfig, Usage
+from midspan._types.messages import History, Message
+from midspan._types.parts import Blob, Opaque, Part, ProviderData, Text, Thought, ToolCall, ToolResult
+from midspan._types.specs import BuiltinTool, Effects, ModelSettings, ToolChoice, ToolSpec
 from midspan.errors import CodecError
 from midspan.providers.gemini import decode
-from midspan.types import codec, events
-from midspan.types.exchange import CachePolicy, FinishReason, ModelResponse, Output, RequestConfig, Usage
-from midspan.types.messages import History, Message
-from midspan.types.parts import Blob, Opaque, Part, ProviderData, Text, Thought, ToolCall, ToolResult
-from midspan.types.specs import BuiltinTool, Effects, ModelSettings, ToolChoice, ToolSpec
 from tests.streaming import raw_of
 
 DATA = ProviderData("gemini", Raw(b'{ "parts" : [ ] }'))

@@ -7,14 +7,14 @@ import msgspec
 import pytest
 from msgspec import Raw, Struct
 
+from midspan._types import events
+from midspan._types.codec import from_json, to_json
+from midspan._types.events import RunEvent, UnknownEvent, public_event
+from midspan._types.exchange import Citation, FinishReason, Usage
+from midspan._types.messages import Message
+from midspan._types.parts import Blob, Opaque, ProviderData, Resource, Text, Thought, ToolCall, ToolResult
+from midspan._types.specs import ToolChoice
 from midspan.errors import CodecError
-from midspan.types import events
-from midspan.types.codec import from_json, to_json
-from midspan.types.events import RunEvent, UnknownEvent, public_event
-from midspan.types.exchange import Citation, FinishReason, Usage
-from midspan.types.messages import Message
-from midspan.types.parts import Blob, Opaque, ProviderData, Resource, Text, Thought, ToolCall, ToolResult
-from midspan.types.specs import ToolChoice
 
 SECRET = "provider-secret"
 DATA = ProviderData(SECRET, Raw(b'{"%b": 1}' % SECRET.encode()))

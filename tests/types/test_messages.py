@@ -3,8 +3,8 @@ import pickle
 
 from msgspec import Raw
 
-from midspan.types.messages import History, Message
-from midspan.types.parts import ProviderData, Text, Thought, ToolCall, ToolResult
+from midspan._types.messages import History, Message
+from midspan._types.parts import ProviderData, Text, Thought, ToolCall, ToolResult
 
 
 def test_the_text_of_a_message_is_its_words_without_thoughts() -> None:

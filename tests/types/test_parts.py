@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 
+from midspan._types.parts import Blob, ToolCall, ToolResult, is_local_id, local_id
 from midspan.errors import ConfigError
-from midspan.types.parts import Blob, ToolCall, ToolResult, is_local_id, local_id
 
 
 def test_a_blob_gives_back_the_bytes_it_was_made_of() -> None:

@@ -2,8 +2,8 @@ from typing import Any
 
 import pytest
 
+from midspan._types.specs import ModelSettings, ToolChoice
 from midspan.errors import ConfigError
-from midspan.types.specs import ModelSettings, ToolChoice
 
 
 @pytest.mark.requirement("S1-10")

@@ -2,8 +2,8 @@
 
 import math
 
+from midspan._http.retry import SystemClock
 from midspan.errors import ConfigError
-from midspan.http.retry import SystemClock
 
 
 class ScaledClock(SystemClock):

@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
 
+from midspan._http.retry import Clock, SystemClock, check_clock
 from midspan.emulator.answering.options import Options
 from midspan.emulator.answering.seen import Report
 from midspan.emulator.answering.service import Service
@@ -19,7 +20,6 @@ from midspan.emulator.sources.provider import ProviderSource
 from midspan.emulator.sources.script import script_of
 from midspan.emulator.sources.source import Echo, Source
 from midspan.errors import ConfigError
-from midspan.http.retry import Clock, SystemClock, check_clock
 from midspan.providers.provider import Provider
 
 _WAIT_SECONDS = 5.0

@@ -6,6 +6,10 @@ Nothing is loaded before it is used.
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from midspan._http.deadlines import Timeouts as Timeouts
+    from midspan._http.retry import RetryPolicy as RetryPolicy
+    from midspan._http.transport import Transport as Transport
+    from midspan._types.messages import History as History
     from midspan.gemini.auto import extract_text as extract_text
     from midspan.gemini.client import AsyncClient as AsyncClient
     from midspan.gemini.client import Client as Client
@@ -22,23 +26,19 @@ if TYPE_CHECKING:
     from midspan.gemini.response import GenerateContentResponse as GenerateContentResponse
     from midspan.gemini.tools import declaration_of as declaration_of
     from midspan.gemini.types import *  # noqa: F403 - its __all__ is the list of the API's own names
-    from midspan.http.deadlines import Timeouts as Timeouts
-    from midspan.http.retry import RetryPolicy as RetryPolicy
-    from midspan.http.transport import Transport as Transport
     from midspan.providers.gemini.cached import Cached as Cached
-    from midspan.types.messages import History as History
 
 _HOMES = {
     "AsyncClient": "midspan.gemini.client",
     "Cached": "midspan.providers.gemini.cached",
     "Client": "midspan.gemini.client",
-    "Timeouts": "midspan.http.deadlines",
+    "Timeouts": "midspan._http.deadlines",
     "GenerateContentResponse": "midspan.gemini.response",
-    "History": "midspan.types.messages",
-    "RetryPolicy": "midspan.http.retry",
+    "History": "midspan._types.messages",
+    "RetryPolicy": "midspan._http.retry",
     "ToolRegistry": "midspan.gemini.registry",
     "Tools": "midspan.gemini.registry",
-    "Transport": "midspan.http.transport",
+    "Transport": "midspan._http.transport",
     "declaration_of": "midspan.gemini.tools",
     "extract_text": "midspan.gemini.auto",
     "from_tool_results": "midspan.gemini.registry",

@@ -11,6 +11,15 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
+from midspan._loop.agent import Agent
+from midspan._loop.background_runs import BackgroundRuns
+from midspan._loop.result import RunResult, RunStream
+from midspan._loop.views import final_text
+from midspan._types.events import RunEvent, TextDelta, TurnRetry
+from midspan._types.exchange import CachePolicy, FinishReason, ModelRequest, ModelResponse
+from midspan._types.messages import History, Message
+from midspan._types.parts import Text
+from midspan._types.specs import Limits, ModelSettings
 from midspan.errors import ConfigError
 from midspan.gemini.checking import shown
 from midspan.gemini.contents import Contents, encode_contents
@@ -18,21 +27,12 @@ from midspan.gemini.output import form_of
 from midspan.gemini.registry import Tools
 from midspan.gemini.request import cache_name, request_fields
 from midspan.gemini.response import GenerateContentResponse
-from midspan.loop.agent import Agent
-from midspan.loop.background_runs import BackgroundRuns
-from midspan.loop.result import RunResult, RunStream
-from midspan.loop.views import final_text
 from midspan.providers.gemini import decode, wire
 from midspan.providers.gemini.capabilities import Capabilities
 from midspan.providers.gemini.client import Gemini
 from midspan.providers.gemini.encode import encode_message
 from midspan.providers.gemini.proto import load
 from midspan.providers.provider import Provider, WrapperProvider
-from midspan.types.events import RunEvent, TextDelta, TurnRetry
-from midspan.types.exchange import CachePolicy, FinishReason, ModelRequest, ModelResponse
-from midspan.types.messages import History, Message
-from midspan.types.parts import Text
-from midspan.types.specs import Limits, ModelSettings
 
 if TYPE_CHECKING:
     from midspan.gemini.client import AsyncClient

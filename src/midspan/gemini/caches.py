@@ -5,10 +5,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from midspan._loop.blocking import wait_for
 from midspan.errors import ConfigError
 from midspan.gemini.checking import plain, read_plain, shown
 from midspan.gemini.request import Contents, Toolish, cache_name, request_fields, request_of, tools_of
-from midspan.loop.blocking import wait_for
 from midspan.providers.gemini import wire
 from midspan.providers.gemini.capabilities import Capabilities
 from midspan.providers.gemini.connection import GeminiApi

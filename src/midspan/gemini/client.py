@@ -5,6 +5,9 @@ from contextlib import aclosing
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
+from midspan._http.messages import origin_of
+from midspan._loop.blocking import iterate, wait_for
+from midspan._types.events import TextDelta
 from midspan.errors import ConfigError
 from midspan.gemini.caches import Caches, SyncCaches
 from midspan.gemini.checking import shown
@@ -12,8 +15,6 @@ from midspan.gemini.output import form_of
 from midspan.gemini.request import Contents, identity_of, request_fields, request_of
 from midspan.gemini.response import ChunkReader, GenerateContentResponse
 from midspan.gemini.streams import AsyncResponseStream, ResponseStream
-from midspan.http.messages import origin_of
-from midspan.loop.blocking import iterate, wait_for
 from midspan.providers.auth import HiddenArguments
 from midspan.providers.gemini import decode, wire
 from midspan.providers.gemini.capabilities import DEFAULT_MODEL, Api, Capabilities, capabilities_of
@@ -21,11 +22,10 @@ from midspan.providers.gemini.client import warn_if_retired
 from midspan.providers.gemini.connection import connected
 from midspan.providers.gemini.family import list_models
 from midspan.providers.gemini.proto import load
-from midspan.types.events import TextDelta
 
 if TYPE_CHECKING:
+    from midspan._loop.background_runs import RunStatus, View
     from midspan.gemini.auto import Automatic, AutoResponse, AutoStream
-    from midspan.loop.background_runs import RunStatus, View
 
 _MOST_KEPT = 64
 

@@ -5,14 +5,14 @@ from typing import Any
 
 from msgspec.structs import astuple, replace
 
+from midspan._types.messages import History, Message
+from midspan._types.parts import Blob, Opaque, Text, Thought, ToolCall, ToolResult
 from midspan.errors import ConfigError
 from midspan.gemini.checking import check_text, plain, read, read_plain, shown, written
 from midspan.providers.gemini import wire
 from midspan.providers.gemini.capabilities import Capabilities
 from midspan.providers.gemini.encode import Encoded, encode_message, encode_messages
 from midspan.providers.gemini.proto import from_plain
-from midspan.types.messages import History, Message
-from midspan.types.parts import Blob, Opaque, Text, Thought, ToolCall, ToolResult
 
 Contents = Any
 """A text, a part, a content, a message; a list of them; a History; or dicts as the API has them."""

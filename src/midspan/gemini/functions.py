@@ -12,8 +12,8 @@ from midspan.gemini.client import Client
 from midspan.gemini.contents import Contents
 
 if TYPE_CHECKING:
+    from midspan._loop.background_runs import RunStatus, View
     from midspan.gemini.auto import AutoResponse
-    from midspan.loop.background_runs import RunStatus, View
 
 _lock = threading.Lock()
 _client: Client | None = None

@@ -15,8 +15,8 @@ from midspan.providers.gemini.declarations import Schema
 from midspan.providers.gemini.proto import Proto
 
 if TYPE_CHECKING:
-    from midspan.schema.dialects import Lowered
-    from midspan.schema.shape import Shape
+    from midspan._schema.dialects import Lowered
+    from midspan._schema.shape import Shape
 
 _ENUM = "text/x.enum"
 _PLACES = ("response_schema", "responseSchema", "response_json_schema", "responseJsonSchema")
@@ -55,8 +55,8 @@ def output_fields(schema: Any, json_schema: Any, mime_type: Any) -> dict[str, An
 def _from_type(form: Any, name: str, mime_type: Any) -> dict[str, Any]:
     reader = _reader_at(form, name)
     if isinstance(mime_type, str) and mime_type == _ENUM:
+        from midspan._schema.dialects import lower
         from midspan.providers.gemini.profile import GEMINI_PARAMETERS
-        from midspan.schema.dialects import lower
 
         return {"response_schema": lower(reader.shape.schema, GEMINI_PARAMETERS, arguments=False).schema}
     return {"response_json_schema": reader.lowered.schema} if reader.lowered.schema else {}
@@ -64,8 +64,8 @@ def _from_type(form: Any, name: str, mime_type: Any) -> dict[str, Any]:
 
 def schema_of(form: Any, where: str) -> dict[str, Any]:
     """The JSON Schema of a type as that of the parameters of a function, which are an object."""
+    from midspan._schema.dialects import lower
     from midspan.providers.gemini.profile import GEMINI_JSON_SCHEMA  # loaded with the first tool
-    from midspan.schema.dialects import lower
 
     return lower(_reader_at(form, where).shape.schema, GEMINI_JSON_SCHEMA).schema
 
@@ -88,8 +88,8 @@ def told_as(said: dict[str, Any], typed: str, free: str) -> dict[str, Any]:
     """The schema under `typed`, which takes the API's own words; one that says more, as JSON Schema under `free`."""
     if not has_leftovers(read_plain(Schema, said, typed, kinds=False)):
         return {typed: said}
+    from midspan._schema.dialects import lower
     from midspan.providers.gemini.profile import GEMINI_JSON_SCHEMA  # loaded with the first of these
-    from midspan.schema.dialects import lower
 
     try:
         lower(said, GEMINI_JSON_SCHEMA, arguments=False)  # only to see that it is one
@@ -126,9 +126,9 @@ def _reader_of(form: Any) -> _Reader:
 
 @lru_cache(maxsize=128)
 def _reader(form: Any) -> _Reader:
+    from midspan._schema.dialects import lower
+    from midspan._schema.shape import Shape
     from midspan.providers.gemini.profile import GEMINI_JSON_SCHEMA  # both loaded with the first type
-    from midspan.schema.dialects import lower
-    from midspan.schema.shape import Shape
 
     shape = Shape(form)
     return _Reader(shape, lower(shape.schema, GEMINI_JSON_SCHEMA, arguments=False))

@@ -7,23 +7,23 @@ from typing import Any
 
 import msgspec
 
+from midspan._loop.blocking import wait_for
+from midspan._schema.normal import normal
+from midspan._types.messages import Message
+from midspan._types.parts import ToolCall, ToolResult
+from midspan._types.specs import BuiltinTool
 from midspan.errors import ConfigError, SchemaError
 from midspan.gemini.checking import plain, shown
 from midspan.gemini.tools import Toolish, tools_of
 from midspan.gemini.types import Content, FunctionDeclaration
-from midspan.loop.blocking import wait_for
 from midspan.providers.gemini import declarations, wire
 from midspan.providers.gemini.capabilities import Capabilities
 from midspan.providers.gemini.encode import encode_message
 from midspan.providers.gemini.proto import Proto, load, to_plain
-from midspan.schema.normal import normal
 from midspan.tools.function import Tool, tool_from_schema
 from midspan.tools.options import is_async
 from midspan.tools.schedule import run_calls
 from midspan.tools.toolbox import Duplicates, Toolbox
-from midspan.types.messages import Message
-from midspan.types.parts import ToolCall, ToolResult
-from midspan.types.specs import BuiltinTool
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 

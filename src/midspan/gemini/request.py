@@ -6,6 +6,8 @@ from typing import Any
 
 from msgspec.structs import fields, replace
 
+from midspan._types.messages import History
+from midspan._types.specs import ToolChoice
 from midspan.errors import ConfigError
 from midspan.gemini.checking import given_fields, plain, read_plain, shown
 from midspan.gemini.contents import Contents, check_messages, encode_contents, system_content
@@ -15,8 +17,6 @@ from midspan.providers.gemini import wire
 from midspan.providers.gemini.capabilities import Capabilities
 from midspan.providers.gemini.encode import body_of
 from midspan.providers.gemini.proto import AnyProto, Proto, dump, from_plain, to_plain
-from midspan.types.messages import History
-from midspan.types.specs import ToolChoice
 
 __all__ = [
     "Contents",

@@ -7,6 +7,9 @@ from typing import Any, TypeVar, overload
 from msgspec import Raw
 from msgspec.structs import replace
 
+from midspan._types.exchange import FinishReason, ModelResponse, PartDelta, PartEnd, PartStart, TextPartDelta
+from midspan._types.messages import Message
+from midspan._types.parts import Text, ToolCall, is_local_id
 from midspan.errors import MalformedResponse, PromptBlocked
 from midspan.gemini.output import answer_of
 from midspan.gemini.types import FunctionCall
@@ -15,9 +18,6 @@ from midspan.providers.gemini.capabilities import Api
 from midspan.providers.gemini.framing import Framing
 from midspan.providers.gemini.proto import load
 from midspan.providers.gemini.stream import StreamDecoder
-from midspan.types.exchange import FinishReason, ModelResponse, PartDelta, PartEnd, PartStart, TextPartDelta
-from midspan.types.messages import Message
-from midspan.types.parts import Text, ToolCall, is_local_id
 
 T = TypeVar("T")
 

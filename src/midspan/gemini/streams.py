@@ -3,10 +3,10 @@
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Self, cast
 
+from midspan._loop.blocking import iterate, wait_for
+from midspan._types.exchange import FinishReason
 from midspan.errors import ConfigError, StreamCut
 from midspan.gemini.response import ChunkReader, GenerateContentResponse
-from midspan.loop.blocking import iterate, wait_for
-from midspan.types.exchange import FinishReason
 
 if TYPE_CHECKING:
     from midspan.gemini.auto import AutoStream

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import msgspec
 
+from midspan._types.specs import ToolChoice
 from midspan.errors import ConfigError
 from midspan.gemini.checking import fitting_json, given_fields, plain, read, read_plain, shown
 from midspan.gemini.output import is_type, schema_of, told_as
@@ -14,7 +15,6 @@ from midspan.providers.gemini import declarations
 from midspan.providers.gemini.capabilities import Capabilities
 from midspan.providers.gemini.config import calling_mode
 from midspan.providers.gemini.proto import Proto
-from midspan.types.specs import ToolChoice
 
 Toolish = Any
 """A tool or a declaration of this package, a built-in tool, a Python function, or a dict as the API has it."""
@@ -67,8 +67,8 @@ def _check_names(names: list[str | None]) -> None:
 
 def declaration_of(function: Callable[..., Any]) -> FunctionDeclaration:
     """The declaration of a Python function or tool."""
+    from midspan._schema.dialects import lower
     from midspan.providers.gemini.profile import GEMINI_JSON_SCHEMA  # loaded with the first tool
-    from midspan.schema.dialects import lower
     from midspan.tools.function import tool_of
 
     if not callable(function):

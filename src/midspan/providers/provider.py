@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal, Optional, Protocol, TypeVar, run
 
 from msgspec import Struct
 
-from midspan.types.exchange import ModelEvent, ModelRequest, ModelResponse
+from midspan._types.exchange import ModelEvent, ModelRequest, ModelResponse
 
 if TYPE_CHECKING:
-    from midspan.schema.lowering.dialect import Dialect
+    from midspan._schema.lowering.dialect import Dialect
 
 T = TypeVar("T")
 

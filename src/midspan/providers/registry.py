@@ -6,10 +6,10 @@ from importlib import import_module
 from inspect import signature
 from typing import Any
 
+from midspan._types.exchange import ModelEvent, ModelRequest, ModelResponse
 from midspan.errors import ConfigError
 from midspan.providers.family import BUILTIN, ENTRY_POINTS, ProviderFamily
 from midspan.providers.provider import ModelProfile, Provider
-from midspan.types.exchange import ModelEvent, ModelRequest, ModelResponse
 
 
 def provider_of(name: str) -> Provider:

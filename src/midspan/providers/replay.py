@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 
+from midspan._types.exchange import FinishReason, ModelEvent, ModelRequest, ModelResponse
 from midspan.errors import NotRecorded, ProviderError
 from midspan.providers.provider import Provider, WrapperProvider
 from midspan.providers.recording.failures import error_of
@@ -9,7 +10,6 @@ from midspan.providers.recording.player import Player
 from midspan.providers.recording.questions import question_of
 from midspan.providers.recording.reading import Exchange
 from midspan.providers.stream import StreamAccumulator, events_of
-from midspan.types.exchange import FinishReason, ModelEvent, ModelRequest, ModelResponse
 
 
 class Replayed(WrapperProvider):

@@ -11,6 +11,12 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
+from midspan._http.messages import HttpRequest, HttpResponse
+from midspan._http.retry import Clock, RetryPolicy, RetryState, SystemClock
+from midspan._http.sse import Event, EventStream
+from midspan._http.transport import HttpStream, Transport
+from midspan._types.exchange import OnRetry
+from midspan._version import VERSION
 from midspan.errors import (
     AuthenticationError,
     ConfigError,
@@ -22,13 +28,7 @@ from midspan.errors import (
     ServerError,
     StreamCut,
 )
-from midspan.http.messages import HttpRequest, HttpResponse
-from midspan.http.retry import Clock, RetryPolicy, RetryState, SystemClock
-from midspan.http.sse import Event, EventStream
-from midspan.http.transport import HttpStream, Transport
 from midspan.providers.auth import Auth, Masker, SecretHeaders
-from midspan.types.exchange import OnRetry
-from midspan.version import VERSION
 
 T = TypeVar("T")
 Item = TypeVar("Item", covariant=True)
@@ -228,7 +228,7 @@ def can_connect(url: str, timeout: float) -> bool:
     import socket
     from urllib.parse import urlsplit
 
-    from midspan.http.environment import Proxies
+    from midspan._http.environment import Proxies
 
     try:
         parts = urlsplit(Proxies().proxy_for(url) or url)

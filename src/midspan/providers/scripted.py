@@ -5,12 +5,12 @@ from collections.abc import Set as AbstractSet
 from inspect import isawaitable
 from typing import Any, TypeGuard
 
+from midspan._types.exchange import FinishReason, ModelEvent, ModelRequest, ModelResponse
+from midspan._types.messages import Message
+from midspan._types.parts import Part, Text, Thought, ToolCall
 from midspan.errors import ConfigError
 from midspan.providers.provider import ModelProfile
 from midspan.providers.stream import StreamAccumulator, parts_as_events
-from midspan.types.exchange import FinishReason, ModelEvent, ModelRequest, ModelResponse
-from midspan.types.messages import Message
-from midspan.types.parts import Part, Text, Thought, ToolCall
 
 Turn = str | Part | Sequence[Part] | ModelResponse | BaseException | Callable[[ModelRequest], Any]
 """What the model says: a text, a part, several parts, a whole answer; an exception is raised; a function is asked."""

@@ -10,9 +10,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from midspan.errors import MalformedResponse, ProviderError
-from midspan.providers.provider import ensure_aclose
-from midspan.types.exchange import (
+from midspan._types.exchange import (
     ArgumentsPartDelta,
     DataPartDelta,
     FinishReason,
@@ -25,8 +23,10 @@ from midspan.types.exchange import (
     TextPartDelta,
     ThoughtPartDelta,
 )
-from midspan.types.messages import Message
-from midspan.types.parts import Blob, Part, Text, Thought, ToolCall
+from midspan._types.messages import Message
+from midspan._types.parts import Blob, Part, Text, Thought, ToolCall
+from midspan.errors import MalformedResponse, ProviderError
+from midspan.providers.provider import ensure_aclose
 
 _INCOMPLETE = "the arguments are incomplete: the response ended before the call did"
 

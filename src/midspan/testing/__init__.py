@@ -1,6 +1,8 @@
-"""What users test with: models that say what they are told to say, or what they said before."""
+"""Test agents without a network: scripted models, a local Gemini, recordings."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from midspan._lazy import lazy_attributes
 
 if TYPE_CHECKING:
     from midspan.emulator import LocalGemini as LocalGemini
@@ -21,17 +23,5 @@ _HOMES = {
 
 __all__ = [*_HOMES]  # noqa: PLE0604 - the table is the list
 
-
-if not TYPE_CHECKING:  # or a checker would believe that every name is here
-
-    def __getattr__(name: str) -> Any:
-        from importlib import import_module
-
-        if name not in _HOMES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = globals()[name] = getattr(import_module(_HOMES[name]), name)
-        return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+if not TYPE_CHECKING:  # a type checker would accept any name otherwise
+    __getattr__, __dir__ = lazy_attributes(__name__, _HOMES)

@@ -7,9 +7,12 @@ from typing import Any
 
 import msgspec
 
+from midspan._loop.agent import Agent
+from midspan._loop.result import RunResult
+from midspan._types.messages import History
+from midspan._types.parts import Text
+from midspan._types.specs import Limits
 from midspan.errors import ConfigError
-from midspan.loop.agent import Agent
-from midspan.loop.result import RunResult
 from midspan.providers.provider import Provider
 from midspan.providers.recording.failures import failure_of
 from midspan.providers.recording.lines import FORM, Began, Ended
@@ -24,9 +27,6 @@ from midspan.providers.replay import Replayed
 from midspan.testing.sources import RecordedTools, ReplayedTools
 from midspan.testing.taped import Opening, Session, Taped
 from midspan.tools.source import ToolSource
-from midspan.types.messages import History
-from midspan.types.parts import Text
-from midspan.types.specs import Limits
 
 _SAYABLE = ("system", "settings", "limits", "tool_choice", "calls_only", "prompt_mode")
 _UNSAYABLE = ("model", "tools", "output")

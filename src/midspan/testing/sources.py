@@ -6,15 +6,15 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 
+from midspan._types.context import NO_CONTEXT, RunContext
+from midspan._types.parts import ToolCall, ToolResult
+from midspan._types.specs import ToolSpec
 from midspan.providers.recording.failures import error_of, failure_of
 from midspan.providers.recording.lines import Called, Listed
 from midspan.providers.recording.player import Player
 from midspan.providers.recording.tape import Tape
 from midspan.tools.source import ToolListing, ToolSource
 from midspan.tools.wrap import WrapperSource
-from midspan.types.context import NO_CONTEXT, RunContext
-from midspan.types.parts import ToolCall, ToolResult
-from midspan.types.specs import ToolSpec
 
 _log = logging.getLogger("midspan.testing")
 

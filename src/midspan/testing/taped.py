@@ -6,16 +6,16 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from midspan.loop.agent import Agent
-from midspan.loop.prepare import ToolSet
-from midspan.loop.prompt import Prompt
-from midspan.loop.result import RunResult, RunStream
+from midspan._loop.agent import Agent
+from midspan._loop.prepare import ToolSet
+from midspan._loop.prompt import Prompt
+from midspan._loop.result import RunResult, RunStream
+from midspan._types.events import RunEvent
+from midspan._types.exchange import Usage
+from midspan._types.messages import History
+from midspan._types.specs import Limits
 from midspan.providers.provider import Provider
 from midspan.tools.source import ToolSource
-from midspan.types.events import RunEvent
-from midspan.types.exchange import Usage
-from midspan.types.messages import History
-from midspan.types.specs import Limits
 
 
 class Opening(Struct, frozen=True, eq=False):

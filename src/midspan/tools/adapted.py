@@ -8,14 +8,14 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from midspan.schema.dialects import Dialect, Loss, Lowered, legal_names, lower
-from midspan.schema.lowering.names import Renaming
+from midspan._schema.dialects import Dialect, Loss, Lowered, legal_names, lower
+from midspan._schema.lowering.names import Renaming
+from midspan._types.context import NO_CONTEXT, RunContext
+from midspan._types.parts import ToolCall, ToolResult
+from midspan._types.specs import ToolSpec
 from midspan.tools.execute import unknown
 from midspan.tools.source import ToolSource
 from midspan.tools.wrap import WrapperSource
-from midspan.types.context import NO_CONTEXT, RunContext
-from midspan.types.parts import ToolCall, ToolResult
-from midspan.types.specs import ToolSpec
 
 
 class _Adapted(Struct):

@@ -5,9 +5,9 @@ from typing import Any
 
 import msgspec
 
+from midspan._schema.normal import normal
+from midspan._types.specs import ToolSpec
 from midspan.errors import SchemaError
-from midspan.schema.normal import normal
-from midspan.types.specs import ToolSpec
 
 _LIST_KEYS = frozenset(("name", "required", "validation_json", "validation"))
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from midspan.types.parts import ToolCall, ToolResult
+from midspan._types.parts import ToolCall, ToolResult
 
 NOT_RUN = "not run"
 """The note on the result of a call that was wrong and therefore not run."""

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from time import monotonic
 from typing import Any
 
+from midspan._types.context import NO_CONTEXT, RunContext
+from midspan._types.parts import ToolCall, ToolResult
 from midspan.errors import ArgumentError, ConfigError, DuplicateTool, ToolError
 from midspan.tools.error_results import bulleted, describe_error, failed, refused
 from midspan.tools.function import Tool, tool_of
@@ -18,8 +20,6 @@ from midspan.tools.results import to_tool_result
 from midspan.tools.source import ToolListing, ToolSource
 from midspan.tools.tasks import Expired, ToolRaised, run_in_task
 from midspan.tools.threads import THREADS
-from midspan.types.context import NO_CONTEXT, RunContext
-from midspan.types.parts import ToolCall, ToolResult
 
 _log = logging.getLogger("midspan.tools")
 

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 import msgspec
 
+from midspan._types.context import RunContext
+from midspan._types.specs import ToolSpec
+from midspan._types.texts import check_text
 from midspan.errors import ArgumentError, ConfigError, SchemaError
 from midspan.tools.options import (
     Final,
@@ -19,14 +22,11 @@ from midspan.tools.options import (
     is_async,
     takes_values,
 )
-from midspan.types.context import RunContext
-from midspan.types.specs import ToolSpec
-from midspan.types.texts import check_text
 
 if TYPE_CHECKING:
-    from midspan.schema.arguments import Checker
-    from midspan.schema.signature import Signature
-    from midspan.schema.signatures.binding import Binding
+    from midspan._schema.arguments import Checker
+    from midspan._schema.signature import Signature
+    from midspan._schema.signatures.binding import Binding
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -78,13 +78,13 @@ class Tool(Generic[P, R]):
 
     @cached_property
     def parameters(self) -> "Checker":
-        from midspan.schema.arguments import Checker  # as above
+        from midspan._schema.arguments import Checker  # as above
 
         return Checker(self.spec.parameters or {"type": "object"}, word="parameters")
 
     @cached_property
     def response(self) -> "Checker | None":
-        from midspan.schema.arguments import Checker  # as above
+        from midspan._schema.arguments import Checker  # as above
 
         return None if self.spec.response is None else Checker(self.spec.response, word="response")
 
@@ -169,7 +169,7 @@ def tool_of(
         check_name(name)
     if description is not None:
         check_text(description, f"{name or getattr(function, '__name__', 'a tool')}: description")
-    from midspan.schema.signature import signature_of  # as above
+    from midspan._schema.signature import signature_of  # as above
 
     signature = signature_of(function, name=name, description=description)
     spec = ToolSpec(
@@ -305,7 +305,7 @@ def _read(schema: JsonSchema, word: str) -> dict[str, Any]:
         raise SchemaError(f"invalid {word} schema: it is an object, not {type(read).__name__}")
     if not _speaks_otherwise(read):
         return read
-    from midspan.schema.normal import normal  # as above
+    from midspan._schema.normal import normal  # as above
 
     return normal(read)
 

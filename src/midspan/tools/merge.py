@@ -5,15 +5,15 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from midspan._types.context import NO_CONTEXT, RunContext
+from midspan._types.parts import ToolCall, ToolResult
+from midspan._types.specs import ToolSpec
 from midspan.errors import ConfigError, DuplicateTool
 from midspan.tools.error_results import describe_error
 from midspan.tools.execute import LocalTools, unknown
 from midspan.tools.function import Tool
 from midspan.tools.source import ToolListing, ToolSource, UnavailableSource
 from midspan.tools.tasks import ToolRaised, run_in_task
-from midspan.types.context import NO_CONTEXT, RunContext
-from midspan.types.parts import ToolCall, ToolResult
-from midspan.types.specs import ToolSpec
 
 _log = logging.getLogger("midspan.tools")
 

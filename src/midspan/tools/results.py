@@ -5,12 +5,12 @@ from typing import Any
 
 import msgspec
 
+from midspan._schema.arguments import Checker
+from midspan._schema.results import to_jsonable
+from midspan._types.parts import Blob, ToolCall, ToolResult
 from midspan.errors import ResultError
-from midspan.schema.arguments import Checker
-from midspan.schema.results import to_jsonable
 from midspan.tools.error_results import bulleted, failed, truncate
 from midspan.tools.function import Tool
-from midspan.types.parts import Blob, ToolCall, ToolResult
 
 _log = logging.getLogger("midspan.tools")
 

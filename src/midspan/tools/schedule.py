@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
+from midspan._types.parts import ToolCall, ToolResult
 from midspan.tools.error_results import describe_error, failed
 from midspan.tools.tasks import Outcome, ToolRaised, result_of, run_in_task, start
-from midspan.types.parts import ToolCall, ToolResult
 
 _log = logging.getLogger("midspan.tools")
 

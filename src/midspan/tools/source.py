@@ -10,9 +10,9 @@ from typing import Any, Protocol, runtime_checkable
 
 from msgspec import Struct
 
-from midspan.types.context import RunContext
-from midspan.types.parts import ToolCall, ToolResult
-from midspan.types.specs import ToolSpec
+from midspan._types.context import RunContext
+from midspan._types.parts import ToolCall, ToolResult
+from midspan._types.specs import ToolSpec
 
 
 class UnavailableSource(Struct, frozen=True):

@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from typing import Any, Literal
 
+from midspan._types.context import NO_CONTEXT, RunContext
+from midspan._types.parts import ToolCall, ToolResult, local_id
+from midspan._types.specs import ToolSpec
 from midspan.errors import ConfigError, DuplicateTool, UnknownSession
 from midspan.tools.execute import execute, unknown
 from midspan.tools.function import Tool, tool_of
 from midspan.tools.source import ToolListing, ToolSource
-from midspan.types.context import NO_CONTEXT, RunContext
-from midspan.types.parts import ToolCall, ToolResult, local_id
-from midspan.types.specs import ToolSpec
 
 Duplicates = Literal["error", "skip", "override"]
 

@@ -6,6 +6,9 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
+from midspan._types.context import NO_CONTEXT, RunContext
+from midspan._types.parts import ToolCall, ToolResult
+from midspan._types.specs import ToolSpec
 from midspan.errors import ConfigError, DuplicateTool
 from midspan.tools.error_results import failed
 from midspan.tools.execute import timeout_ending, unknown
@@ -13,9 +16,6 @@ from midspan.tools.merge import check_source
 from midspan.tools.options import is_seconds
 from midspan.tools.source import ToolListing, ToolSource
 from midspan.tools.tasks import Expired, ToolRaised, run_in_task
-from midspan.types.context import NO_CONTEXT, RunContext
-from midspan.types.parts import ToolCall, ToolResult
-from midspan.types.specs import ToolSpec
 
 T = TypeVar("T")
 

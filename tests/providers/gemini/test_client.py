@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 
 from midspan import errors
-from midspan.http.retry import RetryPolicy, VirtualClock
-from midspan.http.transport import Transport
+from midspan._http.retry import RetryPolicy, VirtualClock
+from midspan._http.transport import Transport
+from midspan._types.exchange import ModelRequest, ModelResponse, RequestConfig
+from midspan._types.messages import History, Message
+from midspan._types.parts import Part, Text
+from midspan._types.specs import ToolChoice, ToolSpec
 from midspan.providers.gemini.client import Gemini
 from midspan.providers.provider import Provider
 from midspan.providers.stream import StreamAccumulator
-from midspan.types.exchange import ModelRequest, ModelResponse, RequestConfig
-from midspan.types.messages import History, Message
-from midspan.types.parts import Part, Text
-from midspan.types.specs import ToolChoice, ToolSpec
 from tests.bounds import BOUND
 from tests.gemini.recorder import Recorder, recorder
 from tests.http import misbehaving

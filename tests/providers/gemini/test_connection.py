@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from midspan import Agent, errors
+from midspan._http.retry import VirtualClock
+from midspan._types.exchange import ModelRequest, RequestConfig
+from midspan._types.messages import History, Message
+from midspan._types.parts import Blob, Text
 from midspan.gemini import AsyncClient, Client, RetryPolicy, Timeouts, Transport
-from midspan.http.retry import VirtualClock
 from midspan.providers.gemini.cached import Cached
 from midspan.providers.gemini.client import Gemini
-from midspan.types.exchange import ModelRequest, RequestConfig
-from midspan.types.messages import History, Message
-from midspan.types.parts import Blob, Text
 from tests.bounds import BOUND
 from tests.gemini.recorder import recorder
 from tests.http import misbehaving

@@ -7,14 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
 
+from midspan._types.exchange import FinishReason, ModelResponse, Usage
+from midspan._types.messages import Message
+from midspan._types.parts import Blob, Opaque, Part, ProviderData, Text, Thought, ToolCall, ToolResult, is_local_id
 from midspan.errors import MalformedResponse, PromptBlocked, RateLimited, ServerError
 from midspan.providers.gemini import decode
 from midspan.providers.gemini.capabilities import Api
 from midspan.providers.gemini.decode import signature_of
 from midspan.providers.gemini.stream import StreamDecoder
-from midspan.types.exchange import FinishReason, ModelResponse, Usage
-from midspan.types.messages import Message
-from midspan.types.parts import Blob, Opaque, Part, ProviderData, Text, Thought, ToolCall, ToolResult, is_local_id
 from tests.streaming import pieces_of, plain, raw_of
 
 

@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 from msgspec import Raw
 from msgspec.structs import replace
 
+from midspan._types.exchange import ModelRequest, RequestConfig
+from midspan._types.messages import History, Message
+from midspan._types.parts import Blob, Opaque, Part, ProviderData, Text, Thought, ToolCall, ToolResult, local_id
 from midspan.errors import ConfigError
 from midspan.providers.gemini import decode
 from midspan.providers.gemini.capabilities import Api, Capabilities, capabilities_of
 from midspan.providers.gemini.encode import SKIP_SIGNATURE, encode_message, request_body
 from midspan.providers.gemini.stream import StreamDecoder
-from midspan.types.exchange import ModelRequest, RequestConfig
-from midspan.types.messages import History, Message
-from midspan.types.parts import Blob, Opaque, Part, ProviderData, Text, Thought, ToolCall, ToolResult, local_id
 
 NEWEST = capabilities_of("gemini-3.8-flash")
 LEGACY = capabilities_of("gemini-2.5-flash")

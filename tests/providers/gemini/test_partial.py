@@ -3,13 +3,13 @@ from typing import Any
 
 import pytest
 
+from midspan._types.exchange import FinishReason, ModelResponse
+from midspan._types.parts import Part, Text, ToolCall
 from midspan.gemini.response import ChunkReader
 from midspan.providers.gemini import decode
 from midspan.providers.gemini.capabilities import Api
 from midspan.providers.gemini.decode import signature_of
 from midspan.providers.gemini.stream import StreamDecoder
-from midspan.types.exchange import FinishReason, ModelResponse
-from midspan.types.parts import Part, Text, ToolCall
 from tests.streaming import pieces_of, plain, raw_of
 
 

@@ -3,12 +3,12 @@ from typing import Any
 
 import pytest
 
+from midspan._types.exchange import CachePolicy, ModelRequest, Output, RequestConfig
+from midspan._types.messages import History, Message
+from midspan._types.specs import AnyTool, BuiltinTool, ModelSettings, ToolChoice, ToolSpec
 from midspan.errors import ConfigError
 from midspan.providers.gemini.capabilities import Api, Capabilities, capabilities_of
 from midspan.providers.gemini.encode import request_body
-from midspan.types.exchange import CachePolicy, ModelRequest, Output, RequestConfig
-from midspan.types.messages import History, Message
-from midspan.types.specs import AnyTool, BuiltinTool, ModelSettings, ToolChoice, ToolSpec
 
 NEWEST = capabilities_of("gemini-3.8-flash")
 LEGACY = capabilities_of("gemini-2.5-flash")

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from midspan import tool
+from midspan._types.specs import ToolSpec
 from midspan.providers.offline.choose import choose_calls
-from midspan.types.specs import ToolSpec
 
 Unit = Literal["celsius", "fahrenheit", "kelvin"]
 

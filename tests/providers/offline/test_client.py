@@ -9,13 +9,13 @@ import pytest
 from msgspec import Struct
 
 from midspan import Agent, tool
+from midspan._types.exchange import FinishReason, ModelRequest, PartEnd, PartStart, RequestConfig
+from midspan._types.messages import History, Message
+from midspan._types.parts import Blob, Text, ToolCall, ToolResult
+from midspan._types.specs import BuiltinTool, ToolChoice
 from midspan.errors import NoAnswer
 from midspan.providers.offline.client import Offline, respond
 from midspan.providers.provider import Provider
-from midspan.types.exchange import FinishReason, ModelRequest, PartEnd, PartStart, RequestConfig
-from midspan.types.messages import History, Message
-from midspan.types.parts import Blob, Text, ToolCall, ToolResult
-from midspan.types.specs import BuiltinTool, ToolChoice
 from tests.providers.offline.sample_tools import get_weather, reading, stock_level
 
 TOOLS = tuple(reading(get_weather, stock_level))

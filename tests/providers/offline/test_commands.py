@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from midspan._types.specs import ToolSpec
 from midspan.providers.offline import choose
-from midspan.types.specs import ToolSpec
 from tests.providers.offline import sample_tools as tools
 from tests.providers.offline.sample_tools import call, writing
 

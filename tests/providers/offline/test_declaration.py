@@ -1,7 +1,7 @@
 """What the offline model reads in a declaration."""
 
+from midspan._types.specs import Effects, ToolSpec
 from midspan.providers.offline.declaration import Parameter, Tool
-from midspan.types.specs import Effects, ToolSpec
 
 
 def test_verbs_are_those_that_name_and_description_begin_with() -> None:

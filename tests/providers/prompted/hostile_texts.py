@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from itertools import count, islice
 
-from midspan.types.specs import ToolSpec
+from midspan._types.specs import ToolSpec
 
 Form = Callable[[int], str]
 """A text of about so many characters."""

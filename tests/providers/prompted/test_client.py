@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
+from midspan._types.codec import from_json, to_json
+from midspan._types.exchange import FinishReason, ModelRequest, ModelResponse, RequestConfig
+from midspan._types.messages import History, Message
+from midspan._types.parts import Blob, Opaque, Part, ProviderData, Text, Thought, ToolCall, ToolResult
+from midspan._types.specs import BuiltinTool, ToolChoice, ToolSpec
 from midspan.errors import ConfigError
 from midspan.providers.prompted.client import Prompted
 from midspan.providers.prompted.findings import refused_of
 from midspan.providers.provider import Provider
 from midspan.providers.scripted import ScriptedProvider
-from midspan.types.codec import from_json, to_json
-from midspan.types.exchange import FinishReason, ModelRequest, ModelResponse, RequestConfig
-from midspan.types.messages import History, Message
-from midspan.types.parts import Blob, Opaque, Part, ProviderData, Text, Thought, ToolCall, ToolResult
-from midspan.types.specs import BuiltinTool, ToolChoice, ToolSpec
 from tests.bounds import BOUND
 from tests.streaming import listen, raw_of
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from midspan._types.parts import ToolCall
 from midspan.providers.prompted import arguments, objects
 from midspan.providers.prompted.findings import Refused
 from midspan.providers.prompted.reader import MOST_CALLS, MOST_REFUSALS, Reader
-from midspan.types.parts import ToolCall
 from tests.providers.prompted.hostile_texts import FORMS, TOOLS, Form
 
 MOST_GROWTH = 2.2

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
+from midspan._types.parts import ToolCall
+from midspan._types.specs import ToolChoice, ToolSpec
 from midspan.providers.prompted.prompt import choice_rule, example_call, system_prompt
 from midspan.providers.prompted.reader import Reader
-from midspan.types.parts import ToolCall
-from midspan.types.specs import ToolChoice, ToolSpec
 
 BLUEPRINTS = ToolSpec("cloudgenie_get_blueprints", "Retrieves all available blueprints")
 RESOURCE = ToolSpec(

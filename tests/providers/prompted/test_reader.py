@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from midspan._types.parts import Text, ToolCall
+from midspan._types.specs import ToolSpec
 from midspan.providers.prompted.findings import Refused
 from midspan.providers.prompted.reader import MOST_CALLS, MOST_REFUSALS, Piece, Reader, numbered
-from midspan.types.parts import Text, ToolCall
-from midspan.types.specs import ToolSpec
 
 STRING = {"type": "string"}
 TOOLS = [

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from midspan._types.parts import is_local_id
+from midspan._types.specs import BuiltinTool, ToolSpec
 from midspan.providers.prompted.salvage import salvage
-from midspan.types.parts import is_local_id
-from midspan.types.specs import BuiltinTool, ToolSpec
 
 TOOLS = (ToolSpec("get_weather"), ToolSpec("send"), BuiltinTool("googleSearch"))
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from midspan._schema.dialects import legal_names, lower
 from midspan.providers.gemini.profile import GEMINI_PARAMETERS
-from midspan.schema.dialects import legal_names, lower
 
 LEGAL = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 

@@ -1,6 +1,6 @@
 """Named types in `$defs`, and schemas walked without mistaking data for schemas."""
 
-from midspan.schema.signatures.definitions import Definitions, reference, without_titles
+from midspan._schema.signatures.definitions import Definitions, reference, without_titles
 
 
 def test_a_type_used_once_is_put_in_its_place():

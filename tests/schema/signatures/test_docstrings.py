@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from midspan.schema.signatures.docstrings import Documentation, documentation
+from midspan._schema.signatures.docstrings import Documentation, documentation
 
 pytestmark = pytest.mark.requirement("S0-14")
 
@@ -254,7 +254,7 @@ def test_what_the_parser_cannot_take_is_no_structure(text):
 def test_the_parser_is_loaded_only_for_a_docstring_with_more_than_one_line():
     code = (
         "import sys\n"
-        "from midspan.schema.signatures.docstrings import documentation\n"
+        "from midspan._schema.signatures.docstrings import documentation\n"
         "documentation('One line.')\n"
         "before = 'docstring_parser' in sys.modules\n"
         "documentation('Two.\\n\\nArgs:\\n    x: y')\n"

@@ -41,8 +41,8 @@ import pytest
 from hypothesis import given as hypothesis_given
 from hypothesis import strategies
 
+from midspan._schema.signature import signature_of
 from midspan.errors import ArgumentError, SchemaError
-from midspan.schema.signature import signature_of
 
 pytestmark = pytest.mark.requirement("S0-14")
 

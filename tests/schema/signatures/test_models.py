@@ -6,8 +6,8 @@ from typing import Annotated
 import jsonschema_rs
 import pytest
 
+from midspan._schema.signature import signature_of
 from midspan.errors import ArgumentError
-from midspan.schema.signature import signature_of
 
 pydantic = pytest.importorskip("pydantic")
 

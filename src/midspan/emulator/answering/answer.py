@@ -5,6 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from midspan._types.parts import Blob, Opaque, Part, Text, Thought, ToolCall
 from midspan.emulator.answering.sendable import (
     check_chunks,
     check_documents,
@@ -16,7 +17,6 @@ from midspan.emulator.answering.sendable import (
 )
 from midspan.errors import ConfigError
 from midspan.providers.gemini.decode import signature_of
-from midspan.types.parts import Blob, Opaque, Part, Text, Thought, ToolCall
 
 Given = str | Mapping[str, Any] | Part
 

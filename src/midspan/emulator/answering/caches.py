@@ -7,6 +7,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from midspan._http.retry import Clock
 from midspan.emulator.answering.models import Models, not_found, page_of
 from midspan.emulator.answering.route import Route
 from midspan.emulator.checking import Target
@@ -15,7 +16,6 @@ from midspan.emulator.refusal import Refusal, invalid
 from midspan.emulator.rules.contents import check_content
 from midspan.emulator.rules.declarations import check_declarations
 from midspan.emulator.turns import turn_of
-from midspan.http.retry import Clock
 from midspan.providers.gemini.capabilities import Api
 from midspan.providers.gemini.wire import CachedContent, GenerateContentRequest
 

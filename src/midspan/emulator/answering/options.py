@@ -5,8 +5,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from midspan._http.retry import Clock, SystemClock
 from midspan.errors import ConfigError
-from midspan.http.retry import Clock, SystemClock
 
 
 class Options(Struct, frozen=True):

@@ -7,11 +7,11 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import cast
 
+from midspan._http.retry import Clock
 from midspan.emulator.refusal import Refusal
 from midspan.emulator.serving.refused import BadRequest
 from midspan.emulator.serving.replies import Break, Reply, Wait, refused, whole, without_body
 from midspan.emulator.serving.requests import Request, RequestReader
-from midspan.http.retry import Clock
 
 Handler = Callable[[Request], Reply | Awaitable[Reply]]
 _MOST_WAITING = 64

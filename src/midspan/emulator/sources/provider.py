@@ -5,6 +5,10 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
+from midspan._schema.normal import normal
+from midspan._types.exchange import FinishReason, ModelRequest, Output, RequestConfig
+from midspan._types.messages import History
+from midspan._types.specs import ModelSettings, ToolChoice, ToolSpec
 from midspan.emulator.answering.answer import Answer, written
 from midspan.emulator.refusal import STATUS_WORDS, Refusal
 from midspan.emulator.sources.conversation import Conversation
@@ -14,10 +18,6 @@ from midspan.providers.gemini.decode import conversation as messages_of
 from midspan.providers.gemini.proto import dump, to_plain
 from midspan.providers.gemini.wire import GenerateContentRequest, GenerationConfig
 from midspan.providers.provider import Provider
-from midspan.schema.normal import normal
-from midspan.types.exchange import FinishReason, ModelRequest, Output, RequestConfig
-from midspan.types.messages import History
-from midspan.types.specs import ModelSettings, ToolChoice, ToolSpec
 
 _FINISH = {
     FinishReason.END: "STOP",

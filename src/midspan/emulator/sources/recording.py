@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from midspan._http.sse import EventStream
 from midspan.emulator.answering.answer import Answer
 from midspan.emulator.refusal import STATUS_WORDS, Refusal
 from midspan.emulator.sources.conversation import Conversation
 from midspan.errors import ConfigError
-from midspan.http.sse import EventStream
 from midspan.providers.gemini.proto import from_plain, to_plain
 from midspan.providers.gemini.wire import GenerateContentRequest
 

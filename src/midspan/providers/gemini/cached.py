@@ -15,15 +15,15 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from midspan._http.retry import Clock, SystemClock, check_clock
+from midspan._types.exchange import CachePolicy, ModelEvent, ModelRequest, ModelResponse, RequestConfig
 from midspan.errors import ConfigError, InvalidRequest, PermissionDenied, ProviderError
-from midspan.http.retry import Clock, SystemClock, check_clock
 from midspan.providers.gemini import wire
 from midspan.providers.gemini.capabilities import Capabilities
 from midspan.providers.gemini.client import Gemini
 from midspan.providers.gemini.config import config_fields
 from midspan.providers.gemini.proto import load
 from midspan.providers.provider import WrapperProvider, ensure_aclose
-from midspan.types.exchange import CachePolicy, ModelEvent, ModelRequest, ModelResponse, RequestConfig
 
 _log = logging.getLogger("midspan.providers.gemini")
 

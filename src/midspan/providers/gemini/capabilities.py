@@ -9,7 +9,7 @@ from functools import cached_property
 
 from msgspec import Struct
 
-from midspan.types.specs import ThinkingLevel
+from midspan._types.specs import ThinkingLevel
 
 DEFAULT_MODEL = "gemini-3.8-flash"
 LARGEST_REQUEST = 100 * 1024 * 1024

@@ -9,17 +9,8 @@ from typing import TYPE_CHECKING, Any, Self
 from msgspec import Raw
 from msgspec.structs import replace
 
-from midspan.errors import ConfigError, InvalidRequest, ProviderError
-from midspan.http.messages import origin_of
-from midspan.providers.auth import HiddenArguments
-from midspan.providers.gemini.capabilities import DEFAULT_MODEL, Capabilities, capabilities_of, successor_of
-from midspan.providers.gemini.connection import GeminiApi, connected
-from midspan.providers.gemini.decode import ORIGIN, encode_json, raw_parts, response_and_token
-from midspan.providers.gemini.encode import request_body
-from midspan.providers.gemini.lenient import fields_of
-from midspan.providers.gemini.profile import profile_of
-from midspan.providers.provider import WireRequest
-from midspan.types.exchange import (
+from midspan._http.messages import origin_of
+from midspan._types.exchange import (
     Budget,
     Citation,
     FinishReason,
@@ -29,9 +20,18 @@ from midspan.types.exchange import (
     RequestConfig,
     Usage,
 )
-from midspan.types.messages import Message
-from midspan.types.parts import ProviderData
-from midspan.types.specs import ToolChoice
+from midspan._types.messages import Message
+from midspan._types.parts import ProviderData
+from midspan._types.specs import ToolChoice
+from midspan.errors import ConfigError, InvalidRequest, ProviderError
+from midspan.providers.auth import HiddenArguments
+from midspan.providers.gemini.capabilities import DEFAULT_MODEL, Capabilities, capabilities_of, successor_of
+from midspan.providers.gemini.connection import GeminiApi, connected
+from midspan.providers.gemini.decode import ORIGIN, encode_json, raw_parts, response_and_token
+from midspan.providers.gemini.encode import request_body
+from midspan.providers.gemini.lenient import fields_of
+from midspan.providers.gemini.profile import profile_of
+from midspan.providers.provider import WireRequest
 
 if TYPE_CHECKING:
     from midspan.providers.gemini import wire

@@ -3,11 +3,11 @@
 import logging
 from typing import Any
 
+from midspan._types.exchange import RequestConfig
+from midspan._types.specs import BuiltinTool, ModelSettings, ThinkingLevel, ToolChoice, ToolSpec
 from midspan.errors import ConfigError
 from midspan.providers.gemini.capabilities import Capabilities
 from midspan.providers.gemini.decode import encode_json
-from midspan.types.exchange import RequestConfig
-from midspan.types.specs import BuiltinTool, ModelSettings, ThinkingLevel, ToolChoice, ToolSpec
 
 _log = logging.getLogger("midspan.providers.gemini")
 

@@ -4,9 +4,9 @@ import re
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
+from midspan._http.retry import Clock, RetryPolicy, check_clock
+from midspan._http.transport import Transport
 from midspan.errors import ConfigError, ProviderError
-from midspan.http.retry import Clock, RetryPolicy, check_clock
-from midspan.http.transport import Transport
 from midspan.providers.auth import Auth, GiveToken, Hidden
 from midspan.providers.gemini.capabilities import LARGEST_REQUEST, Api
 from midspan.providers.gemini.credentials import developer_credentials, vertex_credentials

@@ -4,8 +4,8 @@ from typing import Any
 
 from msgspec import UNSET, UnsetType
 
+from midspan._types.specs import BuiltinTool
 from midspan.providers.gemini.proto import Number, Proto, Word, to_plain
-from midspan.types.specs import BuiltinTool
 
 
 class Schema(Proto, frozen=True):

@@ -12,13 +12,9 @@ import msgspec
 from msgspec import Meta, Raw, Struct
 from msgspec.structs import replace
 
-from midspan.providers.gemini.capabilities import FINISH_NUMBERS, Api
-from midspan.providers.gemini.errors import blocked, refusal
-from midspan.providers.gemini.lenient import READ_ERRORS, fields_of, items_of, recover
-from midspan.providers.gemini.streamed_arguments import OpenCall, is_open
-from midspan.types.exchange import FinishReason, ModelResponse, Usage
-from midspan.types.messages import Message
-from midspan.types.parts import (
+from midspan._types.exchange import FinishReason, ModelResponse, Usage
+from midspan._types.messages import Message
+from midspan._types.parts import (
     NO_BYTES,
     Blob,
     Opaque,
@@ -31,6 +27,10 @@ from midspan.types.parts import (
     is_local_id,
     local_id,
 )
+from midspan.providers.gemini.capabilities import FINISH_NUMBERS, Api
+from midspan.providers.gemini.errors import blocked, refusal
+from midspan.providers.gemini.lenient import READ_ERRORS, fields_of, items_of, recover
+from midspan.providers.gemini.streamed_arguments import OpenCall, is_open
 
 ORIGIN = "gemini"
 MakeId = Callable[[], str]

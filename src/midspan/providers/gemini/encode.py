@@ -12,14 +12,14 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
+from midspan._types.exchange import ModelRequest
+from midspan._types.messages import History, Message
+from midspan._types.parts import Blob, Opaque, Part, ProviderData, Text, Thought, ToolCall, ToolResult, is_local_id
 from midspan.errors import ConfigError
 from midspan.providers.gemini.capabilities import Capabilities
 from midspan.providers.gemini.config import HEAD, encode_config
 from midspan.providers.gemini.decode import ORIGIN, encode_json, part_of, raw_parts, signature_of
 from midspan.providers.gemini.lenient import fields_of
-from midspan.types.exchange import ModelRequest
-from midspan.types.messages import History, Message
-from midspan.types.parts import Blob, Opaque, Part, ProviderData, Text, Thought, ToolCall, ToolResult, is_local_id
 
 Encoded = bytes | memoryview | Raw
 

@@ -98,8 +98,8 @@ async def _check_address() -> HealthCheck:
 
 
 async def _check_connection() -> HealthCheck:
-    from midspan.http.messages import origin_of
-    from midspan.http.retry import RetryPolicy
+    from midspan._http.messages import origin_of
+    from midspan._http.retry import RetryPolicy
     from midspan.providers.gemini.connection import connect
 
     where = "the Gemini API"

@@ -6,8 +6,8 @@ byte, not in what was asked for: gateways answer as they please.
 
 import re
 
-from midspan.http.json_array import ArrayStream
-from midspan.http.sse import Event, EventStream
+from midspan._http.json_array import ArrayStream
+from midspan._http.sse import Event, EventStream
 
 _WHITE_SPACE = b" \t\r\n"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"

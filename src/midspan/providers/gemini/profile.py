@@ -2,10 +2,10 @@
 
 from typing import Literal
 
+from midspan._schema.lowering.dialect import Dialect
+from midspan._schema.lowering.names import NameRule
 from midspan.providers.gemini.capabilities import Capabilities
 from midspan.providers.provider import ModelProfile
-from midspan.schema.lowering.dialect import Dialect
-from midspan.schema.lowering.names import NameRule
 
 _FUNCTION_NAMES = NameRule(extra=".-")
 

@@ -10,6 +10,9 @@ from typing import Literal
 import msgspec
 from msgspec import Raw, Struct
 
+from midspan._types.exchange import ModelResponse, PartEnd, PartEvent, PartStart
+from midspan._types.messages import Message
+from midspan._types.parts import NO_BYTES, Part, ProviderData, Text, Thought, ToolCall, local_id
 from midspan.errors import MalformedResponse, ProviderError
 from midspan.providers.gemini.capabilities import Api
 from midspan.providers.gemini.decode import (
@@ -36,9 +39,6 @@ from midspan.providers.gemini.framing import Framing
 from midspan.providers.gemini.lenient import READ_ERRORS, fields_of
 from midspan.providers.gemini.streamed_arguments import OpenCall, is_open
 from midspan.providers.stream import StreamAccumulator
-from midspan.types.exchange import ModelResponse, PartEnd, PartEvent, PartStart
-from midspan.types.messages import Message
-from midspan.types.parts import NO_BYTES, Part, ProviderData, Text, Thought, ToolCall, local_id
 
 
 class _DeltaPart(Struct, forbid_unknown_fields=True, gc=False):

@@ -4,11 +4,11 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from midspan._types.specs import ToolSpec
 from midspan.providers.offline import language as english
 from midspan.providers.offline.declaration import Parameter, Tool
 from midspan.providers.offline.language import Mention, Question
 from midspan.providers.offline.match import LISTED, Match, Matcher
-from midspan.types.specs import ToolSpec
 
 _ASKING, _BRANCHING = english.stems(english.ASKING), english.words("branching")
 _ARTICLES, _PARTICLES, _PREPOSITIONS = map(english.words, ("articles", "particles", "prepositions"))

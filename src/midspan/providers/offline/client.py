@@ -5,14 +5,14 @@ from typing import Any
 
 import msgspec
 
+from midspan._types.exchange import FinishReason, ModelEvent, ModelRequest, ModelResponse, Output, Usage
+from midspan._types.messages import History, Message
+from midspan._types.parts import Part, Text, ToolCall, ToolResult
+from midspan._types.specs import ToolChoice, ToolSpec
 from midspan.errors import NoAnswer
 from midspan.providers.family import ProviderFamily
 from midspan.providers.provider import ModelProfile
 from midspan.providers.stream import events_of
-from midspan.types.exchange import FinishReason, ModelEvent, ModelRequest, ModelResponse, Output, Usage
-from midspan.types.messages import History, Message
-from midspan.types.parts import Part, Text, ToolCall, ToolResult
-from midspan.types.specs import ToolChoice, ToolSpec
 
 _MAX_CHARS = 4000
 _REAL_MODEL = "For a language model, set GEMINI_API_KEY or name one, for example 'gemini:gemini-3.8-flash'."
@@ -97,7 +97,7 @@ def _in_words(value: Any) -> str:
 
 def _typed_answer(output: Output, results: list[ToolResult]) -> str:
     """The one tool result as JSON, if it has exactly the form that was asked for."""
-    from midspan.schema.arguments import Checker  # only typed answers need it
+    from midspan._schema.arguments import Checker  # only typed answers need it
 
     checker = Checker(_closed(output.json_schema or {}), word="output")
     if len(results) == 1 and not results[0].is_error and not checker.problems(results[0].value):

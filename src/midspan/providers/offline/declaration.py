@@ -4,8 +4,8 @@ import re
 from collections.abc import Collection
 from typing import Any
 
+from midspan._types.specs import ToolSpec
 from midspan.providers.offline import language as english
-from midspan.types.specs import ToolSpec
 
 _TYPES = {"str": "string", "int": "integer", "float": "number", "double": "number", "long": "integer",
           "bool": "boolean", "list": "array", "tuple": "array", "arraylist": "array", "dict": "object"}  # fmt: skip

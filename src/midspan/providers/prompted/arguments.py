@@ -3,8 +3,8 @@
 import re
 from typing import Any
 
+from midspan._schema.repair import Nearly, Unfinished, Unreadable
 from midspan.providers.prompted.findings import Broken
-from midspan.schema.repair import Nearly, Unfinished, Unreadable
 
 
 def in_parentheses(text: str, at: int, name: str, *, python: bool = False) -> tuple[dict[str, Any], int]:

@@ -12,6 +12,7 @@ from contextlib import aclosing
 from inspect import iscoroutinefunction, signature
 from typing import Any, Literal, Self
 
+from midspan._types.exchange import ModelEvent, ModelRequest, ModelResponse
 from midspan.errors import ConfigError
 from midspan.providers.prompted.history import Renderer
 from midspan.providers.prompted.marker import MARKER
@@ -19,7 +20,6 @@ from midspan.providers.prompted.prompt import system_prompt
 from midspan.providers.prompted.triggers import ANY_MARK, triggers
 from midspan.providers.prompted.turn import Instructions, Manner, Turn
 from midspan.providers.provider import ModelProfile, Provider, WrapperProvider, ensure_aclose
-from midspan.types.exchange import ModelEvent, ModelRequest, ModelResponse
 
 
 class Prompted(WrapperProvider):

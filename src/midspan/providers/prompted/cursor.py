@@ -2,7 +2,7 @@
 
 import re
 
-from midspan.schema.repair import Unfinished
+from midspan._schema.repair import Unfinished
 
 _SPACE = re.compile(r"\s*")
 _LONGEST_WORD = 32

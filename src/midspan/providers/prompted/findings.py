@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from midspan.types.parts import Opaque, ProviderData
-from midspan.types.specs import AnyTool, ToolSpec
+from midspan._types.parts import Opaque, ProviderData
+from midspan._types.specs import AnyTool, ToolSpec
 
 PART = "refused_call"
 MOST_CALLS = 1_000

@@ -13,10 +13,10 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
+from midspan._types.messages import History, Message
+from midspan._types.parts import Blob, Opaque, Part, Text, Thought, ToolCall, ToolResult
 from midspan.providers.prompted.findings import PART, Declared, refused_of
 from midspan.providers.prompted.triggers import Triggers
-from midspan.types.messages import History, Message
-from midspan.types.parts import Blob, Opaque, Part, Text, Thought, ToolCall, ToolResult
 
 ORIGIN = "prompted"
 _NEAR = 300

@@ -2,11 +2,11 @@
 
 import re
 
+from midspan._schema.repair import Unfinished
 from midspan.providers.prompted.arguments import in_braces, in_parentheses
 from midspan.providers.prompted.cursor import Cursor
 from midspan.providers.prompted.findings import Broken, Declared, Found, Written
 from midspan.providers.prompted.objects import calls_at
-from midspan.schema.repair import Unfinished
 
 MARKER = "TOOL_CALL"
 

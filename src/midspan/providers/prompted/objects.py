@@ -4,10 +4,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from midspan._schema.repair import Nearly, Unfinished, Unreadable
 from midspan.providers.prompted.arguments import object_in
 from midspan.providers.prompted.cursor import Cursor
 from midspan.providers.prompted.findings import Broken, Declared, Found, Written
-from midspan.schema.repair import Nearly, Unfinished, Unreadable
 
 NAME_WORDS = ("name", "tool_name", "function_name", "tool", "function", "action")
 ARGUMENT_WORDS = ("arguments", "parameters", "args", "input", "action_input", "tool_input", "kwargs")

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from midspan.types.specs import ToolChoice, ToolSpec
+from midspan._types.specs import ToolChoice, ToolSpec
 
 _DEEPEST = 4
 

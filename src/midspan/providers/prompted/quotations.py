@@ -10,14 +10,14 @@ from typing import Any
 
 import msgspec
 
+from midspan._schema.repair import Unfinished
+from midspan._types.messages import Message
+from midspan._types.parts import Text, ToolResult
 from midspan.providers.prompted.arguments import in_braces, in_parentheses
 from midspan.providers.prompted.cursor import Cursor
 from midspan.providers.prompted.findings import Broken, Declared, Found, Written
 from midspan.providers.prompted.objects import calls_at, calls_in
 from midspan.providers.prompted.triggers import triggers
-from midspan.schema.repair import Unfinished
-from midspan.types.messages import Message
-from midspan.types.parts import Text, ToolResult
 
 _MOST_PLACES = 20_000
 _MOST_BROKEN = 500

@@ -8,14 +8,14 @@ import re
 from collections.abc import Callable, Iterable
 from itertools import count
 
+from midspan._schema.repair import Unfinished
+from midspan._types.parts import Text, ToolCall
+from midspan._types.specs import AnyTool
 from midspan.providers.prompted.cursor import Cursor
 from midspan.providers.prompted.extent import is_closed
 from midspan.providers.prompted.findings import MOST_CALLS, Broken, Declared, Found, Refused, Written
 from midspan.providers.prompted.marker import MARKER
 from midspan.providers.prompted.triggers import triggers
-from midspan.schema.repair import Unfinished
-from midspan.types.parts import Text, ToolCall
-from midspan.types.specs import AnyTool
 
 Piece = Text | ToolCall | Refused
 

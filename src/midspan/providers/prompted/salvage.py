@@ -6,14 +6,14 @@
 import re
 from collections.abc import Callable, Iterable
 
+from midspan._schema.repair import Unfinished
+from midspan._types.parts import Text, ToolCall, local_id
+from midspan._types.specs import AnyTool
 from midspan.providers.prompted.cursor import Cursor
 from midspan.providers.prompted.dialects.pythonic import code_fence
 from midspan.providers.prompted.findings import Broken, Declared, Written
 from midspan.providers.prompted.marker import MARKER
 from midspan.providers.prompted.reader import LONGEST_CALL, Reader, numbered
-from midspan.schema.repair import Unfinished
-from midspan.types.parts import Text, ToolCall, local_id
-from midspan.types.specs import AnyTool
 
 _HEAD = re.compile(r"\s*(?:Malformed function call:)?\s*", re.IGNORECASE)
 # Gemini's own quotes, which it now and then lets out.

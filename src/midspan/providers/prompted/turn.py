@@ -8,14 +8,7 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from midspan.errors import ConfigError, MidspanError
-from midspan.providers.prompted.findings import Declared, Refused
-from midspan.providers.prompted.history import ORIGIN, Renderer, kept_bytes, kept_in, next_number
-from midspan.providers.prompted.prompt import choice_rule
-from midspan.providers.prompted.quotations import Quotations
-from midspan.providers.prompted.reader import Piece, Reader, numbered
-from midspan.providers.stream import StreamAccumulator
-from midspan.types.exchange import (
+from midspan._types.exchange import (
     FinishReason,
     ModelRequest,
     ModelResponse,
@@ -27,9 +20,16 @@ from midspan.types.exchange import (
     TextPartDelta,
     ThoughtPartDelta,
 )
-from midspan.types.messages import Message
-from midspan.types.parts import Part, ProviderData, Text, Thought, ToolCall
-from midspan.types.specs import BuiltinTool, ToolSpec
+from midspan._types.messages import Message
+from midspan._types.parts import Part, ProviderData, Text, Thought, ToolCall
+from midspan._types.specs import BuiltinTool, ToolSpec
+from midspan.errors import ConfigError, MidspanError
+from midspan.providers.prompted.findings import Declared, Refused
+from midspan.providers.prompted.history import ORIGIN, Renderer, kept_bytes, kept_in, next_number
+from midspan.providers.prompted.prompt import choice_rule
+from midspan.providers.prompted.quotations import Quotations
+from midspan.providers.prompted.reader import Piece, Reader, numbered
+from midspan.providers.stream import StreamAccumulator
 
 _log = logging.getLogger("midspan.providers.prompted")
 
@@ -208,8 +208,8 @@ def _mark(request: ModelRequest) -> str:
 
 def _accepts_nothing(spec: ToolSpec) -> bool:
     """Whether a tool may be called without arguments."""
-    from midspan.schema.arguments import Checker  # loads the validator, which few need here
-    from midspan.schema.normal import normal
+    from midspan._schema.arguments import Checker  # loads the validator, which few need here
+    from midspan._schema.normal import normal
 
     schema = spec.parameters
     return not schema or Checker(normal(schema)).accepts({})

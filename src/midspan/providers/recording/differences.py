@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
+from midspan._schema.paths import LONGEST_VALUE, Steps, path_of, quoted
 from midspan.providers.recording.masking import MASK, Masking
-from midspan.schema.paths import LONGEST_VALUE, Steps, path_of, quoted
 
 _LOCAL_ID = re.compile(rb'"midspan_[0-9a-f]{16}"')
 _NOTHING = object()

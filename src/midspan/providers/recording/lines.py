@@ -4,10 +4,10 @@ from typing import Any
 
 from msgspec import Raw, Struct
 
-from midspan.types.exchange import ModelResponse, PartEvent
-from midspan.types.messages import Message
-from midspan.types.parts import ToolCall, ToolResult
-from midspan.types.specs import ToolSpec
+from midspan._types.exchange import ModelResponse, PartEvent
+from midspan._types.messages import Message
+from midspan._types.parts import ToolCall, ToolResult
+from midspan._types.specs import ToolSpec
 
 FORM = 2
 """The version of the form that recordings are written in."""

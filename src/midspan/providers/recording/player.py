@@ -4,15 +4,15 @@ import asyncio
 
 import msgspec
 
+from midspan._schema.paths import quoted
+from midspan._types.parts import ToolCall, is_local_id
+from midspan._types.specs import ToolSpec
 from midspan.errors import NotRecorded
 from midspan.providers.recording.differences import comparable, difference
 from midspan.providers.recording.lines import Called
 from midspan.providers.recording.questions import Question
 from midspan.providers.recording.reading import Exchange, RecordedRun
 from midspan.providers.recording.shelf import Shelf, unlike
-from midspan.schema.paths import quoted
-from midspan.types.parts import ToolCall, is_local_id
-from midspan.types.specs import ToolSpec
 
 
 class Player:

@@ -2,9 +2,9 @@
 
 from msgspec import Raw, Struct
 
+from midspan._types.exchange import ModelRequest
 from midspan.providers.provider import Provider, WireProvider
 from midspan.providers.recording.written import written_messages, written_value
-from midspan.types.exchange import ModelRequest
 
 
 class Question(Struct, frozen=True):

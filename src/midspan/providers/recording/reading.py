@@ -5,6 +5,8 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from midspan._types.exchange import ModelResponse, PartEvent
+from midspan._types.specs import ToolSpec
 from midspan.errors import ConfigError
 from midspan.providers.recording.lines import (
     FORM,
@@ -20,8 +22,6 @@ from midspan.providers.recording.lines import (
     Streamed,
 )
 from midspan.providers.recording.written import read
-from midspan.types.exchange import ModelResponse, PartEvent
-from midspan.types.specs import ToolSpec
 
 
 class Exchange(Struct):

@@ -4,12 +4,12 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Any
 
+from midspan._types.exchange import ModelEvent, ModelRequest, ModelResponse, PartEvent
 from midspan.providers.provider import Provider, WrapperProvider, ensure_aclose
 from midspan.providers.recording.failures import failure_of
 from midspan.providers.recording.lines import Answered, Asked, Failed, Silent, Streamed
 from midspan.providers.recording.questions import question_of
 from midspan.providers.recording.tape import Tape
-from midspan.types.exchange import ModelEvent, ModelRequest, ModelResponse, PartEvent
 
 
 class Recorded(WrapperProvider):

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from midspan._types.specs import ToolSpec
 from midspan.errors import ConfigError, NotRecorded
 from midspan.providers.recording.differences import comparable, difference
 from midspan.providers.recording.masking import MASK, Masking
@@ -15,7 +16,6 @@ from midspan.providers.recording.questions import Question
 from midspan.providers.recording.reading import RecordedRun, recorded_run
 from midspan.providers.recording.tape import recordings_in
 from midspan.providers.recording.written import written_messages
-from midspan.types.specs import ToolSpec
 
 
 class _Slot(Struct, eq=False):

@@ -7,11 +7,11 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
+from midspan._types.exchange import DataPartDelta, PartDelta, PartEnd, PartEvent, PartStart
+from midspan._types.messages import Message
+from midspan._types.parts import Part, ProviderData, ToolResult
 from midspan.errors import CodecError
 from midspan.providers.recording.lines import Answered, Asked, Began, Called, Ended, Line, Streamed
-from midspan.types.exchange import DataPartDelta, PartDelta, PartEnd, PartEvent, PartStart
-from midspan.types.messages import Message
-from midspan.types.parts import Part, ProviderData, ToolResult
 
 Change = Callable[[Raw], Raw]
 

@@ -4,9 +4,9 @@ import os
 import re
 from urllib.parse import quote, urlsplit
 
+from midspan._http.transport import HttpRequest, HttpStream, Timeouts, Transport
+from midspan._version import VERSION
 from midspan.errors import ArgumentError, ConfigError, ProviderError, TimedOut, ToolError
-from midspan.http.transport import HttpRequest, HttpStream, Timeouts, Transport
-from midspan.version import VERSION
 
 DEFAULT_TIMEOUT = 3.0
 

@@ -3,7 +3,7 @@
 from importlib.resources import files
 from typing import Any
 
-from midspan.http.transport import Transport
+from midspan._http.transport import Transport
 from midspan.tools.function import Tool, tool_from_schema
 from midspan.toolsets.weather.document import read
 from midspan.toolsets.weather.report import report

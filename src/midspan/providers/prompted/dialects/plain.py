@@ -2,11 +2,11 @@
 
 import re
 
+from midspan._schema.repair import Unfinished
 from midspan.providers.prompted.arguments import in_braces, in_parentheses
 from midspan.providers.prompted.cursor import Cursor
 from midspan.providers.prompted.findings import Broken, Declared, Found, Written, refuse_too_many
 from midspan.providers.prompted.objects import ARGUMENT_WORDS, NAME_WORDS, calls_at
-from midspan.schema.repair import Unfinished
 
 _KEY = "|".join([*NAME_WORDS, *ARGUMENT_WORDS, "tool_calls", "type", "id"])
 _FENCE = re.compile(r"```(?:json|JSON|tool_call|tool_calls|tool|function_call)?[ \t]{0,8}\r?\n[ \t]{0,8}(?=[\[{])")

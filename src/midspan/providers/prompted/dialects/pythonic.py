@@ -2,10 +2,10 @@
 
 import re
 
+from midspan._schema.repair import Unfinished
 from midspan.providers.prompted.arguments import in_braces, in_parentheses
 from midspan.providers.prompted.cursor import Cursor
 from midspan.providers.prompted.findings import Broken, Declared, Found, Written, refuse_too_many
-from midspan.schema.repair import Unfinished
 
 _FENCE = re.compile(r"```(?:tool_code|tool_call)[ \t]*\r?\n")
 _FENCE_BEGUN = re.compile(r"```(?:tool_code|tool_call)[ \t]*\r?\Z")

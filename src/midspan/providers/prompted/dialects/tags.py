@@ -2,11 +2,11 @@
 
 from typing import Any
 
+from midspan._schema.repair import Unfinished, Unreadable, loads
+from midspan._schema.type_words import meaning
 from midspan.providers.prompted.arguments import in_braces
 from midspan.providers.prompted.cursor import Cursor
 from midspan.providers.prompted.findings import Broken, Declared, Found, Written
-from midspan.schema.repair import Unfinished, Unreadable, loads
-from midspan.schema.type_words import meaning
 
 _END = "</parameter>"
 

@@ -1,0 +1,261 @@
+"""Two calls over HTTP/1.1, send and stream: the only way from Midspan to the network.
+
+Above are the providers, which know what they ask and what a response means. Below are the connection pools, which are
+loaded with the first request. The transport knows nothing about models, follows no redirects and judges no status: a
+response is a response. A request without a complete response raises an error.
+"""
+
+import asyncio
+import os
+import sys
+import weakref
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import suppress
+from importlib import import_module
+from types import TracebackType
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+from midspan._http.deadlines import RequestDeadline, Timeouts
+from midspan._http.messages import HttpRequest, HttpResponse, header, origin_of
+from midspan.errors import ConfigError, MalformedResponse, MidspanError
+
+if TYPE_CHECKING:
+    from midspan._http.pool import Pool
+
+__all__ = ["HttpRequest", "HttpResponse", "HttpStream", "Timeouts", "Transport"]
+
+_MAX_BODY_BYTES = 256 * 2**20
+
+
+class Transport:
+    """Sends requests from any thread and any event loop. Connections are kept per loop and closed with it.
+
+    `max_connections` limits the concurrent requests of one loop; requests beyond it wait, which counts towards no
+    timeout. `max_body_bytes` limits the decompressed size of a response body, streamed or not, so that no server can
+    fill the memory. None means no limit.
+    """
+
+    def __init__(
+        self,
+        timeouts: Timeouts | None = None,
+        *,
+        max_connections: int | None = None,
+        max_body_bytes: int | None = _MAX_BODY_BYTES,
+    ) -> None:
+        for name, limit in (("max_connections", max_connections), ("max_body_bytes", max_body_bytes)):
+            if limit is not None and (type(limit) is not int or limit < 1):
+                raise ConfigError(f"{name} must be a positive integer or None, got {limit!r}")
+        if timeouts is not None and not isinstance(timeouts, Timeouts):
+            raise ConfigError(f"timeouts must be a Timeouts, for example Timeouts(total=60), got {timeouts!r}")
+        self._timeouts = timeouts or Timeouts()
+        self._max_body_bytes = max_body_bytes
+        self._pools = PoolPerLoop(max_connections)
+
+    async def send(self, request: HttpRequest, timeouts: Timeouts | None = None) -> HttpResponse:
+        """Send a request and return the response with its whole body."""
+        async with self.stream(request, timeouts) as stream:
+            return HttpResponse(stream.status, stream.headers, await stream.read())
+
+    def stream(self, request: HttpRequest, timeouts: Timeouts | None = None) -> "HttpStream":
+        """Send a request and read the response as it arrives, in an `async with` block.
+
+        Leaving the block before the end of the body closes the connection.
+        """
+        return HttpStream(self._pools, request, timeouts or self._timeouts, self._max_body_bytes)
+
+    async def close(self) -> None:
+        """Close the connections of the running event loop. Later requests open new ones."""
+        await self._pools.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+class HttpStream:
+    """A response whose body is still arriving: iterate over its pieces, or `read` everything that is left."""
+
+    __slots__ = (
+        "_deadline", "_max_body_bytes", "_pool", "_pools", "_received", "_request", "_response", "_timeouts", "headers",
+        "status",
+    )  # fmt: skip
+
+    status: int
+    headers: Mapping[str, str]
+
+    def __init__(
+        self, pools: "PoolPerLoop", request: HttpRequest, timeouts: Timeouts, max_body_bytes: int | None
+    ) -> None:
+        self._pools = pools
+        self._request = request
+        self._timeouts = timeouts
+        self._max_body_bytes = max_body_bytes
+        self._received = 0
+
+    def header(self, name: str) -> str | None:
+        """Look up a response header, ignoring case."""
+        return header(self.headers, name)
+
+    async def __aenter__(self) -> Self:
+        pool = self._pool = self._pools.current() or await self._pools.create()
+        deadline = self._deadline = RequestDeadline(pool.timer, self._timeouts, self._request.url)
+        try:
+            response = self._response = await pool.open(self._request, deadline)
+        except (MidspanError, asyncio.CancelledError) as error:
+            # Without its traceback, whose frames hold header values and proxy credentials.
+            failure = error.with_traceback(None)
+        except BaseException:
+            deadline.stop()
+            raise
+        else:
+            self.status = response.status
+            self.headers = response.headers
+            return self
+        deadline.stop()
+        raise failure  # outside the `except` block, which would add the original as context
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        response = self._response
+        while not (piece := response.take()):
+            if response.error is not None:
+                raise response.error.with_traceback(None)
+            if response.is_complete:
+                raise StopAsyncIteration
+            self._deadline.enter("between_bytes")
+            try:
+                await response.wait()
+            finally:
+                self._deadline.pause()
+        self._received += len(piece)
+        if self._timeouts.total is not None and not response.is_complete:
+            self._deadline.check_total()
+        if self._max_body_bytes is not None and self._received > self._max_body_bytes:
+            raise self._too_large(self._max_body_bytes)
+        return piece
+
+    async def read(self) -> bytes:
+        """Return the rest of the body."""
+        pieces = []
+        async for piece in self:
+            pieces.append(piece)
+            if self._response.is_drained:
+                break
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._deadline.stop()
+        self._pool.release(self._response)
+
+    def _too_large(self, limit: int) -> MalformedResponse:
+        self._response.abandon()
+        error = MalformedResponse(
+            f"the response of {origin_of(self._request.url)} is larger than {limit:,} bytes; "
+            "raise the limit with Transport(max_body_bytes=…) if this is expected"
+        )
+        error.retryable = False  # a retry would not make it smaller
+        return error
+
+
+# One pool per event loop, closed when the loop ends. A Transport may be used from many event loops, and nobody has to
+# close it:
+#
+# - `asyncio.run` closes the asynchronous generators of its loop, so each pool is held by a generator that closes it;
+# - when a Transport is garbage-collected or the program exits, it closes the pools it still has;
+# - pools of loops that were closed without either are found when the next pool is created.
+
+
+class _Entry(NamedTuple):
+    pool: "Pool"
+    guard: AsyncGenerator[None, None]
+    process: int
+
+
+_Entries = dict[asyncio.AbstractEventLoop, _Entry]
+
+
+class PoolPerLoop:
+    """Gives out the pool of the running event loop. Thread-safe."""
+
+    def __init__(self, max_connections: int | None = None) -> None:
+        self._max_connections = max_connections
+        self._entries: _Entries = {}
+        weakref.finalize(self, _drop_all, self._entries)
+
+    def current(self) -> "Pool | None":
+        """Return the pool of the running loop if there is one."""
+        entry = self._entries.get(asyncio.get_running_loop())
+        return None if entry is None else entry.pool
+
+    async def create(self) -> "Pool":
+        """Return the pool of the running loop, which is created if necessary."""
+        if "midspan._http.pool" not in sys.modules:
+            await asyncio.to_thread(import_module, "midspan._http.pool")  # slow; do not block the loop meanwhile
+        return self.current() or self._create(asyncio.get_running_loop())
+
+    async def close(self) -> None:
+        """Close the pool of the running loop, and those of loops that are closed."""
+        self._drop_closed_loops()
+        entry = self._entries.pop(asyncio.get_running_loop(), None)
+        if entry is not None:
+            await entry.guard.aclose()
+
+    def _create(self, loop: asyncio.AbstractEventLoop) -> "Pool":
+        from midspan._http.pool import Pool
+
+        self._drop_closed_loops()
+        pool = Pool(self._max_connections)
+        guard = _close_with_loop(pool, loop, self._entries)
+        with suppress(StopIteration):
+            guard.asend(None).send(None)  # run it up to its yield, so that the loop knows about it
+        self._entries[loop] = _Entry(pool, guard, os.getpid())
+        return pool
+
+    def _drop_closed_loops(self) -> None:
+        for loop in tuple(self._entries):
+            if loop.is_closed() and (entry := self._entries.pop(loop, None)) is not None:
+                _drop(entry)
+
+
+async def _close_with_loop(
+    pool: "Pool", loop: asyncio.AbstractEventLoop, entries: _Entries
+) -> AsyncGenerator[None, None]:
+    try:
+        yield
+    finally:
+        entries.pop(loop, None)
+        await pool.close()
+
+
+def _drop_all(entries: _Entries) -> None:
+    while entries:
+        loop, entry = entries.popitem()
+        if entry.process != os.getpid():
+            continue  # a forked child must not touch the sockets and the selector of its parent
+        if loop.is_running() and not _is_running_here(loop):
+            with suppress(RuntimeError):  # the loop was closed meanwhile
+                loop.call_soon_threadsafe(_drop, entry)
+        else:
+            _drop(entry)
+
+
+def _is_running_here(loop: asyncio.AbstractEventLoop) -> bool:
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:
+        return False
+
+
+def _drop(entry: _Entry) -> None:
+    entry.pool.drop()
+    # Nothing is left to wait for, so the generator ends at once. Without this, its finalizer would need the loop.
+    with suppress(StopIteration):
+        entry.guard.aclose().__await__().send(None)

@@ -1,0 +1,310 @@
+"""One background run: it consumes the run's events to the end and stores each of them in a journal."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import aclosing, suppress
+
+from msgspec.structs import replace
+
+from midspan._loop.result import RunStream
+from midspan._loop.state import CALL_CANCELLED, CALL_NOT_RUN
+from midspan._loop.views import Phase, RunStatus
+from midspan._storage.journal import Journal, RunSummary
+from midspan._storage.waiters import Waiters
+from midspan._types.codec import to_json
+from midspan._types.events import CANCELLED, ErrorInfo, RunEnd, RunEvent, RunStart, ToolEnd, ToolStart
+from midspan._types.parts import ToolCall
+from midspan.errors import CodecError, ConfigError, JournalError, LimitReached, RunElsewhere, RunExists
+from midspan.tools.error_results import describe_error, failed, truncate
+
+_log = logging.getLogger("midspan._loop")
+
+_CANCELLED = ErrorInfo(CANCELLED, "the run was cancelled")
+_LOOP_CLOSED = ErrorInfo(CANCELLED, "the event loop of the run was closed")
+_MAX_UNWRITTEN = 256
+"""The run waits for the journal if so many events are not stored yet."""
+
+
+class BackgroundRun:
+    """A run and the task that consumes its events, in the event loop in which it was created.
+
+    Events are stored while the run goes on, with two exceptions for which the run waits. RunStart is stored before the
+    model is asked, so a run_id that is already used causes no request. The ToolStart of a call that may write is stored
+    before the call runs, so after a crash the journal has every call that may have changed something.
+    """
+
+    def __init__(self, start: RunStart, stream: RunStream, journal: Journal, owner: str | None = None) -> None:
+        """`start` is stored if the run ends before its own first event."""
+        self.id = start.run_id
+        self.is_over = False
+        self._start = start
+        self._stream = stream
+        self._status = RunStatus(self.id)
+        self._summary = RunSummary()
+        self._waiters = Waiters()
+        self._writer = _JournalWriter(journal, self.id, owner, self._on_progress)
+        self._open: dict[tuple[int, int], ToolCall] = {}
+        """Calls that have started, by turn and index."""
+        self._has_unstored_intent = False
+        """A call that may write has started, and its ToolStart is not known to be stored."""
+        self._is_cancelled = self._is_consuming = False
+        # Not an eager task: its first step may have to be cancelled.
+        self.task = asyncio.Task(self._run(), loop=asyncio.get_running_loop(), name=self.id)
+        self.task.add_done_callback(self._on_task_done)
+
+    @property
+    def status(self) -> RunStatus:
+        if self._writer.failure is None:
+            return self._status
+        return replace(self._status, phase=Phase.FAILED, error=str(self.journal_error()))
+
+    @property
+    def has_journal_failed(self) -> bool:
+        return self._writer.failure is not None
+
+    @property
+    def written(self) -> int:
+        """The number of events that are stored."""
+        return self._writer.written
+
+    async def wait_stored(self, number: int) -> bool:
+        """Wait until the event of this number is stored; false if the run ended before it. Raises journal errors."""
+        while self.written <= number:
+            with self._waiters.waiting(self.id) as woken:
+                if self.written > number:
+                    break
+                if self.has_journal_failed:
+                    raise self.journal_error()
+                if self.is_over:
+                    return False
+                await woken
+        return True
+
+    def journal_error(self) -> JournalError:
+        """A new exception that says why the journal did not take the run."""
+        cause = self._writer.failure
+        assert cause is not None, "asked for after the journal failed"
+        if isinstance(cause, RunExists):
+            error: JournalError = RunExists(self.id)
+        else:
+            error = JournalError(f"run {self.id!r} was stopped because its journal failed: {describe_error(cause)}")
+        error.__cause__ = cause
+        error.transcript = self._stream.messages if self.is_over else None
+        return error
+
+    async def cancel(self) -> None:
+        """Cancel the run, and wait until it has ended and everything is stored."""
+        loop = self.task.get_loop()
+        if self.task.done() or self.is_over:
+            return
+        if loop is asyncio.get_running_loop():
+            await self._cancel_and_wait()
+        elif loop.is_closed():
+            await self._end_after_loop()
+        elif loop.is_running():
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._cancel_and_wait(), loop))
+        else:
+            raise ConfigError(f"the event loop of run {self.id!r} is not running; cancel it there, or close that loop")
+
+    async def _cancel_and_wait(self) -> None:
+        if not self._is_cancelled:  # a second cancellation would break off the orderly end
+            self._request_cancel()
+        await asyncio.wait([self.task])
+
+    def _request_cancel(self) -> None:
+        self._is_cancelled = True
+        if self._is_consuming:  # a task that is cancelled before its first step could store nothing
+            self.task.cancel()
+
+    async def _end_after_loop(self) -> None:
+        """End a run whose event loop was closed, so that its task never continues."""
+        self._is_cancelled = True
+        if not self.is_over:
+            if not self._status.ended:
+                self._end(_LOOP_CLOSED)
+            await self._writer.close()
+            self._set_over()
+
+    async def _run(self) -> None:
+        error: BaseException | None = None
+        try:
+            await self._consume()
+        except BaseException as raised:  # noqa: BLE001 - a provider may raise anything, and the run still needs an end
+            error = raised
+        self._is_consuming = False
+        if not self._status.ended:
+            self._end(self._error_info(error), error.limit if isinstance(error, LimitReached) else None)
+        await self._writer.close()
+        self._set_over()
+        if isinstance(error, KeyboardInterrupt | SystemExit):
+            raise error
+
+    async def _consume(self) -> None:
+        async with aclosing(self._stream):
+            if self._is_cancelled:
+                return
+            self._is_consuming = True
+            async for event in self._stream:
+                self._store(event)
+                if self._must_wait(event):
+                    await self._wait_for_journal()
+                if self._is_cancelled:  # a tool may have swallowed the cancellation
+                    return
+
+    def _must_wait(self, event: RunEvent) -> bool:
+        """Whether the run may only continue when the events so far are stored."""
+        has_more = False
+        if type(event) is ToolStart:
+            self._has_unstored_intent = self._has_unstored_intent or event.may_write
+            has_more = event.has_more
+        return (self._has_unstored_intent and not has_more) or type(event) is RunStart or self._writer.is_behind
+
+    async def _wait_for_journal(self) -> None:
+        await self._writer.flush()
+        if self.has_journal_failed:
+            raise self.journal_error()
+        self._has_unstored_intent = False
+
+    def _error_info(self, error: BaseException | None) -> ErrorInfo:
+        task = asyncio.current_task()
+        if error is None or (
+            isinstance(error, asyncio.CancelledError)
+            and (self._is_cancelled or (task is not None and task.cancelling()))
+        ):
+            return _CANCELLED
+        kind = type(error).__name__
+        _log.info("run %s ended with %s", self.id, kind)
+        return ErrorInfo(kind, truncate(describe_error(error).removeprefix(kind).removeprefix(": ")))
+
+    def _end(self, error: ErrorInfo, limit: str | None = None) -> None:
+        """Store the end of a run that has no RunEnd of its own."""
+        if not self._status.events:
+            with suppress(CodecError):  # in this case it is the error of the run
+                self._store(self._start)
+        words = CALL_CANCELLED if error.kind == CANCELLED else CALL_NOT_RUN
+        for (turn, index), call in list(self._open.items()):
+            self._store(ToolEnd(turn, failed(call, f"{call.name} {words}"), 0.0, index))
+        self._store(RunEnd(self.id, "", self._stream.usage, self._status.turn, limit, error))
+
+    def _store(self, event: RunEvent) -> None:
+        document = to_json(event)
+        if type(event) is ToolStart:
+            self._open[event.turn, event.index] = event.call
+        elif type(event) is ToolEnd:
+            self._open.pop((event.turn, event.index), None)
+        self._status = self._status.after(event)
+        self._summary = self._summary.after(event)
+        self._writer.add(document, self._summary)
+
+    def _on_progress(self) -> None:
+        if self.has_journal_failed:
+            _log.error("%s", self.journal_error())
+            if not self._is_cancelled:
+                self._request_cancel()
+        self._wake()
+
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled():
+            task.exception()  # it is in the journal; without this, asyncio logs it as never retrieved
+        if not self.is_over:  # the event loop was shut down before the first step
+            self._status = replace(self._status, phase=Phase.CANCELLED, error=f"{CANCELLED}: {_LOOP_CLOSED.message}")
+            self._set_over()
+
+    def _set_over(self) -> None:
+        self.is_over = True
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiters:
+            self._waiters.wake(self.id)
+
+
+class _JournalWriter:
+    """Appends the events of one run in a task of its own, several at once if the journal is slow.
+
+    After a failure it accepts nothing more. `on_progress` is called after each append and after a failure.
+    """
+
+    def __init__(self, journal: Journal, id: str, owner: str | None, on_progress: Callable[[], None]) -> None:
+        self.written = 0
+        """The number of events that are certainly stored."""
+        self.failure: Exception | None = None
+        self._journal = journal
+        self._id = id
+        self._owner = owner
+        self._on_progress = on_progress
+        self._unwritten: list[tuple[bytes, RunSummary]] = []
+        """Documents, each with the summary of the run after it."""
+        self._summary: RunSummary | None = None
+        """The summary stored last."""
+        self._under_way = 0
+        """The size of the last batch. If its append was cancelled, nobody knows whether it is stored."""
+        self._task: asyncio.Task[None] | None = None
+
+    def add(self, document: bytes, summary: RunSummary) -> None:
+        if self.failure is None:
+            self._unwritten.append((document, summary))
+            self._start()
+
+    @property
+    def is_behind(self) -> bool:
+        return len(self._unwritten) >= _MAX_UNWRITTEN
+
+    async def flush(self) -> None:
+        """Wait until everything is stored, or the journal has failed."""
+        while self._unwritten:
+            await asyncio.wait([self._start()])
+
+    async def close(self) -> None:
+        """The same, also if the caller is cancelled meanwhile."""
+        while self._unwritten:
+            with suppress(asyncio.CancelledError):
+                await self.flush()
+
+    def _start(self) -> asyncio.Task[None]:
+        """The task that appends; a new one if the last has ended, was cancelled, or belongs to a closed loop."""
+        if self._task is None or self._task.done() or self._task.get_loop().is_closed():
+            self._task = asyncio.get_running_loop().create_task(self._append_all())
+        return self._task
+
+    async def _append_all(self) -> None:
+        try:
+            while self._unwritten:
+                await self._append()
+                self._on_progress()
+        except BaseException as error:
+            task = asyncio.current_task()
+            if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+                raise  # at the end of the event loop; `close` continues in a new task
+            self.failure = error if isinstance(error, Exception) else JournalError(f"the journal raised {error!r:.200}")
+            self._unwritten.clear()
+            self._on_progress()
+            if isinstance(error, KeyboardInterrupt | SystemExit):
+                raise
+
+    async def _append(self) -> None:
+        is_repeated, self._under_way = self._under_way > 0, self._under_way or len(self._unwritten)
+        batch = self._unwritten[: self._under_way]
+        documents = [document for document, _ in batch]
+        summary = batch[-1][1]
+        changed = None if summary is self._summary else summary
+        try:
+            await self._journal.append(self._id, self.written, documents, owner=self._owner, summary=changed)
+        except Exception as error:
+            # A conflict is our own earlier append if that was cancelled; otherwise it is another writer's. After any
+            # other error the append may have been stored, for example if only the acknowledgement was lost.
+            is_conflict = isinstance(error, RunExists | RunElsewhere)
+            if (is_conflict and not is_repeated) or not await self._is_stored(documents):
+                raise
+        del self._unwritten[: len(batch)]
+        self.written += len(batch)
+        self._summary = summary
+        self._under_way = 0
+
+    async def _is_stored(self, documents: list[bytes]) -> bool:
+        try:
+            stored = await self._journal.read(self._id, self.written)
+        except Exception:  # noqa: BLE001 - a journal that cannot be read either has not stored them as far as we know
+            return False
+        return [document for _, document in stored] == documents

@@ -1,0 +1,247 @@
+"""What stays the same during a run: the model, its tools as the model sees them, and the configurations of requests."""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Optional
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from midspan._loop.policy import ApprovalPolicy, Policy, ResponsePolicy, ToolChoicePolicy, UnreadableCallPolicy
+from midspan._types.exchange import RequestConfig
+from midspan._types.specs import BuiltinTool, Limits, ModelSettings, ToolChoice, ToolSpec
+from midspan.errors import ConfigError
+from midspan.providers.provider import ModelProfile, Provider
+from midspan.tools.source import ToolListing, ToolSource, UnavailableSource
+
+if TYPE_CHECKING:
+    from midspan._loop.output import TypedOutput
+    from midspan._schema.lowering.dialect import Dialect
+    from midspan.tools.adapted import AdaptedTools
+
+
+class ToolSet:
+    """The tools of an agent: built-in tools of the provider, and one source for all others.
+
+    The adapted form of the tools is kept, so a run with other settings does not build it again.
+    """
+
+    def __init__(self, tools: Sequence[Any]) -> None:
+        self.given = tuple(tools)
+        """The tools as the caller gave them."""
+        self.builtins = tuple(builtin for tool in self.given if (builtin := _builtin(tool)) is not None)
+        self._others = [tool for tool in self.given if _builtin(tool) is None]
+        self._source: ToolSource | None = None
+        self._adapted: dict[int, tuple[Dialect, AdaptedTools]] = {}
+        if self._others:
+            self.source  # noqa: B018 - reports a wrong tool now, and not at the first run
+
+    @property
+    def source(self) -> ToolSource:
+        if self._source is None:
+            from midspan.tools.merge import source_of  # loaded with the first tool
+
+            self._source = source_of(self._others)
+        return self._source
+
+    async def list_tools(self) -> ToolListing:
+        from midspan.tools.merge import list_source  # as above
+
+        return await list_source(self.source)
+
+    def adapted(self, dialect: "Dialect") -> "AdaptedTools":
+        """Return the source whose tools the dialect can express."""
+        known = self._adapted.get(id(dialect))
+        if known is None:
+            from midspan.tools.adapted import AdaptedTools  # as above
+
+            known = self._adapted[id(dialect)] = dialect, AdaptedTools(self.source, dialect)
+        return known[1]
+
+
+class RunConfig(Struct, frozen=True, eq=False):
+    """What the caller wants of a run."""
+
+    provider: Provider
+    tools: ToolSet
+    system: str | None = None
+    settings: ModelSettings = ModelSettings()
+    output: Any = None
+    tool_choice: ToolChoice | None = None
+    calls_only: bool = False
+    """The model never answers with text; a final tool ends the run."""
+    prompt_mode: bool | None = None
+    """Whether tools go into the prompt and calls are read from text; None does so for models that need it."""
+
+
+class PreparedRun(Struct, frozen=True, eq=False):
+    """A RunConfig, ready to run. The names of tools are those that the model uses."""
+
+    provider: Provider
+    source: ToolSource
+    config: RequestConfig
+    forced_config: RequestConfig
+    """For requests that force a call; the same as `config` if none is forced."""
+    answer_config: RequestConfig
+    """For requests that allow only an answer. The tools stay declared, because the history refers to them."""
+    output: Optional["TypedOutput"]
+    listing: ToolListing
+    """The tools as the caller's source listed them."""
+    specs: dict[str, ToolSpec]
+    """The declared tools by name."""
+    aliases: dict[str, str]
+    """The caller's names of tools that the model knows by other names."""
+    uncounted: frozenset[str]
+    """Tools of our own, which no limit counts."""
+    finals: frozenset[str]
+    """Tools whose result may end the run."""
+    answers_in_text: bool
+    """Whether a text without a call beside it is an answer: no output type is set, and no call is required."""
+    in_task: bool
+    """Whether calls need tasks, because the source does not run user code in tasks itself."""
+    read_only: frozenset[str]
+    """Tools that change nothing."""
+    call_policies: tuple[Policy, ...] = ()
+    """The rules for calls that depend on nothing but the state of a run."""
+    answer_policies: tuple[Policy, ...] = ()
+    """The rules for answers."""
+
+    @property
+    def unavailable(self) -> tuple[UnavailableSource, ...]:
+        return self.listing.unavailable
+
+    def with_model_names(self, limits: Limits) -> Limits:
+        """Return the limits of the caller, under the names that the model uses."""
+        per_tool = limits.max_calls_per_tool
+        if not self.aliases or not isinstance(per_tool, dict):
+            return limits
+        names = {self.aliases.get(name, name): maximum for name, maximum in per_tool.items()}
+        return replace(limits, max_calls_per_tool=names)
+
+
+async def prepare_run(run: RunConfig) -> PreparedRun:
+    """List the tools and adapt everything to the model."""
+    listing = await run.tools.list_tools()
+    provider = _provider(run, has_tools=bool(listing.tools))
+    profile, builtins = provider.profile, run.tools.builtins
+    output = _output(run, profile, has_tools=bool(listing.tools or builtins))
+    source, declared, aliases = await _declare(run.tools, listing, profile, output)
+    choice = _choice(run, declared, builtins, aliases)
+    answering = _answer_choice(declared, output, calls_only=run.calls_only)
+    if choice is not None and choice.mode == "none" and output is not None and output.by_tool:
+        choice = answering
+    # A call that is forced once: afterwards the model may answer.
+    is_forced = choice is not None and choice.mode == "any" and choice is not answering and not run.calls_only
+    config = RequestConfig(
+        model=provider.model,
+        system=run.system,
+        tools=(*builtins, *declared),
+        tool_choice=None if is_forced else choice,
+        settings=run.settings,
+        output=None if output is None else output.requested,
+    )
+    call_policies: list[Policy] = [UnreadableCallPolicy(), ToolChoicePolicy(forces_call=is_forced)]
+    if any(spec.needs_approval for spec in declared):
+        call_policies.insert(1, ApprovalPolicy(declared))
+    answer_policies: list[Policy] = [ResponsePolicy(calls_only=run.calls_only)]
+    if output is not None:
+        answer_policies.append(output.policy)
+    return PreparedRun(
+        provider=provider,
+        source=source,
+        config=config,
+        forced_config=replace(config, tool_choice=choice) if is_forced else config,
+        answer_config=replace(config, tool_choice=answering) if config.tools else config,
+        output=output,
+        listing=listing,
+        specs={spec.name: spec for spec in declared},
+        aliases=aliases,
+        uncounted=frozenset(spec.name for spec in declared if _is_answer_tool(spec, output)),
+        finals=frozenset(spec.name for spec in declared if spec.final),
+        answers_in_text=output is None and not run.calls_only,
+        in_task=not _runs_in_tasks(run.tools.source),
+        read_only=frozenset(spec.name for spec in declared if spec.changes is False),
+        call_policies=tuple(call_policies),
+        answer_policies=tuple(answer_policies),
+    )
+
+
+async def _declare(
+    tools: ToolSet, listing: ToolListing, profile: ModelProfile, output: Optional["TypedOutput"]
+) -> tuple[ToolSource, tuple[ToolSpec, ...], dict[str, str]]:
+    """Return the source for the model, its tools, and the aliases of those that are renamed."""
+    if output is not None and output.by_tool:
+        tools = ToolSet([tools.source, output.tool()])
+        listing = await tools.list_tools()
+    if profile.schema is None:
+        return tools.source, listing.tools, {}
+    source = tools.adapted(profile.schema)
+    declared = source.update(listing).tools
+    if source.keeps_names and _runs_in_tasks(tools.source):
+        return tools.source, declared, {}
+    pairs = zip(listing.tools, declared, strict=True)
+    return source, declared, {own.name: shown.name for own, shown in pairs if own.name != shown.name}
+
+
+def _runs_in_tasks(source: ToolSource) -> bool:
+    from midspan.tools.execute import LocalTools  # loaded with the first tool
+
+    return type(source) is LocalTools
+
+
+def _provider(run: RunConfig, *, has_tools: bool) -> Provider:
+    """Return the provider, wrapped in prompt mode if the model cannot be given tools."""
+    profile = run.provider.profile
+    is_prompted = run.prompt_mode if run.prompt_mode is not None else not profile.supports_tools
+    if not is_prompted or not has_tools:
+        return run.provider
+    if not profile.supports_prompted_tools:
+        raise ConfigError(f"the model {run.provider.model!r} does not support prompt mode; remove prompt_mode")
+    from midspan.providers.prompted.client import Prompted  # loaded for models that only write text
+
+    return run.provider if isinstance(run.provider, Prompted) else Prompted(run.provider)
+
+
+def _answer_choice(declared: Sequence[ToolSpec], output: Optional["TypedOutput"], *, calls_only: bool) -> ToolChoice:
+    """Return the tool choice of a request that allows only an answer: no call, unless the answer is a call."""
+    names = tuple(spec.name for spec in declared if _is_answer_tool(spec, output) or (calls_only and spec.final))
+    return ToolChoice("any", names) if names else ToolChoice("none")
+
+
+def _is_answer_tool(spec: ToolSpec, output: Optional["TypedOutput"]) -> bool:
+    return output is not None and output.by_tool and spec.name == output.tool_name
+
+
+def _output(run: RunConfig, profile: ModelProfile, *, has_tools: bool) -> Optional["TypedOutput"]:
+    if run.output is None:
+        return None
+    from midspan._loop.output import typed_output  # loaded for typed answers
+
+    return typed_output(run.output, profile.schema, by_tool=has_tools and not profile.supports_json_with_tools)
+
+
+def _builtin(tool: Any) -> BuiltinTool | None:
+    """Return a built-in tool, also if it is given in a form that can be converted to one."""
+    if isinstance(tool, BuiltinTool):
+        return tool
+    convert = getattr(tool, "as_builtin", None)
+    if callable(convert) and isinstance(tool, type):
+        raise ConfigError(f"{tool.__name__} is a class; pass {tool.__name__}()")
+    return convert() if callable(convert) else None
+
+
+def _choice(
+    run: RunConfig, declared: Iterable[ToolSpec], builtins: Sequence[BuiltinTool], aliases: dict[str, str]
+) -> ToolChoice | None:
+    choice = ToolChoice("any") if run.calls_only and run.tool_choice is None else run.tool_choice
+    if choice is None:
+        return None
+    if aliases and choice.names:
+        choice = replace(choice, names=tuple(aliases.get(name, name) for name in choice.names))
+    names = [spec.name for spec in declared]
+    if choice.mode == "any" and not names and not builtins:
+        raise ConfigError("tool_choice requires a call, but the agent has no tools")
+    missing = [name for name in choice.names if name not in names]
+    if missing:
+        known = ", ".join(names) or "none"
+        raise ConfigError(f"tool_choice names {', '.join(missing)}, but the tools are: {known}")
+    return choice

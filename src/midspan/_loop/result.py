@@ -1,0 +1,268 @@
+"""What a run gives: the answer, and all that led to it."""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import aclosing, suppress
+from functools import partial
+from threading import get_ident
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+
+from msgspec import Struct
+
+from midspan._loop.blocking import iterate
+from midspan._loop.run import Run
+from midspan._loop.state import CALL_CANCELLED, RunState, ToolRun
+from midspan._types.events import RunEvent, TextDelta, ThoughtDelta, ToolCallDelta
+from midspan._types.exchange import Citation, FinishReason, ModelResponse, Usage
+from midspan._types.messages import History, Message
+from midspan.errors import ArgumentError, ConfigError
+
+if TYPE_CHECKING:
+    import typing_extensions  # checkers know it; Python has such defaults from 3.13 on
+
+    from midspan._loop.output import TypedOutput
+
+    Output = typing_extensions.TypeVar("Output", default=Any)
+else:
+    Output = TypeVar("Output")
+
+
+class RunResult(Struct, Generic[Output], frozen=True, eq=False):
+    """The answer and how it came about."""
+
+    text: str
+    output: Output
+    """The answer in the form that was asked for; the text where none was."""
+    messages: History
+    """The whole conversation; give it to the next run to go on."""
+    new_messages: tuple[Message, ...]
+    """What this run added to it, from the prompt on."""
+    tool_calls: tuple[ToolRun, ...]
+    usage: Usage
+    """Over all requests."""
+    turns: int
+    """How often the model was asked."""
+    run_id: str
+    finish_reason: FinishReason
+    citations: tuple[Citation, ...]
+    """The sources of the answer, where the provider's own tools searched for it."""
+    response: ModelResponse
+    """What the model said last, with all that the provider sent."""
+    limit: str | None = None
+    """The limit that the run came to, where it ended all the same without an error."""
+
+    def __repr__(self) -> str:
+        text = self.text if len(self.text) <= 60 else f"{self.text[:60]}…"
+        return f"<result {text!r}, {self.turns} turns, {len(self.tool_calls)} tool calls>"
+
+
+def result_of(run: Run, given: int) -> RunResult[Any]:
+    """Return the result of a run that has ended. `given` is the number of messages before it."""
+    state, output, end = run.state, run.prepared.output, run.end
+    assert end is not None, "a run ends with RunEnd or raises"
+    final = state.final_result
+    value: Any = end.text
+    if final is not None and not run.ended_with_limit_message:
+        value = final.value if output is None else _converted(output, final.value)
+    elif output is not None and not run.ended_with_limit_message:
+        value = output.read(end.text)
+    return RunResult(
+        text=end.text,
+        output=value,
+        messages=state.history,
+        new_messages=state.history[given:],
+        tool_calls=state.tool_runs,
+        usage=state.usage,
+        turns=state.turn,
+        run_id=run.id,
+        finish_reason=run.response.finish_reason,
+        citations=tuple(dict.fromkeys(state.citations)),
+        response=run.response,
+        limit=end.limit,
+    )
+
+
+def _converted(output: "TypedOutput", value: Any) -> Any:
+    """Return the result of a final tool as the requested type, if it is of that type."""
+    try:
+        return output.shape.made(value)
+    except ArgumentError:
+        return value
+
+
+class RunStream(Generic[Output]):
+    """The events of a run, read once. `aclose`, or leaving an `async with` block, cancels the run.
+
+    The run has a task of its own. Parts of a response are read ahead; otherwise the run continues only while the reader
+    waits for the next event.
+    """
+
+    _task: "asyncio.Task[None] | None" = None
+    _is_taken = _is_closed = _is_reading = False
+
+    def __init__(self, make_run: Callable[[], Awaitable[Run]], history: History, given: int) -> None:
+        self._history = history
+        self._given = given
+        self._channel = _Channel(make_run)
+        self._result: RunResult[Output] | None = None
+
+    def __iter__(self) -> Iterator[RunEvent]:
+        """Iterate in plain code. In a coroutine, use `async for`."""
+        return iterate(aiter(self))
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether there is a result."""
+        return self._channel.run is not None and self._channel.run.end is not None
+
+    @property
+    def result(self) -> RunResult[Output]:
+        """The result of the run, after its last event."""
+        run = self._channel.run
+        if run is None or run.end is None:
+            reason = "was closed before its end" if self._is_closed else "has not ended; read all of its events first"
+            raise ConfigError(f"there is no result: the run {reason}")
+        if self._result is None:
+            self._result = result_of(run, self._given)
+        return self._result
+
+    @property
+    def messages(self) -> History:
+        """The conversation so far. It can be continued at any time: calls that still run count as cancelled."""
+        run = self._channel.run
+        state = RunState.of(self._history) if run is None else run.state
+        return state.settled(CALL_CANCELLED).history
+
+    @property
+    def usage(self) -> Usage:
+        """The tokens used so far."""
+        run = self._channel.run
+        return Usage() if run is None else run.state.usage
+
+    def __aiter__(self) -> Self:
+        if self._is_taken:
+            raise ConfigError("the events of a run can be read only once; start another run")
+        self._is_taken = True
+        return self
+
+    async def __anext__(self) -> RunEvent:
+        if self._is_closed:
+            raise StopAsyncIteration
+        if self._is_reading:
+            raise ConfigError("this stream is already being iterated by another task")
+        self._is_reading = True
+        try:
+            if self._task is None:
+                self._task = asyncio.get_running_loop().create_task(self._channel.drive())
+            event = await self._channel.get()
+        except asyncio.CancelledError:
+            await self.aclose()
+            raise
+        finally:
+            self._is_reading = False
+        if event is not None:
+            return event
+        is_closed, self._is_closed = self._is_closed, True
+        if self._channel.error is not None and not is_closed:
+            raise self._channel.error
+        raise StopAsyncIteration
+
+    async def aclose(self) -> None:
+        """Cancel the run and wait until nothing of it is left."""
+        task = self._task
+        if task is not None and not task.done() and task.get_loop() is not asyncio.get_running_loop():
+            raise ConfigError("the events of this run are read in another event loop; close it there")
+        self._is_closed = self._channel.is_closed = True
+        if task is None or task.done():
+            return
+        task.cancel()
+        await asyncio.wait([task])
+        if isinstance(self._channel.error, KeyboardInterrupt | SystemExit):
+            raise self._channel.error
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    def __del__(self) -> None:
+        task = self._task
+        if task is not None and not task.done() and not task.get_loop().is_closed():
+            with suppress(RuntimeError):  # the event loop was closed by another thread
+                task.get_loop().call_soon_threadsafe(task.cancel)
+
+
+_READ_AHEAD = frozenset((TextDelta, ThoughtDelta, ToolCallDelta))
+"""Events after which a run may continue before they are read: it only receives more of the response."""
+_MAX_READ_AHEAD = 64
+
+
+class _Channel:
+    """Passes the events of a run from its task to the reader."""
+
+    def __init__(self, make_run: Callable[[], Awaitable[Run]]) -> None:
+        self._make_run = make_run
+        self.run: Run | None = None
+        self.error: BaseException | None = None
+        """What the run raised, for the reader."""
+        self.is_closed = False
+        """Nobody reads any more."""
+        self._events: deque[RunEvent | None] = deque()
+        self._reader: asyncio.Future[None] | None = None
+        self._driver: asyncio.Future[None] | None = None
+
+    async def drive(self) -> None:
+        """Run the run. After each event that is not read ahead, wait until the reader asks for the next one."""
+        loop = asyncio.get_running_loop()
+        try:
+            self.run = await self._make_run()
+            self.run.calls.observer = partial(_put_from_any_thread, loop, get_ident(), self._put)
+            self.run.wait_for_reader = self._wait_for_reader
+            async with aclosing(self.run.events()) as events:
+                async for event in events:
+                    if self.is_closed:  # a provider or tool turned the cancellation into an error of its own
+                        break
+                    self._put(event)
+                    if type(event) not in _READ_AHEAD or len(self._events) >= _MAX_READ_AHEAD:
+                        await self._wait_for_reader()
+        except BaseException as error:  # raised in the task of the reader
+            self.error = error
+            if isinstance(error, asyncio.CancelledError):
+                raise
+        finally:
+            self._put(None)
+
+    async def _wait_for_reader(self) -> None:
+        """Wait until the reader has taken all events and asks for another one."""
+        has_asked = not self._events and self._reader is not None and not self._reader.done()
+        if has_asked or self.is_closed:
+            return
+        self._driver = asyncio.get_running_loop().create_future()
+        await self._driver
+
+    async def get(self) -> RunEvent | None:
+        """Return the next event; None after the last one."""
+        if not self._events:
+            if self._driver is not None and not self._driver.done():
+                self._driver.set_result(None)
+            self._reader = asyncio.get_running_loop().create_future()
+            await self._reader
+        return self._events.popleft()
+
+    def _put(self, event: RunEvent | None) -> None:
+        self._events.append(event)
+        if self._reader is not None and not self._reader.done():
+            self._reader.set_result(None)
+
+
+def _put_from_any_thread(
+    loop: asyncio.AbstractEventLoop, thread: int, put: Callable[[RunEvent], None], event: RunEvent
+) -> None:
+    """Put an event into the channel. Tools that run in threads report progress too."""
+    if get_ident() == thread:
+        put(event)
+        return
+    with suppress(RuntimeError):  # the event loop is closed, and nobody reads any more
+        loop.call_soon_threadsafe(put, event)

@@ -1,0 +1,233 @@
+"""The state of a run: an immutable value that each event turns into the next one."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from midspan._types.events import CANCELLED, RunEnd, RunEvent, RunStart, ToolEnd, TurnEnd, TurnRetry, TurnStart
+from midspan._types.exchange import Citation, FinishReason, Usage
+from midspan._types.messages import History, Message
+from midspan._types.parts import Blob, Text, Thought, ToolCall, ToolResult
+from midspan._types.specs import ToolChoice
+from midspan.tools.error_results import FORBIDDEN, NOT_RUN, REFUSED, UNREADABLE, failed
+
+CALL_NOT_RUN = "was not run, because the run ended"
+CALL_CANCELLED = "was cancelled before it ended; whether it had an effect is unknown"
+MAX_FAILED_TURNS = 3
+"""Turns in a row without usable content before a run gives up."""
+
+
+class ToolRun(Struct, frozen=True, gc=False):
+    """A call and its result."""
+
+    call: ToolCall
+    result: ToolResult
+    duration_seconds: float
+    index: int = 0
+    """The position of the call in its turn."""
+
+    @property
+    def id(self) -> str:
+        return self.call.id
+
+    @property
+    def name(self) -> str:
+        return self.call.name
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        return self.call.arguments
+
+    @property
+    def value(self) -> Any:
+        return self.result.value
+
+    @property
+    def is_error(self) -> bool:
+        return self.result.is_error
+
+    @property
+    def was_run(self) -> bool:
+        """Whether the tool was executed: its call was valid, and no rule of the run refused it."""
+        return NOT_RUN not in self.result.notes and not self.is_refused
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether a rule of the run kept the call from running."""
+        notes = self.result.notes
+        return bool(notes) and not REFUSED.isdisjoint(notes)
+
+
+class RunState(Struct, frozen=True, gc=False):
+    """Everything that a run has done. `RunState.of_events` restores it from the events of the run."""
+
+    history: History
+    turn: int = 0
+    extra_requests: int = 0
+    """Requests beyond the first of each turn: a response may take several."""
+    usage: Usage = Usage()
+    calls: tuple[ToolCall, ...] = ()
+    """The calls of the turn, until all of them have results."""
+    ended: tuple[ToolRun, ...] = ()
+    """Those of them that have results."""
+    tool_runs: tuple[ToolRun, ...] = ()
+    """The calls of all earlier turns."""
+    citations: tuple[Citation, ...] = ()
+    failed_turns: int = 0
+    """Turns in a row without usable content."""
+    finish_reason: FinishReason = FinishReason.END
+    """Of the last response."""
+    tool_choice: ToolChoice | None = None
+    """Of the last request."""
+    tools_withdrawn: bool = False
+    """Whether a rule of the run allowed the last request only an answer."""
+    limit: str | None = None
+    """The limit that was reached; since then the model is only asked for its answer."""
+    has_run_call: bool = False
+    """Whether a valid call of this run was executed."""
+    forbidden_turns: int = 0
+    """Turns in a row in which the model made calls that its tool choice did not allow."""
+    unreadable_turns: int = 0
+    """Turns in a row in which no call could be read."""
+    partial_text: str = ""
+    """The text of turns in which the model paused, since the last call."""
+    final_result: ToolResult | None = None
+    """The result of the last turn with which a tool ended the run."""
+
+    @classmethod
+    def of(cls, history: History) -> "RunState":
+        """Return the state at the start of a run. Calls at the end of the history that have no results come first."""
+        last = history[-1] if len(history) else None
+        return cls(history, calls=last.calls if last is not None and last.role == "model" else ())
+
+    @classmethod
+    def of_events(cls, events: Iterable[RunEvent]) -> "RunState":
+        """Return the state of a run after these events, which begin with its RunStart."""
+        state = cls.of(History())
+        for event in events:
+            state = state.after(event)
+        return state
+
+    def after(self, event: RunEvent) -> "RunState":
+        """Return the state after an event."""
+        change = _CHANGES.get(type(event))
+        return self if change is None else change(self, event)
+
+    def _after_start(self, event: RunStart) -> "RunState":
+        return RunState.of(History(event.messages))
+
+    def _after_request(self, event: TurnStart) -> "RunState":
+        return replace(
+            self,
+            turn=event.turn,
+            tool_choice=event.tool_choice,
+            tools_withdrawn=event.tools_withdrawn,
+            limit=event.limit or self.limit,
+        )
+
+    def _after_retry(self, event: TurnRetry) -> "RunState":
+        history = self.history if event.message is None else self.history.append(event.message)
+        return replace(self, history=history, failed_turns=self.failed_turns + 1)
+
+    def _after_end(self, event: RunEnd) -> "RunState":
+        if event.error is not None:
+            return self.settled(CALL_CANCELLED if event.error.kind == CANCELLED else CALL_NOT_RUN)
+        # A message that replaces the answer becomes part of the conversation.
+        is_known = event.limit is None or not event.text or self.history[-1].role == "model"
+        return self if is_known else replace(self, history=self.history.append(Message("model", (Text(event.text),))))
+
+    def _after_turn(self, event: TurnEnd) -> "RunState":
+        usage = self.usage + event.usage
+        extra_requests = self.extra_requests + event.requests - 1
+        if event.finish_reason is FinishReason.CUT or is_empty(event.message):
+            return replace(self, usage=usage, extra_requests=extra_requests, finish_reason=event.finish_reason)
+        calls = event.message.calls
+        pauses = event.finish_reason is FinishReason.CONTINUES
+        text = "" if calls else self.partial_text + event.message.text if pauses else self.partial_text
+        return replace(
+            self,
+            history=self.history.append(event.message),
+            usage=usage,
+            extra_requests=extra_requests,
+            citations=self.citations + event.citations if event.citations else self.citations,
+            calls=calls,
+            failed_turns=0 if calls or pauses else self.failed_turns,
+            finish_reason=event.finish_reason,
+            partial_text=text,
+        )
+
+    def _after_call(self, event: ToolEnd) -> "RunState":
+        run = ToolRun(self.calls[event.index], event.result, event.duration_seconds, event.index)
+        runs = (*self.ended, run)
+        limit = self.limit or (event.result.meta.get("limit") if event.result.notes else None)
+        has_run_call = self.has_run_call or (self.turn > 0 and run.was_run)
+        if len(runs) < len(self.calls):
+            return replace(self, ended=runs, limit=limit, has_run_call=has_run_call)
+        if len(runs) > 1:
+            runs = tuple(sorted(runs, key=lambda run: run.index))
+        results = tuple([run.result for run in runs])
+        notes = {note for result in results for note in result.notes}
+        is_unreadable = UNREADABLE in notes and all(UNREADABLE in result.notes for result in results)
+        return replace(
+            self,
+            history=self.history.append(Message("user", results)),
+            calls=(),
+            ended=(),
+            tool_runs=self.tool_runs + runs,
+            limit=limit,
+            has_run_call=has_run_call,
+            forbidden_turns=self.forbidden_turns + 1 if FORBIDDEN in notes else 0,
+            unreadable_turns=self.unreadable_turns + 1 if is_unreadable else 0,
+            final_result=next((result for result in results if result.is_final), None),
+        )
+
+    def settled(self, reason: str) -> "RunState":
+        """Return the state with an error result for each call that has none, so that the conversation can continue."""
+        state = self
+        for index, call in self.unanswered:
+            state = state.after(ToolEnd(self.turn, failed(call, f"{call.name} {reason}"), 0.0, index))
+        return state
+
+    @property
+    def requests(self) -> int:
+        """The number of requests to the model."""
+        return self.turn + self.extra_requests
+
+    @property
+    def unanswered(self) -> list[tuple[int, ToolCall]]:
+        """The calls of the turn that have no result yet, each with its position in the turn."""
+        if not self.ended:
+            return list(enumerate(self.calls))
+        ended = {run.index for run in self.ended}
+        return [(index, call) for index, call in enumerate(self.calls) if index not in ended]
+
+    @property
+    def retries_exhausted(self) -> bool:
+        return self.failed_turns >= MAX_FAILED_TURNS
+
+
+_CHANGES: dict[type[RunEvent], Callable[[RunState, Any], RunState]] = {
+    RunStart: RunState._after_start,
+    TurnStart: RunState._after_request,
+    TurnEnd: RunState._after_turn,
+    TurnRetry: RunState._after_retry,
+    ToolEnd: RunState._after_call,
+    RunEnd: RunState._after_end,
+}
+"""The events that change the state of a run."""
+
+
+def is_empty(message: Message) -> bool:
+    """Whether the message has nothing to send back: no call, no media, no text, no part of a kind we do not know."""
+    for part in message.parts:
+        kind = type(part)
+        if kind is not Thought and (kind is not Text or part.text):  # type: ignore[union-attr]  # a Text
+            return False
+    return True
+
+
+def has_no_answer(message: Message) -> bool:
+    """Whether the message has neither text nor media."""
+    return not message.text.strip() and not any(type(part) is Blob for part in message.parts)

@@ -1,0 +1,168 @@
+"""The journal seam: where the events of runs are stored.
+
+Above it are background runs, which append events as JSON documents and read them again. Below it are memory, SQLite or
+a database server. A journal does not decode events: the writer passes a summary of the run with each append.
+"""
+
+from collections.abc import AsyncGenerator, Sequence
+from typing import Literal, Protocol, get_args, runtime_checkable
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from midspan._types.events import CANCELLED, ErrorInfo, Interrupted, RunEnd, RunEvent, RunStart, TurnEnd, TurnStart
+from midspan._types.exchange import Usage
+from midspan.errors import ConfigError, JournalError, RunElsewhere, RunExists, UnknownRun
+
+NumberedEvents = list[tuple[int, bytes]]
+StateName = Literal["running", "completed", "failed", "cancelled", "interrupted"]
+ENDED_STATES = ("completed", "failed", "cancelled")
+
+
+class RunSummary(Struct, frozen=True, omit_defaults=True):
+    """What a list of runs shows, without reading their events."""
+
+    model: str | None = None
+    state: StateName = "running"
+    turns: int = 0
+    usage: Usage = Usage()
+    error: ErrorInfo | None = None
+    """The last error."""
+
+    @property
+    def ended(self) -> bool:
+        return self.state in ENDED_STATES
+
+    def after(self, event: RunEvent) -> "RunSummary":
+        match event:
+            case RunStart(model=model):
+                return RunSummary(model)
+            case TurnStart(turn=turn):
+                return replace(self, state="running", turns=turn)
+            case TurnEnd(usage=usage):
+                return replace(self, usage=self.usage + usage)
+            case Interrupted():
+                return replace(self, state="interrupted")
+            case RunEnd(error=None):
+                return replace(self, state="completed", turns=event.turns, usage=event.usage)
+            case RunEnd(error=ErrorInfo() as error):
+                state: StateName = "cancelled" if error.kind == CANCELLED else "failed"
+                return replace(self, state=state, turns=event.turns, usage=event.usage, error=error)
+        return self
+
+
+class RunInfo(Struct, frozen=True):
+    """A run as `list` and `get` show it."""
+
+    run: str
+    length: int
+    """The number of events, which is the number that the next one gets."""
+    summary: RunSummary
+    owner: str | None
+    started_at: float
+    """Seconds since the epoch, by the clock of the store."""
+    updated_at: float
+    cursor: str
+    """Pass it to `list(after=…)` to get the runs that follow this one."""
+
+
+Runs = list[RunInfo]
+
+
+@runtime_checkable
+class Journal(Protocol):
+    """Runs as sequences of events, numbered from 0 without gaps. Threads and event loops can share a journal.
+
+    The first append creates the run.
+    """
+
+    async def append(
+        self,
+        run: str,
+        expected_seq: int,
+        events: Sequence[bytes],
+        *,
+        owner: str | None = None,
+        summary: RunSummary | None = None,
+    ) -> int:
+        """Store all of the events or none, and return the number of the next one.
+
+        `expected_seq` is the number of events that the writer knows of. RunExists is raised if it is 0 and the run is
+        there already, UnknownRun if it is not 0 and the run is not there, and RunElsewhere if another writer has
+        appended or the run has ended: one of two writers gets through. Without events and summary, append only checks.
+
+        `owner` is stored when the run is created. `summary` replaces the stored summary. A summary with a final state
+        ends the run, and nothing can be appended afterwards.
+
+        If append is cancelled or raises anything else, the outcome is unknown: read the run before going on.
+        """
+
+    async def read(self, run: str, from_seq: int = 0, limit: int | None = None) -> NumberedEvents:
+        """The stored events from this number on, at most `limit`. Raises UnknownRun."""
+
+    def watch(self, run: str, from_seq: int = 0) -> AsyncGenerator[tuple[int, bytes], None]:
+        """The stored events from this number on, then new ones as they are appended, until the run ends.
+
+        A watcher may start before the run exists and may be slow: it reads from the journal by number. If the run is
+        deleted, the watcher stops without having seen a last event.
+        """
+
+    async def get(self, run: str) -> RunInfo:
+        """Raises UnknownRun."""
+
+    async def list(
+        self,
+        *,
+        after: str | None = None,
+        owner: str | None = None,
+        state: StateName | None = None,
+        limit: int | None = None,
+    ) -> Runs:
+        """The runs in the order of their start, newest first. `after` is the cursor of the last run already listed."""
+
+    async def delete(self, run: str) -> bool:
+        """Delete a run with its events and stop its watchers. Returns whether it existed."""
+
+    async def close(self) -> None:
+        """Release all resources. Later calls and waiting watchers raise ConfigError."""
+
+
+def conflict(run: str, expected_seq: int, length: int | None, *, ended: bool) -> JournalError | None:
+    """The error of an append to a run of this length (None: no such run), or None if the append may proceed."""
+    if length is None:
+        return UnknownRun(run) if expected_seq else None
+    if expected_seq == 0:
+        return RunExists(run)
+    if expected_seq != length or ended:
+        return RunElsewhere(run, expected=expected_seq, found=length, ended=ended)
+    return None
+
+
+def check_run(run: str) -> None:
+    """Check that this can be the id of a run."""
+    if not isinstance(run, str) or not run:
+        raise ConfigError(f"the id of a run must be a non-empty string, got {run!r}")
+    try:
+        run.encode()
+    except UnicodeEncodeError:
+        raise ConfigError(f"the id of a run must be valid Unicode, got {run!r}") from None
+
+
+def check_range(from_seq: int, limit: int | None = None) -> None:
+    if from_seq < 0:
+        raise ConfigError(f"events are numbered from 0, got {from_seq}")
+    if limit is not None and limit < 0:
+        raise ConfigError(f"limit must not be negative, got {limit}; omit it for no limit")
+
+
+def check_filter(after: str | None, state: str | None) -> int | None:
+    """Check the arguments of `list`; returns the number behind the cursor."""
+    if state is not None and state not in get_args(StateName):
+        raise ConfigError(f"unknown state {state!r}; known states: {', '.join(get_args(StateName))}")
+    if after is not None and not (isinstance(after, str) and after.isascii() and after.isdigit() and len(after) < 19):
+        raise ConfigError(f"{after!r} is not a cursor of this journal; pass RunInfo.cursor")
+    return None if after is None else int(after)
+
+
+def closed() -> ConfigError:
+    return ConfigError("this journal is closed; create a new one")

@@ -1,0 +1,147 @@
+"""What a tool may know and do beyond its arguments."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from threading import get_ident
+from time import monotonic
+from typing import Any, Generic, Protocol, TypeVar
+
+from midspan._types.parts import ToolResult
+from midspan.errors import ToolError
+
+User = TypeVar("User")
+T = TypeVar("T")
+
+AskUser = Callable[[str, dict[str, Any] | None], Awaitable[Any]]
+"""Asks the user of a run a question. The second argument is a JSON Schema for the answer, or None for any text."""
+
+_log = logging.getLogger("midspan")
+
+
+class RunHost(Protocol):
+    """The run behind a context: it takes progress reports, asks the user and executes calls made by tools."""
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop of the run."""
+
+    @property
+    def thread(self) -> int:
+        """The identifier of the thread in which that event loop runs."""
+
+    def report_progress(self, context: "RunContext[Any]", fraction: float | None, message: str) -> None:
+        """Pass on how far a call is. It is called from any thread."""
+
+    async def ask_user(self, question: str, schema: dict[str, Any] | None) -> Any:
+        """Return the user's answer to a question of a tool."""
+
+    async def call_tool(self, parent: "RunContext[Any]", name: str, arguments: dict[str, Any]) -> ToolResult:
+        """Execute a call that a tool makes."""
+
+
+class RunContext(Generic[User]):
+    """One call of a run, as its tool sees it. A function gets it if it annotates a parameter with `RunContext`."""
+
+    __slots__ = ("_host", "call_id", "cancelled", "deadline", "depth", "index", "run_id", "turn", "user")
+
+    def __init__(
+        self,
+        user: User = None,  # type: ignore[assignment]  # without a value, User is None
+        *,
+        run_id: str = "",
+        call_id: str = "",
+        turn: int = 0,
+        index: int = 0,
+        depth: int = 0,
+        deadline: float | None = None,
+        host: RunHost | None = None,
+    ) -> None:
+        self.user = user
+        """What the caller passed to the run as `context=`."""
+        self.run_id = run_id
+        self.call_id = call_id
+        self.index = index
+        """The position of the call in its turn. Unlike the id, it is unique there whatever the model sends."""
+        self.deadline = deadline
+        """When the call must have ended, as a value of `time.monotonic()`; None if there is no limit."""
+        self.cancelled = False
+        """Whether the call was cancelled or timed out. Plain functions, which run in threads, should look at it."""
+        self.turn = turn
+        self.depth = depth
+        """How many tools called one another to get here; 0 for a call of the model."""
+        self._host = host
+
+    def start(self, timeout: float | None) -> None:
+        """Note that the call starts and may take `timeout` seconds. The executor calls this."""
+        if timeout is not None:
+            end = monotonic() + timeout
+            self.deadline = end if self.deadline is None else min(end, self.deadline)
+
+    def cancel(self) -> None:
+        """Mark the call as cancelled. The executor calls this; it does not stop anything by itself."""
+        self.cancelled = True
+
+    def __repr__(self) -> str:
+        return f"<RunContext of call {self.call_id!r} in run {self.run_id!r}>"
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same for every attempt at this call, also after a crash. Pass it to services that support such keys."""
+        return f"{self.run_id}/{self.turn}/{self.index}"
+
+    @property
+    def seconds_left(self) -> float | None:
+        """The time left until the deadline; None if there is none."""
+        return None if self.deadline is None else self.deadline - monotonic()
+
+    def progress(self, fraction: float | None = None, message: str = "") -> None:
+        """Report how much is done, from 0 to 1, to whoever observes the run. Works from any thread."""
+        if self._host is not None:
+            self._host.report_progress(self, fraction, message)
+
+    def log(self, message: str, level: int = logging.INFO) -> None:
+        """Log a message under the id of the run and of the call."""
+        _log.log(level, "[%s %s] %s", self.run_id, self.call_id, message)
+
+    async def ask_user(self, question: str, schema: dict[str, Any] | None = None) -> Any:
+        """Ask the user of the run, through its `ask_user=`. `schema` is a JSON Schema for the answer."""
+        if self._host is None:
+            raise ToolError("there is no user to ask")
+        return await self._host.ask_user(question, schema)
+
+    async def call_tool(self, name: str, arguments: dict[str, Any]) -> ToolResult:
+        """Call another tool of the run, which must be declared read-only. The call counts against the limits."""
+        if self._host is None:
+            raise ToolError(f"{name} can be called only within a run")
+        return await self._host.call_tool(self, name, arguments)
+
+    def wait_for(self, awaitable: Awaitable[T]) -> T:
+        """Wait, in a plain function, for one of the coroutines above: `context.wait_for(context.ask_user("…"))`."""
+        if self._host is None:
+            return asyncio.run(_await(awaitable))
+        if self._host.thread == get_ident():
+            if asyncio.iscoroutine(awaitable):
+                awaitable.close()  # Else Python warns that it was never awaited, beside the error below.
+            raise ToolError("wait_for is for plain functions; in an async function, use await")
+        return asyncio.run_coroutine_threadsafe(_await(awaitable), self._host.loop).result()
+
+
+async def _await(awaitable: Awaitable[T]) -> T:
+    return await awaitable
+
+
+class _NoContext(RunContext[Any]):
+    """Shared by all calls that are made outside a run, so it must not change."""
+
+    __slots__ = ()
+
+    def start(self, timeout: float | None) -> None:  # noqa: ARG002 - of the class above
+        return
+
+    def cancel(self) -> None:
+        return
+
+
+NO_CONTEXT = _NoContext(None)
+"""The context of a call that is made outside a run."""

@@ -1,0 +1,117 @@
+"""Turns of a conversation, and the conversation itself."""
+
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from typing import Any, Literal, Self, TypeVar, overload
+
+from msgspec import Struct
+
+from midspan._types.parts import Part, ProviderData, Text, ToolCall, ToolResult
+
+Role = Literal["user", "model"]
+T = TypeVar("T")
+
+
+class Message(Struct, frozen=True, gc=False, omit_defaults=True):
+    """One turn. A message that came from a provider keeps the exact bytes it came in."""
+
+    role: Role
+    parts: tuple[Part, ...]
+    provider_data: ProviderData | None = None
+    """The message as its provider wrote it. That provider gets these bytes back; every other one gets `parts`."""
+
+    @classmethod
+    def user(cls, *parts: Part | str) -> Self:
+        """A turn of the user, or of the tools, which speak in the user's role."""
+        return cls("user", tuple(Text(part) if isinstance(part, str) else part for part in parts))
+
+    @property
+    def text(self) -> str:
+        return "".join(part.text for part in self.parts if type(part) is Text)
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        """The calls that want an answer; one that the provider answered itself, in the same turn, does not."""
+        calls = tuple([part for part in self.parts if type(part) is ToolCall])
+        if len(calls) == len(self.parts):  # usually
+            return calls
+        answered = {part.id for part in self.parts if type(part) is ToolResult}
+        return tuple(call for call in calls if call.id not in answered) if answered else calls
+
+    @property
+    def results(self) -> tuple[ToolResult, ...]:
+        return tuple(part for part in self.parts if type(part) is ToolResult)
+
+    def with_parts(self, parts: Iterable[Part]) -> Self:
+        """Return this message with other parts. Parts that stay keep their `provider_data`, signatures included."""
+        data = self.provider_data
+        return type(self)(self.role, tuple(parts), None if data is None else ProviderData(data.origin))
+
+
+class History:
+    """Messages in order. A history never changes; `append` returns a longer one that shares what was derived."""
+
+    __slots__ = ("_derived", "messages")
+
+    def __init__(self, messages: Iterable[Message] = ()) -> None:
+        self.messages = tuple(messages)
+        self._derived: dict[Hashable, tuple[int, Any]] = {}
+
+    def append(self, *messages: Message) -> "History":
+        """Return a history with these messages at its end."""
+        longer = History.__new__(History)
+        longer.messages = self.messages + messages
+        longer._derived = self._derived.copy()
+        return longer
+
+    def with_messages(self, messages: Iterable[Message]) -> "History":
+        """Return a history of these messages that keeps what was derived from the ones at its start that are ours."""
+        other = History(messages)
+        pairs = zip(self.messages, other.messages, strict=False)
+        same = next((at for at, (ours, theirs) in enumerate(pairs) if ours is not theirs), len(self.messages))
+        other._derived = {key: kept for key, kept in self._derived.items() if kept[0] <= min(same, len(other))}
+        return other
+
+    def derived(self, key: Hashable, extend: Callable[[T | None, tuple[Message, ...]], T]) -> T:
+        """Return what `extend` makes of these messages, computed once and kept beside them.
+
+        `extend` gets the value of a shorter history that this one was appended to (None if there is none) and the
+        messages that are new since. Encoders keep the bytes of the conversation here, so a turn costs only its own.
+        """
+        count, known = self._derived.get(key, (0, None))
+        if count == len(self.messages) and count:
+            value: T = known
+            return value
+        value = extend(known, self.messages[count:])
+        self._derived[key] = (len(self.messages), value)
+        return value
+
+    def __iter__(self) -> Iterator[Message]:
+        return iter(self.messages)
+
+    def __len__(self) -> int:
+        return len(self.messages)
+
+    def __contains__(self, message: object) -> bool:
+        return message in self.messages
+
+    @overload
+    def __getitem__(self, place: int) -> Message: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> tuple[Message, ...]: ...
+
+    def __getitem__(self, place: int | slice) -> Message | tuple[Message, ...]:
+        return self.messages[place]
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, tuple):
+            return self.messages == other
+        return isinstance(other, History) and self.messages == other.messages
+
+    __hash__ = None  # type: ignore[assignment]  # it is equal by its messages, which have no hash
+
+    def __reduce__(self) -> tuple[type["History"], tuple[tuple[Message, ...]]]:
+        return History, (self.messages,)  # derived values are made again where the copy is used
+
+    def __repr__(self) -> str:
+        return f"History({list(self.messages)!r})"

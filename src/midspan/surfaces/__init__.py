@@ -1,1 +1,0 @@
-"""Doors: thin, and nobody imports them."""

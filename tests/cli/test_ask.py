@@ -1,0 +1,594 @@
+"""`midspan ask`, as a user meets it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from midspan._cli.exits import sentence_of
+from midspan.errors import CredentialsError
+from tests.bounds import BOUND
+from tests.cli.terminal import MIDSPAN, Terminal, environment, midspan, started
+from tests.gemini.recorder import recorder
+
+QUESTION = "What is 17.5% of 2480, and what time is it in Tokyo?"
+TOOLS = '''
+import asyncio, subprocess, sys, time
+from midspan import tool
+
+print("loading")
+
+@tool(read_only=True)
+def stock_level(item: str) -> int:
+    """How many pieces of an item are in stock.
+
+    Args:
+        item: The item.
+    """
+    print("noise")
+    subprocess.run(["echo", "noise of a child"])
+    return {"lamp": 12}[item]
+
+@tool(timeout=None, reads="*")
+async def slow_backup(name: str) -> str:
+    """Run the slow backup of a database.
+
+    Args:
+        name: The database.
+    """
+    try:
+        print("it runs", file=sys.stderr, flush=True)
+        await asyncio.sleep(60)
+    except asyncio.CancelledError:
+        print("it was cancelled", file=sys.stderr, flush=True)
+        raise
+
+@tool(timeout=None, reads="*")
+async def frozen_import(name: str) -> str:
+    """Run the frozen import of a file.
+
+    Args:
+        name: The file.
+    """
+    print("it runs", file=sys.stderr, flush=True)
+    time.sleep(60)
+
+@tool(timeout=None, reads="*")
+def blocking_export(name: str) -> str:
+    """Run the blocking export of a table.
+
+    Args:
+        name: The table.
+    """
+    print("it runs", file=sys.stderr, flush=True)
+    time.sleep(60)
+'''
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    (tmp_path / "mine.py").write_text(TOOLS)
+    return tmp_path
+
+
+def said(*parts: Any) -> dict[str, Any]:
+    return {"candidates": [{"content": {"role": "model", "parts": list(parts)}, "finishReason": "STOP"}]}
+
+
+def test_the_answer_is_on_stdout_and_the_calls_on_stderr(home: Path) -> None:
+    ended = midspan("ask", "--model", "offline", QUESTION, home=home)
+    assert ended.code == 0
+    assert "434" in ended.out
+    assert "→" not in ended.out
+    assert "calculate(" in ended.err
+    assert "get_time(" in ended.err
+    assert "offline model answers" not in ended.err, "the model was named"
+
+
+def test_without_a_model_and_a_key_the_first_line_announces_the_offline_model(home: Path) -> None:
+    ended = midspan("ask", "What is 2 + 2?", home=home)
+    assert ended.code == 0
+    assert "the offline model answers, with read-only tools only" in ended.err.splitlines()[0]
+    assert "For a language model set GOOGLE_API_KEY or GEMINI_API_KEY, or use --model." in ended.err
+    assert ended.err.count("offline model") == 1
+    assert ended.out == "calculate: result: 4, is exact: yes.\n"
+
+
+WRITING = '''
+from midspan import tool
+
+@tool
+def delete_user(user_id: int) -> str:
+    """Delete a user."""
+    return f"deleted {user_id}"
+
+@tool(reads="users")
+def count_users(city: str) -> int:
+    """How many users live in a city."""
+    return 7
+'''
+
+
+def test_fallback_runs_only_read_only_tools_unless_yes_is_given(home: Path) -> None:
+    (home / "users.py").write_text(WRITING)
+    command = ["ask", "-t", "users.py", "--json"]
+    read = json.loads(midspan(*command, "How many users live in Oslo?", home=home).out)
+    assert [call["result"] for call in read["tool_calls"]] == [7]
+    refused = json.loads(midspan(*command, "Delete user 2", home=home).out)
+    assert (refused["tool_calls"], "delete_user" in refused["answer"]) == ([], False)
+    allowed = midspan(*command, "--yes", "Delete user 2", home=home)
+    assert [call["result"] for call in json.loads(allowed.out)["tool_calls"]] == ["deleted 2"]
+    assert "read-only" not in allowed.err
+    named = json.loads(midspan(*command, "-m", "offline", "Delete user 2", home=home).out)
+    assert [call["result"] for call in named["tool_calls"]] == ["deleted 2"]
+
+
+def test_json_is_one_object_with_calls_and_usage(home: Path) -> None:
+    ended = midspan("ask", "--model", "offline", "--json", QUESTION, home=home)
+    found = json.loads(ended.out)
+    assert found["error"] is None
+    assert found["turns"] == 2
+    assert found["run_id"].startswith("run_")
+    assert found["usage"]["total"] > 0
+    assert [call["name"] for call in found["tool_calls"]] == ["calculate", "get_time"]
+    assert found["tool_calls"][0]["result"] == {"result": "434", "is_exact": True}
+    assert found["tool_calls"][0]["duration_seconds"] >= 0
+
+
+def test_json_is_printed_where_the_run_fails_too(home: Path) -> None:
+    ended = midspan("ask", "--model", "offline", "--json", "--max-turns", "1", "What is 2 + 2?", home=home)
+    assert ended.code == 124
+    found = json.loads(ended.out)
+    assert found["error"]["type"] == "LimitReached"
+    assert found["answer"] is None
+    assert found["run_id"]
+    assert (
+        json.loads(midspan("ask", "--json", "-m", "gemini", "hi", home=home).out)["error"]["type"] == "CredentialsError"
+    )
+
+
+def test_text_that_is_piped_in_is_joined_with_the_question(home: Path) -> None:
+    with recorder() as record:
+        record.answer_stream(said({"text": "short"}))
+        where = {"GEMINI_API_KEY": "k", "GOOGLE_GEMINI_BASE_URL": record.url}
+        ended = midspan("ask", "summarise", "this", "--no-tools", home=home, stdin="a long text\n", **where)
+        assert (ended.code, ended.out) == (0, "short\n")
+        assert record.last.body["contents"][0]["parts"] == [{"text": "a long text\n\nsummarise this"}]
+        assert "tools" not in record.last.body
+
+
+def test_files_and_the_system_prompt_are_sent(home: Path) -> None:
+    (home / "notes.txt").write_text("remember the milk")
+    with recorder() as record:
+        record.answer_stream(said({"text": "milk"}))
+        where = {"GEMINI_API_KEY": "k", "GOOGLE_GEMINI_BASE_URL": record.url}
+        ended = midspan("ask", "what?", "--file", "notes.txt", "--system", "Be brief.", home=home, **where)
+        assert ended.code == 0, ended.err
+        assert record.last.body["contents"][0]["parts"] == [{"text": "what?"}, {"text": "remember the milk"}]
+        assert record.last.body["systemInstruction"]["parts"] == [{"text": "Be brief."}]
+
+
+def test_what_tools_print_is_no_part_of_the_answer(home: Path) -> None:
+    ended = midspan(
+        "ask", "-m", "offline", "-t", "mine.py", "--json", "How many of the item 'lamp' are in stock?", home=home
+    )
+    assert ended.code == 0
+    assert json.loads(ended.out)["tool_calls"][0]["result"] == 12
+    assert "noise of a child" in ended.err
+
+
+PLAIN = '''
+from midspan import tool
+
+@tool(read_only=True)
+def stock_level(item: str) -> int:
+    """How many pieces of an item are in stock."""
+    return 3
+'''
+CHOSEN = '''
+@tool(read_only=True)
+def stock_count(item: str) -> int:
+    """How many pieces of an item are in stock."""
+    return 4
+
+tools = [stock_count]
+'''
+
+
+@pytest.mark.parametrize(("text", "result"), [(PLAIN, 3), (PLAIN + CHOSEN, 4)])
+def test_a_file_gives_its_functions_or_what_it_calls_its_tools(home: Path, text: str, result: int) -> None:
+    (home / "plain.py").write_text(text)
+    question = "How many pieces of the item 'lamp' are in stock?"
+    for where in ("plain.py", "plain"):
+        ended = midspan("ask", "-m", "offline", "--tools", where, "--json", question, home=home)
+        assert [call["result"] for call in json.loads(ended.out)["tool_calls"]] == [result], ended.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["ask"], 2, "there is no question"),
+        (["ask", "-m", "nonsense", "hi"], 2, "'nonsense'"),
+        (["ask", "-m", "offline:x", "hi"], 2, "'offline' has only one model; use 'offline' instead of 'offline:x'"),
+        (["ask", "-m", "", "hi"], 2, "the name of the model is empty"),
+        (["ask", "-m", "offline", "--prompt-mode", "hi"], 2, "the model 'offline' does not support prompt mode"),
+        (["ask", "-m", "nobody:x", "hi"], 2, "unknown provider 'nobody'"),
+        (["ask", "-m", "gemini:gemini-3.8-flash", "hi"], 3, "GEMINI_API_KEY"),
+        (["ask", "-t", "nope.py", "hi"], 2, "'nope.py'"),
+        (["ask", "-t", "nope", "hi"], 2, "no module 'nope'"),
+        (["ask", "-t", "..", "hi"], 2, "'..'"),
+        (["ask", "-t", "raises.py", "hi"], 2, "ZeroDivisionError: division by zero (raises.py, line 1)"),
+        (["ask", "-t", "leaves.py", "hi"], 2, "SystemExit"),
+        (["ask", "-t", "syntax.py", "hi"], 2, "line 1"),
+        (["ask", "-t", "empty.py", "hi"], 2, "no tools in 'empty.py'"),
+        (["ask", "-t", "number.py", "hi"], 2, "what 'number.py' calls tools is 5, which is no list or source of tools"),
+        (["ask", "-t", "named.py", "hi"], 2, "what 'named.py' calls tools is {'f': 1}, which is no list"),
+        (["ask", "-t", "box.py", "hi"], 2, "; give its source()"),
+        (["ask", "-t", "wrong.py", "hi"], 2, "the tools in 'wrong.py' cannot be used: 5 cannot be called"),
+        (["ask", "-m", "offline", "--system", "half \udcff", "hi"], 2, "what --system says is no valid UTF-8 text"),
+        (["ask", "-f", "nope.txt", "hi"], 2, "no file 'nope.txt'"),
+        (["ask", "-f", ".", "hi"], 2, "'.'"),
+        (["ask", "-c", "hi"], 2, "no conversation to go on with"),
+        (["ask", "--session", "../up", "hi"], 2, "'../up'"),
+        (["ask", "--max-turns", "0", "hi"], 2, "no whole number above 0"),
+        (["ask", "--max-turns", "1", "-m", "offline", "What is 2 + 2?"], 124, "Maximum"),
+        (["aks", "hi"], 2, "did you mean ask?"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence_and_an_exit_code(
+    home: Path, arguments: list[str], code: int, words: str
+) -> None:
+    (home / "raises.py").write_text("1 / 0")
+    (home / "leaves.py").write_text("import sys\nsys.exit(7)")
+    (home / "syntax.py").write_text("def f(:")
+    (home / "empty.py").write_text("")
+    (home / "number.py").write_text("tools = 5")
+    (home / "named.py").write_text("tools = {'f': 1}")
+    (home / "wrong.py").write_text("tools = [5]")
+    (home / "box.py").write_text("from midspan.tools.toolbox import Toolbox\ntools = Toolbox()")
+    ended = midspan(*arguments, home=home)
+    assert ended.code == code, ended.err
+    assert ended.out == ""
+    assert words in ended.err
+    assert "Traceback" not in ended.err
+    assert len([line for line in ended.err.splitlines() if line.startswith("midspan")]) == 1
+
+
+@pytest.mark.parametrize(
+    "arguments", [["ask", "-m", "gemini", "hi"], ["ask", "-m", "gemini", "--json", "hi"], ["emulate", "-m", "gemini"]]
+)
+def test_without_a_key_the_advice_is_one_for_a_shell(home: Path, arguments: list[str]) -> None:
+    ended = midspan(*arguments, home=home)
+    assert ended.code == 3
+    assert "no Gemini API key: set GEMINI_API_KEY or GOOGLE_API_KEY to one" in ended.err
+    assert "--model offline" in ended.err
+    assert "api_key=" not in ended.err + ended.out
+
+
+def test_an_error_with_another_wording_for_a_shell_is_told_in_that() -> None:
+    error = CredentialsError("no key: give api_key=…")
+    assert sentence_of(error) == "no key: give api_key=…"
+    error.shell_message = "no key: set\n SOME_KEY"
+    assert sentence_of(error) == "no key: set SOME_KEY"
+
+
+def test_without_credentials_for_vertex_the_advice_is_one_for_a_shell(home: Path) -> None:
+    ended = midspan("ask", "-m", "gemini", "hi", home=home, GOOGLE_GENAI_USE_VERTEXAI="true")
+    assert (ended.code, "gcloud auth" in ended.err) == (3, True), ended.err
+
+
+def test_verbose_shows_where_it_went_wrong(home: Path) -> None:
+    (home / "raises.py").write_text("1 / 0")
+    assert "Traceback" in midspan("ask", "-v", "-t", "raises.py", "hi", home=home).err
+
+
+def test_a_wrong_key_is_a_matter_of_credentials_and_is_never_shown(home: Path) -> None:
+    with recorder() as record:
+        refusal = {
+            "code": 400,
+            "status": "INVALID_ARGUMENT",
+            "message": "API key not valid. Please pass a valid API key.",
+        }
+        record.answer({"error": {**refusal, "details": [{"reason": "API_KEY_INVALID"}]}}, status=400)
+        where = {"GEMINI_API_KEY": "very-secret", "GOOGLE_GEMINI_BASE_URL": record.url}
+        ended = midspan("ask", "-vv", "hi", home=home, **where)
+    assert ended.code == 3, ended.err
+    assert "very-secret" not in ended.err
+
+
+def test_a_key_that_can_be_none_is_a_matter_of_credentials_too(home: Path) -> None:
+    for command in (["ask", "hi"], ["ask", "-m", "gemini", "hi"], ["models"]):
+        ended = midspan(*command, home=home, GEMINI_API_KEY="schlüssel")
+        assert (ended.code, ended.out) == (3, ""), ended.err
+        assert "the API key holds characters that no key has" in ended.err
+    assert midspan("ask", "-m", "offline", "hi", home=home, GEMINI_API_KEY="schlüssel").code == 0
+
+
+def test_a_tool_that_raises_is_one_sentence_and_with_verbose_a_traceback(home: Path) -> None:
+    question = ["ask", "-m", "offline", "-t", "mine.py", "How many of the item 'sofa' are in stock?"]
+    brief, verbose = midspan(*question, home=home), midspan("ask", "-v", *question[1:], home=home)
+    assert "midspan: tool stock_level raised KeyError; -v shows where\n" in brief.err
+    assert "Traceback" not in brief.err
+    assert "✗ stock_level: failed: KeyError: 'sofa' (" in brief.err, "and the name is not told twice"
+    assert "Traceback (most recent call last):\n" in verbose.err
+    assert '    return {"lamp": 12}[item]\n' in verbose.err
+
+
+@pytest.mark.parametrize(
+    "locale", [{"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, {"PYTHONIOENCODING": "latin-1"}]
+)
+def test_json_is_json_whatever_the_locale(home: Path, locale: dict[str, str]) -> None:
+    (home / "plain.py").write_text(PLAIN.replace("return 3", "return '🌍'").replace("-> int", "-> str"), "utf-8")
+    question = "How many pieces of the item '🌍' are in stock?"
+    ended = midspan("ask", "-m", "offline", "-t", "plain.py", "--json", question, home=home, **locale)
+    call = json.loads(ended.out)["tool_calls"][0]
+    assert (call["arguments"], call["result"]) == ({"item": "🌍"}, "🌍")
+
+
+def test_json_names_the_limit_and_the_calls_that_were_not_run(home: Path) -> None:
+    ended = midspan("ask", "-m", "offline", "--json", "--max-turns", "1", "What is 2 + 2?", home=home)
+    found = json.loads(ended.out)
+    assert (ended.code, found["limit"]) == (124, "max_turns")
+    assert [(call["name"], call["result"]) for call in found["tool_calls"]] == [("calculate", None)]
+
+
+def test_wrong_arguments_are_an_object_too_if_one_was_asked_for(home: Path) -> None:
+    ended = midspan("ask", "--json", "--max-turns", "0", "hi", home=home)
+    assert (ended.code, "usage: midspan ask" in ended.err) == (2, True)
+    found = json.loads(ended.out)
+    assert (found["answer"], found["error"]["type"]) == (None, "ConfigError")
+    assert "--max-turns" in found["error"]["message"]
+    assert "nope.py" in json.loads(midspan("tools", "--json", "-t", "nope.py", home=home).out)["error"]["message"]
+
+
+@pytest.mark.parametrize("more", ["", "--json"])
+def test_an_answer_that_nobody_can_get_is_not_asked_for(home: Path, more: str) -> None:
+    command = f"'{MIDSPAN}' ask -m offline {more} 'What is 2 + 2?' </dev/null >&-"
+    ran = subprocess.run(["bash", "-c", command], capture_output=True, text=True, env=environment(home), timeout=BOUND)
+    assert (ran.returncode, ran.stderr) == (1, "midspan: the answer cannot be written: Bad file descriptor\n")
+
+
+CLOSING = '''
+import sys
+from midspan import tool
+
+@tool(read_only=True)
+def stock_level(item: str) -> int:
+    """How many pieces of an item are in stock."""
+    sys.stdout.close()
+    sys.stderr.close()
+    return 3
+'''
+
+
+@pytest.mark.parametrize("command", ["ask", "chat"])
+def test_a_tool_that_closes_what_is_not_its_own_does_no_harm(home: Path, command: str) -> None:
+    (home / "closing.py").write_text(CLOSING)
+    question = "How many pieces of the item 'lamp' are in stock?"
+    ended = midspan(command, "-m", "offline", "-t", "closing.py", home=home, stdin=question)
+    assert (ended.code, ended.out) == (0, "stock_level: 3.\n"), ended.err
+    assert "← stock_level: 3" in ended.err
+
+
+STUBBORN = '''
+import asyncio, sys
+from midspan import tool
+
+@tool(timeout=None)
+async def slow_backup(name: str) -> str:
+    """Run the slow backup of a database."""
+    print("it runs", file=sys.stderr, flush=True)
+    while True:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            print("not me", file=sys.stderr, flush=True)
+'''
+
+
+def test_a_tool_that_does_not_end_when_it_is_stopped_is_left_behind_and_what_was_done_is_kept(home: Path) -> None:
+    (home / "stubborn.py").write_text(STUBBORN)
+    question = ["-m", "offline", "-t", "stubborn.py", "--session", "s", "Run the slow backup of 'orders'"]
+    process = started("ask", *question, home=home)
+    assert process.stderr is not None
+    assert any(line == "it runs\n" for line in process.stderr)
+    process.send_signal(signal.SIGINT)
+    out, rest = process.communicate(timeout=BOUND)
+    assert (process.returncode, out) == (130, ""), rest
+    assert "midspan: stopping; Ctrl-C again to leave\n" in rest
+    assert "Traceback" not in rest
+    assert "slow_backup" in (home / "state" / "midspan" / "sessions" / "s.json").read_text()
+
+
+def test_the_second_interrupt_keeps_what_was_done_too(home: Path) -> None:
+    (home / "stubborn.py").write_text(STUBBORN)
+    question = ["-m", "offline", "-t", "stubborn.py", "--session", "s", "Run the slow backup of 'orders'"]
+    process = started("ask", *question, home=home)
+    assert process.stderr is not None
+    assert any(line == "it runs\n" for line in process.stderr)
+    process.send_signal(signal.SIGINT)
+    assert any("again to leave" in line for line in process.stderr)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(BOUND) == 130
+    process.communicate(timeout=BOUND)
+    assert "slow_backup" in (home / "state" / "midspan" / "sessions" / "s.json").read_text()
+
+
+def test_a_run_that_fails_has_exit_code_one(home: Path) -> None:
+    with recorder() as record:
+        record.answer({"error": {"code": 404, "status": "NOT_FOUND", "message": "no such model"}}, status=404)
+        where = {"GEMINI_API_KEY": "k", "GOOGLE_GEMINI_BASE_URL": record.url}
+        ended = midspan("ask", "-m", "gemini:nope", "hi", home=home, **where)
+    assert (ended.code, ended.out) == (1, "")
+    assert "Traceback" not in ended.err
+
+
+@pytest.mark.parametrize("question", ["Run the slow backup of 'orders'", "Run the blocking export of 'orders'"])
+def test_an_interrupt_in_the_middle_of_a_tool_ends_with_130(home: Path, question: str) -> None:
+    process = started("ask", "-m", "offline", "-t", "mine.py", question, home=home)
+    assert process.stderr is not None
+    lines = []
+    for line in process.stderr:
+        lines.append(line)
+        if line == "it runs\n":
+            break
+    process.send_signal(signal.SIGINT)
+    out, rest = process.communicate(timeout=BOUND)
+    assert process.returncode == 130, "".join([*lines, rest])
+    assert out == ""
+    assert "Traceback" not in rest
+    assert ("it was cancelled" in rest) == ("slow" in question)
+
+
+def test_the_second_interrupt_ends_even_what_cannot_be_cancelled(home: Path) -> None:
+    process = started("ask", "-m", "offline", "-t", "mine.py", "Run the frozen import of 'orders'", home=home)
+    assert process.stderr is not None
+    assert any(line == "it runs\n" for line in process.stderr)
+    ended = None
+    for _ in range(10):
+        process.send_signal(signal.SIGINT)
+        try:
+            ended = process.wait(0.5)
+            break
+        except subprocess.TimeoutExpired:
+            continue  # it is pressed again, as a user would
+    out, rest = process.communicate(timeout=BOUND)
+    assert (ended, out) == (130, "")
+    assert "Traceback" not in rest
+
+
+def test_an_interrupt_still_prints_the_object(home: Path) -> None:
+    process = started("ask", "-m", "offline", "-t", "mine.py", "--json", "Run the slow backup of 'orders'", home=home)
+    assert process.stderr is not None
+    assert any(line == "it runs\n" for line in process.stderr)
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=BOUND)
+    found = json.loads(out)
+    assert (process.returncode, found["error"]["type"]) == (130, "Interrupted")
+    assert found["tool_calls"][0]["result"] is None
+
+
+def test_a_reader_who_goes_away_is_not_complained_about(home: Path) -> None:
+    for redirect in ("", "2>&1"):
+        command = f"'{MIDSPAN}' ask -m offline --json '{QUESTION}' {redirect} | head -c 0; echo ${{PIPESTATUS[0]}} >&2"
+        ran = subprocess.run(
+            ["bash", "-c", command], capture_output=True, text=True, cwd=home, env=environment(home), timeout=30
+        )
+        complaints = [line for line in ran.stderr.splitlines() if line[:1] not in "→←"]
+        assert complaints == ["0"]
+
+
+def test_a_full_disk_is_told(home: Path) -> None:
+    if not os.path.exists("/dev/full"):  # noqa: PTH110 - a device of Linux
+        pytest.skip("this system has no /dev/full")
+    with open("/dev/full", "w") as full:  # noqa: PTH123 - as above
+        command = [str(MIDSPAN), "ask", "-m", "offline", "What is 2 + 2?"]
+        ran = subprocess.run(
+            command, stdout=full, stderr=subprocess.PIPE, text=True, env=environment(home), timeout=BOUND
+        )
+    assert ran.returncode == 1
+    assert "cannot be written: No space left" in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+def test_closed_streams_are_no_reason_to_fail(home: Path) -> None:
+    command = f"'{MIDSPAN}' ask 'What is 2 + 2?' <&- 2>&-"
+    ran = subprocess.run(["bash", "-c", command], capture_output=True, text=True, env=environment(home), timeout=BOUND)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert "4" in ran.stdout
+
+
+def test_bytes_that_are_no_text_are_refused(home: Path) -> None:
+    ended = midspan("ask", "-m", "offline", "what?", home=home, stdin=b"\xff\xfe\x00\x80")
+    assert ended.code == 2
+    assert "UTF-8" in ended.err
+
+
+def test_a_narrow_terminal_shows_each_call_on_lines_of_its_own(home: Path) -> None:
+    terminal = Terminal("ask", "-m", "offline", QUESTION, home=home, columns=60)
+    try:
+        code, seen = terminal.end()
+    finally:
+        terminal.close()
+    assert code == 0
+    assert "✓" in seen
+    assert "434" in seen
+    assert "…" in seen, "the result of get_time is wider than the terminal"
+    assert "\x1b[3" in seen, "in colour"
+
+
+def test_notices_and_answers_are_broken_between_words(home: Path) -> None:
+    with recorder() as record:
+        record.answer_stream(said({"text": "abcdefgh " * 20}))
+        where = {"GEMINI_API_KEY": "k", "GOOGLE_GEMINI_BASE_URL": record.url}
+        answering = Terminal("ask", "--no-tools", "hi", home=home, columns=60, **where)
+        offline = Terminal("ask", "hi", home=home, columns=60)
+        try:
+            _, answer = answering.end()
+            _, notice = offline.end()
+        finally:
+            answering.close()
+            offline.close()
+    assert f"{'abcdefgh ' * 6}".strip() + "\r\n" in answer
+    assert "no model is named and no key is set, so the\r\n  offline model" in notice
+
+
+def test_no_color_means_none(home: Path) -> None:
+    terminal = Terminal("ask", "-m", "offline", "What is 2 + 2?", home=home, NO_COLOR="1")
+    try:
+        _, seen = terminal.end()
+    finally:
+        terminal.close()
+    assert "\x1b[32m" not in seen
+    assert "\x1b[31m" not in seen
+
+
+def test_a_model_cannot_command_the_terminal(home: Path) -> None:
+    with recorder() as record:
+        record.answer_stream(said({"text": "\x1b[2Jgone\x9b2J"}))
+        where = {"GEMINI_API_KEY": "k", "GOOGLE_GEMINI_BASE_URL": record.url}
+        terminal = Terminal("ask", "hi", home=home, **where)
+        try:
+            code, seen = terminal.end()
+        finally:
+            terminal.close()
+    assert code == 0
+    assert "\x1b[2J" not in seen
+    assert "\\x1b[2Jgone" in seen
+
+
+def test_a_run_is_recorded_and_made_into_a_test_that_passes(home: Path) -> None:
+    asked = midspan(
+        "ask", "-m", "offline", "-t", "mine.py", "--record", "tape", "How many of 'lamp' are in stock?", home=home
+    )
+    assert (asked.code, "12" in asked.out) == (0, True)
+    (home / "shop.py").write_text(
+        "from mine import blocking_export, frozen_import, slow_backup, stock_level\nfrom midspan import Agent\n"
+        'agent = Agent("offline", [stock_level, slow_backup, frozen_import, blocking_export])\n'
+    )
+    frozen = midspan("freeze", "tape", "--agent", "shop:agent", home=home)
+    assert (frozen.code, frozen.err) == (0, "loading\n")
+    (home / "test_shop.py").write_text(frozen.out)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_shop.py"]
+    ran = subprocess.run(
+        command, cwd=home, env=environment(home, PYTHONPATH=str(home)), capture_output=True, text=True, timeout=60
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def test_tools_are_told_in_the_prompt_if_that_is_asked_for(home: Path) -> None:
+    with recorder() as record:
+        record.answer_stream(said({"text": 'TOOL_CALL: stock_level({"item": "lamp"})'}))
+        record.answer_stream(said({"text": "Twelve."}))
+        ended = midspan(
+            "ask", "-m", "gemini:gemini-3.8-flash", "-t", "mine.py", "--prompt-mode", "How many lamps?",
+            home=home, GEMINI_API_KEY="k", GOOGLE_GEMINI_BASE_URL=record.url,
+        )  # fmt: skip
+        assert (ended.code, ended.out) == (0, "Twelve.\n")
+        assert "tools" not in record.seen[0].body
+        assert "TOOL_CALL:" in json.dumps(record.seen[0].body["systemInstruction"])

@@ -1,0 +1,236 @@
+"""`midspan chat`, in a terminal and by pipes."""
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from midspan._types.codec import from_json
+from tests.cli.terminal import Terminal, midspan
+
+SLOW = '''
+import asyncio
+from midspan import tool
+
+@tool(timeout=None)
+async def slow_backup(name: str) -> str:
+    """Run the slow backup of a database."""
+    await asyncio.sleep(60)
+'''
+
+
+READY = "\x1b[?2004h"
+"""What the line editor sends when it begins to read: pasted lines shall be marked."""
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    (tmp_path / "slow.py").write_text(SLOW)
+    return tmp_path
+
+
+@pytest.fixture
+def terminal(home: Path) -> Iterator[Terminal]:
+    terminal = Terminal("chat", "-m", "offline", "-t", "slow.py", "-t", "ready", home=home, columns=60)
+    try:
+        terminal.wait_for(READY)
+        yield terminal
+    finally:
+        terminal.close()
+
+
+def kept(home: Path, name: str = "chat") -> Path:
+    return home / "state" / "midspan" / "sessions" / f"{name}.json"
+
+
+def test_ctrl_c_stops_the_run_and_not_the_program(home: Path, terminal: Terminal) -> None:
+    terminal.type("Run the slow backup of 'orders'\r")
+    terminal.wait_for("slow_backup(")
+    terminal.type("\x03")
+    terminal.wait_for("the conversation goes on")
+    terminal.wait_for(READY)
+    terminal.type("What is 2 + 2?\r")
+    terminal.wait_for("calculate")
+    terminal.wait_for(READY)
+    terminal.type("\x04")
+    code, seen = terminal.end()
+    assert code == 0
+    assert "Traceback" not in seen
+    messages = from_json(kept(home).read_bytes(), "messages")
+    assert [message.role for message in messages] == ["user", "model", "user", "user", "model", "user", "model"]
+    assert [call.id for call in messages[1].calls] == [result.id for result in messages[2].results]
+
+
+STUBBORN = SLOW.replace(
+    "    await asyncio.sleep(60)\n",
+    "    while True:\n        try:\n            await asyncio.sleep(60)\n"
+    "        except asyncio.CancelledError:\n            pass\n",
+)
+
+
+def test_ctrl_c_leaves_a_tool_behind_that_does_not_end_and_the_chat_goes_on(home: Path) -> None:
+    (home / "slow.py").write_text(STUBBORN)
+    terminal = Terminal("chat", "-m", "offline", "-t", "slow.py", "-t", "ready", home=home, columns=60)
+    try:
+        terminal.wait_for(READY)
+        terminal.type("Run the slow backup of 'orders'\r")
+        terminal.wait_for("slow_backup(")
+        terminal.type("\x03")
+        terminal.wait_for("again to leave")
+        terminal.wait_for("the conversation goes on")
+        terminal.wait_for(READY)
+        terminal.type("What is 2 + 2?\r")
+        terminal.wait_for("is exact: yes.")
+        terminal.wait_for(READY)
+        terminal.type("/QUIT\r")
+        code, seen = terminal.end()
+    finally:
+        terminal.close()
+    assert code == 0
+    assert "Traceback" not in seen
+    assert "destroyed" not in seen
+    assert len(from_json(kept(home).read_bytes(), "messages")) == 7
+
+
+@pytest.mark.parametrize("command", ["ask", "chat"])
+def test_program_exits_after_a_tool_was_abandoned(home: Path, command: str) -> None:
+    (home / "slow.py").write_text(STUBBORN.replace("timeout=None", "timeout=0.05"))
+    ended = midspan(command, "-m", "offline", "-t", "slow.py", home=home, stdin="Run the slow backup of 'orders'")
+    assert ended.code == 0
+    assert "timed out after 0.05 seconds, ignored its cancellation and was abandoned" in ended.out
+    assert "Traceback" not in ended.err
+    assert "destroyed" not in ended.err
+
+
+def test_ctrl_c_at_the_prompt_says_how_to_end(terminal: Terminal) -> None:
+    terminal.type("half a quest\x03")
+    terminal.wait_for("/quit ends")
+    terminal.wait_for(READY)
+    terminal.type("/quit\r")
+    assert terminal.end()[0] == 0
+
+
+def test_a_signal_that_ends_programs_ends_it(terminal: Terminal) -> None:
+    terminal.type("Run the slow backup of 'orders'\r")
+    terminal.wait_for("slow_backup(")
+    terminal.process.send_signal(signal.SIGTERM)
+    code, seen = terminal.end()
+    assert code == 143
+    assert "Traceback" not in seen
+
+
+def test_a_backslash_and_alt_enter_begin_a_new_line(home: Path, terminal: Terminal) -> None:
+    terminal.type("What is\\\r2 + 2\x1b\ror so?\r")
+    terminal.wait_for("calculate")
+    terminal.wait_for(READY)
+    terminal.type("/quit\r")
+    terminal.end()
+    assert from_json(kept(home).read_bytes(), "messages")[0].text == "What is\n2 + 2\nor so?"
+
+
+def test_the_conversation_and_the_lines_are_there_at_the_next_start(home: Path, terminal: Terminal) -> None:
+    terminal.type("What is 2 + 2?\r")
+    terminal.wait_for("is exact: yes.")
+    terminal.wait_for(READY)
+    terminal.type("/quit\r")
+    terminal.end()
+    again = Terminal("chat", "-m", "offline", home=home)
+    try:
+        again.wait_for("after 4 messages")
+        again.wait_for(READY)
+        again.type("\x1b[A\x1b[A\r")  # up, past /quit, to the question
+        again.wait_for("is exact: yes.")
+        again.wait_for(READY)
+        again.type("\x04")
+        assert again.end()[0] == 0
+    finally:
+        again.close()
+    assert len(from_json(kept(home).read_bytes(), "messages")) == 8
+
+
+def test_questions_that_are_piped_in_are_answered_in_turn(home: Path) -> None:
+    ended = midspan("chat", "-m", "offline", home=home, stdin="What is 2 + 2?\n\nWhat is\\\n3 + 4?")
+    assert ended.code == 0
+    assert [line for line in ended.out.splitlines() if "result" in line] == [
+        "calculate: result: 4, is exact: yes.",
+        "calculate: result: 7, is exact: yes.",
+    ]
+    assert "> " not in ended.err
+
+
+def test_slash_commands_change_model_and_tools_and_forget_and_save(home: Path) -> None:
+    lines = [
+        "/model",
+        "/model gemini",
+        "/tools none",
+        "/tools nope.py",
+        "/tools slow.py",
+        "What is 2 + 2?",
+        "/tools ready",
+        "What is 2 + 2?",
+        "/save talk.md",
+        "/save talk.json",
+        "/save nowhere/x",
+        "/sav",
+        "/clear",
+        "/help",
+        "/quit",
+        "What is 5 + 5?",
+    ]
+    ended = midspan("chat", "-m", "offline", home=home, stdin="\n".join(lines))
+    assert ended.code == 0
+    assert "this is offline" in ended.err
+    assert "GEMINI_API_KEY" in ended.err, "there is no key, so the model stays"
+    assert "tools: none" in ended.err
+    assert "'nope.py'" in ended.err
+    assert "tools: slow_backup\n" in ended.err
+    assert "did you mean /save?" in ended.err
+    assert "'nowhere/x' cannot be written" in ended.err
+    assert "10" not in ended.out
+    assert "**You:** What is 2 + 2?" in (home / "talk.md").read_text()
+    assert len(from_json((home / "talk.json").read_bytes(), "messages")) == 6
+    assert from_json(kept(home).read_bytes(), "messages") == ()
+
+
+def test_an_error_does_not_end_the_chat(home: Path) -> None:
+    ended = midspan("chat", "-m", "offline", "--max-turns", "1", home=home, stdin="What is 2 + 2?\nhello\n")
+    assert ended.code == 0
+    assert "Maximum" in ended.err
+    assert "offline model" in ended.out
+
+
+def test_new_forgets_and_another_session_is_another_conversation(home: Path) -> None:
+    midspan("chat", "-m", "offline", home=home, stdin="What is 2 + 2?\n")
+    midspan("chat", "-m", "offline", "--session", "b", home=home, stdin="What is 2 + 2?\n")
+    midspan("chat", "-m", "offline", "--new", home=home, stdin="hello\n")
+    assert len(from_json(kept(home).read_bytes(), "messages")) == 2
+    assert len(from_json(kept(home, "b").read_bytes(), "messages")) == 4
+
+
+@pytest.mark.parametrize(
+    "locale", [{}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, {"PYTHONIOENCODING": "latin-1"}]
+)
+def test_a_line_that_is_no_text_is_not_asked_and_the_others_are(home: Path, locale: dict[str, str]) -> None:
+    lines = b"\xef\xbb\xbfWhat is 1 + 1, Zo\xc3\xab?\n\xff\xfe\nWhat is 2 + 2?\n"
+    ended = midspan("chat", "-m", "offline", home=home, stdin=lines, **locale)
+    assert ended.code == 0
+    assert [line for line in ended.err.splitlines() if line.startswith("midspan")] == [
+        "midspan: the question is no valid UTF-8 text"
+    ]
+    messages = from_json(kept(home).read_bytes(), "messages")
+    asked = [message.text for message in messages if message.role == "user" and message.text]
+    assert asked == ["What is 1 + 1, Zoë?", "What is 2 + 2?"]
+
+
+def test_a_line_that_is_no_text_can_be_typed_too(home: Path) -> None:
+    terminal = Terminal("chat", "-m", "offline", home=home)
+    try:
+        terminal.wait_for(READY)
+        terminal.type("half \udcff\r")
+        terminal.wait_for("no valid UTF-8 text")
+        terminal.wait_for(READY)
+        terminal.type("/quit\r")
+        assert terminal.end()[0] == 0
+    finally:
+        terminal.close()

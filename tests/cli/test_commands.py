@@ -1,0 +1,218 @@
+"""The smaller commands: tools, models, doctor, completion, emulate, version."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from midspan._cli.commands import COMMANDS
+from midspan._version import VERSION
+from tests.bounds import BOUND
+from tests.cli.terminal import environment, midspan, started
+from tests.gemini.recorder import recorder
+
+POOR = '''
+def run(x): pass
+def lookup_customer_by_email(email: str) -> str:
+    """Find the customer record that belongs to an address."""
+def lookup_customer_by_mail(mail: str) -> str:
+    """Find the customer record that belongs to an address."""
+'''
+
+
+def test_version_and_help_and_the_module_are_one_command(tmp_path: Path) -> None:
+    assert midspan("--version", home=tmp_path).out == f"midspan {VERSION}\n"
+    for name in COMMANDS:
+        assert name in midspan("--help", home=tmp_path).out
+        shown = midspan(name, "--help", home=tmp_path)
+        assert (shown.code, shown.err) == (0, "")
+    ran = subprocess.run([sys.executable, "-m", "midspan", "--version"], capture_output=True, text=True, timeout=BOUND)
+    assert ran.stdout == f"midspan {VERSION}\n"
+    assert midspan(home=tmp_path).code == 2
+
+
+def test_version_loads_next_to_nothing(tmp_path: Path) -> None:
+    code = "import sys; from midspan._cli.main import main; main(['--version']); print(*sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=BOUND)
+    assert not {"asyncio", "argparse", "msgspec", "httptools", "ssl", "rich"} & set(ran.stdout.split())
+
+
+def test_ask_in_a_pipe_loads_neither_rich_nor_the_network(tmp_path: Path) -> None:
+    code = "import sys; from midspan._cli.main import main; main(sys.argv[1:]); print(*sys.modules)"
+    command = [sys.executable, "-c", code, "ask", "-m", "offline", "What is 2 + 2?"]
+    ran = subprocess.run(command, capture_output=True, text=True, env=environment(tmp_path), timeout=BOUND, stdin=-3)
+    assert not {"rich", "prompt_toolkit", "httptools", "midspan._http.pool", "tomllib"} & set(ran.stdout.split())
+
+
+def test_tools_are_shown_with_their_price(tmp_path: Path) -> None:
+    shown = midspan("tools", home=tmp_path)
+    assert shown.code == 0
+    assert "get_weather(location, date?, detail?, hourly?)" in shown.out
+    found = json.loads(midspan("tools", "--json", home=tmp_path).out)
+    assert [tool["name"] for tool in found["tools"]] == ["get_weather", "get_time", "convert_time", "calculate"]
+    assert found["tokens"] == sum(tool["tokens"] for tool in found["tools"]) > 0
+
+
+def test_the_ready_tools_are_without_findings(tmp_path: Path) -> None:
+    linted = midspan("tools", "--lint", home=tmp_path)
+    assert linted.code == 0, linted.out
+
+
+def test_lint_names_what_a_model_would_stumble_over(tmp_path: Path) -> None:
+    many = "".join(f"\ndef tool_number_{n}(): pass\n" for n in range(20))
+    (tmp_path / "poor.py").write_text(POOR + many)
+    linted = midspan("tools", "--tools", "poor.py", "--lint", "--json", home=tmp_path)
+    assert linted.code == 1
+    found = {(one["kind"], one["tool"]) for one in json.loads(linted.out)["findings"]}
+    assert ("no-description", "run") in found
+    assert ("vague", "run") in found
+    assert ("no-parameter-description", "run") in found
+    assert ("overlap", "lookup_customer_by_email") in found
+    assert ("too-many", "") in found
+    assert "[no-description]" in midspan("tools", "--tools", "poor.py", "--lint", home=tmp_path).out
+
+
+ALIKE = '''
+def alpha_one(x: str) -> str:
+    """Take the oldest parcel from the shelf."""
+def beta_two_three_four_five_six_seven(y: str) -> str:
+    """Take the oldest parcel from the shelf."""
+def run_report(z: str) -> str:
+    """Runs the report."""
+def run_export(z: str) -> str:
+    """Run export."""
+'''
+
+
+def test_lint_tells_the_same_words_and_words_that_only_repeat_the_name(tmp_path: Path) -> None:
+    (tmp_path / "alike.py").write_text(ALIKE)
+    linted = midspan("tools", "--tools", "alike.py", "--lint", "--json", home=tmp_path)
+    found = {(one["kind"], one["tool"]) for one in json.loads(linted.out)["findings"]}
+    assert {("overlap", "alpha_one"), ("vague", "run_report"), ("vague", "run_export")} <= found
+    assert "no-description" not in {kind for kind, _ in found}
+
+
+def test_models_are_those_of_the_api_if_there_is_a_key(tmp_path: Path) -> None:
+    assert "gemini:gemini-3.8-flash\n" in midspan("models", home=tmp_path).out
+    listed = [
+        {"name": "models/gemini-9-new", "supportedGenerationMethods": ["generateContent"]},
+        {"name": "models/embedding", "supportedGenerationMethods": ["embedContent"]},
+    ]
+    with recorder() as record:
+        record.answer({"models": listed})
+        where = {"GEMINI_API_KEY": "k", "GOOGLE_GEMINI_BASE_URL": record.url}
+        assert midspan("models", home=tmp_path, **where).out == "gemini:gemini-9-new\noffline\n"
+        assert json.loads(midspan("models", "--json", home=tmp_path, **where).out)["source"] == "api"
+
+
+def test_doctor_tells_what_there_is_and_never_the_key(tmp_path: Path) -> None:
+    with recorder() as record:
+        record.answer({"models": [{"name": "models/gemini-9-new"}]})
+        where = {"GOOGLE_GEMINI_BASE_URL": record.url}
+        without = midspan("doctor", home=tmp_path, **where)
+        well = midspan("doctor", home=tmp_path, GEMINI_API_KEY="very-secret", **where)
+        record.answers.clear()
+        refusal = {"code": 400, "status": "INVALID_ARGUMENT", "message": "API key not valid."}
+        record.answer({"error": {**refusal, "details": [{"reason": "API_KEY_INVALID"}]}}, status=400)
+        refused = midspan("doctor", home=tmp_path, GEMINI_API_KEY="very-secret", **where)
+    nobody = midspan("doctor", home=tmp_path, GEMINI_API_KEY="k", GOOGLE_GEMINI_BASE_URL="http://127.0.0.1:9")
+    assert without.code == 0
+    assert "offline model answers" in without.out
+    assert (well.code, "takes the key" in well.out) == (0, True)
+    assert (refused.code, "does not accept the key" in refused.out) == (1, True)
+    assert (nobody.code, "problem" in nobody.out) == (1, True)
+    assert "very-secret" not in well.out + well.err + refused.out + refused.err
+    named = midspan("doctor", home=tmp_path, MIDSPAN_MODEL="gemini", GOOGLE_GEMINI_BASE_URL="http://127.0.0.1:9")
+    assert named.code == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"MIDSPAN_TOOLS": "nope.py"}, "'nope.py'"),
+        ({"MIDSPAN_TOOLS": "ready:poor.py"}, "poor.py"),
+        ({"MIDSPAN_MODEL": "nonsense"}, "'nonsense'"),
+        ({"MIDSPAN_MODEL": "offline:x"}, "'offline:x'"),
+    ],
+)
+def test_doctor_tells_what_every_question_would_fail_for(tmp_path: Path, settings: dict[str, str], words: str) -> None:
+    (tmp_path / "poor.py").write_text("1 / 0")
+    told = midspan("doctor", home=tmp_path, GOOGLE_GEMINI_BASE_URL="http://127.0.0.1:9", **settings)
+    assert told.code == 1
+    assert any(words in line for line in told.out.splitlines() if line.startswith("problem"))
+    assert midspan("ask", "hi", home=tmp_path, **settings).code == 2
+
+
+def test_freeze_checks_the_recordings_and_the_agent_and_writes_a_file(tmp_path: Path) -> None:
+    absent = midspan("freeze", "tape", home=tmp_path)
+    assert (absent.code, "midspan ask --record 'tape'" in absent.err) == (2, True)
+    midspan("ask", "-m", "offline", "--record", "tape", "What is 2 + 2?", home=tmp_path)
+    (tmp_path / "shop.py").write_text("agent = 1\n")
+    for agent, words in (("nope:agent", "No module named 'nope'"), ("shop:other", "'shop' has no 'other'")):
+        ended = midspan("freeze", "tape", "--agent", agent, home=tmp_path)
+        assert (ended.code, ended.out, words in ended.err) == (2, "", True), ended.err
+    written = midspan("freeze", "tape", "--agent", "shop:agent", "--output", "test_shop.py", home=tmp_path)
+    assert (written.code, written.out) == (0, "")
+    assert 'Path(__file__).parent.joinpath("tape")' in (tmp_path / "test_shop.py").read_text()
+    assert midspan("freeze", "tape", "--output", "no/where.py", home=tmp_path).code == 2
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_completion_script_knows_every_command_and_option(tmp_path: Path, shell: str) -> None:
+    script = midspan("completion", shell, home=tmp_path).out
+    for word in (*COMMANDS, "max-turns", "lint", "faults"):
+        assert word in script
+
+
+def test_bash_completes_commands_options_and_files(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("")
+    script = midspan("completion", "bash", home=tmp_path).out
+    (tmp_path / "completion.bash").write_text(script)
+
+    def completed(*words: str) -> list[str]:
+        line = f"source completion.bash; COMP_WORDS=({' '.join(words)}); COMP_CWORD={len(words) - 1}; _midspan"
+        command = ["bash", "-c", f"{line}; printf '%s\\n' ${{COMPREPLY[@]}}"]
+        return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=BOUND).stdout.split()
+
+    assert completed("midspan", "c") == ["chat", "completion"]
+    assert completed("midspan", "ask", "--max") == ["--max-turns"]
+    assert completed("midspan", "ask", "--tools", "mi") == ["mine.py"]
+    assert completed("midspan", "completion", "z") == ["zsh"]
+
+
+def test_emulate_serves_a_gemini_that_ask_can_ask(tmp_path: Path) -> None:
+    process = started("emulate", "--model", "offline", "--api-key", "right", home=tmp_path)
+    try:
+        assert process.stdout is not None
+        url = process.stdout.readline().strip()
+        where = {"GOOGLE_GEMINI_BASE_URL": url}
+        asked = midspan("ask", "Calculate 2 + 2", home=tmp_path, GEMINI_API_KEY="right", **where)
+        wrong = midspan("ask", "What is 2 + 2?", home=tmp_path, GEMINI_API_KEY="wrong", **where)
+    finally:
+        os.kill(process.pid, signal.SIGINT)
+        _, rest = process.communicate(timeout=BOUND)
+    assert (asked.code, wrong.code) == (0, 3), asked.err + wrong.err
+    assert "calculate: result: 4" in asked.out
+    assert process.returncode == 0
+    assert "Traceback" not in rest
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--port", "99999"], "no port"),
+        (["--script", "nope.toml"], "nope.toml"),
+        (["--faults", "0:no_such_fault"], "no_such_fault"),
+        (["--model", "nobody:x"], "nobody"),
+        (["--models", ","], "--models"),
+    ],
+)
+def test_emulate_tells_what_is_wrong_in_a_sentence(tmp_path: Path, arguments: list[str], words: str) -> None:
+    ended = midspan("emulate", *arguments, home=tmp_path)
+    assert ended.code == 2
+    assert words in ended.err
+    assert "Traceback" not in ended.err

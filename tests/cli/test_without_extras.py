@@ -1,0 +1,48 @@
+"""The terminal without rich and prompt_toolkit: plain lines."""
+
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.bounds import BOUND
+from tests.cli.terminal import environment
+
+HIDDEN = """
+import sys
+sys.modules["rich"] = sys.modules["prompt_toolkit"] = None
+from midspan._cli.main import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def shown(home: Path, *arguments: str, typed: str = "") -> tuple[int, str]:
+    ours, theirs = pty.openpty()
+    os.write(ours, typed.encode())
+    command = [sys.executable, "-c", HIDDEN, *arguments]
+    environ = environment(home, TERM="xterm")
+    process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, cwd=home, env=environ)
+    os.close(theirs)
+    seen = b""
+    try:
+        while data := os.read(ours, 65_536):
+            seen += data
+    except OSError:
+        pass  # as Linux tells that the other side is closed
+    os.close(ours)
+    return process.wait(BOUND), seen.decode()
+
+
+def test_ask_shows_plain_lines(tmp_path: Path) -> None:
+    code, seen = shown(tmp_path, "ask", "-m", "offline", "What is 2 + 2?")
+    assert code == 0
+    assert "→ calculate(" in seen
+    assert "\x1b" not in seen
+
+
+def test_chat_reads_plain_lines(tmp_path: Path) -> None:
+    code, seen = shown(tmp_path, "chat", "-m", "offline", typed="What is 2 + 2?\n/quit\n")
+    assert code == 0, seen
+    assert "result: 4" in seen
+    assert "Traceback" not in seen
