@@ -3,7 +3,7 @@
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
-PICTURE = Path(__file__).parent.parent.parent / "docs" / "images" / "terminal.svg"
+PICTURE = Path(__file__).parent.parent / "docs" / "images" / "terminal.svg"
 
 
 def test_the_picture_needs_nothing_from_elsewhere() -> None:

@@ -32,7 +32,7 @@ def test_one_turn_passes_no_more_files_than_its_budget(trace: str) -> None:
 
 def test_every_file_of_the_trace_exists_and_is_listed_once(trace: str) -> None:
     files = files_in(trace)
-    assert files[0] == "loop/run.py"
+    assert files[0] == "_loop/run.py"
     assert len(files) == len(set(files))
     assert all((ROOT / "src" / "midspan" / file).exists() for file in files)
 
@@ -44,4 +44,4 @@ def test_architecture_page_shows_the_files_of_the_trace(trace: str) -> None:
 
 
 def test_streamed_turn_can_be_traced_too() -> None:
-    assert {"loop/result.py", "providers/gemini/stream.py"} <= set(files_in(traced("--stream")))
+    assert {"_loop/result.py", "providers/gemini/stream.py"} <= set(files_in(traced("--stream")))

@@ -12,7 +12,7 @@ import pytest
 from midspan._version import VERSION
 from tests.bounds import BOUND
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parent.parent
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from midspan import Agent, Chat, Limits, tool
 from midspan._types.events import RunEnd, RunEvent, RunStart, ToolEnd
-from midspan._types.exchange import FinishReason, ModelRequest, ModelResponse, Usage
+from midspan._types.exchange import FinishReason, ModelEvent, ModelRequest, ModelResponse, Usage
 from midspan._types.messages import Message
 from midspan._types.parts import Blob, Opaque, Part, ProviderData, Text, Thought, ToolCall, ToolResult, local_id
 from midspan._types.specs import BuiltinTool, ToolSpec
@@ -28,6 +28,7 @@ from midspan.errors import (
     StreamCut,
     ToolError,
 )
+from midspan.providers import Provider, WrapperProvider
 from midspan.testing import ScriptedProvider, asked, record, replay
 from midspan.tools.source import ToolListing, ToolSource
 from tests.streaming import PartsProvider, raw_of
@@ -433,9 +434,24 @@ def test_a_run_that_ended_at_a_limit_does_so_again(tmp_path: Path) -> None:
     assert lines_of(tmp_path / "run-00001.jsonl")[-1]["error"]["type"] == "LimitReached"
 
 
+class PausedAfter(WrapperProvider):
+    """Sends nothing more after an event with a certain text."""
+
+    def __init__(self, provider: Provider, text: str) -> None:
+        super().__init__(provider)
+        self.text = text
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        async for event in super().stream(request):
+            yield event
+            if self.text in repr(event):
+                await asyncio.Event().wait()
+
+
 def test_a_stream_that_was_left_replays_as_far_as_it_went(tmp_path: Path) -> None:
     async def main() -> None:
-        async with record(agent_of(), tmp_path).stream("go") as stream:
+        agent = Agent(PausedAfter(ScriptedProvider(SCRIPT), "Let me "), [temperature, broken])
+        async with record(agent, tmp_path).stream("go") as stream:
             async for event in stream:
                 if getattr(event, "text", "") == "Let me ":
                     break
