@@ -33,7 +33,7 @@ from midspan._types.exchange import ModelRequest, ModelResponse, RequestConfig
 from midspan._types.messages import History, Message
 from midspan._types.parts import Blob, Part, ToolResult
 from midspan.errors import ProviderError
-from midspan.providers.gemini import decode, encode, proto, wire
+from midspan.providers.gemini import decode, encode, proto, responses, wire
 from midspan.providers.gemini.capabilities import Api, Capabilities, capabilities_of
 from midspan.providers.gemini.errors import refusal
 from midspan.providers.gemini.stream import StreamDecoder
@@ -133,7 +133,7 @@ def check_row(row: Row, conversation: list[Row], rules: set[str]) -> bool:
         check_same(document, rewritten(form, document), "response", rules)
     if row["response_kind"] == "text":
         check_text(row, rules)
-    if form is not wire.GenerateContentResponse or not documents:
+    if form is not responses.GenerateContentResponse or not documents:
         return False
     answer = check_response(row, documents, rules)
     looped = answer is not None and check_loop(row, conversation, answer, rules)
@@ -170,14 +170,14 @@ def is_json(text: str) -> bool:
 def response_form(row: Row) -> type[proto.Proto]:
     url = row["url"]
     if row["status"] >= 400:
-        return wire.ErrorResponse
+        return responses.ErrorResponse
     if "enerateContent" in url:
-        return wire.GenerateContentResponse
+        return responses.GenerateContentResponse
     if ":countTokens" in url:
-        return wire.CountTokensResponse
+        return responses.CountTokensResponse
     if "/cachedContents" in url:
         return wire.CachedContent
-    return wire.ListModelsResponse if "/models" in url else wire.GenerateContentResponse
+    return responses.ListModelsResponse if "/models" in url else responses.GenerateContentResponse
 
 
 def request_form(row: Row) -> type[proto.Proto]:

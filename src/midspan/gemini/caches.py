@@ -9,7 +9,7 @@ from midspan._loop.blocking import wait_for
 from midspan.errors import ConfigError
 from midspan.gemini.checking import plain, read_plain, shown
 from midspan.gemini.request import Contents, Toolish, cache_name, request_fields, request_of, tools_of
-from midspan.providers.gemini import wire
+from midspan.providers.gemini import responses, wire
 from midspan.providers.gemini.capabilities import Capabilities
 from midspan.providers.gemini.connection import GeminiApi
 from midspan.providers.gemini.proto import dump, load
@@ -55,7 +55,7 @@ class Caches:
     async def list(self) -> list[wire.CachedContent]:
         found: list[wire.CachedContent] = []
         path = self._api.endpoint.resource("cachedContents")
-        async for page in self._api.pages(path, wire.ListCachedContentsResponse):
+        async for page in self._api.pages(path, responses.ListCachedContentsResponse):
             found += page.cached_contents or []
         return found
 

@@ -16,7 +16,7 @@ from midspan.gemini.request import Contents, identity_of, request_fields, reques
 from midspan.gemini.response import ChunkReader, GenerateContentResponse
 from midspan.gemini.streams import AsyncResponseStream, ResponseStream
 from midspan.providers.auth import HiddenArguments
-from midspan.providers.gemini import decode, wire
+from midspan.providers.gemini import decode, responses
 from midspan.providers.gemini.capabilities import DEFAULT_MODEL, Api, Capabilities, capabilities_of
 from midspan.providers.gemini.client import warn_if_retired
 from midspan.providers.gemini.connection import connected
@@ -128,21 +128,21 @@ class AsyncClient:
 
     async def count_tokens(
         self, contents: Contents, *, model: str | None = None, **request: Any
-    ) -> wire.CountTokensResponse:
+    ) -> responses.CountTokensResponse:
         """How many tokens a request would be."""
         path, capabilities = self.known(model)
         body = request_of(contents, self._fields(capabilities, request), capabilities)
         if capabilities.api is Api.DEVELOPER and request:
             body = b'{"generateContentRequest":{"model":"%b",%b}' % (path.encode(), body[1:])
-        return load(wire.CountTokensResponse, await self.api.call("POST", f"{path}:countTokens", body))
+        return load(responses.CountTokensResponse, await self.api.call("POST", f"{path}:countTokens", body))
 
-    async def list_models(self) -> list[wire.Model]:
+    async def list_models(self) -> list[responses.Model]:
         """The models that there are, all pages of them."""
         return await list_models(self.api)
 
-    async def get_model(self, model: str | None = None) -> wire.Model:
+    async def get_model(self, model: str | None = None) -> responses.Model:
         path, _ = self.known(model)
-        return load(wire.Model, await self.api.call("GET", path))
+        return load(responses.Model, await self.api.call("GET", path))
 
     def _fields(self, capabilities: Capabilities, request: dict[str, Any]) -> bytes:
         """What stands beside the contents; written once for each way of asking, as in a loop it is always the same."""
@@ -225,13 +225,13 @@ class Client:
     def get_stream_status(self, stream_id: str) -> "RunStatus":
         return wait_for(self.aio.get_stream_status(stream_id))
 
-    def count_tokens(self, contents: Contents, **request: Any) -> wire.CountTokensResponse:
+    def count_tokens(self, contents: Contents, **request: Any) -> responses.CountTokensResponse:
         return wait_for(self.aio.count_tokens(contents, **request))
 
-    def list_models(self) -> list[wire.Model]:
+    def list_models(self) -> list[responses.Model]:
         return wait_for(self.aio.list_models())
 
-    def get_model(self, model: str | None = None) -> wire.Model:
+    def get_model(self, model: str | None = None) -> responses.Model:
         return wait_for(self.aio.get_model(model))
 
     def close(self) -> None:

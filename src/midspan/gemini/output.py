@@ -11,8 +11,8 @@ import msgspec
 
 from midspan.errors import ArgumentError, ConfigError, MalformedResponse, SchemaError
 from midspan.gemini.checking import plain, read_plain, shown
-from midspan.providers.gemini.declarations import Schema
 from midspan.providers.gemini.proto import Proto
+from midspan.providers.gemini.wire import Schema
 
 if TYPE_CHECKING:
     from midspan._schema.dialects import Lowered

@@ -16,7 +16,7 @@ from midspan.errors import ConfigError, SchemaError
 from midspan.gemini.checking import plain, shown
 from midspan.gemini.tools import Toolish, tools_of
 from midspan.gemini.types import Content, FunctionDeclaration
-from midspan.providers.gemini import declarations, wire
+from midspan.providers.gemini import wire
 from midspan.providers.gemini.capabilities import Capabilities
 from midspan.providers.gemini.encode import encode_message
 from midspan.providers.gemini.proto import Proto, load, to_plain
@@ -52,7 +52,7 @@ _MORE = ("parameters_json_schema", "response", "response_json_schema", "behavior
 
 def _check_schema(schema: Any, where: str) -> None:
     """The API's own schemas have fewer words than JSON Schema, and the same types."""
-    if isinstance(schema, Mapping | declarations.Schema):
+    if isinstance(schema, Mapping | wire.Schema):
         try:
             normal(plain(schema, where))
         except SchemaError as error:
@@ -67,7 +67,7 @@ class ToolRegistry:
 
     def register(
         self,
-        declaration: declarations.FunctionDeclaration | dict[str, Any] | Callable[..., Any],
+        declaration: wire.FunctionDeclaration | dict[str, Any] | Callable[..., Any],
         function: Callable[..., Any] | None = None,
         *,
         duplicates: Duplicates = "error",
@@ -111,7 +111,7 @@ class ToolRegistry:
                 ]
         return found
 
-    def _registered(self, declared: declarations.FunctionDeclaration) -> Tool[..., Any]:
+    def _registered(self, declared: wire.FunctionDeclaration) -> Tool[..., Any]:
         name = declared.name or ""
         known = self._box.tools()
         if name not in known:
@@ -127,7 +127,7 @@ Tools = ToolRegistry()
 """The registry of this process."""
 
 
-def _tool(declared: declarations.FunctionDeclaration, function: Any) -> Tool[..., Any]:
+def _tool(declared: wire.FunctionDeclaration, function: Any) -> Tool[..., Any]:
     if isinstance(function, Tool):
         return function
     schema = declared.parameters_json_schema

@@ -13,7 +13,7 @@ from midspan._types.parts import Text, ToolCall, is_local_id
 from midspan.errors import MalformedResponse, PromptBlocked
 from midspan.gemini.output import answer_of
 from midspan.gemini.types import FunctionCall
-from midspan.providers.gemini import decode, wire
+from midspan.providers.gemini import decode, responses, wire
 from midspan.providers.gemini.capabilities import Api
 from midspan.providers.gemini.framing import Framing
 from midspan.providers.gemini.proto import load
@@ -53,9 +53,9 @@ class GenerateContentResponse:
         return self.answer.message
 
     @cached_property
-    def chunks(self) -> tuple[wire.GenerateContentResponse, ...]:
+    def chunks(self) -> tuple[responses.GenerateContentResponse, ...]:
         """What the server sent, one for each chunk of a stream."""
-        return tuple(_with_args(load(wire.GenerateContentResponse, raw)) for raw in self.answer.raw)
+        return tuple(_with_args(load(responses.GenerateContentResponse, raw)) for raw in self.answer.raw)
 
     @cached_property
     def content(self) -> wire.Content:
@@ -66,7 +66,7 @@ class GenerateContentResponse:
         return _content_with_args(load(wire.Content, data.raw))
 
     @property
-    def candidates(self) -> list[wire.Candidate]:
+    def candidates(self) -> list[responses.Candidate]:
         """Those of the last chunk that has any."""
         return next((chunk.candidates for chunk in reversed(self.chunks) if chunk.candidates), [])
 
@@ -119,7 +119,7 @@ class GenerateContentResponse:
         return f"<response {self.finish_reason}: {self.text[:60]!r}, {len(self.function_calls)} calls>"
 
 
-def _with_args(chunk: wire.GenerateContentResponse) -> wire.GenerateContentResponse:
+def _with_args(chunk: responses.GenerateContentResponse) -> responses.GenerateContentResponse:
     candidates = [
         one if one.content is None else replace(one, content=_content_with_args(one.content))
         for one in chunk.candidates or ()

@@ -11,7 +11,7 @@ from midspan.errors import ConfigError
 from midspan.gemini.checking import fitting_json, given_fields, plain, read, read_plain, shown
 from midspan.gemini.output import is_type, schema_of, told_as
 from midspan.gemini.types import FunctionDeclaration
-from midspan.providers.gemini import declarations
+from midspan.providers.gemini import wire
 from midspan.providers.gemini.capabilities import Capabilities
 from midspan.providers.gemini.config import calling_mode
 from midspan.providers.gemini.proto import Proto
@@ -20,31 +20,31 @@ Toolish = Any
 """A tool or a declaration of this package, a built-in tool, a Python function, or a dict as the API has it."""
 
 _BUILTIN: dict[type[Proto], str] = {
-    declarations.GoogleSearch: "google_search",
-    declarations.GoogleSearchRetrieval: "google_search_retrieval",
-    declarations.UrlContext: "url_context",
-    declarations.CodeExecution: "code_execution",
-    declarations.GoogleMaps: "google_maps",
-    declarations.FileSearch: "file_search",
-    declarations.ComputerUse: "computer_use",
-    declarations.EnterpriseWebSearch: "enterprise_web_search",
+    wire.GoogleSearch: "google_search",
+    wire.GoogleSearchRetrieval: "google_search_retrieval",
+    wire.UrlContext: "url_context",
+    wire.CodeExecution: "code_execution",
+    wire.GoogleMaps: "google_maps",
+    wire.FileSearch: "file_search",
+    wire.ComputerUse: "computer_use",
+    wire.EnterpriseWebSearch: "enterprise_web_search",
 }
 # «Must start with a letter or an underscore. Must be alphameric, underscores, dots, colons, or dashes»
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}")
 
 
-def tools_of(tools: Toolish | Iterable[Toolish] | None) -> list[declarations.Tool]:
+def tools_of(tools: Toolish | Iterable[Toolish] | None) -> list[wire.Tool]:
     """Each built-in tool for itself, then all functions together as one tool."""
-    builtin: list[declarations.Tool] = []
-    functions: list[declarations.FunctionDeclaration] = []
+    builtin: list[wire.Tool] = []
+    functions: list[wire.FunctionDeclaration] = []
     for at, one in enumerate(_several(tools)):
         made = _tool(one, f"tools[{at}]")
         functions += made.function_declarations or []
         rest = msgspec.structs.replace(made, function_declarations=None)
-        if rest != declarations.Tool():
+        if rest != wire.Tool():
             builtin.append(rest)
     _check_names([declared.name for declared in functions])
-    return [*builtin, declarations.Tool(function_declarations=functions)] if functions else builtin
+    return [*builtin, wire.Tool(function_declarations=functions)] if functions else builtin
 
 
 def _several(tools: Any) -> Iterable[Any]:
@@ -79,32 +79,32 @@ def declaration_of(function: Callable[..., Any]) -> FunctionDeclaration:
     return FunctionDeclaration(name=spec.name, description=spec.description, parameters_json_schema=schema)
 
 
-def _tool(one: Toolish, where: str) -> declarations.Tool:
+def _tool(one: Toolish, where: str) -> wire.Tool:
     match one:
-        case declarations.FunctionDeclaration():
-            return declarations.Tool(function_declarations=[_declaration(one, where)])
-        case declarations.McpServer():
-            return declarations.Tool(mcp_servers=[read(declarations.McpServer, one, where)])
+        case wire.FunctionDeclaration():
+            return wire.Tool(function_declarations=[_declaration(one, where)])
+        case wire.McpServer():
+            return wire.Tool(mcp_servers=[read(wire.McpServer, one, where)])
         case Proto() if type(one) in _BUILTIN:
-            return read_plain(declarations.Tool, {_BUILTIN[type(one)]: plain(one, where)}, where, names=False)
+            return read_plain(wire.Tool, {_BUILTIN[type(one)]: plain(one, where)}, where, names=False)
         case Mapping() if "name" in one:
-            return declarations.Tool(function_declarations=[_declaration(one, where)])
-        case declarations.Tool() | Mapping():
+            return wire.Tool(function_declarations=[_declaration(one, where)])
+        case wire.Tool() | Mapping():
             return _whole(one, where)
     if isinstance(one, type) and issubclass(one, Proto):
         raise ConfigError(f"{one.__name__} is the kind of a tool; the tool is {one.__name__}()")
     if callable(one):
-        return declarations.Tool(function_declarations=[declaration_of(one)])
+        return wire.Tool(function_declarations=[declaration_of(one)])
     raise ConfigError(
         f"{shown(one)} is no tool: give a Tool, a FunctionDeclaration, a built-in tool, a function or a dict"
     )
 
 
-def _whole(one: declarations.Tool | Mapping[str, Any], where: str) -> declarations.Tool:
+def _whole(one: wire.Tool | Mapping[str, Any], where: str) -> wire.Tool:
     """A tool of any number of kinds; its functions may be given in any way, too."""
-    fields = given_fields(declarations.Tool, one, where)
+    fields = given_fields(wire.Tool, one, where)
     given = fields.pop("function_declarations", [])
-    made = read_plain(declarations.Tool, plain(fields, where), where, names=isinstance(one, Mapping))
+    made = read_plain(wire.Tool, plain(fields, where), where, names=isinstance(one, Mapping))
     place = f"{where}.function_declarations"
     if not isinstance(given, list | tuple):
         raise ConfigError(f"{place} cannot be {shown(given)}; it takes a list of FunctionDeclaration")
@@ -112,42 +112,42 @@ def _whole(one: declarations.Tool | Mapping[str, Any], where: str) -> declaratio
     return msgspec.structs.replace(made, function_declarations=functions or None)
 
 
-def _function(one: Any, where: str) -> declarations.FunctionDeclaration:
-    if isinstance(one, declarations.FunctionDeclaration | Mapping):
+def _function(one: Any, where: str) -> wire.FunctionDeclaration:
+    if isinstance(one, wire.FunctionDeclaration | Mapping):
         return _declaration(one, where)
     if callable(one):
         return declaration_of(one)
     raise ConfigError(f"{where} cannot be {shown(one)}; give a FunctionDeclaration, a function or a dict")
 
 
-def _declaration(one: Any, where: str) -> declarations.FunctionDeclaration:
+def _declaration(one: Any, where: str) -> wire.FunctionDeclaration:
     """A declaration; a schema that says more than the API's own can is sent as JSON Schema, and so is a type."""
-    if isinstance(one, Proto) and fitting_json(declarations.FunctionDeclaration, one) is not None:
-        return cast("declarations.FunctionDeclaration", one)
-    fields = given_fields(declarations.FunctionDeclaration, one, where)
+    if isinstance(one, Proto) and fitting_json(wire.FunctionDeclaration, one) is not None:
+        return cast("wire.FunctionDeclaration", one)
+    fields = given_fields(wire.FunctionDeclaration, one, where)
     for typed in ("parameters", "response"):
         free = f"{typed}_json_schema"
         for name in (typed, free):
             if is_type(fields.get(name)):
                 fields[free] = schema_of(fields.pop(name), f"{where}.{name}")
-        if isinstance(fields.get(typed), Mapping | declarations.Schema):
+        if isinstance(fields.get(typed), Mapping | wire.Schema):
             fields |= told_as(plain(fields.pop(typed), f"{where}.{typed}"), typed, free)
         if isinstance(fields.get(free, {}), Mapping):
             continue
         raise ConfigError(f"{where}.{free} cannot be {shown(fields[free])}; it takes a dict or a Python type")
     names = isinstance(one, Mapping)
-    return read_plain(declarations.FunctionDeclaration, plain(fields, where), where, names=names)
+    return read_plain(wire.FunctionDeclaration, plain(fields, where), where, names=names)
 
 
 def tool_config_of(
-    tools: list[declarations.Tool], choice: Any, config: Any, capabilities: Capabilities
-) -> declarations.ToolConfig | None:
+    tools: list[wire.Tool], choice: Any, config: Any, capabilities: Capabilities
+) -> wire.ToolConfig | None:
     """How the model may call, with what the API demands where functions stand beside built-in tools."""
     functions = [one.name for made in tools for one in made.function_declarations or []]
     mixed = bool(functions) and len(tools) > 1
     if mixed and not capabilities.builtin_with_functions:
         raise ConfigError("this model takes functions or built-in tools, not both; use a Gemini 3 model")
-    made = declarations.ToolConfig() if config is None else read(declarations.ToolConfig, config, "tool_config")
+    made = wire.ToolConfig() if config is None else read(wire.ToolConfig, config, "tool_config")
     chosen = None if choice is None else _choice(choice)
     if mixed and capabilities.server_side_calls:
         made = msgspec.structs.replace(made, include_server_side_tool_invocations=True)
@@ -159,11 +159,9 @@ def tool_config_of(
         missing = [name for name in chosen.names if name not in functions]
         if missing:
             raise ConfigError(f"tool choice asks for {shown(missing)}, but there is no such function")
-        mode = declarations.FunctionCallingConfig(
-            mode=calling_mode(chosen), allowed_function_names=list(chosen.names) or None
-        )
+        mode = wire.FunctionCallingConfig(mode=calling_mode(chosen), allowed_function_names=list(chosen.names) or None)
         made = msgspec.structs.replace(made, function_calling_config=mode)
-    return made if made != declarations.ToolConfig() else None
+    return made if made != wire.ToolConfig() else None
 
 
 def _choice(choice: Any) -> ToolChoice:

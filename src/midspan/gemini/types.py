@@ -13,21 +13,23 @@ from msgspec.structs import force_setattr
 
 from midspan.errors import ConfigError
 from midspan.gemini.checking import check_text, plain, shown
-from midspan.providers.gemini import declarations, wire
+from midspan.providers.gemini import wire
 from midspan.providers.gemini.capabilities import LARGEST_FILE
-from midspan.providers.gemini.declarations import (
+from midspan.providers.gemini.wire import (
     CodeExecution,
     ComputerUse,
     FileSearch,
+    GenerationConfig,
     GoogleMaps,
     GoogleSearch,
     GoogleSearchRetrieval,
     McpServer,
+    SafetySetting,
     Schema,
+    ThinkingConfig,
     ToolConfig,
     UrlContext,
 )
-from midspan.providers.gemini.wire import GenerationConfig, SafetySetting, ThinkingConfig
 
 __all__ = [
     "CodeExecution",
@@ -73,17 +75,17 @@ class FunctionResponse(wire.FunctionResponse, frozen=True):
             force_setattr(self, "response", _object(self.response, f"the response of {self.name!r}"))
 
 
-class FunctionDeclaration(declarations.FunctionDeclaration, frozen=True):
+class FunctionDeclaration(wire.FunctionDeclaration, frozen=True):
     """A function as the model sees it."""
 
     def __post_init__(self) -> None:
         _demand("a function declaration", name=self.name, description=self.description)
 
 
-class Tool(declarations.Tool, frozen=True):
+class Tool(wire.Tool, frozen=True):
     """Function declarations, or one of the tools that Google runs; an empty list is not sent."""
 
-    function_declarations: list[declarations.FunctionDeclaration] = field(default_factory=list)
+    function_declarations: list[wire.FunctionDeclaration] = field(default_factory=list)
 
 
 class Part(wire.Part, frozen=True):

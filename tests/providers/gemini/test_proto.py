@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from midspan.errors import MalformedResponse
-from midspan.providers.gemini import declarations, wire
+from midspan.providers.gemini import responses, wire
 from midspan.providers.gemini.proto import Proto, dump, from_plain, load
 
 REQUEST: dict[str, Any] = {
@@ -55,24 +55,24 @@ def test_snake_case_is_read_and_written_in_camel_case_but_names_of_users_stay() 
 
 @pytest.mark.requirement("S0-03")
 def test_schema_fields_that_are_not_set_are_not_sent() -> None:
-    schema = declarations.Schema(type="OBJECT", properties={"a": declarations.Schema(type="STRING", enum=["x"])})
+    schema = wire.Schema(type="OBJECT", properties={"a": wire.Schema(type="STRING", enum=["x"])})
     assert json.loads(dump(schema)) == {"type": "OBJECT", "properties": {"a": {"type": "STRING", "enum": ["x"]}}}
 
 
 def test_a_default_of_null_is_not_the_same_as_none_given() -> None:
-    assert again(declarations.Schema, {"default": None}) == {"default": None}
-    assert again(declarations.Schema, {}) == {}
+    assert again(wire.Schema, {"default": None}) == {"default": None}
+    assert again(wire.Schema, {}) == {}
 
 
 @pytest.mark.requirement("S0-02")
 def test_google_search_is_a_marker() -> None:
-    assert dump(declarations.Tool(google_search=declarations.GoogleSearch())) == b'{"googleSearch":{}}'
+    assert dump(wire.Tool(google_search=wire.GoogleSearch())) == b'{"googleSearch":{}}'
 
 
 @pytest.mark.requirement("S0-19")
 def test_a_kind_of_tool_that_nobody_knew_is_kept_and_sent() -> None:
     tool = {"telepathy": {"distance_km": 3}}
-    assert again(declarations.Tool, tool) == tool
+    assert again(wire.Tool, tool) == tool
 
 
 @pytest.mark.parametrize(
@@ -83,11 +83,11 @@ def test_a_kind_of_tool_that_nobody_knew_is_kept_and_sent() -> None:
         (wire.Part, {"functionCall": "odd"}),
         (wire.Content, {"parts": ["odd", {"text": "x"}]}),
         (wire.Content, {"parts": []}),
-        (wire.Candidate, {"finishReason": 1, "index": 0}),
-        (wire.Candidate, {"finishReason": "SOMETHING_NEW"}),
-        (wire.GenerateContentResponse, {"usageMetadata": {"promptTokenCount": "12"}}),
-        (wire.GenerateContentResponse, {"candidates": [{"content": {"parts": [{"brandNew": {"x": [1]}}]}}]}),
-        (declarations.Schema, {"type": "STRING", "enum": [1, 2], "$ref": "#/x", "const": 3}),
+        (responses.Candidate, {"finishReason": 1, "index": 0}),
+        (responses.Candidate, {"finishReason": "SOMETHING_NEW"}),
+        (responses.GenerateContentResponse, {"usageMetadata": {"promptTokenCount": "12"}}),
+        (responses.GenerateContentResponse, {"candidates": [{"content": {"parts": [{"brandNew": {"x": [1]}}]}}]}),
+        (wire.Schema, {"type": "STRING", "enum": [1, 2], "$ref": "#/x", "const": 3}),
         (wire.GenerateContentRequest, {"contents": {"role": "user"}, "model_": 1}),
         (wire.Part, {"@extra": {"text": "x"}}),
     ],
@@ -155,4 +155,4 @@ def test_any_object_anywhere_in_a_response_survives(unknown: dict[str, Any], nam
     }
     targets = places(response)
     targets[place % len(targets)].setdefault(f"new {name}", unknown)
-    assert again(wire.GenerateContentResponse, response) == response
+    assert again(responses.GenerateContentResponse, response) == response

@@ -7,9 +7,8 @@ from msgspec.structs import replace
 from midspan.emulator.answering.answer import Answer
 from midspan.emulator.answering.sampling import sample
 from midspan.emulator.checking import Question
-from midspan.providers.gemini.declarations import FunctionCallingConfig, FunctionDeclaration
 from midspan.providers.gemini.proto import to_plain
-from midspan.providers.gemini.wire import GenerateContentRequest
+from midspan.providers.gemini.wire import FunctionCallingConfig, FunctionDeclaration, GenerateContentRequest
 
 
 def obeying(answer: Answer, question: Question, setup: GenerateContentRequest) -> Answer:

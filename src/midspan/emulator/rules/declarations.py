@@ -11,7 +11,7 @@ from midspan.emulator.refusal import invalid
 from midspan.emulator.rules.fields import fields_refused
 from midspan.emulator.rules.schemas import schema_faults
 from midspan.providers.gemini.capabilities import Api
-from midspan.providers.gemini.declarations import FunctionDeclaration, Tool
+from midspan.providers.gemini.wire import FunctionDeclaration, Tool
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,63}")
 _NOTHING_SAID = (None, "UNSPECIFIED", "BEHAVIOR_UNSPECIFIED", 0)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from midspan.providers.gemini.capabilities import Api
-from midspan.providers.gemini.declarations import Schema
+from midspan.providers.gemini.wire import Schema
 
 _STRING_FORMATS = ("enum", "date-time")
 

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from midspan.emulator.refusal import invalid
-from midspan.providers.gemini.declarations import FunctionCallingConfig, Tool
+from midspan.providers.gemini.wire import FunctionCallingConfig, Tool
 
 MOST_CHARACTERS = 32_768
 """Of the names of properties and the values of enums, in all functions that may be called."""

@@ -7,7 +7,7 @@ from midspan.emulator.refusal import invalid
 from midspan.emulator.rules.declarations import names_of
 from midspan.emulator.rules.states import check_states
 from midspan.providers.gemini.capabilities import Api
-from midspan.providers.gemini.declarations import FunctionCallingConfig, Tool, ToolConfig
+from midspan.providers.gemini.wire import FunctionCallingConfig, Tool, ToolConfig
 
 _FUNCTIONS = "function_declarations"
 _BUILTIN = tuple(name for name in Tool.__struct_fields__ if name not in (_FUNCTIONS, "extra", "mcp_servers"))

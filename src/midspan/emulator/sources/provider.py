@@ -13,10 +13,9 @@ from midspan.emulator.answering.answer import Answer, written
 from midspan.emulator.refusal import STATUS_WORDS, Refusal
 from midspan.emulator.sources.conversation import Conversation
 from midspan.errors import ProviderError
-from midspan.providers.gemini.declarations import FunctionDeclaration
 from midspan.providers.gemini.decode import conversation as messages_of
 from midspan.providers.gemini.proto import dump, to_plain
-from midspan.providers.gemini.wire import GenerateContentRequest, GenerationConfig
+from midspan.providers.gemini.wire import FunctionDeclaration, GenerateContentRequest, GenerationConfig
 from midspan.providers.provider import Provider
 
 _FINISH = {

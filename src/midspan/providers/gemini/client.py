@@ -34,7 +34,7 @@ from midspan.providers.gemini.profile import profile_of
 from midspan.providers.provider import WireRequest
 
 if TYPE_CHECKING:
-    from midspan.providers.gemini import wire
+    from midspan.providers.gemini import responses
 
 _log = logging.getLogger("midspan.providers.gemini")
 
@@ -210,18 +210,18 @@ def _with_citations(response: ModelResponse, request: ModelRequest) -> ModelResp
     """Add the sources that Google searched or read for a response, each once, in the order in which it names them."""
     if not request.config.has_builtins:
         return response
-    from midspan.providers.gemini import wire  # all messages of the API, which a plain run does not need
+    from midspan.providers.gemini import responses  # all messages of the API, which a plain run does not need
     from midspan.providers.gemini.proto import load
 
     citations: dict[str, Citation] = {}
     for document in response.raw:
-        for candidate in load(wire.GenerateContentResponse, document).candidates or []:
+        for candidate in load(responses.GenerateContentResponse, document).candidates or []:
             for citation in _citations_of(candidate):
                 citations.setdefault(citation.url, citation)
     return replace(response, citations=tuple(citations.values()))
 
 
-def _citations_of(candidate: "wire.Candidate") -> Iterator[Citation]:
+def _citations_of(candidate: "responses.Candidate") -> Iterator[Citation]:
     grounding = candidate.grounding_metadata
     for chunk in (grounding.grounding_chunks if grounding is not None else None) or []:
         for place in (chunk.web, chunk.retrieved_context, chunk.maps):

@@ -9,7 +9,7 @@ from midspan.errors import AuthenticationError, ConfigError, MidspanError
 from midspan.providers.family import HealthCheck, ProviderFamily
 
 if TYPE_CHECKING:
-    from midspan.providers.gemini import wire
+    from midspan.providers.gemini import responses
     from midspan.providers.gemini.client import Gemini
     from midspan.providers.gemini.connection import GeminiApi
 
@@ -46,16 +46,16 @@ def _is_configured(environment: Mapping[str, str]) -> bool:
     return bool(keys_in(environment)) or wants_vertex(environment)
 
 
-async def list_models(api: "GeminiApi") -> list["wire.Model"]:
+async def list_models(api: "GeminiApi") -> list["responses.Model"]:
     """Return the models of an API, from all pages of its list."""
-    from midspan.providers.gemini import wire
+    from midspan.providers.gemini import responses
     from midspan.providers.gemini.capabilities import Api
     from midspan.providers.gemini.proto import from_plain
 
-    models: list[wire.Model] = []
+    models: list[responses.Model] = []
     path = "models" if api.endpoint.api is Api.DEVELOPER else "publishers/google/models"
-    async for page in api.pages(path, wire.ListModelsResponse):
-        models += page.models or [from_plain(wire.Model, model) for model in page.extra.get("publisherModels", [])]
+    async for page in api.pages(path, responses.ListModelsResponse):
+        models += page.models or [from_plain(responses.Model, model) for model in page.extra.get("publisherModels", [])]
     return models
 
 

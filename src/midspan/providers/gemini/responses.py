@@ -1,8 +1,9 @@
-"""The messages of the Gemini API with which a server comments on an answer: tokens, safety, sources, odds."""
+"""The messages of the Gemini API that a server sends: answers with their usage, safety ratings and sources; models."""
 
 from typing import Any
 
 from midspan.providers.gemini.proto import Number, Proto, Word
+from midspan.providers.gemini.wire import CachedContent, Content
 
 
 class ModalityTokenCount(Proto, frozen=True):
@@ -154,3 +155,79 @@ class LogprobsResult(Proto, frozen=True):
     chosen_candidates: list[LogprobsCandidate] | None = None
     top_candidates: list[LogprobsTopCandidates] | None = None
     log_probability_sum: Number | None = None
+
+
+class Candidate(Proto, frozen=True):
+    content: Content | None = None
+    finish_reason: Word | None = None
+    finish_message: str | None = None
+    index: int | None = None
+    safety_ratings: list[SafetyRating] | None = None
+    citation_metadata: CitationMetadata | None = None
+    grounding_metadata: GroundingMetadata | None = None
+    url_context_metadata: UrlContextMetadata | None = None
+    avg_logprobs: Number | None = None
+    logprobs_result: LogprobsResult | None = None
+    token_count: int | None = None
+    continuation_token: str | None = None
+
+
+class ModelStatus(Proto, frozen=True):
+    model_stage: Word | None = None
+    retirement_time: str | None = None
+    message: str | None = None
+
+
+class GenerateContentResponse(Proto, frozen=True):
+    candidates: list[Candidate] | None = None
+    prompt_feedback: PromptFeedback | None = None
+    usage_metadata: UsageMetadata | None = None
+    model_version: str | None = None
+    response_id: str | None = None
+    create_time: str | None = None
+    model_status: ModelStatus | None = None
+
+
+class Status(Proto, frozen=True):
+    code: int | None = None
+    message: str | None = None
+    status: str | None = None
+    details: list[dict[str, Any]] | None = None
+
+
+class ErrorResponse(Proto, frozen=True):
+    error: Status | None = None
+
+
+class CountTokensResponse(Proto, frozen=True):
+    total_tokens: int | None = None
+    cached_content_token_count: int | None = None
+    total_billable_characters: int | None = None
+    prompt_tokens_details: list[ModalityTokenCount] | None = None
+    cache_tokens_details: list[ModalityTokenCount] | None = None
+
+
+class Model(Proto, frozen=True):
+    name: str | None = None
+    display_name: str | None = None
+    description: str | None = None
+    version: str | None = None
+    base_model_id: str | None = None
+    input_token_limit: int | None = None
+    output_token_limit: int | None = None
+    supported_generation_methods: list[str] | None = None
+    temperature: Number | None = None
+    max_temperature: Number | None = None
+    top_p: Number | None = None
+    top_k: Number | None = None
+    thinking: bool | None = None
+
+
+class ListModelsResponse(Proto, frozen=True):
+    models: list[Model] | None = None
+    next_page_token: str | None = None
+
+
+class ListCachedContentsResponse(Proto, frozen=True):
+    cached_contents: list[CachedContent] | None = None
+    next_page_token: str | None = None
