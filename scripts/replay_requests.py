@@ -22,9 +22,9 @@ from row_files import Tally, lines_of
 
 from midspan.emulator.answering.route import Route, route_of
 from midspan.emulator.checking import Target, check
+from midspan.emulator.families import exists
 from midspan.emulator.reading.read import Dialect, read
 from midspan.emulator.refusal import Refusal
-from midspan.providers.gemini.capabilities import exists
 from midspan.providers.gemini.wire import CachedContent, CountTokensRequest
 
 Row = dict[str, Any]

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from midspan.emulator.answering.route import Route
-from midspan.emulator.families import family_of
+from midspan.emulator.families import exists, family_of
 from midspan.emulator.refusal import Refusal
-from midspan.providers.gemini.capabilities import Api, exists
+from midspan.providers.gemini.capabilities import Api
 
 _LISTED = (
     "gemini-4-carbon",

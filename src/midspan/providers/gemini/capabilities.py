@@ -136,51 +136,6 @@ def capabilities_of(model: str, api: Api = Api.DEVELOPER, version: str = "v1beta
     )
 
 
-class Demands(Struct, frozen=True, kw_only=True):
-    """What the server demands of one family of models and tolerates of another, beyond what its clients must know."""
-
-    neighbours_are_one_turn: bool
-    """Contents of one role in a row count as one turn, so that results may stand in several."""
-    unanswered_calls: bool
-    """A call turn may be followed by a turn that does not answer any of its calls."""
-    prefill: bool
-    """The last turn may be the model's own."""
-    ids_match: bool
-    """A result has the id and the name of a call that it answers, if it has an id."""
-    gives_ids: bool
-    demands_signatures: bool
-    gives_signatures: bool
-    refuses_thinking: bool
-    """It is an error to speak of thinking at all."""
-    many_declarations: int = 512
-
-
-def demands_of(model: str, api: Api = Api.DEVELOPER, version: str = "v1beta") -> Demands:
-    """What is known of how strict a model's server is."""
-    name = model.rsplit("/", 1)[-1].lower()
-    generation = generation_of(name)
-    known = capabilities_of(name, api, version)
-    thinks = bool(known.thinking_levels or known.thinking_budget)
-    return Demands(
-        # Seen in recordings of 2.5 and before; from 3 on each turn is looked at by itself.
-        neighbours_are_one_turn=generation < (3, 0),
-        unanswered_calls=generation < (2, 5),
-        prefill=generation < (3, 5),
-        ids_match=generation >= (3, 7),
-        gives_ids=generation >= (3, 0) and known.call_ids,
-        demands_signatures=known.signatures and known.functions,
-        gives_signatures=(known.signatures or known.thinking_budget) and known.functions,
-        # Models of images think from Gemini 3 on, though nobody can say how much.
-        refuses_thinking=not thinks and generation < (3, 0) and "thinking" not in name,
-    )
-
-
-def exists(model: str, version: str = "v1beta") -> bool:
-    """Whether there is, or once was, a model of this name."""
-    name = model.lower()
-    return version != "v1" if _LATEST.fullmatch(name) else _KNOWN.fullmatch(name) is not None
-
-
 def successor_of(model: str) -> str | None:
     """The model to use instead of one that was shut down; None for all others."""
     name = model.rsplit("/", 1)[-1].lower()
@@ -196,10 +151,6 @@ _OLDEST = (1, 0)
 _GENERATION = re.compile(r"(?:gemini|gemma)-(\d+)(?:\.(\d+))?(?![\d.])")
 _LATEST = re.compile(r"gemini-(flash|flash-lite|pro)-latest$")
 _LATEST_GENERATION = (3, 8)
-_KNOWN = re.compile(
-    r"gemini-(1\.0|1\.5|2\.0|2\.5|3|3\.[1-8]|4)-[a-z][\w.-]*|gemini-(exp|experimental|robotics)(-[\w.-]+)?"
-    r"|gemini-(pro(-vision)?|ultra)|gemma-[1-4]n?-[\w.-]+|learnlm-[\w.-]+"
-)
 _RETIRED = re.compile(r"gemini-(1\.0|1\.5|2\.0)\b|gemini-(pro|pro-vision|ultra)$|(chat|text)-bison")
 _SPEECHLESS = re.compile(r"-image\b|-image-|-tts\b|-tts-|transcribe|embedding|live-translate|^imagen|^veo")
 _WITH_MINIMAL = re.compile(r"gemini-3(\.[1-6])?-flash")
