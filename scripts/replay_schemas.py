@@ -16,9 +16,10 @@ from typing import Any
 
 from row_files import Tally, lines_of
 
-from midspan._schema.arguments import Checker, problems
-from midspan._schema.dialects import legal_names, lower
-from midspan._schema.normal import normal
+from midspan._schema.arguments import SchemaValidator, problems
+from midspan._schema.dialects.adapt import adapt_schema
+from midspan._schema.dialects.names import valid_names
+from midspan._schema.normalize import normalize
 from midspan.errors import SchemaError
 from midspan.providers.gemini.profile import GEMINI_JSON_SCHEMA, GEMINI_PARAMETERS
 
@@ -154,10 +155,10 @@ def replay_functions(row: Row, file: Path, tally: Tally) -> None:
         replay_call(row["id"], call, parameters.get(call["name"]), checkers.get(call["name"]), tally)
 
 
-def replay_declarations(row_id: str, declarations: list[Row], tally: Tally) -> dict[str, Checker]:
+def replay_declarations(row_id: str, declarations: list[Row], tally: Tally) -> dict[str, SchemaValidator]:
     """Every declaration accepted, and its lowered forms ones that the API takes."""
     checkers = {}
-    for original, legal in legal_names([one["name"] for one in declarations], GEMINI_PARAMETERS).items():
+    for original, legal in valid_names([one["name"] for one in declarations], GEMINI_PARAMETERS.functions).items():
         if not _FUNCTION_NAME.fullmatch(legal):
             tally.fail(f"{row_id}: {original!r} became the illegal name {legal!r}")
     for one in declarations:
@@ -169,16 +170,16 @@ def replay_declarations(row_id: str, declarations: list[Row], tally: Tally) -> d
     return checkers
 
 
-def replay_schema(row_id: str, declaration: Row, tally: Tally) -> Checker:
+def replay_schema(row_id: str, declaration: Row, tally: Tally) -> SchemaValidator:
     schema = declaration.get("parameters") or {"type": "object"}
     for dialect, check in ((GEMINI_PARAMETERS, openapi_faults), (GEMINI_JSON_SCHEMA, json_schema_faults)):
-        lowered = lower(schema, dialect)
-        tally.kinds.update(f"{dialect.name}/{loss.keyword}" for loss in lowered.losses)
+        lowered = adapt_schema(schema, dialect)
+        tally.kinds.update(f"{dialect.name}/{loss.keyword}" for loss in lowered.dropped)
         tally.counts["lowered"] += 1
-        tally.counts["lowered_without_loss"] += not lowered.losses
+        tally.counts["lowered_without_loss"] += not lowered.dropped
         for fault in root_faults(lowered.schema, check):
             tally.fail(f"{row_id} {declaration['name']} as {dialect.name}: {fault}")
-    return Checker(normal(schema))
+    return SchemaValidator(normalize(schema))
 
 
 Faults = Callable[[Any, str], Iterator[str]]
@@ -259,12 +260,12 @@ def calls_of(row: Row) -> Iterator[Row]:
                 yield call
 
 
-def replay_call(row_id: str, call: Row, parameters: Row | None, checker: Checker | None, tally: Tally) -> None:
+def replay_call(row_id: str, call: Row, parameters: Row | None, checker: SchemaValidator | None, tally: Tally) -> None:
     tally.counts["calls"] += 1
     if checker is None or parameters is None:
         print(f"INVALID CALL {row_id} {call['name']}: no such declaration")
         return
-    prepared = checker.prepare(arguments_of(call, parameters))
+    prepared = checker.validate(arguments_of(call, parameters))
     tally.counts["calls_coerced"] += bool(prepared.changes)
     if prepared.problems:
         print(f"INVALID CALL {row_id} {call['name']}: {'; '.join(map(str, prepared.problems))}")

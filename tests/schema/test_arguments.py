@@ -9,25 +9,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from midspan._schema.arguments import Checker, Prepared, Problem, problems
+from midspan._schema.arguments import Problem, SchemaValidator, ValidatedArguments, problems
 from midspan.errors import SchemaError
 from tests.bounds import BOUND
 
 Schema = dict[str, Any]
 
 
-def checker(required: tuple[str, ...] = (), **properties: Schema) -> Checker:
-    return Checker({"type": "object", "properties": properties, "required": list(required)})
+def checker(required: tuple[str, ...] = (), **properties: Schema) -> SchemaValidator:
+    return SchemaValidator({"type": "object", "properties": properties, "required": list(required)})
 
 
-def prepared(given: Any, schema: Schema) -> Prepared:
+def prepared(given: Any, schema: Schema) -> ValidatedArguments:
     """One argument, `a`, through a schema for it."""
-    return checker(a=schema).prepare({"a": given})
+    return checker(a=schema).validate({"a": given})
 
 
 def test_valid_arguments_come_through_as_they_are() -> None:
     given = {"city": "Rome", "days": 3}
-    result = checker(city={"type": "string"}, days={"type": "integer"}).prepare(given)
+    result = checker(city={"type": "string"}, days={"type": "integer"}).validate(given)
     assert result.arguments is given
     assert (result.changes, result.problems) == ((), ())
 
@@ -150,23 +150,23 @@ def test_what_cannot_be_meant_stays_and_is_a_problem(given: Any, schema: Schema)
 
 
 def test_null_for_an_optional_property_is_dropped_and_for_a_required_one_told() -> None:
-    optional = checker(a=STRING).prepare({"a": None})
+    optional = checker(a=STRING).validate({"a": None})
     assert (optional.arguments, optional.problems) == ({}, ())
     assert optional.changes == ("a: null dropped, it may be left out",)
-    required = checker(required=("a",), a=STRING).prepare({"a": None})
+    required = checker(required=("a",), a=STRING).validate({"a": None})
     assert [str(one) for one in required.problems] == ["a: expected string, got null"]
 
 
 def test_a_default_that_its_schema_forbids_is_neither_filled_in_nor_refused() -> None:
     check = checker(a={"enum": ["x", "y"], "default": "N/A"}, b={"type": "integer", "default": None})
-    assert check.prepare({}) == Prepared({})
-    assert check.prepare({"a": "N/A"}).arguments == {}
-    assert check.prepare({"a": "N/B"}).problems
+    assert check.validate({}) == ValidatedArguments({})
+    assert check.validate({"a": "N/A"}).arguments == {}
+    assert check.validate({"a": "N/B"}).problems
 
 
 def test_defaults_are_filled_in_before_validation_also_in_nested_objects() -> None:
     inner = {"type": "object", "properties": {"unit": {"type": "string", "default": "C"}}, "required": ["unit"]}
-    check = Checker(
+    check = SchemaValidator(
         {
             "type": "object",
             "properties": {
@@ -179,9 +179,9 @@ def test_defaults_are_filled_in_before_validation_also_in_nested_objects() -> No
             "$defs": {"inner": inner},
         }
     )
-    assert check.prepare({}).arguments == {"days": 3}
+    assert check.validate({}).arguments == {"days": 3}
     given: dict[str, Any] = {"place": {}, "places": [{}, {"unit": "F"}], "maybe": {}}
-    assert check.prepare(given).arguments == {
+    assert check.validate(given).arguments == {
         "days": 3,
         "place": {"unit": "C"},
         "places": [{"unit": "C"}, {"unit": "F"}],
@@ -192,16 +192,16 @@ def test_defaults_are_filled_in_before_validation_also_in_nested_objects() -> No
 
 def test_a_default_is_never_shared_between_calls() -> None:
     check = checker(tags={"type": "array", "items": STRING, "default": ["a"]})
-    first = check.prepare({}).arguments
+    first = check.validate({}).arguments
     first["tags"].append("b")
-    assert check.prepare({}).arguments == {"tags": ["a"]}
+    assert check.validate({}).arguments == {"tags": ["a"]}
 
 
 def test_a_default_is_filled_in_itself_and_one_that_asks_for_itself_ends() -> None:
     options = {"type": "object", "properties": {"deep": {"type": "integer", "default": 1}}, "default": {}}
-    assert checker(options=options).prepare({}).arguments == {"options": {"deep": 1}}
+    assert checker(options=options).validate({}).arguments == {"options": {"deep": 1}}
     endless = {"properties": {"a": {"$ref": "#", "default": {}}, "b": {"$ref": "#", "default": {}}}}
-    assert Checker(endless).prepare({}).problems == ()
+    assert SchemaValidator(endless).validate({}).problems == ()
 
 
 @pytest.mark.parametrize(
@@ -215,9 +215,9 @@ def test_a_default_is_filled_in_itself_and_one_that_asks_for_itself_ends() -> No
     ],
 )
 def test_a_default_is_not_filled_in_where_it_would_break_a_valid_call(rule: Schema) -> None:
-    check = Checker({"type": "object", "properties": {"a": STRING, "b": {**STRING, "default": "x"}}, **rule})
-    assert check.prepare({"a": "1"}) == Prepared({"a": "1"})
-    assert check.prepare({"a": 1}) == Prepared({"a": "1"}, ('a: 1 → "1"',))
+    check = SchemaValidator({"type": "object", "properties": {"a": STRING, "b": {**STRING, "default": "x"}}, **rule})
+    assert check.validate({"a": "1"}) == ValidatedArguments({"a": "1"})
+    assert check.validate({"a": 1}) == ValidatedArguments({"a": "1"}, ('a: 1 → "1"',))
 
 
 def test_defaults_and_coercion_reach_pattern_properties_and_the_tuples_of_draft_7() -> None:
@@ -226,14 +226,16 @@ def test_defaults_and_coercion_reach_pattern_properties_and_the_tuples_of_draft_
         "a": {"x1": {"unit": "C"}, "y": {}}
     }
     pairs = {"items": [INTEGER, STRING], "additionalItems": INTEGER}
-    check = Checker({"$schema": "http://json-schema.org/draft-07/schema#", "properties": {"a": pairs}})
-    assert check.prepare({"a": ["5", 6, 7.0]}).arguments == {"a": [5, "6", 7]}
+    check = SchemaValidator({"$schema": "http://json-schema.org/draft-07/schema#", "properties": {"a": pairs}})
+    assert check.validate({"a": ["5", 6, 7.0]}).arguments == {"a": [5, "6", 7]}
 
 
 def test_whole_numbers_are_found_at_every_depth_of_a_recursive_schema() -> None:
     tree = {"properties": {"kids": {"type": "array", "items": {"$ref": "#"}}, "value": INTEGER}}
     given = {"kids": [{"kids": [{"kids": [{"value": 1.0}]}]}]}
-    assert repr(Checker(tree).prepare(given).arguments) == repr({"kids": [{"kids": [{"kids": [{"value": 1}]}]}]})
+    assert repr(SchemaValidator(tree).validate(given).arguments) == repr(
+        {"kids": [{"kids": [{"kids": [{"value": 1}]}]}]}
+    )
 
 
 def test_a_key_that_is_a_number_is_not_shown_as_an_index() -> None:
@@ -244,9 +246,9 @@ def test_a_key_that_is_a_number_is_not_shown_as_an_index() -> None:
 
 
 def test_thousands_of_unknown_names_are_told_in_no_time() -> None:
-    check = Checker({"additionalProperties": False, "properties": {f"property{i}": {} for i in range(3000)}})
+    check = SchemaValidator({"additionalProperties": False, "properties": {f"property{i}": {} for i in range(3000)}})
     started = time.process_time()
-    found = check.prepare({f"praperty{i}": i for i in range(3000)}).problems
+    found = check.validate({f"praperty{i}": i for i in range(3000)}).problems
     assert time.process_time() - started < 5
     assert str(found[0]).startswith("praperty0: is no property of this object; did you mean property0? known are: ")
     assert (len(found), found[-1]) == (21, Problem("", "and 2980 more"))
@@ -278,7 +280,7 @@ def test_problems_are_told_in_our_words_and_on_one_line(value: Any, schema: Sche
 
 def test_what_the_model_gave_is_never_changed() -> None:
     given = {"a": ["1"], "b": 2.0}
-    checker(a=INTEGERS, b=INTEGER).prepare(given)
+    checker(a=INTEGERS, b=INTEGER).validate(given)
     assert given == {"a": ["1"], "b": 2.0}
 
 
@@ -289,7 +291,7 @@ def test_all_problems_are_told_at_once_in_words_that_help() -> None:
         "required": ["lat", "lon"],
         "additionalProperties": False,
     }
-    check = Checker(
+    check = SchemaValidator(
         {
             "type": "object",
             "properties": {
@@ -303,7 +305,7 @@ def test_all_problems_are_told_at_once_in_words_that_help() -> None:
         }
     )
     given = {"location": {"lat": "north", "long": 1}, "tags": ["a", "b", "long one"], "unit": "celcius", "days": 0}
-    assert {str(problem) for problem in check.prepare(given).problems} == {
+    assert {str(problem) for problem in check.validate(given).problems} == {
         'location.lat: expected number, got string "north"',
         "location.lon: is required but missing; expected number",
         "location.long: is no property of this object; did you mean lon? known are: lat, lon",
@@ -311,7 +313,7 @@ def test_all_problems_are_told_at_once_in_words_that_help() -> None:
         'unit: must be one of "celsius", "fahrenheit", got "celcius"; did you mean "celsius"?',
         "days: must be at least 1, got 0",
     }
-    assert [str(one) for one in check.prepare({"unit": "celsius"}).problems] == [
+    assert [str(one) for one in check.validate({"unit": "celsius"}).problems] == [
         "days: is required but missing; expected integer"
     ]
 
@@ -320,10 +322,10 @@ def test_a_union_tells_the_branch_that_was_meant_or_what_there_is() -> None:
     circle = {"type": "object", "properties": {"kind": {"const": "circle"}, "r": {"type": "number"}}, "required": ["r"]}
     square = {"type": "object", "properties": {"kind": {"const": "square"}, "w": {"type": "number"}}, "required": ["w"]}
     check = checker(shape={"oneOf": [circle, square]}, id={"anyOf": [INTEGER, {"type": "boolean"}]})
-    assert [str(one) for one in check.prepare({"shape": {"kind": "circle"}}).problems] == [
+    assert [str(one) for one in check.validate({"shape": {"kind": "circle"}}).problems] == [
         "shape.r: is required but missing; expected number"
     ]
-    assert [str(one) for one in check.prepare({"id": "x"}).problems] == ['id: expected integer or boolean, got "x"']
+    assert [str(one) for one in check.validate({"id": "x"}).problems] == ['id: expected integer or boolean, got "x"']
 
 
 def test_problems_and_what_they_quote_are_bounded() -> None:
@@ -404,9 +406,9 @@ def test_known_documents_are_given_and_a_draft_is_named() -> None:
 )
 def test_an_invalid_schema_is_refused_in_the_words_of_the_caller(schema: Schema, message: str) -> None:
     with pytest.raises(SchemaError, match=message):
-        Checker(schema)
+        SchemaValidator(schema)
     with pytest.raises(SchemaError, match=message.replace("parameters", "response")):
-        Checker(schema, word="response")
+        SchemaValidator(schema, label="response")
 
 
 def test_the_validator_is_loaded_with_the_first_schema_and_not_before() -> None:
@@ -436,7 +438,7 @@ SCHEMAS: list[Schema] = [
 @given(value=VALUES, schema=st.sampled_from(SCHEMAS))
 def test_whatever_is_given_the_answer_is_valid_or_says_why_not(value: Any, schema: Schema) -> None:
     check = checker(a=schema)
-    result = check.prepare({"a": value})
+    result = check.validate({"a": value})
     assert result.problems == check.problems(result.arguments)
     if not check.problems({"a": value}):
         assert result.arguments == {"a": value}
@@ -444,12 +446,12 @@ def test_whatever_is_given_the_answer_is_valid_or_says_why_not(value: Any, schem
 
 def test_a_call_that_lacks_nothing_but_defaults_is_ready_at_once() -> None:
     check = checker(city=STRING, days={"type": "integer", "default": 3}, tags=INTEGERS)
-    assert check.ready({"city": "Rome"}) == {"city": "Rome", "days": 3}
-    assert check.ready({"tags": [1, 2]}) == {"tags": [1, 2], "days": 3}
-    assert check.ready({"tags": [1, 2.0]}) is None
+    assert check.fast_path({"city": "Rome"}) == {"city": "Rome", "days": 3}
+    assert check.fast_path({"tags": [1, 2]}) == {"tags": [1, 2], "days": 3}
+    assert check.fast_path({"tags": [1, 2.0]}) is None
     lists = checker(tags={**INTEGERS, "default": []})
-    first, second = lists.ready({}), lists.ready({})
+    first, second = lists.fast_path({}), lists.fast_path({})
     assert first == second == {"tags": []}
     assert first["tags"] is not second["tags"]
     unready: list[Any] = [{"city": 5}, {"days": 2.0}, {"days": "2"}, {"city": {1, 2}}, [], None]
-    assert [check.ready(one) for one in unready] == [None] * len(unready)
+    assert [check.fast_path(one) for one in unready] == [None] * len(unready)

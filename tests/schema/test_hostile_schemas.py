@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from midspan._schema.arguments import Checker, problems
-from midspan._schema.dialects import Dialect, lower
-from midspan._schema.normal import normal
+from midspan._schema.arguments import SchemaValidator, problems
+from midspan._schema.dialects.adapt import adapt_schema
+from midspan._schema.dialects.dialect import SchemaDialect
+from midspan._schema.normalize import normalize
 from midspan.errors import SchemaError
 from midspan.providers.gemini.profile import GEMINI_JSON_SCHEMA, GEMINI_PARAMETERS
 from tests.bounds import BOUND
@@ -68,9 +69,9 @@ EACH = pytest.mark.parametrize("schema", HOSTILE.values(), ids=HOSTILE.keys())
 
 @EACH
 @BOTH
-def test_lowering_is_bounded(schema: Schema, dialect: Dialect) -> None:
+def test_lowering_is_bounded(schema: Schema, dialect: SchemaDialect) -> None:
     with clearly_refused():
-        assert len(json.dumps(lower(schema, dialect).schema)) < LARGEST_ANSWER
+        assert len(json.dumps(adapt_schema(schema, dialect).schema)) < LARGEST_ANSWER
 
 
 @EACH
@@ -79,7 +80,7 @@ def test_checking_is_bounded(schema: Schema) -> None:
     for _ in range(30):
         value = {"a": value, "p0": value if not isinstance(value, dict) else 2}
     with clearly_refused():
-        assert len(Checker(normal(schema)).prepare(value).problems) <= 21
+        assert len(SchemaValidator(normalize(schema)).validate(value).problems) <= 21
 
 
 @contextmanager
@@ -96,9 +97,9 @@ def test_an_object_of_python_that_contains_itself_is_refused() -> None:
     schema: Schema = {}
     schema["properties"] = {"a": schema}
     with pytest.raises(SchemaError, match="nested"):
-        lower(schema, GEMINI_PARAMETERS)
+        adapt_schema(schema, GEMINI_PARAMETERS)
     with pytest.raises(SchemaError, match="nested"):
-        Checker(schema)
+        SchemaValidator(schema)
 
 
 LIST_OF_LISTS = {
@@ -117,12 +118,12 @@ def test_a_value_nested_without_end_is_a_problem_and_no_crash(levels: int) -> No
         {"properties": {"a": {"type": "string"}}},
         {"properties": {"a": {"uniqueItems": True}}},
     ):
-        found = Checker(schema).prepare({"a": value}).problems
+        found = SchemaValidator(schema).validate({"a": value}).problems
         assert "nested more than" in str(found[0])
     assert problems(value, {"type": "string"})
     endless: list[Any] = []
     endless.append(endless)
-    assert Checker(LIST_OF_LISTS).prepare({"a": endless}).problems
+    assert SchemaValidator(LIST_OF_LISTS).validate({"a": endless}).problems
 
 
 def test_wrong_values_in_unions_in_unions_are_told_in_time() -> None:
@@ -132,11 +133,11 @@ def test_wrong_values_in_unions_in_unions_are_told_in_time() -> None:
             for kind in ("a", "b", "c")
         ]
     }
-    checker = Checker({"properties": {"root": {"$ref": "#/$defs/n"}}, "$defs": {"n": node}})
+    checker = SchemaValidator({"properties": {"root": {"$ref": "#/$defs/n"}}, "$defs": {"n": node}})
     value: Any = {"kind": "x"}
     for _ in range(30):
         value = {"kind": "a", "next": value}
-    found = checker.prepare({"root": value}).problems
+    found = checker.validate({"root": value}).problems
     assert found
     assert found[0].path.startswith("root")
 
@@ -145,13 +146,13 @@ def test_wrong_values_in_unions_in_unions_are_told_in_time() -> None:
     "pattern", ["^(a+)+$", "^(a|aa)+(?=$)(?!a)x", r"^(\w+\s?)*(?<=x)$", "(a|a?)+(?!z)b$", "^(([a-z])+.)+[A-Z]([a-z])+$"]
 )
 def test_a_pattern_that_explodes_is_bounded(pattern: str) -> None:
-    checker = Checker({"properties": {"a": {"type": "string", "pattern": pattern}}})
-    assert [problem.path for problem in checker.prepare({"a": "a" * 5_000 + "!"}).problems] == ["a"]
+    checker = SchemaValidator({"properties": {"a": {"type": "string", "pattern": pattern}}})
+    assert [problem.path for problem in checker.validate({"a": "a" * 5_000 + "!"}).problems] == ["a"]
 
 
 def test_a_pattern_too_large_to_compile_is_refused() -> None:
     with pytest.raises(SchemaError, match="invalid parameters schema"):
-        Checker({"pattern": "((a{1000}){1000}){1000}"})
+        SchemaValidator({"pattern": "((a{1000}){1000}){1000}"})
 
 
 @pytest.fixture
@@ -188,11 +189,13 @@ def test_nothing_is_ever_fetched(listener: tuple[str, list[str]], tmp_path: Any)
             {"$schema": reference, "type": "object", "properties": {"a": {"$dynamicRef": reference}}},
         ):
             with pytest.raises(SchemaError):
-                Checker(schema)
+                SchemaValidator(schema)
             with pytest.raises(SchemaError):
                 problems({"a": "x"}, schema)
-            lowered = lower(schema, GEMINI_JSON_SCHEMA)
+            lowered = adapt_schema(schema, GEMINI_JSON_SCHEMA)
             assert lowered.schema["properties"] == {"a": {}}
-            assert lowered.losses
-    assert Checker(normal({"properties": {"a": {"$ref": secret.as_uri()}}})).prepare({"a": "x"}).problems == ()
+            assert lowered.dropped
+    assert (
+        SchemaValidator(normalize({"properties": {"a": {"$ref": secret.as_uri()}}})).validate({"a": "x"}).problems == ()
+    )
     assert heard == []

@@ -22,7 +22,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from midspan._schema.arguments import Checker
+from midspan._schema.arguments import SchemaValidator
 from midspan._schema.signature import Context, signature_of
 from midspan._types.context import RunContext
 from midspan.errors import ArgumentError, ResultError, SchemaError
@@ -743,7 +743,7 @@ def test_valid_arguments_arrive_as_values_of_their_hint(hint, given, expected):
 
     take.__annotations__["value"] = hint
     signature = signature_of(take)
-    prepared = Checker(signature.parameters).prepare({"value": given})
+    prepared = SchemaValidator(signature.parameters).validate({"value": given})
     assert prepared.problems == ()
     arguments = prepared.arguments
     if not signature.binding.takes_json:

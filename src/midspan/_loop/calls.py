@@ -200,9 +200,9 @@ class CallRunner:
 
 
 def _problems(schema: dict[str, Any], value: Any) -> Sequence[object]:
-    from midspan._schema.arguments import Checker  # loaded with the first question that has a schema
+    from midspan._schema.arguments import SchemaValidator  # loaded with the first question that has a schema
 
-    return Checker(schema).problems(value)
+    return SchemaValidator(schema).problems(value)
 
 
 def _refused(call: ToolCall, refusal: Refusal) -> ToolResult:

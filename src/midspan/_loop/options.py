@@ -12,7 +12,7 @@ from midspan.errors import ConfigError
 from midspan.providers.provider import Provider
 
 if TYPE_CHECKING:
-    from midspan._schema.shape import Shape
+    from midspan._schema.output_type import OutputType
 
 
 class RunOptions(TypedDict, total=False):
@@ -65,13 +65,13 @@ def check_limits(limits: Any) -> None:
         raise ConfigError(f"limits are of the type Limits, not {limits!r}")
 
 
-def form_of(output: Any) -> Optional["Shape"]:
+def form_of(output: Any) -> Optional["OutputType"]:
     """The form that an answer shall have; None where it is text."""
     if output is None or output is str:
         return None
-    from midspan._schema.shape import Shape  # loaded where an answer shall be typed
+    from midspan._schema.output_type import OutputType  # loaded where an answer shall be typed
 
-    return Shape(output)
+    return OutputType(output)
 
 
 def several(tools: Any) -> Sequence[Any]:

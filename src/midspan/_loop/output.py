@@ -6,8 +6,9 @@ from msgspec import Struct
 
 from midspan._loop.policy import Fail, Policy, Retry, Verdict
 from midspan._loop.state import RunState
-from midspan._schema.dialects import Dialect, Lowered, lower
-from midspan._schema.shape import Shape, json_in
+from midspan._schema.dialects.adapt import adapt_schema
+from midspan._schema.dialects.dialect import AdaptedSchema, SchemaDialect
+from midspan._schema.output_type import OutputType, parse_json
 from midspan._types.exchange import ModelResponse, Output
 from midspan.errors import ArgumentError, OutputError
 from midspan.tools.function import Tool, tool_from_schema
@@ -20,8 +21,8 @@ _MAX_QUOTED_CHARS = 200
 class TypedOutput(Struct, frozen=True, eq=False):
     """The type of an answer, as one model is asked for it."""
 
-    shape: Shape
-    lowered: Lowered
+    shape: OutputType
+    lowered: AdaptedSchema
     by_tool: bool
     """The model cannot be asked for JSON while it has tools, so it answers by calling one."""
 
@@ -39,7 +40,7 @@ class TypedOutput(Struct, frozen=True, eq=False):
 
     def read(self, text: str) -> Any:
         """Return the value that a text holds. Raises ArgumentError if it is not of the type."""
-        return self.shape.made(self.lowered.original(json_in(text)))
+        return self.shape.parse(self.lowered.restore_names(parse_json(text)))
 
     def tool(self) -> Tool[..., Any]:
         """Return the tool with which a model answers that cannot answer in JSON."""
@@ -56,7 +57,7 @@ class TypedOutput(Struct, frozen=True, eq=False):
         )
 
     def _checked(self, arguments: dict[str, Any]) -> Any:
-        self.shape.made(arguments["answer"])  # the model reads what the type itself rejects
+        self.shape.parse(arguments["answer"])  # the model reads what the type itself rejects
         return arguments["answer"]
 
 
@@ -86,7 +87,7 @@ class OutputPolicy(Policy):
         return None
 
 
-def typed_output(shape: Shape, dialect: Dialect | None, *, by_tool: bool) -> TypedOutput:
+def typed_output(shape: OutputType, dialect: SchemaDialect | None, *, by_tool: bool) -> TypedOutput:
     """Return the typed output for a model of this dialect."""
-    lowered = Lowered(shape.schema) if dialect is None else lower(shape.schema, dialect, arguments=False)
+    lowered = AdaptedSchema(shape.schema) if dialect is None else adapt_schema(shape.schema, dialect, arguments=False)
     return TypedOutput(shape, lowered, by_tool)

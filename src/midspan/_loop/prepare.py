@@ -15,7 +15,7 @@ from midspan.tools.source import ToolListing, ToolSource, UnavailableSource
 
 if TYPE_CHECKING:
     from midspan._loop.output import TypedOutput
-    from midspan._schema.lowering.dialect import Dialect
+    from midspan._schema.dialects.dialect import SchemaDialect
     from midspan.tools.adapted import AdaptedTools
 
 
@@ -31,7 +31,7 @@ class ToolSet:
         self.builtins = tuple(builtin for tool in self.given if (builtin := _builtin(tool)) is not None)
         self._others = [tool for tool in self.given if _builtin(tool) is None]
         self._source: ToolSource | None = None
-        self._adapted: dict[int, tuple[Dialect, AdaptedTools]] = {}
+        self._adapted: dict[int, tuple[SchemaDialect, AdaptedTools]] = {}
         if self._others:
             self.source  # noqa: B018 - reports a wrong tool now, and not at the first run
 
@@ -48,7 +48,7 @@ class ToolSet:
 
         return await list_source(self.source)
 
-    def adapted(self, dialect: "Dialect") -> "AdaptedTools":
+    def adapted(self, dialect: "SchemaDialect") -> "AdaptedTools":
         """Return the source whose tools the dialect can express."""
         known = self._adapted.get(id(dialect))
         if known is None:

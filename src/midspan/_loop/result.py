@@ -86,7 +86,7 @@ def result_of(run: Run, given: int) -> RunResult[Any]:
 def _converted(output: "TypedOutput", value: Any) -> Any:
     """Return the result of a final tool as the requested type, if it is of that type."""
     try:
-        return output.shape.made(value)
+        return output.shape.parse(value)
     except ArgumentError:
         return value
 

@@ -12,7 +12,7 @@ from midspan._schema.checking.validators import Compiled
 from midspan._schema.checking.weight import measured
 from midspan._schema.checking.wording import Problem, located, worded
 
-__all__ = ["Checker", "Prepared", "Problem", "problems"]
+__all__ = ["Problem", "SchemaValidator", "ValidatedArguments", "problems"]
 
 _MOST_WORK = 50_000
 """Beyond this the validator's list of errors takes seconds to make, so it is not asked for one."""
@@ -31,11 +31,11 @@ def problems(
     `remotes` are the documents that references may lead to, by URL. `draft` ("7", "2020-12", …) is for
     schemas that do not name theirs.
     """
-    compiled = Compiled(schema, word="JSON", formats=formats, remotes=remotes, draft=draft)
+    compiled = Compiled(schema, label="JSON", formats=formats, remotes=remotes, draft=draft)
     return list(_problems(value, compiled))
 
 
-class Prepared(Struct, frozen=True):
+class ValidatedArguments(Struct, frozen=True):
     """Arguments as the tool gets them, what had to be changed in them, and what is still wrong."""
 
     arguments: dict[str, Any]
@@ -43,22 +43,22 @@ class Prepared(Struct, frozen=True):
     problems: tuple[Problem, ...] = ()
 
 
-class Checker:
-    """A schema compiled once, for as many calls as there are; `word` says what it is the schema of."""
+class SchemaValidator:
+    """A schema compiled once, for as many calls as there are; `label` says what it is the schema of."""
 
-    __slots__ = ("_compiled", "_filling", "accepts", "ready")
+    __slots__ = ("_compiled", "_filling", "accepts", "fast_path")
 
     def __init__(
         self,
         schema: dict[str, Any],
         *,
-        word: str = "parameters",
+        label: str = "parameters",
         formats: bool = False,
         remotes: Mapping[str, Any] | None = None,
     ) -> None:
-        self._compiled = Compiled(schema, word=word, formats=formats, remotes=remotes)
+        self._compiled = Compiled(schema, label=label, formats=formats, remotes=remotes)
         self._filling = filling_of(self._compiled)
-        self.ready = _shortcut(self._compiled, self._filling)
+        self.fast_path = _shortcut(self._compiled, self._filling)
         """The arguments as the tool gets them, if defaults are all that they lack; else None, and `prepare` is asked.
 
         This is most calls, at little more than the price of validation.
@@ -67,15 +67,15 @@ class Checker:
         self.accepts: Callable[[Any], bool] = self._is_right if deep else self._compiled.validator.is_valid
         """Whether a value of plain JSON is right as it is, at the price of validation alone."""
 
-    def prepare(self, arguments: dict[str, Any]) -> Prepared:
+    def validate(self, arguments: dict[str, Any]) -> ValidatedArguments:
         """Defaults filled in, values coerced where they do not fit, and the rest told; the given is not changed."""
-        ready = self.ready(arguments)
-        return self._prepared(arguments) if ready is None else Prepared(ready)
+        ready = self.fast_path(arguments)
+        return self._prepared(arguments) if ready is None else ValidatedArguments(ready)
 
-    def _prepared(self, arguments: dict[str, Any]) -> Prepared:
+    def _prepared(self, arguments: dict[str, Any]) -> ValidatedArguments:
         deepest = self._compiled.weight.deepest_value
         if measured(arguments, deepest)[1] > deepest:
-            return Prepared(arguments, problems=_problems(arguments, self._compiled))
+            return ValidatedArguments(arguments, problems=_problems(arguments, self._compiled))
         # A default can break what is valid without it (`oneOf`, `maxProperties`): then the given stays as it is.
         ways = (True, False) if self._filling is not None else (False,)
         filled = [self._filled(arguments, defaults=defaults) for defaults in ways]
@@ -86,14 +86,14 @@ class Checker:
                 return tried[-1]
         return min(tried[len(filled) :], key=lambda one: len(one.problems))
 
-    def _filled(self, arguments: dict[str, Any], *, defaults: bool) -> Prepared:
+    def _filled(self, arguments: dict[str, Any], *, defaults: bool) -> ValidatedArguments:
         if self._filling is None:
-            return Prepared(arguments)
+            return ValidatedArguments(arguments)
         changes: list[str] = []
         filled = self._filling.applied(arguments, (), changes, defaults=defaults)
-        return Prepared(filled, tuple(changes))
+        return ValidatedArguments(filled, tuple(changes))
 
-    def _mended(self, given: Prepared) -> Prepared:
+    def _mended(self, given: ValidatedArguments) -> ValidatedArguments:
         mending = Mending(self._compiled)
         try:
             mended = mending.mended(given.arguments, self._compiled.schema)
@@ -106,7 +106,7 @@ class Checker:
         filled = self._filled(mended, defaults=True)
         if filled.arguments is mended or _problems(filled.arguments, self._compiled):
             filled = self._filled(mended, defaults=False)
-        return Prepared(filled.arguments, (*changes, *filled.changes))
+        return ValidatedArguments(filled.arguments, (*changes, *filled.changes))
 
     def _is_right(self, value: Any) -> bool:
         return not self.problems(value)

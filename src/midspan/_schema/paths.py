@@ -4,10 +4,10 @@ from typing import Any
 
 Steps = tuple[str | int, ...]
 
-LONGEST_VALUE = 80
+MAX_QUOTED_CHARS = 80
 
 
-def path_of(steps: Steps | list[str | int]) -> str:
+def format_path(steps: Steps | list[str | int]) -> str:
     """Where in a value, as people write it."""
     path = ""
     for step in steps:
@@ -28,4 +28,4 @@ def quoted(value: Any) -> str:
         text = json.dumps(value, ensure_ascii=False, default=repr)
     except (ValueError, RecursionError):
         text = f"a {type(value).__name__}"
-    return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 1] + "…"
+    return text if len(text) <= MAX_QUOTED_CHARS else text[: MAX_QUOTED_CHARS - 1] + "…"

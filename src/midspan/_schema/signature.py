@@ -12,7 +12,7 @@ from typing import Annotated, Any, Optional, TypeVar
 
 from msgspec import Struct
 
-from midspan._schema.results import to_jsonable
+from midspan._schema.jsonable import to_jsonable
 from midspan._schema.signatures.binding import Binding, Call, Injections, binding_of
 from midspan._schema.signatures.callables import UNKNOWN, Parameter, declaration
 from midspan._schema.signatures.definitions import Schema

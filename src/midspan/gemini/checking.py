@@ -36,7 +36,7 @@ _repr.maxlevel, _repr.maxstring, _repr.maxother = 3, 80, 80
 
 def plain(value: Any, where: str) -> Any:
     """The value as JSON has it: dicts, lists, texts, numbers; dates, dataclasses and models are said as such."""
-    from midspan._schema.results import to_jsonable  # loaded with the first dict
+    from midspan._schema.jsonable import to_jsonable  # loaded with the first dict
 
     try:
         return to_jsonable(_opened(value))

@@ -15,8 +15,8 @@ from midspan.providers.gemini.proto import Proto
 from midspan.providers.gemini.wire import Schema
 
 if TYPE_CHECKING:
-    from midspan._schema.dialects import Lowered
-    from midspan._schema.shape import Shape
+    from midspan._schema.dialects.dialect import AdaptedSchema
+    from midspan._schema.output_type import OutputType
 
 _ENUM = "text/x.enum"
 _PLACES = ("response_schema", "responseSchema", "response_json_schema", "responseJsonSchema")
@@ -55,19 +55,19 @@ def output_fields(schema: Any, json_schema: Any, mime_type: Any) -> dict[str, An
 def _from_type(form: Any, name: str, mime_type: Any) -> dict[str, Any]:
     reader = _reader_at(form, name)
     if isinstance(mime_type, str) and mime_type == _ENUM:
-        from midspan._schema.dialects import lower
+        from midspan._schema.dialects.adapt import adapt_schema
         from midspan.providers.gemini.profile import GEMINI_PARAMETERS
 
-        return {"response_schema": lower(reader.shape.schema, GEMINI_PARAMETERS, arguments=False).schema}
+        return {"response_schema": adapt_schema(reader.shape.schema, GEMINI_PARAMETERS, arguments=False).schema}
     return {"response_json_schema": reader.lowered.schema} if reader.lowered.schema else {}
 
 
 def schema_of(form: Any, where: str) -> dict[str, Any]:
     """The JSON Schema of a type as that of the parameters of a function, which are an object."""
-    from midspan._schema.dialects import lower
+    from midspan._schema.dialects.adapt import adapt_schema
     from midspan.providers.gemini.profile import GEMINI_JSON_SCHEMA  # loaded with the first tool
 
-    return lower(_reader_at(form, where).shape.schema, GEMINI_JSON_SCHEMA).schema
+    return adapt_schema(_reader_at(form, where).shape.schema, GEMINI_JSON_SCHEMA).schema
 
 
 def _reader_at(form: Any, where: str) -> "_Reader":
@@ -88,11 +88,11 @@ def told_as(said: dict[str, Any], typed: str, free: str) -> dict[str, Any]:
     """The schema under `typed`, which takes the API's own words; one that says more, as JSON Schema under `free`."""
     if not has_leftovers(read_plain(Schema, said, typed, kinds=False)):
         return {typed: said}
-    from midspan._schema.dialects import lower
+    from midspan._schema.dialects.adapt import adapt_schema
     from midspan.providers.gemini.profile import GEMINI_JSON_SCHEMA  # loaded with the first of these
 
     try:
-        lower(said, GEMINI_JSON_SCHEMA, arguments=False)  # only to see that it is one
+        adapt_schema(said, GEMINI_JSON_SCHEMA, arguments=False)  # only to see that it is one
     except SchemaError as error:
         raise SchemaError(f"{typed}: {error}") from error
     return {free: said}
@@ -107,11 +107,11 @@ def has_leftovers(schema: Schema) -> bool:
 class _Reader(NamedTuple):
     """A type as the model is told of it, and the way from JSON to its values."""
 
-    shape: "Shape"
-    lowered: "Lowered"
+    shape: "OutputType"
+    lowered: "AdaptedSchema"
 
     def value(self, said: Any) -> Any:
-        return self.shape.made(self.lowered.original(said))
+        return self.shape.parse(self.lowered.restore_names(said))
 
 
 def _reader_of(form: Any) -> _Reader:
@@ -126,12 +126,12 @@ def _reader_of(form: Any) -> _Reader:
 
 @lru_cache(maxsize=128)
 def _reader(form: Any) -> _Reader:
-    from midspan._schema.dialects import lower
-    from midspan._schema.shape import Shape
+    from midspan._schema.dialects.adapt import adapt_schema
+    from midspan._schema.output_type import OutputType
     from midspan.providers.gemini.profile import GEMINI_JSON_SCHEMA  # both loaded with the first type
 
-    shape = Shape(form)
-    return _Reader(shape, lower(shape.schema, GEMINI_JSON_SCHEMA, arguments=False))
+    shape = OutputType(form)
+    return _Reader(shape, adapt_schema(shape.schema, GEMINI_JSON_SCHEMA, arguments=False))
 
 
 def answer_of(text: str, form: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from midspan._loop.blocking import wait_for
-from midspan._schema.normal import normal
+from midspan._schema.normalize import normalize
 from midspan._types.messages import Message
 from midspan._types.parts import ToolCall, ToolResult
 from midspan._types.specs import BuiltinTool
@@ -54,7 +54,7 @@ def _check_schema(schema: Any, where: str) -> None:
     """The API's own schemas have fewer words than JSON Schema, and the same types."""
     if isinstance(schema, Mapping | wire.Schema):
         try:
-            normal(plain(schema, where))
+            normalize(plain(schema, where))
         except SchemaError as error:
             raise SchemaError(f"{where}: {error}") from error
 

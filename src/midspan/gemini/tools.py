@@ -67,14 +67,14 @@ def _check_names(names: list[str | None]) -> None:
 
 def declaration_of(function: Callable[..., Any]) -> FunctionDeclaration:
     """The declaration of a Python function or tool."""
-    from midspan._schema.dialects import lower
+    from midspan._schema.dialects.adapt import adapt_schema
     from midspan.providers.gemini.profile import GEMINI_JSON_SCHEMA  # loaded with the first tool
     from midspan.tools.function import tool_of
 
     if not callable(function):
         raise ConfigError(f"{shown(function)} is no function, so it cannot be declared as one")
     spec = tool_of(function).spec
-    lowered = lower(spec.parameters or {}, GEMINI_JSON_SCHEMA)
+    lowered = adapt_schema(spec.parameters or {}, GEMINI_JSON_SCHEMA)
     schema = msgspec.UNSET if lowered.is_empty else lowered.schema
     return FunctionDeclaration(name=spec.name, description=spec.description, parameters_json_schema=schema)
 

@@ -12,7 +12,7 @@ from msgspec import Struct
 from midspan._types.exchange import ModelEvent, ModelRequest, ModelResponse
 
 if TYPE_CHECKING:
-    from midspan._schema.lowering.dialect import Dialect
+    from midspan._schema.dialects.dialect import SchemaDialect
 
 T = TypeVar("T")
 
@@ -22,7 +22,7 @@ class ModelProfile(Struct, frozen=True, eq=False):
 
     service: str = "Model"
     """The name of the service in log lines."""
-    schema: Optional["Dialect"] = None
+    schema: Optional["SchemaDialect"] = None
     """Which names and schemas the model accepts. None: both are sent as they are."""
     supports_tools: bool = True
     """Accepts tool declarations and makes calls. Without it, tools go into the prompt (prompt mode)."""

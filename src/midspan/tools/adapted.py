@@ -8,8 +8,9 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from midspan._schema.dialects import Dialect, Loss, Lowered, legal_names, lower
-from midspan._schema.lowering.names import Renaming
+from midspan._schema.dialects.adapt import adapt_schema
+from midspan._schema.dialects.dialect import AdaptedSchema, DroppedConstraint, SchemaDialect
+from midspan._schema.dialects.names import Renaming, valid_names
 from midspan._types.context import NO_CONTEXT, RunContext
 from midspan._types.parts import ToolCall, ToolResult
 from midspan._types.specs import ToolSpec
@@ -22,20 +23,20 @@ class _Adapted(Struct):
     original: ToolSpec
     spec: ToolSpec
     """As the model sees it."""
-    schema: Lowered
+    schema: AdaptedSchema
 
 
 class AdaptedTools(WrapperSource):
     """A source in the dialect of a model. Each tool still validates its arguments against its own schema."""
 
-    def __init__(self, source: ToolSource, dialect: Dialect) -> None:
+    def __init__(self, source: ToolSource, dialect: SchemaDialect) -> None:
         super().__init__(source)
         self._dialect = dialect
         self._tools: dict[str, _Adapted] = {}
         """By the name that the model uses."""
 
     def adapt(self, tools: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
-        names = legal_names((spec.name for spec in tools), self._dialect)
+        names = valid_names((spec.name for spec in tools), self._dialect.functions)
         self._tools = {names[spec.name]: self._adapt(spec, names[spec.name]) for spec in tools}
         return tuple(tool.spec for tool in self._tools.values())
 
@@ -43,7 +44,7 @@ class AdaptedTools(WrapperSource):
         known = self._tools.get(name)
         if known is not None and known.original == spec:
             return known
-        schema = lower(spec.parameters or {}, self._dialect)
+        schema = adapt_schema(spec.parameters or {}, self._dialect)
         return _Adapted(spec, replace(spec, name=name, parameters=None if schema.is_empty else schema.schema), schema)
 
     @property
@@ -58,14 +59,14 @@ class AdaptedTools(WrapperSource):
             return unknown(call, self._tools)
         if tool.schema.renaming is None and tool.original.name == call.name:
             return await self.source.call(call, context)  # nearly always: all names are valid as they are
-        original = replace(call, name=tool.original.name, arguments=tool.schema.original(call.arguments))
+        original = replace(call, name=tool.original.name, arguments=tool.schema.restore_names(call.arguments))
         result = replace(await self.source.call(original, context), name=call.name)
         return _rename_in_error(result, tool) if result.is_error and isinstance(result.value, str) else result
 
-    async def dropped_constraints(self) -> dict[str, tuple[Loss, ...]]:
+    async def dropped_constraints(self) -> dict[str, tuple[DroppedConstraint, ...]]:
         """By tool, what its schema says and the dialect cannot express."""
         await self.list_tools()
-        return {tool.original.name: tool.schema.losses for tool in self._tools.values() if tool.schema.losses}
+        return {tool.original.name: tool.schema.dropped for tool in self._tools.values() if tool.schema.dropped}
 
 
 def _rename_in_error(result: ToolResult, tool: _Adapted) -> ToolResult:

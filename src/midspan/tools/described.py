@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from midspan._schema.normal import normal
+from midspan._schema.normalize import normalize
 from midspan._types.specs import ToolSpec
 from midspan.errors import SchemaError
 
@@ -51,6 +51,6 @@ def _schema(tool: str, name: str, parameter: Mapping[str, Any]) -> dict[str, Any
         more = msgspec.json.decode(text)
         if not isinstance(more, dict):
             raise SchemaError(f"validation_json must be a JSON object, got {text!r}")
-        return normal({"type": "any", **keywords, **more})
+        return normalize({"type": "any", **keywords, **more})
     except (SchemaError, TypeError, msgspec.DecodeError) as error:
         raise SchemaError(f"parameter {name!r} of {tool}: {error}") from error

@@ -52,9 +52,9 @@ class LocalTools(ToolSource):
 async def execute(tool: Tool[..., Any], call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:
     """Run the call and return its result, whatever happens."""
     changes: tuple[str, ...] = ()
-    arguments = tool.parameters.ready(call.arguments)
+    arguments = tool.parameters.fast_path(call.arguments)
     if arguments is None:
-        prepared = tool.parameters.prepare(call.arguments)
+        prepared = tool.parameters.validate(call.arguments)
         if prepared.problems:
             return refused(call, f"invalid parameters:{bulleted(map(str, prepared.problems))}")
         arguments, changes = prepared.arguments, prepared.changes

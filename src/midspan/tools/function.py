@@ -24,7 +24,7 @@ from midspan.tools.options import (
 )
 
 if TYPE_CHECKING:
-    from midspan._schema.arguments import Checker
+    from midspan._schema.arguments import SchemaValidator
     from midspan._schema.signature import Signature
     from midspan._schema.signatures.binding import Binding
 
@@ -77,16 +77,16 @@ class Tool(Generic[P, R]):
             raise SchemaError(f"failed to create tool {spec.name}: {error}") from error
 
     @cached_property
-    def parameters(self) -> "Checker":
-        from midspan._schema.arguments import Checker  # as above
+    def parameters(self) -> "SchemaValidator":
+        from midspan._schema.arguments import SchemaValidator  # as above
 
-        return Checker(self.spec.parameters or {"type": "object"}, word="parameters")
+        return SchemaValidator(self.spec.parameters or {"type": "object"}, label="parameters")
 
     @cached_property
-    def response(self) -> "Checker | None":
-        from midspan._schema.arguments import Checker  # as above
+    def response(self) -> "SchemaValidator | None":
+        from midspan._schema.arguments import SchemaValidator  # as above
 
-        return None if self.spec.response is None else Checker(self.spec.response, word="response")
+        return None if self.spec.response is None else SchemaValidator(self.spec.response, label="response")
 
     @property
     def name(self) -> str:
@@ -100,7 +100,7 @@ class Tool(Generic[P, R]):
 
     def _check_examples(self) -> None:
         for example in self.spec.examples:
-            prepared = self.parameters.prepare(example)
+            prepared = self.parameters.validate(example)
             problems = [*prepared.problems, *(self.check(prepared.arguments) if not prepared.problems else ())]
             if problems:
                 raise SchemaError(f"the example {example!r} is no valid call: {problems[0]}")
@@ -305,9 +305,9 @@ def _read(schema: JsonSchema, word: str) -> dict[str, Any]:
         raise SchemaError(f"invalid {word} schema: it is an object, not {type(read).__name__}")
     if not _speaks_otherwise(read):
         return read
-    from midspan._schema.normal import normal  # as above
+    from midspan._schema.normalize import normalize  # as above
 
-    return normal(read)
+    return normalize(read)
 
 
 _TYPES = frozenset(("string", "number", "integer", "boolean", "array", "object", "null"))

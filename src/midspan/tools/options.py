@@ -91,7 +91,7 @@ def examples_of(tool: str, given: Any) -> tuple[dict[str, Any], ...]:
 def _example(tool: str, given: Any) -> dict[str, Any]:
     if not isinstance(given, dict):
         raise SchemaError(f"{tool}: an example is a dict, the arguments of one call; not {given!r}")
-    from midspan._schema.results import to_jsonable  # few tools have examples
+    from midspan._schema.jsonable import to_jsonable  # few tools have examples
 
     try:
         said: dict[str, Any] = to_jsonable(given)

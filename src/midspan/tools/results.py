@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
-from midspan._schema.arguments import Checker
-from midspan._schema.results import to_jsonable
+from midspan._schema.arguments import SchemaValidator
+from midspan._schema.jsonable import to_jsonable
 from midspan._types.parts import Blob, ToolCall, ToolResult
 from midspan.errors import ResultError
 from midspan.tools.error_results import bulleted, failed, truncate
@@ -59,7 +59,7 @@ def _to_json(value: Any, media: list[Blob]) -> tuple[Any, int]:
     return data, len(_encode(data))
 
 
-def _invalid_response(schema: Checker, call: ToolCall, value: Any, notes: tuple[str, ...]) -> ToolResult:
+def _invalid_response(schema: SchemaValidator, call: ToolCall, value: Any, notes: tuple[str, ...]) -> ToolResult:
     # A tool may report an error in its result, whatever schema its successes have.
     if isinstance(value, dict) and "error" in value:
         shown = value if len(_encode(value)) <= _MAX_ERROR_BYTES else truncate(_encode(value).decode())

@@ -10,9 +10,9 @@ import msgspec
 
 from midspan._schema.checking.validators import Compiled
 from midspan._schema.checking.weight import DEEPEST_VALUE, measured
-from midspan._schema.paths import Steps, path_of
+from midspan._schema.paths import Steps, format_path
 from midspan._schema.positions import array_schemas
-from midspan._schema.type_words import TYPES, type_of
+from midspan._schema.type_aliases import TYPES, type_of
 
 Test = Callable[[Any], bool]
 
@@ -70,7 +70,7 @@ class Filling:
         if kind is list:
             return self._branch(self._array(value, steps, changes, defaults), steps, changes, defaults)
         if kind is float and self.is_integer and value.is_integer():
-            changes.append(f"{path_of(steps)}: {value} → {int(value)}")
+            changes.append(f"{format_path(steps)}: {value} → {int(value)}")
             return int(value)
         return value
 

@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 
 from midspan._schema.checking.validators import Compiled
-from midspan._schema.paths import Steps, path_of, quoted
+from midspan._schema.paths import Steps, format_path, quoted
 from midspan._schema.positions import array_schemas
-from midspan._schema.type_words import type_of
+from midspan._schema.type_aliases import type_of
 
 _INTEGER = re.compile(r"[+-]?\d{1,300}")
 _NUMBER = re.compile(r"[+-]?(\d{1,300}(\.\d{0,300})?|\.\d{1,300})([eE][+-]?\d{1,3})?")
@@ -141,7 +141,7 @@ class Mending:
         return same[0]
 
     def _note(self, steps: Steps, what: str) -> None:
-        self.changes.append(f"{path_of(steps)}: {what}" if steps else what)
+        self.changes.append(f"{format_path(steps)}: {what}" if steps else what)
 
 
 def _types(schema: dict[str, Any], options: list[Any] | None) -> list[str]:

@@ -13,19 +13,19 @@ from midspan._schema.checking.wording import Wording
 from midspan._schema.paths import quoted
 from midspan._schema.positions import check_size, pointer
 from midspan._schema.references import Document
-from midspan._schema.type_words import TYPES
+from midspan._schema.type_aliases import TYPES
 
 _BACKTRACKS = 100_000
 
 
 class Compiled:
-    """A schema ready to check values. Its messages call it an «invalid `word` schema» if it is none."""
+    """A schema ready to check values. Its messages call it an «invalid `label` schema» if it is none."""
 
     def __init__(
         self,
         schema: Any,
         *,
-        word: str,
+        label: str,
         formats: bool = False,
         remotes: Mapping[str, Any] | None = None,
         draft: str | None = None,
@@ -43,7 +43,7 @@ class Compiled:
             self.weight: Weight = weigh(self.document)
             self.validator = self._built()
         except ValueError as error:
-            raise SchemaError(f"invalid {word} schema: {_told(error)}") from error
+            raise SchemaError(f"invalid {label} schema: {_told(error)}") from error
 
     @property
     def compares_deeply(self) -> bool:

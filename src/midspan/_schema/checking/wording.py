@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from midspan._schema.paths import LONGEST_VALUE, Steps, path_of, quoted
+from midspan._schema.paths import MAX_QUOTED_CHARS, Steps, format_path, quoted
 from midspan._schema.positions import array_schemas
 from midspan._schema.references import Document
-from midspan._schema.type_words import type_of
+from midspan._schema.type_aliases import type_of
 
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError
@@ -75,7 +75,7 @@ class _Locating:
                 yield from self.problems(one, part, (*steps, *step), 0 if step else chain + 1)
         if not inner:
             expected = self._wording.described(schema) or "something else"
-            yield Problem(path_of(steps), f"does not fit: expected {expected}, got {quoted(value)}")
+            yield Problem(format_path(steps), f"does not fit: expected {expected}, got {quoted(value)}")
 
     def _parts(self, value: Any, schema: Any, chain: int) -> Iterator[tuple[Any, Any, Steps]]:
         if not isinstance(schema, dict):
@@ -131,7 +131,7 @@ class Wording:
                 value = value[steps[-1]]
             except (KeyError, IndexError, TypeError):
                 value = None
-        return path_of([*steps, *further])
+        return format_path([*steps, *further])
 
     def _missing(self, error: "ValidationError") -> Problem:
         name = _kind(error).property
@@ -228,9 +228,9 @@ def _enum(error: "ValidationError") -> str:
 
 def _nearest(word: str, options: list[str], least: float = 0.6) -> str | None:
     """The option most like the word; of so many and so long ones that looking takes no time worth speaking of."""
-    if len(word) > LONGEST_VALUE:
+    if len(word) > MAX_QUOTED_CHARS:
         return None
-    near = [one for one in options[:_MOST_COMPARED] if len(one) <= LONGEST_VALUE]
+    near = [one for one in options[:_MOST_COMPARED] if len(one) <= MAX_QUOTED_CHARS]
     from difflib import get_close_matches  # loaded with the first error
 
     return next(iter(get_close_matches(word, near, 1, least)), None)

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from midspan._schema.paths import Steps, path_of
+from midspan._schema.paths import Steps, format_path
 from midspan.errors import ArgumentError
 
 _MOST = 20
@@ -40,7 +40,9 @@ class Several(ValueError):
     """More than one thing is wrong, each with the steps to it."""
 
     def __init__(self, problems: list[tuple[Steps, str]]) -> None:
-        super().__init__(" and ".join(f"{path_of(steps)}: {words}" if steps else words for steps, words in problems))
+        super().__init__(
+            " and ".join(f"{format_path(steps)}: {words}" if steps else words for steps, words in problems)
+        )
         self.problems = problems
 
 
@@ -90,7 +92,7 @@ def _problems(value: Any, hint: Any, steps: Steps) -> Iterator[tuple[str, str]]:
     try:
         hint.convert(value) if is_placeholder(hint) else converted(value, hint)
     except Several as several:
-        yield from ((path_of((*steps, *inner)), _one_line(words)) for inner, words in several.problems)
+        yield from ((format_path((*steps, *inner)), _one_line(words)) for inner, words in several.problems)
         return
     except Exception as error:  # noqa: BLE001 - a constructor is foreign code
         failure = error
@@ -127,7 +129,7 @@ def _parts(value: Any, hint: Any) -> Iterator[tuple[str | int, Any, Any]]:
 
 def _told(error: Exception, steps: Steps) -> tuple[str, str]:
     """What msgspec, or a constructor, said of what is there."""
-    place = path_of(steps)
+    place = format_path(steps)
     if isinstance(error, RecursionError):
         return place, "nested too deeply"
     text = str(error) if isinstance(error, ValueError | TypeError) else f"{type(error).__name__}: {error}"

@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from midspan._schema.results import to_jsonable
+from midspan._schema.jsonable import to_jsonable
 from midspan._schema.signatures.choices import enum_hint, enum_schema, literal_hint, literal_schema
 from midspan._schema.signatures.constraints import notes
 from midspan._schema.signatures.conversion import converted, is_accepted, is_placeholder, placeholder

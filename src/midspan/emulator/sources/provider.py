@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from midspan._schema.normal import normal
+from midspan._schema.normalize import normalize
 from midspan._types.exchange import FinishReason, ModelRequest, Output, RequestConfig
 from midspan._types.messages import History
 from midspan._types.specs import ModelSettings, ToolChoice, ToolSpec
@@ -79,7 +79,7 @@ def _tool(declared: FunctionDeclaration) -> ToolSpec:
     given: Any = declared.parameters_json_schema
     if given is UNSET or given is None:
         given = to_plain(declared.parameters) if declared.parameters is not None else None
-    return ToolSpec(declared.name or "", declared.description or "", normal(given) if given is not None else None)
+    return ToolSpec(declared.name or "", declared.description or "", normalize(given) if given is not None else None)
 
 
 def _choice(setup: GenerateContentRequest) -> ToolChoice | None:
@@ -97,5 +97,5 @@ def _output(config: GenerationConfig) -> Output | None:
         return None
     schema: Any = config.response_json_schema
     if schema is UNSET or schema is None:
-        schema = normal(to_plain(config.response_schema)) if config.response_schema is not None else None
+        schema = normalize(to_plain(config.response_schema)) if config.response_schema is not None else None
     return Output(schema if isinstance(schema, dict) else None)

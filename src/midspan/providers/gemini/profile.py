@@ -2,14 +2,14 @@
 
 from typing import Literal
 
-from midspan._schema.lowering.dialect import Dialect
-from midspan._schema.lowering.names import NameRule
+from midspan._schema.dialects.dialect import SchemaDialect
+from midspan._schema.dialects.names import NameRule
 from midspan.providers.gemini.capabilities import Capabilities
 from midspan.providers.provider import ModelProfile
 
 _FUNCTION_NAMES = NameRule(extra=".-")
 
-GEMINI_PARAMETERS = Dialect(
+GEMINI_PARAMETERS = SchemaDialect(
     name="gemini parameters",
     # Of the documented fields without those that servers refuse all the same:
     # additionalProperties, defs, ref; and without title, which makes answers worse.
@@ -55,7 +55,7 @@ GEMINI_PARAMETERS = Dialect(
 )
 """`functionDeclarations[].parameters`: the OpenAPI subset, and the only one that the Live API takes."""
 
-GEMINI_JSON_SCHEMA = Dialect(
+GEMINI_JSON_SCHEMA = SchemaDialect(
     name="gemini json schema",
     keywords=frozenset(
         [

@@ -97,9 +97,9 @@ def _in_words(value: Any) -> str:
 
 def _typed_answer(output: Output, results: list[ToolResult]) -> str:
     """The one tool result as JSON, if it has exactly the form that was asked for."""
-    from midspan._schema.arguments import Checker  # only typed answers need it
+    from midspan._schema.arguments import SchemaValidator  # only typed answers need it
 
-    checker = Checker(_closed(output.json_schema or {}), word="output")
+    checker = SchemaValidator(_closed(output.json_schema or {}), label="output")
     if len(results) == 1 and not results[0].is_error and not checker.problems(results[0].value):
         return msgspec.json.encode(results[0].value).decode()
     reason = "the tool results do not have exactly this form" if results else "no tool was called"

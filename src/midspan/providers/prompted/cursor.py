@@ -2,7 +2,7 @@
 
 import re
 
-from midspan._schema.repair import Unfinished
+from midspan._schema.lenient_json import IncompleteJson
 
 _SPACE = re.compile(r"\s*")
 _LONGEST_WORD = 32
@@ -10,7 +10,7 @@ _NAME = re.compile(r"[^\W\d][\w./:-]{0,199}")
 
 
 class Cursor:
-    """Each method moves `at` behind what it has found; `Unfinished` where more text could make a difference."""
+    """Each method moves `at` behind what it has found; `IncompleteJson` where more text could make a difference."""
 
     def __init__(self, text: str, at: int, over: bool) -> None:
         self.text = text
@@ -23,7 +23,7 @@ class Cursor:
     def space(self) -> None:
         self.at = _SPACE.match(self.text, self.at).end()  # type: ignore[union-attr]  # it matches everywhere
         if self.at == len(self.text) and not self.over:
-            raise Unfinished
+            raise IncompleteJson
 
     def take(self, *words: str) -> str:
         """Which of these words stands here, if any; of two that begin alike the longer comes first."""
@@ -33,7 +33,7 @@ class Cursor:
                 self.at += len(word)
                 return word
             if not self.over and len(rest) < len(word) and word.startswith(rest):
-                raise Unfinished
+                raise IncompleteJson
         return ""
 
     def after_space(self, *words: str) -> str:
@@ -50,7 +50,7 @@ class Cursor:
         found = _NAME.match(self.text, self.at)
         end = found.end() if found else self.at
         if end == len(self.text) and not self.over:
-            raise Unfinished
+            raise IncompleteJson
         self.at = end
         return found[0] if found else ""
 
@@ -67,4 +67,4 @@ class Cursor:
 
     def wait(self) -> None:
         """Say that what stands here may still become something."""
-        raise Unfinished
+        raise IncompleteJson

@@ -2,7 +2,7 @@
 
 import re
 
-from midspan._schema.repair import Unfinished
+from midspan._schema.lenient_json import IncompleteJson
 from midspan.providers.prompted.arguments import in_braces, in_parentheses
 from midspan.providers.prompted.cursor import Cursor
 from midspan.providers.prompted.findings import Broken, Declared, Found, Written
@@ -43,7 +43,7 @@ def marked(cursor: Cursor, tools: Declared) -> Found | None:
 def _in_parentheses(cursor: Cursor, at: int, name: str) -> tuple[dict[str, object], int]:
     try:
         return in_parentheses(cursor.text, at, name)
-    except Unfinished as error:
+    except IncompleteJson as error:
         if not cursor.over or error.end is None:
             raise
         # The text is over, the object is whole, and at most the parenthesis is missing.
@@ -58,9 +58,9 @@ def _without_arguments(cursor: Cursor, tools: Declared) -> None:
     """A marker after which no arguments come: words about calls, unless nothing but the name of a tool does."""
     begun = _BEGUN.match(cursor.text, cursor.at)
     if begun is not None and not cursor.over:
-        raise Unfinished
+        raise IncompleteJson
     named = _NAMED.match(cursor.text, cursor.at)
     if named is not None and tools.resolve(named[1]) and not _WORDS.match(cursor.text, named.end()):
         raise Broken("it has no arguments; they stand in parentheses after the name", named.end(), named[1])
     if begun is not None and any(known.startswith(begun[1] or "") for known in tools.names):
-        raise Unfinished(name=begun[1] or "")
+        raise IncompleteJson(name=begun[1] or "")

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from midspan._schema.repair import Nearly, Unfinished, Unreadable
+from midspan._schema.lenient_json import IncompleteJson, InvalidJson, LenientJsonParser
 from midspan.providers.prompted.arguments import object_in
 from midspan.providers.prompted.cursor import Cursor
 from midspan.providers.prompted.findings import Broken, Declared, Found, Written
@@ -76,19 +76,19 @@ def calls_at(cursor: Cursor, tools: Declared, *, strict: bool, alone: bool = Tru
     JSON that cannot be read is no call if it speaks of no tool. Without `strict` it stands where only calls do.
     """
     begin = cursor.at
-    nearly = Nearly(cursor.text, begin)
+    nearly = LenientJsonParser(cursor.text, begin)
     try:
         value = nearly.value()
-    except Unreadable as error:
+    except InvalidJson as error:
         if not cursor.over and len(cursor.text) - begin < _LONGEST_BEGUN and not _BEGUN.match(cursor.text, begin):
-            raise Unfinished from None  # of which tool it speaks may come after what is wrong with it
+            raise IncompleteJson from None  # of which tool it speaks may come after what is wrong with it
         name = _named(cursor.text, begin, tools, strict)
         if name is None:
             cursor.in_vain += error.at - begin
             return None
         raise Broken(error.problem, error.at, name) from None
-    except Unfinished as error:
-        raise Unfinished(name=_named(cursor.text, begin, tools, strict), depth=error.depth) from None
+    except IncompleteJson as error:
+        raise IncompleteJson(name=_named(cursor.text, begin, tools, strict), depth=error.depth) from None
     cursor.at = nearly.at
     return Found(cursor.at, calls_in(value, tools, cursor.at, strict=strict, alone=alone) or ())
 

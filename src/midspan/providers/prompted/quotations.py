@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from midspan._schema.repair import Unfinished
+from midspan._schema.lenient_json import IncompleteJson
 from midspan._types.messages import Message
 from midspan._types.parts import Text, ToolResult
 from midspan.providers.prompted.arguments import in_braces, in_parentheses
@@ -98,7 +98,7 @@ class Quotations:
         except Broken as error:
             self._broken += 1
             return error.at
-        except Unfinished:
+        except IncompleteJson:
             self._broken += 1
             return None
         if found is None:

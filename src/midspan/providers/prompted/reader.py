@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable
 from itertools import count
 
-from midspan._schema.repair import Unfinished
+from midspan._schema.lenient_json import IncompleteJson
 from midspan._types.parts import Text, ToolCall
 from midspan._types.specs import AnyTool
 from midspan.providers.prompted.cursor import Cursor
@@ -131,7 +131,7 @@ class Reader:
                 continue
             try:
                 found = self._found(place, over)
-            except Unfinished as error:
+            except IncompleteJson as error:
                 self._hold(place.start(), error.depth)
                 return
             if found is None:
@@ -159,7 +159,7 @@ class Reader:
         try:
             found = self._tried(place, over)
             end = 0 if found is None else found.end
-        except Unfinished as error:
+        except IncompleteJson as error:
             if size < _ENOUGH and not over:
                 raise
             if error.name is None:
@@ -198,7 +198,7 @@ class Reader:
         end = line_break if line_break >= 0 else len(text)
         is_over = line_break >= 0 and (error.over_at is not None or is_closed(text, begin, shows_at, end))
         if not is_over and not over and len(text) - begin < _ENOUGH:
-            raise Unfinished
+            raise IncompleteJson
         if not is_over:
             end, self._deaf = min(len(text), limit), True
         self._say(begin)

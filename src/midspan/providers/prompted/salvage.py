@@ -6,7 +6,7 @@
 import re
 from collections.abc import Callable, Iterable
 
-from midspan._schema.repair import Unfinished
+from midspan._schema.lenient_json import IncompleteJson
 from midspan._types.parts import Text, ToolCall, local_id
 from midspan._types.specs import AnyTool
 from midspan.providers.prompted.cursor import Cursor
@@ -36,7 +36,7 @@ def _as_code(words: str, tools: Declared) -> tuple[Written, ...]:
     code = words if words.startswith("```") else f"```tool_code\n{words}\n```"
     try:
         found = code_fence(Cursor(code, 0, over=True), tools)
-    except (Broken, Unfinished):
+    except (Broken, IncompleteJson):
         return ()
     return found.calls if found is not None and found.end == len(code) else ()
 

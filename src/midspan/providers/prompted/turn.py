@@ -208,8 +208,8 @@ def _mark(request: ModelRequest) -> str:
 
 def _accepts_nothing(spec: ToolSpec) -> bool:
     """Whether a tool may be called without arguments."""
-    from midspan._schema.arguments import Checker  # loads the validator, which few need here
-    from midspan._schema.normal import normal
+    from midspan._schema.arguments import SchemaValidator  # loads the validator, which few need here
+    from midspan._schema.normalize import normalize
 
     schema = spec.parameters
-    return not schema or Checker(normal(schema)).accepts({})
+    return not schema or SchemaValidator(normalize(schema)).accepts({})

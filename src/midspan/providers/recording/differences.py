@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from midspan._schema.paths import LONGEST_VALUE, Steps, path_of, quoted
+from midspan._schema.paths import MAX_QUOTED_CHARS, Steps, format_path, quoted
 from midspan.providers.recording.masking import MASK, Masking
 
 _LOCAL_ID = re.compile(rb'"midspan_[0-9a-f]{16}"')
@@ -61,14 +61,14 @@ def _fits(recorded: str, now: str) -> bool:
 def _told(recorded: Any, now: Any, steps: Steps) -> str:
     if isinstance(recorded, str) and isinstance(now, str):
         recorded, now = _around(recorded, now)
-    return f"{path_of(steps) or 'the whole'}: recorded {_shown(recorded)}, now {_shown(now)}"
+    return f"{format_path(steps) or 'the whole'}: recorded {_shown(recorded)}, now {_shown(now)}"
 
 
 def _around(one: str, other: str) -> tuple[str, str]:
     """Two long texts from shortly before the place where they part."""
     place = next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
-    start = max(0, place - LONGEST_VALUE // 4)
-    if start == 0 or max(len(one), len(other)) < LONGEST_VALUE:
+    start = max(0, place - MAX_QUOTED_CHARS // 4)
+    if start == 0 or max(len(one), len(other)) < MAX_QUOTED_CHARS:
         return one, other
     return f"…{one[start:]}", f"…{other[start:]}"
 

@@ -2,7 +2,7 @@
 
 import re
 
-from midspan._schema.repair import Unfinished
+from midspan._schema.lenient_json import IncompleteJson
 from midspan.providers.prompted.arguments import in_braces, in_parentheses
 from midspan.providers.prompted.cursor import Cursor
 from midspan.providers.prompted.findings import Broken, Declared, Found, Written, refuse_too_many
@@ -37,7 +37,7 @@ def fenced(cursor: Cursor, tools: Declared) -> Found | None:
         return found
     end = cursor.text.find("```", cursor.at)
     if end < 0 and not cursor.over:
-        raise Unfinished(name=calls[-1].name)
+        raise IncompleteJson(name=calls[-1].name)
     over_at = end + 3 if end >= 0 else None
     raise Broken("only calls may stand in the fence with it", cursor.at, calls[-1].name, over_at=over_at)
 
@@ -65,7 +65,7 @@ def action(cursor: Cursor, tools: Declared) -> Found | None:
     cursor.after_space("**")
     if not cursor.after_space("Action Input:", "**Action Input:**", "**Action Input**:"):
         if cursor.over and "Action Input:".startswith(cursor.text[cursor.at :].strip()):
-            raise Unfinished(name=name)
+            raise IncompleteJson(name=name)
         return None
     fence = cursor.after_space("```json", "```")
     cursor.space()

@@ -2,7 +2,7 @@
 
 import re
 
-from midspan._schema.repair import Unfinished
+from midspan._schema.lenient_json import IncompleteJson
 from midspan.providers.prompted.arguments import in_braces, in_parentheses
 from midspan.providers.prompted.cursor import Cursor
 from midspan.providers.prompted.findings import Broken, Declared, Found, Written, refuse_too_many
@@ -36,7 +36,7 @@ def call_list(cursor: Cursor, tools: Declared) -> Found | None:
             return Found(cursor.at, tuple(calls))
         if not cursor.take(","):
             if cursor.at == len(cursor.text):
-                raise Unfinished(name=call.name)
+                raise IncompleteJson(name=call.name)
             raise Broken("a comma or ] is missing after the call", cursor.at, call.name)
 
 
@@ -55,7 +55,7 @@ def printed(cursor: Cursor, tools: Declared) -> Found | None:
     if not calls:
         return None
     if cursor.at == len(cursor.text) and not cursor.over:
-        raise Unfinished(name=calls[-1].name)
+        raise IncompleteJson(name=calls[-1].name)
     if not _LINE_ENDS.match(cursor.text, cursor.at):
         raise Broken(_NO_CODE, cursor.at, calls[-1].name)
     return Found(cursor.at, tuple(calls))
@@ -66,7 +66,7 @@ def code_fence(cursor: Cursor, tools: Declared) -> Found | None:
     head = _FENCE.match(cursor.text, cursor.at)
     if head is None:
         if not cursor.over and _FENCE_BEGUN.match(cursor.text, cursor.at):
-            raise Unfinished
+            raise IncompleteJson
         return None
     cursor.at = head.end()
     calls: list[Written] = []
@@ -94,7 +94,7 @@ def _refuse_code(cursor: Cursor, begin: int, calls: list[Written]) -> None:
     name = calls[-1].name if calls else ""
     end = cursor.text.find("```", cursor.at)
     if end < 0 and not cursor.over:
-        raise Unfinished(name=name)
+        raise IncompleteJson(name=name)
     if calls or "default_api." in cursor.text[begin : end if end >= 0 else None]:
         raise Broken(_NO_CODE, cursor.at, name, over_at=end + 3 if end >= 0 else None)
 

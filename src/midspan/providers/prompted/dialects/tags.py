@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from midspan._schema.repair import Unfinished, Unreadable, loads
-from midspan._schema.type_words import meaning
+from midspan._schema.lenient_json import IncompleteJson, InvalidJson, loads
+from midspan._schema.type_aliases import schema_for_alias
 from midspan.providers.prompted.arguments import in_braces
 from midspan.providers.prompted.cursor import Cursor
 from midspan.providers.prompted.findings import Broken, Declared, Found, Written
@@ -19,8 +19,8 @@ def function_tag(cursor: Cursor, tools: Declared) -> Found | None:
         return None
     try:
         arguments = _arguments(cursor, tools, name)
-    except Unfinished as error:
-        raise Unfinished(name=name, depth=error.depth) from None
+    except IncompleteJson as error:
+        raise IncompleteJson(name=name, depth=error.depth) from None
     if not cursor.after_space("</function>"):
         raise Broken("</function> is missing after the arguments", cursor.at, name)
     return Found(cursor.at, (Written(name, arguments),))
@@ -36,14 +36,14 @@ def _arguments(cursor: Cursor, tools: Declared, name: str) -> dict[str, Any]:
     while cursor.after_space("<parameter="):
         key_end, end = cursor.text.find(">", cursor.at), cursor.text.find(_END, cursor.at)
         if key_end < 0 or end < 0:
-            raise Unfinished
+            raise IncompleteJson
         key, text = cursor.text[cursor.at : key_end], cursor.text[key_end + 1 : end]
         if "<parameter=" in text or "</function>" in text or end < key_end or key in arguments:
             raise Broken(f"the parameter {key[:80]!r} has no end, or comes twice", cursor.at, name)
         if closing < end:  # looked for once, and not for each parameter
             closing = cursor.text.find("</function>", end)
         if closing < 0:
-            raise Unfinished  # if the value turns out to have two meanings, the whole call is refused
+            raise IncompleteJson  # if the value turns out to have two meanings, the whole call is refused
         arguments[key] = _value(text, tools.properties(name).get(key), key, closing, name)
         cursor.at = end + len(_END)
     return arguments
@@ -57,7 +57,7 @@ def _value(text: str, schema: Any, key: str, at: int, name: str) -> Any:
         return text
     try:
         value = loads(text)
-    except Unreadable:
+    except InvalidJson:
         return text  # if it should have been something else, the check of the arguments will say so
     if not isinstance(value, str) and (not types or "string" in types):
         raise Broken(f"{text[:80]!r} for {key[:80]!r} can be a text or a value; give the arguments as JSON", at, name)
@@ -71,7 +71,7 @@ def types_of(schema: Any) -> set[str]:
     words = schema.get("type")
     found: set[str] = set()
     for word in words if isinstance(words, list) else [words]:
-        known = meaning(word) if isinstance(word, str) else None
+        known = schema_for_alias(word) if isinstance(word, str) else None
         types = (known or {}).get("type")
         if types is None:
             return set()

@@ -2,15 +2,15 @@
 
 from typing import Any
 
-from midspan._schema.lowering.dialect import Dialect
-from midspan._schema.type_words import type_of
+from midspan._schema.dialects.dialect import SchemaDialect
+from midspan._schema.type_aliases import type_of
 
 Schema = dict[str, Any]
 
 _ARRAYS_IN_ARRAYS = 3
 
 
-def anything(dialect: Dialect, depth: int = _ARRAYS_IN_ARRAYS) -> Schema:
+def anything(dialect: SchemaDialect, depth: int = _ARRAYS_IN_ARRAYS) -> Schema:
     """The schema of any value.
 
     Where every schema needs a type it is a union of them all, and since an array needs the schema of its items,
@@ -24,7 +24,7 @@ def anything(dialect: Dialect, depth: int = _ARRAYS_IN_ARRAYS) -> Schema:
     return joined(dialect, branches, null=True)
 
 
-def joined(dialect: Dialect, schemas: list[Schema], *, null: bool) -> Schema:
+def joined(dialect: SchemaDialect, schemas: list[Schema], *, null: bool) -> Schema:
     """One schema for what fits any of these, or null."""
     branches: list[Schema] = []
     for schema in schemas:
@@ -40,7 +40,7 @@ def joined(dialect: Dialect, schemas: list[Schema], *, null: bool) -> Schema:
     return branches[0] if len(branches) == 1 else {"anyOf": branches}
 
 
-def _with_null(dialect: Dialect, branches: list[Schema]) -> list[Schema]:
+def _with_null(dialect: SchemaDialect, branches: list[Schema]) -> list[Schema]:
     first = branches[0]
     if any(_takes_null(dialect, branch) for branch in branches):
         return branches
@@ -51,7 +51,7 @@ def _with_null(dialect: Dialect, branches: list[Schema]) -> list[Schema]:
     return [*branches, {"type": dialect.types["null"]}]
 
 
-def _takes_null(dialect: Dialect, schema: Schema) -> bool:
+def _takes_null(dialect: SchemaDialect, schema: Schema) -> bool:
     if "anyOf" in schema:
         return any(_takes_null(dialect, branch) for branch in schema["anyOf"])
     words = schema.get("type")

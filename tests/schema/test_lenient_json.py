@@ -1,4 +1,4 @@
-"""Nearly JSON is read as what it says, and never completed."""
+"""LenientJsonParser JSON is read as what it says, and never completed."""
 
 import json
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from midspan._schema.repair import Nearly, Unfinished, Unreadable, loads
+from midspan._schema.lenient_json import IncompleteJson, InvalidJson, LenientJsonParser, loads
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -32,8 +32,8 @@ def test_what_is_json_is_read_the_same_by_the_patient_way(value: Any) -> None:
 def test_what_is_cut_is_never_completed(value: dict[str, Any], data: st.DataObject) -> None:
     text = json.dumps(value)
     cut = data.draw(st.integers(0, len(text) - 1))
-    with pytest.raises(Unfinished):
-        Nearly(text[:cut]).value()
+    with pytest.raises(IncompleteJson):
+        LenientJsonParser(text[:cut]).value()
 
 
 @pytest.mark.parametrize(
@@ -85,19 +85,19 @@ def test_a_slip_that_changes_no_value_is_read(text: str, value: Any) -> None:
     ],
 )
 def test_what_has_no_single_reading_is_refused_and_told(text: str, words: str) -> None:
-    with pytest.raises(Unreadable) as caught:
+    with pytest.raises(InvalidJson) as caught:
         loads(text)
     assert words in caught.value.problem
 
 
 def test_only_the_last_brace_may_be_missing_and_only_where_it_can_belong_nowhere_else() -> None:
-    assert Nearly('{"a": {"b": 1}, "c": 2)').value(closed_by=")") == {"a": {"b": 1}, "c": 2}
-    assert Nearly('{"a": {"b": 1})').value(closed_by=")") == {"a": {"b": 1}}
+    assert LenientJsonParser('{"a": {"b": 1}, "c": 2)').value(closed_by=")") == {"a": {"b": 1}, "c": 2}
+    assert LenientJsonParser('{"a": {"b": 1})').value(closed_by=")") == {"a": {"b": 1}}
     for text in ('{"a": {"b": 1, "c": 2})', '{"a": {"b": 1)', '{"a": 1,)', "{)"):
-        with pytest.raises(Unreadable):
-            Nearly(text).value(closed_by=")")
+        with pytest.raises(InvalidJson):
+            LenientJsonParser(text).value(closed_by=")")
 
 
 def test_python_has_tuples_three_quotes_and_escapes_of_its_own() -> None:
     source = "{'a': (1, 2), 'b': '''it's \"so\"\n''', 'c': '\\x41\\d\\'', 'd': (1,)}"
-    assert Nearly(source, python=True).value() == {"a": [1, 2], "b": 'it\'s "so"\n', "c": "A\\d'", "d": [1]}
+    assert LenientJsonParser(source, python=True).value() == {"a": [1, 2], "b": 'it\'s "so"\n', "c": "A\\d'", "d": [1]}

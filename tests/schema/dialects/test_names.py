@@ -6,14 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from midspan._schema.dialects import legal_names, lower
+from midspan._schema.dialects.adapt import adapt_schema
+from midspan._schema.dialects.names import valid_names
 from midspan.providers.gemini.profile import GEMINI_PARAMETERS
 
 LEGAL = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 
 
 def test_legal_names_stay_and_illegal_ones_are_replaced() -> None:
-    names = legal_names(["get_weather", "requests.get", "a:b", "1st", "größe", ""], GEMINI_PARAMETERS)
+    names = valid_names(["get_weather", "requests.get", "a:b", "1st", "größe", ""], GEMINI_PARAMETERS.functions)
     assert names["get_weather"] == "get_weather"
     assert names["requests.get"] == "requests.get"
     assert names["a:b"] == "a_b"
@@ -22,20 +23,20 @@ def test_legal_names_stay_and_illegal_ones_are_replaced() -> None:
 
 
 def test_a_legal_name_is_never_taken_by_another() -> None:
-    names = legal_names(["a b", "a_b", "a:b"], GEMINI_PARAMETERS)
+    names = valid_names(["a b", "a_b", "a:b"], GEMINI_PARAMETERS.functions)
     assert names["a_b"] == "a_b"
     assert len(set(names.values())) == 3
 
 
 def test_long_names_stay_apart() -> None:
-    names = legal_names(["x" * 100 + "1", "x" * 100 + "2"], GEMINI_PARAMETERS)
+    names = valid_names(["x" * 100 + "1", "x" * 100 + "2"], GEMINI_PARAMETERS.functions)
     assert len(set(names.values())) == 2
     assert all(len(name) <= 64 for name in names.values())
 
 
 @given(st.lists(st.text(max_size=90)))
 def test_any_set_of_names_becomes_as_many_legal_ones(names: list[str]) -> None:
-    made = legal_names(names, GEMINI_PARAMETERS)
+    made = valid_names(names, GEMINI_PARAMETERS.functions)
     assert made.keys() == set(names)
     assert len(set(made.values())) == len(made)
     assert all(LEGAL.fullmatch(name) for name in made.values())
@@ -52,7 +53,7 @@ def test_arguments_come_back_under_the_names_of_the_schema_at_every_depth() -> N
             "free": {"type": "object"},
         },
     }
-    lowered = lower(schema, GEMINI_PARAMETERS)
+    lowered = adapt_schema(schema, GEMINI_PARAMETERS)
     legal_list, legal_name = (
         "the_list",
         next(name for name in lowered.schema["properties"]["the_list"]["items"]["properties"] if name != "x_y"),
@@ -62,7 +63,7 @@ def test_arguments_come_back_under_the_names_of_the_schema_at_every_depth() -> N
         "either": {legal_name: "3"},
         "free": {legal_name: "4", "the_list": 5},
     }
-    assert lowered.original(given) == {
+    assert lowered.restore_names(given) == {
         "the list": [{"x-y": "1", "x_y": "2"}],
         "either": {"x-y": "3"},
         "free": {legal_name: "4", "the_list": 5},
@@ -71,4 +72,4 @@ def test_arguments_come_back_under_the_names_of_the_schema_at_every_depth() -> N
 
 def test_arguments_are_the_same_object_if_nothing_was_renamed() -> None:
     given = {"a": 1}
-    assert lower({"properties": {"a": {}}}, GEMINI_PARAMETERS).original(given) is given
+    assert adapt_schema({"properties": {"a": {}}}, GEMINI_PARAMETERS).restore_names(given) is given

@@ -67,7 +67,7 @@ def type_of(value: Any) -> str:
     return "object" if isinstance(value, dict) else "array"
 
 
-def meaning(word: str) -> dict[str, Any] | None:
+def schema_for_alias(word: str) -> dict[str, Any] | None:
     """The schema that a type word stands for, in any case and in the manner of Python, Java or TypeScript.
 
     `{}` is a word for «anything», None a word that nobody knows.

@@ -2,8 +2,8 @@
 
 Read are, beside JSON itself: single and typographic quotes, trailing commas, comments, keys without quotes, Python's
 `True`, `False` and `None`, line breaks inside strings. Not read is whatever has two readings, and whatever is still
-open where the text ends: that is `Unfinished`, and nobody completes it. With `python=True` strings, tuples and keyword
-arguments are read as Python has them.
+open where the text ends: that is `IncompleteJson`, and nobody completes it. With `python=True` strings, tuples and
+keyword arguments are read as Python has them.
 """
 
 import json
@@ -19,7 +19,7 @@ DEEPEST = 100
 """Levels of objects and lists; the checks of arguments go no deeper either."""
 
 
-class Unreadable(ValueError):
+class InvalidJson(ValueError):
     """The text is no value, or could be several; `at` is where that shows."""
 
     def __init__(self, problem: str, at: int) -> None:
@@ -28,7 +28,7 @@ class Unreadable(ValueError):
         self.at = at
 
 
-class Unfinished(ValueError):
+class IncompleteJson(ValueError):
     """The text ends before the value does; `end` is where it would end, had it nothing more to come."""
 
     def __init__(self, end: int | None = None, name: str | None = None, *, depth: int = 0) -> None:
@@ -43,18 +43,18 @@ class Unfinished(ValueError):
 def loads(text: str) -> Any:
     """The value that the whole text says."""
     source = text + "\n"  # a number at the very end has an end, too
-    nearly = Nearly(source)
+    nearly = LenientJsonParser(source)
     try:
         value = nearly.value()
-    except Unfinished:
-        raise Unreadable("it ends before the value does", len(text)) from None
+    except IncompleteJson:
+        raise InvalidJson("it ends before the value does", len(text)) from None
     rest = _SPACE.match(source, nearly.at)
     if rest is None or rest.end() < len(source):
-        raise Unreadable(f"there is more after the value: {quoted(source[nearly.at :].strip())}", nearly.at)
+        raise InvalidJson(f"there is more after the value: {quoted(source[nearly.at :].strip())}", nearly.at)
     return value
 
 
-class Nearly:
+class LenientJsonParser:
     """A place in a text, and what can be read from there; each method moves `at` behind what it has read."""
 
     def __init__(self, text: str, at: int = 0, *, python: bool = False) -> None:
@@ -78,7 +78,7 @@ class Nearly:
         while True:
             found = _NEXT.match(self.text, self.at)
             if found is None:
-                raise Unfinished
+                raise IncompleteJson
             self.at = found.start(1)
             if found[1] not in "#/":
                 return found[1]
@@ -87,14 +87,14 @@ class Nearly:
             elif self.text.startswith("/*", self.at):
                 self._skip("*/")
             elif self.at + 1 == len(self.text):
-                raise Unfinished
+                raise IncompleteJson
             else:
                 return "/"
 
     def _skip(self, end: str) -> None:
         found = self.text.find(end, self.at + 1)
         if found < 0:
-            raise Unfinished
+            raise IncompleteJson
         self.at = found + len(end)
 
     def value(self, *, closed_by: str | None = None) -> Any:
@@ -121,11 +121,11 @@ class Nearly:
     def _container(self, first: str, closed_by: str | None) -> Any:
         self._depth += 1
         if self._depth > DEEPEST:
-            raise Unreadable(f"it is nested more than {DEEPEST} levels deep", self.at)
+            raise InvalidJson(f"it is nested more than {DEEPEST} levels deep", self.at)
         self.at += 1
         try:
             value = self._object(closed_by) if first == "{" else self._list("]" if first == "[" else ")")
-        except Unfinished as error:
+        except IncompleteJson as error:
             error.depth += 1
             raise
         self._depth -= 1
@@ -155,7 +155,7 @@ class Nearly:
             raise self.unexpected(f"{' or '.join(separators)} after the name {quoted(name)}")
         self.at += 1
         if name in members:
-            raise Unreadable(f"{quoted(name)} is given twice", begin)
+            raise InvalidJson(f"{quoted(name)} is given twice", begin)
         members[name] = self.value()
 
     def _name(self) -> str:
@@ -163,7 +163,7 @@ class Nearly:
         if found is None:
             raise self.unexpected("a name in double quotes")
         if found.end() == len(self.text):
-            raise Unfinished
+            raise IncompleteJson
         self.at = found.end()
         return found[0]
 
@@ -181,7 +181,7 @@ class Nearly:
                 items += more
                 commas += 1 + len(more)
         if end == ")" and len(items) == 1 and not commas:
-            raise Unreadable("parentheses around one value are no list", self.at)
+            raise InvalidJson("parentheses around one value are no list", self.at)
         self.at += 1
         return items
 
@@ -225,10 +225,10 @@ class Nearly:
         if self._python and self.text.startswith(mark * 3, begin) and mark in "\"'":
             mark *= 3
         elif self._python and len(self.text) < begin + 3:
-            raise Unfinished  # it may become three quotes
+            raise IncompleteJson  # it may become three quotes
         found = STRINGS[mark].match(self.text, begin + len(mark))
         if found is None:
-            raise Unfinished
+            raise IncompleteJson
         self.at = found.end()
         body = found[1]
         return body if "\\" not in body else self._unescaped(body, mark, begin)
@@ -239,39 +239,39 @@ class Nearly:
             made = ESCAPE.sub(plain, body)
             return made.encode("utf-16-le", "surrogatepass").decode("utf-16-le") if SURROGATE.search(made) else made
         except (UnicodeDecodeError, OverflowError):
-            raise Unreadable("an escape in a text is half a character", begin) from None
+            raise InvalidJson("an escape in a text is half a character", begin) from None
         except ValueError as error:
-            raise Unreadable(f"the escape {error} in a text can be read in two ways", begin) from None
+            raise InvalidJson(f"the escape {error} in a text can be read in two ways", begin) from None
 
     def _number(self) -> int | float:
         found = _NUMBER.match(self.text, self.at)
         if found is None:
             if _MAYBE_NUMBER.fullmatch(self.text, self.at):
-                raise Unfinished
+                raise IncompleteJson
             raise self.unexpected("a value")
         try:
             value = int(found[0]) if found[1] is None else float(found[0])
         except ValueError:
-            raise Unreadable("a number has too many digits", self.at) from None
+            raise InvalidJson("a number has too many digits", self.at) from None
         if value.__class__ is float and not isfinite(value):
-            raise Unreadable(f"the number {found[0]} is too large", self.at)
+            raise InvalidJson(f"the number {found[0]} is too large", self.at)
         self.at = found.end()
         return value
 
     def _word(self) -> Any:
         found = _WORD.match(self.text, self.at)
         if found is not None and found.end() == len(self.text):
-            raise Unfinished
+            raise IncompleteJson
         if found is None or found[0] not in _WORDS:
             raise self.unexpected("a value; text stands in double quotes")
         self.at = found.end()
         return _WORDS[found[0]]
 
-    def unexpected(self, wanted: str) -> Unreadable:
+    def unexpected(self, wanted: str) -> InvalidJson:
         """What should be here, and what is; nothing of what comes later, which may not be there yet."""
         here = self.text[self.at : self.at + 1]
         found = "the end of the line" if here == "\n" else quoted(here)
-        return Unreadable(
+        return InvalidJson(
             f"expected {wanted}, found {found} after {quoted(self.text[max(0, self.at - 20) : self.at])}", self.at
         )
 

@@ -4,12 +4,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from midspan._schema.lowering.dialect import Dialect, Lowered
-from midspan._schema.lowering.flat import ALL_TYPES, ONE_OF_TWO, Flat, Flattener, both, fold, shortened
-from midspan._schema.lowering.names import legal, renaming_of
-from midspan._schema.lowering.typed import Typed
-from midspan._schema.lowering.unions import joined, values_by_type
-from midspan._schema.normal import read
+from midspan._schema.dialects.dialect import AdaptedSchema, SchemaDialect
+from midspan._schema.dialects.merge import ALL_TYPES, ONE_OF_TWO, Flat, Flattener, both, fold, shortened
+from midspan._schema.dialects.names import renaming_of, valid_names
+from midspan._schema.dialects.typed import Typed
+from midspan._schema.dialects.unions import joined, values_by_type
+from midspan._schema.normalize import read
 from midspan._schema.positions import subschemas
 from midspan._schema.references import Document
 
@@ -21,11 +21,15 @@ _UNROLLED = (2, 1, 0)
 _ORDER = ("object", "array", "string", "integer", "number", "boolean")
 
 
-def lowered(schema: Any, dialect: Dialect, arguments: bool) -> Lowered:
-    """Recursion is unrolled as far as the bound on the size of the answer allows."""
+def adapt_schema(schema: Any, dialect: SchemaDialect, *, arguments: bool = True) -> AdaptedSchema:
+    """Return the schema as the dialect can express it: wider where it cannot, never narrower.
+
+    With `arguments` the root is an object, as every provider demands of parameters; otherwise it is whatever the schema
+    says. Recursion is unrolled as far as the limit on the size of the result allows.
+    """
     root, losses = read(schema)
     document = Document(root)
-    names = legal(_property_names(document), dialect.properties)
+    names = valid_names(_property_names(document), dialect.properties)
     for unrolled in _UNROLLED:
         lowering = _Lowering(dialect, Flattener(document, unrolled=unrolled), names)
         result = lowering.root(root) if arguments else lowering.node(root, (), (), 0)
@@ -33,7 +37,7 @@ def lowered(schema: Any, dialect: Dialect, arguments: bool) -> Lowered:
             break
     originals = {legal_name: name for name, legal_name in names.items() if name != legal_name}
     renaming = renaming_of(result, originals) if originals else None
-    return Lowered(result, (*losses, *lowering.flattener.losses.values()), renaming)
+    return AdaptedSchema(result, (*losses, *lowering.flattener.dropped.values()), renaming)
 
 
 def _property_names(document: Document) -> list[str]:
@@ -52,7 +56,7 @@ def _property_names(document: Document) -> list[str]:
 
 
 class _Lowering:
-    def __init__(self, dialect: Dialect, flattener: Flattener, names: dict[str, str]) -> None:
+    def __init__(self, dialect: SchemaDialect, flattener: Flattener, names: dict[str, str]) -> None:
         self.flattener = flattener
         self._dialect = dialect
         self._types = Typed(dialect, flattener, names, self.node)

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from midspan._schema.arguments import Checker
+from midspan._schema.arguments import SchemaValidator
 from midspan._schema.signature import Signature, signature_of
 from midspan.errors import ArgumentError, SchemaError
 
@@ -14,29 +14,29 @@ _VALUE = "value"
 _MOST_TOLD = 5
 
 
-class Shape:
+class OutputType:
     """The shape of values of one type; of a JSON Schema, values stay as JSON has them."""
 
     def __init__(self, form: Any) -> None:
         if isinstance(form, dict):
             self._signature, self.schema = None, form
-            self._checker = Checker(form, word="output")
+            self._checker = SchemaValidator(form, label="output")
         else:
             self._signature = _signature(form)
             parameters = self._signature.parameters
             self.schema = {**parameters["properties"][_VALUE]}
             if "$defs" in parameters:
                 self.schema["$defs"] = parameters["$defs"]
-            self._checker = Checker(parameters, word="output")
+            self._checker = SchemaValidator(parameters, label="output")
 
-    def made(self, value: Any) -> Any:
+    def parse(self, value: Any) -> Any:
         """The value that JSON says; an ArgumentError in words that a model can act on, if it says none."""
         if self._signature is None:
             problems = self._checker.problems(value)
             if problems:
                 raise _told(map(str, problems))
             return value
-        prepared = self._checker.prepare({_VALUE: value})
+        prepared = self._checker.validate({_VALUE: value})
         if prepared.problems:
             raise _told(str(problem).removeprefix(_VALUE).lstrip(".: ") for problem in prepared.problems)
         try:
@@ -46,7 +46,7 @@ class Shape:
         return next(iter((*positional, *keywords.values())))
 
 
-def json_in(text: str) -> Any:
+def parse_json(text: str) -> Any:
     """The JSON that a text is; an ArgumentError if it is none."""
     try:
         return msgspec.json.decode(_without_fence(text))

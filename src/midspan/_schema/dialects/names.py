@@ -28,7 +28,7 @@ class NameRule(Struct, frozen=True):
         return f"{legal[: self.longest - 9]}_{_digest(name)}"
 
 
-def legal(names: Iterable[str], rule: NameRule) -> dict[str, str]:
+def valid_names(names: Iterable[str], rule: NameRule) -> dict[str, str]:
     """For every name the legal one that stands for it: itself where it can be, and never the same for two."""
     given = list(dict.fromkeys(names))
     taken = {name for name in given if rule.allows(name)}

@@ -9,10 +9,10 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from midspan._schema.lowering.dialect import Loss
+from midspan._schema.dialects.dialect import DroppedConstraint
 from midspan._schema.positions import pointer
 from midspan._schema.references import Document
-from midspan._schema.type_words import TYPES
+from midspan._schema.type_aliases import TYPES
 
 Types = frozenset[str]
 _MOST_COMPARISONS = 1_000_000
@@ -166,7 +166,7 @@ class Flattener:
     """Folds references and `allOf` together, counting every step; when the count is used up, all is widened."""
 
     def __init__(self, document: Document, *, unrolled: int) -> None:
-        self.losses: dict[tuple[str, str], Loss] = {}
+        self.dropped: dict[tuple[str, str], DroppedConstraint] = {}
         self.exhausted = False
         self._document = document
         self._unrolled = unrolled
@@ -191,7 +191,7 @@ class Flattener:
 
     def lose(self, way: tuple[str, ...], keyword: str, what: str) -> None:
         path = pointer(way)
-        self.losses.setdefault((path, keyword), Loss(path, keyword, what))
+        self.dropped.setdefault((path, keyword), DroppedConstraint(path, keyword, what))
 
     def spend(self, nodes: int) -> None:
         """Count what the answer grows by."""

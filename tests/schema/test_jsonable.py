@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from midspan._schema.results import to_jsonable
+from midspan._schema.jsonable import to_jsonable
 from midspan.errors import ResultError
 
 

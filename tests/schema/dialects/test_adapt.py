@@ -7,23 +7,24 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from midspan._schema.dialects import Dialect, Lowered, lower
-from midspan._schema.lowering.names import Renaming
+from midspan._schema.dialects.adapt import adapt_schema
+from midspan._schema.dialects.dialect import AdaptedSchema, SchemaDialect
+from midspan._schema.dialects.names import Renaming
 from midspan.providers.gemini.profile import GEMINI_JSON_SCHEMA, GEMINI_PARAMETERS
 
 Schema = dict[str, Any]
 BOTH = pytest.mark.parametrize("dialect", [GEMINI_PARAMETERS, GEMINI_JSON_SCHEMA], ids=lambda one: one.name)
 
 
-def parameter(schema: Any, dialect: Dialect = GEMINI_PARAMETERS) -> Schema:
+def parameter(schema: Any, dialect: SchemaDialect = GEMINI_PARAMETERS) -> Schema:
     """One parameter as the dialect says it."""
-    lowered = lower({"type": "object", "properties": {"p": schema}}, dialect)
+    lowered = adapt_schema({"type": "object", "properties": {"p": schema}}, dialect)
     result: Schema = lowered.schema["properties"]["p"]
     return result
 
 
-def lost(schema: Schema, dialect: Dialect = GEMINI_PARAMETERS) -> set[tuple[str, str]]:
-    return {(loss.path, loss.keyword) for loss in lower(schema, dialect).losses}
+def lost(schema: Schema, dialect: SchemaDialect = GEMINI_PARAMETERS) -> set[tuple[str, str]]:
+    return {(loss.path, loss.keyword) for loss in adapt_schema(schema, dialect).dropped}
 
 
 @pytest.mark.requirement("S0-03")
@@ -38,7 +39,7 @@ def test_a_plain_declaration_is_said_without_loss() -> None:
         },
         "required": ["city"],
     }
-    assert lower(schema, GEMINI_PARAMETERS) == Lowered(
+    assert adapt_schema(schema, GEMINI_PARAMETERS) == AdaptedSchema(
         {
             "type": "OBJECT",
             "properties": {
@@ -133,7 +134,7 @@ def test_references_are_written_out() -> None:
         "$defs": {"place": {"type": "string", "description": "A place."}, "x": {"$anchor": "there", "type": "int"}},
         "definitions": {"place": {"type": "boolean"}},
     }
-    assert lower(schema, GEMINI_PARAMETERS).schema["properties"] == {
+    assert adapt_schema(schema, GEMINI_PARAMETERS).schema["properties"] == {
         "a": {"type": "STRING", "description": "Here."},
         "b": {"type": "INTEGER"},
         "c": {"type": "BOOLEAN"},
@@ -141,10 +142,10 @@ def test_references_are_written_out() -> None:
 
 
 @BOTH
-def test_recursion_is_cut_and_the_cut_is_told(dialect: Dialect) -> None:
+def test_recursion_is_cut_and_the_cut_is_told(dialect: SchemaDialect) -> None:
     tree = {"type": "object", "properties": {"kids": {"type": "array", "items": {"$ref": "#/$defs/tree"}}}}
-    lowered = lower({"$ref": "#/$defs/tree", "$defs": {"tree": tree}}, dialect)
-    assert "$ref" in [loss.keyword for loss in lowered.losses]
+    lowered = adapt_schema({"$ref": "#/$defs/tree", "$defs": {"tree": tree}}, dialect)
+    assert "$ref" in [loss.keyword for loss in lowered.dropped]
     assert "endless" not in str(lowered.schema)
     assert str(lowered.schema).count("kids") == 3
 
@@ -158,7 +159,7 @@ def test_arrays_always_have_items_and_every_schema_a_type() -> None:
 
 
 @BOTH
-def test_alternatives_for_all_parameters_become_one_object(dialect: Dialect) -> None:
+def test_alternatives_for_all_parameters_become_one_object(dialect: SchemaDialect) -> None:
     schema = {
         "oneOf": [
             {"properties": {"a": {"type": "integer"}}, "required": ["a", "c"], "additionalProperties": False},
@@ -166,11 +167,11 @@ def test_alternatives_for_all_parameters_become_one_object(dialect: Dialect) -> 
         ],
         "properties": {"c": {"type": "boolean"}},
     }
-    lowered = lower(schema, dialect)
+    lowered = adapt_schema(schema, dialect)
     assert lowered.schema["type"] in ("OBJECT", "object")
     assert list(lowered.schema["properties"]) == ["c", "a", "b"]
     assert lowered.schema["required"] == ["c"]
-    assert {"oneOf", "anyOf"} <= {loss.keyword for loss in lowered.losses}
+    assert {"oneOf", "anyOf"} <= {loss.keyword for loss in lowered.dropped}
 
 
 def test_alternatives_of_what_is_required_are_put_in_words() -> None:
@@ -183,23 +184,23 @@ def test_alternatives_of_what_is_required_are_put_in_words() -> None:
 
 
 def test_what_is_required_is_also_declared() -> None:
-    lowered = lower({"type": "object", "required": ["a"]}, GEMINI_JSON_SCHEMA)
+    lowered = adapt_schema({"type": "object", "required": ["a"]}, GEMINI_JSON_SCHEMA)
     assert lowered.schema == {"type": "object", "properties": {"a": {}}, "required": ["a"]}
 
 
 def test_a_property_that_must_not_be_is_left_out() -> None:
-    assert lower({"properties": {"a": False, "b": True}}, GEMINI_JSON_SCHEMA).schema["properties"] == {"b": {}}
+    assert adapt_schema({"properties": {"a": False, "b": True}}, GEMINI_JSON_SCHEMA).schema["properties"] == {"b": {}}
 
 
 @BOTH
-def test_parameters_are_an_object_even_if_the_schema_says_otherwise(dialect: Dialect) -> None:
-    assert lower({"type": "string"}, dialect).schema["type"] in ("OBJECT", "object")
-    assert lower({}, dialect).is_empty
-    assert not lower({"properties": {"a": {}}}, dialect).is_empty
+def test_parameters_are_an_object_even_if_the_schema_says_otherwise(dialect: SchemaDialect) -> None:
+    assert adapt_schema({"type": "string"}, dialect).schema["type"] in ("OBJECT", "object")
+    assert adapt_schema({}, dialect).is_empty
+    assert not adapt_schema({"properties": {"a": {}}}, dialect).is_empty
 
 
 def test_a_response_may_be_anything() -> None:
-    assert lower({"type": "string"}, GEMINI_PARAMETERS, arguments=False).schema == {"type": "STRING"}
+    assert adapt_schema({"type": "string"}, GEMINI_PARAMETERS, arguments=False).schema == {"type": "STRING"}
 
 
 @BOTH
@@ -213,13 +214,13 @@ def test_a_response_may_be_anything() -> None:
         ({"type": "string", "enum": ["a"], "const": "b"}, "const"),
     ],
 )
-def test_what_is_said_only_in_part_is_a_loss(schema: Schema, keyword: str, dialect: Dialect) -> None:
-    losses = {loss.keyword for loss in lower({"properties": {"p": schema}}, dialect).losses}
+def test_what_is_said_only_in_part_is_a_loss(schema: Schema, keyword: str, dialect: SchemaDialect) -> None:
+    losses = {loss.keyword for loss in adapt_schema({"properties": {"p": schema}}, dialect).dropped}
     assert keyword in losses
 
 
 @BOTH
-def test_where_nothing_would_fit_anything_does_and_that_is_a_loss(dialect: Dialect) -> None:
+def test_where_nothing_would_fit_anything_does_and_that_is_a_loss(dialect: SchemaDialect) -> None:
     assert ("", "not") in lost({"allOf": [False]}, dialect)
     assert ("/properties/a", "not") in lost({"required": ["a"], "additionalProperties": False}, dialect)
 
@@ -231,7 +232,7 @@ def test_a_list_of_numbers_beside_a_bound_is_a_loss() -> None:
 
 
 @BOTH
-def test_values_for_all_parameters_at_once_are_a_loss(dialect: Dialect) -> None:
+def test_values_for_all_parameters_at_once_are_a_loss(dialect: SchemaDialect) -> None:
     assert ("", "enum") in lost({"type": "object", "enum": [{"a": 1}]}, dialect)
     assert ("", "enum") in lost({"const": {"a": 1}}, dialect)
 
@@ -432,29 +433,29 @@ def arrays_in_arrays(value: Any) -> int:
 @settings(max_examples=400, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
 @given(schema=documents(), values=st.lists(VALUES, min_size=6, max_size=6), arguments=st.booleans())
 def test_every_value_of_the_original_is_a_value_of_the_lowered_schema(
-    dialect: Dialect, schema: Schema, values: list[Any], arguments: bool
+    dialect: SchemaDialect, schema: Schema, values: list[Any], arguments: bool
 ) -> None:
     valid = jsonschema_rs.validator_for(schema).is_valid
     fitting = [value for value in [*values, None] if valid(value)]
     fitting = [value for value in fitting if isinstance(value, dict) or not arguments]
     assume(fitting)
-    lowered = lower(schema, dialect, arguments=arguments)
+    lowered = adapt_schema(schema, dialect, arguments=arguments)
     check = jsonschema_rs.validator_for(back(lowered.schema))
     for value in fitting:
         legal = under_legal_names(value, lowered.renaming)
         errors = [error.message for error in check.iter_errors(legal)]
         # The one thing that may be narrower, and it is told.
-        told = any(loss.keyword == "items" and "three lists" in loss.what for loss in lowered.losses)
+        told = any(loss.keyword == "items" and "three lists" in loss.reason for loss in lowered.dropped)
         assert errors == [] or (arrays_in_arrays(value) > 3 and told)
         if isinstance(value, dict):
-            assert lowered.original(legal) == value
+            assert lowered.restore_names(legal) == value
 
 
 @BOTH
 @settings(max_examples=100)
 @given(schema=documents())
-def test_every_schema_is_lowered_into_keywords_that_the_dialect_has(dialect: Dialect, schema: Schema) -> None:
-    waiting: list[Any] = [lower(schema, dialect).schema]
+def test_every_schema_is_lowered_into_keywords_that_the_dialect_has(dialect: SchemaDialect, schema: Schema) -> None:
+    waiting: list[Any] = [adapt_schema(schema, dialect).schema]
     while waiting:
         node = waiting.pop()
         if isinstance(node, bool):

@@ -3,11 +3,11 @@
 import re
 from typing import Any
 
-from midspan._schema.lowering.dialect import Loss
-from midspan._schema.lowering.keywords import PLAIN, fit_enum
+from midspan._schema.dialects.dialect import DroppedConstraint
+from midspan._schema.dialects.keywords import PLAIN, fit_enum
 from midspan._schema.positions import LISTS, MAPS, SINGLE, check_size, pointer, subschemas
 from midspan._schema.references import Document
-from midspan._schema.type_words import meaning
+from midspan._schema.type_aliases import schema_for_alias
 from midspan.errors import SchemaError
 
 Way = tuple[str, ...]
@@ -15,7 +15,7 @@ Way = tuple[str, ...]
 _ROUNDS = 20
 
 
-def normal(schema: Any) -> dict[str, Any]:
+def normalize(schema: Any) -> dict[str, Any]:
     """The schema in plain JSON Schema, as a new tree: Python's and Java's type words, older drafts, OpenAPI's
     `nullable` and malformed keywords are read for what they mean.
 
@@ -24,7 +24,7 @@ def normal(schema: Any) -> dict[str, Any]:
     return read(schema)[0]
 
 
-def read(schema: Any) -> tuple[dict[str, Any], list[Loss]]:
+def read(schema: Any) -> tuple[dict[str, Any], list[DroppedConstraint]]:
     """The same, and what could not be read or leads out of the document."""
     check_size(schema)
     reader = _Reader(schema)
@@ -35,12 +35,12 @@ def read(schema: Any) -> tuple[dict[str, Any], list[Loss]]:
         if not _adopt_strays(root, reader):
             break
     _cut_loose_references(root, reader)
-    return root, reader.losses
+    return root, reader.dropped
 
 
 class _Reader:
     def __init__(self, document: Any) -> None:
-        self.losses: list[Loss] = []
+        self.dropped: list[DroppedConstraint] = []
         self.made: dict[int, dict[str, Any]] = {}
         """By identity, every schema that was read."""
         declared = document.get("$schema") if isinstance(document, dict) else None
@@ -152,13 +152,13 @@ class _Reader:
         if isinstance(word, dict):
             inner = self.schema(word, (*way, "type"))
             return inner if isinstance(inner, dict) else {}
-        known = meaning(word) if isinstance(word, str) else _unworded(word)
+        known = schema_for_alias(word) if isinstance(word, str) else _unworded(word)
         if known is None:
             raise SchemaError(f"unknown type {_shown(word)} at {_place(way)}")
         return known
 
     def _lose(self, way: Way, keyword: str, what: str) -> None:
-        self.losses.append(Loss(pointer(way), keyword, what))
+        self.dropped.append(DroppedConstraint(pointer(way), keyword, what))
 
 
 _NUMBERED = ("any", "string", "number", "integer", "boolean", "array", "object", "null")
@@ -168,7 +168,7 @@ _NUMBERED = ("any", "string", "number", "integer", "boolean", "array", "object",
 def _unworded(given: Any) -> dict[str, Any] | None:
     if given is None:
         return {"type": "null"}
-    return meaning(_NUMBERED[given]) if type(given) is int and 0 <= given < len(_NUMBERED) else None
+    return schema_for_alias(_NUMBERED[given]) if type(given) is int and 0 <= given < len(_NUMBERED) else None
 
 
 _BESIDE_OLD_REFERENCES = frozenset(
@@ -240,9 +240,13 @@ def _cut_loose_references(root: dict[str, Any], reader: _Reader) -> None:
             continue
         target = known.targets.get(id(node))
         if "$ref" in node and not isinstance(target, bool) and id(target) not in reader.made:
-            reader.losses.append(Loss(pointer(way), "$ref", f"{_shown(node.pop('$ref'))} is not in the schema"))
+            reader.dropped.append(
+                DroppedConstraint(pointer(way), "$ref", f"{_shown(node.pop('$ref'))} is not in the schema")
+            )
         if "$dynamicRef" in node and id(node) not in known.dynamic:
-            reader.losses.append(Loss(pointer(way), "$dynamicRef", f"{_shown(node.pop('$dynamicRef'))} is unknown"))
+            reader.dropped.append(
+                DroppedConstraint(pointer(way), "$dynamicRef", f"{_shown(node.pop('$dynamicRef'))} is unknown")
+            )
         waiting.extend((inner, way + step) for _, step, inner in subschemas(node))
 
 

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from math import floor
 from typing import Any
 
-from midspan._schema.lowering.dialect import Dialect
-from midspan._schema.lowering.flat import Flat, Flattener, shortened
-from midspan._schema.lowering.unions import anything
+from midspan._schema.dialects.dialect import SchemaDialect
+from midspan._schema.dialects.merge import Flat, Flattener, shortened
+from midspan._schema.dialects.unions import anything
 
 Way = tuple[str, ...]
 Schema = dict[str, Any]
@@ -26,7 +26,7 @@ class Typed:
 
     def __init__(
         self,
-        dialect: Dialect,
+        dialect: SchemaDialect,
         flattener: Flattener,
         names: dict[str, str],
         node: Callable[[Any, Way, tuple[int, ...], int], Schema],

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from midspan._schema.normal import normal, read
+from midspan._schema.normalize import normalize, read
 from midspan.errors import SchemaError
 
 
@@ -38,32 +38,32 @@ from midspan.errors import SchemaError
     ],
 )
 def test_type_words_of_other_languages_are_understood(word: Any, meant: dict[str, Any]) -> None:
-    assert normal({"type": word}) == meant
+    assert normalize({"type": word}) == meant
 
 
 def test_an_unknown_type_word_is_refused_with_its_place() -> None:
     with pytest.raises(SchemaError, match=r"unknown type 'frobnicate' at /properties/a/items"):
-        normal({"properties": {"a": {"type": "list", "items": {"type": "frobnicate"}}}})
+        normalize({"properties": {"a": {"type": "list", "items": {"type": "frobnicate"}}}})
 
 
 @pytest.mark.parametrize("nonsense", [5, None, [], 2.5, [{"type": "string"}]])
 def test_what_is_no_schema_is_refused_with_its_place(nonsense: Any) -> None:
     with pytest.raises(SchemaError, match="no schema at the root"):
-        normal(nonsense)
+        normalize(nonsense)
     with pytest.raises(SchemaError, match="no schema at /properties/x"):
-        normal({"properties": {"x": nonsense}})
+        normalize({"properties": {"x": nonsense}})
 
 
 def test_a_property_that_is_called_like_a_keyword_is_a_property() -> None:
     schema = {"type": "object", "properties": {"type": {"type": "str"}, "enum": {"type": "list"}}}
     expected = {"type": "object", "properties": {"type": {"type": "string"}, "enum": {"type": "array"}}}
-    assert normal(schema) == expected
+    assert normalize(schema) == expected
 
 
 def test_the_given_schema_is_not_changed() -> None:
     schema = {"type": "dict", "properties": {"a": {"type": "float", "enum": ["1"]}}}
     before = repr(schema)
-    normal(schema)
+    normalize(schema)
     assert repr(schema) == before
 
 
@@ -78,7 +78,7 @@ def test_the_given_schema_is_not_changed() -> None:
     ],
 )
 def test_enum_values_in_the_wrong_spelling_are_put_right(written: dict[str, Any], meant: dict[str, Any]) -> None:
-    assert normal(written) == meant
+    assert normalize(written) == meant
 
 
 @pytest.mark.parametrize(
@@ -110,14 +110,14 @@ def test_older_drafts_openapi_and_slips_are_read_for_what_they_mean(
         meant = {"dependentRequired": {"a": ["b"]}, "dependentSchemas": {"c": {"type": "object"}}}
     elif written.get("properties"):
         meant = {"properties": {"a": {"type": "string"}}, "required": ["a"]}
-    assert normal(written) == meant
+    assert normalize(written) == meant
 
 
 def test_beside_a_reference_draft_7_says_nothing_and_2020_does() -> None:
     schema = {"properties": {"a": {"$ref": "#/definitions/x", "minLength": 3}}, "definitions": {"x": {}}}
-    assert normal(schema)["properties"]["a"] == {"$ref": "#/definitions/x", "minLength": 3}
+    assert normalize(schema)["properties"]["a"] == {"$ref": "#/definitions/x", "minLength": 3}
     old = {"$schema": "http://json-schema.org/draft-07/schema#", **schema}
-    assert normal(old)["properties"]["a"] == {"$ref": "#/definitions/x"}
+    assert normalize(old)["properties"]["a"] == {"$ref": "#/definitions/x"}
 
 
 def test_references_that_lead_nowhere_or_outside_are_dropped_and_told() -> None:
@@ -144,7 +144,7 @@ def test_a_reference_to_where_no_schema_is_expected_is_read_all_the_same() -> No
         "properties": {"a": {"$ref": "#/components/schemas/A"}},
         "components": {"schemas": {"A": {"type": "str", "anyOf": 5}, "B": {"type": "dict"}}},
     }
-    read_schema = normal(schema)
+    read_schema = normalize(schema)
     name = read_schema["properties"]["a"]["$ref"].removeprefix("#/$defs/")
     assert read_schema["$defs"][name] == {"type": "string"}
     assert schema["properties"] == {"a": {"$ref": "#/components/schemas/A"}}

@@ -4,19 +4,19 @@ from typing import Any
 
 from msgspec import Struct
 
-from midspan._schema.lowering.names import NameRule, Renaming
+from midspan._schema.dialects.names import NameRule, Renaming
 
 
-class Loss(Struct, frozen=True):
+class DroppedConstraint(Struct, frozen=True):
     """One thing that was widened or left out; values are still checked against the original."""
 
     path: str
     """Where in the original schema, as a JSON Pointer that follows references: `/properties/place/items`."""
     keyword: str
-    what: str
+    reason: str
 
 
-class Dialect(Struct, frozen=True):
+class SchemaDialect(Struct, frozen=True):
     """What a family takes, as data; what it does not take is widened and listed."""
 
     name: str
@@ -39,11 +39,11 @@ class Dialect(Struct, frozen=True):
     properties: NameRule = NameRule()
 
 
-class Lowered(Struct, frozen=True):
+class AdaptedSchema(Struct, frozen=True):
     """A schema in the words of a dialect. Every value of the original fits it, under the names it uses."""
 
     schema: dict[str, Any]
-    losses: tuple[Loss, ...] = ()
+    dropped: tuple[DroppedConstraint, ...] = ()
     renaming: Renaming | None = None
 
     @property
@@ -51,6 +51,6 @@ class Lowered(Struct, frozen=True):
         """Whether it says no more than «an object»; Gemini wants such parameters left out."""
         return not self.schema.keys() - {"type", "properties"} and not self.schema.get("properties")
 
-    def original(self, value: Any) -> Any:
+    def restore_names(self, value: Any) -> Any:
         """What a model gave under legal names, under the names of the original schema."""
         return value if self.renaming is None else self.renaming.applied(value)
