@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from midspan import Agent
-from midspan._loop.blocking import iterate, wait_for
+from midspan._loop.blocking import iterate, run_blocking
+from midspan._types.events import ToolEnd
 from midspan._types.messages import Message
 from midspan._types.parts import ToolCall, ToolResult
 from midspan.errors import ConfigError
@@ -22,19 +23,19 @@ async def give(value: Any) -> Any:
     return value
 
 
-async def count(closed: list[str]) -> AsyncIterator[int]:
+async def count(closed: threading.Event) -> AsyncIterator[int]:
     try:
         for number in range(100):
             yield number
             await asyncio.sleep(0)
     finally:
-        closed.append("closed")
+        closed.set()
 
 
-def test_plain_code_waits_for_async_code_in_any_thread() -> None:
-    assert wait_for(give(5)) == 5
+def test_plain_code_can_wait_for_a_coroutine_in_any_thread() -> None:
+    assert run_blocking(give(5)) == 5
     seen: list[int] = []
-    threads = [threading.Thread(target=lambda: seen.append(wait_for(give(7)))) for _ in range(8)]
+    threads = [threading.Thread(target=lambda: seen.append(run_blocking(give(7)))) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -42,51 +43,70 @@ def test_plain_code_waits_for_async_code_in_any_thread() -> None:
     assert seen == [7] * 8
 
 
-def test_it_works_inside_a_running_loop() -> None:
+def test_blocking_call_works_while_another_event_loop_runs_in_the_thread() -> None:
     async def main() -> Any:
-        return wait_for(give(5))
+        return run_blocking(give(5))
 
     assert asyncio.run(main()) == 5
 
 
-def test_a_blocking_call_from_inside_another_one_is_refused() -> None:
+def test_blocking_call_inside_a_blocking_call_is_an_error() -> None:
     async def inner() -> Any:
-        return wait_for(give(5))
+        return run_blocking(give(5))
 
-    with pytest.raises(ConfigError, match="from inside another one; use the async form there"):
-        wait_for(inner())
+    with pytest.raises(ConfigError, match="inside another blocking call; use the async version there"):
+        run_blocking(inner())
 
 
-def test_leaving_an_iteration_closes_it() -> None:
-    closed: list[str] = []
+def test_leaving_an_iteration_closes_the_async_iterator() -> None:
+    closed = threading.Event()
     items = iterate(count(closed))
     assert next(items) == 0
     items.close()  # type: ignore[attr-defined]
-    for _ in range(200):
-        if closed:
+    assert closed.wait(BOUND)
+
+
+def test_leaving_a_plain_for_over_a_stream_cancels_the_run() -> None:
+    started, cancelled = threading.Event(), threading.Event()
+
+    async def wait() -> None:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    async def report() -> str:
+        return "done"
+
+    stream = Agent(calling("wait", "report"), tools=[wait, report]).stream("go")
+    for event in stream:
+        if isinstance(event, ToolEnd):
             break
-        wait_for(asyncio.sleep(0.01))
-    assert closed == ["closed"]
+    assert started.is_set()
+    assert cancelled.wait(BOUND)
+    assert not stream.has_ended
 
 
-def test_an_iteration_that_is_collected_in_the_loops_own_thread_does_no_harm() -> None:
+def test_iteration_can_be_garbage_collected_in_the_thread_of_the_loop() -> None:
     class Box:
         pass
 
     box: Any = Box()
-    box.me, box.items = box, iterate(count([]))
+    box.me, box.items = box, iterate(count(threading.Event()))
     next(box.items)
     del box
 
     async def collect() -> None:
         gc.collect()
 
-    wait_for(collect())
-    assert wait_for(give(5)) == 5
+    run_blocking(collect())
+    assert run_blocking(give(5)) == 5
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt("x"), SystemExit(3), GeneratorExit()])
-def test_what_would_end_a_loop_is_for_the_caller_and_the_door_stays_open(error: BaseException) -> None:
+def test_exit_exceptions_reach_their_caller_and_the_loop_continues(error: BaseException) -> None:
     async def fail() -> None:
         await asyncio.sleep(0)
         raise error
@@ -95,25 +115,25 @@ def test_what_would_end_a_loop_is_for_the_caller_and_the_door_stays_open(error: 
         await asyncio.create_task(fail())
 
     waiting: list[Any] = []
-    other = threading.Thread(target=lambda: waiting.append(wait_for(asyncio.sleep(0.2, "other"))))
+    other = threading.Thread(target=lambda: waiting.append(run_blocking(asyncio.sleep(0.2, "other"))))
     other.start()
     for coroutine in (fail, fail_in_a_task):
         with pytest.raises(type(error)) as caught:
-            wait_for(coroutine())
+            run_blocking(coroutine())
         assert caught.value is error
-        assert wait_for(give(5)) == 5
+        assert run_blocking(give(5)) == 5
     other.join(BOUND)
     assert waiting == ["other"]
 
 
-def test_code_that_stops_the_loop_does_not_stop_the_door() -> None:
+def test_loop_continues_after_a_coroutine_stops_it() -> None:
     async def stop() -> str:
         asyncio.get_running_loop().stop()
         await asyncio.sleep(0)
         return "on"
 
-    assert wait_for(asyncio.wait_for(stop(), 5)) == "on"
-    assert wait_for(give(5)) == 5
+    assert run_blocking(asyncio.wait_for(stop(), 5)) == "on"
+    assert run_blocking(give(5)) == 5
 
 
 def calling(*names: str) -> ScriptedProvider:
@@ -145,13 +165,13 @@ def test_next_run_works_whatever_an_async_tool_raises(kind: type[BaseException],
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(3)])
-def test_whatever_a_model_raises_the_next_run_runs(error: BaseException) -> None:
+def test_next_run_works_whatever_a_model_raises(error: BaseException) -> None:
     with pytest.raises(type(error)):
         Agent(ScriptedProvider([error])).run_sync("go")
     assert Agent(ScriptedProvider(["done"])).run_sync("go").text == "done"
 
 
-def test_agents_within_the_tools_of_agents_do_not_wait_for_each_other_for_ever() -> None:
+def test_agents_inside_tools_do_not_deadlock_when_all_threads_wait() -> None:
     def leaf() -> str:
         return "leaf"
 
@@ -167,7 +187,7 @@ def test_agents_within_the_tools_of_agents_do_not_wait_for_each_other_for_ever()
     assert [part.value for part in results(result.messages)] == ["done"] * 64
 
 
-def test_an_agent_may_ask_itself_many_times_over_but_not_for_ever() -> None:
+def test_agent_that_calls_itself_is_refused_at_the_maximum_depth() -> None:
     depth, deepest = 0, 80
     errors: list[Any] = []
 
@@ -191,7 +211,9 @@ def test_an_agent_may_ask_itself_many_times_over_but_not_for_ever() -> None:
 
 PROGRAM = """
 import asyncio, sys, threading, time
-from midspan._loop.blocking import iterate, wait_for
+from midspan import Agent
+from midspan._loop.blocking import iterate, run_blocking
+from midspan.testing import ScriptedProvider
 
 async def slow():
     yield 1
@@ -212,9 +234,9 @@ async def fail(kind):
 
 def caught(kind):
     try:
-        wait_for(fail(kind))
+        run_blocking(fail(kind))
     except kind:
-        wait_for(asyncio.sleep(0))
+        run_blocking(asyncio.sleep(0))
 
 tasks = []
 {how}
@@ -228,12 +250,13 @@ print("end")
         "items = iterate(slow()); next(items)",
         "items = [iterate(slow())]; next(items[0]); items.append(items)",
         "threading.Thread(target=lambda: list(iterate(slow())), daemon=True).start(); time.sleep(0.2)",
-        "wait_for(asyncio.sleep(0))",
-        "wait_for(cleaning(KeyboardInterrupt)); wait_for(cleaning(SystemExit)); wait_for(cleaning(ValueError))",
+        "for event in Agent(ScriptedProvider(['hi'])).stream('x'): break",
+        "run_blocking(asyncio.sleep(0))",
+        "for kind in (KeyboardInterrupt, SystemExit, ValueError): run_blocking(cleaning(kind))",
         "caught(KeyboardInterrupt); caught(SystemExit); caught(GeneratorExit)",
     ],
 )
-def test_a_program_ends_at_once_and_silently_whatever_is_open(how: str) -> None:
+def test_program_exits_at_once_and_silently_whatever_is_open(how: str) -> None:
     code = PATIENT_PROGRAM + PROGRAM.format(how=how)
     ran = subprocess.run(
         [sys.executable, "-X", "dev", "-W", "error", "-c", code], capture_output=True, text=True, timeout=BOUND

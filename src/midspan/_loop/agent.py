@@ -9,7 +9,7 @@ from typing import Any, Generic, Self, TypeVar, Unpack, overload
 from msgspec import Struct
 from msgspec.structs import replace
 
-from midspan._loop.blocking import wait_for
+from midspan._loop.blocking import run_blocking
 from midspan._loop.limits import LimitTracker, out_of_time
 from midspan._loop.options import (
     AgentOptions,
@@ -188,7 +188,7 @@ class Agent(Generic[Output]):
     def run_sync(self, prompt: Prompt | None = None, **options: Any) -> RunResult[Any]:
         """The same for plain code, also where an event loop is running."""
         # Files are read here, not in the event loop that all who come from plain code share.
-        return wait_for(self.run(None if prompt is None else message_of(prompt), **options))
+        return run_blocking(self.run(None if prompt is None else message_of(prompt), **options))
 
     @overload
     def stream(self, prompt: Prompt | None = None, **options: Unpack[RunOptions]) -> RunStream[Output]: ...

@@ -1,43 +1,44 @@
-"""The door from plain code into async code: an event loop in a thread of its own, shared by all who come in here.
+"""Run coroutines from plain code, in one event loop that has a thread of its own.
 
-It works in any thread, also in one whose own event loop is running, and connections live from call to call.
+It works in any thread, also in one whose own event loop is running, and connections stay open from call to call.
 """
 
 import asyncio
 import atexit
-import contextlib
 import os
 import threading
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import CancelledError
+from contextlib import suppress
 from typing import Any, TypeVar, cast
 
 from midspan.errors import ConfigError
 
 T = TypeVar("T")
 
-
-_ENDS_A_LOOP = (KeyboardInterrupt, SystemExit)
-"""What asyncio raises through the loop, after the task that raised it has it as its end.
-
-The caller whose task it was hears of it; the others, and all who come later, have done nothing to lose the loop.
-"""
+_JOIN_SECONDS = 2.0
 
 
-class _Door:
-    """The loop of this process, started when somebody first comes in."""
+class _LoopThread:
+    """The event loop of this process for plain code. It starts with the first call and ends with the program."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._closed = False
-        self._ended = False
+        self.is_closed = False
+        self._is_ending = False
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the caller runs in this event loop, which it would block."""
+        return threading.current_thread() is self._thread
 
     def loop(self) -> asyncio.AbstractEventLoop:
+        """Return the event loop; start it if it is not running yet."""
         with self._lock:
-            if self._closed:
-                raise ConfigError("the program is ending; nothing can be asked any more")
+            if self.is_closed:
+                raise ConfigError("the program is exiting; no further run can start")
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
                 self._thread = threading.Thread(target=self._run, args=(self._loop,), name="midspan-loop", daemon=True)
@@ -45,69 +46,68 @@ class _Door:
                 atexit.register(self.close)
             return self._loop
 
-    @property
-    def is_closed(self) -> bool:
-        return self._closed
+    def start_soon(self, make: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run a coroutine without waiting for it. It is not even created if the loop ends before.
 
-    def is_inside(self) -> bool:
-        return threading.current_thread() is self._thread
-
-    def schedule(self, coroutine: Coroutine[Any, Any, Any]) -> None:
-        """Have something done without waiting; when the program ends, not at all: the loop closes what is open."""
-        with self._lock:
-            loop = None if self._closed else self._loop
-        if loop is None:
-            coroutine.close()
-        else:
-            asyncio.run_coroutine_threadsafe(_silently(coroutine), loop)
+        It takes no lock: the garbage collector may call it in a thread that holds the lock.
+        """
+        loop = self._loop
+        if loop is not None:
+            with suppress(RuntimeError):  # the loop is closed, and has closed everything that was open
+                loop.call_soon_threadsafe(lambda: asyncio.run_coroutine_threadsafe(make(), loop))
 
     def close(self) -> None:
-        """At the end of the program: let the loop close what is open, but do not wait for ever."""
+        """Cancel all tasks and wait a moment for them. Called when the program exits."""
         with self._lock:
-            self._closed = True
+            self.is_closed = True
         if self._loop is not None and self._thread is not None:
             self._loop.call_soon_threadsafe(self._end)
-            self._thread.join(2.0)
+            self._thread.join(_JOIN_SECONDS)
 
     def _end(self) -> None:
-        assert self._loop is not None, "the end is called in the loop"
-        self._ended = True
-        self._loop.stop()
+        self._is_ending = True
+        asyncio.get_running_loop().stop()
 
     def _run(self, loop: asyncio.AbstractEventLoop) -> None:
         asyncio.set_event_loop(loop)
         try:
-            while not self._ended:
-                with contextlib.suppress(*_ENDS_A_LOOP):
+            while not self._is_ending:
+                # asyncio raises these through the loop after the task has them as its outcome. The caller of that task
+                # gets them from there, and the loop continues for the other callers.
+                with suppress(KeyboardInterrupt, SystemExit):
                     loop.run_forever()
         finally:
-            # First what runs, then what waits to be closed: an iterator that runs cannot be closed.
             tasks = asyncio.all_tasks(loop)
             for task in tasks:
                 task.cancel()
-            _await(loop, asyncio.gather(*tasks, return_exceptions=True))
-            _await(loop, loop.create_task(loop.shutdown_asyncgens()))
+            _complete(loop, asyncio.gather(*tasks, return_exceptions=True))
+            _complete(loop, loop.create_task(loop.shutdown_asyncgens()))
             loop.close()
 
 
-_door = _Door()
+def _complete(loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any]) -> None:
+    while not future.done():
+        with suppress(KeyboardInterrupt, SystemExit):
+            loop.run_until_complete(future)
 
 
-def wait_for(coroutine: Coroutine[Any, Any, T]) -> T:
-    """What the coroutine returns or raises. Ctrl-C stops the waiting and cancels the coroutine."""
-    if _door.is_inside():
-        coroutine.close()
-        raise ConfigError("a blocking call was made from inside another one; use the async form there")
+_loop_thread = _LoopThread()
+
+
+def run_blocking(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Return what the coroutine returns, or raise what it raises. Ctrl-C cancels the coroutine."""
     try:
-        future = asyncio.run_coroutine_threadsafe(coroutine, _door.loop())
+        if _loop_thread.is_current:
+            raise ConfigError("a blocking call was made inside another blocking call; use the async version there")
+        future = asyncio.run_coroutine_threadsafe(coroutine, _loop_thread.loop())
     except BaseException:
         coroutine.close()
         raise
     try:
         return future.result()
     except CancelledError:
-        if _door.is_closed:
-            raise SystemExit from None  # the program ends, and a thread that still waits here ends with it, silently
+        if _loop_thread.is_closed:
+            raise SystemExit from None  # the program exits, and a thread that still waits here exits with it
         raise
     except BaseException:
         future.cancel()
@@ -115,17 +115,15 @@ def wait_for(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 def iterate(items: AsyncIterator[T]) -> Iterator[T]:
-    """The items of an async iterator, one after another; leaving early closes it, without waiting for that.
+    """Iterate over an async iterator. Leaving the iteration early closes it, without waiting for that.
 
-    The end of a generator may come from the garbage collector, in any thread and at any time, where nobody may wait.
+    The garbage collector may close a generator in any thread and at any time, where nothing may block.
     """
     try:
-        while (item := wait_for(_next(items))) is not _END:
+        while (item := run_blocking(_next(items))) is not _END:
             yield cast("T", item)
     finally:
-        close = getattr(items, "aclose", None)
-        if close is not None:
-            _door.schedule(close())
+        _loop_thread.start_soon(lambda: _close(items))
 
 
 _END = object()
@@ -135,22 +133,18 @@ async def _next(items: AsyncIterator[T]) -> T | object:
     return await anext(items, _END)
 
 
-async def _silently(coroutine: Coroutine[Any, Any, Any]) -> None:
-    with contextlib.suppress(Exception):  # it is being closed, and nobody is there to hear of it
-        await coroutine
+async def _close(items: AsyncIterator[Any]) -> None:
+    close = getattr(items, "aclose", None)
+    if close is not None:
+        with suppress(Exception):  # nobody waits for it any more
+            await close()
 
 
-def _await(loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any]) -> None:
-    while not future.done():
-        with contextlib.suppress(*_ENDS_A_LOOP):
-            loop.run_until_complete(future)
-
-
-def _forget() -> None:
-    """A forked child has the loop, but not the thread that ran it."""
-    global _door  # noqa: PLW0603 - one for the process
-    _door = _Door()
+def _reset() -> None:
+    """Start anew in a forked child process, which has the loop but not its thread."""
+    global _loop_thread  # noqa: PLW0603 - one for the process
+    _loop_thread = _LoopThread()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
+    os.register_at_fork(after_in_child=_reset)

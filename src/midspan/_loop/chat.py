@@ -7,7 +7,7 @@ from msgspec import Struct
 from msgspec.structs import force_setattr, replace
 
 from midspan._loop.agent import Agent
-from midspan._loop.blocking import wait_for
+from midspan._loop.blocking import run_blocking
 from midspan._loop.options import AllRunOptions
 from midspan._loop.prompt import Prompt, message_of, messages_of, part_of
 from midspan._loop.result import RunResult
@@ -67,4 +67,4 @@ class Chat(Struct, frozen=True, eq=False):
 
     def ask_sync(self, prompt: Prompt | None = None, **options: Unpack[AllRunOptions]) -> "Chat":
         """The same for plain code."""
-        return wait_for(self.ask(None if prompt is None else message_of(prompt), **options))
+        return run_blocking(self.ask(None if prompt is None else message_of(prompt), **options))

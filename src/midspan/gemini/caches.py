@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from midspan._loop.blocking import wait_for
+from midspan._loop.blocking import run_blocking
 from midspan.errors import ConfigError
 from midspan.gemini.checking import plain, read_plain, shown
 from midspan.gemini.request import Contents, Toolish, cache_name, request_fields, request_of, tools_of
@@ -89,16 +89,16 @@ class SyncCaches:
         self._caches = caches
 
     def create(self, contents: Contents = (), **cache: Any) -> wire.CachedContent:
-        return wait_for(self._caches.create(contents, **cache))
+        return run_blocking(self._caches.create(contents, **cache))
 
     def get(self, name: str | wire.CachedContent) -> wire.CachedContent:
-        return wait_for(self._caches.get(name))
+        return run_blocking(self._caches.get(name))
 
     def list(self) -> list[wire.CachedContent]:
-        return wait_for(self._caches.list())
+        return run_blocking(self._caches.list())
 
     def update(self, name: str | wire.CachedContent, *, ttl_seconds: float) -> wire.CachedContent:
-        return wait_for(self._caches.update(name, ttl_seconds=ttl_seconds))
+        return run_blocking(self._caches.update(name, ttl_seconds=ttl_seconds))
 
     def delete(self, name: str | wire.CachedContent) -> None:
-        wait_for(self._caches.delete(name))
+        run_blocking(self._caches.delete(name))

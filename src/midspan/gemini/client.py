@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 from midspan._http.messages import origin_of
-from midspan._loop.blocking import iterate, wait_for
+from midspan._loop.blocking import iterate, run_blocking
 from midspan._types.events import TextDelta
 from midspan.errors import ConfigError
 from midspan.gemini.caches import Caches, SyncCaches
@@ -197,7 +197,7 @@ class Client:
 
     def generate_content(self, contents: Contents, **request: Any) -> GenerateContentResponse:
         """Ask, and wait for the whole answer; see `AsyncClient.generate_content`."""
-        return wait_for(self.aio.generate_content(contents, **request))
+        return run_blocking(self.aio.generate_content(contents, **request))
 
     def stream_generate_content(self, contents: Contents, **request: Any) -> ResponseStream:
         """Ask, and take the answer chunk by chunk; see `AsyncClient.stream_generate_content`."""
@@ -205,7 +205,7 @@ class Client:
 
     def generate_content_with_auto_tools(self, contents: Contents, tools: Any = None, **request: Any) -> "AutoResponse":
         """Ask, have the tools called, and give the final answer; see `AsyncClient`."""
-        return wait_for(self.aio.generate_content_with_auto_tools(contents, tools, **request))
+        return run_blocking(self.aio.generate_content_with_auto_tools(contents, tools, **request))
 
     def stream_generate_with_auto_tools(self, contents: Contents, tools: Any = None, **request: Any) -> str:
         """The same in the background; returns the id to subscribe to."""
@@ -213,29 +213,29 @@ class Client:
         async def start() -> str:
             return self.aio.stream_generate_with_auto_tools(contents, tools, **request)
 
-        return wait_for(start())
+        return run_blocking(start())
 
     def subscribe_stream(self, stream_id: str, *, view: "View" = "final", from_event: int = 0) -> Iterator[Any]:
         """The text of the final answer, piece by piece; with `view="all"` every event of the run with its number."""
         return iterate(self.aio.subscribe_stream(stream_id, view=view, from_event=from_event))
 
     def stop_stream(self, stream_id: str) -> bool:
-        return wait_for(self.aio.stop_stream(stream_id))
+        return run_blocking(self.aio.stop_stream(stream_id))
 
     def get_stream_status(self, stream_id: str) -> "RunStatus":
-        return wait_for(self.aio.get_stream_status(stream_id))
+        return run_blocking(self.aio.get_stream_status(stream_id))
 
     def count_tokens(self, contents: Contents, **request: Any) -> responses.CountTokensResponse:
-        return wait_for(self.aio.count_tokens(contents, **request))
+        return run_blocking(self.aio.count_tokens(contents, **request))
 
     def list_models(self) -> list[responses.Model]:
-        return wait_for(self.aio.list_models())
+        return run_blocking(self.aio.list_models())
 
     def get_model(self, model: str | None = None) -> responses.Model:
-        return wait_for(self.aio.get_model(model))
+        return run_blocking(self.aio.get_model(model))
 
     def close(self) -> None:
-        wait_for(self.aio.close())
+        run_blocking(self.aio.close())
 
     def __enter__(self) -> Self:
         return self

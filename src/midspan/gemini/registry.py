@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from midspan._loop.blocking import wait_for
+from midspan._loop.blocking import run_blocking
 from midspan._schema.normalize import normalize
 from midspan._types.messages import Message
 from midspan._types.parts import ToolCall, ToolResult
@@ -93,7 +93,7 @@ class ToolRegistry:
 
     def execute_calls(self, calls: Iterable[Any]) -> list[ToolResult]:
         """The same for plain code."""
-        return wait_for(self.execute_calls_async(calls))
+        return run_blocking(self.execute_calls_async(calls))
 
     def executable(self, tools: Sequence[Toolish]) -> list[Any]:
         """Tools as an agent takes them: declarations with the functions registered for them, all others as they are."""

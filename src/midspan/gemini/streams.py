@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Self, cast
 
-from midspan._loop.blocking import iterate, wait_for
+from midspan._loop.blocking import iterate, run_blocking
 from midspan._types.exchange import FinishReason
 from midspan.errors import ConfigError, StreamCut
 from midspan.gemini.response import ChunkReader, GenerateContentResponse
@@ -72,7 +72,7 @@ class ResponseStream:
         return iterate(aiter(self._stream))
 
     def close(self) -> None:
-        wait_for(self._stream.aclose())
+        run_blocking(self._stream.aclose())
 
     def __enter__(self) -> Self:
         return self
