@@ -1,9 +1,10 @@
-"""The installed command, run as a user runs it: by pipes, or in a terminal of its own."""
+"""Runs the command as a user does: with pipes, or in a pseudo-terminal."""
 
 import fcntl
 import os
 import pty
 import select
+import shlex
 import signal
 import struct
 import subprocess
@@ -13,9 +14,11 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+import midspan as package
 from tests.bounds import BOUND
 
-MIDSPAN = Path(sys.executable).parent / "midspan"
+MIDSPAN = (sys.executable, "-P", "-m", "midspan")
+SHELL_MIDSPAN = shlex.join(MIDSPAN)
 
 
 class Ended(NamedTuple):
@@ -25,9 +28,10 @@ class Ended(NamedTuple):
 
 
 def environment(home: Path, **more: str) -> dict[str, str]:
-    """That of a user who has nothing: no key, no settings, no conversations."""
+    """The environment of a user without a key, settings or conversations."""
     return {
         "PATH": os.environ["PATH"],
+        "PYTHONPATH": str(Path(package.__file__).parent.parent),
         "HOME": str(home),
         "XDG_CONFIG_HOME": str(home / "config"),
         "XDG_STATE_HOME": str(home / "state"),
@@ -38,12 +42,12 @@ def environment(home: Path, **more: str) -> dict[str, str]:
 
 
 def midspan(*arguments: str, home: Path, stdin: str | bytes | None = None, **more: str) -> Ended:
-    """Run the command to its end."""
-    given = stdin.encode() if isinstance(stdin, str) else stdin
+    """Run the command until it exits."""
+    data = stdin.encode() if isinstance(stdin, str) else stdin
     ran = subprocess.run(
-        [str(MIDSPAN), *arguments],
-        input=given,
-        stdin=subprocess.DEVNULL if given is None else None,
+        [*MIDSPAN, *arguments],
+        input=data,
+        stdin=subprocess.DEVNULL if data is None else None,
         capture_output=True,
         cwd=home,
         env=environment(home, **more),
@@ -55,7 +59,7 @@ def midspan(*arguments: str, home: Path, stdin: str | bytes | None = None, **mor
 def started(*arguments: str, home: Path, **more: str) -> subprocess.Popen[str]:
     """Run the command without waiting for it."""
     return subprocess.Popen(
-        [str(MIDSPAN), *arguments],
+        [*MIDSPAN, *arguments],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -66,13 +70,13 @@ def started(*arguments: str, home: Path, **more: str) -> subprocess.Popen[str]:
 
 
 class Terminal:
-    """The command in a terminal."""
+    """The command in a pseudo-terminal."""
 
     def __init__(self, *arguments: str, home: Path, columns: int = 80, **more: str) -> None:
         self._ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         self.process = subprocess.Popen(
-            [str(MIDSPAN), *arguments],
+            [*MIDSPAN, *arguments],
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,
@@ -85,13 +89,13 @@ class Terminal:
         self.seen = ""
 
     def wait_for(self, text: str, seconds: float = BOUND) -> str:
-        """What was shown until this came, from where the last wait ended."""
-        until = time.monotonic() + seconds
+        """Wait for a text, and return the output up to its end. The next wait continues there."""
+        deadline = time.monotonic() + seconds
         while text not in self.seen:
-            assert time.monotonic() < until, f"{text!r} did not come: {self.seen!r}"
+            assert time.monotonic() < deadline, f"{text!r} was not shown: {self.seen!r}"
             if not self._read():
                 break
-        assert text in self.seen, f"it ended before {text!r} came: {self.seen!r}"
+        assert text in self.seen, f"the program exited before it showed {text!r}: {self.seen!r}"
         before, _, self.seen = self.seen.partition(text)
         return before + text
 
@@ -99,10 +103,10 @@ class Terminal:
         os.write(self._ours, text.encode(errors="surrogateescape"))
 
     def end(self) -> tuple[int, str]:
-        """The exit code, and the rest of what was shown."""
-        until = time.monotonic() + BOUND
+        """Wait until the program exits, and return its exit code and the rest of the output."""
+        deadline = time.monotonic() + BOUND
         while self._read():
-            assert time.monotonic() < until, f"it did not end: {self.seen!r}"
+            assert time.monotonic() < deadline, f"the program did not exit: {self.seen!r}"
         return self.process.wait(BOUND), self.seen
 
     def _read(self) -> bool:
@@ -113,7 +117,7 @@ class Terminal:
         except OSError:
             return False
         self.seen += data.decode(errors="replace")
-        if "\x1b[6n" in self.seen:  # where is the cursor?
+        if "\x1b[6n" in self.seen:  # prompt_toolkit asks for the position of the cursor
             self.seen = self.seen.replace("\x1b[6n", "")
             self.type("\x1b[1;1R")
         return bool(data)

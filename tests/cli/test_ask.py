@@ -1,4 +1,4 @@
-"""`midspan ask`, as a user meets it."""
+"""`midspan ask`, as a user runs it."""
 
 import json
 import os
@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from midspan._cli.exits import sentence_of
+from midspan._cli.messages import describe_error
 from midspan.errors import CredentialsError
 from tests.bounds import BOUND
-from tests.cli.terminal import MIDSPAN, Terminal, environment, midspan, started
+from tests.cli.terminal import MIDSPAN, SHELL_MIDSPAN, Terminal, environment, midspan, started
 from tests.gemini.recorder import recorder
 
 QUESTION = "What is 17.5% of 2480, and what time is it in Tokyo?"
@@ -76,11 +76,11 @@ def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def said(*parts: Any) -> dict[str, Any]:
+def response(*parts: Any) -> dict[str, Any]:
     return {"candidates": [{"content": {"role": "model", "parts": list(parts)}, "finishReason": "STOP"}]}
 
 
-def test_the_answer_is_on_stdout_and_the_calls_on_stderr(home: Path) -> None:
+def test_answer_is_on_stdout_and_calls_are_on_stderr(home: Path) -> None:
     ended = midspan("ask", "--model", "offline", QUESTION, home=home)
     assert ended.code == 0
     assert "434" in ended.out
@@ -90,7 +90,7 @@ def test_the_answer_is_on_stdout_and_the_calls_on_stderr(home: Path) -> None:
     assert "offline model answers" not in ended.err, "the model was named"
 
 
-def test_without_a_model_and_a_key_the_first_line_announces_the_offline_model(home: Path) -> None:
+def test_without_model_and_key_the_first_line_announces_the_offline_model(home: Path) -> None:
     ended = midspan("ask", "What is 2 + 2?", home=home)
     assert ended.code == 0
     assert "the offline model answers, with read-only tools only" in ended.err.splitlines()[0]
@@ -130,31 +130,31 @@ def test_fallback_runs_only_read_only_tools_unless_yes_is_given(home: Path) -> N
 
 def test_json_is_one_object_with_calls_and_usage(home: Path) -> None:
     ended = midspan("ask", "--model", "offline", "--json", QUESTION, home=home)
-    found = json.loads(ended.out)
-    assert found["error"] is None
-    assert found["turns"] == 2
-    assert found["run_id"].startswith("run_")
-    assert found["usage"]["total"] > 0
-    assert [call["name"] for call in found["tool_calls"]] == ["calculate", "get_time"]
-    assert found["tool_calls"][0]["result"] == {"result": "434", "is_exact": True}
-    assert found["tool_calls"][0]["duration_seconds"] >= 0
+    report = json.loads(ended.out)
+    assert report["error"] is None
+    assert report["turns"] == 2
+    assert report["run_id"].startswith("run_")
+    assert report["usage"]["total"] > 0
+    assert [call["name"] for call in report["tool_calls"]] == ["calculate", "get_time"]
+    assert report["tool_calls"][0]["result"] == {"result": "434", "is_exact": True}
+    assert report["tool_calls"][0]["duration_seconds"] >= 0
 
 
-def test_json_is_printed_where_the_run_fails_too(home: Path) -> None:
+def test_json_is_printed_if_the_run_fails(home: Path) -> None:
     ended = midspan("ask", "--model", "offline", "--json", "--max-turns", "1", "What is 2 + 2?", home=home)
     assert ended.code == 124
-    found = json.loads(ended.out)
-    assert found["error"]["type"] == "LimitReached"
-    assert found["answer"] is None
-    assert found["run_id"]
+    report = json.loads(ended.out)
+    assert report["error"]["type"] == "LimitReached"
+    assert report["answer"] is None
+    assert report["run_id"]
     assert (
         json.loads(midspan("ask", "--json", "-m", "gemini", "hi", home=home).out)["error"]["type"] == "CredentialsError"
     )
 
 
-def test_text_that_is_piped_in_is_joined_with_the_question(home: Path) -> None:
+def test_piped_text_is_put_before_the_question(home: Path) -> None:
     with recorder() as record:
-        record.answer_stream(said({"text": "short"}))
+        record.answer_stream(response({"text": "short"}))
         where = {"GEMINI_API_KEY": "k", "GOOGLE_GEMINI_BASE_URL": record.url}
         ended = midspan("ask", "summarise", "this", "--no-tools", home=home, stdin="a long text\n", **where)
         assert (ended.code, ended.out) == (0, "short\n")
@@ -165,7 +165,7 @@ def test_text_that_is_piped_in_is_joined_with_the_question(home: Path) -> None:
 def test_files_and_the_system_prompt_are_sent(home: Path) -> None:
     (home / "notes.txt").write_text("remember the milk")
     with recorder() as record:
-        record.answer_stream(said({"text": "milk"}))
+        record.answer_stream(response({"text": "milk"}))
         where = {"GEMINI_API_KEY": "k", "GOOGLE_GEMINI_BASE_URL": record.url}
         ended = midspan("ask", "what?", "--file", "notes.txt", "--system", "Be brief.", home=home, **where)
         assert ended.code == 0, ended.err
@@ -173,7 +173,7 @@ def test_files_and_the_system_prompt_are_sent(home: Path) -> None:
         assert record.last.body["systemInstruction"]["parts"] == [{"text": "Be brief."}]
 
 
-def test_what_tools_print_is_no_part_of_the_answer(home: Path) -> None:
+def test_output_of_tools_goes_to_stderr(home: Path) -> None:
     ended = midspan(
         "ask", "-m", "offline", "-t", "mine.py", "--json", "How many of the item 'lamp' are in stock?", home=home
     )
@@ -201,7 +201,7 @@ tools = [stock_count]
 
 
 @pytest.mark.parametrize(("text", "result"), [(PLAIN, 3), (PLAIN + CHOSEN, 4)])
-def test_a_file_gives_its_functions_or_what_it_calls_its_tools(home: Path, text: str, result: int) -> None:
+def test_tools_of_a_file_are_its_functions_or_its_tools_list(home: Path, text: str, result: int) -> None:
     (home / "plain.py").write_text(text)
     question = "How many pieces of the item 'lamp' are in stock?"
     for where in ("plain.py", "plain"):
@@ -215,7 +215,7 @@ def test_a_file_gives_its_functions_or_what_it_calls_its_tools(home: Path, text:
         (["ask"], 2, "there is no question"),
         (["ask", "-m", "nonsense", "hi"], 2, "'nonsense'"),
         (["ask", "-m", "offline:x", "hi"], 2, "'offline' has only one model; use 'offline' instead of 'offline:x'"),
-        (["ask", "-m", "", "hi"], 2, "the name of the model is empty"),
+        (["ask", "-m", "", "hi"], 2, "--model is empty"),
         (["ask", "-m", "offline", "--prompt-mode", "hi"], 2, "the model 'offline' does not support prompt mode"),
         (["ask", "-m", "nobody:x", "hi"], 2, "unknown provider 'nobody'"),
         (["ask", "-m", "gemini:gemini-3.8-flash", "hi"], 3, "GEMINI_API_KEY"),
@@ -226,21 +226,21 @@ def test_a_file_gives_its_functions_or_what_it_calls_its_tools(home: Path, text:
         (["ask", "-t", "leaves.py", "hi"], 2, "SystemExit"),
         (["ask", "-t", "syntax.py", "hi"], 2, "line 1"),
         (["ask", "-t", "empty.py", "hi"], 2, "no tools in 'empty.py'"),
-        (["ask", "-t", "number.py", "hi"], 2, "what 'number.py' calls tools is 5, which is no list or source of tools"),
-        (["ask", "-t", "named.py", "hi"], 2, "what 'named.py' calls tools is {'f': 1}, which is no list"),
-        (["ask", "-t", "box.py", "hi"], 2, "; give its source()"),
-        (["ask", "-t", "wrong.py", "hi"], 2, "the tools in 'wrong.py' cannot be used: 5 cannot be called"),
-        (["ask", "-m", "offline", "--system", "half \udcff", "hi"], 2, "what --system says is no valid UTF-8 text"),
-        (["ask", "-f", "nope.txt", "hi"], 2, "no file 'nope.txt'"),
+        (["ask", "-t", "number.py", "hi"], 2, "`tools` in 'number.py' is 5, not a list or a source of tools"),
+        (["ask", "-t", "named.py", "hi"], 2, "`tools` in 'named.py' is {'f': 1}, not a list"),
+        (["ask", "-t", "box.py", "hi"], 2, "; use its source()"),
+        (["ask", "-t", "wrong.py", "hi"], 2, "cannot use the tools in 'wrong.py': 5 cannot be called"),
+        (["ask", "-m", "offline", "--system", "half \udcff", "hi"], 2, "--system is not valid UTF-8 text"),
+        (["ask", "-f", "nope.txt", "hi"], 2, "no such file: 'nope.txt'"),
         (["ask", "-f", ".", "hi"], 2, "'.'"),
-        (["ask", "-c", "hi"], 2, "no conversation to go on with"),
+        (["ask", "-c", "hi"], 2, "no conversation to continue"),
         (["ask", "--session", "../up", "hi"], 2, "'../up'"),
-        (["ask", "--max-turns", "0", "hi"], 2, "no whole number above 0"),
+        (["ask", "--max-turns", "0", "hi"], 2, "not a positive whole number"),
         (["ask", "--max-turns", "1", "-m", "offline", "What is 2 + 2?"], 124, "Maximum"),
         (["aks", "hi"], 2, "did you mean ask?"),
     ],
 )
-def test_what_is_wrong_is_one_sentence_and_an_exit_code(
+def test_wrong_arguments_are_reported_in_one_sentence_with_an_exit_code(
     home: Path, arguments: list[str], code: int, words: str
 ) -> None:
     (home / "raises.py").write_text("1 / 0")
@@ -262,7 +262,7 @@ def test_what_is_wrong_is_one_sentence_and_an_exit_code(
 @pytest.mark.parametrize(
     "arguments", [["ask", "-m", "gemini", "hi"], ["ask", "-m", "gemini", "--json", "hi"], ["emulate", "-m", "gemini"]]
 )
-def test_without_a_key_the_advice_is_one_for_a_shell(home: Path, arguments: list[str]) -> None:
+def test_missing_key_is_reported_with_advice_for_a_shell(home: Path, arguments: list[str]) -> None:
     ended = midspan(*arguments, home=home)
     assert ended.code == 3
     assert "no Gemini API key: set GEMINI_API_KEY or GOOGLE_API_KEY to one" in ended.err
@@ -270,24 +270,24 @@ def test_without_a_key_the_advice_is_one_for_a_shell(home: Path, arguments: list
     assert "api_key=" not in ended.err + ended.out
 
 
-def test_an_error_with_another_wording_for_a_shell_is_told_in_that() -> None:
+def test_error_with_a_shell_message_is_described_by_it() -> None:
     error = CredentialsError("no key: give api_key=…")
-    assert sentence_of(error) == "no key: give api_key=…"
+    assert describe_error(error) == "no key: give api_key=…"
     error.shell_message = "no key: set\n SOME_KEY"
-    assert sentence_of(error) == "no key: set SOME_KEY"
+    assert describe_error(error) == "no key: set SOME_KEY"
 
 
-def test_without_credentials_for_vertex_the_advice_is_one_for_a_shell(home: Path) -> None:
+def test_missing_vertex_credentials_are_reported_with_advice_for_a_shell(home: Path) -> None:
     ended = midspan("ask", "-m", "gemini", "hi", home=home, GOOGLE_GENAI_USE_VERTEXAI="true")
     assert (ended.code, "gcloud auth" in ended.err) == (3, True), ended.err
 
 
-def test_verbose_shows_where_it_went_wrong(home: Path) -> None:
+def test_verbose_shows_the_traceback(home: Path) -> None:
     (home / "raises.py").write_text("1 / 0")
     assert "Traceback" in midspan("ask", "-v", "-t", "raises.py", "hi", home=home).err
 
 
-def test_a_wrong_key_is_a_matter_of_credentials_and_is_never_shown(home: Path) -> None:
+def test_rejected_key_has_exit_code_three_and_is_never_shown(home: Path) -> None:
     with recorder() as record:
         refusal = {
             "code": 400,
@@ -301,7 +301,7 @@ def test_a_wrong_key_is_a_matter_of_credentials_and_is_never_shown(home: Path) -
     assert "very-secret" not in ended.err
 
 
-def test_a_key_that_can_be_none_is_a_matter_of_credentials_too(home: Path) -> None:
+def test_invalid_key_has_exit_code_three(home: Path) -> None:
     for command in (["ask", "hi"], ["ask", "-m", "gemini", "hi"], ["models"]):
         ended = midspan(*command, home=home, GEMINI_API_KEY="schlüssel")
         assert (ended.code, ended.out) == (3, ""), ended.err
@@ -309,12 +309,12 @@ def test_a_key_that_can_be_none_is_a_matter_of_credentials_too(home: Path) -> No
     assert midspan("ask", "-m", "offline", "hi", home=home, GEMINI_API_KEY="schlüssel").code == 0
 
 
-def test_a_tool_that_raises_is_one_sentence_and_with_verbose_a_traceback(home: Path) -> None:
+def test_exception_in_a_tool_is_one_sentence_and_with_verbose_a_traceback(home: Path) -> None:
     question = ["ask", "-m", "offline", "-t", "mine.py", "How many of the item 'sofa' are in stock?"]
     brief, verbose = midspan(*question, home=home), midspan("ask", "-v", *question[1:], home=home)
-    assert "midspan: tool stock_level raised KeyError; -v shows where\n" in brief.err
+    assert "midspan: tool stock_level raised KeyError; use -v to see the traceback\n" in brief.err
     assert "Traceback" not in brief.err
-    assert "✗ stock_level: failed: KeyError: 'sofa' (" in brief.err, "and the name is not told twice"
+    assert "✗ stock_level: failed: KeyError: 'sofa' (" in brief.err, "without the name of the tool twice"
     assert "Traceback (most recent call last):\n" in verbose.err
     assert '    return {"lamp": 12}[item]\n' in verbose.err
 
@@ -322,7 +322,7 @@ def test_a_tool_that_raises_is_one_sentence_and_with_verbose_a_traceback(home: P
 @pytest.mark.parametrize(
     "locale", [{"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, {"PYTHONIOENCODING": "latin-1"}]
 )
-def test_json_is_json_whatever_the_locale(home: Path, locale: dict[str, str]) -> None:
+def test_json_output_is_valid_in_any_locale(home: Path, locale: dict[str, str]) -> None:
     (home / "plain.py").write_text(PLAIN.replace("return 3", "return '🌍'").replace("-> int", "-> str"), "utf-8")
     question = "How many pieces of the item '🌍' are in stock?"
     ended = midspan("ask", "-m", "offline", "-t", "plain.py", "--json", question, home=home, **locale)
@@ -332,47 +332,25 @@ def test_json_is_json_whatever_the_locale(home: Path, locale: dict[str, str]) ->
 
 def test_json_names_the_limit_and_the_calls_that_were_not_run(home: Path) -> None:
     ended = midspan("ask", "-m", "offline", "--json", "--max-turns", "1", "What is 2 + 2?", home=home)
-    found = json.loads(ended.out)
-    assert (ended.code, found["limit"]) == (124, "max_turns")
-    assert [(call["name"], call["result"]) for call in found["tool_calls"]] == [("calculate", None)]
+    report = json.loads(ended.out)
+    assert (ended.code, report["limit"]) == (124, "max_turns")
+    assert [(call["name"], call["result"]) for call in report["tool_calls"]] == [("calculate", None)]
 
 
-def test_wrong_arguments_are_an_object_too_if_one_was_asked_for(home: Path) -> None:
+def test_wrong_arguments_are_reported_as_json_with_json(home: Path) -> None:
     ended = midspan("ask", "--json", "--max-turns", "0", "hi", home=home)
     assert (ended.code, "usage: midspan ask" in ended.err) == (2, True)
-    found = json.loads(ended.out)
-    assert (found["answer"], found["error"]["type"]) == (None, "ConfigError")
-    assert "--max-turns" in found["error"]["message"]
+    report = json.loads(ended.out)
+    assert (report["answer"], report["error"]["type"]) == (None, "ConfigError")
+    assert "--max-turns" in report["error"]["message"]
     assert "nope.py" in json.loads(midspan("tools", "--json", "-t", "nope.py", home=home).out)["error"]["message"]
 
 
 @pytest.mark.parametrize("more", ["", "--json"])
-def test_an_answer_that_nobody_can_get_is_not_asked_for(home: Path, more: str) -> None:
-    command = f"'{MIDSPAN}' ask -m offline {more} 'What is 2 + 2?' </dev/null >&-"
+def test_model_is_not_asked_if_stdout_is_closed(home: Path, more: str) -> None:
+    command = f"{SHELL_MIDSPAN} ask -m offline {more} 'What is 2 + 2?' </dev/null >&-"
     ran = subprocess.run(["bash", "-c", command], capture_output=True, text=True, env=environment(home), timeout=BOUND)
-    assert (ran.returncode, ran.stderr) == (1, "midspan: the answer cannot be written: Bad file descriptor\n")
-
-
-CLOSING = '''
-import sys
-from midspan import tool
-
-@tool(read_only=True)
-def stock_level(item: str) -> int:
-    """How many pieces of an item are in stock."""
-    sys.stdout.close()
-    sys.stderr.close()
-    return 3
-'''
-
-
-@pytest.mark.parametrize("command", ["ask", "chat"])
-def test_a_tool_that_closes_what_is_not_its_own_does_no_harm(home: Path, command: str) -> None:
-    (home / "closing.py").write_text(CLOSING)
-    question = "How many pieces of the item 'lamp' are in stock?"
-    ended = midspan(command, "-m", "offline", "-t", "closing.py", home=home, stdin=question)
-    assert (ended.code, ended.out) == (0, "stock_level: 3.\n"), ended.err
-    assert "← stock_level: 3" in ended.err
+    assert (ran.returncode, ran.stderr) == (1, "midspan: stdout is closed, so there is nowhere to write the output\n")
 
 
 STUBBORN = '''
@@ -391,7 +369,7 @@ async def slow_backup(name: str) -> str:
 '''
 
 
-def test_a_tool_that_does_not_end_when_it_is_stopped_is_left_behind_and_what_was_done_is_kept(home: Path) -> None:
+def test_tool_that_ignores_its_cancellation_is_abandoned_and_the_call_is_saved(home: Path) -> None:
     (home / "stubborn.py").write_text(STUBBORN)
     question = ["-m", "offline", "-t", "stubborn.py", "--session", "s", "Run the slow backup of 'orders'"]
     process = started("ask", *question, home=home)
@@ -400,26 +378,26 @@ def test_a_tool_that_does_not_end_when_it_is_stopped_is_left_behind_and_what_was
     process.send_signal(signal.SIGINT)
     out, rest = process.communicate(timeout=BOUND)
     assert (process.returncode, out) == (130, ""), rest
-    assert "midspan: stopping; Ctrl-C again to leave\n" in rest
+    assert "midspan: cancelling; press Ctrl-C again to exit\n" in rest
     assert "Traceback" not in rest
     assert "slow_backup" in (home / "state" / "midspan" / "sessions" / "s.json").read_text()
 
 
-def test_the_second_interrupt_keeps_what_was_done_too(home: Path) -> None:
+def test_second_interrupt_saves_the_call_too(home: Path) -> None:
     (home / "stubborn.py").write_text(STUBBORN)
     question = ["-m", "offline", "-t", "stubborn.py", "--session", "s", "Run the slow backup of 'orders'"]
     process = started("ask", *question, home=home)
     assert process.stderr is not None
     assert any(line == "it runs\n" for line in process.stderr)
     process.send_signal(signal.SIGINT)
-    assert any("again to leave" in line for line in process.stderr)
+    assert any("again to exit" in line for line in process.stderr)
     process.send_signal(signal.SIGINT)
     assert process.wait(BOUND) == 130
     process.communicate(timeout=BOUND)
     assert "slow_backup" in (home / "state" / "midspan" / "sessions" / "s.json").read_text()
 
 
-def test_a_run_that_fails_has_exit_code_one(home: Path) -> None:
+def test_failed_run_has_exit_code_one(home: Path) -> None:
     with recorder() as record:
         record.answer({"error": {"code": 404, "status": "NOT_FOUND", "message": "no such model"}}, status=404)
         where = {"GEMINI_API_KEY": "k", "GOOGLE_GEMINI_BASE_URL": record.url}
@@ -429,7 +407,7 @@ def test_a_run_that_fails_has_exit_code_one(home: Path) -> None:
 
 
 @pytest.mark.parametrize("question", ["Run the slow backup of 'orders'", "Run the blocking export of 'orders'"])
-def test_an_interrupt_in_the_middle_of_a_tool_ends_with_130(home: Path, question: str) -> None:
+def test_interrupt_during_a_tool_has_exit_code_130(home: Path, question: str) -> None:
     process = started("ask", "-m", "offline", "-t", "mine.py", question, home=home)
     assert process.stderr is not None
     lines = []
@@ -445,7 +423,7 @@ def test_an_interrupt_in_the_middle_of_a_tool_ends_with_130(home: Path, question
     assert ("it was cancelled" in rest) == ("slow" in question)
 
 
-def test_the_second_interrupt_ends_even_what_cannot_be_cancelled(home: Path) -> None:
+def test_second_interrupt_ends_a_tool_that_blocks_the_event_loop(home: Path) -> None:
     process = started("ask", "-m", "offline", "-t", "mine.py", "Run the frozen import of 'orders'", home=home)
     assert process.stderr is not None
     assert any(line == "it runs\n" for line in process.stderr)
@@ -462,20 +440,62 @@ def test_the_second_interrupt_ends_even_what_cannot_be_cancelled(home: Path) -> 
     assert "Traceback" not in rest
 
 
-def test_an_interrupt_still_prints_the_object(home: Path) -> None:
+WITHOUT_SIGNAL_HANDLERS = """
+import asyncio, sys
+
+class Loop(asyncio.SelectorEventLoop):
+    def add_signal_handler(self, *arguments):
+        raise NotImplementedError  # as on Windows
+
+class Policy(asyncio.DefaultEventLoopPolicy):
+    def new_event_loop(self):
+        return Loop()
+
+asyncio.set_event_loop_policy(Policy())
+from midspan._cli.main import main
+sys.exit(main())
+"""
+
+
+def test_interrupts_work_where_event_loops_have_no_signal_handlers(home: Path) -> None:
+    command = [
+        sys.executable,
+        "-W",
+        "ignore::DeprecationWarning",
+        "-c",
+        WITHOUT_SIGNAL_HANDLERS,
+        "ask",
+        "-m",
+        "offline",
+    ]
+    settings: dict[str, Any] = {"cwd": home, "env": environment(home), "stdin": subprocess.DEVNULL, "text": True}
+    answered = subprocess.run([*command, "What is 2 + 2?"], capture_output=True, timeout=BOUND, **settings)
+    assert (answered.returncode, "result: 4" in answered.stdout) == (0, True), answered.stderr
+    question = ["-t", "mine.py", "Run the slow backup of 'orders'"]
+    process = subprocess.Popen([*command, *question], stdout=subprocess.PIPE, stderr=subprocess.PIPE, **settings)
+    assert process.stderr is not None
+    assert any(line == "it runs\n" for line in process.stderr)
+    process.send_signal(signal.SIGINT)
+    _, rest = process.communicate(timeout=BOUND)
+    assert (process.returncode, "it was cancelled" in rest) == (130, True), rest
+
+
+def test_json_is_printed_after_an_interrupt(home: Path) -> None:
     process = started("ask", "-m", "offline", "-t", "mine.py", "--json", "Run the slow backup of 'orders'", home=home)
     assert process.stderr is not None
     assert any(line == "it runs\n" for line in process.stderr)
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=BOUND)
-    found = json.loads(out)
-    assert (process.returncode, found["error"]["type"]) == (130, "Interrupted")
-    assert found["tool_calls"][0]["result"] is None
+    report = json.loads(out)
+    assert (process.returncode, report["error"]["type"]) == (130, "Interrupted")
+    assert report["tool_calls"][0]["result"] is None
 
 
-def test_a_reader_who_goes_away_is_not_complained_about(home: Path) -> None:
+def test_closed_pipe_is_not_an_error(home: Path) -> None:
     for redirect in ("", "2>&1"):
-        command = f"'{MIDSPAN}' ask -m offline --json '{QUESTION}' {redirect} | head -c 0; echo ${{PIPESTATUS[0]}} >&2"
+        command = (
+            f"{SHELL_MIDSPAN} ask -m offline --json '{QUESTION}' {redirect} | head -c 0; echo ${{PIPESTATUS[0]}} >&2"
+        )
         ran = subprocess.run(
             ["bash", "-c", command], capture_output=True, text=True, cwd=home, env=environment(home), timeout=30
         )
@@ -483,33 +503,33 @@ def test_a_reader_who_goes_away_is_not_complained_about(home: Path) -> None:
         assert complaints == ["0"]
 
 
-def test_a_full_disk_is_told(home: Path) -> None:
+def test_full_disk_is_reported(home: Path) -> None:
     if not os.path.exists("/dev/full"):  # noqa: PTH110 - a device of Linux
         pytest.skip("this system has no /dev/full")
     with open("/dev/full", "w") as full:  # noqa: PTH123 - as above
-        command = [str(MIDSPAN), "ask", "-m", "offline", "What is 2 + 2?"]
+        command = [*MIDSPAN, "ask", "-m", "offline", "What is 2 + 2?"]
         ran = subprocess.run(
             command, stdout=full, stderr=subprocess.PIPE, text=True, env=environment(home), timeout=BOUND
         )
     assert ran.returncode == 1
-    assert "cannot be written: No space left" in ran.stderr
+    assert "cannot write the answer: No space left" in ran.stderr
     assert "Traceback" not in ran.stderr
 
 
-def test_closed_streams_are_no_reason_to_fail(home: Path) -> None:
-    command = f"'{MIDSPAN}' ask 'What is 2 + 2?' <&- 2>&-"
+def test_closed_stdin_and_stderr_are_accepted(home: Path) -> None:
+    command = f"{SHELL_MIDSPAN} ask 'What is 2 + 2?' <&- 2>&-"
     ran = subprocess.run(["bash", "-c", command], capture_output=True, text=True, env=environment(home), timeout=BOUND)
     assert (ran.returncode, ran.stderr) == (0, "")
     assert "4" in ran.stdout
 
 
-def test_bytes_that_are_no_text_are_refused(home: Path) -> None:
+def test_piped_bytes_that_are_not_utf8_are_an_error(home: Path) -> None:
     ended = midspan("ask", "-m", "offline", "what?", home=home, stdin=b"\xff\xfe\x00\x80")
     assert ended.code == 2
     assert "UTF-8" in ended.err
 
 
-def test_a_narrow_terminal_shows_each_call_on_lines_of_its_own(home: Path) -> None:
+def test_narrow_terminal_shows_each_call_on_lines_of_its_own(home: Path) -> None:
     terminal = Terminal("ask", "-m", "offline", QUESTION, home=home, columns=60)
     try:
         code, seen = terminal.end()
@@ -522,9 +542,9 @@ def test_a_narrow_terminal_shows_each_call_on_lines_of_its_own(home: Path) -> No
     assert "\x1b[3" in seen, "in colour"
 
 
-def test_notices_and_answers_are_broken_between_words(home: Path) -> None:
+def test_notices_and_answers_are_wrapped_between_words(home: Path) -> None:
     with recorder() as record:
-        record.answer_stream(said({"text": "abcdefgh " * 20}))
+        record.answer_stream(response({"text": "abcdefgh " * 20}))
         where = {"GEMINI_API_KEY": "k", "GOOGLE_GEMINI_BASE_URL": record.url}
         answering = Terminal("ask", "--no-tools", "hi", home=home, columns=60, **where)
         offline = Terminal("ask", "hi", home=home, columns=60)
@@ -538,7 +558,7 @@ def test_notices_and_answers_are_broken_between_words(home: Path) -> None:
     assert "no model is named and no key is set, so the\r\n  offline model" in notice
 
 
-def test_no_color_means_none(home: Path) -> None:
+def test_no_color_turns_colors_off(home: Path) -> None:
     terminal = Terminal("ask", "-m", "offline", "What is 2 + 2?", home=home, NO_COLOR="1")
     try:
         _, seen = terminal.end()
@@ -548,9 +568,9 @@ def test_no_color_means_none(home: Path) -> None:
     assert "\x1b[31m" not in seen
 
 
-def test_a_model_cannot_command_the_terminal(home: Path) -> None:
+def test_control_characters_of_a_model_are_escaped(home: Path) -> None:
     with recorder() as record:
-        record.answer_stream(said({"text": "\x1b[2Jgone\x9b2J"}))
+        record.answer_stream(response({"text": "\x1b[2Jgone\x9b2J"}))
         where = {"GEMINI_API_KEY": "k", "GOOGLE_GEMINI_BASE_URL": record.url}
         terminal = Terminal("ask", "hi", home=home, **where)
         try:
@@ -562,7 +582,7 @@ def test_a_model_cannot_command_the_terminal(home: Path) -> None:
     assert "\\x1b[2Jgone" in seen
 
 
-def test_a_run_is_recorded_and_made_into_a_test_that_passes(home: Path) -> None:
+def test_recorded_run_becomes_a_test_that_passes(home: Path) -> None:
     asked = midspan(
         "ask", "-m", "offline", "-t", "mine.py", "--record", "tape", "How many of 'lamp' are in stock?", home=home
     )
@@ -581,10 +601,10 @@ def test_a_run_is_recorded_and_made_into_a_test_that_passes(home: Path) -> None:
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
-def test_tools_are_told_in_the_prompt_if_that_is_asked_for(home: Path) -> None:
+def test_prompt_mode_describes_the_tools_in_the_prompt(home: Path) -> None:
     with recorder() as record:
-        record.answer_stream(said({"text": 'TOOL_CALL: stock_level({"item": "lamp"})'}))
-        record.answer_stream(said({"text": "Twelve."}))
+        record.answer_stream(response({"text": 'TOOL_CALL: stock_level({"item": "lamp"})'}))
+        record.answer_stream(response({"text": "Twelve."}))
         ended = midspan(
             "ask", "-m", "gemini:gemini-3.8-flash", "-t", "mine.py", "--prompt-mode", "How many lamps?",
             home=home, GEMINI_API_KEY="k", GOOGLE_GEMINI_BASE_URL=record.url,

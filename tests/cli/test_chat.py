@@ -1,4 +1,4 @@
-"""`midspan chat`, in a terminal and by pipes."""
+"""`midspan chat`, in a terminal and with pipes."""
 
 import signal
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ async def slow_backup(name: str) -> str:
 
 
 READY = "\x1b[?2004h"
-"""What the line editor sends when it begins to read: pasted lines shall be marked."""
+"""What the line editor sends when it starts to read: it turns on bracketed paste."""
 
 
 @pytest.fixture
@@ -40,15 +40,15 @@ def terminal(home: Path) -> Iterator[Terminal]:
         terminal.close()
 
 
-def kept(home: Path, name: str = "chat") -> Path:
+def session_file(home: Path, name: str = "chat") -> Path:
     return home / "state" / "midspan" / "sessions" / f"{name}.json"
 
 
-def test_ctrl_c_stops_the_run_and_not_the_program(home: Path, terminal: Terminal) -> None:
+def test_ctrl_c_cancels_the_run_and_not_the_program(home: Path, terminal: Terminal) -> None:
     terminal.type("Run the slow backup of 'orders'\r")
     terminal.wait_for("slow_backup(")
     terminal.type("\x03")
-    terminal.wait_for("the conversation goes on")
+    terminal.wait_for("the conversation continues")
     terminal.wait_for(READY)
     terminal.type("What is 2 + 2?\r")
     terminal.wait_for("calculate")
@@ -57,7 +57,7 @@ def test_ctrl_c_stops_the_run_and_not_the_program(home: Path, terminal: Terminal
     code, seen = terminal.end()
     assert code == 0
     assert "Traceback" not in seen
-    messages = from_json(kept(home).read_bytes(), "messages")
+    messages = from_json(session_file(home).read_bytes(), "messages")
     assert [message.role for message in messages] == ["user", "model", "user", "user", "model", "user", "model"]
     assert [call.id for call in messages[1].calls] == [result.id for result in messages[2].results]
 
@@ -69,7 +69,7 @@ STUBBORN = SLOW.replace(
 )
 
 
-def test_ctrl_c_leaves_a_tool_behind_that_does_not_end_and_the_chat_goes_on(home: Path) -> None:
+def test_ctrl_c_abandons_a_tool_that_ignores_its_cancellation_and_the_chat_continues(home: Path) -> None:
     (home / "slow.py").write_text(STUBBORN)
     terminal = Terminal("chat", "-m", "offline", "-t", "slow.py", "-t", "ready", home=home, columns=60)
     try:
@@ -77,8 +77,8 @@ def test_ctrl_c_leaves_a_tool_behind_that_does_not_end_and_the_chat_goes_on(home
         terminal.type("Run the slow backup of 'orders'\r")
         terminal.wait_for("slow_backup(")
         terminal.type("\x03")
-        terminal.wait_for("again to leave")
-        terminal.wait_for("the conversation goes on")
+        terminal.wait_for("again to exit")
+        terminal.wait_for("the conversation continues")
         terminal.wait_for(READY)
         terminal.type("What is 2 + 2?\r")
         terminal.wait_for("is exact: yes.")
@@ -90,7 +90,7 @@ def test_ctrl_c_leaves_a_tool_behind_that_does_not_end_and_the_chat_goes_on(home
     assert code == 0
     assert "Traceback" not in seen
     assert "destroyed" not in seen
-    assert len(from_json(kept(home).read_bytes(), "messages")) == 7
+    assert len(from_json(session_file(home).read_bytes(), "messages")) == 7
 
 
 @pytest.mark.parametrize("command", ["ask", "chat"])
@@ -103,15 +103,15 @@ def test_program_exits_after_a_tool_was_abandoned(home: Path, command: str) -> N
     assert "destroyed" not in ended.err
 
 
-def test_ctrl_c_at_the_prompt_says_how_to_end(terminal: Terminal) -> None:
+def test_ctrl_c_at_the_prompt_explains_how_to_exit(terminal: Terminal) -> None:
     terminal.type("half a quest\x03")
-    terminal.wait_for("/quit ends")
+    terminal.wait_for("/quit exits")
     terminal.wait_for(READY)
     terminal.type("/quit\r")
     assert terminal.end()[0] == 0
 
 
-def test_a_signal_that_ends_programs_ends_it(terminal: Terminal) -> None:
+def test_sigterm_ends_the_program(terminal: Terminal) -> None:
     terminal.type("Run the slow backup of 'orders'\r")
     terminal.wait_for("slow_backup(")
     terminal.process.send_signal(signal.SIGTERM)
@@ -120,16 +120,16 @@ def test_a_signal_that_ends_programs_ends_it(terminal: Terminal) -> None:
     assert "Traceback" not in seen
 
 
-def test_a_backslash_and_alt_enter_begin_a_new_line(home: Path, terminal: Terminal) -> None:
+def test_backslash_and_alt_enter_start_a_new_line(home: Path, terminal: Terminal) -> None:
     terminal.type("What is\\\r2 + 2\x1b\ror so?\r")
     terminal.wait_for("calculate")
     terminal.wait_for(READY)
     terminal.type("/quit\r")
     terminal.end()
-    assert from_json(kept(home).read_bytes(), "messages")[0].text == "What is\n2 + 2\nor so?"
+    assert from_json(session_file(home).read_bytes(), "messages")[0].text == "What is\n2 + 2\nor so?"
 
 
-def test_the_conversation_and_the_lines_are_there_at_the_next_start(home: Path, terminal: Terminal) -> None:
+def test_conversation_and_input_history_are_saved(home: Path, terminal: Terminal) -> None:
     terminal.type("What is 2 + 2?\r")
     terminal.wait_for("is exact: yes.")
     terminal.wait_for(READY)
@@ -137,7 +137,7 @@ def test_the_conversation_and_the_lines_are_there_at_the_next_start(home: Path, 
     terminal.end()
     again = Terminal("chat", "-m", "offline", home=home)
     try:
-        again.wait_for("after 4 messages")
+        again.wait_for("has 4 messages")
         again.wait_for(READY)
         again.type("\x1b[A\x1b[A\r")  # up, past /quit, to the question
         again.wait_for("is exact: yes.")
@@ -146,10 +146,10 @@ def test_the_conversation_and_the_lines_are_there_at_the_next_start(home: Path, 
         assert again.end()[0] == 0
     finally:
         again.close()
-    assert len(from_json(kept(home).read_bytes(), "messages")) == 8
+    assert len(from_json(session_file(home).read_bytes(), "messages")) == 8
 
 
-def test_questions_that_are_piped_in_are_answered_in_turn(home: Path) -> None:
+def test_piped_questions_are_answered_one_after_another(home: Path) -> None:
     ended = midspan("chat", "-m", "offline", home=home, stdin="What is 2 + 2?\n\nWhat is\\\n3 + 4?")
     assert ended.code == 0
     assert [line for line in ended.out.splitlines() if "result" in line] == [
@@ -159,7 +159,7 @@ def test_questions_that_are_piped_in_are_answered_in_turn(home: Path) -> None:
     assert "> " not in ended.err
 
 
-def test_slash_commands_change_model_and_tools_and_forget_and_save(home: Path) -> None:
+def test_slash_commands_change_model_and_tools_and_clear_and_save(home: Path) -> None:
     lines = [
         "/model",
         "/model gemini",
@@ -180,55 +180,55 @@ def test_slash_commands_change_model_and_tools_and_forget_and_save(home: Path) -
     ]
     ended = midspan("chat", "-m", "offline", home=home, stdin="\n".join(lines))
     assert ended.code == 0
-    assert "this is offline" in ended.err
-    assert "GEMINI_API_KEY" in ended.err, "there is no key, so the model stays"
+    assert "the model is offline" in ended.err
+    assert "GEMINI_API_KEY" in ended.err, "there is no key, so the model is not changed"
     assert "tools: none" in ended.err
     assert "'nope.py'" in ended.err
     assert "tools: slow_backup\n" in ended.err
     assert "did you mean /save?" in ended.err
-    assert "'nowhere/x' cannot be written" in ended.err
+    assert "cannot write 'nowhere/x'" in ended.err
     assert "10" not in ended.out
     assert "**You:** What is 2 + 2?" in (home / "talk.md").read_text()
     assert len(from_json((home / "talk.json").read_bytes(), "messages")) == 6
-    assert from_json(kept(home).read_bytes(), "messages") == ()
+    assert from_json(session_file(home).read_bytes(), "messages") == ()
 
 
-def test_an_error_does_not_end_the_chat(home: Path) -> None:
+def test_chat_continues_after_an_error(home: Path) -> None:
     ended = midspan("chat", "-m", "offline", "--max-turns", "1", home=home, stdin="What is 2 + 2?\nhello\n")
     assert ended.code == 0
     assert "Maximum" in ended.err
     assert "offline model" in ended.out
 
 
-def test_new_forgets_and_another_session_is_another_conversation(home: Path) -> None:
+def test_new_deletes_the_messages_of_its_session_only(home: Path) -> None:
     midspan("chat", "-m", "offline", home=home, stdin="What is 2 + 2?\n")
     midspan("chat", "-m", "offline", "--session", "b", home=home, stdin="What is 2 + 2?\n")
     midspan("chat", "-m", "offline", "--new", home=home, stdin="hello\n")
-    assert len(from_json(kept(home).read_bytes(), "messages")) == 2
-    assert len(from_json(kept(home, "b").read_bytes(), "messages")) == 4
+    assert len(from_json(session_file(home).read_bytes(), "messages")) == 2
+    assert len(from_json(session_file(home, "b").read_bytes(), "messages")) == 4
 
 
 @pytest.mark.parametrize(
     "locale", [{}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, {"PYTHONIOENCODING": "latin-1"}]
 )
-def test_a_line_that_is_no_text_is_not_asked_and_the_others_are(home: Path, locale: dict[str, str]) -> None:
+def test_piped_line_that_is_not_utf8_is_skipped_and_the_others_are_sent(home: Path, locale: dict[str, str]) -> None:
     lines = b"\xef\xbb\xbfWhat is 1 + 1, Zo\xc3\xab?\n\xff\xfe\nWhat is 2 + 2?\n"
     ended = midspan("chat", "-m", "offline", home=home, stdin=lines, **locale)
     assert ended.code == 0
     assert [line for line in ended.err.splitlines() if line.startswith("midspan")] == [
-        "midspan: the question is no valid UTF-8 text"
+        "midspan: the question is not valid UTF-8 text"
     ]
-    messages = from_json(kept(home).read_bytes(), "messages")
+    messages = from_json(session_file(home).read_bytes(), "messages")
     asked = [message.text for message in messages if message.role == "user" and message.text]
     assert asked == ["What is 1 + 1, Zoë?", "What is 2 + 2?"]
 
 
-def test_a_line_that_is_no_text_can_be_typed_too(home: Path) -> None:
+def test_typed_line_that_is_not_utf8_is_reported(home: Path) -> None:
     terminal = Terminal("chat", "-m", "offline", home=home)
     try:
         terminal.wait_for(READY)
         terminal.type("half \udcff\r")
-        terminal.wait_for("no valid UTF-8 text")
+        terminal.wait_for("not valid UTF-8 text")
         terminal.wait_for(READY)
         terminal.type("/quit\r")
         assert terminal.end()[0] == 0

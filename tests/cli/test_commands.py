@@ -1,4 +1,4 @@
-"""The smaller commands: tools, models, doctor, completion, emulate, version."""
+"""The commands tools, models, doctor, freeze, completion and emulate, and --version and --help."""
 
 import json
 import os
@@ -24,55 +24,55 @@ def lookup_customer_by_mail(mail: str) -> str:
 '''
 
 
-def test_version_and_help_and_the_module_are_one_command(tmp_path: Path) -> None:
+def test_version_and_help_are_shown(tmp_path: Path) -> None:
     assert midspan("--version", home=tmp_path).out == f"midspan {VERSION}\n"
     for name in COMMANDS:
         assert name in midspan("--help", home=tmp_path).out
         shown = midspan(name, "--help", home=tmp_path)
         assert (shown.code, shown.err) == (0, "")
-    ran = subprocess.run([sys.executable, "-m", "midspan", "--version"], capture_output=True, text=True, timeout=BOUND)
-    assert ran.stdout == f"midspan {VERSION}\n"
     assert midspan(home=tmp_path).code == 2
 
 
-def test_version_loads_next_to_nothing(tmp_path: Path) -> None:
+def test_version_imports_almost_nothing(tmp_path: Path) -> None:
     code = "import sys; from midspan._cli.main import main; main(['--version']); print(*sys.modules)"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=BOUND)
     assert not {"asyncio", "argparse", "msgspec", "httptools", "ssl", "rich"} & set(ran.stdout.split())
 
 
-def test_ask_in_a_pipe_loads_neither_rich_nor_the_network(tmp_path: Path) -> None:
+def test_ask_in_a_pipe_imports_neither_rich_nor_the_http_client(tmp_path: Path) -> None:
     code = "import sys; from midspan._cli.main import main; main(sys.argv[1:]); print(*sys.modules)"
     command = [sys.executable, "-c", code, "ask", "-m", "offline", "What is 2 + 2?"]
     ran = subprocess.run(command, capture_output=True, text=True, env=environment(tmp_path), timeout=BOUND, stdin=-3)
-    assert not {"rich", "prompt_toolkit", "httptools", "midspan._http.pool", "tomllib"} & set(ran.stdout.split())
+    assert not {"rich", "prompt_toolkit", "shtab", "httptools", "midspan._http.pool", "tomllib"} & set(
+        ran.stdout.split()
+    )
 
 
-def test_tools_are_shown_with_their_price(tmp_path: Path) -> None:
+def test_tools_are_listed_with_their_token_estimate(tmp_path: Path) -> None:
     shown = midspan("tools", home=tmp_path)
     assert shown.code == 0
     assert "get_weather(location, date?, detail?, hourly?)" in shown.out
-    found = json.loads(midspan("tools", "--json", home=tmp_path).out)
-    assert [tool["name"] for tool in found["tools"]] == ["get_weather", "get_time", "convert_time", "calculate"]
-    assert found["tokens"] == sum(tool["tokens"] for tool in found["tools"]) > 0
+    listed = json.loads(midspan("tools", "--json", home=tmp_path).out)
+    assert [tool["name"] for tool in listed["tools"]] == ["get_weather", "get_time", "convert_time", "calculate"]
+    assert listed["tokens"] == sum(tool["tokens"] for tool in listed["tools"]) > 0
 
 
-def test_the_ready_tools_are_without_findings(tmp_path: Path) -> None:
+def test_ready_tools_have_no_lint_findings(tmp_path: Path) -> None:
     linted = midspan("tools", "--lint", home=tmp_path)
     assert linted.code == 0, linted.out
 
 
-def test_lint_names_what_a_model_would_stumble_over(tmp_path: Path) -> None:
+def test_lint_reports_each_kind_of_problem(tmp_path: Path) -> None:
     many = "".join(f"\ndef tool_number_{n}(): pass\n" for n in range(20))
     (tmp_path / "poor.py").write_text(POOR + many)
     linted = midspan("tools", "--tools", "poor.py", "--lint", "--json", home=tmp_path)
     assert linted.code == 1
-    found = {(one["kind"], one["tool"]) for one in json.loads(linted.out)["findings"]}
-    assert ("no-description", "run") in found
-    assert ("vague", "run") in found
-    assert ("no-parameter-description", "run") in found
-    assert ("overlap", "lookup_customer_by_email") in found
-    assert ("too-many", "") in found
+    findings = {(finding["kind"], finding["tool"]) for finding in json.loads(linted.out)["findings"]}
+    assert ("no-description", "run") in findings
+    assert ("vague", "run") in findings
+    assert ("no-parameter-description", "run") in findings
+    assert ("overlap", "lookup_customer_by_email") in findings
+    assert ("too-many", "") in findings
     assert "[no-description]" in midspan("tools", "--tools", "poor.py", "--lint", home=tmp_path).out
 
 
@@ -88,15 +88,15 @@ def run_export(z: str) -> str:
 '''
 
 
-def test_lint_tells_the_same_words_and_words_that_only_repeat_the_name(tmp_path: Path) -> None:
+def test_lint_reports_equal_descriptions_and_descriptions_that_repeat_the_name(tmp_path: Path) -> None:
     (tmp_path / "alike.py").write_text(ALIKE)
     linted = midspan("tools", "--tools", "alike.py", "--lint", "--json", home=tmp_path)
-    found = {(one["kind"], one["tool"]) for one in json.loads(linted.out)["findings"]}
-    assert {("overlap", "alpha_one"), ("vague", "run_report"), ("vague", "run_export")} <= found
-    assert "no-description" not in {kind for kind, _ in found}
+    findings = {(finding["kind"], finding["tool"]) for finding in json.loads(linted.out)["findings"]}
+    assert {("overlap", "alpha_one"), ("vague", "run_report"), ("vague", "run_export")} <= findings
+    assert "no-description" not in {kind for kind, _ in findings}
 
 
-def test_models_are_those_of_the_api_if_there_is_a_key(tmp_path: Path) -> None:
+def test_models_come_from_the_api_if_there_is_a_key(tmp_path: Path) -> None:
     assert "gemini:gemini-3.8-flash\n" in midspan("models", home=tmp_path).out
     listed = [
         {"name": "models/gemini-9-new", "supportedGenerationMethods": ["generateContent"]},
@@ -109,7 +109,7 @@ def test_models_are_those_of_the_api_if_there_is_a_key(tmp_path: Path) -> None:
         assert json.loads(midspan("models", "--json", home=tmp_path, **where).out)["source"] == "api"
 
 
-def test_doctor_tells_what_there_is_and_never_the_key(tmp_path: Path) -> None:
+def test_doctor_checks_the_key_and_never_shows_it(tmp_path: Path) -> None:
     with recorder() as record:
         record.answer({"models": [{"name": "models/gemini-9-new"}]})
         where = {"GOOGLE_GEMINI_BASE_URL": record.url}
@@ -152,7 +152,7 @@ def test_freeze_checks_the_recordings_and_the_agent_and_writes_a_file(tmp_path: 
     assert (absent.code, "midspan ask --record 'tape'" in absent.err) == (2, True)
     midspan("ask", "-m", "offline", "--record", "tape", "What is 2 + 2?", home=tmp_path)
     (tmp_path / "shop.py").write_text("agent = 1\n")
-    for agent, words in (("nope:agent", "No module named 'nope'"), ("shop:other", "'shop' has no 'other'")):
+    for agent, words in (("nope:agent", "no module 'nope'"), ("shop:other", "'shop' has no 'other'")):
         ended = midspan("freeze", "tape", "--agent", agent, home=tmp_path)
         assert (ended.code, ended.out, words in ended.err) == (2, "", True), ended.err
     written = midspan("freeze", "tape", "--agent", "shop:agent", "--output", "test_shop.py", home=tmp_path)
@@ -162,7 +162,7 @@ def test_freeze_checks_the_recordings_and_the_agent_and_writes_a_file(tmp_path: 
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_a_completion_script_knows_every_command_and_option(tmp_path: Path, shell: str) -> None:
+def test_completion_scripts_contain_every_command_and_option(tmp_path: Path, shell: str) -> None:
     script = midspan("completion", shell, home=tmp_path).out
     for word in (*COMMANDS, "max-turns", "lint", "faults"):
         assert word in script
@@ -174,7 +174,7 @@ def test_bash_completes_commands_options_and_files(tmp_path: Path) -> None:
     (tmp_path / "completion.bash").write_text(script)
 
     def completed(*words: str) -> list[str]:
-        line = f"source completion.bash; COMP_WORDS=({' '.join(words)}); COMP_CWORD={len(words) - 1}; _midspan"
+        line = f"source completion.bash; COMP_WORDS=({' '.join(words)}); COMP_CWORD={len(words) - 1}; _shtab_midspan"
         command = ["bash", "-c", f"{line}; printf '%s\\n' ${{COMPREPLY[@]}}"]
         return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=BOUND).stdout.split()
 
@@ -184,7 +184,7 @@ def test_bash_completes_commands_options_and_files(tmp_path: Path) -> None:
     assert completed("midspan", "completion", "z") == ["zsh"]
 
 
-def test_emulate_serves_a_gemini_that_ask_can_ask(tmp_path: Path) -> None:
+def test_emulate_serves_a_gemini_that_ask_can_use(tmp_path: Path) -> None:
     process = started("emulate", "--model", "offline", "--api-key", "right", home=tmp_path)
     try:
         assert process.stdout is not None
@@ -204,14 +204,14 @@ def test_emulate_serves_a_gemini_that_ask_can_ask(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--port", "99999"], "no port"),
+        (["--port", "99999"], "not a port number"),
         (["--script", "nope.toml"], "nope.toml"),
         (["--faults", "0:no_such_fault"], "no_such_fault"),
         (["--model", "nobody:x"], "nobody"),
         (["--models", ","], "--models"),
     ],
 )
-def test_emulate_tells_what_is_wrong_in_a_sentence(tmp_path: Path, arguments: list[str], words: str) -> None:
+def test_emulate_reports_wrong_arguments_in_one_sentence(tmp_path: Path, arguments: list[str], words: str) -> None:
     ended = midspan("emulate", *arguments, home=tmp_path)
     assert ended.code == 2
     assert words in ended.err

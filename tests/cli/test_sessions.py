@@ -1,4 +1,4 @@
-"""Conversations that are kept between calls."""
+"""Conversations that are saved between commands."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from tests.gemini.recorder import Recorder, recorder
 
 
 class Echo(Recorder):
-    """Says how many contents it was sent."""
+    """Answers with the number of contents in the request."""
 
     def next(self) -> tuple[int, bytes, dict[str, str]]:
         text = f"{len(self.last.body['contents'])} contents"
@@ -25,14 +25,14 @@ class Echo(Recorder):
         return 200, body, {"content-type": "text/event-stream"}
 
 
-def kept(home: Path, name: str = "s") -> Path:
+def session_file(home: Path, name: str = "s") -> Path:
     return home / "state" / "midspan" / "sessions" / f"{name}.json"
 
 
-def test_a_conversation_goes_on_by_its_name_or_as_the_last_one(tmp_path: Path) -> None:
+def test_conversation_is_continued_by_name_or_as_the_last_one(tmp_path: Path) -> None:
     with recorder(Echo()) as record:
         where = {"GEMINI_API_KEY": "k", "GOOGLE_GEMINI_BASE_URL": record.url}
-        said = [
+        answers = [
             midspan("ask", *arguments, home=tmp_path, **where).out
             for arguments in (
                 ["--session", "other", "hi"],
@@ -42,48 +42,48 @@ def test_a_conversation_goes_on_by_its_name_or_as_the_last_one(tmp_path: Path) -
                 ["without any"],
             )
         ]
-    assert said == [f"{count} contents\n" for count in (1, 1, 3, 5, 1)]
-    assert len(from_json(kept(tmp_path).read_bytes(), "messages")) == 6
+    assert answers == [f"{count} contents\n" for count in (1, 1, 3, 5, 1)]
+    assert len(from_json(session_file(tmp_path).read_bytes(), "messages")) == 6
 
 
-def test_a_conversation_is_for_its_owner_alone(tmp_path: Path) -> None:
+def test_only_the_owner_can_read_a_conversation(tmp_path: Path) -> None:
     midspan("ask", "-m", "offline", "--session", "s", "What is 2 + 2?", home=tmp_path)
-    assert stat.S_IMODE(kept(tmp_path).stat().st_mode) == 0o600
-    assert stat.S_IMODE(kept(tmp_path).parent.stat().st_mode) == 0o700
+    assert stat.S_IMODE(session_file(tmp_path).stat().st_mode) == 0o600
+    assert stat.S_IMODE(session_file(tmp_path).parent.stat().st_mode) == 0o700
 
 
-def test_calls_at_once_lose_nothing_and_break_nothing(tmp_path: Path) -> None:
+def test_concurrent_commands_all_save_their_messages(tmp_path: Path) -> None:
     arguments = ["ask", "-m", "offline", "--session", "s", "What is 2 + 2?"]
     processes = [started(*arguments, home=tmp_path) for _ in range(4)]
     for process in processes:
         process.communicate(timeout=BOUND)
-    messages = from_json(kept(tmp_path).read_bytes(), "messages")
+    messages = from_json(session_file(tmp_path).read_bytes(), "messages")
     assert [process.returncode for process in processes] == [0] * 4
     assert len(messages) == 4 * 4
     for at in range(0, len(messages), 4):
         assert [message.role for message in messages[at : at + 4]] == ["user", "model", "user", "model"]
 
 
-def test_a_damaged_conversation_is_told_and_left_as_it_is(tmp_path: Path) -> None:
-    kept(tmp_path).parent.mkdir(parents=True)
-    kept(tmp_path).write_text("{not json")
+def test_damaged_conversation_is_reported_and_not_changed(tmp_path: Path) -> None:
+    session_file(tmp_path).parent.mkdir(parents=True)
+    session_file(tmp_path).write_text("{not json")
     ended = midspan("ask", "-m", "offline", "--session", "s", "hi", home=tmp_path)
     assert ended.code == 2
     assert "is damaged" in ended.err
     assert "Traceback" not in ended.err
-    assert kept(tmp_path).read_text() == "{not json"
+    assert session_file(tmp_path).read_text() == "{not json"
 
 
-def test_what_was_left_half_written_does_no_harm(tmp_path: Path) -> None:
+def test_partly_written_file_of_a_crash_is_ignored(tmp_path: Path) -> None:
     midspan("ask", "-m", "offline", "--session", "s", "What is 2 + 2?", home=tmp_path)
-    (kept(tmp_path).parent / ".s.json.new").write_text("half of a")
+    (session_file(tmp_path).parent / ".s.json.new").write_text("half of a")
     ended = midspan("ask", "-m", "offline", "-c", "What is 3 + 3?", home=tmp_path)
     assert ended.code == 0, ended.err
-    assert len(from_json(kept(tmp_path).read_bytes(), "messages")) == 8
+    assert len(from_json(session_file(tmp_path).read_bytes(), "messages")) == 8
 
 
-def test_where_nothing_can_be_kept_it_is_told(tmp_path: Path) -> None:
-    (tmp_path / "state").write_text("a file, and no directory")
+def test_state_directory_that_cannot_be_created_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("a file, not a directory")
     ended = midspan("ask", "-m", "offline", "--session", "s", "What is 2 + 2?", home=tmp_path)
     assert ended.code == 2
     assert "Traceback" not in ended.err
@@ -102,7 +102,7 @@ async def slow_backup(name: str) -> str:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_calls_of_a_run_that_was_stopped_are_kept_with_a_result_for_each(tmp_path: Path, number: int) -> None:
+def test_calls_of_a_cancelled_run_are_saved_with_a_result_for_each(tmp_path: Path, number: int) -> None:
     (tmp_path / "slow.py").write_text(SLOW)
     arguments = ["ask", "-m", "offline", "-t", "slow.py", "--session", "s", "Run the slow backup of 'orders'"]
     process = started(*arguments, home=tmp_path)
@@ -111,29 +111,29 @@ def test_calls_of_a_run_that_was_stopped_are_kept_with_a_result_for_each(tmp_pat
     process.send_signal(number)
     process.communicate(timeout=BOUND)
     assert process.returncode == 128 + number
-    asked, called, answered = from_json(kept(tmp_path).read_bytes(), "messages")
+    asked, called, answered = from_json(session_file(tmp_path).read_bytes(), "messages")
     assert asked.text
     assert [call.id for call in called.calls] == [result.id for result in answered.results]
     assert answered.results[0].is_error
 
 
-def test_a_process_that_is_killed_leaves_the_old_conversation(tmp_path: Path) -> None:
+def test_killed_process_leaves_the_conversation_unchanged(tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text(SLOW)
     midspan("ask", "-m", "offline", "--session", "s", "What is 2 + 2?", home=tmp_path)
-    before = kept(tmp_path).read_bytes()
+    before = session_file(tmp_path).read_bytes()
     arguments = ["ask", "-m", "offline", "-t", "slow.py", "--session", "s", "Run the slow backup of 'orders'"]
     process = started(*arguments, home=tmp_path)
     assert process.stderr is not None
     assert any(line == "it runs\n" for line in process.stderr)
     os.kill(process.pid, signal.SIGKILL)
     process.communicate(timeout=BOUND)
-    assert kept(tmp_path).read_bytes() == before
+    assert session_file(tmp_path).read_bytes() == before
 
 
 @pytest.mark.parametrize("command", ["ask", "chat"])
-def test_what_cannot_be_kept_is_not_begun(tmp_path: Path, command: str) -> None:
-    (kept(tmp_path).parent / ".s.json.new").mkdir(parents=True)
+def test_model_is_not_asked_if_the_conversation_cannot_be_saved(tmp_path: Path, command: str) -> None:
+    (session_file(tmp_path).parent / ".s.json.new").mkdir(parents=True)
     ended = midspan(command, "-m", "offline", "--session", "s", home=tmp_path, stdin="What is 2 + 2?")
     assert (ended.code, ended.out) == (2, "")
-    assert "cannot be kept" in ended.err
+    assert "cannot save the conversation" in ended.err
     assert "calculate" not in ended.err

@@ -1,4 +1,4 @@
-"""Where settings come from, and which of them win."""
+"""Settings from flags, the environment and the settings file."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ def configure(home: Path, text: str) -> None:
     (folder / "config.toml").write_text(text)
 
 
-def test_the_file_says_what_is_not_said_elsewhere(tmp_path: Path) -> None:
+def test_settings_file_applies_and_flags_override_it(tmp_path: Path) -> None:
     configure(tmp_path, 'model = "offline"\ntools = "beside.py"\nmax_turns = 1\n')
     (tmp_path / "config" / "midspan" / "beside.py").write_text(
         "from midspan import tool\n@tool(read_only=True)\ndef stock_level(item: str) -> int:\n"
@@ -27,7 +27,7 @@ def test_the_file_says_what_is_not_said_elsewhere(tmp_path: Path) -> None:
     assert "stock_level(" in ended.err
 
 
-def test_flags_beat_the_environment_which_beats_the_file(tmp_path: Path) -> None:
+def test_flags_override_the_environment_and_the_environment_overrides_the_file(tmp_path: Path) -> None:
     configure(tmp_path, 'model = "of-the-file:x"\ntools = "of_the_file"\n')
     assert "of-the-file" in midspan("ask", "hi", "--no-tools", home=tmp_path).err
     assert (
@@ -46,16 +46,16 @@ def test_flags_beat_the_environment_which_beats_the_file(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("model = ", "is no TOML"),
-        ('modle = "x"', "did you mean model?"),
-        ("colour = 1", "known: model"),
-        ("model = 3", "model is the name of a model, not 3"),
-        ("max_turns = 0", "max_turns is a whole number above 0"),
-        ("max_turns = true", "max_turns is a whole number above 0"),
-        ("tools = [1]", "tools is a text or a list of texts"),
+        ("model = ", "is not valid TOML"),
+        ('modle = "x"', "`modle`; known settings: model, tools, system, max_turns"),
+        ("model = ' '", "$.model"),
+        ("model = 3", "Expected `str | null`, got `int` - at `$.model`"),
+        ("max_turns = 0", "Expected `int` >= 1 - at `$.max_turns`"),
+        ("max_turns = true", "$.max_turns"),
+        ("tools = [1]", "$.tools[0]"),
     ],
 )
-def test_a_wrong_file_is_one_sentence(tmp_path: Path, text: str, words: str) -> None:
+def test_invalid_settings_file_is_reported_in_one_sentence(tmp_path: Path, text: str, words: str) -> None:
     configure(tmp_path, text)
     ended = midspan("ask", "-m", "offline", "hi", home=tmp_path)
     assert ended.code == 2

@@ -1,4 +1,4 @@
-"""The terminal without rich and prompt_toolkit: plain lines."""
+"""The terminal without the packages of the extra `cli`."""
 
 import os
 import pty
@@ -11,13 +11,13 @@ from tests.cli.terminal import environment
 
 HIDDEN = """
 import sys
-sys.modules["rich"] = sys.modules["prompt_toolkit"] = None
+sys.modules["rich"] = sys.modules["prompt_toolkit"] = sys.modules["shtab"] = None
 from midspan._cli.main import main
 sys.exit(main(sys.argv[1:]))
 """
 
 
-def shown(home: Path, *arguments: str, typed: str = "") -> tuple[int, str]:
+def run_in_terminal(home: Path, *arguments: str, typed: str = "") -> tuple[int, str]:
     ours, theirs = pty.openpty()
     os.write(ours, typed.encode())
     command = [sys.executable, "-c", HIDDEN, *arguments]
@@ -29,20 +29,26 @@ def shown(home: Path, *arguments: str, typed: str = "") -> tuple[int, str]:
         while data := os.read(ours, 65_536):
             seen += data
     except OSError:
-        pass  # as Linux tells that the other side is closed
+        pass  # Linux reports the end of a pseudo-terminal as an error
     os.close(ours)
     return process.wait(BOUND), seen.decode()
 
 
-def test_ask_shows_plain_lines(tmp_path: Path) -> None:
-    code, seen = shown(tmp_path, "ask", "-m", "offline", "What is 2 + 2?")
+def test_ask_prints_plain_lines(tmp_path: Path) -> None:
+    code, seen = run_in_terminal(tmp_path, "ask", "-m", "offline", "What is 2 + 2?")
     assert code == 0
     assert "→ calculate(" in seen
     assert "\x1b" not in seen
 
 
 def test_chat_reads_plain_lines(tmp_path: Path) -> None:
-    code, seen = shown(tmp_path, "chat", "-m", "offline", typed="What is 2 + 2?\n/quit\n")
+    code, seen = run_in_terminal(tmp_path, "chat", "-m", "offline", typed="What is 2 + 2?\n/quit\n")
     assert code == 0, seen
     assert "result: 4" in seen
     assert "Traceback" not in seen
+
+
+def test_completion_names_the_extra_to_install(tmp_path: Path) -> None:
+    code, seen = run_in_terminal(tmp_path, "completion", "bash")
+    assert code == 2
+    assert "'midspan[cli]'" in seen

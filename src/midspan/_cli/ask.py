@@ -1,38 +1,54 @@
 """`midspan ask`: one question, one answer."""
 
+import os
+import select
+import stat
+import sys
 from argparse import ArgumentParser, Namespace
+from pathlib import Path
 from typing import Any, TextIO
 
-from midspan._cli.arguments import add_model, add_tools
-from midspan._cli.exits import code_of, tell
-from midspan._cli.fallback import with_fallback
-from midspan._cli.interrupts import Stoppable
-from midspan._cli.output import Answer, LiveAnswer, check, stdout_for_answers, write
-from midspan._cli.progress.choose import progress
-from midspan._cli.question import question_of
-from midspan._cli.report import Report
+import msgspec
+
+from midspan._cli.commands import add_model_arguments, add_tool_arguments, complete_paths
+from midspan._cli.conversation import Conversation, build_agent, with_fallback
+from midspan._cli.interrupts import InterruptibleRunner
+from midspan._cli.messages import describe_error, exit_code, print_error, print_line
+from midspan._cli.output import Display, answer_display, progress_display, stdout_for_answers, write
 from midspan._cli.sessions import Session, last_session
-from midspan._cli.settings import Settings, settings_of
-from midspan._cli.tool_files import tools_of
-from midspan._loop.agent import Agent
-from midspan._types.messages import History
-from midspan._types.specs import Limits
-from midspan.errors import RunError
-from midspan.tools.merge import source_of
-from midspan.tools.wrap import Filtered
+from midspan._cli.settings import load_settings, valid_text
+from midspan._cli.text import json_document
+from midspan._cli.tool_files import load_tools
+from midspan._types.events import RunEnd, RunEvent, RunStart, ToolEnd, ToolStart, TurnEnd, TurnStart
+from midspan._types.exchange import Usage
+from midspan.errors import ConfigError, LimitReached, RunError
+
+_MAX_BYTES = 50_000_000
+"""Of stdin or of a file: far more than any model accepts, far less than the memory of a computer."""
+_SECONDS_BEFORE_NOTICE = 2.0
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("question", nargs="*", metavar="QUESTION", help="what to ask; text on stdin is put before it")
-    add_model(parser)
-    add_tools(parser)
-    parser.add_argument("-f", "--file", metavar="F", action="append", default=[], help="a file to send with it")
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument("--session", metavar="S", help="go on with the conversation of this name, or begin it")
-    which.add_argument("-c", "--continue", dest="go_on", action="store_true", help="go on with the last conversation")
-    parser.add_argument("--prompt-mode", action="store_true", help="tell the tools in the prompt, read calls from text")
-    parser.add_argument("--record", metavar="DIR", help="write down all that is said and done, to be replayed in tests")
-    parser.add_argument("--json", action="store_true", help="print one JSON object: answer, calls, usage, …")
+    parser.add_argument("question", nargs="*", metavar="QUESTION", help="the question; text from stdin comes before it")
+    add_model_arguments(parser)
+    add_tool_arguments(parser)
+    complete_paths(
+        parser.add_argument(
+            "-f", "--file", metavar="FILE", action="append", default=[], help="also send a file; repeatable"
+        )
+    )
+    session = parser.add_mutually_exclusive_group()
+    session.add_argument("--session", metavar="NAME", help="continue the conversation NAME, or start it")
+    session.add_argument(
+        "-c", "--continue", dest="continue_last", action="store_true", help="continue the last conversation"
+    )
+    parser.add_argument(
+        "--prompt-mode", action="store_true", help="describe the tools in the prompt and read calls from the text"
+    )
+    complete_paths(parser.add_argument("--record", metavar="DIR", help="record the run in DIR, to replay it in tests"))
+    parser.add_argument(
+        "--json", action="store_true", help="print a JSON object with the answer, the calls and the usage"
+    )
 
 
 def run(options: Namespace) -> int:
@@ -40,77 +56,162 @@ def run(options: Namespace) -> int:
     failure: BaseException | None = None
     with stdout_for_answers() as out:
         try:
-            check(out)
             _ask(options, report, out)
         except BrokenPipeError:
-            return 0  # whoever read the answer has enough of it
-        except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - told below, in the form that was asked for
+            return 0  # the reader of the answer has closed the pipe
+        except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - reported below; KeyboardInterrupt is raised again
             failure = error
-        if failure is not None:
-            tell(failure, verbose=options.verbose)
+            print_error(failure, verbose=options.verbose)
         if options.json:
             try:
-                write(out, report.document(failure, session=options.session))
+                write(out, report.document(failure))
             except BrokenPipeError:
-                pass  # as above
+                return 0
             except RunError as error:
                 if failure is None:
-                    tell(failure := error, verbose=options.verbose)
+                    print_error(failure := error, verbose=options.verbose)
     if isinstance(failure, KeyboardInterrupt):
         raise failure
-    return 0 if failure is None else code_of(failure)
+    return 0 if failure is None else exit_code(failure)
 
 
-def _ask(options: Namespace, report: Report, out: TextIO) -> None:
-    settings = settings_of(options)
-    session = _session(options)
-    history = History(session.messages()) if session is not None else History()
-    question = question_of(options.question, options.file)
-    tools = tools_of(settings.tools)
-    agent = agent_of(with_fallback(settings, yes=options.yes), tools)
+def _ask(options: Namespace, report: "Report", out: TextIO) -> None:
+    settings = load_settings(options)
+    session = None
+    if options.continue_last or options.session is not None:
+        session = last_session() if options.continue_last else Session(options.session)
+        session.check_writable()
+        report.session = session.name
+    prompt = _read_prompt(options.question, options.file)
+    tools = load_tools(settings.tools)
+    agent = build_agent(with_fallback(settings, allow_all_tools=options.yes), tools)
     if options.prompt_mode:
         agent = agent.replace(prompt_mode=True)
     if options.record is not None:
-        from midspan.testing import record  # loaded where it is wanted
+        from midspan.testing import record
 
         agent = record(agent, options.record)
-    shown = progress(verbose=options.verbose)
-    answer = LiveAnswer(out) if out.isatty() else Answer(out)
-    stream = agent.stream(question, messages=history)
-
-    async def watch() -> None:
-        async with agent, stream:
-            async for event in stream:
-                report.note(event)
-                shown.show(event)
-                if not options.json:
-                    answer.hear(event)
-
-    def keep() -> None:
-        # A question on which nothing was done yet can just be asked again; what was done is not forgotten.
-        if session is not None and len(stream.messages) > len(history) + 1:
-            session.add(stream.messages[len(history) :])
-
-    with Stoppable() as loop:
+    displays: list[Display] = [report, progress_display(verbose=options.verbose)]
+    if not options.json:
+        displays.append(answer_display(out))
+    with InterruptibleRunner() as runner:
+        conversation = Conversation(agent, runner, session)
         try:
-            loop.run(watch(), at_leaving=keep)
-        finally:  # and not within, because a tool that does not end when it is stopped is left behind
-            shown.stop()
-            answer.stop()
-            keep()
+            conversation.ask(prompt, displays)
+        finally:
+            conversation.close()
 
 
-def _session(options: Namespace) -> Session | None:
-    session = last_session() if options.go_on else Session(options.session) if options.session is not None else None
-    options.session = None if session is None else session.name
-    if session is not None:
-        session.check()
-    return session
+def _read_prompt(words: list[str], files: list[str]) -> str | list[Any]:
+    """Combine text from stdin, the words of the command line, and files."""
+    question = " ".join(words).strip()
+    question = "" if question == "-" else valid_text(question, "the question")
+    text = "\n\n".join(filter(None, (_read_stdin().strip(), question)))
+    if not text:
+        hint = "in addition to the files" if files else 'for example midspan ask "What is 2 + 2?", or pipe one in'
+        raise ConfigError(f"there is no question; pass one, {hint}")
+    return [text, *map(_check_file, files)] if files else text
 
 
-def agent_of(settings: Settings, tools: list[Any]) -> Agent:
-    """The agent that the settings describe."""
-    limits = Limits() if settings.max_turns is None else Limits(max_turns=settings.max_turns)
-    if settings.read_only and tools:
-        tools = [Filtered(source_of(tools), lambda spec: spec.changes is False)]
-    return Agent(settings.model, tools, system=settings.system, limits=limits)
+def _read_stdin() -> str:
+    """Return what is piped in or redirected from a file; nothing from a terminal or /dev/null."""
+    try:
+        mode = os.fstat(sys.stdin.fileno()).st_mode
+    except (OSError, ValueError):
+        return ""
+    if not (stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)):
+        return ""
+    _explain_waiting()
+    data = sys.stdin.buffer.read(_MAX_BYTES + 1)
+    if len(data) > _MAX_BYTES:
+        raise ConfigError(f"stdin has more than {_MAX_BYTES:,} bytes, too much for any model")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError("stdin is not UTF-8 text; pass other files with --file") from error
+
+
+def _explain_waiting() -> None:
+    """Print a notice if nothing arrives on stdin, which the user may have left open by mistake."""
+    try:
+        if not select.select([sys.stdin], [], [], _SECONDS_BEFORE_NOTICE)[0]:
+            print_line("waiting for text on stdin; end it with Ctrl-D, or run the command with </dev/null")
+    except (OSError, ValueError):
+        return  # Windows cannot wait for files
+
+
+def _check_file(name: str) -> Path:
+    path = Path(name).expanduser()
+    if not path.is_file():
+        raise ConfigError(f"{name!r} is not a regular file" if path.exists() else f"no such file: {name!r}")
+    if path.stat().st_size > _MAX_BYTES:
+        raise ConfigError(f"the file {name!r} has more than {_MAX_BYTES:,} bytes, too much for any model")
+    return path
+
+
+class Report:
+    """The JSON object about a run, collected from its events."""
+
+    def __init__(self) -> None:
+        self.session: str | None = None
+        self._run_id: str | None = None
+        self._model: str | None = None
+        self._answer: str | None = None
+        self._limit: str | None = None
+        self._turns = 0
+        self._usage = Usage()
+        self._calls: dict[tuple[int, int], dict[str, Any]] = {}
+        """By turn and position in the turn: two calls of a turn may share an id."""
+
+    def show(self, event: RunEvent) -> None:
+        match event:
+            case RunStart(run_id, model):
+                self._run_id, self._model = run_id, model
+            case TurnStart(turn):
+                self._turns = turn
+            case TurnEnd(turn=turn, message=message, usage=usage):
+                self._usage += usage
+                for index, call in enumerate(message.calls):  # also calls that will not run
+                    self._call(turn, index, call.id, call.name)["arguments"] = call.arguments
+            case ToolStart(turn=turn, call=call, index=index):
+                self._call(turn, index, call.id, call.name)["arguments"] = call.arguments
+            case ToolEnd(turn=turn, result=result, duration_seconds=seconds, index=index):
+                self._call(turn, index, result.id, result.name).update(
+                    result=result.value, is_error=result.is_error, duration_seconds=round(seconds, 6)
+                )
+            case RunEnd(text=text, limit=limit):
+                self._answer, self._limit = text, limit
+
+    def _call(self, turn: int, index: int, id: str, name: str) -> dict[str, Any]:
+        fields: dict[str, Any] = {
+            "id": id,
+            "name": name,
+            "arguments": {},
+            "result": None,
+            "is_error": None,
+            "duration_seconds": None,
+        }
+        return self._calls.setdefault((turn, index), fields)
+
+    def document(self, error: BaseException | None = None) -> str:
+        return json_document(
+            {
+                "answer": self._answer,
+                "tool_calls": list(self._calls.values()),
+                "usage": {**msgspec.structs.asdict(self._usage), "total": self._usage.total},
+                "turns": self._turns,
+                "run_id": self._run_id,
+                "model": self._model,
+                "limit": error.limit if isinstance(error, LimitReached) else self._limit,
+                "session": self.session,
+                "error": None if error is None else error_fields(error),
+            }
+        )
+
+    def close(self) -> None:
+        """Do nothing: `run` prints the document."""
+
+
+def error_fields(error: BaseException) -> dict[str, str]:
+    name = "Interrupted" if isinstance(error, KeyboardInterrupt) else type(error).__name__
+    return {"type": name, "message": describe_error(error)}

@@ -1,64 +1,98 @@
-"""The commands there are; each is a module of its own, which is loaded when it is called."""
+"""The commands, each in a module that is imported when the command is used, and the arguments that they share."""
 
 import argparse
 import sys
 from importlib import import_module
 from typing import NamedTuple, NoReturn, Protocol, cast
 
+from midspan.errors import ConfigError
+
 
 class Command(NamedTuple):
-    """Where a command is, and what it does in one line."""
-
     module: str
     summary: str
 
 
 COMMANDS = {
     "ask": Command("midspan._cli.ask", "ask one question and print the answer"),
-    "chat": Command("midspan._cli.chat.command", "talk, with the conversation kept"),
-    "tools": Command("midspan._cli.tools", "show the tools, and what is wrong with them"),
-    "models": Command("midspan._cli.models", "show the models"),
-    "doctor": Command("midspan._cli.doctor", "look whether everything is in place"),
-    "emulate": Command("midspan._cli.emulate", "serve a local Gemini to test against"),
-    "freeze": Command("midspan._cli.freeze", "make a test of recorded runs"),
-    "completion": Command("midspan._cli.completion", "print a completion script for a shell"),
+    "chat": Command("midspan._cli.chat", "have a conversation, which is saved"),
+    "tools": Command("midspan._cli.tools", "list the tools, and check them with --lint"),
+    "models": Command("midspan._cli.models", "list the models"),
+    "doctor": Command("midspan._cli.doctor", "check installation, settings, credentials and connections"),
+    "emulate": Command("midspan._cli.emulate", "run a local Gemini server for tests"),
+    "freeze": Command("midspan._cli.freeze", "write a pytest test from recorded runs"),
+    "completion": Command("midspan._cli.completion", "print a completion script for your shell"),
 }
 
 
 class CommandModule(Protocol):
-    """What the module of a command has."""
+    """What the module of a command defines."""
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Say what it takes."""
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
 
     def run(self, options: argparse.Namespace) -> int:
-        """Do it, and return the exit code."""
-
-
-class WrongArguments(Exception):
-    """What argparse says of them."""
+        """Run the command and return its exit code."""
 
 
 class _Parser(argparse.ArgumentParser):
-    """One that leaves it to the command to end."""
+    """Raises ConfigError where argparse would exit."""
 
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stderr)
-        raise WrongArguments(message)
+        raise ConfigError(message)
 
 
-def module_of(name: str) -> CommandModule:
+def load_command(name: str) -> CommandModule:
     return cast("CommandModule", import_module(COMMANDS[name].module))
 
 
-def parser_of(name: str) -> argparse.ArgumentParser:
-    """The parser of one command."""
-    module = module_of(name)
-    parser = _Parser(
-        prog=f"midspan {name}",
-        description=f"{COMMANDS[name].summary[0].upper()}{COMMANDS[name].summary[1:]}.",
-        allow_abbrev=False,
-    )
-    module.add_arguments(parser)
-    parser.add_argument("-v", "--verbose", action="count", default=0, help="say more; twice for all that is sent")
+def command_parser(name: str) -> argparse.ArgumentParser:
+    summary = COMMANDS[name].summary
+    parser = _Parser(prog=f"midspan {name}", description=f"{summary[0].upper()}{summary[1:]}.", allow_abbrev=False)
+    add_arguments(name, parser)
     return parser
+
+
+def add_arguments(name: str, parser: argparse.ArgumentParser) -> None:
+    load_command(name).add_arguments(parser)
+    parser.add_argument(
+        "-v", "--verbose", action="count", default=0, help="show tracebacks and more of the run; -vv the full log"
+    )
+
+
+def complete_paths(action: argparse.Action) -> None:
+    """Let the shell complete paths for an argument. Only `midspan completion` imports shtab."""
+    if shtab := sys.modules.get("shtab"):
+        action.complete = shtab.FILE  # type: ignore[attr-defined]  # where shtab looks for it
+
+
+def add_model_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-m", "--model", metavar="MODEL", help="the model as provider:model; see midspan models")
+    parser.add_argument("-s", "--system", metavar="TEXT", help="the system prompt")
+    parser.add_argument("--max-turns", metavar="N", type=_positive_integer, help="how many requests one run may send")
+
+
+def add_tool_arguments(parser: argparse.ArgumentParser) -> None:
+    tools = parser.add_mutually_exclusive_group()
+    complete_paths(
+        tools.add_argument(
+            "-t",
+            "--tools",
+            metavar="FILE.py|MODULE",
+            action="append",
+            help="take the tools from a file or module; «ready» means the ready tools; repeatable",
+        )
+    )
+    tools.add_argument("--no-tools", action="store_true", help="use no tools")
+    parser.add_argument(
+        "-y",
+        "--yes",
+        action="store_true",
+        help="allow all tools where no model is configured (default: read-only ones)",
+    )
+
+
+def _positive_integer(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive whole number")
+    return int(text)

@@ -1,33 +1,25 @@
-"""`midspan completion`: a script that completes commands and options, made from the parsers themselves."""
+"""`midspan completion`: a completion script for a shell. Needs shtab, from the extra `cli`."""
 
-import argparse
 import sys
+from argparse import ArgumentParser, Namespace
 
-from midspan._cli.commands import COMMANDS, parser_of
-from midspan._cli.shells import SHELLS, Option
-
-_FILES = ("--tools", "--file", "--script")
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("shell", choices=list(SHELLS), help="put its output where your shell looks for completions")
+from midspan._cli import commands
+from midspan.errors import ConfigError
 
 
-def run(options: argparse.Namespace) -> int:
-    summaries = {name: command.summary for name, command in COMMANDS.items()}
-    sys.stdout.write(SHELLS[options.shell](summaries, {name: _options(name) for name in COMMANDS}))
+def add_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("shell", choices=["bash", "zsh", "fish"], help="the shell that the script is for")
+
+
+def run(options: Namespace) -> int:
+    try:
+        import shtab
+    except ImportError as error:
+        raise ConfigError("this command needs the package shtab; install it with pip install 'midspan[cli]'") from error
+    root = ArgumentParser(prog="midspan")
+    root.add_argument("--version", action="version", help="show the version")
+    subparsers = root.add_subparsers()
+    for name, command in commands.COMMANDS.items():
+        commands.add_arguments(name, subparsers.add_parser(name, help=command.summary))
+    sys.stdout.write(f"{shtab.complete(root, options.shell)}\n")
     return 0
-
-
-def _options(name: str) -> list[Option]:
-    """All that a command takes, as its parser knows it."""
-    return [
-        Option(
-            flags=tuple(action.option_strings),
-            help=(action.help or "").replace("%%", "%"),
-            takes_value=action.nargs != 0,
-            takes_file=any(flag in _FILES for flag in action.option_strings),
-            choices=tuple(map(str, action.choices or ())),
-        )
-        for action in parser_of(name)._actions
-    ]

@@ -1,25 +1,29 @@
-"""`midspan freeze`: recordings as a test, on stdout or in a file."""
+"""`midspan freeze`: a pytest test from recorded runs."""
 
-import importlib
 import sys
 from argparse import ArgumentParser, Namespace
-from contextlib import redirect_stdout
 from pathlib import Path
 
-from midspan._cli.exits import say
+from midspan._cli.commands import complete_paths
+from midspan._cli.messages import print_line
+from midspan._cli.tool_files import import_user_module, user_code
 from midspan.errors import ConfigError
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("directory", metavar="DIR", help="where the runs were recorded, or the file of one")
-    parser.add_argument("-a", "--agent", metavar="MODULE:NAME", help="where the agent is; a pytest fixture if left out")
+    complete_paths(
+        parser.add_argument("directory", metavar="DIR", help="the directory of the recordings, or one recording")
+    )
     parser.add_argument(
-        "-o", "--output", metavar="FILE", help="write the test there, and not to stdout; it then runs from anywhere"
+        "-a", "--agent", metavar="MODULE:NAME", help="the agent to test (default: the pytest fixture `agent`)"
+    )
+    complete_paths(
+        parser.add_argument("-o", "--output", metavar="FILE", help="write the test to FILE instead of stdout")
     )
 
 
 def run(options: Namespace) -> int:
-    from midspan.testing.freezing import freeze
+    from midspan.testing import freeze
 
     _check_recordings(Path(options.directory))
     source = freeze(options.directory, agent=options.agent, output=options.output)
@@ -31,30 +35,23 @@ def run(options: Namespace) -> int:
     try:
         Path(options.output).write_text(source, "utf-8")
     except OSError as error:
-        raise ConfigError(f"{options.output!r} cannot be written: {error.strerror}") from error
-    say(f"the test is in {options.output}")
+        raise ConfigError(f"cannot write {options.output!r}: {error.strerror}") from error
+    print_line(f"wrote the test to {options.output}")
     return 0
 
 
-def _check_recordings(place: Path) -> None:
-    if not place.exists():
-        raise ConfigError(f"there is no recording {str(place)!r}; make one with midspan ask --record {str(place)!r}")
-    if place.is_dir() and not any(place.glob("run-*.jsonl")):
-        raise ConfigError(f"no run is recorded in {str(place)!r}; record some with midspan ask --record {str(place)!r}")
+def _check_recordings(path: Path) -> None:
+    hint = f"record runs with midspan ask --record {str(path)!r}"
+    if not path.exists():
+        raise ConfigError(f"there is no recording {str(path)!r}; {hint}")
+    if path.is_dir() and not any(path.glob("run-*.jsonl")):
+        raise ConfigError(f"there are no recordings in {str(path)!r}; {hint}")
 
 
 def _check_agent(place: str) -> None:
-    """Whether the test will find its agent, as it would be imported from here."""
-    module, _, name = place.partition(":")
-    if (here := str(Path.cwd())) not in sys.path:
-        sys.path.append(here)
-    try:
-        with redirect_stdout(sys.stderr):  # what a module prints is no part of the test
-            found = importlib.import_module(module)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # a user's module is foreign code, which may even call sys.exit
-        what = f"{type(error).__name__}: {error}".rstrip(": ")
-        raise ConfigError(f"the agent {place!r} cannot be imported from here: {what}") from error
-    if not hasattr(found, name):
-        raise ConfigError(f"the module {module!r} has no {name!r}; --agent names an agent that a test can import")
+    """Make sure that the test can import the agent."""
+    module_name, _, name = place.partition(":")
+    with user_code(f"cannot import the agent {place!r}"):
+        module = import_user_module(module_name)
+    if not hasattr(module, name):
+        raise ConfigError(f"the module {module_name!r} has no {name!r}; --agent is the MODULE:NAME of an agent")

@@ -1,4 +1,4 @@
-"""The command `midspan`: finds the command that is meant, and ends with its exit code."""
+"""The command line: runs a command and returns its exit code."""
 
 import os
 import sys
@@ -8,103 +8,84 @@ from midspan._version import VERSION
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command. Whatever goes wrong is one sentence on stderr, after the usage where the arguments are wrong.
-
-    Nobody who went away is complained about.
-    """
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    _open_what_is_closed()
+    """Run one command. Errors are one sentence on stderr, after the usage if the arguments are wrong."""
+    argv = list(sys.argv[1:] if arguments is None else arguments)
+    if not _open_standard_streams():
+        return 1
     try:
-        code = _dispatched(given)
+        code = _dispatch(argv)
         sys.stdout.flush()
     except BrokenPipeError:
-        code = 0  # whoever read the output has enough of it
+        code = 0  # the reader of the output has closed the pipe, as `head` does
     except OSError as error:
-        from midspan._cli.exits import say
+        from midspan._cli.messages import print_line
 
-        say(f"the output cannot be written: {error.strerror or error}")
+        print_line(f"cannot write the output: {error.strerror or error}")
         code = 1
-    except KeyboardInterrupt as stop:
+    except KeyboardInterrupt as interrupt:
         from midspan._cli.interrupts import leave
 
-        leave(128 + (stop.args[0] if stop.args else 2))  # by the number of the signal, as a shell does
-    _forget_what_cannot_be_written()
+        leave(128 + (interrupt.args[0] if interrupt.args else 2))  # 128 + the number of the signal, as in a shell
+    _discard_unwritable_output()
     return code
 
 
-def _dispatched(given: list[str]) -> int:
-    name = given[0] if given else ""
+def _dispatch(argv: list[str]) -> int:
+    name = argv[0] if argv else ""
     if name in ("--version", "-V"):
         sys.stdout.write(f"midspan {VERSION}\n")
         return 0
+    from midspan._cli.commands import COMMANDS
+
+    if name in COMMANDS:
+        return _run(name, argv[1:])
     if name in ("--help", "-h", "help"):
         sys.stdout.write(_help())
         return 0
-    from midspan._cli.commands import COMMANDS
-
-    if name not in COMMANDS:
-        return _unknown(name)
-    return _run(name, given[1:])
-
-
-def _run(name: str, given: list[str]) -> int:
-    from midspan._cli.commands import WrongArguments, module_of, parser_of
-    from midspan._cli.exits import code_of, tell
-    from midspan._cli.logs import listen
-
-    try:
-        options = parser_of(name).parse_intermixed_args(given)
-    except WrongArguments as wrong:
-        return _wrong(name, given, str(wrong))
-    except SystemExit as end:  # as argparse ends after help
-        return end.code if isinstance(end.code, int) else 2
-    listen(options.verbose)
-    try:
-        return module_of(name).run(options)
-    except BrokenPipeError:
-        raise
-    except Exception as error:  # noqa: BLE001 - a user gets a sentence, whatever we did wrong
-        tell(error, verbose=options.verbose)
-        if getattr(options, "json", False):
-            _print_object(name, error)
-        return code_of(error)
-
-
-def _wrong(name: str, given: list[str], message: str) -> int:
-    sys.stderr.write(f"midspan {name}: error: {message}\n")
-    if "--json" in given:
-        from midspan.errors import ConfigError
-
-        _print_object(name, ConfigError(message))
-    return 2
-
-
-def _print_object(name: str, error: Exception) -> None:
-    """Whoever asked for JSON gets it, also where nothing came of the command."""
-    from midspan._cli.report import Report, as_json, fault_of
-
-    whole = Report().document(error, session=None) if name == "ask" else as_json({"error": fault_of(error)})
-    sys.stdout.write(whole)
-
-
-def _unknown(name: str) -> int:
-    from difflib import get_close_matches
-
-    from midspan._cli.commands import COMMANDS
-
     if not name:
         sys.stderr.write(_help())
         return 2
-    near = get_close_matches(name, COMMANDS, 1)
-    hint = f"did you mean {near[0]}?" if near else f"the commands are: {', '.join(COMMANDS)}"
-    sys.stderr.write(f"midspan: there is no command {name!r}; {hint}\n")
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, COMMANDS, 1)
+    hint = f"did you mean {close[0]}?" if close else f"known commands: {', '.join(COMMANDS)}"
+    sys.stderr.write(f"midspan: unknown command {name!r}; {hint}\n")
     return 2
+
+
+def _run(name: str, argv: list[str]) -> int:
+    from midspan._cli.commands import command_parser, load_command
+    from midspan._cli.messages import configure_logging, exit_code, print_error
+
+    verbose = 0
+    try:
+        options = command_parser(name).parse_intermixed_args(argv)
+        verbose = options.verbose
+        configure_logging(verbose)
+        return load_command(name).run(options)
+    except SystemExit as end:  # argparse has printed the help
+        return end.code if isinstance(end.code, int) else 2
+    except BrokenPipeError:
+        raise
+    except Exception as error:  # noqa: BLE001 - users get a sentence, whatever the error is
+        print_error(error, verbose=bool(verbose))
+        if "--json" in argv:
+            _print_json_error(name, error)
+        return exit_code(error)
+
+
+def _print_json_error(name: str, error: Exception) -> None:
+    from midspan._cli.ask import Report, error_fields
+    from midspan._cli.text import json_document
+
+    document = Report().document(error) if name == "ask" else json_document({"error": error_fields(error)})
+    sys.stdout.write(document)
 
 
 def _help() -> str:
     from midspan._cli.commands import COMMANDS
 
-    lines = [f"  {name:<11}{command.summary}" for name, command in COMMANDS.items()]
+    lines = [f"  {name:<11} {command.summary}" for name, command in COMMANDS.items()]
     return "\n".join(
         [
             "usage: midspan COMMAND …",
@@ -113,31 +94,29 @@ def _help() -> str:
             "",
             *lines,
             "",
-            "midspan COMMAND --help tells what a command takes; midspan --version the version.",
+            "midspan COMMAND --help describes a command; midspan --version shows the version.",
             "",
         ]
     )
 
 
-def _open_what_is_closed() -> None:
-    """A program may be started without any of the three; in this order each gets its usual number."""
+def _open_standard_streams() -> bool:
+    """Replace closed standard streams, and return whether there is a stdout to write to."""
     if sys.stdin is None:
-        sys.stdin = open(os.devnull)  # noqa: SIM115, PTH123 - open until the end
-    if sys.stdout is None:
-        # Only for reading, so that whoever writes an answer to it hears that it is lost.
-        sys.stdout = open(os.open(os.devnull, os.O_RDONLY), "w")  # noqa: SIM115, PTH123 - open until the end
+        sys.stdin = open(os.devnull)  # noqa: SIM115, PTH123 - stays open
     if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w")  # noqa: SIM115, PTH123 - open until the end
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115, PTH123 - stays open
+    if sys.stdout is None:
+        sys.stderr.write("midspan: stdout is closed, so there is nowhere to write the output\n")
+        return False
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")  # a terminal that lacks a letter still gets the others
-    for own in (sys.__stdout__, sys.__stderr__):
-        if own is not None:
-            vars(own)["close"] = own.flush  # a tool may close what is not its own
+            stream.reconfigure(errors="backslashreplace")  # characters that the locale cannot encode
+    return True
 
 
-def _forget_what_cannot_be_written() -> None:
-    """So that Python does not try again when it ends, and complain."""
+def _discard_unwritable_output() -> None:
+    """Keep Python from trying to flush it again at exit, and complaining."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

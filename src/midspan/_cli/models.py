@@ -1,39 +1,33 @@
-"""`midspan models`: the models that can be named."""
+"""`midspan models`: the models of all providers."""
 
 import os
 import sys
 from argparse import ArgumentParser, Namespace
 
-from midspan._cli.exits import say
-from midspan._cli.interrupts import Stoppable
-from midspan._cli.report import as_json
-from midspan._cli.visible import visible
-from midspan.providers.family import ProviderFamily
+from midspan._cli.interrupts import InterruptibleRunner
+from midspan._cli.messages import print_line
+from midspan._cli.text import escape_line, json_document
 from midspan.providers.registry import families
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--json", action="store_true", help="print a JSON object")
 
 
 def run(options: Namespace) -> int:
     models: list[str] = []
-    unlisted: list[ProviderFamily] = []
-    listed = False
-    with Stoppable() as loop:
+    source = "known"
+    with InterruptibleRunner() as runner:
         for family in families():
+            names = family.known_models
             if family.list_models is not None and family.has_credentials(os.environ):
-                names = loop.run(family.list_models())
-                listed = True
-            else:
-                names = family.known_models
-                unlisted += [family] if family.list_models is not None else []
+                names, source = tuple(runner.run(family.list_models())), "api"
+            elif family.list_models is not None and not options.json:
+                variables = " or ".join(family.environment)
+                print_line(f"{variables} is not set, so these are the {family.name} models known to this version")
             models += [f"{family.name}:{name}" for name in names] or [family.name]
     if options.json:
-        sys.stdout.write(as_json({"models": models, "source": "api" if listed else "known"}))
-        return 0
-    for family in unlisted:
-        variables = " or ".join(family.environment)
-        say(f"the {family.name} models are those that this version knows; with {variables} the API is asked")
-    sys.stdout.write("".join(f"{visible(name)}\n" for name in models))
+        sys.stdout.write(json_document({"models": models, "source": source}))
+    else:
+        sys.stdout.write("".join(f"{escape_line(name)}\n" for name in models))
     return 0

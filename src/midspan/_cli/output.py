@@ -1,99 +1,182 @@
-"""Stdout, kept for the answer alone."""
+"""What a user sees of a run: the answer on stdout, the progress on stderr."""
 
 import os
-import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
-from typing import TextIO
+from typing import Protocol, TextIO
 
-from midspan._cli.visible import visible_lines
-from midspan._cli.wrapping import Wrapped
-from midspan._types.events import RunEnd, RunEvent, TextDelta, TurnEnd, TurnStart
+from midspan._cli.text import (
+    WordWrapper,
+    count_noun,
+    escape_line,
+    escape_lines,
+    format_arguments,
+    format_seconds,
+    format_value,
+    shorten,
+    terminal_columns,
+)
+from midspan._types.events import (
+    RequestRetry,
+    RunEnd,
+    RunEvent,
+    SourceUnavailable,
+    TextDelta,
+    ToolEnd,
+    ToolStart,
+    TurnEnd,
+    TurnRetry,
+    TurnStart,
+)
 from midspan.errors import RunError
+
+
+class Display(Protocol):
+    """Shows the events of a run."""
+
+    def show(self, event: RunEvent) -> None: ...
+
+    def close(self) -> None:
+        """Leave the terminal ready for other output, also if the run has not ended."""
 
 
 @contextmanager
 def stdout_for_answers() -> Iterator[TextIO]:
-    """The true stdout; what tools print meanwhile, or programs that they start, goes to stderr."""
+    """Yield stdout; what tools and the programs they start print to it meanwhile goes to stderr."""
     sys.stdout.flush()
     try:
-        kept = os.dup(1)
+        saved = os.dup(1)
         os.dup2(2, 1)
     except OSError:
-        yield sys.stdout  # one of the two is closed
+        yield sys.stdout  # stderr is closed
         return
-    out = os.fdopen(os.dup(kept), "w", encoding=sys.stdout.encoding, errors="backslashreplace")
+    out = os.fdopen(os.dup(saved), "w", encoding=sys.stdout.encoding, errors="backslashreplace")
     try:
         with redirect_stdout(sys.stderr):
             yield out
     finally:
-        with suppress(OSError):  # which was told, or concerns nobody, where it was written
+        with suppress(OSError):  # `write` has reported it
             out.close()
-        os.dup2(kept, 1)
-        os.close(kept)
-
-
-def check(out: TextIO) -> None:
-    """Find out before anything is asked whether anything can be written there."""
-    try:
-        os.write(out.fileno(), b"")
-    except OSError as error:
-        raise RunError(f"the answer cannot be written: {error.strerror}") from error
+        os.dup2(saved, 1)
+        os.close(saved)
 
 
 def write(out: TextIO, text: str) -> None:
-    """Write now; a reader who went away is told apart from a disk that is full."""
+    """Write and flush. Raises RunError if that fails, except for a BrokenPipeError, which is not an error of ours."""
     try:
         out.write(text)
         out.flush()
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise RunError(f"the answer cannot be written: {error.strerror}") from error
+        raise RunError(f"cannot write the answer: {error.strerror}") from error
+
+
+def answer_display(out: TextIO) -> Display:
+    return LiveAnswer(out) if out.isatty() else Answer(out)
 
 
 class Answer:
-    """The answer as a whole, at the end: for pipes and files."""
+    """Prints the answer at the end of the run: for pipes and files."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
 
-    def hear(self, event: RunEvent) -> None:
+    def show(self, event: RunEvent) -> None:
         if isinstance(event, RunEnd):
             write(self._out, event.text if event.text.endswith("\n") else f"{event.text}\n")
 
-    def stop(self) -> None:
-        """After a run that did not come to its end: there is no answer."""
+    def close(self) -> None:
+        """Do nothing: without a RunEnd there is no answer."""
 
 
 class LiveAnswer:
-    """The answer as it comes: for terminals."""
+    """Prints the answer while it arrives: for terminals."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
-        self._said = ""
-        self._lines = _wrapped()
+        self._text = ""
+        self._wrapper = WordWrapper(terminal_columns())
 
-    def hear(self, event: RunEvent) -> None:
+    def show(self, event: RunEvent) -> None:
         match event:
             case TurnStart():
-                self._said, self._lines = "", _wrapped()
+                self._text, self._wrapper = "", WordWrapper(terminal_columns())
             case TextDelta(text=text):
-                self._said += text
-                write(self._out, self._lines.feed(visible_lines(text)))
+                self._text += text
+                write(self._out, self._wrapper.feed(escape_lines(text)))
             case TurnEnd():
-                self.stop()
-            case RunEnd(text=text) if text.strip() != self._said.strip():
-                lines = _wrapped()
-                write(self._out, f"{lines.feed(visible_lines(text))}{lines.rest()}\n")
+                self.close()
+            case RunEnd(text=text) if text.strip() != self._text.strip():
+                wrapper = WordWrapper(terminal_columns())
+                write(self._out, f"{wrapper.feed(escape_lines(text))}{wrapper.flush()}\n")
 
-    def stop(self) -> None:
-        """End the line, if one was begun; also after a run that did not come to its end."""
-        if self._said and not self._said.endswith("\n"):
-            self._said += "\n"
-            write(self._out, f"{self._lines.rest()}\n")
+    def close(self) -> None:
+        if self._text and not self._text.endswith("\n"):
+            self._text += "\n"
+            write(self._out, f"{self._wrapper.flush()}\n")
 
 
-def _wrapped() -> Wrapped:
-    return Wrapped(max(20, shutil.get_terminal_size().columns))
+def progress_display(*, verbose: int = 0) -> Display:
+    """Return a display with a spinner for terminals if rich is installed, otherwise one that prints plain lines."""
+    if not sys.stderr.isatty() or os.environ.get("TERM") in ("dumb", ""):
+        return PlainProgress(verbose=verbose)
+    try:
+        from midspan._cli.live_progress import LiveProgress  # needs rich
+    except ImportError:
+        return PlainProgress(verbose=verbose)
+    return LiveProgress(verbose=verbose)
+
+
+class PlainProgress:
+    """Prints a line when a call starts and one when it ends."""
+
+    def __init__(self, *, verbose: int = 0) -> None:
+        self._verbose = bool(verbose)
+        self._max_chars = 20_000 if verbose else 400
+        self._is_closed = False
+
+    def show(self, event: RunEvent) -> None:
+        match event:
+            case ToolStart(call=call):
+                self._print(f"→ {escape_line(call.name)}({format_arguments(call.arguments, self._max_chars)})")
+            case ToolEnd(result=result, duration_seconds=seconds):
+                name, value = escape_line(result.name), format_value(result.value, self._max_chars)
+                if result.is_error:
+                    value = f"failed: {value.removeprefix(f'{name} failed: ')}"
+                self._print(f"{'✗' if result.is_error else '←'} {name}: {value} ({format_seconds(seconds)})")
+            case RunEnd():
+                if self._verbose:
+                    self._print(run_summary(event))
+            case _:
+                if notice := notice_of(event, self._max_chars):
+                    self._print(notice)
+
+    def _print(self, text: str) -> None:
+        if self._is_closed:
+            return
+        try:
+            sys.stderr.write(f"{text}\n")
+            sys.stderr.flush()
+        except OSError:
+            self._is_closed = True  # nobody reads stderr; the answer may still be read
+
+    def close(self) -> None:
+        """Do nothing: each line is complete."""
+
+
+def notice_of(event: RunEvent, max_chars: int) -> str | None:
+    """Return a line about an event that explains a delay or missing tools."""
+    match event:
+        case TurnRetry(reason=reason):
+            return f"asking the model again: {shorten(reason, max_chars)}"
+        case RequestRetry(wait_seconds=seconds, message=message):
+            return f"request failed, next attempt in {format_seconds(seconds)}: {shorten(message, max_chars)}"
+        case SourceUnavailable(source=source, message=message):
+            return f"no tools from {escape_line(source)}: {shorten(message, max_chars)}"
+    return None
+
+
+def run_summary(event: RunEnd) -> str:
+    return f"{count_noun(event.turns, 'turn')}, {event.usage.total:,} tokens, {escape_line(event.run_id)}"

@@ -1,7 +1,6 @@
-"""`midspan tools`: what a model would be offered, and what is wrong with it."""
+"""`midspan tools`: the tools that a model would be offered, and what is wrong with them."""
 
 import asyncio
-import shutil
 import sys
 import textwrap
 from argparse import ArgumentParser, Namespace
@@ -10,75 +9,63 @@ from typing import Any
 
 import msgspec
 
-from midspan._cli.arguments import add_tools
-from midspan._cli.lint import Finding, findings, tokens_of
-from midspan._cli.report import as_json
-from midspan._cli.settings import settings_of
-from midspan._cli.tool_files import tools_of
-from midspan._cli.visible import visible
-from midspan._types.specs import ToolSpec
+from midspan._cli.commands import add_tool_arguments
+from midspan._cli.lint import Finding, find_problems, token_estimate
+from midspan._cli.settings import load_settings
+from midspan._cli.text import count_noun, escape_line, json_document, terminal_columns
+from midspan._cli.tool_files import load_tools
+from midspan.tools import ToolSpec
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    add_tools(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    add_tool_arguments(parser)
+    parser.add_argument("--json", action="store_true", help="print a JSON object")
     parser.add_argument(
-        "--lint", action="store_true", help="say what a model would stumble over; exit code 1 if anything"
+        "--lint", action="store_true", help="report what makes tools hard to use for a model; exit code 1 if anything"
     )
     parser.set_defaults(model=None, system=None, max_turns=None)
 
 
 def run(options: Namespace) -> int:
-    from midspan.tools.merge import source_of
+    from midspan.tools import source_of
 
-    specs = asyncio.run(source_of(tools_of(settings_of(options).tools)).list_tools()).tools
-    found = findings(specs) if options.lint else []
-    shown = _as_json if options.json else _as_text
-    sys.stdout.write(shown(specs, found, lint=options.lint))
-    return 1 if found else 0
+    specs = asyncio.run(source_of(load_tools(load_settings(options).tools)).list_tools()).tools
+    findings = find_problems(specs) if options.lint else None
+    format_tools = _as_json if options.json else _as_text
+    sys.stdout.write(format_tools(specs, findings))
+    return 1 if findings else 0
 
 
-def _as_json(specs: Sequence[ToolSpec], found: list[Finding], *, lint: bool) -> str:
-    document: dict[str, Any] = {
-        "tools": [{**msgspec.to_builtins(spec), "tokens": tokens_of(spec)} for spec in specs],
-        "tokens": sum(map(tokens_of, specs)),
-    }
-    for tool in document["tools"]:
+def _as_json(specs: Sequence[ToolSpec], findings: list[Finding] | None) -> str:
+    tools = [{**msgspec.to_builtins(spec), "tokens": token_estimate(spec)} for spec in specs]
+    for tool in tools:
         tool.pop("type", None)
-    return as_json(document | ({"findings": msgspec.to_builtins(found)} if lint else {}))
+    document: dict[str, Any] = {"tools": tools, "tokens": sum(map(token_estimate, specs))}
+    return json_document(document if findings is None else {**document, "findings": msgspec.to_builtins(findings)})
 
 
-def _as_text(specs: Sequence[ToolSpec], found: list[Finding], *, lint: bool) -> str:
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 100
+def _as_text(specs: Sequence[ToolSpec], findings: list[Finding] | None) -> str:
+    columns = terminal_columns() if sys.stdout.isatty() else 100
     lines = []
     for spec in specs:
-        lines += [f"{visible(spec.name)}({_parameters(spec)})", *_wrapped(_summary(spec), width)]
-    total = sum(map(tokens_of, specs))
-    lines.append(f"{len(specs)} tool{'s' if len(specs) != 1 else ''}, about {total:,} tokens in every request")
-    if lint:
-        lines += ["", *_lint_lines(specs, found, width)]
+        lines += textwrap.wrap(f"{escape_line(spec.name)}({_parameters(spec)})", columns, subsequent_indent="    ")
+        lines += textwrap.wrap(_summary(spec), columns, initial_indent="    ", subsequent_indent="    ")
+    total = sum(map(token_estimate, specs))
+    lines.append(f"{count_noun(len(specs), 'tool')}, about {total:,} tokens in every request")
+    if findings is not None:
+        lines.append("")
+        for finding in findings:
+            lines += textwrap.wrap(escape_line(str(finding)), columns, subsequent_indent="    ")
+        lines.append(count_noun(len(findings), "finding") if findings else "no findings")
     return "\n".join(lines) + "\n"
 
 
 def _parameters(spec: ToolSpec) -> str:
     schema = spec.parameters or {}
     required = schema.get("required", ())
-    return ", ".join(visible(name) + ("" if name in required else "?") for name in schema.get("properties", {}))
+    return ", ".join(escape_line(name) + ("" if name in required else "?") for name in schema.get("properties", {}))
 
 
 def _summary(spec: ToolSpec) -> str:
-    first = spec.description.strip().partition("\n\n")[0].partition("\n")[0] or "(no description)"
-    return f"{first} [{tokens_of(spec):,} tokens]"
-
-
-def _lint_lines(specs: Sequence[ToolSpec], found: list[Finding], width: int) -> list[str]:
-    if not found:
-        return [f"nothing is wrong with {'them' if len(specs) != 1 else 'it'}"]
-    lines = []
-    for finding in found:
-        lines += textwrap.wrap(visible(str(finding)), width, subsequent_indent="    ")
-    return [*lines, f"{len(found)} finding{'s' if len(found) != 1 else ''}"]
-
-
-def _wrapped(text: str, width: int) -> list[str]:
-    return textwrap.wrap(visible(text), max(width, 20), initial_indent="    ", subsequent_indent="    ")
+    first_line = escape_line(spec.description.strip().partition("\n")[0]) or "(no description)"
+    return f"{first_line} [{token_estimate(spec):,} tokens]"

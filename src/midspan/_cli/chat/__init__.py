@@ -1,1 +1,0 @@
-"""`midspan chat`, piece by piece."""

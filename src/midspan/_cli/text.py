@@ -1,0 +1,124 @@
+"""Text for terminals: control characters escaped, long values shortened, lines wrapped between words."""
+
+import json
+import re
+import shutil
+import sys
+import textwrap
+import unicodedata
+from typing import Any, TextIO
+
+# Text from models, tools and the web must not control the terminal, so control characters are shown escaped.
+_CONTROL = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0))}
+_DIRECTION = {code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}
+_ONE_LINE = _CONTROL | _DIRECTION | {ord("\n"): " ", ord("\t"): " ", ord("\r"): ""}
+_MANY_LINES = _CONTROL | _DIRECTION | {ord("\n"): "\n", ord("\t"): "\t", ord("\r"): ""}
+
+_MIN_COLUMNS = 20
+
+
+def escape_line(text: str) -> str:
+    """Return the text on one line, without control characters."""
+    return text.translate(_ONE_LINE)
+
+
+def escape_lines(text: str) -> str:
+    """Return the text without control characters other than line breaks and tabs."""
+    return text.translate(_MANY_LINES)
+
+
+def wrap_line(text: str, out: TextIO, indent: str = "  ") -> str:
+    """Return the text as one line, or wrapped to the width of the terminal if `out` is one."""
+    line = escape_line(text)
+    if out.isatty():
+        line = textwrap.fill(line, terminal_columns() - 1, subsequent_indent=indent)
+    return f"{line}\n"
+
+
+def terminal_columns() -> int:
+    return max(_MIN_COLUMNS, shutil.get_terminal_size().columns)
+
+
+def format_arguments(arguments: dict[str, Any], max_chars: int) -> str:
+    """Format the arguments of a call as in Python: `city="Oslo", days=2`."""
+    return shorten(", ".join(f"{name}={_compact_json(value)}" for name, value in arguments.items()), max_chars)
+
+
+def format_value(value: Any, max_chars: int) -> str:
+    """Format a result on one line: strings as they are, other values as JSON."""
+    return shorten(value if isinstance(value, str) else _compact_json(value), max_chars)
+
+
+def format_seconds(seconds: float) -> str:
+    return f"{seconds * 1000:.1f} ms" if seconds < 0.0995 else f"{seconds:.1f} s"
+
+
+def shorten(text: str, max_chars: int) -> str:
+    """Return the text on one line, cut to a length."""
+    return escape_line(text if len(text) <= max_chars else f"{text[: max_chars - 1]}…")
+
+
+def count_noun(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def _compact_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=repr)
+
+
+def json_document(value: Any) -> str:
+    """Return a JSON document for stdout: UTF-8, or ASCII if stdout is not UTF-8 or the text has unpaired surrogates."""
+    encoding = str(getattr(sys.stdout, "encoding", "")).lower().replace("-", "").replace("_", "")
+    text = json.dumps(value, ensure_ascii=encoding != "utf8", indent=2, default=repr)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        text = json.dumps(value, indent=2, default=repr)
+    return f"{text}\n"
+
+
+class WordWrapper:
+    """Wraps text that arrives in pieces. The last word is held back until its end is known."""
+
+    _PIECE = re.compile(r"\n|[^\S\n]+|\S+")
+
+    def __init__(self, columns: int) -> None:
+        self._columns = columns
+        self._column = 0
+        self._space = ""
+        self._word = ""
+
+    def feed(self, text: str) -> str:
+        """Add text, and return what can be shown now."""
+        return "".join(map(self._add, self._PIECE.findall(text)))
+
+    def _add(self, piece: str) -> str:
+        if not piece.isspace():
+            self._word += piece
+            # The terminal breaks a word that is wider than a line, so there is nothing to wait for.
+            return self.flush() if _width(self._word) > self._columns else ""
+        output = self.flush()
+        if piece == "\n":
+            self._column, self._space = 0, ""
+            return f"{output}\n"
+        self._space += piece
+        return output
+
+    def flush(self) -> str:
+        """Return the word that was held back, on a new line if the current one has no room for it."""
+        if not self._word:
+            return ""
+        word, space = self._word, self._space.expandtabs(8)
+        self._word = self._space = start = ""
+        if self._column and self._column + _width(space) + _width(word) > self._columns:
+            self._column, space, start = 0, "", "\n"
+        # A word that the terminal breaks ends on a later line; a full line is still the current one.
+        self._column = (self._column + _width(space) + _width(word) - 1) % self._columns + 1
+        return f"{start}{space}{word}"
+
+
+def _width(text: str) -> int:
+    """Return how many columns a terminal needs for a text."""
+    if text.isascii():
+        return len(text)
+    return sum(0 if unicodedata.combining(char) else 1 + (unicodedata.east_asian_width(char) in "WF") for char in text)
