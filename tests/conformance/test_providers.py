@@ -25,7 +25,7 @@ from midspan._types.parts import Text, ToolCall, ToolResult
 from midspan._types.specs import ToolSpec
 from midspan.emulator import LocalGemini, answer
 from midspan.emulator import call as gemini_call
-from midspan.providers.prompted.client import Prompted
+from midspan.providers.prompted.client import PromptedTools
 from midspan.providers.provider import ModelProfile, Provider, WrapperProvider, ensure_aclose
 from midspan.providers.recording.lines import FORM, Began
 from midspan.providers.recording.masking import Masking
@@ -71,7 +71,7 @@ def prompted(_: ExitStack, __: Path) -> Provider:
         is_answered = "TOOL_RESULT" in request.history[-1].text
         return DONE if is_answered else [Text(TALK[:9]), Text(f'{TALK[9:]}TOOL_CALL: add({{"a"'), Text(": 1})")]
 
-    return Prompted(ScriptedProvider(write))
+    return PromptedTools(ScriptedProvider(write))
 
 
 def gemini(stack: ExitStack, _: Path) -> Provider:

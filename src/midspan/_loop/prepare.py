@@ -196,9 +196,9 @@ def _provider(run: RunConfig, *, has_tools: bool) -> Provider:
         return run.provider
     if not profile.supports_prompted_tools:
         raise ConfigError(f"the model {run.provider.model!r} does not support prompt mode; remove prompt_mode")
-    from midspan.providers.prompted.client import Prompted  # loaded for models that only write text
+    from midspan.providers.prompted.client import PromptedTools  # loaded for models that only write text
 
-    return run.provider if isinstance(run.provider, Prompted) else Prompted(run.provider)
+    return run.provider if isinstance(run.provider, PromptedTools) else PromptedTools(run.provider)
 
 
 def _answer_choice(declared: Sequence[ToolSpec], output: Optional["TypedOutput"], *, calls_only: bool) -> ToolChoice:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from midspan.providers.auth import BearerToken as BearerToken
     from midspan.providers.family import HealthCheck as HealthCheck
     from midspan.providers.family import ProviderFamily as ProviderFamily
-    from midspan.providers.prompted.client import Prompted as Prompted
+    from midspan.providers.prompted.client import PromptedTools as PromptedTools
     from midspan.providers.provider import ModelProfile as ModelProfile
     from midspan.providers.provider import Provider as Provider
     from midspan.providers.provider import WrapperProvider as WrapperProvider
@@ -53,7 +53,7 @@ _HOMES = {
     "PartDelta": "midspan._types.exchange",
     "PartEnd": "midspan._types.exchange",
     "PartStart": "midspan._types.exchange",
-    "Prompted": "midspan.providers.prompted.client",
+    "PromptedTools": "midspan.providers.prompted.client",
     "Provider": "midspan.providers.provider",
     "ProviderFamily": "midspan.providers.family",
     "RequestConfig": "midspan._types.exchange",

@@ -13,7 +13,7 @@ from midspan._types.messages import History, Message
 from midspan._types.parts import Blob, Opaque, Part, ProviderData, Text, Thought, ToolCall, ToolResult
 from midspan._types.specs import BuiltinTool, ToolChoice, ToolSpec
 from midspan.errors import ConfigError
-from midspan.providers.prompted.client import Prompted
+from midspan.providers.prompted.client import PromptedTools
 from midspan.providers.prompted.findings import refused_of
 from midspan.providers.provider import Provider
 from midspan.providers.scripted import ScriptedProvider
@@ -26,7 +26,7 @@ CONFIG = RequestConfig("m", system="Be brief.", tools=(WEATHER, DELETE))
 
 
 def ask(
-    prompted: Prompted, *messages: Message, setup: RequestConfig = CONFIG, whole: bool = False
+    prompted: PromptedTools, *messages: Message, setup: RequestConfig = CONFIG, whole: bool = False
 ) -> tuple[list[Part], Any]:
     async def main() -> tuple[list[Part], ModelResponse]:
         return await listen(prompted, ModelRequest(setup, History(messages)), whole=whole)
@@ -34,9 +34,9 @@ def ask(
     return asyncio.run(asyncio.wait_for(main(), BOUND))
 
 
-def said(*turns: Any, **options: Any) -> tuple[Prompted, ScriptedProvider]:
+def said(*turns: Any, **options: Any) -> tuple[PromptedTools, ScriptedProvider]:
     inner = ScriptedProvider(turns)
-    return Prompted(inner, **options), inner
+    return PromptedTools(inner, **options), inner
 
 
 def asked(inner: ScriptedProvider, at: int = -1) -> list[str]:
@@ -194,7 +194,7 @@ QUOTES = [
 
 @pytest.mark.parametrize("quote", QUOTES)
 def test_a_model_that_repeats_what_a_prompt_or_a_result_quotes_makes_no_call(quote: str) -> None:
-    prompted = Prompted(ScriptedProvider(lambda request: request.history.messages[-1].text))
+    prompted = PromptedTools(ScriptedProvider(lambda request: request.history.messages[-1].text))
     for message in (Message.user(quote), Message.user(ToolResult("c", "get_weather", {"page": f"x\n{quote}"}))):
         _, answer = ask(prompted, message)
         assert answer.message.calls == ()
@@ -215,7 +215,7 @@ PROMPTS = [
 
 @pytest.mark.parametrize("prompt", PROMPTS)
 def test_no_escape_and_no_distance_makes_a_call_of_a_repeated_prompt(prompt: str) -> None:
-    prompted = Prompted(ScriptedProvider(lambda request: request.history.messages[-1].text))
+    prompted = PromptedTools(ScriptedProvider(lambda request: request.history.messages[-1].text))
     assert ask(prompted, Message.user(prompt))[1].message.calls == ()
 
 
@@ -259,7 +259,7 @@ def word_of(request: ModelRequest) -> str:
 
 def test_a_guarded_conversation_disarms_its_own_mark_in_prompts_and_results() -> None:
     inner = ScriptedProvider(["hi", lambda request: request.history.messages[-1].text, lambda _: decoded])
-    prompted = Prompted(inner, guarded=True)
+    prompted = PromptedTools(inner, guarded=True)
     first = Message.user("x")
     _, answer = ask(prompted, first)
     word = word_of(inner.requests[0])
@@ -275,7 +275,7 @@ def test_a_guarded_conversation_disarms_its_own_mark_in_prompts_and_results() ->
 def test_conversations_that_begin_alike_have_marks_of_their_own() -> None:
     inner = ScriptedProvider(lambda _: "hi")
     for _ in range(100):
-        ask(Prompted(inner, guarded=True), Message.user("x"))
+        ask(PromptedTools(inner, guarded=True), Message.user("x"))
     assert len({word_of(request) for request in inner.requests}) == 100
 
 
@@ -290,7 +290,7 @@ def test_guarded_calls_carry_a_mark_that_stays_for_the_conversation_and_differs_
         marker = next(word for word in (request.config.system or "").split() if word.startswith("TOOL_CALL["))
         return f'{marker} get_weather({{"city": "Oslo"}}) TOOL_CALL: delete({{"id": "1"}})'
 
-    prompted = Prompted(ScriptedProvider(answer), guarded=True)
+    prompted = PromptedTools(ScriptedProvider(answer), guarded=True)
     _, first = ask(prompted, Message.user("x"))
     assert [call.name for call in first.message.calls] == ["get_weather"]
     assert first.message.text == ' TOOL_CALL: delete({"id": "1"})'
@@ -298,8 +298,8 @@ def test_guarded_calls_carry_a_mark_that_stays_for_the_conversation_and_differs_
     inner = ScriptedProvider(answer)
     saved = from_json(to_json([first.message]), "messages")[0]
     result = Message.user(ToolResult("gemini_call_0", "get_weather", 4))
-    ask(Prompted(inner, guarded=True), Message.user("x"), saved, result)
-    ask(Prompted(inner, guarded=True), Message.user("another"))
+    ask(PromptedTools(inner, guarded=True), Message.user("x"), saved, result)
+    ask(PromptedTools(inner, guarded=True), Message.user("another"))
     systems = [request.config.system or "" for request in inner.requests]
     mark = raw_of(first.message) and systems[0][systems[0].index("TOOL_CALL[") :][:23]
     assert mark in systems[0]
@@ -360,23 +360,23 @@ def test_the_calls_of_an_answer_run_in_order() -> None:
 
 def test_wrong_options_are_told() -> None:
     with pytest.raises(ConfigError, match="the marker 'TOOL CALL' is not a word"):
-        Prompted(ScriptedProvider([]), marker="TOOL CALL")
+        PromptedTools(ScriptedProvider([]), marker="TOOL CALL")
     with pytest.raises(ConfigError, match="on_bad_args"):
-        Prompted(ScriptedProvider([]), on_bad_args="guess")  # type: ignore[arg-type]  # what is forbidden is tried
+        PromptedTools(ScriptedProvider([]), on_bad_args="guess")  # type: ignore[arg-type]  # what is forbidden is tried
 
 
 @pytest.mark.parametrize(
     ("provider", "words"),
     [
-        ("offline", r"Prompted takes a provider and not a name; write Agent\('offline', …, prompt_mode=True\)"),
-        (5, "Prompted takes a provider, .*; not 5"),
-        (None, "Prompted takes a provider, .*; not None"),
-        (ScriptedProvider, "Prompted takes a provider, .*; not <class"),
+        ("offline", r"PromptedTools takes a provider and not a name; write Agent\('offline', …, prompt_mode=True\)"),
+        (5, "PromptedTools takes a provider, .*; not 5"),
+        (None, "PromptedTools takes a provider, .*; not None"),
+        (ScriptedProvider, "PromptedTools takes a provider, .*; not <class"),
     ],
 )
 def test_only_a_provider_is_given_its_tools_by_the_prompt(provider: Any, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
-        Prompted(provider)
+        PromptedTools(provider)
 
 
 async def told_later(_tools: Any, _marker: str) -> str:

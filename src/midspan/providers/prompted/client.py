@@ -1,4 +1,4 @@
-"""`Prompted(provider)`: a provider around a provider, for models that only write text.
+"""`PromptedTools(provider)`: a provider around a provider, for models that only write text.
 
 Tools go into the system prompt, results into text of the user, and calls are read from what the model writes, while it
 writes. A call that cannot be read, or is one of a tool that is not there, never becomes a `ToolCall`: nobody can run
@@ -22,7 +22,7 @@ from midspan.providers.prompted.turn import Instructions, Manner, Turn
 from midspan.providers.provider import ModelProfile, Provider, WrapperProvider, ensure_aclose
 
 
-class Prompted(WrapperProvider):
+class PromptedTools(WrapperProvider):
     """A model that gets its tools by the prompt."""
 
     def __init__(
@@ -92,9 +92,11 @@ class Prompted(WrapperProvider):
 
 def _check_provider(provider: Any) -> None:
     if isinstance(provider, str):
-        raise ConfigError(f"Prompted takes a provider and not a name; write Agent({provider!r}, …, prompt_mode=True)")
+        raise ConfigError(
+            f"PromptedTools takes a provider and not a name; write Agent({provider!r}, …, prompt_mode=True)"
+        )
     if isinstance(provider, type) or not isinstance(provider, Provider):
-        raise ConfigError(f"Prompted takes a provider, as Gemini(…) or ScriptedProvider(…); not {provider!r}")
+        raise ConfigError(f"PromptedTools takes a provider, as Gemini(…) or ScriptedProvider(…); not {provider!r}")
 
 
 def _check_instructions(instructions: Any) -> None:
