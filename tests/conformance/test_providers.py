@@ -27,14 +27,10 @@ from midspan.emulator import LocalGemini, answer
 from midspan.emulator import call as gemini_call
 from midspan.providers.prompted.client import PromptedTools
 from midspan.providers.provider import ModelProfile, Provider, WrapperProvider, ensure_aclose
-from midspan.providers.recording.lines import FORM, Began
-from midspan.providers.recording.masking import Masking
-from midspan.providers.recording.player import Player
-from midspan.providers.recording.recorder import Recorded
-from midspan.providers.recording.shelf import Shelf
-from midspan.providers.recording.tape import Folder, Tape
-from midspan.providers.recording.written import written_messages
-from midspan.providers.replay import Replayed
+from midspan.providers.recording.format import FORMAT, RunLine
+from midspan.providers.recording.masking import SecretMasker
+from midspan.providers.recording.recorder import RecordedProvider, RecordingDirectory, RecordingWriter
+from midspan.providers.recording.replayer import RecordingLibrary, ReplayedProvider, Replayer
 from midspan.providers.scripted import ScriptedProvider
 from midspan.providers.stream import StreamAccumulator, collect
 from tests.bounds import BOUND
@@ -100,8 +96,9 @@ def wrapped(stack: ExitStack, folder: Path) -> Provider:
 
 
 def recorded(stack: ExitStack, folder: Path) -> Provider:
-    began = Began(FORM, "run", "scripted", "now", REQUEST.history.messages)
-    return Recorded(scripted(stack, folder), Tape(Folder(folder / "tape"), began, Masking(environment={})))
+    run = RunLine(FORMAT, "run", "scripted", "now", REQUEST.history.messages)
+    writer = RecordingWriter(RecordingDirectory(folder / "recordings"), run, SecretMasker(environment={}))
+    return RecordedProvider(scripted(stack, folder), writer)
 
 
 PROVIDERS: dict[str, Callable[[ExitStack, Path], Provider]] = {
@@ -234,15 +231,15 @@ def test_it_can_be_closed_twice(provider: Provider) -> None:
 @pytest.mark.parametrize("kind", ["gemini", "scripted", "prompted", "outside"])
 @pytest.mark.parametrize("streamed", [True, False])
 def test_a_recording_replays_what_a_provider_said_in_both_modes(kind: str, streamed: bool, tmp_path: Path) -> None:
-    masking, messages = Masking(environment={}), REQUEST.history.messages
+    masker, messages = SecretMasker(environment={}), REQUEST.history.messages
 
     async def main(provider: Provider) -> None:
-        tape = Tape(Folder(tmp_path / "tape"), Began(FORM, "run", provider.model, "now", messages), masking)
-        recorder = Recorded(provider, tape)
+        run_line = RunLine(FORMAT, "run", provider.model, "now", messages)
+        recorder = RecordedProvider(provider, RecordingWriter(RecordingDirectory(tmp_path / "r"), run_line, masker))
         then = await events_of(recorder) if streamed else ([], await recorder.generate(REQUEST))
 
         def replayed() -> Provider:
-            return Replayed(provider, Player(Shelf(tmp_path / "tape", masking), bytes(written_messages(messages))))
+            return ReplayedProvider(provider, Replayer(RecordingLibrary(tmp_path / "r", masker), messages))
 
         events, response = await events_of(replayed())
         check_events(events, response)

@@ -27,36 +27,39 @@ from midspan._types.parts import Opaque, ProviderData, Text, ToolCall, local_id
 from midspan.errors import ConfigError, LimitReached, StreamCut
 from midspan.providers.gemini.client import Gemini
 from midspan.providers.provider import ModelProfile, Provider
-from midspan.providers.recording.differences import comparable, difference
-from midspan.providers.recording.lines import FORM, Asked, Began, Called, Streamed
-from midspan.providers.recording.masking import Masking
-from midspan.providers.recording.player import Player
-from midspan.providers.recording.recorder import Recorded
-from midspan.providers.recording.shelf import Shelf
-from midspan.providers.recording.tape import Folder, Tape
-from midspan.providers.recording.written import read, written, written_messages
-from midspan.providers.replay import Replayed
+from midspan.providers.recording.format import (
+    FORMAT,
+    CallLine,
+    EventLine,
+    RequestLine,
+    RunLine,
+    decode_line,
+    encode_line,
+)
+from midspan.providers.recording.masking import SecretMasker
+from midspan.providers.recording.recorder import RecordedProvider, RecordingDirectory, RecordingWriter
+from midspan.providers.recording.replayer import RecordingLibrary, ReplayedProvider, Replayer, comparable, diff
 from midspan.providers.scripted import ScriptedProvider
 
 HISTORY = History((Message.user("go"),))
 REQUEST = ModelRequest(RequestConfig("scripted"), HISTORY)
-NO_SECRETS = Masking(environment={})
+NO_SECRETS = SecretMasker(environment={})
 
 
-def recorded(provider: Provider, folder: Path) -> Recorded:
-    began = Began(FORM, "run", provider.model, "now", HISTORY.messages)
-    return Recorded(provider, Tape(Folder(folder), began, NO_SECRETS))
+def recorded(provider: Provider, folder: Path) -> RecordedProvider:
+    run = RunLine(FORMAT, "run", provider.model, "now", HISTORY.messages)
+    return RecordedProvider(provider, RecordingWriter(RecordingDirectory(folder), run, NO_SECRETS))
 
 
-def replayed(provider: Provider, folder: Path) -> Replayed:
-    return Replayed(provider, Player(Shelf(folder, NO_SECRETS), bytes(written_messages(HISTORY.messages))))
+def replayed(provider: Provider, folder: Path) -> ReplayedProvider:
+    return ReplayedProvider(provider, Replayer(RecordingLibrary(folder, NO_SECRETS), HISTORY.messages))
 
 
 async def items(provider: Provider, request: ModelRequest = REQUEST, *, whole: bool = False) -> list[Any]:
     return [await provider.generate(request)] if whole else [item async for item in provider.stream(request)]
 
 
-def test_parts_and_answer_come_in_their_order_in_both_modes(tmp_path: Path) -> None:
+def test_events_and_response_are_replayed_in_both_modes(tmp_path: Path) -> None:
     async def main() -> None:
         script = [(Text("a"), Text("b"), ToolCall("1", "x"))]
         then = await items(recorded(ScriptedProvider(script), tmp_path))
@@ -68,7 +71,7 @@ def test_parts_and_answer_come_in_their_order_in_both_modes(tmp_path: Path) -> N
     asyncio.run(main())
 
 
-def test_the_wrappers_have_the_name_and_the_profile_of_what_is_within(tmp_path: Path) -> None:
+def test_wrappers_have_the_model_and_profile_of_the_wrapped_provider(tmp_path: Path) -> None:
     gemini = Gemini("gemini-3.8-flash", api_key="k")
     recorder = recorded(gemini, tmp_path)
     asyncio.run(items(recorded(ScriptedProvider(["x"]), tmp_path)))
@@ -79,12 +82,12 @@ def test_the_wrappers_have_the_name_and_the_profile_of_what_is_within(tmp_path: 
         assert "Gemini(" in repr(around)
 
 
-def test_a_provider_that_is_never_asked_leaves_no_file(tmp_path: Path) -> None:
+def test_provider_without_requests_creates_no_file(tmp_path: Path) -> None:
     recorded(ScriptedProvider([]), tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_third_request_where_two_were_recorded_is_told(tmp_path: Path) -> None:
+def test_third_request_is_reported_if_two_were_recorded(tmp_path: Path) -> None:
     async def main() -> None:
         recorder = recorded(ScriptedProvider(["a", "b"]), tmp_path)
         replayer = None
@@ -93,15 +96,13 @@ def test_a_third_request_where_two_were_recorded_is_told(tmp_path: Path) -> None
             await items(provider)
             await items(provider)
         assert replayer is not None
-        with pytest.raises(
-            ConfigError, match=r"^request 3 was not recorded: '.*' ends after 2, where it was broken off$"
-        ):
+        with pytest.raises(ConfigError, match=r"^request 3 was not recorded: '.*' ends after 2, where it was cut off$"):
             await items(replayer)
 
     asyncio.run(main())
 
 
-def test_settings_are_compared_too(tmp_path: Path) -> None:
+def test_request_configs_are_compared(tmp_path: Path) -> None:
     asyncio.run(items(recorded(ScriptedProvider(["a"]), tmp_path)))
     other = replace(REQUEST, config=RequestConfig("scripted", system="s"))
     with pytest.raises(ConfigError, match=r'at config\.system: recorded nothing, now "s"$'):
@@ -143,9 +144,7 @@ ANSWER = ModelResponse(Message("model", (Text("a"),)), FinishReason.END)
     [(), (ANSWER,), (StreamCut("cut"),), (ANSWER, StreamCut("cut"))],
     ids=["nothing", "answer", "cut", "answer, cut"],
 )
-def test_a_stream_that_just_ends_or_breaks_after_its_answer_does_so_again(
-    tmp_path: Path, ending: Sequence[Any]
-) -> None:
+def test_stream_without_response_or_with_an_error_after_it_is_replayed(tmp_path: Path, ending: Sequence[Any]) -> None:
     async def heard(provider: Provider) -> list[Any]:
         made: list[Any] = []
         try:
@@ -164,7 +163,7 @@ def test_a_stream_that_just_ends_or_breaks_after_its_answer_does_so_again(
 
 
 @pytest.mark.parametrize("ending", [(), (StreamCut("cut"),)], ids=["nothing", "cut"])
-def test_a_recorded_stream_without_a_response_is_as_incomplete_where_the_whole_is_asked_for(
+def test_generate_returns_a_cut_response_for_a_recorded_stream_without_one(
     tmp_path: Path, ending: Sequence[Any]
 ) -> None:
     async def main() -> None:
@@ -190,7 +189,7 @@ FOREIGN = [KeyError("x"), Odd("strange"), UnicodeDecodeError("utf-8", b"x", 0, 1
 
 
 @pytest.mark.parametrize("error", FOREIGN, ids=lambda error: type(error).__name__)
-def test_errors_that_are_not_ours_come_again_under_their_name(tmp_path: Path, error: Exception) -> None:
+def test_other_exceptions_are_replayed_under_their_names(tmp_path: Path, error: Exception) -> None:
     with pytest.raises(type(error)):
         asyncio.run(items(recorded(ScriptedProvider([error]), tmp_path)))
     with pytest.raises(Exception) as raised:  # noqa: PT011 - its name is looked at
@@ -199,7 +198,7 @@ def test_errors_that_are_not_ours_come_again_under_their_name(tmp_path: Path, er
     assert isinstance(raised.value, KeyError) == isinstance(error, KeyError)
 
 
-def test_an_error_of_ours_is_caught_by_whoever_catches_it_and_carries_what_it_did(tmp_path: Path) -> None:
+def test_midspan_errors_are_replayed_with_class_and_attributes(tmp_path: Path) -> None:
     error = LimitReached("enough", "max_tokens")
     with pytest.raises(LimitReached):
         asyncio.run(items(recorded(ScriptedProvider([error]), tmp_path)))
@@ -226,11 +225,11 @@ DIFFERENCES: list[tuple[Any, Any, str | None]] = [
 
 
 @pytest.mark.parametrize(("then", "now", "told"), DIFFERENCES)
-def test_the_first_difference_is_told_with_its_place(then: Any, now: Any, told: str | None) -> None:
-    assert difference(then, now) == told
+def test_diff_describes_the_first_difference(then: Any, now: Any, told: str | None) -> None:
+    assert diff(then, now) == told
 
 
-def test_ids_that_were_made_here_are_compared_by_their_order() -> None:
+def test_local_ids_are_compared_by_their_order() -> None:
     one, other = local_id(), local_id()
     assert comparable(f'["{one}","{one}","{other}"]'.encode(), NO_SECRETS) == ["local id 1", "local id 1", "local id 2"]
 
@@ -243,44 +242,44 @@ json_values = st.recursive(
 
 
 @given(json_values, json_values)
-def test_two_values_differ_where_json_does(one: Any, other: Any) -> None:
+def test_diff_agrees_with_json_equality(one: Any, other: Any) -> None:
     same = json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
-    assert (difference(one, other) is None) == same
+    assert (diff(one, other) is None) == same
 
 
 @given(
     st.binary(max_size=20).map(lambda data: b'{"a": "%b"}' % data.hex().encode()), st.sampled_from([b"\n", b" ", b""])
 )
-def test_whatever_bytes_a_provider_sent_come_out_of_one_line(data: bytes, space: bytes) -> None:
+def test_documents_of_a_provider_keep_their_bytes_in_a_single_line(data: bytes, space: bytes) -> None:
     raw = Raw(space + data + space)
     for line in (
-        Asked("m", True, raw),
-        Streamed(PartStart(0, Opaque("x", ProviderData("o", raw)))),
-        Streamed(PartDelta(0, DataPartDelta(provider_data=ProviderData("o", raw)))),
-        Called(ToolCall("1", "x", provider_data=ProviderData("o", raw)), 0.5),
-        Began(FORM, "r", "m", "", (Message("model", (), ProviderData("o", raw)),)),
+        RequestLine("m", True, raw),
+        EventLine(PartStart(0, Opaque("x", ProviderData("o", raw)))),
+        EventLine(PartDelta(0, DataPartDelta(provider_data=ProviderData("o", raw)))),
+        CallLine(ToolCall("1", "x", provider_data=ProviderData("o", raw)), 0.5),
+        RunLine(FORMAT, "r", "m", "", (Message("model", (), ProviderData("o", raw)),)),
     ):
-        assert b"\n" not in written(line)
-        again = read(written(line))
+        assert b"\n" not in encode_line(line)
+        again = decode_line(encode_line(line))
         assert again == line
         assert bytes(_raw(again)) == bytes(raw)
 
 
 def _raw(line: Any) -> Raw:
     match line:
-        case Asked(request=raw):
+        case RequestLine(request=raw):
             return raw
-        case Streamed(event=PartStart(part=Opaque(provider_data=data))):
+        case EventLine(event=PartStart(part=Opaque(provider_data=data))):
             return data.raw
-        case Streamed(event=PartDelta(delta=DataPartDelta(provider_data=ProviderData(raw=raw)))):
+        case EventLine(event=PartDelta(delta=DataPartDelta(provider_data=ProviderData(raw=raw)))):
             return raw
-        case Called(call=ToolCall(provider_data=ProviderData(raw=raw))):
+        case CallLine(call=ToolCall(provider_data=ProviderData(raw=raw))):
             return raw
-        case Began(messages=(Message(provider_data=ProviderData(raw=raw)),)):
+        case RunLine(messages=(Message(provider_data=ProviderData(raw=raw)),)):
             return raw
     raise AssertionError(line)
 
 
-def test_a_call_is_a_line_of_its_own() -> None:
-    called = Called(ToolCall("1", "x", {"a": [1]}), 0.5)
-    assert read(written(called)) == called
+def test_call_line_round_trips() -> None:
+    called = CallLine(ToolCall("1", "x", {"a": [1]}), 0.5)
+    assert decode_line(encode_line(called)) == called

@@ -1,4 +1,4 @@
-"""A run is recorded, and is the same again with nothing behind it."""
+"""Runs are recorded and replayed."""
 
 import asyncio
 import json
@@ -74,14 +74,14 @@ def timeless(events: Sequence[RunEvent]) -> list[RunEvent]:
     return [replace(event, duration_seconds=0.0) if isinstance(event, ToolEnd) else event for event in events]
 
 
-def test_a_recorded_agent_gives_what_it_would_give_without(tmp_path: Path) -> None:
+def test_recorded_agent_returns_the_same_result_as_the_plain_agent(tmp_path: Path) -> None:
     plain = agent_of().run_sync("Cold?", run_id="r")
     recorded = record(agent_of(), tmp_path).run_sync("Cold?", run_id="r")
     assert (recorded.text, recorded.messages, recorded.run_id) == (plain.text, plain.messages, "r")
     assert [run.result for run in recorded.tool_calls] == [run.result for run in plain.tool_calls]
 
 
-def test_a_replay_asks_no_model_and_runs_no_tool(tmp_path: Path) -> None:
+def test_replay_asks_no_model_and_runs_no_tool(tmp_path: Path) -> None:
     recorded = record(agent_of(), tmp_path).run_sync("Cold?")
     runs.clear()
     replayed = replay(nobody(), tmp_path).run_sync("Cold?")
@@ -90,7 +90,7 @@ def test_a_replay_asks_no_model_and_runs_no_tool(tmp_path: Path) -> None:
     assert runs == []
 
 
-def test_the_events_of_a_recorded_stream_come_again_in_their_order(tmp_path: Path) -> None:
+def test_replayed_stream_has_the_same_events(tmp_path: Path) -> None:
     async def main() -> None:
         recorded = await events_of(record(agent_of(), tmp_path))
         assert timeless(await events_of(replay(nobody(), tmp_path))) == timeless(recorded)
@@ -100,7 +100,7 @@ def test_the_events_of_a_recorded_stream_come_again_in_their_order(tmp_path: Pat
 
 
 @pytest.mark.parametrize("recorded_whole", [True, False])
-def test_what_was_recorded_in_one_mode_is_replayed_in_the_other(tmp_path: Path, recorded_whole: bool) -> None:
+def test_blocking_recording_replays_streamed_and_vice_versa(tmp_path: Path, recorded_whole: bool) -> None:
     async def main() -> None:
         recording, replaying = record(agent_of(), tmp_path), replay
         if recorded_whole:
@@ -116,7 +116,7 @@ def test_what_was_recorded_in_one_mode_is_replayed_in_the_other(tmp_path: Path, 
     asyncio.run(main())
 
 
-def test_a_recording_is_one_line_for_each_thing_that_happened(tmp_path: Path) -> None:
+def test_recording_has_one_line_per_request_response_and_call(tmp_path: Path) -> None:
     record(agent_of(), tmp_path).run_sync("Cold?", run_id="mine")
     [path] = tmp_path.iterdir()
     lines = lines_of(path)
@@ -130,7 +130,7 @@ def test_a_recording_is_one_line_for_each_thing_that_happened(tmp_path: Path) ->
     assert lines[7]["text"] == "It is 4."
 
 
-def test_a_request_that_differs_is_told_by_the_place_where_it_does(tmp_path: Path) -> None:
+def test_different_request_is_reported_with_the_path_of_the_difference(tmp_path: Path) -> None:
     record(agent_of(), tmp_path).run_sync("Is it cold?")
     [path] = tmp_path.iterdir()
     with pytest.raises(ConfigError) as raised:
@@ -144,7 +144,7 @@ def test_a_request_that_differs_is_told_by_the_place_where_it_does(tmp_path: Pat
         replay(nobody(), tmp_path).run_sync("Is it cold?")
 
 
-def test_a_tool_that_is_declared_otherwise_is_told(tmp_path: Path) -> None:
+def test_changed_tool_declaration_and_system_prompt_are_reported(tmp_path: Path) -> None:
     @tool(name="temperature")
     async def other(city: str, unit: str = "C") -> int:
         """How warm it is."""
@@ -157,26 +157,24 @@ def test_a_tool_that_is_declared_otherwise_is_told(tmp_path: Path) -> None:
         replay(nobody([temperature], system="Be brief."), tmp_path).run_sync("Cold?")
 
 
-def test_a_difference_deep_in_a_long_text_is_shown_with_what_is_around_it(tmp_path: Path) -> None:
+def test_difference_in_a_long_text_is_shown_with_its_context(tmp_path: Path) -> None:
     long = "word " * 200
     record(agent_of(["yes"]), tmp_path).run_sync(f"{long}cold? {long}")
     with pytest.raises(ConfigError, match=r"recorded \"…word word word word cold\? word .*, now \"….*word warm\? "):
         replay(nobody(), tmp_path).run_sync(f"{long}warm? {long}")
 
 
-def test_more_requests_than_were_recorded_are_told(tmp_path: Path) -> None:
+def test_request_after_the_end_of_a_recording_is_reported(tmp_path: Path) -> None:
     record(agent_of(), tmp_path).run_sync("Cold?")
     [path] = tmp_path.iterdir()
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(lines[:5]))
-    with pytest.raises(ConfigError, match=r"^request 2 was not recorded: '.*' ends after 1, where it was broken off$"):
+    with pytest.raises(ConfigError, match=r"^request 2 was not recorded: '.*' ends after 1, where it was cut off$"):
         replay(nobody(), tmp_path).run_sync("Cold?")
 
 
 @pytest.mark.parametrize("streamed", [True, False])
-def test_a_call_that_was_not_recorded_ends_the_run_and_is_no_matter_for_the_model(
-    tmp_path: Path, streamed: bool
-) -> None:
+def test_call_that_was_not_recorded_ends_the_run_instead_of_reaching_the_model(tmp_path: Path, streamed: bool) -> None:
     record(agent_of(), tmp_path).run_sync("Cold?")
     [path] = tmp_path.iterdir()
     lines = path.read_bytes().splitlines(keepends=True)
@@ -196,7 +194,7 @@ def test_a_call_that_was_not_recorded_ends_the_run_and_is_no_matter_for_the_mode
         replay(nobody(), tmp_path).run_sync("Cold?")
 
 
-def test_errors_of_a_provider_come_again_with_all_they_carry(tmp_path: Path) -> None:
+def test_provider_errors_are_replayed_with_their_attributes(tmp_path: Path) -> None:
     details = [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "9s"}]
     limited = RateLimited("slow down", status=429, retry_delay_seconds=9.5, details=details)
     refused = InvalidRequest("no", status=400, violations=[("contents", "empty")])
@@ -214,7 +212,7 @@ def test_errors_of_a_provider_come_again_with_all_they_carry(tmp_path: Path) -> 
         assert again.transcript is not None
 
 
-def test_errors_that_are_not_ours_come_to_the_same(tmp_path: Path) -> None:
+def test_other_exceptions_of_a_provider_have_the_same_outcome_in_a_replay(tmp_path: Path) -> None:
     async def main() -> None:
         recorded = await outcome(record(agent_of([KeyError("x")]), tmp_path), streamed=False)
         assert "KeyError: 'x'" in recorded[1]
@@ -240,7 +238,7 @@ class Breaking(PartsProvider):
         yield ModelResponse(Message("model", (Text("It is 4."),)), FinishReason.END)
 
 
-def test_a_stream_that_broke_off_and_was_asked_for_again_does_so_in_both_modes(tmp_path: Path) -> None:
+def test_stream_that_was_cut_and_retried_is_replayed_in_both_modes(tmp_path: Path) -> None:
     async def main() -> None:
         agent = record(Agent(Breaking()), tmp_path)
         recorded = await events_of(agent)
@@ -270,7 +268,7 @@ class Raising(ToolSource):
         return None if call.name == "silent" else ToolResult("another", "other", 1)
 
 
-def test_a_source_that_raises_or_answers_nonsense_does_so_again(tmp_path: Path) -> None:
+def test_wrong_behaviour_of_a_tool_source_is_replayed(tmp_path: Path) -> None:
     said = [(ToolCall("1", "raising"), ToolCall("2", "silent"), ToolCall("3", "other")), "so"]
     recorded = record(agent_of(said, Raising()), tmp_path).run_sync("go")
     replayed = replay(nobody(Raising()), tmp_path).run_sync("go")
@@ -278,7 +276,7 @@ def test_a_source_that_raises_or_answers_nonsense_does_so_again(tmp_path: Path) 
     assert "ZeroDivisionError: by zero" in str(replayed.messages)
 
 
-def test_tools_that_cannot_be_listed_any_more_are_taken_from_the_recording(tmp_path: Path) -> None:
+def test_tools_are_taken_from_the_recording_if_the_source_cannot_list_them(tmp_path: Path) -> None:
     class Gone(Raising):
         async def list_tools(self) -> ToolListing:
             raise ConnectionError("nobody is there")
@@ -287,7 +285,7 @@ def test_tools_that_cannot_be_listed_any_more_are_taken_from_the_recording(tmp_p
     assert replay(nobody(Gone()), tmp_path).run_sync("go").messages == recorded.messages
 
 
-def test_calls_that_ran_together_end_in_the_order_in_which_they_ended_then(tmp_path: Path) -> None:
+def test_concurrent_calls_end_in_the_recorded_order(tmp_path: Path) -> None:
     async def main() -> None:
         ended = [asyncio.Event() for _ in range(6)]
         ended[5].set()
@@ -309,7 +307,7 @@ def test_calls_that_ran_together_end_in_the_order_in_which_they_ended_then(tmp_p
     asyncio.run(main())
 
 
-def test_calls_are_found_whatever_order_they_are_asked_in(tmp_path: Path) -> None:
+def test_calls_are_found_in_any_order(tmp_path: Path) -> None:
     said = [tuple(ToolCall(str(n), "temperature", {"city": f"c{n}"}) for n in range(20)), "so"]
     recorded = record(agent_of(said), tmp_path).run_sync("go")
     [path] = tmp_path.iterdir()
@@ -320,7 +318,7 @@ def test_calls_are_found_whatever_order_they_are_asked_in(tmp_path: Path) -> Non
     assert replay(nobody(), tmp_path).run_sync("go").messages == recorded.messages
 
 
-def test_ids_that_were_made_here_are_other_ones_each_time(tmp_path: Path) -> None:
+def test_random_local_ids_do_not_count_as_a_difference(tmp_path: Path) -> None:
     def history() -> list[Message]:
         id = local_id()
         call = ToolCall(id, "temperature", {"city": "Rome"})
@@ -335,7 +333,7 @@ def test_ids_that_were_made_here_are_other_ones_each_time(tmp_path: Path) -> Non
     assert recorded.tool_calls[0].result.value == replayed.tool_calls[0].result.value
 
 
-def test_every_kind_of_part_and_every_byte_comes_back(tmp_path: Path) -> None:
+def test_all_parts_and_raw_bytes_are_replayed(tmp_path: Path) -> None:
     raw = Raw(b'{\n  "odd" : [ 1.0,\r\n 2 ] }')
     parts: tuple[Part, ...] = (
         Thought("t", ProviderData("other", raw)),
@@ -358,18 +356,18 @@ def test_every_kind_of_part_and_every_byte_comes_back(tmp_path: Path) -> None:
     assert len(lines_of(path)) == 5
 
 
-def test_several_runs_are_each_found_by_what_they_ask(tmp_path: Path) -> None:
+def test_each_run_gets_the_recording_with_its_prompt(tmp_path: Path) -> None:
     recording = record(agent_of(lambda request: f"You said {request.history[-1].text}"), tmp_path)
     for prompt in ("a", "b", "c"):
         recording.run_sync(prompt)
     replaying = replay(nobody(), tmp_path)
     assert [replaying.run_sync(prompt).text for prompt in "cab"] == ["You said c", "You said a", "You said b"]
-    with pytest.raises(ConfigError, match=r"^all 3 runs of .* were replayed already"):
+    with pytest.raises(ConfigError, match=r"^all 3 recordings in .* have been replayed"):
         replaying.run_sync("a")
     assert replay(nobody(), tmp_path / "run-00002.jsonl").run_sync("b").text == "You said b"
 
 
-def test_the_same_question_asked_twice_is_answered_as_it_was_each_time(tmp_path: Path) -> None:
+def test_equal_prompts_get_their_recordings_by_first_request_and_in_order(tmp_path: Path) -> None:
     recording = record(agent_of(["first", "second", "third"]), tmp_path)
     for system in (None, None, "Be brief."):
         recording.run_sync("go", system=system)
@@ -378,7 +376,7 @@ def test_the_same_question_asked_twice_is_answered_as_it_was_each_time(tmp_path:
     assert [replaying.run_sync("go").text for _ in range(2)] == ["first", "second"]
 
 
-def test_a_wrong_question_takes_nothing_from_the_right_one(tmp_path: Path) -> None:
+def test_run_that_was_not_recorded_uses_up_no_recording(tmp_path: Path) -> None:
     record(agent_of(["yes"]), tmp_path).run_sync("right")
     replaying = replay(nobody(), tmp_path)
     for _ in range(2):
@@ -387,7 +385,7 @@ def test_a_wrong_question_takes_nothing_from_the_right_one(tmp_path: Path) -> No
     assert replaying.run_sync("right").text == "yes"
 
 
-def test_a_chat_and_an_agent_made_of_another_are_recorded_too(tmp_path: Path) -> None:
+def test_chats_and_replaced_agents_are_recorded(tmp_path: Path) -> None:
     def talk(agent: Agent) -> str:
         chat = Chat(agent.replace(system="Be brief.")).ask_sync("a").ask_sync("b")
         return chat.ask_sync("c", tools=["temperature"], limits=Limits(max_turns=3)).text
@@ -396,7 +394,7 @@ def test_a_chat_and_an_agent_made_of_another_are_recorded_too(tmp_path: Path) ->
     assert talk(record(echo, tmp_path)) == talk(replay(nobody(), tmp_path)) == "5 1 Be brief."
 
 
-def test_tools_that_the_provider_runs_are_passed_on(tmp_path: Path) -> None:
+def test_builtin_tools_are_passed_to_the_provider(tmp_path: Path) -> None:
     tools = [BuiltinTool("googleSearch"), temperature]
     provider = ScriptedProvider(["yes"])
     record(Agent(provider, tools), tmp_path).run_sync("go")
@@ -404,7 +402,7 @@ def test_tools_that_the_provider_runs_are_passed_on(tmp_path: Path) -> None:
     assert replay(nobody(tools), tmp_path).run_sync("go").text == "yes"
 
 
-def test_a_model_that_only_writes_is_recorded_with_the_prompt_it_got(tmp_path: Path) -> None:
+def test_prompt_mode_is_recorded_with_the_tools_in_the_prompt(tmp_path: Path) -> None:
     said = ['TOOL_CALL: {"name": "temperature", "arguments": {"city": "Oslo"}}', "It is 4."]
     recorded = record(agent_of(said, prompt_mode=True), tmp_path).run_sync("Cold?")
     assert len(recorded.tool_calls) == 1
@@ -414,7 +412,7 @@ def test_a_model_that_only_writes_is_recorded_with_the_prompt_it_got(tmp_path: P
     assert replay(nobody(prompt_mode=True), tmp_path).run_sync("Cold?").messages == recorded.messages
 
 
-def test_what_a_run_was_asked_can_be_asked_again(tmp_path: Path) -> None:
+def test_asked_returns_the_prompt_and_options_of_a_run(tmp_path: Path) -> None:
     limits = Limits(max_turns=2)
     recording = record(agent_of(lambda _: "yes"), tmp_path)
     recording.run_sync("go", system="Be brief.", limits=limits, settings={"seed": 1}, tool_choice="none")
@@ -425,7 +423,7 @@ def test_what_a_run_was_asked_can_be_asked_again(tmp_path: Path) -> None:
         assert replay(nobody(), path).run_sync(**asked(path)).text == "yes"
 
 
-def test_a_run_that_ended_at_a_limit_does_so_again(tmp_path: Path) -> None:
+def test_run_that_reached_a_limit_reaches_it_again(tmp_path: Path) -> None:
     for again in (False, True):
         agent = replay(nobody(), tmp_path) if again else record(agent_of(), tmp_path)
         with pytest.raises(LimitReached) as raised:
@@ -448,7 +446,7 @@ class PausedAfter(WrapperProvider):
                 await asyncio.Event().wait()
 
 
-def test_a_stream_that_was_left_replays_as_far_as_it_went(tmp_path: Path) -> None:
+def test_closed_stream_replays_up_to_where_it_was_closed(tmp_path: Path) -> None:
     async def main() -> None:
         agent = Agent(PausedAfter(ScriptedProvider(SCRIPT), "Let me "), [temperature, broken])
         async with record(agent, tmp_path).stream("go") as stream:
@@ -458,12 +456,12 @@ def test_a_stream_that_was_left_replays_as_far_as_it_went(tmp_path: Path) -> Non
         assert [line["line"] for line in lines_of(tmp_path / "run-00001.jsonl")][-2:] == ["event", "event"]
         heard, error = await outcome(replay(nobody(), tmp_path), streamed=True)
         assert [event.text for event in heard[-2:]] == ["hm", "Let me "]
-        assert error.startswith("NotRecorded: the recording was broken off in the middle of this response")
+        assert error.startswith("NotRecorded: the rest of this response was not recorded; record the run again")
 
     asyncio.run(main())
 
 
-def test_a_run_that_is_cancelled_while_a_tool_runs_leaves_what_was_before(tmp_path: Path) -> None:
+def test_cancelled_run_leaves_the_lines_before_the_cancellation(tmp_path: Path) -> None:
     async def main() -> None:
         begun = asyncio.Event()
 
@@ -486,26 +484,18 @@ def test_a_run_that_is_cancelled_while_a_tool_runs_leaves_what_was_before(tmp_pa
     asyncio.run(main())
 
 
-def test_a_recording_that_cannot_be_written_any_more_ends_the_run(tmp_path: Path) -> None:
+def test_write_error_during_a_tool_call_ends_the_run(tmp_path: Path) -> None:
     @tool(name="temperature")
     async def deleting(city: str) -> int:
         """How warm it is."""
         (tmp_path / "run-00001.jsonl").unlink()
         return 4
 
-    with pytest.raises(ConfigError, match=r"^the recording '.*run-00001.jsonl' cannot be written: No such file"):
+    with pytest.raises(ConfigError, match=r"^cannot write the recording '.*run-00001.jsonl': No such file"):
         record(agent_of(tools=[deleting]), tmp_path).run_sync("go")
 
 
-@pytest.mark.parametrize("make", [record, replay])
-def test_what_is_no_agent_or_no_directory_is_told(tmp_path: Path, make: Any) -> None:
-    with pytest.raises(ConfigError, match="takes an Agent and a directory, not str"):
-        make("agent", tmp_path)
-    with pytest.raises(ConfigError, match="takes the path of a directory, not 5"):
-        make(agent_of(), 5)
-
-
-def test_a_recorded_agent_complains_as_it_would_without(tmp_path: Path) -> None:
+def test_wrong_options_are_rejected_as_by_the_plain_agent(tmp_path: Path) -> None:
     for agent in (agent_of(), record(agent_of(), tmp_path)):
         with pytest.raises(ConfigError, match="a run takes no 'colour'"):
             agent.run_sync("go", colour=1)
@@ -562,7 +552,7 @@ async def outcome(agent: Agent, *, streamed: bool) -> tuple[list[Any], str]:
 
 @settings(max_examples=100)
 @given(st.lists(turns, max_size=5), st.booleans())
-def test_whatever_a_model_says_the_replay_is_the_same(
+def test_replay_has_the_outcome_of_any_recorded_run(
     tmp_path_factory: pytest.TempPathFactory, said: list[Any], streamed: bool
 ) -> None:
     folder = tmp_path_factory.mktemp("recording")

@@ -82,9 +82,7 @@ def recorded(folder: Path, *, streamed: bool) -> tuple[RunResult, Server]:
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["blocking", "streamed"])
 @pytest.mark.parametrize("replayed_streamed", [False, True], ids=["blocking", "streamed"])
-def test_a_run_is_the_same_again_when_the_server_is_gone(
-    tmp_path: Path, streamed: bool, replayed_streamed: bool
-) -> None:
+def test_replay_needs_no_server(tmp_path: Path, streamed: bool, replayed_streamed: bool) -> None:
     then, server = recorded(tmp_path, streamed=streamed)
     now = asyncio.run(run(replay(agent_at(server.url), tmp_path), streamed=replayed_streamed))
     assert (now.text, now.messages, now.usage, now.response) == (then.text, then.messages, then.usage, then.response)
@@ -95,7 +93,7 @@ def test_a_run_is_the_same_again_when_the_server_is_gone(
 
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["blocking", "streamed"])
-def test_the_body_that_went_out_is_recorded_with_its_path(tmp_path: Path, streamed: bool) -> None:
+def test_request_bodies_and_paths_are_recorded_as_sent(tmp_path: Path, streamed: bool) -> None:
     _, server = recorded(tmp_path, streamed=streamed)
     lines = [json.loads(line) for line in (tmp_path / "run-00001.jsonl").read_bytes().splitlines()]
     asked = [line for line in lines if line["line"] == "ask"]
@@ -105,7 +103,7 @@ def test_the_body_that_went_out_is_recorded_with_its_path(tmp_path: Path, stream
     assert all(one.path.endswith(line["path"]) for one, line in zip(server.seen, asked, strict=True))
 
 
-def test_a_result_that_differs_is_told_by_its_path_in_the_body(tmp_path: Path) -> None:
+def test_different_tool_result_is_reported_by_its_path_in_the_request_body(tmp_path: Path) -> None:
     _, server = recorded(tmp_path, streamed=True)
     path = tmp_path / "run-00001.jsonl"
     data = path.read_bytes()
@@ -116,14 +114,14 @@ def test_a_result_that_differs_is_told_by_its_path_in_the_body(tmp_path: Path) -
     assert str(raised.value) == f"request 2 differs from the recording {str(path)!r} at {told}"
 
 
-def test_another_model_is_told(tmp_path: Path) -> None:
+def test_different_model_is_reported(tmp_path: Path) -> None:
     _, server = recorded(tmp_path, streamed=True)
     other = agent_at(server.url).replace(model=Gemini("gemini-2.5-flash", api_key=KEY, base_url=server.url))
     with pytest.raises(ConfigError, match=r'at model: recorded "gemini-3.8-flash", now "gemini-2.5-flash"$'):
         asyncio.run(run(replay(other, tmp_path), streamed=False))
 
 
-def test_a_refusal_comes_again(tmp_path: Path) -> None:
+def test_api_error_is_replayed_without_the_key(tmp_path: Path) -> None:
     with recorder() as server:
         refusal = {"error": {"code": 401, "message": f"{KEY} is no key", "status": "UNAUTHENTICATED", "details": []}}
         server.answer(refusal, status=401)
@@ -135,7 +133,7 @@ def test_a_refusal_comes_again(tmp_path: Path) -> None:
     assert KEY not in (tmp_path / "run-00001.jsonl").read_text()
 
 
-def test_a_conversation_goes_on_with_what_was_replayed(tmp_path: Path) -> None:
+def test_replayed_conversation_can_be_continued(tmp_path: Path) -> None:
     def talk(agent: Agent) -> tuple[Message, ...]:
         first = agent.run_sync("Is it cold?")
         return agent.run_sync("And now?", messages=first.messages).messages.messages
@@ -147,7 +145,7 @@ def test_a_conversation_goes_on_with_what_was_replayed(tmp_path: Path) -> None:
     assert talk(replay(agent_at(server.url), tmp_path)) == then
 
 
-def test_the_local_gemini_is_there_to_be_recorded(tmp_path: Path) -> None:
+def test_local_gemini_can_be_recorded(tmp_path: Path) -> None:
     with LocalGemini(["Hello."]) as server:
         assert record(agent_at(server.url), tmp_path).run_sync("Hi.").text == "Hello."
     assert replay(agent_at(server.url), tmp_path).run_sync("Hi.").text == "Hello."

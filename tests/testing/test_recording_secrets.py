@@ -1,20 +1,27 @@
-"""No secret gets into a recording, wherever it is and however it is written."""
+"""Recordings contain no secrets."""
 
 import asyncio
+import gc
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec import Raw
 
-from midspan import Agent, tool
+from midspan import Agent, Gemini, tool
+from midspan._http.retry import RetryPolicy
 from midspan._types.exchange import FinishReason, ModelResponse
 from midspan._types.messages import Message
 from midspan._types.parts import Opaque, ProviderData, Text, ToolCall
-from midspan.errors import ConfigError, ServerError
-from midspan.providers.recording.masking import Masking
-from midspan.testing import ScriptedProvider, freeze, record, replay
+from midspan.emulator import call
+from midspan.errors import ConfigError, ProviderError, ServerError
+from midspan.providers.auth import secrets_in_use
+from midspan.providers.recording.masking import SecretMasker
+from midspan.testing import LocalGemini, ScriptedProvider, freeze, record, replay
+from tests.gemini.recorder import recorder
 
 SECRETS = {
     "google": "AIzaSyD-0123456789abcdefghijklmnopqrstu",
@@ -73,7 +80,7 @@ def told(secret: str) -> list[Any]:
 
 @pytest.mark.parametrize("streamed", [False, True])
 @pytest.mark.parametrize("kind", SECRETS)
-def test_no_secret_is_in_the_files_and_the_run_is_the_same_again(tmp_path: Path, kind: str, streamed: bool) -> None:
+def test_secrets_are_masked_everywhere_and_the_run_replays(tmp_path: Path, kind: str, streamed: bool) -> None:
     secret = SECRETS[kind]
 
     def ask(agent: Agent) -> str:
@@ -102,7 +109,7 @@ def test_no_secret_is_in_the_files_and_the_run_is_the_same_again(tmp_path: Path,
     assert [piece for piece in pieces(secret) if piece in freeze(tmp_path)] == []
 
 
-def test_a_secret_may_be_another_one_when_it_is_replayed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replay_works_with_another_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for secret in ("correct horse", "battery staple"):
         record(Agent(ScriptedProvider(["yes"])), tmp_path, secrets=[secret]).run_sync(f"{secret} is it, {secret}!")
     monkeypatch.delenv("MY_API_KEY")
@@ -112,7 +119,7 @@ def test_a_secret_may_be_another_one_when_it_is_replayed(tmp_path: Path, monkeyp
         replaying.run_sync("another is not, word!")
 
 
-def test_a_secret_in_the_words_of_an_error_is_masked(tmp_path: Path) -> None:
+def test_secret_in_an_error_is_masked(tmp_path: Path) -> None:
     error = ServerError(f"{SECRETS['google']} failed", status=500, details=[{"key": SECRETS["oauth"]}])
     with pytest.raises(ServerError):
         record(Agent(ScriptedProvider([error])), tmp_path).run_sync("go")
@@ -124,7 +131,7 @@ def test_a_secret_in_the_words_of_an_error_is_masked(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("word", ["messages", "function", "response", "reason", "parts", "result"])
-def test_a_secret_that_is_a_word_of_the_form_does_not_break_it(tmp_path: Path, word: str) -> None:
+def test_secret_that_is_a_word_of_the_file_format_does_not_damage_the_file(tmp_path: Path, word: str) -> None:
     recording = record(Agent(ScriptedProvider(told(word)), [reveal]), tmp_path, secrets=[word])
     recording.run_sync(f"My {word} is safe.")
     assert f"My {word} is safe." not in (tmp_path / "run-00001.jsonl").read_text()
@@ -132,23 +139,133 @@ def test_a_secret_that_is_a_word_of_the_form_does_not_break_it(tmp_path: Path, w
     assert replaying.run_sync(f"My {word} is safe.").text == "Again: [masked]"
 
 
-def test_what_only_resembles_a_secret_stays(tmp_path: Path) -> None:
+def test_text_that_only_resembles_a_secret_is_not_masked(tmp_path: Path) -> None:
     said = "The bearer of task-oriented news asked for sk-8, AIza and true; base64 xAIzaSyD-0123456789abcdefghijklm+/."
     assert record(Agent(ScriptedProvider([said])), tmp_path).run_sync("go").text == said
     assert replay(Agent(ScriptedProvider([])), tmp_path).run_sync("go").text == said
 
 
-@pytest.mark.parametrize("secrets", [[""], [5], ["  "], [["a"]], b"a", 5, None, {"name": "swordfish"}])
-def test_a_secret_that_is_none_is_told(tmp_path: Path, secrets: Any) -> None:
+@pytest.mark.parametrize("secrets", [[""], [5], ["  "], b"a", {"name": "swordfish"}])
+def test_invalid_secrets_are_rejected(tmp_path: Path, secrets: Any) -> None:
     for use in (record, replay):
-        with pytest.raises(ConfigError, match=r"^secrets (are|is a list of) texts") as raised:
+        with pytest.raises(ConfigError, match=r"^secrets must be a list of non-empty strings") as raised:
             use(Agent(ScriptedProvider([])), tmp_path / "new", secrets=secrets)
         assert "swordfish" not in str(raised.value)
     assert not (tmp_path / "new").exists()
 
 
-def test_a_password_inside_an_address_is_masked() -> None:
-    masked = Masking(environment={}).masked(b'"postgres://ada:p4ssw0rdX@host/shop and https://u:hunter22@host/"')
+def test_password_in_a_url_is_masked() -> None:
+    masked = SecretMasker(environment={}).mask(b'"postgres://ada:p4ssw0rdX@host/shop and https://u:hunter22@host/"')
     assert b"p4ssw0rdX" not in masked
     assert b"hunter22" not in masked
     assert b"@host/shop" in masked
+
+
+KEY = "plain-looking-key-9472"
+
+
+@tool
+async def show_settings() -> str:
+    """Show the settings."""
+    return f"api_key = {KEY}"
+
+
+def recorded_with(provider: Gemini, folder: Path, prompt: str = "Go.") -> str:
+    """The recording of a run, whether or not it ends with an error."""
+    with suppress(ProviderError):
+        record(Agent(provider, [show_settings]), folder).run_sync(prompt)
+    return (folder / "run-00001.jsonl").read_text("utf-8")
+
+
+def test_key_of_the_provider_is_masked_from_the_first_line_on(tmp_path: Path) -> None:
+    with LocalGemini([call("show_settings"), "Done."]) as server:
+        provider = Gemini("gemini-3.8-flash", api_key=KEY, base_url=server.url)
+        data = recorded_with(provider, tmp_path, f"My key is {KEY}, isn't it?")
+    assert KEY not in data
+    assert '"text":"My key is [masked], isn\'t it?"' in data
+    assert '"value":"api_key = [masked]"' in data
+
+
+def test_secret_in_a_header_is_masked_from_the_first_line_on(tmp_path: Path) -> None:
+    with LocalGemini(["Done."]) as server:
+        provider = Gemini("gemini-3.8-flash", api_key="k", base_url=server.url, headers={"x-gateway-token": KEY})
+        data = recorded_with(provider, tmp_path, f"My token is {KEY}.")
+    assert KEY not in data
+
+
+def test_token_of_the_provider_is_masked_after_its_first_use(tmp_path: Path) -> None:
+    def answer(part: dict[str, Any]) -> dict[str, Any]:
+        return {"candidates": [{"content": {"role": "model", "parts": [part]}, "finishReason": "STOP"}]}
+
+    with recorder() as server:
+        server.answer(answer({"functionCall": {"name": "show_settings"}}))
+        server.answer(answer({"text": f"Done with {KEY}."}))
+        provider = Gemini(
+            "gemini-3.8-flash", vertex=True, project="p", location="global", token=lambda: KEY, base_url=server.url
+        )
+        data = recorded_with(provider, tmp_path)
+    assert '"text":"Done with [masked]."' in data
+    assert KEY not in data
+
+
+@pytest.mark.parametrize("status", [400, 502])
+def test_key_that_a_gateway_echoes_is_not_recorded(tmp_path: Path, status: int) -> None:
+    with recorder() as server:
+        server.answer(f"<html>upstream error: x-goog-api-key: {KEY}</html>".encode(), status=status)
+        provider = Gemini("gemini-3.8-flash", api_key=KEY, base_url=server.url, retry=RetryPolicy(max_attempts=1))
+        data = recorded_with(provider, tmp_path)
+    assert f'"status":{status}' in data
+    assert KEY not in data
+
+
+def test_secrets_of_a_provider_are_forgotten_with_it() -> None:
+    provider = Gemini("gemini-3.8-flash", api_key="a-key-for-this-test-only")
+    assert "a-key-for-this-test-only" in secrets_in_use()
+    del provider
+    gc.collect()
+    assert "a-key-for-this-test-only" not in secrets_in_use()
+
+
+SECRET_VARIABLES = {
+    "OPENAI_API_KEY": "correct horse",
+    "apiKey": "swordfish",
+    "AWS_SECRET_ACCESS_KEY": "wJalrXUtnFEMIbPxRfiCY",
+    "GITHUB_TOKEN": "tuvwxyz",
+    "PGPASSWORD": "english",
+    "DB_PASS": "german-shepherd",
+    "APP_PWD": "hunter22",
+    "SESSION_SECRETS": "opensesame",
+    "GOOGLE_CREDENTIALS": "certificate",
+    "OPENAI_KEY": "k3y-without-a-known-shape",
+    "DATABASE_URL": "postgres://ada:opensesame@host/shop",
+}
+ORDINARY_VARIABLES = {
+    "KEYBOARD_LAYOUT": "english",
+    "XKB_KEYMAP": "german",
+    "TOKENIZERS_PARALLELISM": "parallel",
+    "MONKEY_NAME": "bonobo",
+    "SECRETARY": "miranda",
+    "SORT_KEY": "created_at",
+    "KEY_BINDINGS": "emacs-like",
+    "TOKEN_LIMIT": "2000000",
+    "PUBLIC_KEY_URL": "https://example.org/keys/1234567890",
+    "HOST_KEY_FILE": "/etc/ssh/host_key_2024",
+    "PWD": "/home/ada/projects",
+    "DEBUG_TOKEN": "true",
+    "DATABASE_URL": "postgres://localhost/shop",
+}
+
+
+@pytest.mark.parametrize("name", SECRET_VARIABLES)
+def test_variable_that_holds_a_secret_is_masked(name: str) -> None:
+    value = SECRET_VARIABLES[name]
+    secret = "opensesame" if "://" in value else value
+    masked = SecretMasker(environment={name: value}).mask(msgspec.json.encode({"text": f"I know {secret}!"}))
+    assert masked == b'{"text":"I know [masked]!"}'
+
+
+@pytest.mark.parametrize("name", ORDINARY_VARIABLES)
+def test_variable_that_holds_no_secret_is_not_masked(name: str) -> None:
+    value = ORDINARY_VARIABLES[name]
+    data = msgspec.json.encode({"text": f"Translate {value}, please. {value.title()}! postgres localhost shop"})
+    assert SecretMasker(environment={name: value}).mask(data) == data

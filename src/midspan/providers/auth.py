@@ -3,9 +3,10 @@
 import asyncio
 import inspect
 import re
-from collections import deque
+import threading
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
+from weakref import WeakSet
 
 from midspan.errors import ConfigError, CredentialsError, ProviderError
 
@@ -51,12 +52,14 @@ class SecretHeaders(dict[str, str]):
 class ApiKey:
     """A key that is sent in a header, after an optional prefix such as `Bearer `."""
 
-    __slots__ = ("_headers",)
+    __slots__ = ("_headers", "_masker")
     is_static = True
 
     def __init__(self, key: str, header: str = "authorization", prefix: str = "") -> None:
         key = checked_key(Hidden(key) if isinstance(key, str) else key)
         self._headers = SecretHeaders({header: Hidden(prefix + key) if prefix else key})
+        self._masker = Masker()
+        self._masker.add(self._headers)  # known from now on, and not only when it is first sent
 
     async def headers(self) -> Mapping[str, str]:
         return self._headers
@@ -105,15 +108,17 @@ class Masker:
     """Removes secrets from errors: a gateway may quote the request, with its key, in what it answers."""
 
     def __init__(self) -> None:
-        self._secrets: deque[Hidden] = deque(maxlen=_MAX_SECRETS)
+        self.secrets: tuple[Hidden, ...] = ()
+        with _lock:
+            _maskers.add(self)
 
     def add(self, headers: Mapping[str, str]) -> None:
         """Mask the secrets in these headers from now on."""
         for name, value in headers.items():
             secret = Hidden(value.rsplit(" ", 1)[-1])  # without the scheme, as in `Bearer …`
             is_secret = isinstance(value, Hidden) or _SECRET_HEADER.search(name)
-            if is_secret and len(secret) >= _MIN_SECRET and secret not in self._secrets:
-                self._secrets.append(secret)
+            if is_secret and len(secret) >= _MIN_SECRET and secret not in self.secrets:
+                self.secrets = (*self.secrets, secret)[-_MAX_SECRETS:]
 
     def mask(self, error: ProviderError) -> None:
         """Replace the secrets in the message and the details of an error, and drop the frames that hold the answer."""
@@ -127,13 +132,24 @@ class Masker:
     def _masked(self, value: Any) -> Any:
         match value:
             case str():
-                for secret in self._secrets:
+                for secret in self.secrets:
                     value = value.replace(secret, "***")
             case tuple() | list():
                 return type(value)(self._masked(item) for item in value)
             case dict():
                 return {self._masked(name): self._masked(item) for name, item in value.items()}
         return value
+
+
+_maskers: "WeakSet[Masker]" = WeakSet()
+_lock = threading.Lock()
+
+
+def secrets_in_use() -> set[str]:
+    """Return the secrets of all clients in this process, for recordings, which must not contain them."""
+    with _lock:
+        maskers = list(_maskers)
+    return {secret for masker in maskers for secret in masker.secrets}
 
 
 _MAX_SECRETS = 16

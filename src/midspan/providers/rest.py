@@ -78,6 +78,7 @@ class RestClient:
         self._max_body_bytes = max_body_bytes
         self._static_headers: SecretHeaders | None = None
         self._masker = Masker()
+        self._masker.add(self._headers)
 
     async def call(
         self,

@@ -1,139 +1,271 @@
-"""`record` and `replay`: a run with the network, and the same run without."""
+"""`record` and `replay`: agents whose runs are recorded, and agents whose runs are answered from recordings."""
 
-from collections.abc import Iterable
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from os import PathLike, urandom
 from pathlib import Path
-from typing import Any
+from time import perf_counter
+from typing import Any, NamedTuple, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from midspan._loop.agent import Agent
-from midspan._loop.result import RunResult
-from midspan._types.messages import History
-from midspan._types.parts import Text
-from midspan._types.specs import Limits
-from midspan.errors import ConfigError
+from midspan._loop.prepare import ToolSet
+from midspan._loop.prompt import Prompt
+from midspan._loop.result import RunResult, RunStream
+from midspan._types.context import NO_CONTEXT, RunContext
+from midspan._types.events import RunEvent
+from midspan._types.exchange import Usage
+from midspan._types.messages import History, Message
+from midspan._types.parts import Text, ToolCall, ToolResult
+from midspan._types.specs import Limits, ToolSpec
 from midspan.providers.provider import Provider
-from midspan.providers.recording.failures import failure_of
-from midspan.providers.recording.lines import FORM, Began, Ended
-from midspan.providers.recording.masking import Masking, checked_secrets
-from midspan.providers.recording.player import Player
-from midspan.providers.recording.reading import recorded_run
-from midspan.providers.recording.recorder import Recorded
-from midspan.providers.recording.shelf import Shelf
-from midspan.providers.recording.tape import Folder, Tape
-from midspan.providers.recording.written import written_messages
-from midspan.providers.replay import Replayed
-from midspan.testing.sources import RecordedTools, ReplayedTools
-from midspan.testing.taped import Opening, Session, Taped
-from midspan.tools.source import ToolSource
+from midspan.providers.recording.format import (
+    FORMAT,
+    CallLine,
+    EndLine,
+    RecordedError,
+    RunLine,
+    ToolsLine,
+    read_recording,
+)
+from midspan.providers.recording.masking import SecretMasker
+from midspan.providers.recording.recorder import RecordedProvider, RecordingDirectory, RecordingWriter
+from midspan.providers.recording.replayer import RecordingLibrary, ReplayedProvider, Replayer
+from midspan.tools.source import ToolListing, ToolSource
+from midspan.tools.wrap import WrapperSource
 
-_SAYABLE = ("system", "settings", "limits", "tool_choice", "calls_only", "prompt_mode")
-_UNSAYABLE = ("model", "tools", "output")
+_log = logging.getLogger("midspan.testing")
+
+_RECORDED_OPTIONS = ("system", "settings", "limits", "tool_choice", "calls_only", "prompt_mode")
+_UNRECORDED_OPTIONS = ("model", "tools", "output")
 
 
-def record(agent: Agent, directory: str | Path, *, secrets: Iterable[str] = ()) -> Agent:
-    """The agent, with every run written to a file in the directory. What looks like a secret is masked there.
+def record(agent: Agent, directory: str | PathLike[str], *, secrets: Iterable[str] = ()) -> Agent:
+    """Return an agent that writes every run to a file in the directory.
 
-    `secrets` are texts that are to be masked too, however they look.
+    Secrets are masked in the files: credentials of providers, environment variables that hold secrets, everything that
+    looks like a key or a token, and the texts in `secrets`.
     """
-    extra = checked_secrets(secrets)
-    folder = Folder(_path(agent, directory, "record"))
+    secrets = tuple(secrets) if isinstance(secrets, Iterator) else secrets  # each run needs them
+    SecretMasker(secrets)  # reports wrong secrets before the directory is created
+    recordings = RecordingDirectory(Path(directory))
 
-    def begin(opening: Opening) -> Session:
-        return _Recording(Tape(folder, _began(opening), Masking(extra)))
+    def start(run: RunLine) -> _Session:
+        writer = RecordingWriter(recordings, run, SecretMasker(secrets))
+        return _Session(
+            lambda provider: RecordedProvider(provider, writer),
+            lambda source: RecordedTools(source, writer),
+            lambda outcome: _write_end(writer, outcome),
+        )
 
-    return Taped(agent, begin)
+    return _ObservedAgent(agent, start)
 
 
-def replay(agent: Agent, directory: str | Path, *, secrets: Iterable[str] = ()) -> Agent:
-    """The agent, answered from the recordings in the directory, or from one of them: no model is asked, no tool run.
+def replay(agent: Agent, directory: str | PathLike[str], *, secrets: Iterable[str] = ()) -> Agent:
+    """Return an agent that is answered from the recordings in the directory, or from a single recording.
 
-    Each recording is replayed once, by the run that asks the same.
+    No model is asked and no tool is run. Each recording is replayed once, by the run that asks the same.
     """
-    shelf = Shelf(_path(agent, directory, "replay"), Masking(secrets))
+    library = RecordingLibrary(Path(directory), SecretMasker(secrets))
 
-    def begin(opening: Opening) -> Session:
-        return _Replay(Player(shelf, bytes(written_messages(opening.history.messages))))
+    def start(run: RunLine) -> _Session:
+        replayer = Replayer(library, run.messages)
+        return _Session(
+            lambda provider: ReplayedProvider(provider, replayer),
+            lambda source: ReplayedTools(source, replayer),
+            lambda _: replayer.check(),
+        )
 
-    return Taped(agent, begin)
+    return _ObservedAgent(agent, start)
 
 
-def asked(recording: str | Path) -> dict[str, Any]:
-    """What the run of a recording was asked, as `run` takes it: `agent.run_sync(**asked(path))`."""
-    began = recorded_run(path_of(recording, "asked takes the path of a recording")).began
-    options = dict(began.options)
+def asked(recording: str | PathLike[str]) -> dict[str, Any]:
+    """Return what the run of a recording was asked, as arguments of `run`: `agent.run_sync(**asked(path))`."""
+    run = read_recording(Path(recording)).run
+    options = {name: run.options[name] for name in _RECORDED_OPTIONS if name in run.options}
     if "limits" in options:
         options["limits"] = msgspec.convert(options["limits"], Limits)
-    match began.messages:
-        case [message] if message.role == "user" and len(message.parts) == 1 and type(message.parts[0]) is Text:
-            return {"prompt": message.text, **options}
-    return {"messages": History(began.messages), **options}
+    match run.messages:
+        case (Message(role="user", parts=(Text(text, None),)),):
+            return {"prompt": text, **options}
+    return {"messages": History(run.messages), **options}
 
 
-class _Recording:
-    def __init__(self, tape: Tape) -> None:
-        self._tape = tape
+class _Session(NamedTuple):
+    """What wraps the model and the tools of one run, and is told its outcome."""
 
-    def provider(self, provider: Provider) -> Provider:
-        return Recorded(provider, self._tape)
-
-    def tools(self, source: ToolSource) -> ToolSource:
-        return RecordedTools(source, self._tape)
-
-    def ended(self, result: RunResult) -> None:
-        self._tape.write(Ended(result.text, result.turns, tuple(run.call for run in result.tool_calls)))
-
-    def failed(self, error: Exception) -> None:
-        if self._tape.has_begun:  # or nothing was done of what was wanted
-            self._tape.write(Ended(error=failure_of(error)))
+    wrap_provider: Callable[[Provider], Provider]
+    wrap_tools: Callable[[ToolSource], ToolSource]
+    finish: Callable[[RunResult | Exception], None]
 
 
-class _Replay:
-    def __init__(self, player: Player) -> None:
-        self._player = player
-
-    def provider(self, provider: Provider) -> Provider:
-        return Replayed(provider, self._player)
-
-    def tools(self, source: ToolSource) -> ToolSource:
-        return ReplayedTools(source, self._player)
-
-    def ended(self, result: RunResult) -> None:  # noqa: ARG002 - of the seam
-        self._player.check()
-
-    def failed(self, error: Exception) -> None:  # noqa: ARG002 - of the seam
-        self._player.check()
+def _write_end(writer: RecordingWriter, outcome: RunResult | Exception) -> None:
+    if isinstance(outcome, RunResult):
+        writer.write(EndLine(outcome.text, outcome.turns, tuple(run.call for run in outcome.tool_calls)))
+    elif writer.has_started:  # otherwise the run failed before it did anything
+        writer.write(EndLine(error=RecordedError.of(outcome)))
 
 
-def _began(opening: Opening) -> Began:
-    given = {name: value for name, value in opening.options.items() if value is not None}
-    return Began(
-        form=FORM,
-        run_id=opening.run_id,
-        model=opening.model,
-        recorded_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        messages=opening.history.messages,
-        options={name: _plain(given[name]) for name in _SAYABLE if name in given},
-        unsaid=tuple(name for name in _UNSAYABLE if name in given),
-    )
+class RecordedTools(WrapperSource):
+    """Tools whose calls are recorded when they end."""
+
+    def __init__(self, source: ToolSource, writer: RecordingWriter) -> None:
+        super().__init__(source)
+        self._writer = writer
+
+    def adapt(self, tools: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
+        self._writer.write(ToolsLine(tools))
+        return tools
+
+    async def call(self, call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:
+        started_at = perf_counter()
+        try:
+            result = await self.source.call(call, context)
+        except Exception as error:
+            self._writer.write(CallLine(call, perf_counter() - started_at, error=RecordedError.of(error)))
+            raise
+        recorded = result if isinstance(result, ToolResult) else None
+        self._writer.write(CallLine(call, perf_counter() - started_at, recorded))
+        return result
 
 
-def _plain(value: Any) -> Any:
+class ReplayedTools(WrapperSource):
+    """Tools that are declared as they are now, and answered from a recording."""
+
+    def __init__(self, source: ToolSource, replayer: Replayer) -> None:
+        super().__init__(source)
+        self._replayer = replayer
+
+    async def list_tools(self) -> ToolListing:
+        """The tools of the source; if it cannot be reached, those of the recording."""
+        try:
+            listing = await super().list_tools()
+        except Exception as error:  # noqa: BLE001 - a source is foreign code
+            _log.info("cannot list the tools, using those of the recording: %s", error)
+            return ToolListing(self._replayer.tools())
+        return ToolListing(self._replayer.tools()) if listing.unavailable else listing
+
+    async def call(self, call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:  # noqa: ARG002 - protocol
+        line = await self._replayer.call(call)
+        if line.error is not None:
+            raise line.error.to_exception()
+        if line.result is None or line.result.id != line.call.id:
+            return cast("ToolResult", line.result)  # what the source returned was wrong, and is wrong again
+        return replace(line.result, id=call.id)
+
+
+class _ObservedAgent(Agent):
+    """An agent that wraps the model and the tools of each run."""
+
+    def __init__(self, agent: Agent, start: Callable[[RunLine], _Session]) -> None:
+        self._agent = agent
+        self._start = start
+
+    @property
+    def model(self) -> Provider:
+        return self._agent.model
+
+    @property
+    def tools(self) -> Sequence[Any]:
+        return self._agent.tools
+
+    def replace(self, *, limits: Limits | None = None, **options: Any) -> Agent:
+        return _ObservedAgent(self._agent.replace(limits=limits, **options), self._start)
+
+    def __repr__(self) -> str:
+        return f"<{self._agent!r}, recorded or replayed>"
+
+    async def run(self, prompt: Prompt | None = None, **options: Any) -> RunResult:
+        session, options = self._session(prompt, options)
+        try:
+            result = await self._agent.run(prompt, **options)
+        except Exception as error:
+            session.finish(error)
+            raise
+        session.finish(result)
+        return result
+
+    def stream(self, prompt: Prompt | None = None, **options: Any) -> RunStream:
+        session, options = self._session(prompt, options)
+        return _ObservedStream(self._agent.stream(prompt, **options), session)
+
+    async def close(self) -> None:
+        await self._agent.close()
+
+    def _session(self, prompt: Any, options: dict[str, Any]) -> tuple[_Session, dict[str, Any]]:
+        messages = options.get("messages", ())
+        messages = tuple(messages) if isinstance(messages, Iterator) else messages  # an iterator can be read only once
+        run_id = options.get("run_id") or f"run_{urandom(8).hex()}"
+        agent = self._agent.replace(**{name: options[name] for name in ("model", "tools") if name in options})
+        given = {name: value for name, value in options.items() if value is not None}
+        run = RunLine(
+            version=FORMAT,
+            run_id=run_id,
+            model=agent.model.model,
+            recorded_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            messages=self._agent.stream(prompt, messages=messages).messages.messages,  # a stream that is not started
+            options={name: _to_json(given[name]) for name in _RECORDED_OPTIONS if name in given},
+            unrecorded_options=tuple(name for name in _UNRECORDED_OPTIONS if name in given),
+        )
+        session = self._start(run)
+        tools = ToolSet(agent.tools)
+        wrapped = {
+            "model": session.wrap_provider(agent.model),
+            "tools": [*tools.builtins, session.wrap_tools(tools.source)],
+        }
+        return session, {**options, "messages": messages, "run_id": run_id, **wrapped}
+
+
+def _to_json(option: Any) -> Any:
     try:
-        return msgspec.to_builtins(value)
+        return msgspec.to_builtins(option)
     except TypeError:
-        return None  # it is no option, which the agent will say
+        return None  # the agent will refuse it
 
 
-def _path(agent: Any, directory: Any, what: str) -> Path:
-    if not isinstance(agent, Agent):
-        raise ConfigError(f"{what} takes an Agent and a directory, not {type(agent).__name__}")
-    return path_of(directory, f"{what} takes the path of a directory")
+class _ObservedStream(RunStream):
+    """The events of another stream, whose end is reported to the session."""
 
+    def __init__(self, stream: RunStream, session: _Session) -> None:
+        # Without RunStream.__init__: the other stream has the run and its task.
+        self._stream = stream
+        self._session: _Session | None = session
 
-def path_of(given: Any, wanted: str) -> Path:
-    """The path that was given; `wanted` says to whoever gave something else what it should have been."""
-    if not isinstance(given, str | Path) or not str(given):
-        raise ConfigError(f"{wanted}, not {given!r:.80}")
-    return Path(given)
+    async def __anext__(self) -> RunEvent:
+        try:
+            return await anext(self._stream)
+        except StopAsyncIteration:
+            if self._stream.has_ended:
+                self._finish(self._stream.result)
+            raise
+        except Exception as error:
+            self._finish(error)
+            raise
+
+    def _finish(self, outcome: RunResult | Exception) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            session.finish(outcome)
+
+    async def aclose(self) -> None:
+        self._session = None
+        await self._stream.aclose()
+
+    @property
+    def has_ended(self) -> bool:
+        return self._stream.has_ended
+
+    @property
+    def result(self) -> RunResult:
+        return self._stream.result
+
+    @property
+    def messages(self) -> History:
+        return self._stream.messages
+
+    @property
+    def usage(self) -> Usage:
+        return self._stream.usage

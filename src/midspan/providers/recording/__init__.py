@@ -1,1 +1,1 @@
-"""Recordings of runs: what was asked and answered, in files of JSON lines, without the secrets."""
+"""Recordings: the requests, responses and tool calls of runs, as JSON lines without secrets."""

@@ -1,57 +1,157 @@
-"""A provider around a provider that writes every request and response to a recording."""
+"""Writes recordings: a directory with one file per run, and a provider whose exchanges are recorded."""
 
+import os
+import threading
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+from pathlib import Path
 from typing import Any
 
+from msgspec import Raw
+
 from midspan._types.exchange import ModelEvent, ModelRequest, ModelResponse, PartEvent
-from midspan.providers.provider import Provider, WrapperProvider, ensure_aclose
-from midspan.providers.recording.failures import failure_of
-from midspan.providers.recording.lines import Answered, Asked, Failed, Silent, Streamed
-from midspan.providers.recording.questions import question_of
-from midspan.providers.recording.tape import Tape
+from midspan.errors import ConfigError, MidspanError
+from midspan.providers.provider import Provider, WireProvider, WrapperProvider, ensure_aclose
+from midspan.providers.recording.format import (
+    ErrorLine,
+    EventLine,
+    Line,
+    NoResponseLine,
+    RecordedError,
+    RequestLine,
+    ResponseLine,
+    RunLine,
+    encode,
+    encode_line,
+    encode_messages,
+)
+from midspan.providers.recording.masking import SecretMasker
 
 
-class Recorded(WrapperProvider):
-    """A model whose exchanges are recorded."""
+def recordings_in(directory: Path) -> list[Path]:
+    """The recordings of a directory in the order of their start."""
+    return sorted(directory.glob("run-*.jsonl"), key=lambda path: (len(path.name), path.name))
 
-    def __init__(self, provider: Provider, tape: Tape) -> None:
+
+class RecordingDirectory:
+    """A directory with one file per run. Any number of runs, threads and processes may record into it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = threading.Lock()
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            if not os.access(path, os.W_OK | os.X_OK):
+                raise PermissionError(0, "it is not writable")
+            numbers = [file.stem.removeprefix("run-") for file in recordings_in(path)]
+        except (OSError, ValueError) as error:  # ValueError: no directory can have this name
+            reason = getattr(error, "strerror", None) or error
+            raise ConfigError(f"cannot record into {str(path)!r}: {reason}") from error
+        self._next = 1 + max((int(number) for number in numbers if number.isdecimal()), default=0)
+
+    def create(self, data: bytes) -> Path:
+        """Create a file that starts with `data`, and that no other run uses."""
+        while True:
+            with self._lock:
+                path = self.path / f"run-{self._next:05}.jsonl"
+                self._next += 1
+            try:
+                _append(path, data, os.O_CREAT | os.O_EXCL)
+            except FileExistsError:
+                continue  # another process created it
+            return path
+
+
+class RecordingWriter:
+    """Writes the recording of one run. The file is created with the first line and closed after each line.
+
+    A thousand concurrent runs have a thousand files, more than a process may keep open.
+    """
+
+    def __init__(self, directory: RecordingDirectory, run: RunLine, masker: SecretMasker) -> None:
+        self._directory = directory
+        self._run = run
+        self._masker = masker
+        self._path: Path | None = None
+        self._error: MidspanError | None = None
+
+    @property
+    def has_started(self) -> bool:
+        return self._path is not None
+
+    def check(self) -> None:
+        """Raise an earlier error again. An error that is raised in a tool call reaches the model, not the caller."""
+        if self._error is not None:
+            raise self._error
+
+    def write(self, line: Line) -> None:
+        """Append a line. It is in the file when this returns."""
+        self.check()
+        try:
+            if self._path is None:
+                self._path = self._directory.create(self._encode(self._run))
+            _append(self._path, self._encode(line))
+        except OSError as error:
+            path = str(self._path or self._directory.path)
+            self._error = ConfigError(f"cannot write the recording {path!r}: {error.strerror or error}")
+            raise self._error from error
+        except MidspanError as error:
+            self._error = error
+            raise
+
+    def _encode(self, line: Line) -> bytes:
+        return self._masker.mask(encode_line(line)) + b"\n"
+
+
+def _append(path: Path, data: bytes, flags: int = 0) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | flags, 0o600)
+    with os.fdopen(descriptor, "ab") as file:
+        file.write(data)
+
+
+class RecordedProvider(WrapperProvider):
+    """A provider whose requests and responses are recorded."""
+
+    def __init__(self, provider: Provider, writer: RecordingWriter) -> None:
         super().__init__(provider)
-        self._tape = tape
+        self._writer = writer
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        """Yield the parts as they arrive, then the response; see `Provider`."""
-        self._write_request(request, stream=True)
-        answered = False
+        self._writer.write(request_line(self.wrapped, request, stream=True))
+        has_response = False
         try:
             async with aclosing(ensure_aclose(self.wrapped.stream(request))) as events:
                 async for event in events:
-                    answered = answered or isinstance(event, ModelResponse)
+                    has_response = has_response or isinstance(event, ModelResponse)
                     self._write(event)
                     yield event
         except Exception as error:
-            self._tape.write(Failed(failure_of(error)))
+            self._writer.write(ErrorLine(RecordedError.of(error)))
             raise
-        if not answered:
-            self._tape.write(Silent())
+        if not has_response:
+            self._writer.write(NoResponseLine())
 
     async def generate(self, request: ModelRequest) -> ModelResponse:
-        """Return the whole response."""
-        self._write_request(request, stream=False)
+        self._writer.write(request_line(self.wrapped, request, stream=False))
         try:
             response = await self.wrapped.generate(request)
         except Exception as error:
-            self._tape.write(Failed(failure_of(error)))
+            self._writer.write(ErrorLine(RecordedError.of(error)))
             raise
         self._write(response)
         return response
 
-    def _write_request(self, request: ModelRequest, *, stream: bool) -> None:
-        question = question_of(self.wrapped, request, stream=stream)
-        self._tape.write(Asked(question.model, stream, question.request, question.path))
-
     def _write(self, event: Any) -> None:
         if isinstance(event, ModelResponse):
-            self._tape.write(Answered(event))
-        elif isinstance(event, PartEvent):  # anything else a provider yields is ignored by runs, too
-            self._tape.write(Streamed(event))
+            self._writer.write(ResponseLine(event))
+        elif isinstance(event, PartEvent):  # runs ignore anything else
+            self._writer.write(EventLine(event))
+
+
+def request_line(provider: Provider, request: ModelRequest, *, stream: bool) -> RequestLine:
+    """The request as recordings store and compare it."""
+    if isinstance(provider, WireProvider):
+        wire = provider.wire_request(request, stream=stream)
+        return RequestLine(provider.model, stream, Raw(wire.body), wire.path)
+    values = {"config": request.config, "messages": encode_messages(request.history.messages)}
+    return RequestLine(provider.model, stream, Raw(encode(values)))
