@@ -17,7 +17,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from midspan import Agent, Gemini, tool
-from midspan._http.deadlines import Timeouts
+from midspan._http.messages import Timeouts
 from midspan._http.transport import Transport
 from midspan._types.messages import History
 from midspan.emulator import Conversation, FaultPlan, LocalGemini, ScaledClock, call, shrink

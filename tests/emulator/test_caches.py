@@ -2,9 +2,9 @@ from typing import Any
 
 import pytest
 
-from midspan._http.retry import VirtualClock
 from midspan.emulator import LocalGemini
 from tests.emulator.asking import Reply, ask, send, tools, user
+from tests.virtual_clock import VirtualClock
 
 LONG = user("word " * 2_000)
 MADE: dict[str, Any] = {"model": "models/gemini-3.5-flash", "contents": [LONG], "ttl": "60s"}

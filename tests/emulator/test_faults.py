@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from midspan._http.retry import RetryPolicy, VirtualClock
+from midspan._http.retry import RetryPolicy
 from midspan.emulator import FaultPlan, Kind, LocalGemini, Script, answer, call, fault, shrink
 from midspan.emulator.clock import ScaledClock
 from midspan.errors import ConfigError, ProviderError
 from midspan.gemini import AsyncClient
 from tests.bounds import BOUND
 from tests.emulator.asking import DEVELOPER, ask, events, post, raw, stream, tools, user
+from tests.virtual_clock import VirtualClock
 
 MODEL = "gemini-3.8-flash"
 STREAM = DEVELOPER.format(MODEL, "streamGenerateContent") + "?alt=sse"

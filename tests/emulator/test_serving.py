@@ -269,7 +269,6 @@ def test_a_port_that_is_taken_is_told_where_the_server_is_entered() -> None:
     [
         ("port", (99_999, 65_536, -1, "80", 80.0, True, None), "is no port; give a number up to 65535, or 0 for any"),
         ("host", ("", " ", "a b", "\ud800", 5, None), "host is an address of this machine, as '127.0.0.1', not "),
-        ("clock", (5, 0, "x"), "clock must be a Clock"),
         ("api_key", (5, "", " "), "api_key is the only key that is right, a text, not "),
         ("models", ("gemini-3.8-flash", [5], [""], 5), r"models is a list of names, as \['gemini-3.8-flash'\], not "),
         ("strict_signatures", ("x", 1, None), "strict_signatures is True or False, not "),

@@ -27,12 +27,12 @@ def elements(*pieces: bytes) -> tuple[list[bytes], bytes]:
         (b'[{"a":1}] and more', [b'{"a":1}'], b"and more"),
     ],
 )
-def test_elements_are_cut_where_they_end(stream: bytes, expected: list[bytes], rest: bytes) -> None:
+def test_array_is_split_into_its_elements(stream: bytes, expected: list[bytes], rest: bytes) -> None:
     assert elements(stream) == (expected, rest)
     assert elements(*(bytes([byte]) for byte in stream)) == (expected, rest)
 
 
-def test_a_long_element_in_small_pieces_is_read_once() -> None:
+def test_long_element_in_small_pieces_is_read_in_linear_time() -> None:
     element = json.dumps({"data": "x" * 1_000_000, "more": ["\\", '"'] * 1000}).encode()
     whole = b"[" + element + b"," + element + b"]"
     pieces = [whole[index : index + 997] for index in range(0, len(whole), 997)]
@@ -47,7 +47,7 @@ json_values = st.recursive(
 
 
 @given(st.lists(json_values, max_size=5), st.data())
-def test_any_array_is_cut_into_its_elements_however_it_comes(values: list[Any], data: st.DataObject) -> None:
+def test_elements_do_not_depend_on_where_the_stream_is_cut(values: list[Any], data: st.DataObject) -> None:
     stream = json.dumps(values, indent=data.draw(st.sampled_from([None, 2]))).encode()
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=6)))
     pieces = [stream[start:end] for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True)]

@@ -48,7 +48,7 @@ async def several(transport: Transport, url: str, count: int = 5) -> None:
     assert [answer.body for answer in answers] == bodies
 
 
-def test_one_loop_after_another_uses_the_same_transport(url: str) -> None:
+def test_one_transport_serves_one_event_loop_after_another(url: str) -> None:
     transport = Transport()
     asyncio.run(several(transport, url))
     before = open_files()
@@ -57,7 +57,7 @@ def test_one_loop_after_another_uses_the_same_transport(url: str) -> None:
     assert open_files() <= before + 5, "the server, who is in this process too, may still be closing those of the last"
 
 
-def test_threads_with_their_own_loops_use_the_same_transport_at_once(url: str) -> None:
+def test_one_transport_serves_event_loops_in_several_threads(url: str) -> None:
     transport = Transport()
     together = threading.Barrier(8, timeout=BOUND)
 
@@ -73,7 +73,7 @@ def test_threads_with_their_own_loops_use_the_same_transport_at_once(url: str) -
         list(threads.map(work, range(8)))
 
 
-def test_closing_closes_for_this_loop_only_and_a_later_request_opens_anew(url: str) -> None:
+def test_close_affects_only_the_running_loop_and_later_requests_open_new_connections(url: str) -> None:
     transport = Transport()
     ready, go_on = threading.Event(), threading.Event()
 
@@ -220,7 +220,7 @@ before = open_files()
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_nothing_is_printed_and_nothing_is_left(url: str, ending: str) -> None:
+def test_every_end_of_a_loop_closes_all_connections_without_warnings(url: str, ending: str) -> None:
     code = PATIENT_PROGRAM + PROLOGUE + textwrap.dedent(ENDINGS[ending])
     command = [sys.executable, "-X", "dev", "-W", "error", "-c", code, url]
     done = subprocess.run(command, capture_output=True, text=True, timeout=BOUND)

@@ -18,7 +18,8 @@ def events(*pieces: bytes) -> list[Event]:
         (b"data:a\n\n", [b"a"]),
         (b"data:  a\n\n", [b" a"]),
         (b"data: a\ndata: b\n\n", [b"a\nb"]),
-        (b"event: x\nid: 7\nretry: 3\ndata: a\n\n", [b"a"]),
+        (b"id: 7\nretry: 3\ndata: a\n\n", [b"a"]),
+        (b"data\ndata: a\n\n", [b"\na"]),
         (b": keep-alive\n\ndata: a\n\n", [b"a"]),
         (b"\xef\xbb\xbfdata: a\n\n", [b"a"]),
         (b"data: a\n\n\n\n\n", [b"a"]),
@@ -28,20 +29,25 @@ def events(*pieces: bytes) -> list[Event]:
         (b"", []),
     ],
 )
-def test_events_are_cut_at_empty_lines(stream: bytes, data: list[bytes]) -> None:
+def test_events_end_at_empty_lines(stream: bytes, data: list[bytes]) -> None:
     assert events(stream) == [Event(one) for one in data]
 
 
-def test_lines_of_no_event_are_given_as_strays_in_their_place() -> None:
+def test_event_names_belong_to_one_event() -> None:
+    stream = b"event: ping\ndata: {}\n\ndata: a\n\nevent:error\r\ndata: b\r\n\r\n"
+    assert events(stream) == [Event(b"{}", "ping"), Event(b"a"), Event(b"b", "error")]
+
+
+def test_lines_outside_events_are_stray_events_in_order() -> None:
     stream = b'data: a\n\n{\n  "error": {}\n}\n\ndata: b\n\n'
     assert events(stream) == [Event(b"a"), Event(b'{\n  "error": {}\n}', stray=True), Event(b"b")]
 
 
-def test_a_stray_line_beside_data_does_not_mix_with_it() -> None:
+def test_stray_line_is_not_mixed_with_data() -> None:
     assert events(b"data: a\n{}\ndata: b\n\n") == [Event(b"a"), Event(b"{}", stray=True), Event(b"b")]
 
 
-def test_a_line_of_many_megabytes_is_one_event() -> None:
+def test_line_of_many_megabytes_is_one_event() -> None:
     huge = b"x" * 5_000_000
     whole = b"data: " + huge + b"\r\n\r\n"
     pieces = [whole[index : index + 65_536] for index in range(0, len(whole), 65_536)]
@@ -52,7 +58,7 @@ lines = st.sampled_from([b"data: a", b"data: bc\r", b"\r", b"", b": x", b"event:
 
 
 @given(st.lists(lines, max_size=12), st.data())
-def test_where_a_stream_is_cut_changes_nothing(given_lines: list[bytes], data: st.DataObject) -> None:
+def test_events_do_not_depend_on_where_the_stream_is_cut(given_lines: list[bytes], data: st.DataObject) -> None:
     stream = b"\n".join(given_lines)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=6)))
     pieces = [stream[start:end] for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True)]

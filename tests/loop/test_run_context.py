@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from midspan import Agent, tool
-from midspan._http.retry import VirtualClock
 from midspan._types.context import RunContext
 from midspan._types.events import RequestRetry
 from midspan._types.parts import ToolCall
 from midspan.emulator import FaultPlan, LocalGemini
 from midspan.providers.gemini.client import Gemini
 from midspan.testing import ScriptedProvider
+from tests.virtual_clock import VirtualClock
 
 SCRIPT = [ToolCall("1", "book"), "done"]
 

@@ -15,7 +15,7 @@ from midspan.providers.scripted import ScriptedProvider
 from midspan.tools.merge import source_of
 from midspan.tools.schedule import run_calls
 from tests.http.misbehaving import Server
-from tests.http.test_failures import run
+from tests.http.test_errors import run
 from tests.toolsets.stand_in import forecast
 
 

@@ -15,7 +15,7 @@ from midspan.tools.function import Tool
 from midspan.toolsets.weather import weather_tool
 from tests.http import misbehaving
 from tests.http.misbehaving import Behaviour, Exchange, Server, response
-from tests.http.test_failures import run
+from tests.http.test_errors import run
 from tests.toolsets.stand_in import DAYS, document, forecast, path_of
 
 BASIC = {"location": "東京", "current_temp_c": "1", "condition": "Partly cloudy"}

@@ -36,7 +36,7 @@ async def connect(route: Route, protocol: HttpProtocol, tls: ssl.SSLContext | No
         elif route.server.tls:
             await _open_tunnel(protocol, route, tls)
         else:
-            await _open(lambda: protocol, route.proxy.address, tls)
+            await _open(lambda: protocol, route.proxy, tls)
     except OSError as error:
         failure = _translate(error, route)
     else:
@@ -66,7 +66,7 @@ async def _open_tunnel(protocol: HttpProtocol, route: Route, tls: ssl.SSLContext
     loop = asyncio.get_running_loop()
     tunnel = _TunnelProtocol(loop)
     try:
-        transport = await _open(lambda: tunnel, route.proxy.address, tls)
+        transport = await _open(lambda: tunnel, route.proxy, tls)
     except OSError as error:
         raise _ProxyError from error
     try:

@@ -1,54 +1,83 @@
-"""HTTP requests and responses as values whose repr shows no headers, query or body."""
+"""HTTP requests, responses and timeouts as values. Their repr shows no header value, no query and no body."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from msgspec import Struct
+from msgspec.structs import asdict
+
+from midspan.errors import ConfigError
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
+RawHeaders = Sequence[tuple[bytes, bytes]]
+"""Names and values as the server sent them. Most headers are never looked up, so they are not decoded."""
+_NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
-class HttpRequest(Struct, frozen=True, eq=False):
+# Not Structs: rich shows every field of a Struct, and a repr ends up in logs and in tracebacks with locals.
+
+
+class HttpRequest:
     """A request, sent as it is."""
 
-    method: str
-    url: str
-    headers: Mapping[str, str] = {}
-    body: bytes = b""
+    __slots__ = ("body", "headers", "method", "url")
 
-    # Keys are in headers and sometimes in the query; a repr ends up in logs and in tracebacks that show locals.
+    def __init__(self, method: str, url: str, headers: Mapping[str, str] = _NO_HEADERS, body: bytes = b"") -> None:
+        self.method = method
+        self.url = url
+        self.headers = headers
+        self.body = body
+
     def __repr__(self) -> str:
-        return _format("HttpRequest", self.__rich_repr__())
-
-    def __rich_repr__(self) -> list[tuple[str, Any]]:
-        return [("method", self.method), ("to", origin_of(self.url)), *_summary(self.headers, self.body)]
+        headers = list(self.headers)
+        return f"HttpRequest({self.method!r}, to={origin_of(self.url)!r}, {headers=}, bytes={len(self.body)})"
 
 
-class HttpResponse(Struct, frozen=True, eq=False):
+class HttpResponse:
     """A response with its whole body."""
 
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
+    __slots__ = ("body", "raw_headers", "status")
+
+    def __init__(self, status: int, raw_headers: RawHeaders, body: bytes) -> None:
+        self.status = status
+        self.raw_headers = raw_headers
+        self.body = body
 
     def header(self, name: str) -> str | None:
         """Look up a header, ignoring case."""
-        return header(self.headers, name)
+        return find_header(self.raw_headers, name)
 
     def __repr__(self) -> str:
-        return _format("HttpResponse", self.__rich_repr__())
-
-    def __rich_repr__(self) -> list[tuple[str, Any]]:
-        return [("status", self.status), *_summary(self.headers, self.body)]
+        return f"HttpResponse({self.status}, headers={len(self.raw_headers)}, bytes={len(self.body)})"
 
 
-def header(headers: Mapping[str, str], name: str) -> str | None:
-    """Look up a header, ignoring case; None if it is missing."""
-    value = headers.get(name)
-    if value is not None:
-        return value
-    name = name.lower()
-    return next((value for key, value in headers.items() if key.lower() == name), None)
+def find_header(raw_headers: RawHeaders, name: str) -> str | None:
+    """Look up a header, ignoring case. The values of a repeated header are joined."""
+    key = name.lower().encode()
+    values = [value for raw_name, value in raw_headers if raw_name.lower() == key]
+    return b", ".join(values).decode("latin-1") if values else None
+
+
+class Timeouts(Struct, frozen=True):
+    """Seconds allowed for each stage of a request. `None` means no limit.
+
+    The defaults suit language models, which may be silent for minutes while they think. TCP keep-alive probes detect a
+    peer that has disappeared sooner than that.
+    """
+
+    connect: float | None = 10.0
+    """Name resolution, TCP connection, proxy tunnel and TLS handshake."""
+    first_byte: float | None = 600.0
+    """From having a connection until the response head has arrived. Sending the request body is included."""
+    between_bytes: float | None = 180.0
+    """The longest pause within the response body."""
+    total: float | None = None
+    """From asking for a connection to the end of the response body."""
+
+    def __post_init__(self) -> None:
+        for name, seconds in asdict(self).items():
+            if seconds is not None and not (type(seconds) in (int, float) and seconds > 0):
+                raise ConfigError(f"timeout {name!r} must be a positive number of seconds or None, got {seconds!r}")
 
 
 def origin_of(url: str) -> str:
@@ -62,11 +91,3 @@ def origin_of(url: str) -> str:
         return "an invalid URL"
     host = str(parts.hostname).encode(errors="backslashreplace").decode()  # an unpaired surrogate cannot be printed
     return f"{host}:{port}" if port else host
-
-
-def _summary(headers: Mapping[str, str], body: bytes) -> list[tuple[str, Any]]:
-    return [("headers", list(headers)), ("bytes", len(body))]
-
-
-def _format(name: str, fields: list[tuple[str, Any]]) -> str:
-    return f"{name}({', '.join(f'{field}={value!r}' for field, value in fields)})"

@@ -1,34 +1,51 @@
-"""The connection pool of one event loop.
+"""The connection pool of one event loop, and the deadlines of its requests.
 
 A connection is connecting, busy with one response, idle, or closed. Idle connections are kept per server and proxy and
 reused most recent first. Importing this module loads httptools and ssl, so the first request imports it.
+
+Creating and cancelling a TimerHandle per chunk costs more than reading the chunk. A RequestDeadline only records when
+it is due. DeadlineTimer keeps a single handle for the earliest deadline and reschedules when the handle fires.
 """
 
 import asyncio
+import os
 import ssl
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import AsyncGenerator, Callable
+from typing import Any, Literal
 
 from midspan._http.connection import connect
-from midspan._http.deadlines import DeadlineTimer, RequestDeadline
-from midspan._http.environment import Proxies, tls_context
-from midspan._http.messages import HttpRequest
+from midspan._http.messages import HttpRequest, Timeouts
 from midspan._http.protocol import HttpProtocol, Response
-from midspan._http.routes import Route
+from midspan._http.routes import Proxies, Route, tls_context
+from midspan.errors import NetworkError, TimedOut
 
 _IDLE_SECONDS = 75.0
 """A tool may well run for a minute between two turns."""
+_IDLE_CHECK_SECONDS = 15.0
 _STALE_SECONDS = 1.0
 """A reused connection that is closed later than this after a request was sent was not stale: the server was at work."""
 _MAX_ROUTES = 256
+_NEVER = float("inf")
+
+Stage = Literal["connect", "first_byte", "between_bytes", "total"]
+_EXPIRED: dict[Stage, str] = {
+    "connect": "no connection to",
+    "first_byte": "no response from",
+    "between_bytes": "no further data from",
+    "total": "the request was not finished by",
+}
 
 
 class Pool:
     """The connections of the running event loop."""
 
+    guard: AsyncGenerator[None, None]
+    """Closes the pool when the event loop shuts down its asynchronous generators."""
+
     def __init__(self, max_connections: int | None = None) -> None:
+        self.process = os.getpid()
         self._loop = asyncio.get_running_loop()
-        self.timer = DeadlineTimer(self._loop)
+        self._timer = DeadlineTimer(self._loop)
         self._slots = asyncio.Semaphore(max_connections) if max_connections else None
         self._proxies = Proxies()
         self._routes: dict[tuple[str, str], Route] = {}
@@ -39,29 +56,34 @@ class Pool:
         self._tls: ssl.SSLContext | None = None
         self._is_closed = False
 
-    def open(self, request: HttpRequest, deadline: RequestDeadline) -> Awaitable[Response]:
+    async def open(self, request: HttpRequest, timeouts: Timeouts) -> "tuple[Response, RequestDeadline]":
         """Send a request and wait for the head of the response, which must be passed to `release`."""
-        return self._open(request, deadline) if self._slots is None else self._open_in_slot(request, deadline)
-
-    async def _open_in_slot(self, request: HttpRequest, deadline: RequestDeadline) -> Response:
-        assert self._slots is not None, "there is a limit"
-        await self._slots.acquire()
+        if self._slots is not None:
+            await self._slots.acquire()
+        deadline = None
         try:
-            return await self._open(request, deadline)
+            route = self._route(request)
+            deadline = RequestDeadline(self._timer, timeouts, route.origin)
+            if self._is_closed:  # while the request waited for a slot
+                raise deadline.close()
+            return await self._open(request, route, deadline), deadline
         except BaseException:
-            self._slots.release()
+            self.release(None, deadline)
             raise
 
-    def release(self, response: Response) -> None:
+    def release(self, response: Response | None, deadline: "RequestDeadline | None") -> None:
         """Close the response if it is incomplete, and allow the next request."""
-        response.close()
+        if response is not None:
+            response.close()
+        if deadline is not None:
+            deadline.stop()
         if self._slots is not None:
             self._slots.release()
 
     async def close(self) -> None:
         """Fail all pending requests, close all connections and wait until they are closed."""
         self._is_closed = True
-        self.timer.close()
+        self._timer.close()
         self._stop_timers()
         closing = [connection.closed for connection in self._connections]
         self._abort_all()
@@ -76,29 +98,20 @@ class Pool:
             _run_on_closed_loop(self._loop, self._abort_all)
         else:
             self._abort_all()
-        self._connections.clear()
 
-    async def _open(self, request: HttpRequest, deadline: RequestDeadline) -> Response:
-        route = self._route(request)
-        deadline.start()
-        if self._is_closed:  # while the request waited for a slot
-            deadline.close()
-            assert deadline.error is not None, "closing a deadline sets its error"
-            raise deadline.error
+    async def _open(self, request: HttpRequest, route: Route, deadline: "RequestDeadline") -> Response:
         connection = self._take_idle(route.key)
         if connection is not None:
             sent_at = self._loop.time()
             response = await self._exchange(connection, route, request, deadline)
-            if response.error is None:
-                return response
-            was_stale = not response.has_started and self._loop.time() - sent_at < _STALE_SECONDS
-            if deadline.error is not None or not was_stale:
+            is_stale = not response.has_started and self._loop.time() - sent_at < _STALE_SECONDS
+            if response.error is None or deadline.error is not None or not is_stale:
                 return _with_head(response)
         connection = await self._connect(route, deadline)
         return _with_head(await self._exchange(connection, route, request, deadline))
 
     async def _exchange(
-        self, connection: HttpProtocol, route: Route, request: HttpRequest, deadline: RequestDeadline
+        self, connection: HttpProtocol, route: Route, request: HttpRequest, deadline: "RequestDeadline"
     ) -> Response:
         """Send the request and wait until the response has a head or an error."""
         response = Response(self._loop, route.origin, head_only=route.is_head)
@@ -114,27 +127,25 @@ class Pool:
         deadline.pause()
         return response
 
-    async def _connect(self, route: Route, deadline: RequestDeadline) -> HttpProtocol:
-        task = asyncio.current_task()
-        assert task is not None, "requests are sent by tasks"
-        cancelling = task.cancelling()
-        deadline.on_expired = lambda _: task.cancel()
-        deadline.enter("connect")
-        connection = HttpProtocol(route.key, self._read_buffers, on_idle=self._keep_idle, on_lost=self._forget)
+    async def _connect(self, route: Route, deadline: "RequestDeadline") -> HttpProtocol:
+        connection = HttpProtocol(
+            route.key, self._read_buffers, on_idle=self._keep_idle, on_lost=self._connections.discard
+        )
         try:
-            await connect(route, connection, await self._tls_context(route))
-        except asyncio.CancelledError:
-            if deadline.error is None or task.uncancel() > cancelling:
-                raise
-            failure = deadline.error
+            async with asyncio.timeout(None) as timeout:
+                deadline.on_expired = lambda _: timeout.reschedule(0)
+                deadline.enter("connect")
+                await connect(route, connection, await self._tls_context(route))
+        except TimeoutError:
+            assert deadline.error is not None, "only the deadline ends the block"
         else:
             if not connection.closed.done():
                 self._connections.add(connection)
             return connection
-        raise failure
+        raise deadline.error
 
     async def _tls_context(self, route: Route) -> ssl.SSLContext | None:
-        if not route.server.tls and (route.proxy is None or not route.proxy.address.tls):
+        if not route.server.tls and (route.proxy is None or not route.proxy.tls):
             return None
         if self._tls is None:
             self._tls = await asyncio.to_thread(tls_context)
@@ -144,7 +155,7 @@ class Pool:
         key = (request.method, request.url)
         route = self._routes.get(key)
         if route is None:
-            route = Route(request.method, request.url, self._proxies.proxy_for(request.url))
+            route = Route(request.method, request.url, self._proxies)
             if len(self._routes) >= _MAX_ROUTES:
                 self._routes.clear()
             self._routes[key] = route
@@ -164,26 +175,21 @@ class Pool:
         connection.idle_since = self._loop.time()
         self._idle.setdefault(connection.key, []).append(connection)
         if self._idle_timer is None:
-            self._idle_timer = self._loop.call_later(_IDLE_SECONDS, self._close_idle)
+            self._idle_timer = self._loop.call_later(_IDLE_CHECK_SECONDS, self._close_idle)
 
     def _close_idle(self) -> None:
         """Close the connections that have been idle for too long."""
-        self._idle_timer = None
-        now = self._loop.time()
-        for key, connections in tuple(self._idle.items()):
-            while connections and (connections[0].idle_since <= now - _IDLE_SECONDS):
-                connections.pop(0).abort()
-            if not connections:
-                del self._idle[key]
-        if self._idle:
-            oldest = min(connections[0].idle_since for connections in self._idle.values())
-            self._idle_timer = self._loop.call_at(oldest + _IDLE_SECONDS, self._close_idle)
-
-    def _forget(self, connection: HttpProtocol) -> None:
-        self._connections.discard(connection)
+        idle = [connection for connections in self._idle.values() for connection in connections]
+        self._idle.clear()
+        for connection in idle:
+            if connection.idle_since <= self._loop.time() - _IDLE_SECONDS:
+                connection.abort()
+            else:
+                self._idle.setdefault(connection.key, []).append(connection)
+        self._idle_timer = self._loop.call_later(_IDLE_CHECK_SECONDS, self._close_idle) if self._idle else None
 
     def _stop_timers(self) -> None:
-        self.timer.stop()
+        self._timer.stop()
         if self._idle_timer is not None:
             self._idle_timer.cancel()
 
@@ -216,3 +222,91 @@ def _run_on_closed_loop(loop: asyncio.AbstractEventLoop, function: Callable[[], 
     function()
     for callback, arguments in tuple(callbacks):
         callback(*arguments)
+
+
+class DeadlineTimer:
+    """Fires the deadlines of all requests on one event loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.deadlines: set[RequestDeadline] = set()
+        self.next_due = _NEVER
+        self._handle: asyncio.TimerHandle | None = None
+
+    def schedule(self, due: float) -> None:
+        """Make sure the timer fires no later than `due`."""
+        if due < self.next_due:
+            self.stop()
+            self.next_due = due
+            self._handle = self.loop.call_at(due, self._fire)
+
+    def stop(self) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+        self.next_due = _NEVER
+
+    def close(self) -> None:
+        """Fail all pending requests because their transport is being closed."""
+        for deadline in tuple(self.deadlines):
+            deadline.close()
+
+    def _fire(self) -> None:
+        # If the loop was blocked, the awaited bytes may have arrived meanwhile. Let their callbacks run first.
+        self.loop.call_soon(self._expire, self.loop.time())
+
+    def _expire(self, now: float) -> None:
+        self.next_due = _NEVER
+        for deadline in tuple(self.deadlines):
+            if deadline.due <= now:
+                deadline.expire()
+        self.schedule(min((deadline.due for deadline in self.deadlines), default=_NEVER))
+
+
+class RequestDeadline:
+    """The deadline of one request, which moves from stage to stage.
+
+    When it expires, it sets `error` and calls `on_expired`, which must end the pending wait.
+    """
+
+    def __init__(self, timer: DeadlineTimer, timeouts: Timeouts, origin: str) -> None:
+        self.error: NetworkError | None = None
+        self.on_expired: Callable[[NetworkError], object] = lambda _: None
+        self._timer = timer
+        self._timeouts = timeouts
+        self._origin = origin
+        self._stage: Stage = "total"
+        self._total_due = _NEVER if timeouts.total is None else timer.loop.time() + timeouts.total
+        self.due = self._total_due
+        timer.deadlines.add(self)
+
+    def enter(self, stage: Stage) -> None:
+        """Start the timeout of a stage."""
+        seconds: float | None = getattr(self._timeouts, stage)
+        due = _NEVER if seconds is None else self._timer.loop.time() + seconds
+        self._stage, self.due = ("total", self._total_due) if self._total_due < due else (stage, due)
+        self._timer.schedule(self.due)
+
+    def pause(self) -> None:
+        """Stop the clock until the next stage, because the caller does not wait for the network. The total goes on."""
+        self._stage, self.due = "total", self._total_due
+
+    def stop(self) -> None:
+        """End the request: the deadline cannot expire any more."""
+        self._timer.deadlines.discard(self)
+
+    def expire(self) -> None:
+        seconds = getattr(self._timeouts, self._stage)
+        self._fail(TimedOut(f"{_EXPIRED[self._stage]} {self._origin} within {seconds:g} s (timeout {self._stage!r})"))
+
+    def close(self) -> NetworkError:
+        """Fail the request because its transport is closed."""
+        error = NetworkError(f"the client was closed while waiting for {self._origin}")
+        error.retryable = False
+        self._fail(error)
+        return error
+
+    def _fail(self, error: NetworkError) -> None:
+        self.due = self._total_due = _NEVER
+        if self.error is None:
+            self.error = error
+            self.on_expired(error)

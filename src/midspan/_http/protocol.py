@@ -6,16 +6,16 @@ receives the body up to that point first.
 """
 
 import asyncio
-import re
 import select
 import socket
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-from midspan._http.decompress import Decoder
+from midspan._http.messages import RawHeaders, find_header
 from midspan.errors import NetworkError, StreamCut
 
 _READ_BUFFER = 2**16
@@ -31,8 +31,9 @@ _MAX_INTERIM_RESPONSES = 100
 """A server that sends `102 Processing` every 20 seconds may do so for half an hour."""
 _HIGH_WATER = 2**18
 """Unread body bytes above which the connection stops reading."""
-_CODING = r"(?:x-)?(?:gzip|compress)|deflate|br|zstd"
-_KNOWN_CODINGS = re.compile(rf"(?:{_CODING})(?:\s*,\s*(?:{_CODING}))*")
+_MAX_DECODED_PIECE = 2**18
+_CODINGS = {"gzip", "deflate", "br", "zstd", "compress", "x-gzip", "x-compress"}
+"""Some servers send other words as Content-Encoding, such as a charset; then the body can be read as it is."""
 
 
 class HttpProtocol(asyncio.BufferedProtocol):
@@ -65,7 +66,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
         self._is_read_paused = False
         self._poll: select.poll | None = None
 
-    # Requests
+    # Called by the pool and by the response
 
     def send(self, head: bytes, body: bytes, response: "Response") -> None:
         """Send a request; `response` receives what the server answers."""
@@ -73,7 +74,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
             response.end_of_connection(None, clean=False)
             return
         self._response = response
-        response.on_failed = self.abort
+        response.connection = self
         if len(body) <= _SINGLE_WRITE:
             self.transport.write(head + body)
         else:
@@ -89,14 +90,21 @@ class HttpProtocol(asyncio.BufferedProtocol):
         # sends a response nobody asked for (408), or the end of the connection.
         return self._poll is None or not self._poll.poll(0)
 
-    def abort(self) -> None:
-        """Close the connection at once, without waiting for unsent data or a TLS shutdown."""
-        if self._response is not None:
-            self._response.detach()
-        self._response = self._unsent = None
-        self.transport.abort()
+    def abort(self, response: "Response | None" = None) -> None:
+        """Close the connection at once, without waiting for unsent data or a TLS shutdown.
 
-    # asyncio callbacks
+        With a `response`, only if no other response uses the connection.
+        """
+        if response is None or self._response in (response, None):
+            self._detach()
+            self.transport.abort()
+
+    def resume_reading(self) -> None:
+        if self._is_read_paused:
+            self._is_read_paused = False
+            self.transport.resume_reading()
+
+    # Called by asyncio
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # create_connection makes no other
         self.transport = transport
@@ -129,7 +137,6 @@ class HttpProtocol(asyncio.BufferedProtocol):
             elif response.is_buffer_full and response.error is None and not self._is_read_paused:
                 self._is_read_paused = True
                 self.transport.pause_reading()
-                response.on_drained = self._resume_reading
         self._read_buffers.append(buffer)
 
     def eof_received(self) -> None:
@@ -149,32 +156,25 @@ class HttpProtocol(asyncio.BufferedProtocol):
         self._send_more()
 
     def _finish(self, response: "Response") -> None:
-        self._response = None
-        response.detach()
         is_sent = self._unsent is None and not self.transport.get_write_buffer_size()
+        self._detach()
         if response.keep_alive and is_sent and not self.transport.is_closing():
-            self._resume_reading()
-            response.on_failed = self._abort_if_idle
+            self.resume_reading()
             self._on_idle(self)
         else:
-            self.abort()
-
-    def _abort_if_idle(self) -> None:
-        """Distrust a server whose last response turned out to be wrong when it was decompressed."""
-        if self._response is None:
             self.transport.abort()
 
     def _end(self, error: Exception | None, *, clean: bool) -> None:
-        response, self._response = self._response, None
-        self._unsent = None
+        response = self._detach()
         if response is not None:
             response.end_of_connection(error, clean=clean)
-            response.detach()
 
-    def _resume_reading(self) -> None:
-        if self._is_read_paused:
-            self._is_read_paused = False
-            self.transport.resume_reading()
+    def _detach(self) -> "Response | None":
+        """Forget the current response, which receives no more data."""
+        response, self._response, self._unsent = self._response, None, None
+        if response is not None:
+            response.parser = None  # the parser and the response refer to each other
+        return response
 
     def _send_more(self) -> None:
         while self._unsent is not None and not self._is_write_paused:
@@ -182,55 +182,23 @@ class HttpProtocol(asyncio.BufferedProtocol):
             self._unsent = self._unsent[_WRITE_PIECE:] or None
 
 
-class Headers(Mapping[str, str]):
-    """Response headers with case-insensitive names. Most are never looked up, so they are decoded when one is."""
-
-    __slots__ = ("_decoded", "_fields")
-
-    def __init__(self, fields: list[tuple[bytes, bytes]]) -> None:
-        self._fields = fields
-        self._decoded: dict[str, str] | None = None
-
-    def _by_name(self) -> dict[str, str]:
-        if self._decoded is None:
-            self._decoded = {}
-            for name, value in self._fields:
-                key, text = name.lower().decode("latin-1"), value.decode("latin-1")
-                self._decoded[key] = f"{self._decoded[key]}, {text}" if key in self._decoded else text
-        return self._decoded
-
-    def __getitem__(self, name: str) -> str:
-        return self._by_name()[name.lower()]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._by_name())
-
-    def __len__(self) -> int:
-        return len(self._by_name())
-
-
 class Response:
     """A response that is still arriving. `status` is 0 until its head is complete."""
 
     status = 0
-    headers: Mapping[str, str] = Headers([])
+    raw_headers: RawHeaders = ()
     error: NetworkError | None = None
     has_started = False
     """At least one byte has arrived."""
     is_complete = False
     keep_alive = False
     """The connection may carry another request after this response."""
-    on_failed: Callable[[], object] | None = None
-    """Closes the connection."""
-    on_drained: Callable[[], object] | None = None
-    """Resumes reading from a connection that was paused."""
+    connection: HttpProtocol | None = None
     _interim = 0
-    _rejection: str | None = None
-    """Why a callback stopped the parser."""
     _buffered = 0
     _overhead = 0
     """Bytes since the last ones that belonged to the body."""
-    _decoder: "Decoder | None" = None
+    _decoder: "_Decoder | None" = None
     _waiter: "asyncio.Future[None] | None" = None
 
     def __init__(self, loop: asyncio.AbstractEventLoop, origin: str, *, head_only: bool = False) -> None:
@@ -238,10 +206,10 @@ class Response:
         self._origin = origin
         self._head_only = head_only
         self._chunks: list[bytes] = []
-        self._fields: list[tuple[bytes, bytes]] = []
-        self._parser: HttpResponseParser | None = HttpResponseParser(self)
+        self._headers: list[tuple[bytes, bytes]] = []
+        self.parser: HttpResponseParser | None = HttpResponseParser(self)
 
-    # Reading
+    # Called by the reader
 
     async def wait(self) -> None:
         """Wait until the head, more of the body, the end or an error has arrived."""
@@ -255,27 +223,24 @@ class Response:
 
     def take(self) -> bytes:
         """Return the decoded body bytes that have arrived; empty if there are none."""
-        chunks = self._chunks
+        chunks, data = self._chunks, b""
         if chunks:
             data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
             chunks.clear()
             self._buffered = 0
-            if self.on_drained is not None:
-                self.on_drained()
-                self.on_drained = None
-        else:
-            data = b""
+            if self.connection is not None and self.parser is not None:
+                self.connection.resume_reading()
         return data if self._decoder is None else self._decode(self._decoder, data)
 
-    def _decode(self, decoder: "Decoder", data: bytes) -> bytes:
+    def _decode(self, decoder: "_Decoder", data: bytes) -> bytes:
         try:
             piece = decoder.decode(data)
             if not piece and self.is_complete:
                 decoder.finish()
         except zlib.error:
-            message = f"the body is not valid {decoder.coding}, although its Content-Encoding says so"
-            self._set_error(self._malformed(message))
             self._decoder = None
+            message = f"the body is not valid {decoder.coding}, although its Content-Encoding says so"
+            self.fail(self._malformed(message), even_if_complete=True)
             return b""
         return piece
 
@@ -288,22 +253,36 @@ class Response:
     def is_buffer_full(self) -> bool:
         return self._buffered > _HIGH_WATER
 
-    # Feeding
+    def close(self, *, even_if_complete: bool = False) -> None:
+        """Stop reading; the connection of an incomplete response is closed."""
+        error = StreamCut(f"the response of {self._origin} was closed before its end")
+        self.fail(error, even_if_complete=even_if_complete)
+
+    def fail(self, error: NetworkError, *, even_if_complete: bool = False) -> None:
+        """End the response with an error and close its connection."""
+        if self.error is None and (even_if_complete or not self.is_complete):
+            self.error = error
+            if self.connection is not None:
+                self.connection.abort(self)
+            self._wake()
+
+    # Called by the connection
 
     def feed(self, data: memoryview) -> None:
         """Parse received bytes and wake the reader."""
-        assert self._parser is not None, "a detached response receives no data"
+        assert self.parser is not None, "a detached response receives no data"
         self.has_started = True
         self._overhead += len(data)
         try:
-            self._parser.feed_data(data)
+            self.parser.feed_data(data)
         except HttpParserUpgrade:
             self.keep_alive = False  # nobody asked for another protocol
         except HttpParserError as error:
-            if error.__context__ is not None and not isinstance(error.__context__, _Stop):
-                raise error.__context__ from None
+            reason = error.__context__ or error
+            if not isinstance(reason, _Rejected | HttpParserError):
+                raise reason from None
             self.keep_alive = False
-            self.fail(self._malformed(self._rejection or str(error)))
+            self.fail(self._malformed(str(reason)))
         if self._overhead > _MAX_HEAD_BYTES:
             self.fail(self._malformed("its head or trailers are too large"))
         if self._head_only and self.is_complete and bytes(data[-4:]) != b"\r\n\r\n":
@@ -313,7 +292,8 @@ class Response:
 
     def end_of_connection(self, error: BaseException | None, *, clean: bool) -> None:
         """Handle the end of the connection; a body without a length may only end with a `clean` one."""
-        if self.status and clean and not {"content-length", "transfer-encoding"} & self.headers.keys():
+        has_length = any(find_header(self.raw_headers, name) for name in ("content-length", "transfer-encoding"))
+        if self.status and clean and not has_length:
             self.is_complete = True
             self._wake()
             return
@@ -325,31 +305,6 @@ class Response:
         failure.__cause__ = error
         self.fail(failure)
 
-    def fail(self, error: NetworkError) -> None:
-        """End the response with an error, unless it is complete."""
-        if not self.is_complete:
-            self._set_error(error)
-
-    def detach(self) -> None:
-        """Break the reference cycle with the parser; nothing will be fed any more."""
-        self._parser = self.on_failed = None
-
-    def close(self) -> None:
-        """Stop reading; the connection of an incomplete response is closed."""
-        if not self.is_complete:
-            self.abandon()
-
-    def abandon(self) -> None:
-        """Stop reading and close the connection, even if it is idle already."""
-        self._set_error(StreamCut(f"the response of {self._origin} was closed before its end"))
-
-    def _set_error(self, error: NetworkError) -> None:
-        if self.error is None:
-            self.error = error
-            if self.on_failed is not None:
-                self.on_failed()
-            self._wake()
-
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
@@ -358,46 +313,43 @@ class Response:
         error = StreamCut if self.status else NetworkError
         return error(f"the response of {self._origin} is not valid HTTP: {reason}")
 
-    # Parser callbacks. One that raises stops the parser; feed() reports the error.
+    # Called by the parser. A callback that raises stops the parser; feed() reports the error.
 
     def on_message_begin(self) -> None:
         if self.is_complete:
-            raise _Stop  # the server sent more than the response
+            raise _Rejected("the server sent more than the response")
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._fields.append((name, value))
+        self._headers.append((name, value))
 
     def on_headers_complete(self) -> None:
-        assert self._parser is not None, "only the parser calls this"
-        fields, self._fields = self._fields, []  # what follows are trailers, which are ignored
-        status = self._parser.get_status_code()
+        assert self.parser is not None, "only the parser calls this"
+        headers, self._headers = self._headers, []  # what follows are trailers, which are ignored
+        status = self.parser.get_status_code()
         if status < 200 and status != 101:
             self._interim += 1
             if status < 100:
-                raise self._reject("invalid status code")
+                raise _Rejected("invalid status code")
             if self._interim > _MAX_INTERIM_RESPONSES:
-                raise self._reject(f"it consists of {self._interim} interim (1xx) responses and no final one")
+                raise _Rejected(f"it consists of {self._interim} interim (1xx) responses and no final one")
             return
-        if len(fields) > _MAX_HEADERS or self._overhead > _MAX_HEAD_BYTES:
-            raise self._reject("its head is too large")
-        self.headers = Headers(fields)
-        if b"-encoding" in b" ".join(dict(fields)).lower():  # cheaper than decoding all of them
-            self._check_encodings(self.headers)
-        self.keep_alive = self._parser.should_keep_alive()
-        self.status = status
+        if len(headers) > _MAX_HEADERS or self._overhead > _MAX_HEAD_BYTES:
+            raise _Rejected("its head is too large")
+        if (find_header(headers, "transfer-encoding") or "chunked").lower() != "chunked":
+            raise _Rejected("its Transfer-Encoding is not supported")
+        coding = (find_header(headers, "content-encoding") or "").strip().lower()
+        if coding in ("gzip", "deflate"):
+            self._decoder = _Decoder(coding)
+        elif not _CODINGS.isdisjoint(coding.replace(" ", "").split(",")):
+            raise _Rejected(f"its Content-Encoding is {coding}, which was not asked for")
+        self.keep_alive = self.parser.should_keep_alive()
+        self.status, self.raw_headers = status, headers
         self._overhead = 0
         self.is_complete = self._head_only
 
-    def _check_encodings(self, headers: Mapping[str, str]) -> None:
-        if headers.get("transfer-encoding", "chunked").lower() != "chunked":
-            raise self._reject("its Transfer-Encoding is not supported")
-        coding = headers.get("content-encoding")
-        if coding is not None:
-            self._decoder = self._decoder_for(coding.strip().lower())
-
     def on_body(self, data: bytes) -> None:
         if self.is_complete:
-            raise _Stop  # the server sent more than the response
+            raise _Rejected("the server sent more than the response")
         self._chunks.append(data)
         self._buffered += len(data)
         self._overhead = 0
@@ -405,17 +357,38 @@ class Response:
     def on_message_complete(self) -> None:
         self.is_complete = self.status != 0  # otherwise it was an interim response
 
-    def _decoder_for(self, coding: str) -> "Decoder | None":
-        if coding in ("gzip", "deflate"):
-            return Decoder(coding)
-        if _KNOWN_CODINGS.fullmatch(coding):
-            raise self._reject(f"its Content-Encoding is {coding}, which was not asked for")
-        return None  # some servers send a charset here; the body can be read as it is
 
-    def _reject(self, reason: str) -> "_Stop":
-        self._rejection = reason
-        return _Stop()
+class _Rejected(Exception):
+    """Raised in a callback of the parser for a response that is not accepted."""
 
 
-class _Stop(Exception):
-    """Raised in a callback to stop the parser."""
+class _Decoder:
+    """Decompresses a body, gzip or deflate, in pieces of limited size."""
+
+    def __init__(self, coding: str) -> None:
+        self.coding = coding
+        self._inflate: Any = None
+        self._pending = b""
+
+    def decode(self, data: bytes) -> bytes:
+        """Decompress a piece; call again without data until the result is empty."""
+        data = self._pending + data
+        while True:
+            if self._inflate is None or self._inflate.eof:
+                if not data:
+                    return b""
+                self._inflate = zlib.decompressobj(self._window_bits(data))
+            piece: bytes = self._inflate.decompress(data, _MAX_DECODED_PIECE)
+            data = self._pending = self._inflate.unused_data or self._inflate.unconsumed_tail
+            if piece or not data:
+                return piece
+
+    def finish(self) -> None:
+        """Raise an error if the compressed data ended too early."""
+        if self._inflate is not None and not self._inflate.eof:
+            raise zlib.error("truncated")
+
+    def _window_bits(self, data: bytes) -> int:
+        if self.coding == "gzip":
+            return 31
+        return 15 if data[0] & 0x0F == 8 else -15  # with or without the zlib header; servers send both

@@ -1,12 +1,16 @@
-"""Where a request goes, and the bytes of its head.
+"""Where a request goes, and the bytes of its head; proxies and certificates that environment variables name.
 
 A Route belongs to one method and URL. Requests to the same URL usually carry the same headers, so the encoded request
-line and headers are kept as a template; only Content-Length differs.
+line and headers are kept; only Content-Length differs.
 """
 
+import os
 import re
+import ssl
 from base64 import b64encode
 from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
@@ -20,7 +24,6 @@ _URL_CHARACTERS = "!$%&'()*+,/:;=?@[]~"
 """Characters that stay as they are in a request target; `%` because the URL may be quoted already."""
 _FRAMING_HEADERS = ("content-length", "transfer-encoding")
 """Headers that describe the length of the body, which only the transport knows."""
-_METHODS_WITH_BODY = ("POST", "PUT", "PATCH")
 
 
 class Address(NamedTuple):
@@ -34,66 +37,56 @@ class Address(NamedTuple):
 class Route:
     """The server, the proxy and the request head for one method and URL."""
 
-    __slots__ = (
-        "_always_length",
-        "_defaults",
-        "_headers",
-        "_line",
-        "_template",
-        "is_head",
-        "key",
-        "origin",
-        "proxy",
-        "server",
-    )
-
-    def __init__(self, method: str, url: str, proxy: str | None) -> None:
+    def __init__(self, method: str, url: str, proxies: "Proxies") -> None:
         if not isinstance(method, str) or not _TOKEN.fullmatch(method):
             raise ConfigError(f"{method!r} is not a valid HTTP method")
         parts, self.server = _parse(url)
+        proxy = proxies.proxy_for(url)
         self.origin = origin_of(url)
-        self.proxy = None if proxy is None else Proxy(proxy)
         self.key = (self.server, proxy)
         """Connections with the same key are interchangeable."""
+        method = method.upper()
+        self.is_head = method == "HEAD"
+        self._always_has_length = method in ("POST", "PUT", "PATCH")
+        host = f"[{self.server.host}]" if ":" in self.server.host else self.server.host
+        self._host_and_port = f"{host}:{self.server.port}"
+        netloc = host if self.server.port == DEFAULT_PORTS[parts.scheme] else self._host_and_port
         target = quote(parts.path or "/", safe=_URL_CHARACTERS)
         if parts.query:
             target += "?" + quote(parts.query, safe=_URL_CHARACTERS)
-        self._defaults = {"Host": _netloc(self.server, parts.scheme), "Accept": "*/*"}
-        self._defaults |= {"Accept-Encoding": "gzip, deflate", "User-Agent": f"midspan/{VERSION}"}
-        if credentials := _basic_credentials(parts):
-            self._defaults["Authorization"] = credentials
-        if self.proxy is not None and not self.server.tls:
-            target = f"{parts.scheme}://{self._defaults['Host']}{target}"
-            if self.proxy.credentials:
-                self._defaults["Proxy-Authorization"] = self.proxy.credentials
-        self._line = f"{method.upper()} {target} HTTP/1.1\r\n"
-        self.is_head = method.upper() == "HEAD"
-        self._always_length = method.upper() in _METHODS_WITH_BODY
+        self._defaults = {"Host": netloc, "Accept": "*/*", "Accept-Encoding": "gzip, deflate"}
+        self._defaults |= {"User-Agent": f"midspan/{VERSION}", **_credentials("Authorization", parts)}
+        self.proxy: Address | None = None
+        self._proxy_credentials: dict[str, str] = {}
+        if proxy is not None:
+            proxy_parts, self.proxy = _parse(proxy)
+            self._proxy_credentials = _credentials("Proxy-Authorization", proxy_parts)
+            if not self.server.tls:
+                target = f"{parts.scheme}://{netloc}{target}"
+                self._defaults |= self._proxy_credentials
+        self._line = f"{method} {target} HTTP/1.1\r\n"
         self._headers: dict[str, str] | None = None
-        self._template = b""
+        self._encoded = b""
 
     def check(self, request: HttpRequest) -> None:
         """Raise a ConfigError if the headers or the body cannot be sent."""
         if not isinstance(request.body, bytes):
             raise ConfigError("the request body has the wrong type; it must be bytes")
         if request.headers != self._headers:
-            self._template = self._encode(request.headers)
+            self._encoded = self._encode(request.headers)
             self._headers = dict(request.headers)
 
     def head(self, request: HttpRequest) -> bytes:
-        """Encode everything that is sent before the body of a request that was checked."""
-        if request.body or self._always_length:
-            return b"%bContent-Length: %d\r\n\r\n" % (self._template, len(request.body))
-        return self._template + b"\r\n"
+        """Return everything that is sent before the body of a request that was checked."""
+        if request.body or self._always_has_length:
+            return b"%bContent-Length: %d\r\n\r\n" % (self._encoded, len(request.body))
+        return self._encoded + b"\r\n"
 
     def tunnel_head(self) -> bytes:
-        """Encode the CONNECT request that asks the proxy for a tunnel to the server."""
-        assert self.proxy is not None, "only a proxy opens tunnels"
-        host = f"{_bracketed(self.server.host)}:{self.server.port}"
-        lines = [f"CONNECT {host} HTTP/1.1", f"Host: {host}"]
-        if self.proxy.credentials:
-            lines.append(f"Proxy-Authorization: {self.proxy.credentials}")
-        return "\r\n".join([*lines, "", ""]).encode()
+        """Return the CONNECT request that asks the proxy for a tunnel to the server."""
+        headers = {"Host": self._host_and_port, **self._proxy_credentials}
+        lines = [f"{name}: {value}\r\n" for name, value in headers.items()]
+        return f"CONNECT {self._host_and_port} HTTP/1.1\r\n{''.join(lines)}\r\n".encode()
 
     def _encode(self, headers: Mapping[str, str]) -> bytes:
         lines = [self._line]
@@ -113,16 +106,6 @@ class Route:
             raise ConfigError("a request header contains an unpaired surrogate") from None
 
 
-class Proxy:
-    """A proxy's address and the value of its Proxy-Authorization header."""
-
-    __slots__ = ("address", "credentials")
-
-    def __init__(self, url: str) -> None:
-        parts, self.address = _parse(url)
-        self.credentials = _basic_credentials(parts)
-
-
 def _parse(url: str) -> tuple[SplitResult, Address]:
     try:
         parts = urlsplit(url)
@@ -136,17 +119,58 @@ def _parse(url: str) -> tuple[SplitResult, Address]:
     return parts, Address(host, port, parts.scheme == "https")
 
 
-def _basic_credentials(parts: SplitResult) -> str | None:
+def _credentials(header: str, parts: SplitResult) -> dict[str, str]:
     if parts.username is None and parts.password is None:
-        return None
+        return {}
     pair = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
-    return "Basic " + b64encode(pair.encode()).decode()
+    return {header: "Basic " + b64encode(pair.encode()).decode()}
 
 
-def _netloc(address: Address, scheme: str) -> str:
-    host = _bracketed(address.host)
-    return host if address.port == DEFAULT_PORTS[scheme] else f"{host}:{address.port}"
+class Proxies:
+    """A snapshot of HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY. Their names in lower case take precedence."""
+
+    def __init__(self) -> None:
+        environment = dict(os.environ)
+        if "REQUEST_METHOD" in environment:
+            environment.pop("HTTP_PROXY", None)  # in a CGI program this is a header of the client
+        self._settings = {
+            name: environment.get(f"{name}_proxy", environment.get(f"{name.upper()}_PROXY", ""))
+            for name in ("http", "https", "all", "no")
+        }
+
+    def proxy_for(self, url: str) -> str | None:
+        """Return the proxy URL to use for `url`, or None to connect directly."""
+        parts = urlsplit(url)
+        proxy = self._settings.get(parts.scheme) or self._settings["all"]
+        if not proxy or self._is_excluded(parts):
+            return None
+        proxy = proxy if "://" in proxy else f"http://{proxy}"
+        scheme = urlsplit(proxy).scheme
+        if scheme not in DEFAULT_PORTS:
+            raise ConfigError(f"unsupported proxy scheme {scheme!r} for {parts.scheme}; use http or https")
+        return proxy
+
+    def _is_excluded(self, parts: SplitResult) -> bool:
+        host, host_and_port = parts.hostname or "", parts.netloc.rpartition("@")[2].lower()
+        entries = [entry.strip().lower().lstrip(".") for entry in self._settings["no"].split(",")]
+        return "*" in entries or any(
+            name == entry or name.endswith(f".{entry}") for entry in entries if entry for name in (host, host_and_port)
+        )
 
 
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
+def tls_context() -> ssl.SSLContext:
+    """Return the TLS settings, which trust SSL_CERT_FILE and SSL_CERT_DIR or the certificates of the system."""
+    file, folder = os.environ.get("SSL_CERT_FILE") or None, os.environ.get("SSL_CERT_DIR") or None
+    try:
+        modified = Path(file).stat().st_mtime_ns if file else 0
+        return _load_context(file, folder, modified)
+    except OSError as error:  # ssl.SSLError is an OSError
+        raise ConfigError(f"cannot read certificates from SSL_CERT_FILE {file!r}") from error
+
+
+@lru_cache(maxsize=4)
+def _load_context(file: str | None, folder: str | None, modified: int) -> ssl.SSLContext:  # noqa: ARG001 - a part of the key
+    """Cached, because reading a certificate bundle takes 10 ms; a `modified` file is read again."""
+    context = ssl.create_default_context(cafile=file, capath=folder)
+    context.set_alpn_protocols(["http/1.1"])
+    return context

@@ -7,14 +7,14 @@ servers print an error as bare JSON between two events.
 from msgspec import Struct
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_FIELDS_IGNORED = (b"event", b"id", b"retry")
-_EMPTY_LINE = (b"\r\n", b"\n")
+_IGNORED_FIELDS = (b"id", b"retry")
 
 
 class Event(Struct, frozen=True, gc=False):
-    """The data of one event. If `stray`, lines that belong to no event."""
+    """The data of one event and its name, if it has one. If `stray`, lines that belong to no event."""
 
     data: bytes
+    name: str = ""
     stray: bool = False
 
 
@@ -25,17 +25,12 @@ class EventStream:
         self._partial_line: list[bytes] = []
         """Chunks of a line whose end has not arrived."""
         self._lines: list[bytes] = []
+        self._name = ""
         self._stray = False
         self._at_start = True
 
     def feed(self, piece: bytes) -> list[Event]:
-        line, end, rest = piece.partition(b"\n")
-        if rest in _EMPTY_LINE and line.startswith(b"data: ") and not self._partial_line and not self._lines:
-            # Fast path: nearly every chunk is exactly one event.
-            self._at_start = False
-            data = line[6:].removesuffix(b"\r")
-            return [Event(data)] if data else []
-        if not end:
+        if b"\n" not in piece:
             self._partial_line.append(piece)
             return []
         *lines, rest = b"".join([*self._partial_line, piece]).split(b"\n")
@@ -55,11 +50,14 @@ class EventStream:
             lines[0] = lines[0].removeprefix(_BYTE_ORDER_MARK)
         for line in lines:
             line = line.removesuffix(b"\r")  # noqa: PLW2901 - still the same line
-            if line.startswith(b"data:"):
-                self._add_line(line[6:] if line.startswith(b" ", 5) else line[5:], events, stray=False)
+            field, _, value = line.partition(b":")
+            if field == b"data":
+                self._add_line(value.removeprefix(b" "), events, stray=False)
             elif not line:
                 self._end_event(events)
-            elif not line.startswith(b":") and line.partition(b":")[0] not in _FIELDS_IGNORED:
+            elif field == b"event":
+                self._name = value.removeprefix(b" ").decode(errors="replace")
+            elif field and field not in _IGNORED_FIELDS:
                 self._add_line(line, events, stray=True)
         return events
 
@@ -71,6 +69,6 @@ class EventStream:
 
     def _end_event(self, events: list[Event]) -> None:
         data = b"\n".join(self._lines)
-        self._lines = []
         if data:  # an event without data is ignored
-            events.append(Event(data, self._stray))
+            events.append(Event(data, self._name, self._stray))
+        self._lines, self._name = [], ""

@@ -9,14 +9,13 @@ import asyncio
 import os
 import sys
 import weakref
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import suppress
 from importlib import import_module
 from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Self
 
-from midspan._http.deadlines import RequestDeadline, Timeouts
-from midspan._http.messages import HttpRequest, HttpResponse, header, origin_of
+from midspan._http.messages import HttpRequest, HttpResponse, RawHeaders, Timeouts, find_header, origin_of
 from midspan.errors import ConfigError, MalformedResponse, MidspanError
 
 if TYPE_CHECKING:
@@ -48,24 +47,48 @@ class Transport:
         if timeouts is not None and not isinstance(timeouts, Timeouts):
             raise ConfigError(f"timeouts must be a Timeouts, for example Timeouts(total=60), got {timeouts!r}")
         self._timeouts = timeouts or Timeouts()
+        self._max_connections = max_connections
         self._max_body_bytes = max_body_bytes
-        self._pools = PoolPerLoop(max_connections)
+        self._pools: _Pools = {}
+        weakref.finalize(self, _drop_all, self._pools)
 
     async def send(self, request: HttpRequest, timeouts: Timeouts | None = None) -> HttpResponse:
         """Send a request and return the response with its whole body."""
         async with self.stream(request, timeouts) as stream:
-            return HttpResponse(stream.status, stream.headers, await stream.read())
+            return HttpResponse(stream.status, stream.raw_headers, await stream.read())
 
     def stream(self, request: HttpRequest, timeouts: Timeouts | None = None) -> "HttpStream":
         """Send a request and read the response as it arrives, in an `async with` block.
 
         Leaving the block before the end of the body closes the connection.
         """
-        return HttpStream(self._pools, request, timeouts or self._timeouts, self._max_body_bytes)
+        return HttpStream(self, request, timeouts or self._timeouts, self._max_body_bytes)
 
     async def close(self) -> None:
         """Close the connections of the running event loop. Later requests open new ones."""
-        await self._pools.close()
+        _drop_closed_loops(self._pools)
+        pool = self.pool()
+        if pool is not None:
+            await pool.guard.aclose()
+
+    def pool(self) -> "Pool | None":
+        """Return the pool of the running event loop if there is one."""
+        return self._pools.get(asyncio.get_running_loop())
+
+    async def create_pool(self) -> "Pool":
+        """Return the pool of the running event loop, which is created if necessary."""
+        if "midspan._http.pool" not in sys.modules:
+            await asyncio.to_thread(import_module, "midspan._http.pool")  # slow; do not block the loop meanwhile
+        pool = self.pool()
+        if pool is None:
+            from midspan._http.pool import Pool
+
+            _drop_closed_loops(self._pools)
+            loop = asyncio.get_running_loop()
+            pool = self._pools[loop] = Pool(self._max_connections)
+            pool.guard = _close_with_loop(self._pools, loop)
+            await anext(pool.guard)
+        return pool
 
     async def __aenter__(self) -> Self:
         return self
@@ -79,18 +102,13 @@ class Transport:
 class HttpStream:
     """A response whose body is still arriving: iterate over its pieces, or `read` everything that is left."""
 
-    __slots__ = (
-        "_deadline", "_max_body_bytes", "_pool", "_pools", "_received", "_request", "_response", "_timeouts", "headers",
-        "status",
-    )  # fmt: skip
-
     status: int
-    headers: Mapping[str, str]
+    raw_headers: RawHeaders
 
     def __init__(
-        self, pools: "PoolPerLoop", request: HttpRequest, timeouts: Timeouts, max_body_bytes: int | None
+        self, transport: Transport, request: HttpRequest, timeouts: Timeouts, max_body_bytes: int | None
     ) -> None:
-        self._pools = pools
+        self._transport = transport
         self._request = request
         self._timeouts = timeouts
         self._max_body_bytes = max_body_bytes
@@ -98,24 +116,20 @@ class HttpStream:
 
     def header(self, name: str) -> str | None:
         """Look up a response header, ignoring case."""
-        return header(self.headers, name)
+        return find_header(self.raw_headers, name)
 
     async def __aenter__(self) -> Self:
-        pool = self._pool = self._pools.current() or await self._pools.create()
-        deadline = self._deadline = RequestDeadline(pool.timer, self._timeouts, self._request.url)
+        pool = self._pool = self._transport.pool() or await self._transport.create_pool()
         try:
-            response = self._response = await pool.open(self._request, deadline)
+            response, self._deadline = await pool.open(self._request, self._timeouts)
         except (MidspanError, asyncio.CancelledError) as error:
             # Without its traceback, whose frames hold header values and proxy credentials.
             failure = error.with_traceback(None)
-        except BaseException:
-            deadline.stop()
-            raise
         else:
+            self._response = response
             self.status = response.status
-            self.headers = response.headers
+            self.raw_headers = response.raw_headers
             return self
-        deadline.stop()
         raise failure  # outside the `except` block, which would add the original as context
 
     def __aiter__(self) -> Self:
@@ -134,10 +148,14 @@ class HttpStream:
             finally:
                 self._deadline.pause()
         self._received += len(piece)
-        if self._timeouts.total is not None and not response.is_complete:
-            self._deadline.check_total()
         if self._max_body_bytes is not None and self._received > self._max_body_bytes:
-            raise self._too_large(self._max_body_bytes)
+            response.close(even_if_complete=True)
+            error = MalformedResponse(
+                f"the response of {origin_of(self._request.url)} is larger than {self._max_body_bytes:,} bytes; "
+                "raise the limit with Transport(max_body_bytes=…) if this is expected"
+            )
+            error.retryable = False  # a retry would not make it smaller
+            raise error
         return piece
 
     async def read(self) -> bytes:
@@ -152,99 +170,42 @@ class HttpStream:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._deadline.stop()
-        self._pool.release(self._response)
-
-    def _too_large(self, limit: int) -> MalformedResponse:
-        self._response.abandon()
-        error = MalformedResponse(
-            f"the response of {origin_of(self._request.url)} is larger than {limit:,} bytes; "
-            "raise the limit with Transport(max_body_bytes=…) if this is expected"
-        )
-        error.retryable = False  # a retry would not make it smaller
-        return error
+        self._pool.release(self._response, self._deadline)
 
 
-# One pool per event loop, closed when the loop ends. A Transport may be used from many event loops, and nobody has to
-# close it:
+# A Transport may be used from many event loops, and nobody has to close it:
 #
 # - `asyncio.run` closes the asynchronous generators of its loop, so each pool is held by a generator that closes it;
 # - when a Transport is garbage-collected or the program exits, it closes the pools it still has;
 # - pools of loops that were closed without either are found when the next pool is created.
 
-
-class _Entry(NamedTuple):
-    pool: "Pool"
-    guard: AsyncGenerator[None, None]
-    process: int
+_Pools = dict[asyncio.AbstractEventLoop, "Pool"]
 
 
-_Entries = dict[asyncio.AbstractEventLoop, _Entry]
-
-
-class PoolPerLoop:
-    """Gives out the pool of the running event loop. Thread-safe."""
-
-    def __init__(self, max_connections: int | None = None) -> None:
-        self._max_connections = max_connections
-        self._entries: _Entries = {}
-        weakref.finalize(self, _drop_all, self._entries)
-
-    def current(self) -> "Pool | None":
-        """Return the pool of the running loop if there is one."""
-        entry = self._entries.get(asyncio.get_running_loop())
-        return None if entry is None else entry.pool
-
-    async def create(self) -> "Pool":
-        """Return the pool of the running loop, which is created if necessary."""
-        if "midspan._http.pool" not in sys.modules:
-            await asyncio.to_thread(import_module, "midspan._http.pool")  # slow; do not block the loop meanwhile
-        return self.current() or self._create(asyncio.get_running_loop())
-
-    async def close(self) -> None:
-        """Close the pool of the running loop, and those of loops that are closed."""
-        self._drop_closed_loops()
-        entry = self._entries.pop(asyncio.get_running_loop(), None)
-        if entry is not None:
-            await entry.guard.aclose()
-
-    def _create(self, loop: asyncio.AbstractEventLoop) -> "Pool":
-        from midspan._http.pool import Pool
-
-        self._drop_closed_loops()
-        pool = Pool(self._max_connections)
-        guard = _close_with_loop(pool, loop, self._entries)
-        with suppress(StopIteration):
-            guard.asend(None).send(None)  # run it up to its yield, so that the loop knows about it
-        self._entries[loop] = _Entry(pool, guard, os.getpid())
-        return pool
-
-    def _drop_closed_loops(self) -> None:
-        for loop in tuple(self._entries):
-            if loop.is_closed() and (entry := self._entries.pop(loop, None)) is not None:
-                _drop(entry)
-
-
-async def _close_with_loop(
-    pool: "Pool", loop: asyncio.AbstractEventLoop, entries: _Entries
-) -> AsyncGenerator[None, None]:
+async def _close_with_loop(pools: _Pools, loop: asyncio.AbstractEventLoop) -> AsyncGenerator[None, None]:
     try:
         yield
     finally:
-        entries.pop(loop, None)
-        await pool.close()
+        if (pool := pools.pop(loop, None)) is not None:
+            await pool.close()
 
 
-def _drop_all(entries: _Entries) -> None:
-    while entries:
-        loop, entry = entries.popitem()
-        if entry.process != os.getpid():
+def _drop_closed_loops(pools: _Pools) -> None:
+    for loop in tuple(pools):
+        if loop.is_closed() and (pool := pools.pop(loop, None)) is not None:
+            _drop(pool)
+
+
+def _drop_all(pools: _Pools) -> None:
+    while pools:
+        loop, pool = pools.popitem()
+        if pool.process != os.getpid():
             continue  # a forked child must not touch the sockets and the selector of its parent
         if loop.is_running() and not _is_running_here(loop):
             with suppress(RuntimeError):  # the loop was closed meanwhile
-                loop.call_soon_threadsafe(_drop, entry)
+                loop.call_soon_threadsafe(_drop, pool)
         else:
-            _drop(entry)
+            _drop(pool)
 
 
 def _is_running_here(loop: asyncio.AbstractEventLoop) -> bool:
@@ -254,8 +215,8 @@ def _is_running_here(loop: asyncio.AbstractEventLoop) -> bool:
         return False
 
 
-def _drop(entry: _Entry) -> None:
-    entry.pool.drop()
+def _drop(pool: "Pool") -> None:
+    pool.drop()
     # Nothing is left to wait for, so the generator ends at once. Without this, its finalizer would need the loop.
     with suppress(StopIteration):
-        entry.guard.aclose().__await__().send(None)
+        pool.guard.aclose().__await__().send(None)

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
 
-from midspan._http.retry import Clock, SystemClock, check_clock
+from midspan._http.retry import Clock, SystemClock
 from midspan.emulator.answering.options import Options
 from midspan.emulator.answering.seen import Report
 from midspan.emulator.answering.service import Service
@@ -48,7 +48,6 @@ class LocalGemini:
         port: int = 0,
         least_cache_tokens: int = 1_024,
     ) -> None:
-        check_clock(clock)
         _check_address(host, port)
         clock = SystemClock() if clock is None else clock
         options = Options(api_key, models, strict_signatures, least_cache_tokens, clock)

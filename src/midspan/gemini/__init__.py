@@ -6,7 +6,7 @@ Nothing is loaded before it is used.
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from midspan._http.deadlines import Timeouts as Timeouts
+    from midspan._http.messages import Timeouts as Timeouts
     from midspan._http.retry import RetryPolicy as RetryPolicy
     from midspan._http.transport import Transport as Transport
     from midspan._types.messages import History as History
@@ -32,7 +32,7 @@ _HOMES = {
     "AsyncClient": "midspan.gemini.client",
     "Cached": "midspan.providers.gemini.cached",
     "Client": "midspan.gemini.client",
-    "Timeouts": "midspan._http.deadlines",
+    "Timeouts": "midspan._http.messages",
     "GenerateContentResponse": "midspan.gemini.response",
     "History": "midspan._types.messages",
     "RetryPolicy": "midspan._http.retry",

@@ -229,7 +229,7 @@ def can_connect(url: str, timeout: float) -> bool:
     import socket
     from urllib.parse import urlsplit
 
-    from midspan._http.environment import Proxies
+    from midspan._http.routes import Proxies
 
     try:
         parts = urlsplit(Proxies().proxy_for(url) or url)

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from midspan import Agent, Limits, tool
-from midspan._http.retry import VirtualClock
 from midspan.errors import ConfigError, InvalidRequest
 from midspan.gemini import Client
 from midspan.providers.gemini.cached import Cached
 from midspan.providers.gemini.client import Gemini
 from tests.gemini.recorder import Recorder, recorder
+from tests.virtual_clock import VirtualClock
 
 LONG = "Be kind and brief. " * 400
 

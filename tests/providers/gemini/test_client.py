@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from midspan import errors
-from midspan._http.retry import RetryPolicy, VirtualClock
+from midspan._http.retry import RetryPolicy
 from midspan._http.transport import Transport
 from midspan._types.exchange import ModelRequest, ModelResponse, RequestConfig
 from midspan._types.messages import History, Message
@@ -26,6 +26,7 @@ from tests.gemini.recorder import Recorder, recorder
 from tests.http import misbehaving
 from tests.http.misbehaving import Server
 from tests.streaming import listen, pieces_of
+from tests.virtual_clock import VirtualClock
 
 SECRET = "AIzaSy-this-is-a-secret"
 REQUEST = ModelRequest(RequestConfig("gemini-3.8-flash"), History([Message.user("hi")]))

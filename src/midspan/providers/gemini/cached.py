@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from midspan._http.retry import Clock, SystemClock, check_clock
+from midspan._http.retry import Clock, SystemClock
 from midspan._types.exchange import CachePolicy, ModelEvent, ModelRequest, ModelResponse, RequestConfig
 from midspan.errors import ConfigError, InvalidRequest, PermissionDenied, ProviderError
 from midspan.providers.gemini import wire
@@ -49,7 +49,6 @@ class Cached(WrapperProvider):
     def __init__(
         self, gemini: Gemini, *, ttl_seconds: float = 3600, minimum_tokens: int = 1024, clock: Clock | None = None
     ) -> None:
-        check_clock(clock)
         if not isinstance(gemini, Gemini):
             raise ConfigError(
                 f"a cache is kept for a model of Gemini, as in Cached(Gemini(model)); not for {gemini!r:.80}"

@@ -4,7 +4,7 @@ import re
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
-from midspan._http.retry import Clock, RetryPolicy, check_clock
+from midspan._http.retry import Clock, RetryPolicy
 from midspan._http.transport import Transport
 from midspan.errors import ConfigError, ProviderError
 from midspan.providers.auth import Auth, GiveToken, Hidden
@@ -67,7 +67,6 @@ def connect(
     """Return the API that the arguments and the environment describe. Nothing is sent yet."""
     api_key = Hidden(api_key) if isinstance(api_key, str) else api_key
     _check(token=token, retry=retry, transport=transport)
-    check_clock(clock)
     _check_headers(headers)
     if token is not None:
         if vertex is False:

@@ -1,4 +1,4 @@
-"""Proxies and certificates as the environment names them, with a real proxy and real TLS on loopback."""
+"""Proxies and certificates from environment variables, with a real proxy and real TLS on loopback."""
 
 import asyncio
 import base64
@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from midspan._http.environment import Proxies
+from midspan._http.routes import Proxies
 from midspan._http.transport import HttpRequest, Timeouts, Transport
 from midspan.errors import ConfigError, NetworkError, TimedOut
 from tests.bounds import BOUND
 from tests.http import misbehaving
 from tests.http.misbehaving import Server
-from tests.http.test_failures import everything_told, run
+from tests.http.test_errors import everything_shown, run
 
-VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR")
+VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUEST_METHOD")
 SECRET = "sesame-42"
 
 
@@ -108,19 +108,19 @@ def post(url: str) -> HttpRequest:
     return HttpRequest("POST", f"{url}?key={SECRET}", {"x-goog-api-key": SECRET}, b"{}")
 
 
-def test_a_certificate_nobody_vouches_for_is_refused_and_the_way_out_is_named(certificate: Path) -> None:
+def test_untrusted_certificate_is_an_error_that_names_ssl_cert_file(certificate: Path) -> None:
     async def main() -> None:
         async with Server(misbehaving.answer, context=tls(certificate)) as server, Transport() as transport:
             with pytest.raises(NetworkError, match=r"not trusted: self.signed certificate.*SSL_CERT_FILE") as caught:
                 await transport.send(post(server.url))
             assert not caught.value.retryable
-            assert SECRET not in everything_told(caught.value)
+            assert SECRET not in everything_shown(caught.value)
             await server.until_all_gone()
 
     run(main())
 
 
-def test_ssl_cert_file_names_whom_to_trust(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_certificates_in_ssl_cert_file_are_trusted(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
 
     async def main() -> None:
@@ -134,7 +134,9 @@ def test_ssl_cert_file_names_whom_to_trust(certificate: Path, monkeypatch: pytes
     run(main())
 
 
-def test_a_kept_tls_connection_that_was_closed_is_no_error(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_request_is_sent_again_if_its_idle_tls_connection_was_closed(
+    certificate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def once(exchange: misbehaving.Exchange) -> None:
         await (misbehaving.answer(exchange) if exchange.number == 1 else misbehaving.close_before_head(exchange))
 
@@ -149,7 +151,7 @@ def test_a_kept_tls_connection_that_was_closed_is_no_error(certificate: Path, mo
 
 
 @pytest.mark.parametrize("with_tls", [False, True])
-def test_a_small_piece_is_read_without_a_large_buffer(
+def test_reading_a_small_piece_allocates_no_large_buffer(
     certificate: Path, monkeypatch: pytest.MonkeyPatch, *, with_tls: bool
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
@@ -171,9 +173,7 @@ def test_a_small_piece_is_read_without_a_large_buffer(
     run(main())
 
 
-def test_leaving_a_tls_stream_early_closes_its_connection_at_once(
-    certificate: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_leaving_a_tls_stream_early_closes_its_connection(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
 
     async def main() -> None:
@@ -185,7 +185,7 @@ def test_leaving_a_tls_stream_early_closes_its_connection_at_once(
     run(main())
 
 
-def test_a_file_of_certificates_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_unreadable_ssl_cert_file_is_named_in_the_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "empty.pem").write_bytes(b"")
 
     async def main() -> None:
@@ -197,7 +197,7 @@ def test_a_file_of_certificates_that_is_not_there_is_named(monkeypatch: pytest.M
     run(main())
 
 
-def test_plain_http_where_tls_is_expected_is_said() -> None:
+def test_plain_http_server_behind_an_https_url_is_a_tls_error() -> None:
     async def speak_plainly(exchange: misbehaving.Exchange) -> None:
         await exchange.send(misbehaving.response(b"plain", "400 Bad Request"))
         await exchange.until_gone()
@@ -212,7 +212,7 @@ def test_plain_http_where_tls_is_expected_is_said() -> None:
 
 
 @pytest.mark.parametrize("variable", ["HTTPS_PROXY", "https_proxy", "ALL_PROXY"])
-def test_https_goes_through_a_tunnel_of_the_proxy(
+def test_https_request_goes_through_a_proxy_tunnel(
     certificate: Path, monkeypatch: pytest.MonkeyPatch, variable: str
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
@@ -232,7 +232,7 @@ def test_https_goes_through_a_tunnel_of_the_proxy(
     run(main())
 
 
-def test_http_goes_through_the_proxy_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_http_request_goes_through_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         async with Server(misbehaving.answer) as server, Proxy().running() as proxy:
             monkeypatch.setenv("http_proxy", f"127.0.0.1:{proxy.port}")
@@ -243,7 +243,7 @@ def test_http_goes_through_the_proxy_too(monkeypatch: pytest.MonkeyPatch) -> Non
     run(main())
 
 
-def test_no_proxy_is_obeyed_and_what_changes_later_is_not_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_proxy_settings_are_read_once_and_no_proxy_excludes_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         async with Server(misbehaving.answer) as server, Proxy().running() as proxy:
             monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{proxy.port}")
@@ -257,7 +257,7 @@ def test_no_proxy_is_obeyed_and_what_changes_later_is_not_seen(monkeypatch: pyte
     run(main())
 
 
-def test_a_proxy_that_refuses_or_is_not_there_is_blamed_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_proxy_errors_name_the_proxy_but_not_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         refusing = Proxy(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n")
         async with refusing.running() as proxy:
@@ -268,17 +268,17 @@ def test_a_proxy_that_refuses_or_is_not_there_is_blamed_without_its_password(mon
                 ) as caught:
                     await transport.send(post("https://example.org/"))
                 assert not caught.value.retryable
-                assert SECRET not in everything_told(caught.value)
+                assert SECRET not in everything_shown(caught.value)
         monkeypatch.setenv("HTTPS_PROXY", f"http://user:{SECRET}@127.0.0.1:1")
         async with Transport() as transport:
             with pytest.raises(NetworkError, match="cannot connect to the proxy set in HTTPS_PROXY") as caught:
                 await transport.send(post("https://example.org/"))
-            assert SECRET not in everything_told(caught.value)
+            assert SECRET not in everything_shown(caught.value)
 
     run(main())
 
 
-def test_a_proxy_that_says_nothing_ends_with_the_connect_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_proxy_ends_with_the_connect_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         async with Server(misbehaving.stall_before_head) as server:
             monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{server.port}")
@@ -306,9 +306,13 @@ def test_a_proxy_that_says_nothing_ends_with_the_connect_deadline(monkeypatch: p
         ({"ALL_PROXY": "http://p:1", "no_proxy": "a.org:8080"}, "http://a.org:8080/", None),
         ({"ALL_PROXY": "http://p:1", "NO_PROXY": "a.org"}, "http://user@a.org/", None),
         ({"ALL_PROXY": "http://p:1", "NO_PROXY": "a.org"}, "http://ba.org/", "http://p:1"),
+        ({"ALL_PROXY": "http://p:1", "NO_PROXY": " b.org , .A.org"}, "http://www.a.org/", None),
+        ({"HTTP_PROXY": "http://p:1", "https_proxy": ""}, "https://a.org/", None),
+        ({"HTTP_PROXY": "http://client-header:1", "REQUEST_METHOD": "GET"}, "http://a.org/", None),
+        ({"http_proxy": "http://p:1", "REQUEST_METHOD": "GET"}, "http://a.org/", "http://p:1"),
     ],
 )
-def test_the_right_proxy_is_chosen(
+def test_proxy_is_chosen_by_scheme_and_host(
     monkeypatch: pytest.MonkeyPatch, settings: dict[str, str], url: str, proxy: str | None
 ) -> None:
     for name, value in settings.items():
@@ -316,7 +320,7 @@ def test_the_right_proxy_is_chosen(
     assert Proxies().proxy_for(url) == proxy
 
 
-def test_a_kind_of_proxy_that_cannot_be_used_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unsupported_proxy_scheme_is_a_config_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALL_PROXY", f"socks5://user:{SECRET}@127.0.0.1:{int(BOUND)}")
     with pytest.raises(ConfigError, match="'socks5'") as caught:
         Proxies().proxy_for("https://a.org/")

@@ -1,4 +1,4 @@
-"""Answers that are not what HTTP allows: what is wrong with them is said."""
+"""Responses that are not valid HTTP."""
 
 import asyncio
 import gzip
@@ -9,7 +9,7 @@ from midspan._http.transport import HttpRequest, Transport
 from midspan.errors import NetworkError, StreamCut
 from tests.bounds import BOUND
 from tests.http.misbehaving import CHUNKED_HEAD, Behaviour, Exchange, Server, chunk, response
-from tests.http.test_failures import PATIENT
+from tests.http.test_errors import PATIENT
 
 OK = b"HTTP/1.1 200 OK\r\n"
 
@@ -60,13 +60,17 @@ async def answer_of(behaviour: Behaviour) -> bytes:
         (sends(OK + b"Content-Length: 3\r\nContent-Length: 4\r\n\r\nabc"), "Duplicate Content-Length"),
         (sends(OK + b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n"), "can't be present with"),
         (sends(OK + b"no header\r\n\r\n"), "Invalid header token"),
+        (
+            sends(response(b"abc", "200 OK", "Content-Encoding: gzip, gzip")),
+            "its Content-Encoding is gzip, gzip, which was not asked for",
+        ),
         (sends(OK + b"X: " + b"a" * 2**17 + b"\r\n\r\n"), "its head is too large"),
         (sends(OK + b"X: a\r\n" * 500 + b"\r\n"), "its head is too large"),
         (sends(b"HTTP/1.1 20x OK\r\n\r\n"), "Invalid status code"),
         (sends(b"SSH-2.0-OpenSSH\r\n"), "Expected HTTP/"),
     ],
 )
-def test_what_is_wrong_with_an_answer_is_said(behaviour: Behaviour, words: str) -> None:
+def test_error_says_what_is_wrong_with_a_response(behaviour: Behaviour, words: str) -> None:
     with pytest.raises(NetworkError, match=rf"the response of 127\.0\.0\.1:\d+ is not valid HTTP: .*{words}") as caught:
         asyncio.run(answer_of(behaviour))
     assert caught.value.retryable
@@ -87,27 +91,27 @@ def test_what_is_wrong_with_an_answer_is_said(behaviour: Behaviour, words: str) 
         (sends(CHUNKED_HEAD, b"3\r\nabcdef\r\n"), "Expected LF after chunk data"),
     ],
 )
-def test_what_goes_wrong_within_a_body_is_said_too(behaviour: Behaviour, words: str) -> None:
+def test_error_inside_a_response_body_is_reported(behaviour: Behaviour, words: str) -> None:
     with pytest.raises(StreamCut, match=f"is not valid HTTP: .*{words}"):
         asyncio.run(answer_of(behaviour))
 
 
-def test_brotli_is_not_asked_for_and_refused() -> None:
+def test_brotli_is_an_error() -> None:
     with pytest.raises(NetworkError, match=r"its Content-Encoding is br, which was not asked for"):
         asyncio.run(answer_of(sends(response(b"abc", "200 OK", "Content-Encoding: br"))))
 
 
 @pytest.mark.parametrize("coding", ["identity", "utf-8", "", "Identity "])
-def test_a_word_that_names_no_compression_does_no_harm(coding: str) -> None:
+def test_content_encoding_that_is_not_a_compression_is_ignored(coding: str) -> None:
     assert asyncio.run(answer_of(sends(response(b"abc", "200 OK", f"Content-Encoding: {coding}")))) == b"abc"
 
 
-def test_what_is_asked_for_is_undone() -> None:
+def test_name_of_the_compression_ignores_case() -> None:
     packed = gzip.compress(b"abc")
     assert asyncio.run(answer_of(sends(response(packed, "200 OK", "Content-Encoding: GZIP")))) == b"abc"
 
 
-def test_what_only_breaks_off_has_nothing_wrong() -> None:
+def test_cut_response_is_not_reported_as_malformed() -> None:
     async def behaviour(exchange: Exchange) -> None:
         await exchange.send(CHUNKED_HEAD + chunk(b"abc") + b"40\r\nab")
         exchange.close()

@@ -37,7 +37,7 @@ def post(url: str, body: bytes = b"{}") -> HttpRequest:
     return HttpRequest("POST", f"{url}?key={SECRET}", {"x-goog-api-key": SECRET, "content-type": "text/json"}, body)
 
 
-async def failure_of(behaviour: Behaviour, timeouts: Timeouts = PATIENT, **more: Any) -> ProviderError:
+async def error_of(behaviour: Behaviour, timeouts: Timeouts = PATIENT, **more: Any) -> ProviderError:
     """The error of a request to a server that behaves so, after which no connection is left."""
     async with Server(behaviour, **more) as server, Transport(timeouts) as transport:
         with pytest.raises(ProviderError) as caught:
@@ -63,9 +63,11 @@ async def failure_of(behaviour: Behaviour, timeouts: Timeouts = PATIENT, **more:
         (misbehaving.bad_compression, StreamCut),
     ],
 )
-def test_each_way_to_break_off_is_an_error_of_its_kind(behaviour: Behaviour, kind: type[Exception]) -> None:
+def test_incomplete_and_malformed_responses_raise_a_retryable_error(
+    behaviour: Behaviour, kind: type[Exception]
+) -> None:
     async def main() -> None:
-        error = await failure_of(behaviour)
+        error = await error_of(behaviour)
         assert type(error) is kind
         assert error.retryable
 
@@ -73,7 +75,7 @@ def test_each_way_to_break_off_is_an_error_of_its_kind(behaviour: Behaviour, kin
 
 
 @pytest.mark.parametrize("behaviour", [misbehaving.reset_in_body, misbehaving.bad_chunk_size])
-def test_what_breaks_in_the_body_is_a_cut_stream_after_the_pieces_that_came(behaviour: Behaviour) -> None:
+def test_error_inside_a_body_is_raised_after_the_pieces_before_it(behaviour: Behaviour) -> None:
     async def main() -> None:
         async with Server(behaviour) as server, Transport(PATIENT) as transport:
             async with transport.stream(post(server.url)) as answer:
@@ -86,16 +88,16 @@ def test_what_breaks_in_the_body_is_a_cut_stream_after_the_pieces_that_came(beha
     run(main())
 
 
-def test_answers_that_only_announce_the_answer_are_not_waited_for_without_an_end() -> None:
+def test_number_of_interim_responses_is_limited() -> None:
     async def main() -> None:
         for timeouts in (Timeouts(), Timeouts(connect=None, first_byte=None, between_bytes=None)):
-            error = await failure_of(misbehaving.only_interim, timeouts)
+            error = await error_of(misbehaving.only_interim, timeouts)
             assert str(error).endswith("it consists of 101 interim (1xx) responses and no final one")
 
     run(main())
 
 
-def test_some_announcements_do_no_harm() -> None:
+def test_a_hundred_interim_responses_are_skipped() -> None:
     async def behaviour(exchange: misbehaving.Exchange) -> None:
         await exchange.send(b"HTTP/1.1 102 Processing\r\n\r\n" * 100)
         await misbehaving.answer(exchange)
@@ -109,7 +111,7 @@ def test_some_announcements_do_no_harm() -> None:
     run(main())
 
 
-def test_a_port_where_nobody_listens_refuses() -> None:
+def test_refused_connection_names_host_and_port() -> None:
     async def main() -> None:
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
@@ -120,7 +122,7 @@ def test_a_port_where_nobody_listens_refuses() -> None:
     run(main())
 
 
-def test_a_name_that_does_not_exist_is_named() -> None:
+def test_unknown_host_is_named_in_the_error() -> None:
     async def main() -> None:
         async with Transport(PATIENT) as transport:
             with pytest.raises(NetworkError, match=r"cannot resolve the name of no-such-host\.invalid:443"):
@@ -141,16 +143,16 @@ def test_a_name_that_does_not_exist_is_named() -> None:
         (misbehaving.drip, Timeouts(total=SHORT), "within 0.05 s (timeout 'total')"),
     ],
 )
-def test_each_stage_has_its_deadline(behaviour: Behaviour, timeouts: Timeouts, words: str) -> None:
+def test_each_stage_has_its_own_timeout(behaviour: Behaviour, timeouts: Timeouts, words: str) -> None:
     async def main() -> None:
-        error = await failure_of(behaviour, timeouts)
+        error = await error_of(behaviour, timeouts)
         assert type(error) is TimedOut
         assert words in str(error)
 
     run(main())
 
 
-def test_a_tls_greeting_without_an_answer_ends_with_the_connect_deadline() -> None:
+def test_silent_tls_handshake_ends_with_the_connect_timeout() -> None:
     async def stall(exchange: misbehaving.Exchange) -> None:
         await exchange.until_gone()
 
@@ -166,7 +168,7 @@ def test_a_tls_greeting_without_an_answer_ends_with_the_connect_deadline() -> No
     run(main())
 
 
-def test_a_server_that_does_not_accept_ends_with_the_connect_deadline() -> None:
+def test_server_that_does_not_accept_ends_with_the_connect_timeout() -> None:
     async def main() -> None:
         with socket.create_server(("127.0.0.1", 0), backlog=0) as deaf:
             place = deaf.getsockname()
@@ -179,7 +181,7 @@ def test_a_server_that_does_not_accept_ends_with_the_connect_deadline() -> None:
 
 
 @pytest.mark.parametrize("size", [900_000, 30_000_000])
-def test_a_server_that_does_not_read_ends_with_the_first_byte_deadline(size: int) -> None:
+def test_server_that_does_not_read_the_request_ends_with_the_first_byte_timeout(size: int) -> None:
     async def main() -> None:
         async with (
             Server(misbehaving.answer, on_connection=misbehaving.never_read) as server,
@@ -194,7 +196,7 @@ def test_a_server_that_does_not_read_ends_with_the_first_byte_deadline(size: int
     run(main())
 
 
-def test_the_silence_between_bytes_does_not_count_while_the_caller_is_busy() -> None:
+def test_between_bytes_timeout_does_not_run_while_the_caller_is_busy() -> None:
     async def answer_in_two(exchange: misbehaving.Exchange) -> None:
         await exchange.send(misbehaving.CHUNKED_HEAD + misbehaving.chunk(b"one"))
         await exchange.server.go_on.wait()
@@ -215,7 +217,7 @@ def test_the_silence_between_bytes_does_not_count_while_the_caller_is_busy() -> 
     run(main())
 
 
-def test_a_drip_that_keeps_coming_is_no_silence() -> None:
+def test_between_bytes_timeout_starts_again_with_each_piece() -> None:
     async def drip_slowly(exchange: misbehaving.Exchange) -> None:
         await exchange.send(misbehaving.CHUNKED_HEAD)
         for drop in (b"one", b"two", b"three", b"four"):
@@ -238,7 +240,7 @@ def test_a_drip_that_keeps_coming_is_no_silence() -> None:
     run(main())
 
 
-def test_a_failure_that_the_caller_catches_leaves_no_deadline_behind() -> None:
+def test_no_timeout_fires_after_a_stream_has_failed() -> None:
     async def main() -> None:
         async with (
             Server(misbehaving.close_between_chunks) as server,
@@ -252,7 +254,7 @@ def test_a_failure_that_the_caller_catches_leaves_no_deadline_behind() -> None:
     run(main())
 
 
-def test_a_deadline_of_ours_and_a_cancellation_of_others_do_not_get_mixed_up() -> None:
+def test_timeouts_of_the_transport_and_of_the_caller_are_told_apart() -> None:
     async def main() -> None:
         async with Server(misbehaving.stall_before_head) as server, Transport() as transport:
             with pytest.raises(TimeoutError):
@@ -273,7 +275,7 @@ def test_a_deadline_of_ours_and_a_cancellation_of_others_do_not_get_mixed_up() -
 @pytest.mark.parametrize(
     "behaviour", [misbehaving.stall_before_head, misbehaving.stall_within_head, misbehaving.stall_in_body]
 )
-def test_cancelling_closes_the_connection_at_once(behaviour: Behaviour) -> None:
+def test_cancelled_request_closes_its_connection(behaviour: Behaviour) -> None:
     async def main() -> None:
         async with Server(behaviour) as server, Transport() as transport:
             task = asyncio.create_task(transport.send(post(server.url)))
@@ -287,12 +289,12 @@ def test_cancelling_closes_the_connection_at_once(behaviour: Behaviour) -> None:
 
 
 @pytest.mark.parametrize("value", ["two\r\nlines", "null\0", "trailing newline\n"])
-def test_a_header_with_a_control_character_is_refused_without_being_shown(value: str) -> None:
+def test_header_with_a_control_character_is_an_error_that_does_not_show_it(value: str) -> None:
     async def main() -> None:
         async with Server(misbehaving.answer) as server, Transport(PATIENT) as transport:
             with pytest.raises(ConfigError, match="control character") as caught:
                 await transport.send(HttpRequest("POST", server.url, {"x-goog-api-key": value}))
-            assert value not in everything_told(caught.value)
+            assert value not in everything_shown(caught.value)
 
     run(main())
 
@@ -301,7 +303,7 @@ def test_a_header_with_a_control_character_is_refused_without_being_shown(value:
     "url",
     ["", "no address", "ftp://127.0.0.1/", "http://", "http://[::1/", "http://a:99999/", f"http://{'a' * 64}.b/"],
 )
-def test_an_address_that_is_none_is_refused(url: str) -> None:
+def test_invalid_url_is_a_config_error(url: str) -> None:
     async def main() -> None:
         async with Transport(PATIENT) as transport:
             with pytest.raises(ConfigError, match="cannot send a request to"):
@@ -322,18 +324,18 @@ def test_an_address_that_is_none_is_refused(url: str) -> None:
         misbehaving.stall_in_body,
     ],
 )
-def test_no_failure_tells_a_secret(behaviour: Behaviour) -> None:
+def test_errors_show_no_secret(behaviour: Behaviour) -> None:
     timeouts = Timeouts(first_byte=SHORT, between_bytes=SHORT)
 
     async def main() -> None:
-        assert SECRET not in everything_told(await failure_of(behaviour, timeouts))
+        assert SECRET not in everything_shown(await error_of(behaviour, timeouts))
 
     run(main())
 
 
 @pytest.mark.parametrize("behaviour", [misbehaving.stall_before_head, misbehaving.stall_in_body])
 @pytest.mark.parametrize("size", [2, 2**21])
-def test_a_cancellation_tells_no_secret(behaviour: Behaviour, size: int) -> None:
+def test_cancellation_shows_no_secret(behaviour: Behaviour, size: int) -> None:
     async def main() -> None:
         async with Server(behaviour) as server, Transport() as transport:
             task = asyncio.create_task(transport.send(post(server.url, b"x" * size)))
@@ -341,24 +343,24 @@ def test_a_cancellation_tells_no_secret(behaviour: Behaviour, size: int) -> None
             task.cancel()
             with pytest.raises(asyncio.CancelledError) as caught:
                 await task
-            assert SECRET not in everything_told(caught.value)
+            assert SECRET not in everything_shown(caught.value)
             await server.until_all_gone()
 
     run(main())
 
 
-def test_no_failure_to_connect_tells_a_secret() -> None:
+def test_connection_errors_show_no_secret() -> None:
     async def main() -> None:
         async with Transport(Timeouts(connect=SHORT)) as transport:
             for url in ("http://127.0.0.1:1/", "https://no-such-host.invalid/", "ftp://127.0.0.1/"):
                 with pytest.raises((NetworkError, ConfigError)) as caught:
                     await transport.send(post(url))
-                assert SECRET not in everything_told(caught.value)
+                assert SECRET not in everything_shown(caught.value)
 
     run(main())
 
 
-def everything_told(error: BaseException) -> str:
+def everything_shown(error: BaseException) -> str:
     """Whatever a log or a debugger could show of an error: its chain, its fields, and the locals of our frames."""
     told, seen = "", set[int]()
     todo: list[BaseException | None] = [error]

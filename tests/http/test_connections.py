@@ -1,4 +1,4 @@
-"""No answer but one's own, no half answer for a whole one, and nothing sent twice that a server had begun to do."""
+"""Which connections are reused, which requests are sent again, and what closing a transport ends."""
 
 import asyncio
 import socket
@@ -13,7 +13,7 @@ from midspan.errors import ConfigError, NetworkError, StreamCut
 from tests.bounds import BOUND, time_passes
 from tests.http import misbehaving
 from tests.http.misbehaving import Behaviour, Exchange, Server
-from tests.http.test_failures import PATIENT, SECRET, everything_told, post, run
+from tests.http.test_errors import PATIENT, SECRET, everything_shown, post, run
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n%b"
 STRANGE = ANSWER % b"evil"
@@ -36,7 +36,7 @@ async def answer_the_idle(exchange: Exchange) -> None:
 
 
 @pytest.mark.parametrize("behaviour", [answer_twice, answer_the_idle])
-def test_an_answer_that_nobody_asked_for_is_given_to_nobody(behaviour: Behaviour) -> None:
+def test_unexpected_response_is_discarded_with_its_connection(behaviour: Behaviour) -> None:
     async def main() -> None:
         async with Server(behaviour) as server, Transport(PATIENT) as transport:
             for _ in range(4):
@@ -49,7 +49,7 @@ def test_an_answer_that_nobody_asked_for_is_given_to_nobody(behaviour: Behaviour
 
 
 @pytest.mark.parametrize("more", [STRANGE, b""])
-def test_what_came_while_the_loop_stood_still_is_no_answer_to_the_next_question(more: bytes) -> None:
+def test_data_that_arrived_while_the_loop_was_blocked_is_not_the_next_response(more: bytes) -> None:
     go_on, said, asked = Event(), Event(), list[bytes]()
 
     def answer_and_more(listener: socket.socket) -> None:
@@ -88,7 +88,7 @@ async def reset_without_length(exchange: Exchange) -> None:
     exchange.reset()
 
 
-def test_a_body_without_a_length_that_is_broken_off_is_not_taken_for_whole() -> None:
+def test_reset_connection_does_not_complete_a_body_without_length() -> None:
     async def main() -> None:
         async with Server(reset_without_length) as server, Transport(PATIENT) as transport:
             async with transport.stream(post(server.url)) as answer:
@@ -111,7 +111,7 @@ async def begin_then_close(exchange: Exchange) -> None:
         exchange.close()
 
 
-def test_a_request_that_the_server_has_taken_up_is_not_sent_again() -> None:
+def test_request_is_not_sent_again_after_an_interim_response() -> None:
     async def main() -> None:
         async with Server(begin_then_close) as server, Transport(PATIENT) as transport:
             await transport.send(post(server.url))
@@ -123,7 +123,7 @@ def test_a_request_that_the_server_has_taken_up_is_not_sent_again() -> None:
 
 
 @pytest.mark.parametrize(("seconds", "sent"), [(0, 3), (1.1, 2)])
-def test_a_connection_that_breaks_long_after_the_request_was_not_stale(seconds: float, sent: int) -> None:
+def test_request_is_sent_again_only_if_the_connection_closes_at_once(seconds: float, sent: int) -> None:
     async def die_at_the_second(exchange: Exchange) -> None:
         if exchange.number == 1:
             await misbehaving.answer(exchange)
@@ -142,7 +142,7 @@ def test_a_connection_that_breaks_long_after_the_request_was_not_stale(seconds: 
 
 
 @pytest.mark.parametrize("behaviour", [misbehaving.stall_before_head, misbehaving.stall_in_body])
-def test_closing_ends_what_is_under_way_at_once_and_it_is_not_tried_again(behaviour: Behaviour) -> None:
+def test_closing_the_transport_ends_pending_requests_with_an_error_that_is_not_retryable(behaviour: Behaviour) -> None:
     async def main() -> None:
         async with Server(behaviour) as server:
             transport = Transport(PATIENT)
@@ -158,7 +158,7 @@ def test_closing_ends_what_is_under_way_at_once_and_it_is_not_tried_again(behavi
     run(main())
 
 
-def test_closing_ends_a_connection_that_is_being_made() -> None:
+def test_closing_the_transport_ends_a_pending_connection() -> None:
     async def main() -> None:
         async with Server(misbehaving.answer, on_connection=misbehaving.stall_before_head) as server:
             transport = Transport(Timeouts(connect=BOUND))
@@ -183,7 +183,7 @@ def drip_from_a_thread(listener: socket.socket, sent: Event) -> None:
             time.sleep(0.01)
 
 
-def test_a_loop_that_stood_still_does_not_end_a_stream_that_goes_on() -> None:
+def test_blocked_loop_does_not_time_out_a_stream_whose_data_has_arrived() -> None:
     async def main() -> None:
         with socket.create_server(("127.0.0.1", 0)) as listener:
             sent = Event()
@@ -206,17 +206,17 @@ def test_a_loop_that_stood_still_does_not_end_a_stream_that_goes_on() -> None:
 
 
 @pytest.mark.parametrize("headers", [{"authorization": SECRET.encode()}, {1: "n", "x-goog-api-key": SECRET}])
-def test_a_header_of_the_wrong_type_is_refused_without_being_shown(headers: dict[str, str]) -> None:
+def test_header_of_the_wrong_type_is_an_error_that_does_not_show_it(headers: dict[str, str]) -> None:
     async def main() -> None:
         async with Server(misbehaving.answer) as server, Transport() as transport:
             with pytest.raises(ConfigError, match="wrong type") as caught:
                 await transport.send(HttpRequest("POST", server.url, headers, b"{}"))
-            assert SECRET not in everything_told(caught.value)
+            assert SECRET not in everything_shown(caught.value)
 
     run(main())
 
 
-def test_closing_ends_also_those_who_wait_for_a_place() -> None:
+def test_closing_the_transport_ends_requests_that_wait_for_a_connection_slot() -> None:
     async def main() -> None:
         async with Server(misbehaving.stall_before_head) as server:
             transport = Transport(PATIENT, max_connections=1)
@@ -230,7 +230,7 @@ def test_closing_ends_also_those_who_wait_for_a_place() -> None:
     run(main())
 
 
-def test_how_long_a_body_is_is_ours_to_say() -> None:
+def test_framing_headers_of_the_caller_are_ignored() -> None:
     async def main() -> None:
         headers = {"Transfer-Encoding": "chunked", "content-length": "7"}
         async with Server(misbehaving.echo) as server, Transport(PATIENT) as transport:
@@ -241,7 +241,7 @@ def test_how_long_a_body_is_is_ours_to_say() -> None:
     run(main())
 
 
-def test_a_cancellation_on_the_way_to_a_proxy_does_not_tell_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cancellation_while_connecting_to_a_proxy_shows_no_password(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         async with Server(misbehaving.stall_before_head) as proxy, Transport(PATIENT) as transport:
             monkeypatch.setenv("HTTPS_PROXY", f"http://user:{SECRET}@127.0.0.1:{proxy.port}")
@@ -250,6 +250,6 @@ def test_a_cancellation_on_the_way_to_a_proxy_does_not_tell_its_password(monkeyp
             request.cancel()
             with pytest.raises(asyncio.CancelledError) as caught:
                 await request
-            assert SECRET not in everything_told(caught.value)
+            assert SECRET not in everything_shown(caught.value)
 
     run(main())
