@@ -275,8 +275,7 @@ def test_idle_connection_is_closed_after_a_while() -> None:
             assert server.accepted == 1
             await transport.send(post(server.url))
             time_passes(91)
-            while server.open:
-                await asyncio.sleep(0)
+            await server.until_all_gone()
 
     asyncio.run(main())  # the clock of the loop is moved past the limit of `run`
 
