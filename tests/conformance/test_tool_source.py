@@ -14,14 +14,14 @@ from midspan._types.specs import ToolSpec
 from midspan.errors import ConfigError
 from midspan.providers.gemini.profile import GEMINI_JSON_SCHEMA
 from midspan.testing import ScriptedProvider
-from midspan.tools.adapted import AdaptedTools
 from midspan.tools.execute import LocalTools
-from midspan.tools.merge import Merged
 from midspan.tools.source import ToolListing, ToolSource
 from midspan.tools.toolbox import Toolbox
 from midspan.tools.wrap import (
+    AdaptedTools,
     Filtered,
     LoopBound,
+    Merged,
     Prefixed,
     Renamed,
     Required,

@@ -168,14 +168,18 @@ def test_types_that_are_nearly_right_take_one_round() -> None:
     assert result.turns == 2
 
 
-def test_a_result_of_the_wrong_type_is_told_to_the_model() -> None:
+def test_result_of_the_wrong_type_reaches_the_model_with_a_note() -> None:
     @tool
     async def count() -> int:
         return "many"  # type: ignore[return-value]  # that is the point
 
-    result = Agent(ScriptedProvider([[call("count")], "hm"]), tools=[count]).run_sync("?")
-    assert result.tool_calls[0].is_error
-    assert "invalid response" in result.tool_calls[0].value
+    provider = ScriptedProvider([*[[call("count")]] * 3, "hm"])
+    result = Agent(provider, tools=[count]).run_sync("?")
+    assert [(run.value, run.is_error) for run in result.tool_calls] == [("many", False)] * 3
+    note = "The result does not match the declared output: expected integer, got string"
+    hints = [str(run.result.hint) for run in result.tool_calls]
+    assert all(hint.startswith(note) for hint in hints)
+    assert "the same result 3 times in a row" in hints[2]
 
 
 def test_usage_is_the_sum_of_all_requests() -> None:

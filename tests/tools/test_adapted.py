@@ -5,9 +5,10 @@ import pytest
 
 from midspan._types.parts import ToolCall
 from midspan.providers.gemini.profile import GEMINI_JSON_SCHEMA, GEMINI_PARAMETERS
-from midspan.tools.adapted import AdaptedTools
+from midspan.tools.declared import tool_from_schema
 from midspan.tools.execute import LocalTools
-from midspan.tools.function import tool, tool_from_schema
+from midspan.tools.function import tool
+from midspan.tools.wrap import AdaptedTools
 
 SCHEMA = {
     "type": "object",
@@ -30,15 +31,15 @@ def source() -> LocalTools:
     return LocalTools([add, greet])
 
 
-def test_names_and_schemas_are_made_legal_and_calls_find_back() -> None:
+def test_names_and_schemas_are_made_valid_and_calls_are_mapped_back() -> None:
     async def main() -> tuple[list[str], Any, Any]:
-        spoken = AdaptedTools(source(), GEMINI_JSON_SCHEMA)
-        plain, odd = await spoken.list_tools()
+        adapted = AdaptedTools(source(), GEMINI_JSON_SCHEMA)
+        plain, odd = await adapted.list_tools()
         assert odd.parameters is not None
         name, inner = odd.parameters["properties"]
         key = next(iter(odd.parameters["properties"][inner]["properties"]))
-        result = await spoken.call(ToolCall("1", odd.name, {name: "Ann", inner: {key: 5}}))
-        return [plain.name, odd.name, name, key], result, await spoken.call(ToolCall("2", "add", {"a": 3}))
+        result = await adapted.call(ToolCall("1", odd.name, {name: "Ann", inner: {key: 5}}))
+        return [plain.name, odd.name, name, key], result, await adapted.call(ToolCall("2", "add", {"a": 3}))
 
     names, result, sum_ = asyncio.run(main())
     assert names[0] == "add"
@@ -47,25 +48,25 @@ def test_names_and_schemas_are_made_legal_and_calls_find_back() -> None:
     assert sum_.value == 3
 
 
-def test_what_a_dialect_cannot_say_is_listed_and_still_enforced() -> None:
+def test_dropped_constraints_are_listed_and_still_enforced() -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer", "multipleOf": 5}}, "required": ["n"]}
-    spoken = AdaptedTools(LocalTools([tool_from_schema("f", "F.", schema, lambda arguments: 1)]), GEMINI_PARAMETERS)
+    adapted = AdaptedTools(LocalTools([tool_from_schema("f", "F.", schema, lambda arguments: 1)]), GEMINI_PARAMETERS)
 
     async def main() -> Any:
-        return await spoken.dropped_constraints(), await spoken.call(ToolCall("1", "f", {"n": 7}))
+        return await adapted.dropped_constraints(), await adapted.call(ToolCall("1", "f", {"n": 7}))
 
-    losses, result = asyncio.run(main())
-    assert [loss.keyword for loss in losses["f"]] == ["multipleOf"]
+    dropped, result = asyncio.run(main())
+    assert [constraint.keyword for constraint in dropped["f"]] == ["multipleOf"]
     assert result.is_error
 
 
-def test_a_call_before_any_listing_and_one_of_nothing() -> None:
-    spoken = AdaptedTools(source(), GEMINI_PARAMETERS)
-    assert asyncio.run(spoken.call(ToolCall("1", "add", {"a": 3}))).value == 3
-    assert asyncio.run(spoken.call(ToolCall("1", "ad"))).value.startswith("unknown tool: ad; did you mean add?")
+def test_call_before_any_listing_works() -> None:
+    adapted = AdaptedTools(source(), GEMINI_PARAMETERS)
+    assert asyncio.run(adapted.call(ToolCall("1", "add", {"a": 3}))).value == 3
+    assert asyncio.run(adapted.call(ToolCall("1", "ad"))).value.startswith("unknown tool: ad; did you mean add?")
 
 
-def test_a_tool_without_parameters_has_no_schema() -> None:
+def test_tool_without_parameters_has_no_schema() -> None:
     def now() -> str:
         """The time."""
         return "now"
@@ -74,11 +75,11 @@ def test_a_tool_without_parameters_has_no_schema() -> None:
     assert spec.parameters is None
 
 
-def test_a_schema_is_lowered_once() -> None:
-    spoken = AdaptedTools(source(), GEMINI_PARAMETERS)
+def test_schema_is_adapted_once() -> None:
+    adapted = AdaptedTools(source(), GEMINI_PARAMETERS)
 
     async def main() -> bool:
-        first, second = await spoken.list_tools(), await spoken.list_tools()
+        first, second = await adapted.list_tools(), await adapted.list_tools()
         return all(one is other for one, other in zip(first, second, strict=True))
 
     assert asyncio.run(main())
@@ -98,39 +99,31 @@ ODD_NAMES = {
 }
 
 
-KNOWN = "known are: user_name, 2, gr__e, inner, list"
+NAMES = {"user name": "user_name", "2": "_2", "größe": "gr__e", "x-y": "x_y", "p q": "p_q", "my:f": "my_f"}
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "message", "names"),
     [
-        ({}, "invalid parameters: user_name: is required but missing; expected string"),
-        ({"user_name": "a", "_2": 1}, "invalid parameters: _2: must be at least 2, got 1"),
-        ({"user_name": "a", "gr__e": "x"}, 'invalid parameters: gr__e: expected integer, got string "x"'),
-        ({"user_name": "a", "inner": {}}, "invalid parameters: inner.x_y: is required but missing; expected integer"),
-        (
-            {"user_name": "a", "inner": {"x_y": "x-y"}},
-            'invalid parameters: inner.x_y: expected integer, got string "x-y"',
-        ),
-        (
-            {"user_name": {"user_name": "user name"}},
-            'invalid parameters: user_name: expected string, got object {"user_name": "user name"}',
-        ),
-        (
-            {"user_name": "a", "list": [{}, {"p_q": [1, 2]}]},
-            "invalid parameters: list[1].p_q: expected string, got array [1, 2]",
-        ),
-        (
-            {"user_name": "a", "usr_name": 1},
-            f"invalid parameters: usr_name: is no property of this object; did you mean user_name? {KNOWN}",
-        ),
-        ({"user_name": "a"}, "my_f failed: ValueError: user name"),
+        ({}, "invalid parameters: user name: is required but missing; expected string", ["user name"]),
+        ({"user_name": "a", "_2": 1}, 'invalid parameters: ["2"]: must be at least 2, got 1', ["2"]),
+        ({"user_name": "a", "inner": {}}, "invalid parameters: inner.x-y: is required but missing", ["x-y"]),
+        ({"user_name": "a", "list": [{}, {"p_q": [1]}]}, "invalid parameters: list[1]", ["p q"]),
+        ({"user_name": "a"}, "my:f failed: ValueError: user name", ["user name", "my:f"]),
     ],
 )
-def test_problems_are_told_under_the_names_that_the_model_saw(arguments: dict[str, Any], words: str) -> None:
+def test_error_has_a_note_on_names_that_the_model_knows_by_other_names(
+    arguments: dict[str, Any], message: str, names: list[str]
+) -> None:
     def callback(arguments: dict[str, Any]) -> None:
         raise ValueError("user name")
 
-    spoken = AdaptedTools(LocalTools([tool_from_schema("my:f", "F.", ODD_NAMES, callback)]), GEMINI_JSON_SCHEMA)
-    result = asyncio.run(spoken.call(ToolCall("1", "my_f", arguments)))
-    assert (result.is_error, result.value) == (True, words)
+    adapted = AdaptedTools(LocalTools([tool_from_schema("my:f", "F.", ODD_NAMES, callback)]), GEMINI_JSON_SCHEMA)
+    result = asyncio.run(adapted.call(ToolCall("1", "my_f", arguments)))
+    assert result.is_error
+    assert result.hint == f"In this message, {', '.join(f'{name} is your {NAMES[name]}' for name in names)}."
+
+
+def test_error_without_renamed_names_has_no_note() -> None:
+    adapted = AdaptedTools(source(), GEMINI_JSON_SCHEMA)
+    assert asyncio.run(adapted.call(ToolCall("1", "add", {"a": "x"}))).hint is None

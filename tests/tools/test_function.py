@@ -1,6 +1,10 @@
 import asyncio
+import copy
 import datetime
 import json
+import pickle
+import sys
+import threading
 from typing import Any
 
 import pytest
@@ -12,8 +16,10 @@ from midspan._types.parts import ToolCall, ToolResult
 from midspan._types.specs import Effects
 from midspan.errors import ConfigError, SchemaError
 from midspan.testing import ScriptedProvider
+from midspan.tools.declared import tool_from_schema
 from midspan.tools.execute import execute
-from midspan.tools.function import Tool, tool, tool_from_schema
+from midspan.tools.function import Tool, tool, tool_of
+from tests.bounds import BOUND
 
 TAKES = {"type": "object", "properties": {"city": {"type": "string", "minLength": 2}}, "required": ["city"]}
 GIVES = {"type": "object", "properties": {"temp_c": {"type": "integer"}}, "required": ["temp_c"]}
@@ -23,7 +29,7 @@ def use(made: Tool[..., Any], context: Any = None, **arguments: Any) -> ToolResu
     return asyncio.run(execute(made, ToolCall("1", made.name, arguments), RunContext(context)))
 
 
-def test_a_decorated_function_is_a_tool_and_still_a_function() -> None:
+def test_decorated_function_is_a_tool_and_still_callable() -> None:
     @tool
     def add(a: int, b: int = 1) -> int:
         """Adds."""
@@ -37,17 +43,22 @@ def test_a_decorated_function_is_a_tool_and_still_a_function() -> None:
     assert use(add, a=2) == ToolResult("1", "add", 3, notes=use(add, a=2).notes)
 
 
-def test_options_are_taken_from_the_decorator() -> None:
+def test_options_of_the_decorator_are_in_the_spec() -> None:
     @tool(name="plus", description="Sums.", examples=[{"a": 1}], timeout=2, idempotent=True)
     async def add(a: int) -> int:
         return a
 
-    assert (add.spec.name, add.spec.description, add.spec.examples, add.timeout) == ("plus", "Sums.", ({"a": 1},), 2)
+    assert (add.spec.name, add.spec.description, add.spec.examples, add.options.timeout) == (
+        "plus",
+        "Sums.",
+        ({"a": 1},),
+        2,
+    )
     assert add.spec.effects == Effects(idempotent=True)
 
 
 @pytest.mark.requirement("S3-01", "S3-03")
-def test_an_explicit_tool_validates_what_goes_in_and_what_comes_out() -> None:
+def test_tool_from_schema_validates_arguments_and_response() -> None:
     def callback(arguments: dict[str, Any]) -> Any:
         return {"temp_c": 4} if arguments["city"] == "Oslo" else {"temp_c": "cold"}
 
@@ -60,7 +71,7 @@ def test_an_explicit_tool_validates_what_goes_in_and_what_comes_out() -> None:
 
 
 @pytest.mark.requirement("S3-01")
-def test_an_explicit_callback_may_be_async_and_may_take_the_context() -> None:
+def test_callback_of_a_schema_may_be_async_and_take_the_context() -> None:
     async def callback(context: Any, arguments: dict[str, Any]) -> Any:
         return {"user": context, **arguments}
 
@@ -84,18 +95,18 @@ def test_an_explicit_callback_may_be_async_and_may_take_the_context() -> None:
         (TAKES, "[", "failed to create tool t: invalid response schema"),
     ],
 )
-def test_an_invalid_schema_is_an_error_when_the_tool_is_made(parameters: Any, response: Any, words: str) -> None:
+def test_invalid_schema_is_an_error_when_the_tool_is_created(parameters: Any, response: Any, words: str) -> None:
     with pytest.raises(SchemaError, match=words):
         tool_from_schema("t", "T.", parameters, lambda arguments: arguments, response=response)
 
 
-def test_an_explicit_schema_may_use_type_words_of_python() -> None:
+def test_schema_may_use_type_names_of_python() -> None:
     schema = {"type": "dict", "properties": {"n": {"type": "float"}, "type": {"type": "any"}}}
     made = tool_from_schema("t", "T.", schema, lambda arguments: arguments)
     assert made.spec.parameters == {"type": "object", "properties": {"n": {"type": "number"}, "type": {}}}
 
 
-def test_a_callback_cannot_change_the_call() -> None:
+def test_callback_cannot_change_the_arguments_of_the_call() -> None:
     made = tool_from_schema("t", "T.", {"type": "object"}, lambda arguments: arguments["x"].append(1))
     call = ToolCall("1", "t", {"x": []})
     asyncio.run(execute(made, call))
@@ -137,25 +148,25 @@ async def final_later(_result: Any) -> bool:
         {"examples": [{"a": object()}]},
     ],
 )
-def test_an_option_that_makes_no_sense_is_refused_when_the_tool_is_made(options: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match=f"^add: .*{next(iter(options)).rstrip('s')}|^add: 5 is no name of a thing"):
+def test_invalid_option_is_an_error_when_the_tool_is_created(options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=f"^add: .*{next(iter(options)).rstrip('s')}"):
         tool(**options)(lambda_named_add())
 
 
 @pytest.mark.parametrize("name", [5, "", "half \ud800"])
-def test_a_name_that_no_model_could_say_is_refused(name: Any) -> None:
+def test_name_must_be_a_non_empty_text(name: Any) -> None:
     with pytest.raises(ConfigError, match="name"):
         tool(name=name)(lambda_named_add())
     with pytest.raises(ConfigError, match="name"):
         tool_from_schema(name, "T.", TAKES, lambda arguments: arguments)
 
 
-def test_examples_that_are_no_list_are_not_taken_for_a_wrong_example() -> None:
-    with pytest.raises(SchemaError, match=r"add: examples are a list of dicts.*; not \{'a': 1\}"):
+def test_examples_must_be_a_list() -> None:
+    with pytest.raises(SchemaError, match=r"add: examples must be a list of dicts.*, got \{'a': 1\}"):
         tool(examples={"a": 1})(lambda_named_add())  # type: ignore[arg-type]
 
 
-def test_a_declaration_keeps_its_examples_as_json_whatever_becomes_of_those_given() -> None:
+def test_examples_are_copied_as_json() -> None:
     def book(days: list[datetime.date]) -> None: ...
 
     given = {"days": [datetime.date(2026, 2, 3)]}
@@ -169,28 +180,21 @@ def test_a_declaration_keeps_its_examples_as_json_whatever_becomes_of_those_give
     [
         (5, TAKES, use, "t: description is a text, not 5"),
         (None, TAKES, use, "t: description is a text, not None"),
-        ("T.", 5, use, "failed to create tool t: invalid parameters schema: it is a dict, or JSON as text; not 5"),
-        ("T.", TAKES, 5, "t: the callback is a function of the arguments"),
-        ("T.", TAKES, lambda: None, "t: the callback is a function of the arguments"),
-        ("T.", TAKES, lambda a, b, c: None, "t: the callback is a function of the arguments"),
+        ("T.", 5, use, "failed to create tool t: invalid parameters schema: expected a dict or JSON text, got 5"),
+        ("T.", TAKES, 5, "t: the callback must be a function of the arguments"),
+        ("T.", TAKES, lambda: None, "t: the callback must be a function of the arguments"),
+        ("T.", TAKES, lambda a, b, c: None, "t: the callback must be a function of the arguments"),
     ],
 )
-def test_an_explicit_tool_that_could_never_be_called_is_not_made(
-    description: Any, parameters: Any, callback: Any, words: str
-) -> None:
+def test_tool_from_schema_rejects_invalid_parts(description: Any, parameters: Any, callback: Any, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         tool_from_schema("t", description, parameters, callback)
 
 
 @pytest.mark.parametrize("properties", [5, {5: {}}])
-def test_a_hole_in_a_schema_of_no_use_is_still_told_in_a_sentence(properties: Any) -> None:
+def test_placeholder_without_usable_properties_is_an_error(properties: Any) -> None:
     with pytest.raises(SchemaError, match="but the parameters are: none"):
         tool_from_schema("t", "T.", {"properties": properties}, use, reads="account:{id}")
-
-
-def test_a_tool_is_made_of_a_spec() -> None:
-    with pytest.raises(ConfigError, match="made of a ToolSpec, not of 5"):
-        Tool(5, use, use, is_async=False)  # type: ignore[arg-type]
 
 
 def lambda_named_add() -> Any:
@@ -200,21 +204,21 @@ def lambda_named_add() -> Any:
     return add
 
 
-def test_options_for_what_is_a_tool_already_are_refused() -> None:
+def test_options_for_an_existing_tool_are_an_error() -> None:
     made = tool(lambda_named_add())
-    with pytest.raises(ConfigError, match="is a tool already"):
+    with pytest.raises(ConfigError, match="is already a tool"):
         tool(name="other")(made)
     assert tool(made) is made
 
 
-def test_an_example_that_cannot_become_a_value_is_refused() -> None:
+def test_example_that_cannot_be_bound_is_an_error() -> None:
     def book(day: datetime.date) -> None: ...
 
-    with pytest.raises(SchemaError, match="no valid call"):
+    with pytest.raises(SchemaError, match="not a valid call"):
         tool(examples=[{"day": "2026-02-31"}])(book)
 
 
-def test_a_final_predicate_sees_the_whole_result_and_may_fail(caplog: pytest.LogCaptureFixture) -> None:
+def test_final_function_sees_the_whole_result_and_may_raise(caplog: pytest.LogCaptureFixture) -> None:
     @tool(final=lambda result: result["done"], max_result_chars=10)
     def work(done: bool) -> dict[str, Any]:
         return {"done": done, "text": "x" * 100} if done else {"text": "x"}
@@ -224,7 +228,7 @@ def test_a_final_predicate_sees_the_whole_result_and_may_fail(caplog: pytest.Log
     assert "final" in caplog.text
 
 
-def test_the_context_is_given_past_the_model() -> None:
+def test_context_parameter_is_hidden_from_the_model() -> None:
     @tool
     def who(greeting: str, context: Context[dict[str, str]]) -> str:
         return f"{greeting} {context['user']}"
@@ -234,7 +238,7 @@ def test_the_context_is_given_past_the_model() -> None:
     assert use(who, {"user": "ann"}, greeting="hi").value == "hi ann"
 
 
-def test_effects_are_declared_with_holes_for_arguments() -> None:
+def test_effects_may_have_placeholders_for_arguments() -> None:
     @tool(reads="rates", writes=("account:{source}", "account:{target}"))
     def transfer(source: str, target: str) -> None: ...
 
@@ -244,20 +248,20 @@ def test_effects_are_declared_with_holes_for_arguments() -> None:
 @pytest.mark.parametrize(
     ("template", "words"),
     [
-        ("account:{sauce}", "hole for 'sauce', but the parameters are: source"),
-        ("", "no name"),
-        ("a{", "no name"),
-        ("}", "no name"),
+        ("account:{sauce}", "names 'sauce', but the parameters are: source"),
+        ("", "is not valid"),
+        ("a{", "is not valid"),
+        ("}", "is not valid"),
     ],
 )
-def test_a_template_that_fits_no_parameter_is_refused(template: str, words: str) -> None:
+def test_invalid_effect_is_an_error(template: str, words: str) -> None:
     def transfer(source: str) -> None: ...
 
     with pytest.raises(SchemaError, match=words):
         tool(writes=template)(transfer)
 
 
-def test_an_example_that_is_no_call_is_refused() -> None:
+def test_example_with_invalid_arguments_is_an_error() -> None:
     def add(a: int) -> int:
         return a
 
@@ -265,7 +269,7 @@ def test_an_example_that_is_no_call_is_refused() -> None:
         tool(examples=[{"a": "many"}])(add)
 
 
-def test_a_final_tool_says_so_with_its_result() -> None:
+def test_result_of_a_final_tool_is_final() -> None:
     @tool(final=True)
     def done() -> str:
         return "x"
@@ -317,7 +321,7 @@ def calls(*names_and_arguments: tuple[str, dict[str, Any]]) -> list[ToolCall]:
     return [ToolCall(str(n), name, arguments) for n, (name, arguments) in enumerate(names_and_arguments)]
 
 
-def test_methods_are_tools_of_their_objects() -> None:
+def test_decorated_methods_are_tools_of_their_objects() -> None:
     cheap, dear = Shop(1), Kiosk(9)
     for shop, price in ((cheap, 1), (dear, 9), (cheap, 1)):
         script = [
@@ -334,29 +338,84 @@ def test_methods_are_tools_of_their_objects() -> None:
         assert values == [price, f"tea for {price}", type(shop).__name__.upper(), "Mon: 9 to 5"]
 
 
-def test_a_method_that_is_a_tool_can_be_called_as_the_method_it_is() -> None:
+def test_decorated_method_is_still_callable() -> None:
     shop = Shop(3)
     assert shop.price("tea") == 3
     assert Shop.price(shop, "tea") == 3
     assert asyncio.run(shop.buy("tea")) == "tea for 3"
     assert Shop.motto(loudly=True) == "SHOP"
-    assert shop.price is shop.price
 
 
-def test_it_has_the_options_and_the_schema_of_the_method() -> None:
+def test_tool_of_a_method_has_its_options_and_schema() -> None:
     made = Shop(3).buy
     assert isinstance(made, Tool)
-    assert (made.name, made.timeout) == ("buy_item", 5)
+    assert (made.name, made.options.timeout) == ("buy_item", 5)
     assert list(Shop(3).price.spec.parameters["properties"]) == ["item"]
     assert Shop(3).price.spec.description == "What an item costs."
 
 
-def test_without_its_object_it_is_no_tool() -> None:
-    with pytest.raises(SchemaError, match="price is a method without its object; give the method of an object"):
+def test_method_without_its_object_is_an_error() -> None:
+    with pytest.raises(SchemaError, match="price is a method without its object; pass the method of an object"):
         Agent(ScriptedProvider(["x"]), tools=[Shop.price])
 
 
-def test_objects_that_keep_nothing_have_tools_too() -> None:
+def look_at_tools(shop: Shop) -> None:
+    assert [tool.name for tool in (shop.price, shop.buy, shop.motto, shop.hours)]  # type: ignore[attr-defined]
+
+
+def test_tool_of_a_copied_object_acts_on_the_copy() -> None:
+    shop = Shop(1)
+    look_at_tools(shop)
+    for duplicate in (copy.copy, copy.deepcopy, lambda shop: pickle.loads(pickle.dumps(shop))):
+        other = duplicate(shop)
+        other._price = 99
+        assert (use(other.price, item="tea").value, use(shop.price, item="tea").value) == (99, 1)
+        assert use(other.buy, item="tea").value == "tea for 99"
+
+
+def test_looking_at_a_tool_stores_nothing_in_the_object() -> None:
+    shop = Shop(1)
+    look_at_tools(shop)
+    assert vars(shop) == {"_price": 1}
+
+
+def test_threads_that_look_at_a_method_first_all_get_the_tool() -> None:
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(30):
+
+            class Stand:
+                @tool(name="sell_item")
+                def sell(self, item: str) -> str: ...
+
+                @classmethod
+                @tool
+                def motto(cls) -> str: ...
+
+            together = threading.Barrier(2)
+            tools: list[Any] = []
+
+            def look(stand: Any, together: threading.Barrier = together, tools: list[Any] = tools) -> None:
+                together.wait(BOUND)
+                tools.extend((tool_of(stand.sell), tool_of(stand.motto)))
+
+            threads = [threading.Thread(target=look, args=(Stand(),)) for _ in range(2)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(BOUND)
+            assert sorted(made.name for made in tools) == ["motto", "motto", "sell_item", "sell_item"]
+    finally:
+        sys.setswitchinterval(interval)
+
+
+def test_schemas_of_a_method_are_made_once_for_all_objects() -> None:
+    assert Shop(1).price.spec is Shop(2).price.spec
+    assert Shop(1).price.parameters is Kiosk(2).price.parameters
+
+
+def test_objects_with_slots_have_tools_too() -> None:
     class Bare:
         __slots__ = ("n",)
 

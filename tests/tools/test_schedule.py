@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from midspan._types.context import NO_CONTEXT, RunContext
 from midspan._types.parts import ToolCall, ToolResult
-from midspan.tools.execute import LocalTools
-from midspan.tools.schedule import each_call, run_call, run_calls
+from midspan._types.specs import Effects, ToolSpec
+from midspan.tools.execute import LocalTools, run_call
+from midspan.tools.schedule import call_order, each_call, run_calls
 from tests.bounds import BOUND
 
 
@@ -17,7 +19,11 @@ def calls(*names: str) -> list[ToolCall]:
     return [ToolCall(str(number), name) for number, name in enumerate(names)]
 
 
-@pytest.mark.requirement("S3-09")
+def planned(*names: str) -> list[tuple[ToolCall, RunContext[Any]]]:
+    return [(call, NO_CONTEXT) for call in calls(*names)]
+
+
+@pytest.mark.requirement("S3-09", "S4-07")
 def test_calls_run_concurrently_and_results_keep_the_order_of_the_calls() -> None:
     all_run = threading.Barrier(4)  # none of them ends before the last one has started
 
@@ -203,7 +209,7 @@ def test_keyboard_interrupt_and_system_exit_of_a_source_are_raised(kind: type[Ba
 def test_closing_a_call_cancels_its_source() -> None:
     seen: list[str] = []
 
-    async def wait(call: ToolCall) -> ToolResult:
+    async def wait(call: ToolCall, context: RunContext[Any]) -> ToolResult:
         try:
             await asyncio.sleep(60)
         except asyncio.CancelledError:
@@ -212,7 +218,7 @@ def test_closing_a_call_cancels_its_source() -> None:
         raise AssertionError("never")
 
     async def main() -> None:
-        running = run_call(ToolCall("1", "wait"), wait)
+        running = run_call(wait, ToolCall("1", "wait"), NO_CONTEXT)
         running.send(None)
         await asyncio.sleep(0)
         running.close()
@@ -229,7 +235,7 @@ def test_closing_early_starts_no_further_calls() -> None:
         began.append("note")
 
     async def main() -> None:
-        ended = each_call(calls(*["note"] * 9), LocalTools([note]).call, max_concurrency=2)
+        ended = each_call(planned(*["note"] * 9), LocalTools([note]).call, max_concurrency=2)
         await anext(ended)
         await ended.aclose()
         count = len(began)
@@ -242,12 +248,12 @@ def test_closing_early_starts_no_further_calls() -> None:
 def test_calls_continue_while_nobody_takes_the_results() -> None:
     ran: list[int] = []
 
-    async def note(call: ToolCall) -> ToolResult:
+    async def note(call: ToolCall, context: RunContext[Any]) -> ToolResult:
         ran.append(1)
         return ToolResult(call.id, call.name, 1)
 
     async def main() -> None:
-        ended = each_call(calls(*["note"] * 9), note, max_concurrency=2)
+        ended = each_call(planned(*["note"] * 9), note, max_concurrency=2)
         await anext(ended)
         async with asyncio.timeout(BOUND):
             while len(ran) < 9:  # noqa: ASYNC110 - the calls have no event to wait for
@@ -268,3 +274,79 @@ def test_source_that_returns_another_result_has_failed(answer: Any) -> None:
     result = asyncio.run(main())
     assert (result.id, result.name, result.is_error) == ("0", "read", True)
     assert result.value == "read failed: its source did not return a result of this call"
+
+
+def effects(reads: tuple[str, ...] = (), writes: tuple[str, ...] = ()) -> Effects:
+    return Effects(reads, writes)
+
+
+ACCOUNTS = {
+    "balance": ToolSpec("balance", effects=effects(reads=("account:{id}",))),
+    "withdraw": ToolSpec("withdraw", effects=effects(reads=("account:{id}",), writes=("account:{id}",))),
+    "transfer": ToolSpec("transfer", effects=effects(writes=("account:{source}", "account:{target}"))),
+    "audit": ToolSpec("audit", effects=effects(reads=("account:*",))),
+    "reset": ToolSpec("reset", effects=effects(writes=("*",))),
+    "rates": ToolSpec("rates", effects=effects(reads=("rates",))),
+    "send": ToolSpec("send"),
+    "ping": ToolSpec("ping", effects=Effects(idempotent=True)),
+}
+
+
+@pytest.mark.parametrize(
+    ("names_and_arguments", "order"),
+    [
+        ([("balance", {"id": "a"}), ("balance", {"id": "a"})], {}),
+        ([("withdraw", {"id": "a"}), ("withdraw", {"id": "b"})], {}),
+        ([("withdraw", {"id": "a"}), ("withdraw", {"id": "a"})], {1: {0}}),
+        ([("balance", {"id": 1}), ("withdraw", {"id": 1.0}), ("balance", {"id": "1"})], {1: {0}, 2: {1}}),
+        ([("balance", {"id": "a"}), ("balance", {"id": "a"}), ("withdraw", {"id": "a"})], {2: {0, 1}}),
+        (
+            [("withdraw", {"id": "a"}), ("withdraw", {"id": "b"}), ("transfer", {"source": "a", "target": "b"})],
+            {2: {0, 1}},
+        ),
+        (
+            [("withdraw", {"id": "a"}), ("audit", {}), ("audit", {}), ("withdraw", {"id": "b"})],
+            {1: {0}, 2: {0}, 3: {0, 1, 2}},
+        ),
+        ([("rates", {}), ("withdraw", {"id": "a"}), ("reset", {}), ("rates", {})], {1: {0}, 2: {1}, 3: {2}}),
+        ([("withdraw", {}), ("withdraw", {"id": "a"})], {1: {0}}),
+        ([("send", {}), ("ping", {}), ("send", {}), ("other", {}), ("withdraw", {"id": "a"})], {}),
+    ],
+)
+def test_call_waits_for_earlier_calls_that_it_conflicts_with(
+    names_and_arguments: list[tuple[str, dict[str, Any]]], order: dict[int, set[int]]
+) -> None:
+    conflicting = [
+        ToolCall(str(number), name, arguments) for number, (name, arguments) in enumerate(names_and_arguments)
+    ]
+    assert call_order(conflicting, ACCOUNTS) == order
+
+
+def test_ordered_calls_run_one_after_the_other_and_the_others_together() -> None:
+    log: list[str] = []
+    all_started = asyncio.Event()
+
+    async def work(call: ToolCall, context: RunContext[Any]) -> ToolResult:
+        log.append(f"start {call.id}")
+        if call.id in ("0", "3"):
+            if "start 0" in log and "start 3" in log:
+                all_started.set()
+            await all_started.wait()
+        log.append(f"end {call.id}")
+        return ToolResult(call.id, call.name, call.id)
+
+    async def main() -> list[str]:
+        ended = each_call(planned("a", "b", "c", "d"), work, order={1: {0}, 2: {1}})
+        return [result.value async for _, result, _ in ended]
+
+    assert sorted(asyncio.run(asyncio.wait_for(main(), BOUND))) == ["0", "1", "2", "3"]
+    assert log.index("end 0") < log.index("start 1") < log.index("end 1") < log.index("start 2")
+    assert log.index("start 3") < log.index("end 0")
+
+
+def test_order_of_many_calls_costs_linear_work() -> None:
+    many = [ToolCall(str(n), "withdraw", {"id": str(n % 100)}) for n in range(4_000)]
+    order = call_order(many, ACCOUNTS)
+    assert sum(map(len, order.values())) == 3_900
+    mixed = [ToolCall(str(n), ("audit", "withdraw")[n % 2], {"id": str(n)}) for n in range(4_000)]
+    assert sum(map(len, call_order(mixed, ACCOUNTS).values())) < 3 * 4_000

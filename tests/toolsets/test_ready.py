@@ -12,8 +12,8 @@ from midspan._types.exchange import ModelRequest
 from midspan._types.parts import ToolCall, ToolResult
 from midspan.providers.gemini.profile import GEMINI_JSON_SCHEMA, GEMINI_PARAMETERS
 from midspan.providers.scripted import ScriptedProvider
-from midspan.tools.merge import source_of
 from midspan.tools.schedule import run_calls
+from midspan.tools.wrap import source_of
 from tests.http.misbehaving import Server
 from tests.http.test_errors import run
 from tests.toolsets.stand_in import forecast

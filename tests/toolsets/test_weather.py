@@ -263,8 +263,8 @@ def test_a_service_that_takes_too_long_is_told_as_a_timeout(behaviour: Behaviour
 
 @pytest.mark.requirement("S3-10")
 def test_the_time_is_three_seconds_unless_another_is_given() -> None:
-    assert weather_tool().timeout == 13.0  # with some patience around it
-    assert weather_tool(timeout=20).timeout == 30.0
+    assert weather_tool().options.timeout == 13.0  # with some patience around it
+    assert weather_tool(timeout=20).options.timeout == 30.0
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from midspan._types.codec import to_json
 from midspan._types.events import CANCELLED, ErrorInfo, RunEnd, RunEvent, RunStart, ToolEnd, ToolStart
 from midspan._types.parts import ToolCall
 from midspan.errors import CodecError, ConfigError, JournalError, LimitReached, RunElsewhere, RunExists
-from midspan.tools.error_results import describe_error, failed, truncate
+from midspan.tools.source import describe_error, failed, truncate
 
 _log = logging.getLogger("midspan._loop")
 

@@ -16,8 +16,9 @@ from midspan._types.events import RequestRetry, RunEvent, ToolEnd, ToolProgress,
 from midspan._types.exchange import OnRetry
 from midspan._types.parts import ToolCall, ToolResult, local_id
 from midspan.errors import ProviderError, ToolError
-from midspan.tools.error_results import FORBIDDEN, bulleted, failed, truncate
-from midspan.tools.schedule import each_call, run_call
+from midspan.tools.execute import run_call
+from midspan.tools.schedule import call_order, each_call
+from midspan.tools.source import FORBIDDEN, bulleted, failed, truncate
 from midspan.tools.tasks import Expired, checkpoint, with_timeout
 
 if TYPE_CHECKING:
@@ -52,8 +53,6 @@ class CallRunner:
         self.observer: Observer | None = None
         """Gets the progress reports of calls while they run."""
         self._planned: list[_PlannedCall] = []
-        self._indexes: dict[int, int] = {}
-        """The positions of the calls that run, by the identities of their objects: two calls may share an id."""
 
     def start(self, refusals: Refusals) -> Iterator[RunEvent]:
         """Announce the unanswered calls of the turn. Refused ones get their results; the others are planned."""
@@ -76,7 +75,6 @@ class CallRunner:
                 key = _identity(call) if len(unanswered) > 1 else None
                 planned.setdefault(key, _PlannedCall(call, [])).indexes.append(index)
         self._planned = list(planned.values())
-        self._indexes = {id(item.call): item.indexes[0] for item in self._planned}
 
     @property
     def is_planned(self) -> bool:
@@ -92,7 +90,10 @@ class CallRunner:
         """Run the only planned call."""
         [(call, [index])], self._planned = self._planned, []
         await checkpoint()
-        result, seconds = await run_call(call, self._call, in_task=self._run.prepared.in_task)
+        prepared = self._run.prepared
+        result, seconds = await run_call(
+            prepared.source.call, call, self._context(call, index), in_task=prepared.in_task
+        )
         return self._end(call, result, seconds, index)
 
     async def run(self) -> AsyncGenerator[RunEvent, None]:
@@ -103,7 +104,13 @@ class CallRunner:
         concurrency = 1 if run.prepared.provider.profile.calls_in_order else None
         calls = [item.call for item in planned]
         await checkpoint()
-        results = each_call(calls, self._call, max_concurrency=concurrency, in_task=run.prepared.in_task)
+        results = each_call(
+            [(call, self._context(call, indexes[0])) for call, indexes in planned],
+            run.prepared.source.call,
+            max_concurrency=concurrency,
+            in_task=run.prepared.in_task,
+            order=call_order(calls, run.prepared.specs),
+        )
         async with aclosing(results):
             while True:
                 try:
@@ -125,13 +132,12 @@ class CallRunner:
         run.log("Tool Result", result)
         hint = run.policies.hint(run.state, call, result)
         if hint is not None:
-            result = replace(result, hint=hint)
+            result = replace(result, hint=hint if result.hint is None else f"{result.hint} {hint}")
         return run.apply(ToolEnd(run.state.turn, result, seconds, index))
 
-    def _call(self, call: ToolCall) -> Any:
+    def _context(self, call: ToolCall, index: int) -> RunContext[Any]:
         run = self._run
-        index = self._indexes[id(call)]
-        context = RunContext(
+        return RunContext(
             self._user_context,
             run_id=run.id,
             call_id=call.id,
@@ -140,7 +146,6 @@ class CallRunner:
             deadline=run.limits.deadline,
             host=self,
         )
-        return run.prepared.source.call(call, context)
 
     def report_progress(self, context: RunContext[Any], fraction: float | None, message: str) -> None:
         """Pass on a progress report of a tool. See `RunHost`."""
@@ -186,7 +191,7 @@ class CallRunner:
             deadline=parent.deadline,
             host=self,
         )
-        result, _ = await run_call(call, lambda call: run.prepared.source.call(call, context))
+        result, _ = await run_call(run.prepared.source.call, call, context)
         return result
 
     def _refuse_nested(self, parent: RunContext[Any], call: ToolCall) -> Refusal | None:

@@ -10,7 +10,7 @@ from midspan._types.exchange import Budget
 from midspan._types.parts import ToolCall
 from midspan._types.specs import Limits
 from midspan.errors import LimitReached, ProviderError
-from midspan.tools.error_results import OVER_LIMIT
+from midspan.tools.source import OVER_LIMIT
 
 LIMIT_MESSAGE = "Maximum tool execution iterations reached. Please try breaking down your request."
 """The answer of a run that reached a limit with `on_limit="message"`."""

@@ -16,7 +16,7 @@ from midspan._types.exchange import ModelResponse
 from midspan._types.parts import ToolCall, ToolResult
 from midspan._types.specs import ToolSpec
 from midspan.errors import NoAnswer
-from midspan.tools.error_results import FORBIDDEN, REPEATED
+from midspan.tools.source import FORBIDDEN, REPEATED
 
 _NOTE_FROM = 3
 """The repetition from which on the model gets a note."""

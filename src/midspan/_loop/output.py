@@ -11,7 +11,8 @@ from midspan._schema.dialects.dialect import AdaptedSchema, SchemaDialect
 from midspan._schema.output_type import OutputType, parse_json
 from midspan._types.exchange import ModelResponse, Output
 from midspan.errors import ArgumentError, OutputError
-from midspan.tools.function import Tool, tool_from_schema
+from midspan.tools.declared import tool_from_schema
+from midspan.tools.function import Tool
 
 ANSWER_TOOL = "final_answer"
 _UNLIMITED_CHARS = 2**40

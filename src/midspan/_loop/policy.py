@@ -17,7 +17,7 @@ from midspan._types.messages import Message
 from midspan._types.parts import ToolCall, ToolResult
 from midspan._types.specs import AnyTool, ToolChoice, ToolSpec
 from midspan.errors import AnswerBlocked, MidspanError, NoAnswer, ProviderError
-from midspan.tools.error_results import FORBIDDEN, UNREADABLE
+from midspan.tools.source import FORBIDDEN, UNREADABLE
 
 
 class Changes(Struct, frozen=True, gc=False):

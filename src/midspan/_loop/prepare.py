@@ -16,7 +16,7 @@ from midspan.tools.source import ToolListing, ToolSource, UnavailableSource
 if TYPE_CHECKING:
     from midspan._loop.output import TypedOutput
     from midspan._schema.dialects.dialect import SchemaDialect
-    from midspan.tools.adapted import AdaptedTools
+    from midspan.tools.wrap import AdaptedTools
 
 
 class ToolSet:
@@ -38,13 +38,13 @@ class ToolSet:
     @property
     def source(self) -> ToolSource:
         if self._source is None:
-            from midspan.tools.merge import source_of  # loaded with the first tool
+            from midspan.tools.wrap import source_of  # loaded with the first tool
 
             self._source = source_of(self._others)
         return self._source
 
     async def list_tools(self) -> ToolListing:
-        from midspan.tools.merge import list_source  # as above
+        from midspan.tools.wrap import list_source  # as above
 
         return await list_source(self.source)
 
@@ -52,7 +52,7 @@ class ToolSet:
         """Return the source whose tools the dialect can express."""
         known = self._adapted.get(id(dialect))
         if known is None:
-            from midspan.tools.adapted import AdaptedTools  # as above
+            from midspan.tools.wrap import AdaptedTools  # as above
 
             known = self._adapted[id(dialect)] = dialect, AdaptedTools(self.source, dialect)
         return known[1]

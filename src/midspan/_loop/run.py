@@ -33,7 +33,7 @@ from midspan._types.events import (
 from midspan._types.exchange import ModelRequest, ModelResponse
 from midspan._types.messages import History
 from midspan.errors import LimitReached, MidspanError
-from midspan.tools.error_results import failed
+from midspan.tools.source import failed
 
 _log = logging.getLogger("midspan._loop")
 

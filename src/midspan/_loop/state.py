@@ -11,7 +11,7 @@ from midspan._types.exchange import Citation, FinishReason, Usage
 from midspan._types.messages import History, Message
 from midspan._types.parts import Blob, Text, Thought, ToolCall, ToolResult
 from midspan._types.specs import ToolChoice
-from midspan.tools.error_results import FORBIDDEN, NOT_RUN, REFUSED, UNREADABLE, failed
+from midspan.tools.source import FORBIDDEN, NOT_RUN, REFUSED, UNREADABLE, failed
 
 CALL_NOT_RUN = "was not run, because the run ended"
 CALL_CANCELLED = "was cancelled before it ended; whether it had an effect is unknown"

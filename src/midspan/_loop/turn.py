@@ -22,7 +22,7 @@ from midspan._types.messages import Message
 from midspan._types.parts import Part, Text, Thought, ToolCall
 from midspan.errors import MidspanError, ProviderError
 from midspan.providers.provider import Provider, ensure_aclose
-from midspan.tools.error_results import describe_error
+from midspan.tools.source import describe_error
 from midspan.tools.tasks import Expired, is_cancelling, with_timeout
 
 

@@ -1,5 +1,6 @@
 """What a caller says about tools and models: declarations, choices, settings."""
 
+from collections.abc import Mapping
 from typing import Any, Final, Literal, get_args
 
 from msgspec import Struct
@@ -44,6 +45,37 @@ class ToolSpec(Struct, frozen=True, omit_defaults=True, tag="function"):
     needs_approval: bool = False
     """A person has to approve each call."""
 
+    @classmethod
+    def of(cls, declaration: "ToolSpec | Mapping[str, Any]") -> "ToolSpec":
+        """Return a spec from a dict as OpenAI, Anthropic, Gemini or MCP write a tool."""
+        if isinstance(declaration, ToolSpec):
+            return declaration
+        if not isinstance(declaration, Mapping):
+            raise ConfigError(f"expected a ToolSpec or a dict that declares a tool, got {declaration!r:.80}")
+        function = declaration.get("function")
+        fields: Mapping[str, Any] = function if isinstance(function, Mapping) else declaration
+        name, description = fields.get("name"), fields.get("description") or ""
+        if not isinstance(name, str) or not name or not isinstance(description, str):
+            raise ConfigError(f"a declaration needs a name and a description as text, got {dict(declaration)!r:.200}")
+        parameters = [fields[key] for key in _PARAMETERS if fields.get(key) is not None]
+        response = [fields[key] for key in _RESPONSE if fields.get(key) is not None]
+        unknown = [key for key in fields if key not in _DECLARATION]
+        if unknown and not parameters:
+            raise ConfigError(f"{name}: the declaration has {unknown[0]!r}, but none of: {', '.join(_PARAMETERS)}")
+        hints = fields.get("annotations") or {}
+        return cls(
+            name,
+            description,
+            parameters[0] if parameters else None,
+            response[0] if response else None,
+            Effects(idempotent=True) if hints.get("idempotentHint") else None,
+            title=fields.get("title") or hints.get("title"),
+            strict=fields.get("strict"),
+            read_only=hints.get("readOnlyHint"),
+            destructive=hints.get("destructiveHint"),
+            open_world=hints.get("openWorldHint"),
+        )
+
     @property
     def changes(self) -> bool | None:
         """Whether it changes anything, as it declares; None if it does not say: being idempotent tells nothing."""
@@ -55,6 +87,12 @@ class ToolSpec(Struct, frozen=True, omit_defaults=True, tag="function"):
         if effects is None or (effects.idempotent and not effects.reads and not effects.writes):
             return None
         return bool(effects.writes)
+
+
+_PARAMETERS = ("parameters", "inputSchema", "input_schema", "parametersJsonSchema", "parameters_json_schema")
+_RESPONSE = ("response", "outputSchema", "output_schema", "responseJsonSchema", "response_json_schema")
+_DECLARATION = frozenset(("type", "name", "description", "title", "strict", "annotations", *_PARAMETERS, *_RESPONSE))
+"""The keys under which APIs write the declaration of a tool."""
 
 
 class BuiltinTool(Struct, frozen=True, omit_defaults=True, tag="builtin"):

@@ -20,8 +20,8 @@ from midspan.providers.gemini import wire
 from midspan.providers.gemini.capabilities import Capabilities
 from midspan.providers.gemini.encode import encode_message
 from midspan.providers.gemini.proto import Proto, load, to_plain
-from midspan.tools.function import Tool, tool_from_schema
-from midspan.tools.options import is_async
+from midspan.tools.declared import tool_from_schema
+from midspan.tools.function import Tool, is_async
 from midspan.tools.schedule import run_calls
 from midspan.tools.toolbox import Duplicates, Toolbox
 

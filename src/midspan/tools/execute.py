@@ -1,29 +1,44 @@
-"""Execute one call: find the tool, validate the arguments, run it, turn what it returned or raised into a result.
+"""Run calls: validate the arguments, run the tool, and turn what it returned or raised into a result.
 
-Every failure of a tool becomes an error result for the model; tracebacks go to the log. Only KeyboardInterrupt and
-SystemExit of an async tool are raised, because they are meant for the program.
+Every error of a tool becomes an error result for the model, with the traceback in the log. Only KeyboardInterrupt and
+SystemExit are raised, because they are meant for the program.
 """
 
 import asyncio
 import inspect
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from time import monotonic
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from functools import partial
+from itertools import islice
+from time import monotonic, perf_counter
 from typing import Any
 
+import msgspec
+
+from midspan._schema.jsonable import to_jsonable
 from midspan._types.context import NO_CONTEXT, RunContext
-from midspan._types.parts import ToolCall, ToolResult
-from midspan.errors import ArgumentError, ConfigError, DuplicateTool, ToolError
-from midspan.tools.error_results import bulleted, describe_error, failed, refused
+from midspan._types.parts import Blob, ToolCall, ToolResult
+from midspan.errors import ArgumentError, ConfigError, DuplicateTool, ResultError, ToolError
 from midspan.tools.function import Tool, tool_of
-from midspan.tools.results import to_tool_result
-from midspan.tools.source import ToolListing, ToolSource
+from midspan.tools.source import (
+    ToolListing,
+    ToolSource,
+    bulleted,
+    describe_error,
+    failed,
+    refused,
+    truncate,
+    unknown,
+)
 from midspan.tools.tasks import Expired, ToolRaised, run_in_task
 from midspan.tools.threads import THREADS
 
 _log = logging.getLogger("midspan.tools")
 
-_MAX_NAME_CHARS = 200
+_MAX_ITEMS = 10_000
+"""How many items of a generator are read."""
+_MAX_ERROR_BYTES = 4_000
+_MAX_MEDIA_DEPTH = 4
 
 
 class LocalTools(ToolSource):
@@ -49,72 +64,269 @@ class LocalTools(ToolSource):
         return unknown(call, self._tools) if tool is None else await execute(tool, call, context)
 
 
+SourceCall = Callable[[ToolCall, RunContext[Any]], Awaitable[ToolResult]]
+"""`ToolSource.call`."""
+
+
+async def run_call(
+    run: SourceCall, call: ToolCall, context: RunContext[Any], *, in_task: bool = True
+) -> tuple[ToolResult, float]:
+    """Return one result and its duration, also if the source raises or answers another call.
+
+    `in_task=False` is for sources that run user code in tasks anyway; a second task would only cost time.
+    """
+    begin = perf_counter()
+    result: Any
+    try:
+        result = await (run_in_task(run, call, context, name=call.name) if in_task else run(call, context))
+    except Exception as error:  # noqa: BLE001 - sources are user code
+        cause = error.error if isinstance(error, ToolRaised) else error
+        _log.error("the source of tool %s raised %s", call.name, type(cause).__name__, exc_info=cause)
+        result = failed(call, f"{call.name} failed: {describe_error(cause)}")
+    if not isinstance(result, ToolResult) or result.id != call.id or result.name != call.name:
+        _log.error("the source of tool %s returned %r, which is not a result of this call", call.name, result)
+        result = failed(call, f"{call.name} failed: its source did not return a result of this call")
+    elif in_task and not _is_json(result.value):
+        _log.error("the source of tool %s returned a value that is not JSON serializable", call.name)
+        result = failed(call, f"{call.name} failed: its source returned a value that is not JSON serializable")
+    return result, perf_counter() - begin
+
+
+def _is_json(value: Any) -> bool:
+    try:
+        _encode(value)
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
+        return False
+    return True
+
+
 async def execute(tool: Tool[..., Any], call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:
     """Run the call and return its result, whatever happens."""
     changes: tuple[str, ...] = ()
     arguments = tool.parameters.fast_path(call.arguments)
     if arguments is None:
-        prepared = tool.parameters.validate(call.arguments)
-        if prepared.problems:
-            return refused(call, f"invalid parameters:{bulleted(map(str, prepared.problems))}")
-        arguments, changes = prepared.arguments, prepared.changes
-    context.start(tool.timeout)
+        validated = tool.parameters.validate(call.arguments)
+        if validated.problems:
+            return refused(call, f"invalid parameters:{bulleted(map(str, validated.problems))}")
+        arguments, changes = validated.arguments, validated.changes
+    context.start(tool.options.timeout)
     try:
-        if tool.is_async:
-            value = await run_in_task(tool.invoke, arguments, context, timeout=tool.timeout, name=tool.spec.name)
-        else:
-            value = await _run_in_thread(tool, arguments, context)
+        value, notes = await _call(tool, arguments, context)
     except asyncio.CancelledError:
         context.cancel()
         raise
     except Expired as expired:
         context.cancel()
-        return failed(
-            call,
-            f"{tool.name} timed out after {tool.timeout:g} seconds{timeout_ending(expired, is_async=tool.is_async)}",
-        )
+        return failed(call, timeout_message(call.name, tool.options.timeout, expired, is_async=tool.is_async))
     except ToolRaised as raised:
-        return _error_result(tool, call, raised.error)
-    except ToolError as error:  # no thread could be had
-        return failed(call, str(error))
-    return to_tool_result(tool, call, value, changes)
+        return _error_result(call, raised.error)
+    except ToolError as error:  # no thread could be started
+        return refused(call, str(error))
+    return _to_tool_result(tool, call, value, (*changes, *notes) if notes else changes)
 
 
-async def _run_in_thread(tool: Tool[..., Any], arguments: dict[str, Any], context: RunContext[Any]) -> Any:
-    end = None if tool.timeout is None else monotonic() + tool.timeout
-    value = await THREADS.run(tool.invoke, arguments, context, timeout=tool.timeout)
-    # A plain function may still return an awaitable: a lambda around a coroutine function, for example.
-    if not inspect.isawaitable(value):
-        return value
-    return await run_in_task(lambda: value, timeout=None if end is None else end - monotonic(), name=tool.name)
+class _InvalidArguments(Exception):
+    """An ArgumentError that was raised before the function was called."""
 
 
-def _error_result(tool: Tool[..., Any], call: ToolCall, error: BaseException) -> ToolResult:
+async def _call(
+    tool: Tool[..., Any], arguments: dict[str, Any], context: RunContext[Any]
+) -> tuple[Any, tuple[str, ...]]:
+    """Return what the function returns, and notes about it."""
+    timeout, start = tool.options.timeout, monotonic()
+    function = partial(tool.function, **arguments) if tool.bind is None else partial(_bind, tool, arguments, context)
+    if tool.is_async:
+        value = await run_in_task(function, timeout=timeout, name=tool.spec.name)
+    else:
+        value = await THREADS.run(function, timeout=timeout)
+    if not _is_lazy(value):
+        return value, ()
+    while _is_lazy(value):
+        seconds_left = None if timeout is None else timeout - (monotonic() - start)
+        value = await _complete(value, seconds_left, tool.spec.name)
+    if isinstance(value, _Items) and len(value) > _MAX_ITEMS:
+        return value[:_MAX_ITEMS], (f"only the first {_MAX_ITEMS:,} items were read",)
+    return value, ()
+
+
+def _bind(tool: Tool[..., Any], arguments: dict[str, Any], context: RunContext[Any]) -> Any:
+    assert tool.bind is not None, "only then is it called"
+    try:
+        positional, keywords = tool.bind(arguments, context)
+    except ArgumentError as error:
+        raise _InvalidArguments from error
+    return tool.function(*positional, **keywords)
+
+
+def _is_lazy(value: Any) -> bool:
+    """Whether a return value still has to run: an awaitable, as of a lambda around a coroutine, or a generator."""
+    kind = type(value)
+    return hasattr(kind, "__next__") or hasattr(kind, "__anext__") or inspect.isawaitable(value)
+
+
+class _Items(list[Any]):
+    """The items of a generator: one more than _MAX_ITEMS if there were more."""
+
+
+async def _complete(value: Any, timeout: float | None, name: str) -> Any:
+    if isinstance(value, Iterator):
+        return await THREADS.run(lambda: _Items(islice(value, _MAX_ITEMS + 1)), timeout=timeout)
+    function = (lambda: _collect(value)) if isinstance(value, AsyncIterator) else (lambda: value)
+    return await run_in_task(function, timeout=timeout, name=name)
+
+
+async def _collect(iterator: AsyncIterator[Any]) -> _Items:
+    items = _Items()
+    async for item in iterator:
+        items.append(item)
+        if len(items) > _MAX_ITEMS:
+            break
+    if isinstance(iterator, AsyncGenerator):
+        await iterator.aclose()
+    return items
+
+
+def _error_result(call: ToolCall, error: BaseException) -> ToolResult:
+    if isinstance(error, _InvalidArguments):
+        return refused(call, f"invalid parameters:{bulleted(str(error.__cause__).splitlines())}")
     if isinstance(error, ArgumentError):
         return failed(call, f"invalid parameters:{bulleted(str(error).splitlines())}")
     if isinstance(error, ToolError):
         return failed(call, str(error))
-    _log.warning("tool %s raised %s", tool.name, type(error).__name__, exc_info=error)
-    return failed(call, f"{tool.name} failed: {describe_error(error)}")
+    _log.warning("tool %s raised %s", call.name, type(error).__name__, exc_info=error)
+    return failed(call, f"{call.name} failed: {describe_error(error)}")
 
 
-def timeout_ending(expired: Expired, *, is_async: bool = True) -> str:
+def timeout_message(name: str, seconds: float | None, expired: Expired, *, is_async: bool = True) -> str:
     """Say what became of a call that timed out."""
     if expired.is_abandoned:
-        return ", ignored its cancellation and was abandoned; it may still be running"
-    if expired.late_result:
-        return ", ignored its cancellation and returned too late; its result was discarded"
-    return " and was cancelled" if is_async else "; its thread was abandoned and may still be running"
+        ending = ", ignored its cancellation and was abandoned; it may still be running"
+    elif expired.late_result:
+        ending = ", ignored its cancellation and returned too late; its result was discarded"
+    else:
+        ending = " and was cancelled" if is_async else "; its thread was abandoned and may still be running"
+    return f"{name} timed out after {seconds:g} seconds{ending}"
 
 
-def unknown(call: ToolCall, names: Iterable[str] | Mapping[str, Any]) -> ToolResult:
-    """Return the result of a call to a tool that does not exist, with the names that the model may have meant."""
-    from difflib import get_close_matches  # loaded with the first unknown tool
+def _to_tool_result(tool: Tool[..., Any], call: ToolCall, returned: Any, notes: tuple[str, ...]) -> ToolResult:
+    """Return the result of a call whose function returned `returned`.
 
-    known = list(names)
-    wanted = call.name.removeprefix("default_api").lstrip(".:")
-    near = [wanted] if wanted in known else get_close_matches(wanted[:_MAX_NAME_CHARS], known, 3, 0.5)
-    message = f"unknown tool: {call.name[:_MAX_NAME_CHARS]}"
-    message += f"; did you mean {' or '.join(near)}?" if near else ""
-    message += f"; the tools are: {', '.join(known[:50])}" if known else "; there are no tools"
-    return refused(call, message)
+    What a tool did is never hidden by its return annotation: a value that does not match goes to the model with a
+    note. Only a response schema that was given explicitly is enforced.
+    """
+    media: list[Blob] = []
+    hint = None
+    try:
+        value, size = _to_json(returned, media)
+    except ResultError as error:
+        if tool.enforces_response and tool.response is not None:
+            return failed(call, f"invalid response: {error}")
+        value = _describe(returned, error)
+        size, notes = len(value), (*notes, f"the result was described: {error}")
+    else:
+        if tool.response is not None and not media and not tool.response.accepts(value):
+            if isinstance(value, dict) and value.get("error"):
+                return _reported_error(call, value, notes)
+            problems = bulleted(map(str, tool.response.problems(value)))
+            if tool.enforces_response:
+                return failed(call, f"invalid response:{problems}")
+            _log.warning("the result of tool %s does not match its return annotation:%s", call.name, problems)
+            hint = f"The result does not match the declared output:{problems}"
+    final = tool.options.final
+    is_final = final if isinstance(final, bool) else _is_final(call.name, final, value)
+    if size > tool.options.max_result_chars:
+        value, notes = _cut(value, tool.options.max_result_chars, notes)
+    return ToolResult(call.id, call.name, value, False, tuple(media), is_final, notes, hint)
+
+
+def _is_final(name: str, final: Callable[[Any], bool], value: Any) -> bool:
+    try:
+        return bool(final(value))
+    except Exception:  # noqa: BLE001 - user code
+        _log.exception("final= of tool %s raised; treating the result as not final", name)
+        return False
+
+
+def _to_json(value: Any, media: list[Blob]) -> tuple[Any, int]:
+    """Convert a tool's return value to JSON data and its encoded size. Images and audio are moved into `media`.
+
+    A value that survives encoding and decoding unchanged is plain data, as most are; msgspec finds that out much faster
+    than a walk in Python. The decoded copy also keeps later changes by the tool out of the conversation.
+    """
+    try:
+        encoded = _encode(value)
+        data = _decode(encoded)
+        if data == value:
+            return data, len(encoded)
+    except Exception:  # noqa: BLE001, S110 - comparing may run user code; the slow path below reports what is wrong
+        pass
+    data = to_jsonable(_extract_media(value, media))
+    return data, len(_encode(data))
+
+
+def _reported_error(call: ToolCall, value: dict[str, Any], notes: tuple[str, ...]) -> ToolResult:
+    """A tool may report an error in its result, whatever schema its successes have."""
+    encoded = _encode(value)
+    shown = value if len(encoded) <= _MAX_ERROR_BYTES else truncate(encoded.decode())
+    return ToolResult(call.id, call.name, shown, is_error=True, notes=notes)
+
+
+def _extract_media(value: Any, media: list[Blob], depth: int = 0) -> Any:
+    """Return the value with a name in place of each image or other medium, which is appended to `media`."""
+    blob = _to_blob(value)
+    if blob is not None:
+        media.append(blob)
+        return blob.name or blob.media_type
+    if depth < _MAX_MEDIA_DEPTH and type(value) in (list, tuple):
+        items = [_extract_media(item, media, depth + 1) for item in value]
+        texts = [item for item, original in zip(items, value, strict=True) if _to_blob(original) is None]
+        if len(texts) == len(items):
+            return value if all(item is original for item, original in zip(items, value, strict=True)) else items
+        return (texts[0] if len(texts) == 1 else texts) if texts else ", ".join(items)
+    if depth < _MAX_MEDIA_DEPTH and type(value) is dict:
+        return {name: _extract_media(item, media, depth + 1) for name, item in value.items()}
+    return value
+
+
+def _to_blob(value: Any) -> Blob | None:
+    if isinstance(value, Blob):
+        return value
+    if isinstance(value, bytes | bytearray | memoryview) and (media_type := _media_type(bytes(value[:16]))):
+        return Blob.of(bytes(value), media_type)
+    return None
+
+
+_SIGNATURES = {
+    b"\x89PNG\r\n\x1a\n": "image/png",
+    b"\xff\xd8\xff": "image/jpeg",
+    b"GIF8": "image/gif",
+    b"%PDF-": "application/pdf",
+}
+
+
+def _media_type(head: bytes) -> str | None:
+    if head[:4] == b"RIFF" and head[8:12] in (b"WEBP", b"WAVE"):
+        return "image/webp" if head[8:12] == b"WEBP" else "audio/wav"
+    return next((media_type for signature, media_type in _SIGNATURES.items() if head.startswith(signature)), None)
+
+
+def _describe(value: Any, error: ResultError) -> str:
+    """Describe a value that is not JSON serializable."""
+    try:
+        text = repr(value)[:200]
+    except Exception:  # noqa: BLE001 - __repr__ is user code
+        text = "its repr() failed"
+    return truncate(f"a {type(value).__name__} that cannot be shown as data ({error}): {text}")
+
+
+def _cut(value: Any, max_chars: int, notes: tuple[str, ...]) -> tuple[Any, tuple[str, ...]]:
+    """Return the value, or as much of it as the model shall read, with a mark where it was cut."""
+    text = value if isinstance(value, str) else _encode(value).decode()
+    if len(text) <= max_chars:
+        return value, notes
+    shown = f"the first {max_chars:,} of {len(text):,} characters"
+    return f"{text[:max_chars]}… [cut: {shown}]", (*notes, f"the result was cut to {shown}")
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode

@@ -1,92 +1,236 @@
-"""Python functions of this process as tools."""
+"""Python functions as tools: `@tool`, its options, and methods."""
 
 import inspect
+import re
+import threading
 import types
-from collections.abc import Callable, Iterable
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
+from collections.abc import Callable, Iterable, Mapping
+from copy import copy
+from functools import update_wrapper
+from typing import Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
-import msgspec
+from msgspec import Struct
 
 from midspan._types.context import RunContext
-from midspan._types.specs import ToolSpec
+from midspan._types.specs import Effects, ToolSpec
 from midspan._types.texts import check_text
-from midspan.errors import ArgumentError, ConfigError, SchemaError
-from midspan.tools.options import (
-    Final,
-    check_known,
-    check_name,
-    check_options,
-    effects_of,
-    examples_of,
-    is_async,
-    takes_values,
-)
-
-if TYPE_CHECKING:
-    from midspan._schema.arguments import SchemaValidator
-    from midspan._schema.signature import Signature
-    from midspan._schema.signatures.binding import Binding
+from midspan.errors import ArgumentError, ConfigError, ResultError, SchemaError
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-Invoke = Callable[[dict[str, Any], RunContext[Any]], Any]
-Names = str | Iterable[str]
-JsonSchema = dict[str, Any] | str | bytes
+Final = bool | Callable[[Any], bool]
+Bind = Callable[[dict[str, Any], RunContext[Any]], tuple[tuple[Any, ...], dict[str, Any]]]
+"""Returns the positional and keyword arguments of a call. Raises ArgumentError if a value is not of its type."""
 
-DEFAULT_TIMEOUT = 30.0
-DEFAULT_MAX_RESULT_CHARS = 200_000
+_MAX_SECONDS = 1e300
+"""Larger numbers cannot be added to the time of a clock."""
+_PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
+
+
+class ToolOptions(Struct, frozen=True, kw_only=True):
+    """What can be said about a tool beside its function and its schemas."""
+
+    name: str | None = None
+    description: str | None = None
+    title: str | None = None
+    """A name for people."""
+    reads: str | Iterable[str] = ()
+    """What the tool reads, with placeholders for its arguments: `"account:{id}"`."""
+    writes: str | Iterable[str] = ()
+    """What the tool changes."""
+    idempotent: bool = False
+    """A second identical call changes nothing more."""
+    read_only: bool | None = None
+    """The tool changes nothing."""
+    repeatable: bool = False
+    """Loop detection ignores the tool."""
+    final: Final = False
+    """The result ends the run: always, or if this function of the result returns true."""
+    examples: Iterable[dict[str, Any]] = ()
+    """Arguments of good calls."""
+    timeout: float | None = 30.0
+    """In seconds; None means no limit."""
+    max_result_chars: int = 200_000
+    """Longer results, in characters of JSON, are cut before a model pays for them."""
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> "ToolOptions":
+        for name in options:
+            if name not in cls.__struct_fields__:
+                raise ConfigError(f"unknown tool option {name!r}; known options: {', '.join(cls.__struct_fields__)}")
+        made = cls(**options)
+        if made.name is not None:
+            check_name(made.name)
+        return made
+
+    def spec(
+        self, name: str, description: str, parameters: dict[str, Any], response: dict[str, Any] | None
+    ) -> ToolSpec:
+        """Return the spec of a tool with these options. Raises ConfigError if an option is not valid."""
+        check_text(description, f"{name}: description")
+        try:
+            self._check()
+            effects = self._effects(parameters)
+            examples = self._examples()
+        except SchemaError as error:
+            raise SchemaError(f"{name}: {error}") from error
+        except ConfigError as error:
+            raise ConfigError(f"{name}: {error}") from error
+        return ToolSpec(
+            name,
+            description,
+            parameters,
+            response,
+            effects,
+            examples,
+            self.final is not False,
+            self.repeatable,
+            self.title,
+            read_only=self.read_only,
+        )
+
+    def _check(self) -> None:
+        for option in ("idempotent", "repeatable"):
+            if not isinstance(getattr(self, option), bool):
+                raise ConfigError(f"{option} must be True or False, got {getattr(self, option)!r}")
+        if self.title is not None:
+            check_text(self.title, "title")
+        if self.read_only not in (True, False, None):
+            raise ConfigError(f"read_only must be True, False or None, got {self.read_only!r}")
+        if self.timeout is not None and not is_seconds(self.timeout):
+            raise ConfigError(f"timeout must be a positive number of seconds or None, got {self.timeout!r}")
+        size = self.max_result_chars
+        if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+            raise ConfigError(f"max_result_chars must be a positive number of characters, got {size!r}")
+        if not isinstance(self.final, bool) and not (callable(self.final) and takes_values(self.final, 1)):
+            raise ConfigError(f"final must be True, False or a function of the result, got {self.final!r}")
+        if is_async(self.final):
+            raise ConfigError("final is not awaited; pass a plain function of the result")
+
+    def _effects(self, parameters: dict[str, Any]) -> Effects | None:
+        effects = Effects(_templates("reads", self.reads), _templates("writes", self.writes), self.idempotent)
+        if self.read_only and effects.writes:
+            raise ConfigError(f"read_only contradicts writes={effects.writes!r}")
+        properties = parameters.get("properties")
+        names = [name for name in properties if isinstance(name, str)] if isinstance(properties, dict) else []
+        for template in (*effects.reads, *effects.writes):
+            for placeholder in _PLACEHOLDER.findall(template):
+                if placeholder not in names:
+                    known = ", ".join(names) or "none"
+                    raise SchemaError(f"{template!r} names {placeholder!r}, but the parameters are: {known}")
+        return None if effects == Effects() else effects
+
+    def _examples(self) -> tuple[dict[str, Any], ...]:
+        """Return the examples as JSON data; they are copies, so later changes by the caller have no effect."""
+        if isinstance(self.examples, str | bytes | Mapping) or not isinstance(self.examples, Iterable):
+            raise SchemaError(f"examples must be a list of dicts, the arguments of calls, got {self.examples!r}")
+        return tuple(map(_example, self.examples))
+
+
+class ToolKeywords(TypedDict, total=False):
+    """The fields of ToolOptions as keyword arguments, without name and description."""
+
+    title: str | None
+    reads: str | Iterable[str]
+    writes: str | Iterable[str]
+    idempotent: bool
+    read_only: bool | None
+    repeatable: bool
+    final: Final
+    examples: Iterable[dict[str, Any]]
+    timeout: float | None
+    max_result_chars: int
+
+
+class FunctionKeywords(ToolKeywords, total=False):
+    """All of them."""
+
+    name: str | None
+    description: str | None
+
+
+def check_name(name: Any) -> None:
+    check_text(name, "the name of a tool")
+    if not name:
+        raise ConfigError("the name of a tool must not be empty")
+
+
+def is_seconds(value: Any) -> bool:
+    """Whether a value is a positive number of seconds. True and False are not numbers here."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= _MAX_SECONDS
+
+
+def is_async(function: Any) -> bool:
+    method = getattr(type(function), "__call__", None)  # noqa: B004 - the method is wanted, not whether there is one
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(method)
+
+
+def takes_values(function: Callable[..., Any], count: int) -> bool:
+    """Whether a function can be called with this many values, as far as Python can tell."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return True
+    try:
+        signature.bind(*range(count))
+    except TypeError:
+        return False
+    return True
+
+
+def _templates(option: str, templates: str | Iterable[str]) -> tuple[str, ...]:
+    if isinstance(templates, str):
+        templates = (templates,)
+    if isinstance(templates, bytes | Mapping) or not isinstance(templates, Iterable):
+        raise SchemaError(f"{option} must be a name such as 'account:{{id}}', or several, got {templates!r}")
+    names = tuple(templates)
+    for name in names:
+        if not isinstance(name, str) or not name or set("{}") & set(_PLACEHOLDER.sub("", name)):
+            raise SchemaError(f"{option}: {name!r} is not valid; write 'account:{{id}}', 'account:*' or '*'")
+    return names
+
+
+def _example(arguments: Any) -> dict[str, Any]:
+    if not isinstance(arguments, dict):
+        raise SchemaError(f"an example must be a dict, the arguments of a call, got {arguments!r}")
+    from midspan._schema.jsonable import to_jsonable  # few tools have examples
+
+    try:
+        example: dict[str, Any] = to_jsonable(arguments)
+    except ResultError as error:
+        raise SchemaError(f"the example {arguments!r} is not JSON serializable: {error}") from error
+    return example
 
 
 class Tool(Generic[P, R]):
-    """A function with all that a model and a run need to know of it. It can still be called as the function it is."""
+    """A function with what a model and a run need to know about it. It can still be called like the function."""
 
     def __init__(
         self,
         spec: ToolSpec,
         function: Callable[P, R],
-        invoke: Invoke,
         *,
-        is_async: bool,
-        check: Callable[[dict[str, Any]], Iterable[Any]] = lambda _arguments: (),
-        final: Final = False,
-        timeout: float | None = DEFAULT_TIMEOUT,
-        max_result_chars: int = DEFAULT_MAX_RESULT_CHARS,
+        bind: Bind | None = None,
+        options: ToolOptions | None = None,
+        enforces_response: bool = False,
     ) -> None:
+        """`bind=None` passes valid arguments to the function by name, as they are."""
+        from midspan._schema.arguments import SchemaValidator  # slow to import
+
         self.spec = spec
         self.function = function
-        self.invoke = invoke
-        """Takes valid arguments and the context, calls the function."""
-        self.is_async = is_async
-        self.check = check
-        """What stands against arguments beyond their schema: the 31st of February."""
-        self.final = final
-        self.timeout = timeout
-        self.max_result_chars = max_result_chars
-        """In characters of JSON; what is longer is cut before a model pays for it."""
-        check_options(spec, final=final, timeout=timeout, max_result_chars=max_result_chars)
+        self.bind = bind
+        self.options = options or ToolOptions()
+        self.is_async = is_async(function)
+        self.enforces_response = enforces_response
+        """Whether a return value that does not match `spec.response` is an error, or the model only gets a note."""
         try:
-            # Compiling loads the validator, so schemas that cannot be wrong are compiled with the first call.
-            if not _is_plain(spec.parameters):
-                self.parameters  # noqa: B018 - compiles it
-            if not _is_plain(spec.response):
-                self.response  # noqa: B018 - compiles it
+            self.parameters = SchemaValidator(spec.parameters or {"type": "object"}, label="parameters")
+            self.response = None if spec.response is None else SchemaValidator(spec.response, label="response")
             self._check_examples()
         except SchemaError as error:
             raise SchemaError(f"failed to create tool {spec.name}: {error}") from error
-
-    @cached_property
-    def parameters(self) -> "SchemaValidator":
-        from midspan._schema.arguments import SchemaValidator  # as above
-
-        return SchemaValidator(self.spec.parameters or {"type": "object"}, label="parameters")
-
-    @cached_property
-    def response(self) -> "SchemaValidator | None":
-        from midspan._schema.arguments import SchemaValidator  # as above
-
-        return None if self.spec.response is None else SchemaValidator(self.spec.response, label="response")
 
     @property
     def name(self) -> str:
@@ -100,10 +244,14 @@ class Tool(Generic[P, R]):
 
     def _check_examples(self) -> None:
         for example in self.spec.examples:
-            prepared = self.parameters.validate(example)
-            problems = [*prepared.problems, *(self.check(prepared.arguments) if not prepared.problems else ())]
-            if problems:
-                raise SchemaError(f"the example {example!r} is no valid call: {problems[0]}")
+            validated = self.parameters.validate(example)
+            if validated.problems:
+                raise SchemaError(f"the example {example!r} is not a valid call: {validated.problems[0]}")
+            try:
+                if self.bind is not None:
+                    self.bind(validated.arguments, RunContext())
+            except ArgumentError as error:
+                raise SchemaError(f"the example {example!r} is not a valid call: {error}") from error
 
 
 @overload
@@ -111,269 +259,94 @@ def tool(function: Callable[P, R], /) -> Tool[P, R]: ...
 
 
 @overload
-def tool(
-    *,
-    name: str | None = None,
-    description: str | None = None,
-    reads: Names = (),
-    writes: Names = (),
-    idempotent: bool = False,
-    examples: Iterable[dict[str, Any]] = (),
-    repeatable: bool = False,
-    title: str | None = None,
-    read_only: bool | None = None,
-    final: Final = False,
-    timeout: float | None = DEFAULT_TIMEOUT,
-    max_result_chars: int = DEFAULT_MAX_RESULT_CHARS,
-) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
+def tool(**options: Unpack[FunctionKeywords]) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 
 
 def tool(function: Callable[P, R] | None = None, /, **options: Any) -> Any:
-    """Make a tool of a function: name, description and schemas are taken from it, and from nothing else unless given.
+    """Make a tool of a function. Name, description and schemas come from its signature and its docstring.
 
-    `reads` and `writes` name what it does to the world, with holes for its arguments: `"account:{id}"`.
-    `read_only=True` declares, without naming anything, that it changes nothing.
-    `final` ends the run with the result, always or if the function given says so of it.
-    `repeatable` lets a model make the same call for ever, as one that waits for something may.
-    A method in a class becomes a tool with its object.
+    The options are the fields of `ToolOptions`. A method that is decorated in its class is a tool of each object.
     """
     if function is None:
         return lambda function: tool(function, **options)
-    if _is_method(function):
-        return _ToolMethod(function, partial(tool_of, **options))
-    return tool_of(function, **options)
+    return _ToolMethod(function, options) if _is_method(function) else tool_of(function, **options)
 
 
-def tool_of(
-    function: Callable[..., Any],
-    *,
-    name: str | None = None,
-    description: str | None = None,
-    reads: Names = (),
-    writes: Names = (),
-    idempotent: bool = False,
-    examples: Iterable[dict[str, Any]] = (),
-    repeatable: bool = False,
-    title: str | None = None,
-    read_only: bool | None = None,
-    **execution: Any,
-) -> Tool[..., Any]:
-    """The tool that a callable is; one that is a tool already stays as it is."""
+def tool_of(function: Callable[..., Any], **options: Unpack[FunctionKeywords]) -> Tool[..., Any]:
+    """Return the tool of a callable. A callable that already is a tool is returned as it is."""
     function = _bound(function)
     if isinstance(function, Tool):
-        if name or description or reads or writes or idempotent or examples or repeatable or title or execution:
-            raise ConfigError(f"{function.name} is a tool already; give its options where it is made")
+        if options:
+            raise ConfigError(f"{function.name} is already a tool; pass options where it is created")
         return function
-    check_known(execution)
-    if name is not None:
-        check_name(name)
-    if description is not None:
-        check_text(description, f"{name or getattr(function, '__name__', 'a tool')}: description")
-    from midspan._schema.signature import signature_of  # as above
+    settings = ToolOptions.of(options)
+    from midspan._schema.signature import signature_of  # slow to import
 
-    signature = signature_of(function, name=name, description=description)
-    spec = ToolSpec(
-        signature.name,
-        signature.description,
-        signature.parameters,
-        signature.response,
-        effects_of(signature.name, signature.parameters, reads=reads, writes=writes, idempotent=idempotent),
-        examples_of(signature.name, examples),
-        execution.get("final", False) is not False,
-        repeatable,
-        title,
-        read_only=read_only,
-    )
-    invoke = _passing_on(function) if signature.binding.takes_json else _binding(function, signature.binding)
-    return Tool(spec, function, invoke, is_async=signature.is_async, check=_binding_problems(signature), **execution)
-
-
-_PLAIN_KEYWORDS = frozenset(
-    ("type", "properties", "required", "additionalProperties", "description", "default", "title")
-)
-
-
-def _is_plain(schema: Any) -> bool:
-    """Whether a schema only names properties of simple types, as that of most functions does."""
-    if schema is None or isinstance(schema, bool):
-        return True
-    if not isinstance(schema, dict) or not schema.keys() <= _PLAIN_KEYWORDS:
-        return False
-    properties, required = schema.get("properties", {}), schema.get("required", [])
-    return (
-        schema.get("type") in (*_TYPES, None)
-        and isinstance(properties, dict)
-        and isinstance(required, list)
-        and all(isinstance(name, str) for name in required)
-        and all(map(_is_plain, (*properties.values(), schema.get("additionalProperties"))))
-    )
-
-
-def _binding_problems(signature: "Signature") -> Callable[[dict[str, Any]], Iterable[Any]]:
-    def check(arguments: dict[str, Any]) -> Iterable[Any]:
-        try:
-            signature.bind(arguments)
-        except ArgumentError as error:
-            return (error,)
-        return ()
-
-    return check
-
-
-def _passing_on(function: Callable[..., Any]) -> Invoke:
-    return lambda arguments, _context: function(**arguments)
-
-
-def _binding(function: Callable[..., Any], binding: "Binding") -> Invoke:
-    def invoke(arguments: dict[str, Any], context: RunContext[Any]) -> Any:
-        positional, keywords = binding(arguments, context)
-        return function(*positional, **keywords)
-
-    return invoke
-
-
-def tool_from_schema(
-    name: str,
-    description: str,
-    parameters: JsonSchema,
-    callback: Callable[..., Any],
-    *,
-    response: JsonSchema | None = None,
-    reads: Names = (),
-    writes: Names = (),
-    idempotent: bool = False,
-    examples: Iterable[dict[str, Any]] = (),
-    repeatable: bool = False,
-    title: str | None = None,
-    read_only: bool | None = None,
-    **execution: Any,
-) -> Tool[..., Any]:
-    """A tool of explicit schemas; the callback gets the arguments as one dict, after the context if it takes two."""
-    check_known(execution)
-    check_name(name)
-    if not callable(callback) or not (takes_values(callback, 1) or takes_values(callback, 2)):
-        raise ConfigError(
-            f"{name}: the callback is a function of the arguments, or of the context and them; not {callback!r}"
-        )
-    try:
-        takes = _read(parameters, "parameters")
-        gives = None if response is None else _read(response, "response")
-    except SchemaError as error:
-        raise SchemaError(f"failed to create tool {name}: {error}") from error
-    effects = effects_of(name, takes, reads=reads, writes=writes, idempotent=idempotent)
-    takes_context = not takes_values(callback, 1)
-
-    def invoke(arguments: dict[str, Any], context: RunContext[Any]) -> Any:
-        own = _copied(arguments)  # the callback may change it, and the conversation must not change with it
-        return callback(context.user, own) if takes_context else callback(own)
-
-    return Tool(
-        ToolSpec(
-            name,
-            description,
-            takes,
-            gives,
-            effects,
-            examples_of(name, examples),
-            execution.get("final", False) is not False,
-            repeatable,
-            title,
-            read_only=read_only,
-        ),
-        callback,
-        invoke,
-        is_async=is_async(callback),
-        **execution,
-    )
-
-
-def _copied(value: Any) -> Any:
-    if type(value) is dict:
-        return {name: _copied(item) for name, item in value.items()}
-    return [_copied(item) for item in value] if type(value) is list else value
-
-
-def _read(schema: JsonSchema, word: str) -> dict[str, Any]:
-    """The schema as an object, with type words of Python and others read for what they mean."""
-    if not isinstance(schema, dict | str | bytes):
-        raise SchemaError(f"invalid {word} schema: it is a dict, or JSON as text; not {schema!r}")
-    try:
-        read = schema if isinstance(schema, dict) else msgspec.json.decode(schema)
-    except (msgspec.DecodeError, UnicodeDecodeError, TypeError) as error:
-        raise SchemaError(f"invalid {word} schema: {error}") from error
-    if not isinstance(read, dict):
-        raise SchemaError(f"invalid {word} schema: it is an object, not {type(read).__name__}")
-    if not _speaks_otherwise(read):
-        return read
-    from midspan._schema.normalize import normalize  # as above
-
-    return normalize(read)
-
-
-_TYPES = frozenset(("string", "number", "integer", "boolean", "array", "object", "null"))
-
-
-def _speaks_otherwise(schema: Any, depth: int = 0) -> bool:
-    """Whether a type in it is a word of another language: `dict`, `float`, `STRING`."""
-    if depth > 100:
-        return False  # which is refused for its depth anyway
-    if isinstance(schema, list):
-        return any(_speaks_otherwise(item, depth + 1) for item in schema)
-    if not isinstance(schema, dict):
-        return False
-    word = schema.get("type")
-    odd = isinstance(word, str) and word not in _TYPES
-    return odd or any(_speaks_otherwise(item, depth + 1) for item in schema.values())
+    signature = signature_of(function, name=settings.name, description=settings.description)
+    spec = settings.spec(signature.name, signature.description, signature.parameters, signature.response)
+    return Tool(spec, function, bind=None if signature.binding.takes_json else signature.binding, options=settings)
 
 
 class _ToolMethod:
-    """A method that was made a tool before there is an object; `shop.price` is the tool."""
+    """A method that was decorated with `@tool`. As an attribute of an object it is a tool.
 
-    def __init__(self, function: Callable[..., Any], make: Callable[[Callable[..., Any]], Any]) -> None:
-        self._function = function
-        self._make = make
+    Schemas are the same for all objects and made once. Nothing is stored in the objects: a copy of an object has tools
+    of its own, and objects with such methods can be pickled.
+    """
+
+    def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
+        update_wrapper(self, function)
         self.name = function.__name__
+        self._function = function
+        self._options = options
+        self._tool: Tool[..., Any] | None = None
         self._is_making = False
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        return self if instance is None else self.of(instance)
+        return self if instance is None else self.bound_to(instance)
 
-    def of(self, instance: Any) -> Any:
-        """The tool of this object, the same each time where the object can keep it."""
+    def bound_to(self, instance: Any) -> Any:
+        """Return the tool of an object."""
         method = types.MethodType(self._function, instance)
-        if self._is_making:  # whoever looks for its docstring looks here again
-            return method
-        self._is_making = True
-        try:
-            made = self._make(method)
-        finally:
-            self._is_making = False
-        if not isinstance(instance, type) and hasattr(instance, "__dict__"):
-            instance.__dict__[self.name] = made
-        return made
+        if self._tool is None:
+            with _making:
+                if self._is_making:  # inspect looks the method up again, in search of a docstring
+                    return method
+                self._is_making = True
+                try:
+                    self._tool = tool_of(method, **self._options)
+                finally:
+                    self._is_making = False
+        bound = copy(self._tool)
+        bound.function = method
+        return bound
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._function(*args, **kwargs)
 
     def __repr__(self) -> str:
-        return f"<method {self.name}, a tool with its object>"
+        return f"<tool method {self.name}>"
+
+
+_making = threading.RLock()
+"""Held while the schemas of a method are made."""
 
 
 def _is_method(function: object) -> bool:
-    """Whether this is written in a class and wants what it will be called on."""
+    """Whether the function is written in a class and takes the object or the class first."""
     if not isinstance(function, types.FunctionType):
         return False
     first = next(iter(inspect.signature(function, follow_wrapped=False).parameters), "")
-    place = function.__qualname__.rpartition(".")[0]
-    return first == "self" or (first == "cls" and bool(place) and not place.endswith("<locals>"))
+    scope = function.__qualname__.rpartition(".")[0]
+    return first == "self" or (first == "cls" and bool(scope) and not scope.endswith("<locals>"))
 
 
 def _bound(function: Any) -> Any:
-    """The tool that a method is, as Python gives it: since 3.13 a classmethod leaves that to whoever takes it."""
+    """Return the tool of a class method: Python 3.13 and later do not bind the method inside `classmethod`."""
     if isinstance(function, _ToolMethod):
-        raise SchemaError(f"{function.name} is a method without its object; give the method of an object")
+        raise SchemaError(f"{function.name} is a method without its object; pass the method of an object")
     method = getattr(function, "__func__", None)
-    return method.of(function.__self__) if isinstance(method, _ToolMethod) else function
+    return method.bound_to(function.__self__) if isinstance(method, _ToolMethod) else function

@@ -1,43 +1,59 @@
 """Run the calls of one turn, concurrently or in order, with exactly one result for each call."""
 
 import asyncio
-import logging
+import re
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from time import perf_counter
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-import msgspec
-
+from midspan._types.context import NO_CONTEXT, RunContext
 from midspan._types.parts import ToolCall, ToolResult
-from midspan.tools.error_results import describe_error, failed
-from midspan.tools.tasks import Outcome, ToolRaised, result_of, run_in_task, start
+from midspan._types.specs import ToolSpec
+from midspan.tools.execute import SourceCall, run_call
+from midspan.tools.source import failed
+from midspan.tools.tasks import Outcome, result_of, start
 
-_log = logging.getLogger("midspan.tools")
-
-RunCall = Callable[[ToolCall], Awaitable[ToolResult]]
+Planned = tuple[ToolCall, RunContext[Any]]
 Finished = tuple[int, ToolResult, float]
 """The position of a call, its result, and how many seconds it took."""
+Order = Mapping[int, Iterable[int]]
+"""By the position of a call, the positions of the earlier calls that it waits for."""
 
 
-async def run_calls(calls: Sequence[ToolCall], run: RunCall, *, max_concurrency: int | None = None) -> list[ToolResult]:
+async def run_calls(
+    calls: Sequence[ToolCall],
+    run: Callable[[ToolCall], Awaitable[ToolResult]],
+    *,
+    max_concurrency: int | None = None,
+) -> list[ToolResult]:
     """Return the results in the order of the calls; see `each_call`."""
-    results = {position: result async for position, result, _ in each_call(calls, run, max_concurrency=max_concurrency)}
+    planned = [(call, NO_CONTEXT) for call in calls]
+    finished = each_call(planned, lambda call, _: run(call), max_concurrency=max_concurrency)
+    results = {position: result async for position, result, _ in finished}
     return [results[position] for position in range(len(calls))]
 
 
 async def each_call(
-    calls: Sequence[ToolCall], run: RunCall, *, max_concurrency: int | None = None, in_task: bool = True
+    calls: Sequence[Planned],
+    run: SourceCall,
+    *,
+    max_concurrency: int | None = None,
+    in_task: bool = True,
+    order: Order | None = None,
 ) -> AsyncGenerator[Finished, None]:
     """Run the calls, at most `max_concurrency` at a time, and yield each result when it is there.
 
     Closing this generator, or cancelling the task that awaits it, cancels all running calls and waits for them.
     """
     if len(calls) == 1 or max_concurrency == 1:
-        for position, call in enumerate(calls):
-            yield position, *await run_call(call, run, in_task=in_task)
+        for position, (call, context) in enumerate(calls):
+            yield position, *await run_call(run, call, context, in_task=in_task)
         return
-    concurrent = _ConcurrentCalls(calls, run, max_concurrency or len(calls), in_task=in_task)
+
+    def run_one(call: ToolCall, context: RunContext[Any]) -> Awaitable[tuple[ToolResult, float]]:
+        return run_call(run, call, context, in_task=in_task)
+
+    concurrent = _ConcurrentCalls(calls, run_one, max_concurrency or len(calls), order or {})
     try:
         for _ in calls:
             yield await concurrent.next()
@@ -45,46 +61,24 @@ async def each_call(
         await concurrent.cancel()
 
 
-async def run_call(call: ToolCall, run: RunCall, *, in_task: bool = True) -> tuple[ToolResult, float]:
-    """Return one result and its duration, also if the source raises or answers another call.
-
-    `in_task=False` is for sources that run user code in tasks anyway; a second task would only cost time.
-    """
-    begin = perf_counter()
-    result: Any
-    try:
-        result = await (run_in_task(run, call, name=call.name) if in_task else run(call))
-    except Exception as error:  # noqa: BLE001 - sources are user code
-        cause = error.error if isinstance(error, ToolRaised) else error
-        _log.error("the source of tool %s raised %s", call.name, type(cause).__name__, exc_info=cause)
-        result = failed(call, f"{call.name} failed: {describe_error(cause)}")
-    if not isinstance(result, ToolResult) or result.id != call.id or result.name != call.name:
-        _log.error("the source of tool %s returned %r, which is not a result of this call", call.name, result)
-        result = failed(call, f"{call.name} failed: its source did not return a result of this call")
-    elif in_task and not _is_json(result.value):
-        _log.error("the source of tool %s returned a value that is not JSON serializable", call.name)
-        result = failed(call, f"{call.name} failed: its source returned a value that is not JSON serializable")
-    return result, perf_counter() - begin
-
-
-def _is_json(value: Any) -> bool:
-    try:
-        msgspec.json.encode(value)
-    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
-        return False
-    return True
-
-
 class _ConcurrentCalls:
     """Calls that run at the same time, each in a task."""
 
-    def __init__(self, calls: Sequence[ToolCall], run: RunCall, max_concurrency: int, *, in_task: bool) -> None:
-        self._waiting = deque(enumerate(calls))
+    def __init__(
+        self, calls: Sequence[Planned], run: Callable[..., Awaitable[Any]], max_concurrency: int, order: Order
+    ) -> None:
+        self._calls = calls
         self._run = run
         self._max_concurrency = max_concurrency
-        self._in_task = in_task
-        self._running: dict[asyncio.Task[Outcome], tuple[int, ToolCall]] = {}
-        self._finished: deque[tuple[asyncio.Task[Outcome], int, ToolCall]] = deque()
+        self._blocked = {position: len(set(earlier)) for position, earlier in order.items()}
+        """How many calls a call waits for."""
+        self._successors: dict[int, list[int]] = {}
+        for position, earlier in order.items():
+            for predecessor in set(earlier):
+                self._successors.setdefault(predecessor, []).append(position)
+        self._ready = deque(position for position in range(len(calls)) if not self._blocked.get(position))
+        self._running: dict[asyncio.Task[Outcome], int] = {}
+        self._finished: deque[tuple[asyncio.Task[Outcome], int]] = deque()
         self._wake = asyncio.Event()
 
     async def next(self) -> Finished:
@@ -93,34 +87,94 @@ class _ConcurrentCalls:
         while not self._finished:
             self._wake.clear()
             await self._wake.wait()
-        task, position, call = self._finished.popleft()
+        task, position = self._finished.popleft()
         if task.cancelled():  # by user code that cancels tasks which are not its own
+            call, _ = self._calls[position]
             return position, failed(call, f"{call.name} was cancelled"), 0.0
         return position, *result_of(task)
 
     async def cancel(self) -> None:
         """Cancel the running calls and wait for them."""
-        self._waiting.clear()
+        self._ready.clear()
+        self._successors.clear()
         running = list(self._running)
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
 
     def _start_calls(self) -> None:
-        while self._waiting and len(self._running) < self._max_concurrency:
-            position, call = self._waiting.popleft()
-            task = start(self._run_call, call)
+        while self._ready and len(self._running) < self._max_concurrency:
+            position = self._ready.popleft()
+            task = start(self._run, *self._calls[position])
             if task.done():
-                self._finished.append((task, position, call))
+                self._finish(task, position)
             else:
-                self._running[task] = position, call
-                task.add_done_callback(self._done)
+                self._running[task] = position
+                task.add_done_callback(self._on_done)
 
-    def _run_call(self, call: ToolCall) -> Awaitable[tuple[ToolResult, float]]:
-        return run_call(call, self._run, in_task=self._in_task)
-
-    def _done(self, task: "asyncio.Task[Outcome]") -> None:
-        self._finished.append((task, *self._running.pop(task)))
+    def _on_done(self, task: "asyncio.Task[Outcome]") -> None:
+        self._finish(task, self._running.pop(task))
         self._wake.set()
         if not task.cancelled() and task.result()[0]:  # otherwise all calls may be about to be cancelled
             self._start_calls()
+
+    def _finish(self, task: "asyncio.Task[Outcome]", position: int) -> None:
+        self._finished.append((task, position))
+        for successor in self._successors.get(position, ()):
+            self._blocked[successor] -= 1
+            if not self._blocked[successor]:
+                self._ready.append(successor)
+
+
+def call_order(calls: Sequence[ToolCall], specs: Mapping[str, ToolSpec]) -> Order:
+    """Return which calls wait for earlier ones, as their tools declare effects.
+
+    A call waits for the earlier calls that write what it reads or writes, and for those that read what it writes. A
+    placeholder whose argument is missing stands for every value.
+    """
+    effects = [_effects(call, specs.get(call.name)) for call in calls]
+    if not any(writes for _, writes in effects):
+        return {}
+    # Names that a wildcard of this turn covers count as one thing, which keeps the comparison linear.
+    wildcards = {name.partition("*")[0] for pair in effects for names in pair for name in names if "*" in name}
+    writers: dict[str, int] = {}
+    readers: dict[str, list[int]] = {}
+    order: dict[int, set[int]] = {}
+    for position, (reads, writes) in enumerate(effects):
+        earlier: set[int] = set()
+        for name in {_covering(name, wildcards) for name in writes}:
+            earlier.update(readers.pop(name, ()))
+            if name in writers:
+                earlier.add(writers[name])
+            writers[name] = position
+        for name in {_covering(name, wildcards) for name in reads}:
+            if writers.get(name, position) != position:
+                earlier.add(writers[name])
+            readers.setdefault(name, []).append(position)
+        earlier.discard(position)
+        if earlier:
+            order[position] = earlier
+    return order
+
+
+def _effects(call: ToolCall, spec: ToolSpec | None) -> tuple[list[str], list[str]]:
+    """Return what a call reads and writes."""
+    if spec is None or spec.effects is None:
+        return [], []
+
+    def fill(template: str) -> str:
+        return _PLACEHOLDER.sub(lambda match: _text(call.arguments.get(match[1], "*")), template)
+
+    return [fill(template) for template in spec.effects.reads], [fill(template) for template in spec.effects.writes]
+
+
+def _text(value: Any) -> str:
+    """Return an argument as text; models write integers as 3 and as 3.0."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _covering(name: str, wildcards: Iterable[str]) -> str:
+    return min((prefix for prefix in wildcards if name.startswith(prefix)), key=len, default=name)
+
+
+_PLACEHOLDER = re.compile(r"\{([^{}]*)\}")

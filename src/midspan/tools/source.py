@@ -1,11 +1,12 @@
-"""The protocol between a run and whatever executes its tools.
+"""The protocol between a run and whatever executes its tools, and the error results of calls.
 
 Above is the loop, which lists the tools and makes calls. Below are functions, toolboxes, other processes and other
 machines. A source knows nothing of models, turns or histories. It does not raise if a tool fails: the outcome of a call
 is its result.
 """
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from typing import Any, Protocol, runtime_checkable
 
 from msgspec import Struct
@@ -65,3 +66,65 @@ class ToolSource(Protocol):
     async def aclose(self) -> None:
         """Release what the source holds: processes, connections. The agent that was given a source closes it."""
         return
+
+
+NOT_RUN = "not run"
+"""The note on the result of a call that was wrong and therefore not run."""
+UNREADABLE = "unreadable arguments"
+FORBIDDEN = "forbidden by the tool choice"
+OVER_LIMIT = "over a limit"
+REPEATED = "repeated"
+REFUSED = frozenset((UNREADABLE, FORBIDDEN, OVER_LIMIT, REPEATED))
+"""Notes on the results of calls that a rule of the run refused."""
+_MAX_CHARS = 4_000
+_MAX_INNER_ERRORS = 5
+_MAX_NAME_CHARS = 200
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def failed(call: ToolCall, message: str) -> ToolResult:
+    """Return an error result for the model."""
+    return ToolResult(call.id, call.name, truncate(message), is_error=True)
+
+
+def refused(call: ToolCall, message: str) -> ToolResult:
+    """Return an error result for a call that was wrong and therefore not run."""
+    return ToolResult(call.id, call.name, truncate(message), is_error=True, notes=(NOT_RUN,))
+
+
+def unknown(call: ToolCall, names: Iterable[str]) -> ToolResult:
+    """Return the result of a call to a tool that does not exist, with the names that the model may have meant."""
+    from difflib import get_close_matches  # loaded with the first unknown tool
+
+    known = list(names)
+    wanted = call.name.removeprefix("default_api").lstrip(".:")
+    near = [wanted] if wanted in known else get_close_matches(wanted[:_MAX_NAME_CHARS], known, 3, 0.5)
+    message = f"unknown tool: {call.name[:_MAX_NAME_CHARS]}"
+    message += f"; did you mean {' or '.join(near)}?" if near else ""
+    message += f"; the tools are: {', '.join(known[:50])}" if known else "; there are no tools"
+    return refused(call, message)
+
+
+def truncate(text: str, max_chars: int = _MAX_CHARS) -> str:
+    """Replace unpaired surrogates, which JSON cannot encode, and cut what is too long, with a mark."""
+    text = _SURROGATE.sub("\ufffd", text)
+    if len(text) <= max_chars:
+        return text
+    return f"{text[:max_chars]}… [cut: the first {max_chars:,} of {len(text):,} characters]"
+
+
+def bulleted(problems: Iterable[str]) -> str:
+    """Format problems to follow a colon: one on the same line, several as a list."""
+    lines = list(problems)
+    return f" {lines[0]}" if len(lines) == 1 else "".join(f"\n- {line}" for line in lines)
+
+
+def describe_error(error: BaseException) -> str:
+    """Return the type and message of an exception; of an exception group, those of its first members."""
+    if isinstance(error, BaseExceptionGroup):
+        return "; ".join(describe_error(inner) for inner in error.exceptions[:_MAX_INNER_ERRORS])
+    try:
+        message = str(error).strip()
+    except Exception:  # noqa: BLE001 - __str__ is user code
+        message = ""
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__

@@ -49,7 +49,7 @@ class Threads:
         self._pools: dict[int, _ThreadPool] = {}
 
     async def run(self, function: Callable[..., Any], *args: Any, timeout: float | None = None) -> Any:
-        """Return what the function returns; its exceptions arrive as ToolRaised.
+        """Return what the function returns. Exceptions arrive as ToolRaised, except KeyboardInterrupt and SystemExit.
 
         The timeout starts with the function, not while it waits for a thread. When it expires, or when the caller is
         cancelled, the function is no longer waited for; it keeps running in its thread.
@@ -69,6 +69,8 @@ class Threads:
         succeeded, value = await self._pool(nesting.depth).run(_Job(function, args, nesting), timeout)
         if succeeded:
             return value
+        if isinstance(value, KeyboardInterrupt | SystemExit):
+            raise value
         raise ToolRaised(value)
 
     def _pool(self, depth: int) -> "_ThreadPool":
@@ -236,7 +238,7 @@ class _Job:
     def run(self) -> Outcome:
         try:
             return True, self._context.run(self._function, *self._args)
-        except BaseException as error:  # noqa: BLE001 - user code; a SystemExit in a thread only ends that thread
+        except BaseException as error:  # noqa: BLE001 - user code; the caller gets it
             return False, error
 
     def end(self) -> None:

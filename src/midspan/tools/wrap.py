@@ -1,23 +1,136 @@
-"""Sources around a source: each changes one thing about the tools within, whatever they are."""
+"""Sources around sources: several as one, other names, some of the tools, timeouts, the schemas of one model family."""
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
-from typing import Any, TypeVar
+import logging
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from midspan._types.context import NO_CONTEXT, RunContext
 from midspan._types.parts import ToolCall, ToolResult
 from midspan._types.specs import ToolSpec
 from midspan.errors import ConfigError, DuplicateTool
-from midspan.tools.error_results import failed
-from midspan.tools.execute import timeout_ending, unknown
-from midspan.tools.merge import check_source
-from midspan.tools.options import is_seconds
-from midspan.tools.source import ToolListing, ToolSource
+from midspan.tools.execute import LocalTools, timeout_message
+from midspan.tools.function import Tool, is_seconds
+from midspan.tools.source import ToolListing, ToolSource, UnavailableSource, describe_error, failed, unknown
 from midspan.tools.tasks import Expired, ToolRaised, run_in_task
 
+if TYPE_CHECKING:
+    from midspan._schema.dialects.dialect import AdaptedSchema, DroppedConstraint, SchemaDialect
+    from midspan._schema.dialects.names import Renaming
+
+_log = logging.getLogger("midspan.tools")
+
 T = TypeVar("T")
+ToolLike = ToolSource | Tool[..., Any] | Callable[..., Any]
+
+
+def source_of(tools: ToolLike | Iterable[ToolLike]) -> ToolSource:
+    """Return one source for a function, a tool, a source, or several of them."""
+    if isinstance(tools, str | bytes | Mapping):
+        raise ConfigError(f"tools must be a list of functions, tools and sources, got {tools!r:.200}")
+    if isinstance(tools, ToolSource):
+        return check_source(tools)
+    items = list(tools) if isinstance(tools, Iterable) else [tools]
+    for tool in items:
+        if isinstance(tool, ToolSource):
+            check_source(tool)
+        elif not callable(tool):
+            raise ConfigError(f"{tool!r:.200} is not a tool; {_hint(tool)}")
+    sources = [tool for tool in items if isinstance(tool, ToolSource)]
+    functions = [tool for tool in items if not isinstance(tool, ToolSource)]
+    if functions or not sources:
+        sources.insert(0, LocalTools(functions))
+    return sources[0] if len(sources) == 1 else Merged(sources)
+
+
+def _hint(tool: Any) -> str:
+    if isinstance(tool, ToolSpec | Mapping):
+        return "a declaration needs a function; pass tool_from_spec(declaration, function)"
+    if hasattr(tool, "source"):  # a toolbox has a source for each session
+        return "pass its source()"
+    if hasattr(tool, "list_tools"):
+        return "a source needs list_tools, call and aclose; inherit from ToolSource"
+    return "expected a function, a Tool or a ToolSource"
+
+
+def check_source(source: ToolSource) -> ToolSource:
+    """Return the source; raise ConfigError if it is none, or a class instead of an object of it."""
+    if isinstance(source, type):
+        raise ConfigError(f"{source.__name__} is a class; pass an instance of it")
+    if not isinstance(source, ToolSource):
+        raise ConfigError(f"{source!r} is not a tool source; for functions, use LocalTools([…])")
+    return source
+
+
+async def list_source(source: ToolSource) -> ToolListing:
+    """List the tools of a source, which may be anybody's code.
+
+    If the source fails, the listing has no tools and names the source as unavailable. A ConfigError is raised: it is a
+    mistake of the caller and would not go away.
+    """
+    if type(source) is LocalTools:
+        return source.listing
+    name = type(source).__name__
+    try:
+        listing = await run_in_task(source.list_tools)
+    except ToolRaised as raised:
+        error = raised.error
+        if isinstance(error, ConfigError):
+            raise error from None
+        message = describe_error(error)
+        _log.warning("the tools of %s cannot be listed and are left out: %s", name, message, exc_info=error)
+        return ToolListing(unavailable=(UnavailableSource(name, message),))
+    if not isinstance(listing, ToolListing) or not all(isinstance(spec, ToolSpec) for spec in listing.tools):
+        raise ConfigError(f"{name}.list_tools() must return a ToolListing of ToolSpecs, got {listing!r:.80}")
+    return listing
+
+
+class Merged(ToolSource):
+    """The tools of all sources. Listing raises DuplicateTool if two of them have the same name."""
+
+    def __init__(self, sources: Iterable[ToolSource]) -> None:
+        if not isinstance(sources, Iterable):
+            raise ConfigError(f"sources must be a list of tool sources, got {sources!r}")
+        self._sources = tuple(map(check_source, sources))
+        self._parts: tuple[ToolListing, ...] = ()
+        self._listing: ToolListing | None = None
+        self._owners: dict[str, ToolSource] = {}
+
+    async def list_tools(self) -> ToolListing:
+        parts = tuple(await asyncio.gather(*map(list_source, self._sources)))
+        if self._listing is None or not all(new.is_same_as(old) for new, old in zip(parts, self._parts, strict=True)):
+            self._owners = self._owners_of(parts)
+            self._parts = parts
+            self._listing = ToolListing(
+                tuple(spec for part in parts for spec in part.tools),
+                unavailable=tuple(source for part in parts for source in part.unavailable),
+            )
+        return self._listing
+
+    def _owners_of(self, parts: tuple[ToolListing, ...]) -> dict[str, ToolSource]:
+        owners: dict[str, ToolSource] = {}
+        for source, part in zip(self._sources, parts, strict=True):
+            for spec in part.tools:
+                if spec.name in owners:
+                    raise DuplicateTool(f"two sources have a tool named {spec.name!r}; wrap one of them in Prefixed")
+                owners[spec.name] = source
+        return owners
+
+    async def call(self, call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:
+        if self._listing is None:
+            await self.list_tools()
+        owner = self._owners.get(call.name)
+        return unknown(call, self._owners) if owner is None else await owner.call(call, context)
+
+    async def aclose(self) -> None:
+        """Close all sources, also if one of them fails."""
+        errors = await asyncio.gather(*(source.aclose() for source in self._sources), return_exceptions=True)
+        for error in errors:
+            if error is not None:
+                raise error
 
 
 class WrapperSource(ToolSource):
@@ -62,7 +175,7 @@ class Renamed(WrapperSource):
 
     def __init__(self, source: ToolSource, names: Mapping[str, str]) -> None:
         super().__init__(source)
-        if not isinstance(names, Mapping) or not all(_is_name(name) for pair in names.items() for name in pair):
+        if not isinstance(names, Mapping) or not all(isinstance(name, str) and name for name in names.values()):
             raise ConfigError(f"names must be a dict from old to new names, {{'old': 'new'}}, got {names!r}")
         self._names = dict(names)
         self._originals: dict[str, str] = {}
@@ -105,41 +218,35 @@ class Filtered(WrapperSource):
 
     def __init__(self, source: ToolSource, keep: Collection[str] | Callable[[ToolSpec], bool]) -> None:
         super().__init__(source)
-        if isinstance(keep, str):
-            raise ConfigError(f"keep must be a set of names: {{{keep!r}}}")
-        if not callable(keep) and not isinstance(keep, Collection):
+        if isinstance(keep, str) or not (callable(keep) or isinstance(keep, Collection)):
             raise ConfigError(f"keep must be a set of names or a function of a ToolSpec, got {keep!r}")
         self._keep = keep if callable(keep) else lambda spec: spec.name in keep
-        self._names: frozenset[str] = frozenset()
+        self._names: tuple[str, ...] = ()
 
     def adapt(self, tools: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
         kept = tuple(spec for spec in tools if self._keep(spec))
-        self._names = frozenset(spec.name for spec in kept)
+        self._names = tuple(spec.name for spec in kept)
         return kept
 
     async def call(self, call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:
-        tools = await self.known_tools()
-        if call.name not in self._names:
-            return unknown(call, [spec.name for spec in tools])
-        return await self.source.call(call, context)
+        await self.known_tools()
+        return await super().call(call, context) if call.name in self._names else unknown(call, self._names)
 
 
-class ToolSubset(WrapperSource):
-    """Some tools of a source, by their names."""
+class ToolSubset(Filtered):
+    """The tools with these names, in this order. A name that the source does not have is an error."""
 
     def __init__(self, source: ToolSource, names: Sequence[str]) -> None:
-        super().__init__(source)
-        self._names = names
+        super().__init__(source, names)
+        self._order = names
 
     def adapt(self, tools: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
-        specs = {spec.name: spec for spec in tools}
-        missing = [name for name in self._names if name not in specs]
+        specs = {spec.name: spec for spec in super().adapt(tools)}
+        missing = [name for name in self._order if name not in specs]
         if missing:
-            raise ConfigError(f"the agent has no tool named {missing[0]!r}; it has: {', '.join(specs) or 'none'}")
-        return tuple(specs[name] for name in self._names)
-
-    async def call(self, call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:
-        return await super().call(call, context) if call.name in self._names else unknown(call, self._names)
+            known = ", ".join(spec.name for spec in tools) or "none"
+            raise ConfigError(f"the agent has no tool named {missing[0]!r}; it has: {known}")
+        return tuple(specs[name] for name in self._order)
 
 
 class TimeLimited(WrapperSource):
@@ -158,7 +265,7 @@ class TimeLimited(WrapperSource):
             )
         except Expired as expired:
             context.cancel()
-            return failed(call, f"{call.name} timed out after {self._seconds:g} seconds{timeout_ending(expired)}")
+            return failed(call, timeout_message(call.name, self._seconds, expired))
         except ToolRaised as raised:
             raise raised.error from None
         return result
@@ -174,9 +281,8 @@ class Required(WrapperSource):
             raise
         except Exception as error:
             raise ConfigError(f"the tools of {type(self.source).__name__} cannot be listed: {error}") from error
-        if listing.unavailable:
-            failure = listing.unavailable[0]
-            raise ConfigError(f"the tools of {failure.name} cannot be listed: {failure.message}")
+        for source in listing.unavailable:
+            raise ConfigError(f"the tools of {source.name} cannot be listed: {source.message}")
         return listing
 
 
@@ -208,5 +314,82 @@ class LoopBound(WrapperSource):
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, self._loop))
 
 
-def _is_name(name: object) -> bool:
-    return isinstance(name, str) and bool(name)
+class _AdaptedTool(Struct):
+    original: ToolSpec
+    spec: ToolSpec
+    """As the model sees it."""
+    schema: "AdaptedSchema"
+
+    @property
+    def keeps_names(self) -> bool:
+        return self.schema.renaming is None and self.original.name == self.spec.name
+
+
+class AdaptedTools(WrapperSource):
+    """A source in the dialect of a model family: valid names, adapted schemas. Calls are mapped back.
+
+    Each tool still validates its arguments against its own schema.
+    """
+
+    def __init__(self, source: ToolSource, dialect: "SchemaDialect") -> None:
+        super().__init__(source)
+        self._dialect = dialect
+        self._tools: dict[str, _AdaptedTool] = {}
+        """By the name that the model uses."""
+
+    def adapt(self, tools: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
+        from midspan._schema.dialects.names import valid_names  # loaded with the first run
+
+        names = valid_names((spec.name for spec in tools), self._dialect.functions)
+        self._tools = {names[spec.name]: self._adapt(spec, names[spec.name]) for spec in tools}
+        return tuple(tool.spec for tool in self._tools.values())
+
+    def _adapt(self, spec: ToolSpec, name: str) -> _AdaptedTool:
+        from midspan._schema.dialects.adapt import adapt_schema  # as above
+
+        known = self._tools.get(name)
+        if known is not None and known.original == spec:
+            return known
+        schema = adapt_schema(spec.parameters or {}, self._dialect)
+        adapted = replace(spec, name=name, parameters=None if schema.is_empty else schema.schema)
+        return _AdaptedTool(spec, adapted, schema)
+
+    @property
+    def keeps_names(self) -> bool:
+        """Whether all tools and properties keep their names, so that calls can go to the source within as they are."""
+        return all(tool.keeps_names for tool in self._tools.values())
+
+    async def call(self, call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:
+        await self.known_tools()
+        tool = self._tools.get(call.name)
+        if tool is None:
+            return unknown(call, self._tools)
+        if tool.keeps_names:
+            return await self.source.call(call, context)  # nearly always
+        original = replace(call, name=tool.original.name, arguments=tool.schema.restore_names(call.arguments))
+        result = replace(await self.source.call(original, context), name=call.name)
+        return _with_aliases(result, tool) if result.is_error and isinstance(result.value, str) else result
+
+    async def dropped_constraints(self) -> dict[str, tuple["DroppedConstraint", ...]]:
+        """By tool, what its schema says and the dialect cannot express."""
+        await self.list_tools()
+        return {tool.original.name: tool.schema.dropped for tool in self._tools.values() if tool.schema.dropped}
+
+
+def _with_aliases(result: ToolResult, tool: _AdaptedTool) -> ToolResult:
+    """Return an error with a note on the names in it that the model knows by other names."""
+    names = dict(_aliases(tool.schema.renaming)) | {tool.original.name: tool.spec.name}
+    notes = [
+        f"{original} is your {name}"
+        for original, name in names.items()
+        if name != original and original in result.value
+    ]
+    return replace(result, hint=f"In this message, {', '.join(notes)}.") if notes else result
+
+
+def _aliases(renaming: "Renaming | None") -> Iterator[tuple[str, str]]:
+    """Yield the original and the valid name of every property that has two, at any depth."""
+    if renaming is not None:
+        yield from ((original, name) for name, original in renaming.names.items())
+        for inner in (*renaming.inside.values(), renaming.others, renaming.items):
+            yield from _aliases(inner)

@@ -4,7 +4,8 @@ from importlib.resources import files
 from typing import Any
 
 from midspan._http.transport import Transport
-from midspan.tools.function import Tool, tool_from_schema
+from midspan.tools.declared import tool_from_schema
+from midspan.tools.function import Tool
 from midspan.toolsets.weather.document import read
 from midspan.toolsets.weather.report import report
 from midspan.toolsets.weather.service import DEFAULT_TIMEOUT, Service

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from midspan.errors import SchemaError
-from midspan.tools.described import spec_from_parameters
+from midspan.tools.declared import spec_from_parameters
 
 
 @pytest.mark.requirement("S0-13")

@@ -7,8 +7,8 @@ from midspan._types.parts import ToolCall
 from midspan.errors import ConfigError, DuplicateTool
 from midspan.tools.execute import LocalTools
 from midspan.tools.function import tool
-from midspan.tools.merge import Merged, source_of
 from midspan.tools.toolbox import Toolbox
+from midspan.tools.wrap import Merged, source_of
 
 
 def add(a: int) -> int:
