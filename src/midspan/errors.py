@@ -1,111 +1,115 @@
 """Every exception that Midspan raises, as one tree.
 
 MidspanError
-├── ConfigError                 what the caller gave us cannot work; also a ValueError
-│   ├── CredentialsError        no key or token where one is needed
-│   ├── SchemaError             a schema, a signature or a tool's declaration that says nothing usable
-│   ├── DuplicateTool           two tools of one name
-│   ├── UnknownSession          a session that nobody opened
-│   └── NotRecorded             a replayed run does what its recording does not have
-├── ArgumentError               an argument that cannot become a value of its type; also a ValueError
-├── ResultError                 a result that JSON cannot say; also a ValueError
-├── ToolError                   raised by a tool: words for the model, who gets them as the result of its call
+├── ConfigError                 an argument or setting that cannot work; also a ValueError
+│   ├── CredentialsError        a key or token is missing or cannot be used
+│   ├── SchemaError             a schema, signature or tool declaration that cannot be used
+│   ├── DuplicateTool           two tools have the same name
+│   ├── UnknownSession          the session does not exist
+│   └── NotRecorded             a replayed run does something that the recording does not contain
+├── ArgumentError               an argument that cannot be converted to its type; also a ValueError
+├── ResultError                 a result that is not JSON serializable; also a ValueError
+├── ToolError                   raised by a tool: a message for the model, which gets it as the result of its call
 ├── RunError                    a run ended without an answer
-│   ├── LimitReached            it went as far as it may
-│   ├── AnswerBlocked           a filter stopped the model in the middle
-│   ├── NoAnswer                the model said nothing that can be used, however often it was asked
-│   └── OutputError             what it said is not what it was asked for
-├── CodecError                  a document that is not one of ours, or is newer than this version; also a ValueError
+│   ├── LimitReached            the run reached one of its limits
+│   ├── AnswerBlocked           a filter stopped the model
+│   ├── NoAnswer                the model gave no usable answer, also after retries
+│   └── OutputError             the answer does not have the requested type
+├── CodecError                  a stored document of an unknown format or of a newer version; also a ValueError
 ├── JournalError                a journal could not be read or written
 │   ├── UnknownRun              the journal has no run with this id
 │   ├── RunExists               the journal already has a run with this id
 │   └── RunElsewhere            another writer has appended to the run, or the run has ended
-└── ProviderError               a model's service refused, failed or broke off
+└── ProviderError               a request to a model failed
     ├── AuthenticationError     the key or token is wrong
-    ├── PermissionDenied        it is right, but may not do this
+    ├── PermissionDenied        the key or token does not allow this
     ├── InvalidRequest          the service does not accept the request
-    │   └── UnknownModel        there is no such model, or not for this use
-    ├── PromptBlocked           the prompt was refused by a safety filter
-    ├── RateLimited             too many requests; wait and try again
-    │   └── QuotaExhausted      nothing left for today; waiting does not help
+    │   └── UnknownModel        the model does not exist, or does not support this method
+    ├── PromptBlocked           a safety filter blocked the prompt
+    ├── RateLimited             too many requests; retry later
+    │   └── QuotaExhausted      the quota is used up; a retry does not help
     ├── ServerError             the service failed
-    ├── MalformedResponse       the service answered something that is not its protocol
-    └── NetworkError            the service could not be reached, or went away
-        ├── TimedOut            it took longer than the caller allows
-        └── StreamCut           a stream ended before the model was done
+    ├── MalformedResponse       the response does not follow the protocol of the service
+    └── NetworkError            the service could not be reached, or the connection was lost
+        ├── TimedOut            a timeout expired
+        └── StreamCut           a response ended before it was complete
 """
 
 from collections.abc import Collection, Sequence
-from functools import partial
 from typing import Any
 
 
 class MidspanError(Exception):
-    """Whatever Midspan raises on purpose."""
+    """The base class of all exceptions that Midspan raises."""
 
     transcript: Collection[Any] | None = None
-    """Where a run ended with it: all messages so far, every call with its result, fit to go on with."""
+    """If a run ended with this error: all messages so far. Each call has its result, so a new run can start with it."""
     kind: str | None = None
-    """Of a run that is read from a journal: what the exception was called, or `cancelled`."""
+    """If the run was read from a journal: the name of the original exception class, or `cancelled`."""
 
 
 class ConfigError(MidspanError, ValueError):
-    """What the caller gave us cannot work."""
+    """An argument or setting that cannot work."""
 
 
 class CredentialsError(ConfigError):
-    """No key or token was given where one is needed."""
+    """A key or token is missing or cannot be used."""
 
     shell_message: str | None = None
     """The same error for a user of the terminal, who cannot pass arguments to a function."""
 
 
 class SchemaError(ConfigError):
-    """A schema, a signature or a declaration that says nothing usable."""
+    """A schema, signature or tool declaration that cannot be used."""
 
 
 class DuplicateTool(ConfigError):
-    """Two tools of one name."""
+    """Two tools have the same name."""
 
 
 class UnknownSession(ConfigError):
-    """A session that nobody opened."""
+    """The session does not exist."""
 
 
 class NotRecorded(ConfigError):
-    """A replayed run does what its recording does not have."""
+    """A replayed run does something that the recording does not contain."""
+
+
+# Exceptions that compose their message keep their fields in `args`, so that they can be copied and pickled.
 
 
 class ArgumentError(MidspanError, ValueError):
-    """An argument that cannot become a value of its type, in words for the model: the 31st of February."""
+    """An argument that cannot be converted to its type, such as the 31st of February."""
 
     def __init__(self, path: str, problem: str) -> None:
-        super().__init__(f"{path}: {problem}" if path else problem)
+        super().__init__(path, problem)
         self.path = path
-        """Where it is, as `stops[0].day`; empty if it is the arguments as a whole."""
+        """Where it is, such as `stops[0].day`; empty if it is about all arguments."""
         self.problem = problem
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.path, self.problem)
+    def __str__(self) -> str:
+        return f"{self.path}: {self.problem}" if self.path else self.problem
 
 
 class ResultError(MidspanError, ValueError):
-    """A value that JSON cannot say, and where it is in the result."""
+    """A result that is not JSON serializable."""
 
     def __init__(self, problem: str, path: str = "") -> None:
-        super().__init__(f"{path.lstrip('.')}: {problem}" if path else problem)
+        super().__init__(problem, path)
         self.problem = problem
         self.path = path
+        """Where it is in the result, such as `.items[0]`."""
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.problem, self.path)
+    def __str__(self) -> str:
+        return f"{self.path.lstrip('.')}: {self.problem}" if self.path else self.problem
 
     def within(self, step: str) -> "ResultError":
+        """Return the same error with a path that starts one level higher."""
         return ResultError(self.problem, f"{step}{self.path}")
 
 
 class ToolError(MidspanError):
-    """Raise it in a tool to tell the model what is wrong, in these words and no others."""
+    """Raise it in a tool to give the model an error message, which is passed on unchanged."""
 
 
 class RunError(MidspanError):
@@ -113,7 +117,7 @@ class RunError(MidspanError):
 
 
 class LimitReached(RunError):
-    """A run went as far as it may; `limit` is the field of `Limits` that says how far."""
+    """The run reached one of its limits; `limit` is the name of the field of `Limits`."""
 
     def __init__(self, message: str, limit: str = "max_turns") -> None:
         super().__init__(message)
@@ -125,7 +129,7 @@ class LimitReached(RunError):
 
 
 class AnswerBlocked(RunError):
-    """A filter stopped the model; `raw_finish_reason` is the provider's own word for why."""
+    """A filter stopped the model; `raw_finish_reason` is the reason that the provider gave."""
 
     def __init__(self, message: str, raw_finish_reason: str | None = None) -> None:
         super().__init__(message)
@@ -133,15 +137,15 @@ class AnswerBlocked(RunError):
 
 
 class NoAnswer(RunError):
-    """The model said nothing that can be used, however often it was asked."""
+    """The model gave no usable answer, also after retries."""
 
 
 class OutputError(RunError):
-    """What the model said is not what it was asked for."""
+    """The answer does not have the requested type."""
 
 
 class CodecError(MidspanError, ValueError):
-    """A document that is not one of ours, or was written by a newer version."""
+    """A stored document of an unknown format or of a newer version."""
 
 
 class JournalError(MidspanError):
@@ -152,42 +156,42 @@ class UnknownRun(JournalError):
     """The journal has no run with this id: it was never started, or was deleted."""
 
     def __init__(self, run: str) -> None:
-        super().__init__(f"unknown run {run!r}; it was never started, or was deleted")
+        super().__init__(run)
         self.run = run
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.run,)
+    def __str__(self) -> str:
+        return f"unknown run {self.run!r}; it was never started, or was deleted"
 
 
 class RunExists(JournalError):
     """The journal already has a run with this id."""
 
     def __init__(self, run: str) -> None:
-        super().__init__(f"run_id {run!r} is already used; choose another or omit it")
+        super().__init__(run)
         self.run = run
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.run,)
+    def __str__(self) -> str:
+        return f"run_id {self.run!r} is already used; choose another or omit it"
 
 
 class RunElsewhere(JournalError):
     """Another writer has appended to the run, or the run has ended. Nothing was appended."""
 
-    def __init__(self, run: str, *, expected: int, found: int, ended: bool = False) -> None:
-        state = f"has ended with {found} events" if ended else f"has {found} events, not {expected}"
-        super().__init__(f"run {run!r} {state}; another writer has appended to it")
+    def __init__(self, run: str, expected: int, found: int, ended: bool = False) -> None:
+        super().__init__(run, expected, found, ended)
         self.run = run
         self.expected = expected
         self.found = found
         """The number of stored events."""
         self.ended = ended
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return partial(type(self), expected=self.expected, found=self.found, ended=self.ended), (self.run,)
+    def __str__(self) -> str:
+        state = f"has ended with {self.found} events" if self.ended else f"has {self.found} events, not {self.expected}"
+        return f"run {self.run!r} {state}; another writer has appended to it"
 
 
 class ProviderError(MidspanError):
-    """A model's service refused, failed or broke off."""
+    """A request to a model failed."""
 
     retryable = False
     partial_response: Any = None
@@ -205,7 +209,7 @@ class ProviderError(MidspanError):
         self.status = status
         self.retry_delay_seconds = retry_delay_seconds
         self.details = tuple(details)
-        """What the service added to its words, as it sent it."""
+        """Structured details of the error, as the service sent them."""
 
 
 class AuthenticationError(ProviderError):
@@ -213,31 +217,23 @@ class AuthenticationError(ProviderError):
 
 
 class PermissionDenied(ProviderError):
-    """The key or token is right, but may not do this."""
+    """The key or token does not allow this."""
 
 
 class InvalidRequest(ProviderError):
-    """The service does not accept the request; `violations` are (field, what is wrong with it)."""
+    """The service does not accept the request; `violations` are pairs of a field and what is wrong with it."""
 
-    def __init__(
-        self,
-        message: str,
-        *,
-        status: int | None = None,
-        retry_delay_seconds: float | None = None,
-        details: Sequence[Any] = (),
-        violations: Sequence[tuple[str, str]] = (),
-    ) -> None:
-        super().__init__(message, status=status, retry_delay_seconds=retry_delay_seconds, details=details)
+    def __init__(self, message: str, *, violations: Sequence[tuple[str, str]] = (), **fields: Any) -> None:
+        super().__init__(message, **fields)
         self.violations = tuple(violations)
 
 
 class UnknownModel(InvalidRequest):
-    """There is no such model, or not for this use."""
+    """The model does not exist, or does not support this method."""
 
 
 class PromptBlocked(ProviderError):
-    """The prompt was refused by a safety filter."""
+    """A safety filter blocked the prompt."""
 
 
 class RateLimited(ProviderError):
@@ -247,7 +243,7 @@ class RateLimited(ProviderError):
 
 
 class QuotaExhausted(RateLimited):
-    """Nothing is left for today; waiting does not help."""
+    """The quota is used up; a retry does not help."""
 
     retryable = False
 
@@ -259,20 +255,20 @@ class ServerError(ProviderError):
 
 
 class MalformedResponse(ProviderError):
-    """The service answered something that is not its protocol."""
+    """The response does not follow the protocol of the service."""
 
     retryable = True
 
 
 class NetworkError(ProviderError):
-    """The service could not be reached, or went away."""
+    """The service could not be reached, or the connection was lost."""
 
     retryable = True
 
 
 class TimedOut(NetworkError):
-    """The service took longer than the caller allows."""
+    """A timeout expired."""
 
 
 class StreamCut(NetworkError):
-    """A stream ended before the model was done."""
+    """A response ended before it was complete."""

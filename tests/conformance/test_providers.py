@@ -1,4 +1,4 @@
-"""What every provider does, whatever is behind it."""
+"""The behaviour that all providers share."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator
@@ -144,14 +144,14 @@ def check_events(events: list[PartEvent], response: ModelResponse) -> None:
     assert plain(*accumulator.parts()) == plain(*response.message.parts)
 
 
-def test_it_has_every_member_of_the_protocol(provider: Provider) -> None:
+def test_provider_has_every_member_of_the_protocol(provider: Provider) -> None:
     assert isinstance(provider, Provider)
     assert isinstance(provider.model, str)
     assert isinstance(provider.profile, ModelProfile)
     assert "<" not in repr(provider) or "object at" in repr(provider)
 
 
-def test_a_stream_is_parts_with_start_and_end_and_the_response_last(provider: Provider) -> None:
+def test_stream_yields_parts_with_start_and_end_and_the_response_last(provider: Provider) -> None:
     events, response = run(events_of(provider))
     check_events(events, response)
     assert response.message.role == "model"
@@ -167,7 +167,7 @@ def test_text_streams_in_pieces_and_a_call_ends_with_its_arguments(provider: Pro
 
 
 @pytest.mark.requirement("P-02")
-def test_the_whole_response_is_what_is_streamed(provider: Provider) -> None:
+def test_generate_returns_what_stream_yields(provider: Provider) -> None:
     async def main() -> tuple[ModelResponse, ModelResponse, ModelResponse]:
         _, streamed = await events_of(provider)
         return streamed, await provider.generate(REQUEST), await collect(provider.stream(REQUEST))
@@ -179,7 +179,7 @@ def test_the_whole_response_is_what_is_streamed(provider: Provider) -> None:
         assert response.requests == 1
 
 
-def test_a_conversation_goes_on_with_the_message_also_after_it_was_saved(provider: Provider) -> None:
+def test_conversation_continues_with_the_message_also_after_saving_it(provider: Provider) -> None:
     async def main() -> None:
         first = (await provider.generate(REQUEST)).message
         for message in (first, from_json(to_json(first), "message")):
@@ -203,7 +203,7 @@ def test_leaving_a_stream_leaves_the_provider_usable(provider: Provider) -> None
     assert run(main()) == TALK
 
 
-def test_requests_at_the_same_time_do_not_disturb_each_other(provider: Provider) -> None:
+def test_concurrent_requests_are_independent(provider: Provider) -> None:
     async def main() -> list[Any]:
         return await asyncio.gather(*(events_of(provider) for _ in range(5)), *(provider.generate(REQUEST),))
 
@@ -213,13 +213,13 @@ def test_requests_at_the_same_time_do_not_disturb_each_other(provider: Provider)
         assert response.message.text == whole.message.text == TALK
 
 
-def test_a_request_is_not_changed_by_being_sent(provider: Provider) -> None:
+def test_sending_does_not_change_the_request(provider: Provider) -> None:
     before = REQUEST.history.messages
     run(provider.generate(REQUEST))
     assert REQUEST.history.messages is before
 
 
-def test_it_can_be_closed_twice(provider: Provider) -> None:
+def test_provider_can_be_closed_twice(provider: Provider) -> None:
     async def main() -> None:
         await provider.generate(REQUEST)
         await provider.aclose()
@@ -230,7 +230,7 @@ def test_it_can_be_closed_twice(provider: Provider) -> None:
 
 @pytest.mark.parametrize("kind", ["gemini", "scripted", "prompted", "outside"])
 @pytest.mark.parametrize("streamed", [True, False])
-def test_a_recording_replays_what_a_provider_said_in_both_modes(kind: str, streamed: bool, tmp_path: Path) -> None:
+def test_recording_of_either_mode_replays_the_response(kind: str, streamed: bool, tmp_path: Path) -> None:
     masker, messages = SecretMasker(environment={}), REQUEST.history.messages
 
     async def main(provider: Provider) -> None:

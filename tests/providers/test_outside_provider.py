@@ -47,22 +47,20 @@ def asked(service: Service, monkeypatch: pytest.MonkeyPatch) -> Any:
     return Agent("parrot-green", tools=[add])
 
 
-def test_the_provider_is_at_most_sixty_lines() -> None:
+def test_provider_has_at_most_sixty_lines() -> None:
     assert sum(1 for line in parrot.source().splitlines() if line.strip()) <= 60
 
 
-def test_a_family_is_found_by_its_name_and_by_the_prefix_of_a_model(plugin: Path) -> None:
+def test_family_is_found_by_its_name_and_by_the_prefix_of_a_model(plugin: Path) -> None:
     assert "parrot" in family_names()
     assert provider_of("parrot:any-name").model == "any-name"
     assert provider_of("parrot-blue").model == "parrot-blue"
     assert provider_of("parrot").model == "parrot-green"
-    with pytest.raises(
-        ConfigError, match="unknown provider 'budgie' in 'budgie:x'; known providers: gemini, offline, p"
-    ):
+    with pytest.raises(ConfigError, match="unknown provider 'budgie'; known providers: gemini, offline, p"):
         provider_of("budgie:x")
 
 
-def test_a_configured_family_is_the_default(plugin: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_configured_family_is_the_default(plugin: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     family = default_family()
     assert family is not None
     assert family.name == "parrot"
@@ -70,7 +68,7 @@ def test_a_configured_family_is_the_default(plugin: Path, monkeypatch: pytest.Mo
     assert default_family() is None
 
 
-def test_an_entry_point_that_is_not_a_family_is_an_error(plugin: Path) -> None:
+def test_entry_point_that_is_not_a_family_is_an_error(plugin: Path) -> None:
     entry = plugin / "midspan_parrot-1.0.dist-info" / "entry_points.txt"
     entry.write_text("[midspan.providers]\nparrot = midspan_parrot:Parrot\n")
     with pytest.raises(ConfigError, match="the entry point 'parrot' must load a ProviderFamily"):
@@ -81,7 +79,7 @@ def test_an_entry_point_that_is_not_a_family_is_an_error(plugin: Path) -> None:
 
 
 @pytest.mark.requirement("P-01")
-def test_a_run_has_its_calls_done_and_sends_reasoning_back(plugin: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_executes_calls_and_sends_reasoning_back(plugin: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with recorder(service := Service(*LOOP)):
         result = asked(service, monkeypatch).run_sync("1 + 2?")
     assert (result.text, [run.value for run in result.tool_calls]) == ("It is 3.", [3])
@@ -92,7 +90,7 @@ def test_a_run_has_its_calls_done_and_sends_reasoning_back(plugin: Path, monkeyp
     assert sent[1] == {"type": "call", "id": "c1", "name": "add", "arguments": {"a": 1, "b": 2}}
 
 
-def test_a_stream_gives_deltas_of_text_and_thoughts(plugin: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stream_yields_deltas_of_text_and_thoughts(plugin: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main(agent: Any) -> list[Any]:
         return [event async for event in agent.stream("1 + 2?")]
 
@@ -111,7 +109,7 @@ def test_a_stream_gives_deltas_of_text_and_thoughts(plugin: Path, monkeypatch: p
         (('{"a": 1, "b": 2}',), True, "length", "the response was cut off"),
     ],
 )
-def test_calls_that_cannot_be_read_or_were_cut_are_never_run(
+def test_calls_that_cannot_be_read_or_were_cut_are_never_executed(
     plugin: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], ends: bool, reason: str, error: str
 ) -> None:
     broken = [*call("add", *arguments, ends=ends), done(reason)]
@@ -124,13 +122,19 @@ def test_calls_that_cannot_be_read_or_were_cut_are_never_run(
     assert [(part["id"], part["is_error"]) for part in told] == [("c1", True)]
 
 
-def test_a_stream_without_an_end_is_asked_for_again(plugin: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stream_without_an_end_is_requested_again(plugin: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with recorder(service := Service(text("It "), *LOOP)):
         result = asked(service, monkeypatch).run_sync("1 + 2?")
     assert (result.text, len(service.seen)) == ("It is 3.", 3)
 
 
-def test_prompt_mode_works_with_it(plugin: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_inside_a_stream_is_retried(plugin: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with recorder(service := Service([{"error": "overloaded"}], [*text("It is 3."), done()])):
+        result = asked(service, monkeypatch).run_sync("1 + 2?")
+    assert (result.text, len(service.seen)) == ("It is 3.", 2)
+
+
+def test_prompt_mode_works_with_the_provider(plugin: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written = [*text('TOOL_CALL: add({"a": 1,', ' "b": 2})'), done()]
     with recorder(service := Service(written, [*text("3"), done()])):
         agent = asked(service, monkeypatch)
@@ -140,7 +144,7 @@ def test_prompt_mode_works_with_it(plugin: Path, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-def test_a_recording_is_replayed_when_the_service_is_gone(
+def test_recording_is_replayed_without_the_service(
     plugin: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, streamed: bool
 ) -> None:
     async def outcome(agent: Any) -> Any:
@@ -157,7 +161,7 @@ def test_a_recording_is_replayed_when_the_service_is_gone(
 
 
 @pytest.mark.requirement("P-01")
-def test_the_terminal_finds_it(plugin: Path, tmp_path: Path) -> None:
+def test_terminal_finds_the_provider(plugin: Path, tmp_path: Path) -> None:
     with recorder(service := Service([*text("Hello!"), done()])):
         given = {"PYTHONPATH": str(plugin), "PARROT_URL": service.url, "PARROT_API_KEY": "polly"}
         named = midspan("ask", "-m", "parrot:parrot-green", "hi", home=tmp_path, **given)
@@ -168,7 +172,7 @@ def test_the_terminal_finds_it(plugin: Path, tmp_path: Path) -> None:
     assert midspan("ask", "-m", "parrot:x", "hi", home=tmp_path).code == 2
 
 
-def test_the_page_names_what_is_there() -> None:
+def test_names_on_the_page_exist() -> None:
     page = parrot.PAGE.read_text("utf-8")
     for name in ("StreamAccumulator", "RestClient", "ProviderFamily"):
         assert hasattr(providers, name)

@@ -1,4 +1,4 @@
-"""From names to providers, and which family is chosen where none is named."""
+"""From names to providers, and which family is chosen if none is named."""
 
 import asyncio
 import re
@@ -39,7 +39,7 @@ def no_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"GOOGLE_GENAI_USE_ENTERPRISE": "true"}, "gemini"),
     ],
 )
-def test_the_default_family_is_the_first_that_the_environment_configures(
+def test_default_family_is_the_first_that_the_environment_configures(
     environment: dict[str, str], name: str | None
 ) -> None:
     family = default_family(environment)
@@ -47,13 +47,13 @@ def test_the_default_family_is_the_first_that_the_environment_configures(
 
 
 @pytest.mark.usefixtures("no_credentials")
-def test_the_default_provider_is_of_the_default_family(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_default_provider_belongs_to_the_default_family(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(default_provider(), MissingModel)
     monkeypatch.setenv("GEMINI_API_KEY", "k")
     assert isinstance(default_provider(), Gemini)
 
 
-def test_the_fallback_needs_no_credentials() -> None:
+def test_fallback_family_needs_no_credentials() -> None:
     assert fallback_family().name == "offline"
     assert fallback_family().environment == ()
 
@@ -64,7 +64,7 @@ def test_credential_variables_are_those_of_all_families() -> None:
 
 @pytest.mark.usefixtures("no_credentials")
 @pytest.mark.parametrize("streamed", [False, True])
-def test_an_agent_without_model_and_key_raises_at_its_first_request_and_names_three_ways_on(streamed: bool) -> None:
+def test_agent_without_model_and_key_raises_at_its_first_request_and_names_three_ways_to_go_on(streamed: bool) -> None:
     async def ask(agent: Agent) -> None:
         if not streamed:
             await agent.run("hi")
@@ -86,12 +86,12 @@ def test_an_agent_without_model_and_key_raises_at_its_first_request_and_names_th
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("nobody:x", "unknown provider 'nobody' in 'nobody:x'; known providers: gemini, offline"),
+        ("nobody:x", "unknown provider 'nobody'; known providers: gemini, offline"),
         ("gpt-4o", "unknown model 'gpt-4o'; use 'provider:model', for example 'gemini:gpt-4o'"),
         ("offline:x", "'offline' has only one model; use 'offline' instead of 'offline:x'"),
     ],
 )
-def test_a_name_that_cannot_be_resolved_is_an_error_that_helps(name: str, words: str) -> None:
+def test_name_that_cannot_be_resolved_is_a_config_error(name: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         provider_of(name)
 

@@ -34,7 +34,7 @@ def accumulated(*events: Any) -> StreamAccumulator:
     return accumulator
 
 
-def test_deltas_make_the_parts_in_the_order_of_their_indices() -> None:
+def test_parts_are_built_from_deltas_in_the_order_of_their_indices() -> None:
     accumulator = accumulated(
         PartStart(1, Text("It ")),
         PartStart(0, Thought("")),
@@ -61,7 +61,7 @@ def test_deltas_make_the_parts_in_the_order_of_their_indices() -> None:
         (["5"], {}, "the arguments must be a JSON object, not int"),
     ],
 )
-def test_arguments_are_read_when_the_call_ends(pieces: list[str], arguments: Any, error: str | None) -> None:
+def test_arguments_are_decoded_when_the_call_ends(pieces: list[str], arguments: Any, error: str | None) -> None:
     deltas = [PartDelta(0, ArgumentsPartDelta(piece)) for piece in pieces]
     [call] = accumulated(PartStart(0, ToolCall("1", "f")), *deltas, PartEnd(0)).parts()
     assert isinstance(call, ToolCall)
@@ -74,7 +74,7 @@ def test_arguments_are_read_when_the_call_ends(pieces: list[str], arguments: Any
 
 
 @pytest.mark.parametrize("reason", [FinishReason.LENGTH, FinishReason.CUT, FinishReason.INTERRUPTED])
-def test_a_call_without_its_end_is_never_complete_even_if_its_arguments_could_be_read(reason: FinishReason) -> None:
+def test_call_without_an_end_is_incomplete_even_if_its_arguments_can_be_decoded(reason: FinishReason) -> None:
     accumulator = accumulated(PartStart(0, ToolCall("1", "f")), PartDelta(0, ArgumentsPartDelta('{"a": 1}')))
     [call] = accumulator.response(reason).message.calls
     assert (call.arguments, call.raw_arguments) == ({}, '{"a": 1}')
@@ -83,7 +83,7 @@ def test_a_call_without_its_end_is_never_complete_even_if_its_arguments_could_be
     assert ended.arguments == {"a": 1}
 
 
-def test_an_event_for_a_part_that_is_not_open_is_an_error() -> None:
+def test_event_for_a_part_that_is_not_open_is_an_error() -> None:
     for event in (PartDelta(0, TextPartDelta("x")), PartEnd(0)):
         with pytest.raises(MalformedResponse, match="part 0, which is not open"):
             accumulated(event)
@@ -113,7 +113,7 @@ def test_pieces_without_indices_become_events() -> None:
     ]
 
 
-def test_a_response_can_be_streamed_and_a_stream_collected() -> None:
+def test_response_can_be_streamed_and_collected() -> None:
     response = ModelResponse(Message("model", (Text("a"), ToolCall("1", "f"))), FinishReason.END)
 
     async def stream() -> AsyncIterator[ModelEvent]:
@@ -123,7 +123,7 @@ def test_a_response_can_be_streamed_and_a_stream_collected() -> None:
     assert asyncio.run(collect(stream())) is response
 
 
-def test_what_came_before_an_error_is_carried_by_it_and_a_stream_without_a_response_is_cut() -> None:
+def test_error_carries_the_partial_response_and_a_stream_without_a_response_is_cut() -> None:
     async def stream(error: Exception | None) -> AsyncIterator[ModelEvent]:
         yield PartStart(0, Text("a"))
         yield PartDelta(0, TextPartDelta("b"))

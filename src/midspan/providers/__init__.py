@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from midspan._lazy import lazy_attributes
 
 if TYPE_CHECKING:
+    from midspan._schema.dialects.dialect import SchemaDialect as SchemaDialect
     from midspan._types.exchange import ArgumentsPartDelta as ArgumentsPartDelta
     from midspan._types.exchange import Budget as Budget
     from midspan._types.exchange import CachePolicy as CachePolicy
@@ -31,10 +32,12 @@ if TYPE_CHECKING:
     from midspan.providers.registry import provider_of as provider_of
     from midspan.providers.rest import JsonEventReader as JsonEventReader
     from midspan.providers.rest import RestClient as RestClient
+    from midspan.providers.rest import retry_delay as retry_delay
     from midspan.providers.rest import status_error as status_error
     from midspan.providers.scripted import ScriptedProvider as ScriptedProvider
     from midspan.providers.stream import StreamAccumulator as StreamAccumulator
     from midspan.providers.stream import collect as collect
+    from midspan.providers.stream import events_of as events_of
 
 _HOMES = {
     "ApiKey": "midspan.providers.auth",
@@ -58,6 +61,7 @@ _HOMES = {
     "ProviderFamily": "midspan.providers.family",
     "RequestConfig": "midspan._types.exchange",
     "RestClient": "midspan.providers.rest",
+    "SchemaDialect": "midspan._schema.dialects.dialect",
     "ScriptedProvider": "midspan.providers.scripted",
     "StreamAccumulator": "midspan.providers.stream",
     "TextPartDelta": "midspan._types.exchange",
@@ -65,7 +69,9 @@ _HOMES = {
     "Usage": "midspan._types.exchange",
     "WrapperProvider": "midspan.providers.provider",
     "collect": "midspan.providers.stream",
+    "events_of": "midspan.providers.stream",
     "provider_of": "midspan.providers.registry",
+    "retry_delay": "midspan.providers.rest",
     "status_error": "midspan.providers.rest",
 }
 

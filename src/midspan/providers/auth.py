@@ -1,4 +1,4 @@
-"""Keys and tokens, held so that nobody sees them by accident: not in a repr, a log or the locals of a traceback."""
+"""API keys and tokens, kept out of reprs, logs and tracebacks that show locals."""
 
 import asyncio
 import inspect
@@ -14,18 +14,18 @@ GiveToken = Callable[[], str | Awaitable[str]]
 
 
 class Auth(Protocol):
-    """Adds credentials to requests."""
+    """Gives the credentials of requests."""
 
     @property
     def is_static(self) -> bool:
         """Whether the headers are the same for every request."""
 
     async def headers(self) -> Mapping[str, str]:
-        """Return the headers that authorise a request."""
+        """Return the headers that authenticate a request."""
 
 
 class Hidden(str):
-    """A text whose repr does not show it."""
+    """A string whose repr does not show it."""
 
     __slots__ = ()
 
@@ -68,13 +68,13 @@ class ApiKey:
         return "<API key, hidden>"
 
     def __reduce__(self) -> Any:
-        raise TypeError("an API key is not copied out of the process that has it")
+        raise TypeError("an API key cannot be pickled")
 
 
 class BearerToken:
-    """A token that a function of the caller returns, called for every request; that function may cache it.
+    """A token that a function returns. It is called for every request, so it should cache the token.
 
-    A plain function runs in a thread, because it may ask a server for the token.
+    A plain function runs in a thread, because it may ask a server for the token. `more` are further headers.
     """
 
     __slots__ = ("_give", "_is_async", "_more")
@@ -90,7 +90,7 @@ class BearerToken:
         if inspect.isawaitable(token):
             token = _hidden(await token)
         if not isinstance(token, str) or not token.strip():
-            what = "an empty text" if isinstance(token, str) else type(token).__name__
+            what = "an empty string" if isinstance(token, str) else type(token).__name__
             raise CredentialsError(f"the function token=… returned {what}; it must return the token as a string")
         if not token.isascii() or not token.isprintable():
             raise CredentialsError("the function token=… returned a token with invalid characters")
@@ -105,7 +105,7 @@ def _hidden(value: Any) -> Any:
 
 
 class Masker:
-    """Removes secrets from errors: a gateway may quote the request, with its key, in what it answers."""
+    """Removes secrets from errors: a gateway may quote the request, with its key, in its response."""
 
     def __init__(self) -> None:
         self.secrets: tuple[Hidden, ...] = ()
@@ -121,7 +121,7 @@ class Masker:
                 self.secrets = (*self.secrets, secret)[-_MAX_SECRETS:]
 
     def mask(self, error: ProviderError) -> None:
-        """Replace the secrets in the message and the details of an error, and drop the frames that hold the answer."""
+        """Replace the secrets in the message and the fields of an error, and drop the frames that hold the response."""
         masked = self._masked(error.args)
         fields = {name: self._masked(value) for name, value in vars(error).items() if isinstance(value, str | tuple)}
         if masked != error.args or any(getattr(error, name) != value for name, value in fields.items()):
@@ -153,19 +153,19 @@ def secrets_in_use() -> set[str]:
 
 
 _MAX_SECRETS = 16
-"""Tokens are renewed; older ones are no longer in any answer."""
+"""Tokens are renewed, and responses do not quote old ones."""
 _MIN_SECRET = 8
-"""Shorter values would be found in ordinary words."""
+"""Shorter values may be parts of ordinary words."""
 _SECRET_HEADER = re.compile("auth|key|token|secret|cookie|password", re.IGNORECASE)
 
 
 def checked_key(key: Any) -> Hidden:
-    """Return the key without white space around it, or say what is wrong with it."""
+    """Return the key without surrounding white space, or raise an error that does not show it."""
     if not isinstance(key, str):
-        raise ConfigError(f"the API key is a text, not a {type(key).__name__}")
+        raise ConfigError(f"the API key must be a string, got {type(key).__name__}")
     stripped = Hidden(key.strip())
     if not stripped:
         raise CredentialsError("the API key is empty")
     if not stripped.isascii() or not stripped.isprintable():
-        raise CredentialsError("the API key holds characters that no key has; was something else pasted?")
+        raise CredentialsError("the API key contains invalid characters; was something else pasted?")
     return stripped

@@ -1,7 +1,7 @@
 """Families of models: what a provider registers so that its models can be named, listed, chosen and checked.
 
-The registry, the terminal and the default choice go through families and know no provider by name. Packages offer
-theirs as an entry point in the group `midspan.providers` that loads a `ProviderFamily`.
+The registry, the terminal and the choice of the default model use families and know no provider by name. Other
+packages register theirs as entry points in the group `midspan.providers` that load a `ProviderFamily`.
 """
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -32,7 +32,7 @@ class ProviderFamily(Struct, frozen=True, kw_only=True):
     name: str
     """What stands before the colon in `name:model`."""
     make: Callable[..., Provider]
-    """Called with the name of a model, or with nothing where the name has no model."""
+    """Called with the name of a model, or without arguments if no model is named."""
     prefixes: tuple[str, ...] = ()
     """Model names that start with one of these belong to this family, also without `name:`."""
     environment: tuple[str, ...] = ()
@@ -42,13 +42,13 @@ class ProviderFamily(Struct, frozen=True, kw_only=True):
     default_model: str | None = None
     """An example for error messages and help."""
     known_models: tuple[str, ...] = ()
-    """Models that `midspan models` shows where the API cannot be asked."""
+    """Models that `midspan models` shows without asking the API."""
     list_models: Callable[[], Coroutine[Any, Any, Sequence[str]]] | None = None
     """Asks the API for its models."""
     check: Callable[[], Coroutine[Any, Any, Sequence[HealthCheck]]] | None = None
     """Checks credentials and connection for `midspan doctor`."""
     summary: str = ""
-    """Half a sentence about a fallback family: what its answers are worth."""
+    """What users must know about a fallback family, as a clause: `it calls tools, but knows nothing`."""
 
     def has_credentials(self, environment: Mapping[str, str]) -> bool:
         if self.is_configured is not None:

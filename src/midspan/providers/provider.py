@@ -1,7 +1,7 @@
-"""The seam between a run and a model.
+"""The protocol between a run and a model.
 
-Above is the loop, which sends requests; below is a model's service, a script or a recording. A provider knows nothing
-of tools beyond their declarations, and nothing of turns beyond the history it is given.
+Above is the loop, which sends requests; below is the service of a model, a script or a recording. A provider knows
+the declarations of tools but cannot call them, and it knows the history of a conversation but not its run.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
@@ -66,7 +66,7 @@ class Provider(Protocol):
 
 
 class WireRequest(Struct, frozen=True):
-    """A request as it goes over the wire."""
+    """A request as it is sent to the service."""
 
     path: str
     body: bytes

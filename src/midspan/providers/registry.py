@@ -1,4 +1,4 @@
-"""From the name of a model to its provider. No provider is imported before it is needed."""
+"""From the name of a model to its provider. Providers are imported when they are needed."""
 
 import os
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -13,7 +13,7 @@ from midspan.providers.provider import ModelProfile, Provider
 
 
 def provider_of(name: str) -> Provider:
-    """Return the provider of `"family:model"`. The family may be left out where the model's own name tells it."""
+    """Return the provider of `"family:model"`. The family can be omitted if the prefix of the model identifies it."""
     family, model = _resolve(name)
     arguments = (model,) if model else ()
     if not _accepts(family.make, *arguments):
@@ -35,7 +35,7 @@ def default_family(environment: Mapping[str, str] = os.environ) -> ProviderFamil
 
 
 def fallback_family() -> ProviderFamily:
-    """Return the family that needs no credentials. Whoever uses it should tell the user, who may mean another model."""
+    """Return the family that needs no credentials. The caller must tell the user, who may expect a real model."""
     return next(family for family in families() if not family.environment)
 
 
@@ -74,36 +74,35 @@ def families() -> Iterator[ProviderFamily]:
         yield _builtin(name)
     for point in sorted(_entry_points(), key=lambda point: str(point.name)):
         if point.name not in BUILTIN:
-            yield _loaded(point)
+            yield _load(point)
 
 
 def family_names() -> list[str]:
-    """What can stand before the colon, without importing any provider."""
+    """Return what can stand before the colon, without importing a provider."""
     return sorted({*BUILTIN, *(point.name for point in _entry_points())})
 
 
 def _resolve(name: str) -> tuple[ProviderFamily, str]:
+    """Split a name into its family and the name of the model, which may be empty."""
     family, colon, model = name.partition(":")
     if colon or family in BUILTIN:
-        found = _family(family)
-        if found is None:
-            known = ", ".join(family_names())
-            raise ConfigError(f"unknown provider {family!r} in {name!r}; known providers: {known}")
-        return found, model
-    for known_family in families():
-        if name == known_family.name:
-            return known_family, ""
-        if name.startswith(known_family.prefixes):
-            return known_family, name
+        return _family(family), model
+    for known in families():
+        if name == known.name:
+            return known, ""
+        if name.startswith(known.prefixes):
+            return known, name
     examples = [f"{known.name}:{name or known.default_model}" for known in families() if known.default_model]
     raise ConfigError(f"unknown model {name!r}; use 'provider:model', for example {examples[0]!r}")
 
 
-def _family(name: str) -> ProviderFamily | None:
+def _family(name: str) -> ProviderFamily:
     if name in BUILTIN:
         return _builtin(name)
-    point = next((point for point in _entry_points() if point.name == name), None)
-    return None if point is None else _loaded(point)
+    for point in _entry_points():
+        if point.name == name:
+            return _load(point)
+    raise ConfigError(f"unknown provider {name!r}; known providers: {', '.join(family_names())}")
 
 
 def _builtin(name: str) -> ProviderFamily:
@@ -118,7 +117,7 @@ def _entry_points() -> Any:
     return entry_points(group=ENTRY_POINTS)
 
 
-def _loaded(point: Any) -> ProviderFamily:
+def _load(point: Any) -> ProviderFamily:
     try:
         family = point.load()
     except Exception as error:
@@ -134,5 +133,5 @@ def _accepts(make: Any, *arguments: str) -> bool:
     except TypeError:
         return False
     except ValueError:
-        return True  # a callable that does not show its parameters
+        return True  # a callable without a signature
     return True

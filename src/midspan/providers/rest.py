@@ -1,11 +1,12 @@
-"""A client for JSON APIs over HTTP: addresses, credentials, retries, and errors of our own.
+"""A client for JSON APIs over HTTP: URLs, credentials, retries, and HTTP errors as exceptions of `midspan.errors`.
 
-Above are providers, which know what is asked; below is the transport, which only carries. What differs between
-services is `parse_error` and what a provider encodes and decodes.
+Above are providers, which encode requests and decode responses; below is the HTTP transport. Services differ in
+`parse_error`, which the provider passes in.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from typing import Any, Protocol, TypeVar
 
@@ -48,11 +49,17 @@ class Reader(Protocol[Item]):
 AnyReader = TypeVar("AnyReader", bound=Reader[object])
 Response = HttpResponse | HttpStream
 ParseError = Callable[[Response, bytes], ProviderError]
-"""Turns a response with an error status, and its body, into an error of ours."""
+"""Converts a response with an error status, and its body, to an exception."""
+ParseEventError = Callable[[str, Any], ProviderError | None]
+"""Gets the name and the data of an event; returns the error that it reports, or None if it reports none."""
 
 
 class RestClient:
-    """One service at one address with one set of credentials. Tasks, event loops and threads may share it."""
+    """One service at one URL with one set of credentials. Tasks, event loops and threads may share it.
+
+    `base_url` may have a path and a query, which is added to each request. `headers` are sent with each request;
+    those whose names look like credentials are masked in errors like those of `auth`.
+    """
 
     def __init__(
         self,
@@ -67,14 +74,16 @@ class RestClient:
         headers: Mapping[str, str] | None = None,
         max_body_bytes: int | None = None,
     ) -> None:
-        self.base_url = base_url
+        address, _, self._query = base_url.partition("?")
+        self._address = address.rstrip("/")
         self.service = service
         self._auth = auth
         self._parse_error = parse_error
         self._transport = transport or Transport()
         self._retry = retry or RetryPolicy()
         self._clock = clock or SystemClock()
-        self._headers = {"user-agent": f"midspan/{VERSION}", "content-type": "application/json", **(headers or {})}
+        defaults = {"user-agent": f"midspan/{VERSION}", "content-type": "application/json"}
+        self._headers = {**defaults, **{name.lower(): value for name, value in (headers or {}).items()}}
         self._max_body_bytes = max_body_bytes
         self._static_headers: SecretHeaders | None = None
         self._masker = Masker()
@@ -89,7 +98,10 @@ class RestClient:
         read: Callable[[bytes], T] = bytes,  # type: ignore[assignment]  # bytes reads bytes
         on_retry: OnRetry | None = None,
     ) -> T:
-        """Send a request and return what `read` makes of the body. A body that it cannot read is a retryable error."""
+        """Send a request and return the body, converted by `read`. A ProviderError that `read` raises can be retried.
+
+        Use it only for requests that can be repeated: a lost response does not tell whether the server has acted.
+        """
         started_at, attempts = self._clock.monotonic(), None
         while True:
             try:
@@ -110,10 +122,10 @@ class RestClient:
     async def stream(
         self, path: str, body: bytes, make_reader: Callable[[], AnyReader], *, on_retry: OnRetry | None = None
     ) -> AsyncGenerator[tuple[AnyReader, list[object]], None]:
-        """Yield the reader of a streamed response with the items of each piece; the last time, those of its end.
+        """Send a POST request and yield the reader of the response with the items of each piece, and of its end.
 
         Until the first items arrive the request is retried, each time with a new reader. After that the caller has
-        seen the beginning and must decide whether to ask again.
+        seen a part of the response, and errors are raised.
         """
         attempts = RetryState(self._retry, self._clock, on_retry=on_retry)
         async with AsyncExitStack() as opened:
@@ -135,7 +147,7 @@ class RestClient:
                         items, failure = [], None
                         try:
                             items += reader.feed(piece)
-                        except ProviderError as error:  # it may follow something within the same piece
+                        except ProviderError as error:  # after the items that precede it in the same piece
                             failure = error
                         if items:
                             yield reader, items
@@ -149,7 +161,7 @@ class RestClient:
     async def _open(
         self, opened: AsyncExitStack, path: str, body: bytes, make_reader: Callable[[], AnyReader]
     ) -> tuple[AnyReader, list[object], AsyncIterator[bytes] | None]:
-        """Start a stream and read its first items; without an iterator there is nothing more to read."""
+        """Start a stream and read its first items. Without an iterator there is nothing more to read."""
         request = self._request("POST", path, body, self._static_headers or await self._all_headers())
         response = await opened.enter_async_context(self._transport.stream(request))
         if not 200 <= response.status < 300:
@@ -161,20 +173,27 @@ class RestClient:
                 return reader, items, pieces
         items = list(reader.end())
         if reader.is_empty:
-            raise StreamCut(f"{self.service} ended a stream before it had begun", status=response.status)
+            raise StreamCut(f"{self.service} sent an empty stream", status=response.status)
         return reader, items, None
 
     def _request(self, method: str, path: str, body: bytes, headers: SecretHeaders) -> HttpRequest:
         if self._max_body_bytes is not None and len(body) > self._max_body_bytes:
-            raise self.refuse_body(len(body))
-        return HttpRequest(method, f"{self.base_url}/{path}", headers, body)
+            raise self.body_too_large(len(body))
+        return HttpRequest(method, self._url(path), headers, body)
 
-    def refuse_body(self, size: int) -> ConfigError:
-        """Return the error for a body larger than `max_body_bytes`; a subclass knows what the caller can do instead."""
-        return ConfigError(f"the request has {size} bytes, and {self.service} accepts {self._max_body_bytes}")
+    def _url(self, path: str) -> str:
+        if self._query:
+            path, _, query = path.partition("?")
+            path = f"{path}?{query}&{self._query}" if query else f"{path}?{self._query}"
+        return f"{self._address}/{path}"
+
+    def body_too_large(self, size: int) -> ConfigError:
+        """Return the error for a body larger than `max_body_bytes`. Subclasses can add what to do instead."""
+        return ConfigError(f"the request has {size:,} bytes; {self.service} accepts at most {self._max_body_bytes:,}")
 
     async def _all_headers(self) -> SecretHeaders:
-        headers = SecretHeaders({**self._headers, **await self._auth.headers()})
+        credentials = SecretHeaders(await self._auth.headers())
+        headers = SecretHeaders({**self._headers, **{name.lower(): value for name, value in credentials.items()}})
         self._masker.add(headers)
         if self._auth.is_static:
             self._static_headers = headers
@@ -185,47 +204,77 @@ class RestClient:
 
 
 class JsonEventReader:
-    """Reads server-sent events whose data is JSON, as most services stream it; `[DONE]` is left out."""
+    """Reads server-sent events whose data is JSON. Other lines and `[DONE]` are skipped.
 
-    def __init__(self) -> None:
+    With `parse_error`, events that report an error raise it. Such an error is retried if it comes first.
+    """
+
+    def __init__(self, parse_error: ParseEventError | None = None) -> None:
         self._events = EventStream()
+        self._parse_error = parse_error
         self.is_empty = True
 
-    def feed(self, piece: bytes) -> list[Any]:
+    def feed(self, piece: bytes) -> Iterator[Any]:
         return self._decode(self._events.feed(piece))
 
-    def end(self) -> list[Any]:
+    def end(self) -> Iterator[Any]:
         return self._decode(self._events.end())
 
-    def _decode(self, events: Iterable[Event]) -> list[Any]:
-        items: list[Any] = []
+    def _decode(self, events: Iterable[Event]) -> Iterator[Any]:
         for event in events:
             if event.stray or event.data.strip() in (b"", b"[DONE]"):
                 continue
             try:
-                items.append(msgspec.json.decode(event.data))
+                item = msgspec.json.decode(event.data)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-                raise MalformedResponse(f"the stream holds {event.data[:80]!r}, which is not JSON") from error
-        self.is_empty = self.is_empty and not items
-        return items
+                raise MalformedResponse(f"an event of the stream is not JSON: {event.data[:80]!r}") from error
+            if self._parse_error is not None and (failure := self._parse_error(event.name, item)) is not None:
+                raise failure
+            self.is_empty = False
+            yield item
 
 
-def status_error(status: int, message: str, *, retry_delay_seconds: float | None = None) -> ProviderError:
-    """Return the error that an HTTP status usually means, for services whose errors say no more."""
+def status_error(response: Response, message: str) -> ProviderError:
+    """Return the error that the status of a response usually means, with the delay that its headers ask for."""
+    status, delay = response.status, retry_delay(response)
     match status:
         case 401:
             return AuthenticationError(message, status=status)
         case 403:
             return PermissionDenied(message, status=status)
         case 429:
-            return RateLimited(message, status=status, retry_delay_seconds=retry_delay_seconds)
+            return RateLimited(message, status=status, retry_delay_seconds=delay)
     if 300 <= status < 500 and status != 408:
         return InvalidRequest(message, status=status)
-    return ServerError(message, status=status, retry_delay_seconds=retry_delay_seconds)
+    return ServerError(message, status=status, retry_delay_seconds=delay)
+
+
+def retry_delay(response: Response) -> float | None:
+    """Return the seconds that the headers `retry-after-ms` or `retry-after` ask for; None if they do not."""
+    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1)):
+        value = response.header(name)
+        if value is not None and (seconds := parse_seconds(value)) is not None:
+            return seconds * unit
+    return None
+
+
+def parse_seconds(value: str) -> float | None:
+    """Parse a number of seconds, or a date as the seconds until then; None if it is neither, or negative."""
+    try:
+        seconds = float(value)
+    except ValueError:
+        from email.utils import parsedate_to_datetime  # slow to import, and rarely needed
+
+        try:
+            seconds = parsedate_to_datetime(value).timestamp() - time.time()
+        except (ValueError, OverflowError):
+            return None
+        seconds = max(seconds, 0.0)  # a date in the past
+    return seconds if 0 <= seconds < float("inf") else None
 
 
 def can_connect(url: str, timeout: float) -> bool:
-    """Whether a TCP connection can be opened to the host of a URL, or to the proxy that leads there."""
+    """Whether a TCP connection can be opened to the host of a URL, or to its proxy."""
     import socket
     from urllib.parse import urlsplit
 
@@ -236,5 +285,5 @@ def can_connect(url: str, timeout: float) -> bool:
         port = parts.port or (443 if parts.scheme == "https" else 80)
         with socket.create_connection((parts.hostname or "", port), timeout):
             return True
-    except (OSError, ValueError):  # ConfigError, of a proxy that cannot be used, is one
+    except (OSError, ValueError):  # a ConfigError about the proxy is a ValueError
         return False

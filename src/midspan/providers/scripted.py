@@ -1,4 +1,4 @@
-"""Answers from a script: a model for tests, which says what it was told to say and remembers what it was asked."""
+"""A model for tests that gives the responses of a script and keeps the requests it receives."""
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -13,13 +13,14 @@ from midspan.providers.provider import ModelProfile
 from midspan.providers.stream import StreamAccumulator, parts_as_events
 
 Turn = str | Part | Sequence[Part] | ModelResponse | BaseException | Callable[[ModelRequest], Any]
-"""What the model says: a text, a part, several parts, a whole answer; an exception is raised; a function is asked."""
+"""One response: text, a part, several parts or a ModelResponse; an exception to raise; or a function that returns one
+of these."""
 
 
 class ScriptedProvider:
-    """Says one turn of its script after another. `requests` are the questions so far.
+    """Gives one turn of its script after another; `requests` are the requests so far.
 
-    Streaming, each part comes for itself; two texts in a row are deltas of one, and become one in the answer.
+    When it streams, each part is an event of its own. Two texts in a row are deltas of one text.
     """
 
     profile = ModelProfile()
@@ -32,8 +33,8 @@ class ScriptedProvider:
         profile: ModelProfile | None = None,
     ) -> None:
         if not isinstance(model, str):
-            raise ConfigError(f"model is what the scripted model is called, a text, not {model!r:.80}")
-        self._script = script if _is_function(script) else iter(_checked(script))
+            raise ConfigError(f"model must be a string, got {model!r:.80}")
+        self._script = script if _is_function(script) else iter(_check_script(script))
         self._model = model
         if profile is not None:
             self.profile = profile
@@ -45,87 +46,72 @@ class ScriptedProvider:
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """Yield the parts of the next turn, then the response; see `Provider`."""
-        parts, response = await self._turn(request)
+        parts, response = await self._next_turn(request)
         for event in parts_as_events(parts, StreamAccumulator()):
             yield event
         yield response
 
     async def generate(self, request: ModelRequest) -> ModelResponse:
         """Return the response of the next turn."""
-        return (await self._turn(request))[1]
+        return (await self._next_turn(request))[1]
 
-    async def _turn(self, request: ModelRequest) -> tuple[Sequence[Part], ModelResponse]:
+    async def _next_turn(self, request: ModelRequest) -> tuple[Sequence[Part], ModelResponse]:
         self.requests.append(request)
         number = len(self.requests)
-        turn = self._next(request)
+        turn = self._script(request) if callable(self._script) else next(self._script, _END)
+        if turn is _END:
+            raise ConfigError(f"the script has ended, but the model is asked for turn {number}")
         while _is_function(turn) or isawaitable(turn):
             turn = turn(request) if callable(turn) else await turn
         if isinstance(turn, BaseException):
             raise turn
-        return _said(turn, number)
-
-    def _next(self, request: ModelRequest) -> Any:
-        if callable(self._script):
-            return self._script(request)
-        try:
-            return next(self._script)
-        except StopIteration:
-            raise ConfigError(f"the script has ended, but the model is asked for turn {len(self.requests)}") from None
+        return _read_turn(turn, number)
 
     async def aclose(self) -> None:
         pass
 
 
-def _is_function(given: Any) -> TypeGuard[Callable[[ModelRequest], Any]]:
-    """Whether it is asked; a class is none, since what it makes of a request is no turn."""
-    return callable(given) and not isinstance(given, type)
+_END = object()
 
 
-def _checked(script: Any) -> Iterable[Any]:
-    """The script, if it is one; turns that are there already are looked at now, the others when they are said."""
+def _is_function(value: Any) -> TypeGuard[Callable[[ModelRequest], Any]]:
+    return callable(value) and not isinstance(value, type)
+
+
+def _check_script(script: Any) -> Iterable[Any]:
+    """Return the script if it is one. The turns of a list are checked now, those of an iterator when they are used."""
     if isinstance(script, str | Part | ModelResponse | BaseException):
-        raise ConfigError(f"a script is a list of turns, and {script!r:.80} is one turn; give [{script!r:.80}]")
+        raise ConfigError(f"a script is a list of turns, but {script!r:.80} is one turn; pass [{script!r:.80}]")
     if not isinstance(script, Iterable) or isinstance(script, bytes | Mapping | AbstractSet | type):
-        raise ConfigError(f"a script is a list of turns or a function of the request, not {script!r:.80}")
+        raise ConfigError(f"a script must be a list of turns or a function, got {script!r:.80}")
     if isinstance(script, Sequence):
         for number, turn in enumerate(script, start=1):
             if not (_is_function(turn) or isawaitable(turn) or isinstance(turn, BaseException)):
-                _said(turn, number)
+                _read_turn(turn, number)
     return script
 
 
-def _said(turn: Any, number: int) -> tuple[Sequence[Part], ModelResponse]:
-    if isinstance(turn, ModelResponse):
-        if not isinstance(turn.message, Message):
-            words = f"turn {number} of the script is a ModelResponse whose message is {turn.message!r:.80}"
-            raise ConfigError(f"{words}; give it a Message, as Message('model', (Text('…'),))")
+def _read_turn(turn: Any, number: int) -> tuple[Sequence[Part], ModelResponse]:
+    if isinstance(turn, ModelResponse) and isinstance(turn.message, Message):
         return turn.message.parts, turn
-    given = turn if isinstance(turn, list | tuple) else [turn]
-    parts = [Text(part) if isinstance(part, str) else part for part in given]
-    for part in parts:
-        if not _is_part(part):
-            raise _no_turn(turn, part, number)
+    items = turn if isinstance(turn, list | tuple) else [turn]
+    parts = [Text(item) if isinstance(item, str) else item for item in items]
     accumulator = StreamAccumulator()
     for part in parts:
+        if not _is_part(part):
+            raise ConfigError(
+                f"turn {number} of the script contains {part!r:.80}; a turn is text, a part, a list of them, a "
+                "ModelResponse, an exception, or a function of the request that returns one of these"
+            )
         accumulator.add_part(part)
     return parts, accumulator.response(FinishReason.END)
 
 
 def _is_part(part: Any) -> bool:
-    """Whether it is a part that a model could say; what is in the arguments of a call, models get wrong themselves."""
+    """Whether a model could send this part. The arguments of a call may be anything: models make mistakes there."""
     match part:
         case Text() | Thought():
             return isinstance(part.text, str)
         case ToolCall():
             return isinstance(part.id, str) and isinstance(part.name, str)
     return isinstance(part, Part)
-
-
-def _no_turn(turn: Any, part: Any, number: int) -> ConfigError:
-    where = f"turn {number} of the script {'is' if turn is part else 'holds'}"
-    if isinstance(part, type):
-        return ConfigError(f"{where} the class {part.__name__}; give one that is made, as {part.__name__}(…)")
-    return ConfigError(
-        f"{where} {part!r:.80}; a turn is a text, a part, a list of them, a ModelResponse, an exception, or a function "
-        "of the request that gives one of these"
-    )

@@ -1,6 +1,6 @@
-"""Streams of model events: the accumulator that turns events into a message, and the ways between stream and response.
+"""Streams of model events: the accumulator that builds a message from events; conversions between stream and response.
 
-Every provider uses these. A provider translates its wire into events and does not assemble messages itself.
+Every provider uses these. A provider converts the data of its service to events and does not build messages itself.
 """
 
 from collections.abc import AsyncIterator, Iterable, Iterator
@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from midspan._types.exchange import (
     ArgumentsPartDelta,
     DataPartDelta,
+    Delta,
     FinishReason,
     ModelEvent,
     ModelResponse,
@@ -42,45 +43,40 @@ class StreamAccumulator:
         self._parts: dict[int, _OpenPart | Part] = {}
         self.next_index = first_index
         """The index of the next part."""
-        self._words: _OpenPart | None = None
-        """The text or thought that `add_text` and `add_thought` append to, at the index `_current`."""
-        self._current = -1
+        self._current: _OpenPart | None = None
+        """The text or thought that `add_text` and `add_thought` append to."""
+        self._current_index = -1
 
     def add(self, event: PartEvent) -> PartEvent:
         """Add an event and return it."""
-        kind = type(event)
-        if kind is PartDelta:
-            self._open(event.index).append(event.delta)  # type: ignore[union-attr]  # a PartDelta
-        elif kind is PartStart:
-            self._parts[event.index] = _OpenPart(event.part)  # type: ignore[union-attr, arg-type]  # a PartStart
+        if isinstance(event, PartDelta):
+            self._open_part(event.index).append(event.delta)
+        elif isinstance(event, PartStart):
+            self._parts[event.index] = _OpenPart(event.part)
             self.next_index = max(self.next_index, event.index + 1)
+        elif event.part is not None:
+            self._parts[event.index] = event.part
         else:
-            self._end(event)  # type: ignore[arg-type]  # a PartEnd
+            self._parts[event.index] = self._open_part(event.index).finished(is_complete=True)
         return event
 
-    def _open(self, index: int) -> "_OpenPart":
+    def _open_part(self, index: int) -> "_OpenPart":
         part = self._parts.get(index)
-        if type(part) is not _OpenPart:
+        if not isinstance(part, _OpenPart):
             raise MalformedResponse(f"the stream continues part {index}, which is not open")
         return part
 
-    def _end(self, event: PartEnd) -> None:
-        if event.part is not None:
-            self._parts[event.index] = event.part
-        else:
-            self._parts[event.index] = self._open(event.index).finished(is_complete=True)
-
     def add_text(self, text: str) -> list[PartEvent]:
         """Append to the text that is being streamed, or start one."""
-        return self._add_words(Text, text)
+        return self._append(Text, text)
 
     def add_thought(self, text: str) -> list[PartEvent]:
-        return self._add_words(Thought, text)
+        return self._append(Thought, text)
 
     def add_part(self, part: Part) -> list[PartEvent]:
         """Add a part that is complete. Text without provider data is appended to the text that is being streamed."""
         if isinstance(part, Text | Thought) and part.provider_data is None:
-            return self._add_words(type(part), part.text)
+            return self._append(type(part), part.text)
         events = self.end_current()
         index = self.reserve()
         self._parts[index] = part
@@ -93,20 +89,20 @@ class StreamAccumulator:
 
     def end_current(self) -> list[PartEvent]:
         """End the text or thought that is being streamed, if there is one."""
-        if self._words is None:
+        if self._current is None:
             return []
-        self._words = None
-        return [self.add(PartEnd(self._current))]
+        self._current = None
+        return [self.add(PartEnd(self._current_index))]
 
-    def _add_words(self, kind: type[Text] | type[Thought], text: str) -> list[PartEvent]:
-        words = self._words
-        if words is not None and words.kind is kind:
-            words.pieces.append(text)
-            return [PartDelta(self._current, TextPartDelta(text) if kind is Text else ThoughtPartDelta(text))]
+    def _append(self, part_type: type[Text] | type[Thought], text: str) -> list[PartEvent]:
+        if self._current is not None and type(self._current.part) is part_type:
+            self._current.pieces.append(text)
+            delta = TextPartDelta(text) if part_type is Text else ThoughtPartDelta(text)
+            return [PartDelta(self._current_index, delta)]
         events = self.end_current()
-        self._current, part = self.reserve(), kind(text)
-        self._words = self._parts[self._current] = _OpenPart(part)
-        return [*events, PartStart(self._current, part)]
+        self._current_index, part = self.reserve(), part_type(text)
+        self._current = self._parts[self._current_index] = _OpenPart(part)
+        return [*events, PartStart(self._current_index, part)]
 
     @property
     def is_empty(self) -> bool:
@@ -115,12 +111,12 @@ class StreamAccumulator:
     def parts(self, *, is_complete: bool = True) -> tuple[Part, ...]:
         """Return the parts in the order of their indices.
 
-        Text that is still open counts as it is. A call that is still open is given with `arguments_error`, unless the
+        Text that is still open is returned as it is. A call that is still open gets an `arguments_error`, unless the
         response `is_complete` and its arguments can be read.
         """
-        ordered = sorted(self._parts.items()) if len(self._parts) > 1 else self._parts.items()
         return tuple(
-            [part.finished(is_complete=is_complete) if isinstance(part, _OpenPart) else part for _, part in ordered]
+            part.finished(is_complete=is_complete) if isinstance(part, _OpenPart) else part
+            for _, part in sorted(self._parts.items())
         )
 
     def message(self, *, is_complete: bool = True) -> Message:
@@ -135,21 +131,17 @@ class StreamAccumulator:
 class _OpenPart:
     """A part that is being streamed."""
 
-    __slots__ = ("kind", "part", "pieces")
-
     def __init__(self, part: Part) -> None:
         self.part = part
-        self.kind = type(part)
         self.pieces: list[str] = []
 
-    def append(self, delta: Any) -> None:
-        kind = type(delta)
-        if kind is DataPartDelta:
+    def append(self, delta: Delta) -> None:
+        if isinstance(delta, ArgumentsPartDelta):
+            self.pieces.append(delta.json)
+        elif isinstance(delta, DataPartDelta):
             self.pieces.append(delta.base64)
             if delta.provider_data is not None:
                 self.part = replace(self.part, provider_data=delta.provider_data)
-        elif kind is ArgumentsPartDelta:
-            self.pieces.append(delta.json)
         else:
             self.pieces.append(delta.text)
 
@@ -167,22 +159,23 @@ class _OpenPart:
 def _with_arguments(call: ToolCall, text: str, *, is_complete: bool) -> ToolCall:
     if not text and is_complete:
         return call
-    read = read_arguments(call.id, call.name, text)
-    if read.arguments_error is None and is_complete:
-        return replace(call, arguments=read.arguments, raw_arguments=None)
-    error = read.arguments_error if is_complete else _INCOMPLETE
-    return replace(call, arguments={}, raw_arguments=text, arguments_error=error)
+    arguments, error = _read_arguments(text)
+    if not is_complete:
+        error = _INCOMPLETE
+    if error is not None:
+        return replace(call, arguments={}, raw_arguments=text, arguments_error=error)
+    return replace(call, arguments=arguments, raw_arguments=None)
 
 
-def read_arguments(id: str, name: str, text: str) -> ToolCall:
-    """Return the call whose arguments a wire sent as JSON text. Text that is not a JSON object becomes its error."""
+def _read_arguments(text: str) -> tuple[dict[str, Any], str | None]:
+    """Return the arguments that a service sent as JSON text, and what is wrong with the text."""
     try:
         arguments = msgspec.json.decode(text) if text.strip() else {}
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
-        return ToolCall(id, name, {}, text, f"the arguments are not valid JSON: {error}")
+        return {}, f"the arguments are not valid JSON: {error}"
     if not isinstance(arguments, dict):
-        return ToolCall(id, name, {}, text, f"the arguments must be a JSON object, not {type(arguments).__name__}")
-    return ToolCall(id, name, arguments)
+        return {}, f"the arguments must be a JSON object, not {type(arguments).__name__}"
+    return arguments, None
 
 
 def events_of(response: ModelResponse) -> Iterator[ModelEvent]:
@@ -193,7 +186,7 @@ def events_of(response: ModelResponse) -> Iterator[ModelEvent]:
 
 
 def parts_as_events(parts: Iterable[Part], accumulator: StreamAccumulator) -> Iterator[PartEvent]:
-    """Yield parts, in pieces or whole, as events; two texts in a row are pieces of one."""
+    """Yield parts as events. Two texts in a row are pieces of one text."""
     for part in parts:
         yield from accumulator.add_part(part)
     yield from accumulator.end_current()

@@ -26,7 +26,7 @@ class GeminiApi(RestClient):
         super().__init__(url, auth, _parse_error, "Gemini", max_body_bytes=LARGEST_REQUEST, **options)
         self.endpoint = endpoint
 
-    def refuse_body(self, size: int) -> ConfigError:
+    def body_too_large(self, size: int) -> ConfigError:
         return ConfigError(
             f"the request has {size / 2**20:.1f} MB, and the API accepts {LARGEST_REQUEST // 2**20}; "
             "upload large files with the Files API and pass Part.from_uri(…)"

@@ -1,0 +1,225 @@
+"""RestClient: URLs and headers, errors of a service, and streams of server-sent events."""
+
+import asyncio
+from collections.abc import Mapping
+from email.utils import formatdate
+from typing import Any
+
+import pytest
+
+from midspan._http.messages import HttpResponse
+from midspan._http.retry import RetryPolicy
+from midspan.errors import (
+    AuthenticationError,
+    ConfigError,
+    InvalidRequest,
+    MalformedResponse,
+    PermissionDenied,
+    ProviderError,
+    RateLimited,
+    ServerError,
+    StreamCut,
+)
+from midspan.providers import ApiKey, JsonEventReader, RestClient, status_error
+from midspan.providers.rest import Response
+from tests.http.misbehaving import CHUNKED_HEAD, Behaviour, Exchange, Server, chunk, response
+from tests.http.test_errors import run
+from tests.virtual_clock import VirtualClock
+
+
+def parse_error(response: Response, body: bytes) -> ProviderError:
+    return status_error(response, f"Parrot answered {response.status}: {body.decode()}")
+
+
+def parse_event_error(name: str, item: Any) -> ProviderError | None:
+    if name != "error":
+        return None
+    return ServerError(item["message"]) if item["type"] == "overloaded" else InvalidRequest(item["message"])
+
+
+def client(url: str, *, headers: Mapping[str, str] | None = None, **options: Any) -> RestClient:
+    auth = ApiKey("secret-key", header="X-Api-Key")
+    return RestClient(url, auth, parse_error, "Parrot", headers=headers, clock=VirtualClock(), **options)
+
+
+def in_turn(*answers: bytes) -> Behaviour:
+    """Send the first answer to the first request, and so on; the last one also to all later requests."""
+
+    async def behaviour(exchange: Exchange) -> None:
+        await exchange.send(answers[min(len(exchange.server.requests), len(answers)) - 1])
+
+    return behaviour
+
+
+def events(*pieces: bytes) -> bytes:
+    return CHUNKED_HEAD + b"".join(chunk(piece) for piece in pieces) + b"0\r\n\r\n"
+
+
+async def streamed(rest: RestClient) -> list[Any]:
+    found: list[Any] = []
+    try:
+        async for _, items in rest.stream("chat", b"{}", lambda: JsonEventReader(parse_event_error)):
+            found += items
+    except ProviderError as error:
+        found.append(error)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("base", "path", "target"),
+    [
+        ("", "chat", "/chat"),
+        ("/", "chat", "/chat"),
+        ("/openai/v1", "chat?stream=true", "/openai/v1/chat?stream=true"),
+        ("/deployments/gpt?api-version=1", "chat", "/deployments/gpt/chat?api-version=1"),
+        ("/v1/?api-version=1&x=2", "chat?stream=true", "/v1/chat?stream=true&api-version=1&x=2"),
+    ],
+)
+def test_base_url_can_have_a_path_and_a_query(base: str, path: str, target: str) -> None:
+    async def main() -> None:
+        async with Server(in_turn(response(b"ok"))) as server:
+            rest = client(f"http://127.0.0.1:{server.port}{base}")
+            assert await rest.call("POST", path, b"{}") == b"ok"
+            assert server.requests[0].head.startswith(f"POST {target} HTTP/1.1\r\n".encode())
+            await rest.aclose()
+
+    run(main())
+
+
+def test_headers_of_client_and_auth_are_sent_once_each() -> None:
+    async def main() -> None:
+        async with Server(in_turn(response(b"ok"))) as server:
+            rest = client(server.url, headers={"Parrot-Version": "2", "X-API-KEY": "other", "User-Agent": "me"})
+            await rest.call("POST", "chat", b"{}")
+            lines = server.requests[0].head.decode().lower().split("\r\n")
+            assert {"parrot-version: 2", "x-api-key: secret-key", "user-agent: me"} <= set(lines)
+            names = [line.partition(":")[0] for line in lines[1:] if line]
+            assert len(names) == len(set(names))
+            await rest.aclose()
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        (307, InvalidRequest),
+        (400, InvalidRequest),
+        (401, AuthenticationError),
+        (403, PermissionDenied),
+        (404, InvalidRequest),
+        (408, ServerError),
+        (429, RateLimited),
+        (500, ServerError),
+        (529, ServerError),
+    ],
+)
+def test_status_says_which_error_it_is(status: int, expected: type[ProviderError]) -> None:
+    error = status_error(HttpResponse(status, [], b""), "no")
+    assert type(error) is expected
+    assert (error.status, error.retry_delay_seconds) == (status, None)
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({}, None),
+        ({"Retry-After": "7"}, 7),
+        ({"Retry-After": "7", "Retry-After-Ms": "1500"}, 1.5),
+        ({"retry-after-ms": "soon", "retry-after": "0.5"}, 0.5),
+        ({"retry-after": "soon"}, None),
+        ({"retry-after": "-1"}, None),
+        ({"retry-after": "inf"}, None),
+        ({"retry-after": "nan"}, None),
+        ({"retry-after": formatdate(0, usegmt=True)}, 0),
+    ],
+)
+def test_delay_is_read_from_the_headers(headers: dict[str, str], seconds: float | None) -> None:
+    raw_headers = [(name.encode(), value.encode()) for name, value in headers.items()]
+    assert status_error(HttpResponse(429, raw_headers, b""), "slow down").retry_delay_seconds == seconds
+
+
+def test_date_is_read_as_the_seconds_until_then() -> None:
+    date = formatdate(4_000_000_000, usegmt=True).encode()
+    delay = status_error(HttpResponse(503, [(b"retry-after", date)], b""), "later").retry_delay_seconds
+    assert delay is not None
+    assert delay > 1_000_000
+
+
+def test_failed_request_is_retried_after_the_delay_of_the_service() -> None:
+    async def main() -> None:
+        busy = response(b"busy", "429 Too Many Requests", "Retry-After-Ms: 2500")
+        async with Server(in_turn(busy, response(b"ok"))) as server:
+            rest = client(server.url)
+            notified: list[tuple[int, float, str]] = []
+            body = await rest.call("POST", "chat", on_retry=lambda *retry: notified.append((*retry[:2], str(retry[2]))))
+            assert (body, notified) == (b"ok", [(1, 3.5, "Parrot answered 429: busy")])
+            await rest.aclose()
+
+    run(main())
+
+
+def test_body_above_the_limit_is_not_sent() -> None:
+    rest = client("http://127.0.0.1:1", max_body_bytes=1000)
+    with pytest.raises(ConfigError, match="the request has 1,001 bytes; Parrot accepts at most 1,000"):
+        asyncio.run(rest.call("POST", "chat", b"x" * 1001))
+
+
+def test_events_are_decoded_as_json_and_other_lines_are_skipped() -> None:
+    async def main() -> None:
+        body = events(b": hello\n\nevent: start\ndata: [1]\n\n", b"what?\n\ndata: {}\n\ndata: [DONE]\n\n")
+        async with Server(in_turn(body)) as server:
+            rest = client(server.url)
+            assert await streamed(rest) == [[1], {}]
+            await rest.aclose()
+
+    run(main())
+
+
+OVERLOADED = b'event: error\ndata: {"type": "overloaded", "message": "busy"}\n\n'
+TOO_LONG = b'event: error\ndata: {"type": "invalid", "message": "too long"}\n\n'
+
+
+def test_error_event_is_retried_only_before_the_first_item() -> None:
+    async def behaviour(exchange: Exchange) -> None:
+        if len(exchange.server.requests) == 1:
+            await exchange.send(events(OVERLOADED))
+            return
+        await exchange.send(CHUNKED_HEAD + chunk(b"data: 1\n\n"))
+        await exchange.server.go_on.wait()
+        await exchange.send(chunk(b"data: 2\n\n" + OVERLOADED))
+
+    async def main() -> None:
+        async with Server(behaviour) as server:
+            rest, found = client(server.url), list[Any]()
+            with pytest.raises(ServerError, match="busy"):  # noqa: PT012 - the items before it count
+                async for _, items in rest.stream("chat", b"{}", lambda: JsonEventReader(parse_event_error)):
+                    found += items
+                    server.go_on.set()
+            assert (found, len(server.requests)) == ([1, 2], 2)
+            await rest.aclose()
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("body", "expected", "words", "requests"),
+    [
+        (events(TOO_LONG), InvalidRequest, "too long", 1),
+        (events(b"data: {\n\n"), MalformedResponse, r"an event of the stream is not JSON: b'\{'", 2),
+        (events(b": nothing\n\n"), StreamCut, "Parrot sent an empty stream", 2),
+        (response(b"no", "400 Bad Request"), InvalidRequest, "Parrot answered 400: no", 1),
+    ],
+)
+def test_stream_that_fails_at_once_raises_an_error(
+    body: bytes, expected: type[ProviderError], words: str, requests: int
+) -> None:
+    async def main() -> None:
+        async with Server(in_turn(body)) as server:
+            rest = client(server.url, retry=RetryPolicy(max_attempts=2))
+            with pytest.raises(expected, match=words):
+                raise (await streamed(rest))[0]
+            assert len(server.requests) == requests
+            await rest.aclose()
+
+    run(main())
