@@ -1,6 +1,7 @@
 """A provider outside the package, as docs/how-to/write-a-provider.md shows it, with every feature of Midspan."""
 
 import asyncio
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -162,12 +163,13 @@ def test_recording_is_replayed_without_the_service(
 
 @pytest.mark.requirement("P-01")
 def test_terminal_finds_the_provider(plugin: Path, tmp_path: Path) -> None:
+    python_path = os.pathsep.join([str(plugin), os.environ.get("PYTHONPATH", "")])
     with recorder(service := Service([*text("Hello!"), done()])):
-        given = {"PYTHONPATH": str(plugin), "PARROT_URL": service.url, "PARROT_API_KEY": "polly"}
-        named = midspan("ask", "-m", "parrot:parrot-green", "hi", home=tmp_path, **given)
-        chosen = midspan("ask", "hi", home=tmp_path, **given)
+        variables = {"PYTHONPATH": python_path, "PARROT_URL": service.url, "PARROT_API_KEY": "polly"}
+        named = midspan("ask", "-m", "parrot:parrot-green", "hi", home=tmp_path, **variables)
+        chosen = midspan("ask", "hi", home=tmp_path, **variables)
     assert (named.code, named.out) == (chosen.code, chosen.out) == (0, "Hello!\n"), named.err + chosen.err
-    listed = midspan("models", home=tmp_path, PYTHONPATH=str(plugin))
+    listed = midspan("models", home=tmp_path, PYTHONPATH=python_path)
     assert "parrot\n" in listed.out
     assert midspan("ask", "-m", "parrot:x", "hi", home=tmp_path).code == 2
 
