@@ -16,7 +16,7 @@ from typing import Any
 
 from row_files import Tally, lines_of
 
-from midspan._schema.arguments import SchemaValidator, problems
+from midspan._schema.arguments import SchemaValidator, find_problems
 from midspan._schema.dialects.adapt import adapt_schema
 from midspan._schema.dialects.names import valid_names
 from midspan._schema.normalize import normalize
@@ -136,7 +136,9 @@ def replay_group(row: Row, file: Path, tally: Tally) -> None:
     for test in row["tests"]:
         tally.counts["suite_tests"] += 1
         try:
-            found = problems(test["data"], row["schema"], formats=row["optional"], remotes=remotes, draft=row["draft"])
+            found = find_problems(
+                test["data"], row["schema"], formats=row["optional"], remotes=remotes, draft=row["draft"]
+            )
         except SchemaError as error:
             tally.fail(f"{row['id']} {test['description']}: {error}")
             continue

@@ -148,7 +148,7 @@ def test_names_that_the_api_does_not_take_find_back() -> None:
         (Model, '{"city": "Oslo"}', "temp: is required but missing"),
         (Model, '{"city": "Oslo", "temp": -400}', "temp: must be greater than -300"),
         (Data, '{"city": 5, "tags": ["a", 7, null]}', r"tags\[2\]: expected string, got null"),
-        (Shape, '{"city": "Oslo", "country": "NO"}', "country: is no property of this object"),
+        (Shape, '{"city": "Oslo", "country": "NO"}', "country: is not a property of this object"),
         (Word, '"warm"', "must be one of"),
         (Word, "warm", "must be one of"),
         (Annotated[int, msgspec.Meta(gt=5)], "3", "must be greater than 5"),

@@ -2,16 +2,16 @@
 
 import subprocess
 import sys
-import time
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from midspan._schema.arguments import Problem, SchemaValidator, ValidatedArguments, problems
+from midspan._schema.arguments import Problem, SchemaValidator, ValidatedArguments, find_problems
 from midspan.errors import SchemaError
 from tests.bounds import BOUND
+from tests.schema.work import bounded_work
 
 Schema = dict[str, Any]
 
@@ -82,6 +82,10 @@ INTEGERS = {"type": "array", "items": INTEGER}
             {"n": 5},
         ),
         ({"n1": "5", "n2": 5.0}, {"type": "object", "patternProperties": {"^n": INTEGER}}, {"n1": 5, "n2": 5}),
+        ({"x": [1, "ä"]}, STRING, '{"x":[1,"ä"]}'),
+        ([{"x": 1}], STRING, '[{"x":1}]'),
+        ({"x": 1}, {"anyOf": [{"type": "integer"}, STRING]}, '{"x":1}'),
+        ({"x": "1"}, {"anyOf": [STRING, {"properties": {"x": INTEGER}, "type": "object"}]}, {"x": 1}),
         ([["1"]], {"type": "array", "prefixItems": [{"type": "array", "items": INTEGER}]}, [[1]]),
     ],
 )
@@ -128,7 +132,11 @@ def test_a_value_that_is_valid_is_never_touched(given: Any, schema: Schema) -> N
         ("[1", INTEGERS),
         ('{"a": 1}', INTEGERS),
         ("a", INTEGERS),
-        ({"x": 1}, STRING),
+        (["Paris"], STRING),
+        (["Paris", "Oslo"], STRING),
+        ({}, STRING),
+        ({"x": 1}, {"type": "string", "maxLength": 3}),
+        ({"x": 1}, {"type": "array", "items": STRING}),
         ("r", {"enum": ["Red", "red "]}),
         ("nan", {"type": "number"}),
         ("9" * 5000, INTEGER),
@@ -239,19 +247,20 @@ def test_whole_numbers_are_found_at_every_depth_of_a_recursive_schema() -> None:
 
 
 def test_a_key_that_is_a_number_is_not_shown_as_an_index() -> None:
-    found = problems(
+    found = find_problems(
         {"x": {"3": 5}, "y": [5]}, {"additionalProperties": {"additionalProperties": STRING, "items": STRING}}
     )
     assert sorted(problem.path for problem in found) == ['x["3"]', "y[0]"]
 
 
-def test_thousands_of_unknown_names_are_told_in_no_time() -> None:
+def test_thousands_of_unknown_names_are_reported_with_bounded_work() -> None:
     check = SchemaValidator({"additionalProperties": False, "properties": {f"property{i}": {} for i in range(3000)}})
-    started = time.process_time()
-    found = check.validate({f"praperty{i}": i for i in range(3000)}).problems
-    assert time.process_time() - started < 5
-    assert str(found[0]).startswith("praperty0: is no property of this object; did you mean property0? known are: ")
-    assert (len(found), found[-1]) == (21, Problem("", "and 2980 more"))
+    with bounded_work(1_000_000):
+        found = check.validate({f"praperty{i}": i for i in range(3000)}).problems
+    assert str(found[0]).startswith(
+        "praperty0: is not a property of this object; did you mean property0? known properties: "
+    )
+    assert (len(found), found[-1]) == (21, Problem((), "and 2980 more"))
 
 
 @pytest.mark.parametrize(
@@ -265,17 +274,17 @@ def test_thousands_of_unknown_names_are_told_in_no_time() -> None:
         (
             {"a\nb": 1},
             {"properties": {"a\tb": {}}, "additionalProperties": False},
-            '["a\\nb"]: is no property of this object; did you mean "a\\tb"? known are: "a\\tb"',
+            '["a\\nb"]: is not a property of this object; did you mean "a\\tb"? known properties: "a\\tb"',
         ),
         (
             ["a", 1],
             {"prefixItems": [{}], "unevaluatedItems": False},
-            "has more items than are allowed, or ones that are not",
+            "has too many items, or items that are not allowed",
         ),
     ],
 )
 def test_problems_are_told_in_our_words_and_on_one_line(value: Any, schema: Schema, words: str) -> None:
-    assert [str(problem) for problem in problems(value, schema)] == [words]
+    assert [str(problem) for problem in find_problems(value, schema)] == [words]
 
 
 def test_what_the_model_gave_is_never_changed() -> None:
@@ -308,7 +317,7 @@ def test_all_problems_are_told_at_once_in_words_that_help() -> None:
     assert {str(problem) for problem in check.validate(given).problems} == {
         'location.lat: expected number, got string "north"',
         "location.lon: is required but missing; expected number",
-        "location.long: is no property of this object; did you mean lon? known are: lat, lon",
+        "location.long: is not a property of this object; did you mean lon? known properties: lat, lon",
         'tags[2]: must have at most 3 characters, got "long one"',
         'unit: must be one of "celsius", "fahrenheit", got "celcius"; did you mean "celsius"?',
         "days: must be at least 1, got 0",
@@ -331,21 +340,21 @@ def test_a_union_tells_the_branch_that_was_meant_or_what_there_is() -> None:
 def test_problems_and_what_they_quote_are_bounded() -> None:
     found = prepared(["x" * 1000] * 500, INTEGERS).problems
     assert len(found) == 21
-    assert found[-1] == Problem("", "and 480 more")
+    assert found[-1] == Problem((), "and 480 more")
     assert all(len(str(problem)) < 300 for problem in found)
     many = prepared(["x"] * 100_000, INTEGERS).problems
     assert len(many) == 21
 
 
 def test_odd_property_names_are_quoted_in_paths() -> None:
-    found = problems({"a b": {"c-d": [1]}}, {"additionalProperties": {"additionalProperties": {"items": STRING}}})
+    found = find_problems({"a b": {"c-d": [1]}}, {"additionalProperties": {"additionalProperties": {"items": STRING}}})
     assert [problem.path for problem in found] == ['["a b"].c-d[0]']
 
 
 @pytest.mark.parametrize("value", [{1, 2}, b"x", object(), {1: 2}, "\ud800", float("nan")])
 def test_what_json_cannot_say_is_a_problem_and_no_crash(value: Any) -> None:
     assert prepared(value, INTEGER).problems
-    assert problems(value, INTEGER)
+    assert find_problems(value, INTEGER)
 
 
 @pytest.mark.requirement("S3-04")
@@ -367,40 +376,42 @@ def test_what_json_cannot_say_is_a_problem_and_no_crash(value: Any) -> None:
     ],
 )
 def test_validation_is_full_json_schema(schema: Any, value: Any) -> None:
-    assert len(problems(value, schema)) == 1
+    assert len(find_problems(value, schema)) == 1
 
 
 def test_formats_are_asserted_only_when_asked_for() -> None:
     schema = {"type": "string", "format": "ipv4"}
-    assert problems("nowhere", schema) == []
-    assert [str(one) for one in problems("nowhere", schema, formats=True)] == ['must be of format ipv4, got "nowhere"']
+    assert find_problems("nowhere", schema) == []
+    assert [str(one) for one in find_problems("nowhere", schema, formats=True)] == [
+        'must have the format ipv4, got "nowhere"'
+    ]
 
 
 def test_nothing_is_filled_in_or_coerced_when_only_problems_are_asked_for() -> None:
     schema = {"type": "object", "properties": {"a": {"type": "integer", "default": 1}}, "required": ["a"]}
-    assert [problem.path for problem in problems({}, schema)] == ["a"]
-    assert [problem.path for problem in problems({"a": "1"}, schema)] == ["a"]
+    assert [problem.path for problem in find_problems({}, schema)] == ["a"]
+    assert [problem.path for problem in find_problems({"a": "1"}, schema)] == ["a"]
 
 
 def test_known_documents_are_given_and_a_draft_is_named() -> None:
     remotes = {"https://example.com/int.json": {"type": "integer"}}
     schema = {"items": [{"$ref": "https://example.com/int.json"}]}
-    assert problems([1], schema, remotes=remotes, draft="7") == []
-    assert problems(["x"], schema, remotes=remotes, draft="7")
+    assert find_problems([1], schema, remotes=remotes, draft="7") == []
+    assert find_problems(["x"], schema, remotes=remotes, draft="7")
 
 
 @pytest.mark.requirement("S3-02")
 @pytest.mark.parametrize(
     ("schema", "message"),
     [
-        ({"type": "strng"}, 'invalid parameters schema: "strng" is no type; the types are string, .* at /type'),
+        ({"type": "strng"}, 'invalid parameters schema: "strng" is not a type; the types are string, .* at /type'),
         (
             {"properties": {"a": {"minimum": "x"}}},
             'invalid parameters schema: expected number, got string "x" at /properties/a/minimum',
         ),
         ({"pattern": "("}, "invalid parameters schema"),
         ({"$ref": "http://127.0.0.1:9/x"}, "invalid parameters schema: it refers to .* and is never fetched"),
-        ({"$ref": "#/$defs/none"}, "invalid parameters schema: it refers to .*, where there is nothing"),
+        ({"$ref": "#/$defs/none"}, "invalid parameters schema: it refers to .*, which does not exist"),
         ({"$schema": "nope"}, 'invalid parameters schema: its .schema is "nope"'),
     ],
 )

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from midspan._schema.normalize import normalize, read
+from midspan._schema.normalize import normalize, normalize_tree
 from midspan.errors import SchemaError
 
 
@@ -122,8 +122,8 @@ def test_beside_a_reference_draft_7_says_nothing_and_2020_does() -> None:
 
 def test_references_that_lead_nowhere_or_outside_are_dropped_and_told() -> None:
     schema = {"properties": {"a": {"$ref": "https://example.com/x.json"}, "b": {"$ref": "#/$defs/no"}}}
-    read_schema, losses = read(schema)
-    assert read_schema == {"properties": {"a": {}, "b": {}}}
+    tree, losses = normalize_tree(schema)
+    assert tree.root.schema == {"properties": {"a": {}, "b": {}}}
     assert {(loss.path, loss.keyword) for loss in losses} == {("/properties/a", "$ref"), ("/properties/b", "$ref")}
 
 
@@ -136,7 +136,7 @@ def test_references_by_name_anchor_and_embedded_id_are_kept() -> None:
         },
         "anyOf": [{"$ref": "#here"}, {"$ref": "inner"}, {"$ref": "https://example.com/root#/$defs/a"}],
     }
-    assert read(schema)[1] == []
+    assert normalize_tree(schema)[1] == []
 
 
 def test_a_reference_to_where_no_schema_is_expected_is_read_all_the_same() -> None:

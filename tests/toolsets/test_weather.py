@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from midspan._schema.arguments import problems
+from midspan._schema.arguments import find_problems
 from midspan._types.parts import ToolCall, ToolResult
 from midspan._types.specs import Effects
 from midspan.errors import ConfigError
@@ -457,8 +457,8 @@ def test_the_schemas_are_data_of_the_package() -> None:
     for name, schema in (("parameters.json", tool.spec.parameters), ("response.json", tool.spec.response)):
         assert json.loads(files("midspan.toolsets.weather").joinpath(name).read_bytes()) == schema
     assert tool.spec.response is not None
-    assert problems(BASIC, tool.spec.response) == []
-    assert problems({**BASIC, "more": 1}, tool.spec.response)
+    assert find_problems(BASIC, tool.spec.response) == []
+    assert find_problems({**BASIC, "more": 1}, tool.spec.response)
 
 
 def test_the_tool_says_what_it_reads_and_how_it_is_called() -> None:

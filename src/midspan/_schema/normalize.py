@@ -1,75 +1,80 @@
-"""A schema as people write it → the JSON Schema (2020-12) that they mean, which is the one we enforce."""
+"""Read a schema as people write it, and return the JSON Schema (2020-12) that it means, which is what we enforce."""
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 from midspan._schema.dialects.dialect import DroppedConstraint
-from midspan._schema.dialects.keywords import PLAIN, fit_enum
-from midspan._schema.positions import LISTS, MAPS, SINGLE, check_size, pointer, subschemas
-from midspan._schema.references import Document
-from midspan._schema.type_aliases import schema_for_alias
+from midspan._schema.paths import format_pointer
+from midspan._schema.tree import LISTS, MAPS, SINGLE, SchemaNode, SchemaTree, check_size, find_pointer, pointer_steps
+from midspan._schema.type_aliases import has_type, schema_for_alias
 from midspan.errors import SchemaError
 
-Way = tuple[str, ...]
+Path = tuple[str, ...]
+Schema = dict[str, Any]
 
-_ROUNDS = 20
 
+def normalize(schema: Any) -> Schema:
+    """Return the schema in plain JSON Schema, as a new dict.
 
-def normalize(schema: Any) -> dict[str, Any]:
-    """The schema in plain JSON Schema, as a new tree: Python's and Java's type words, older drafts, OpenAPI's
-    `nullable` and malformed keywords are read for what they mean.
-
-    Only what is no schema at all is refused, with the place.
+    Type names of Python and Java, older drafts, OpenAPI's `nullable` and malformed keywords are read for what they
+    mean. Only what is not a schema at all is an error, with its location.
     """
-    return read(schema)[0]
+    return normalize_tree(schema)[0].root.schema
 
 
-def read(schema: Any) -> tuple[dict[str, Any], list[DroppedConstraint]]:
-    """The same, and what could not be read or leads out of the document."""
+def normalize_tree(schema: Any) -> tuple[SchemaTree, list[DroppedConstraint]]:
+    """Return the normalized schema as a tree, and the keywords that could not be read or lead out of the document."""
     check_size(schema)
-    reader = _Reader(schema)
-    root = reader.schema(schema, ())
+    normalizer = _Normalizer(schema)
+    root = normalizer.schema(schema, ())
     if isinstance(root, bool):
         root = {} if root else {"not": {}}
-    for _ in range(_ROUNDS):
-        if not _adopt_strays(root, reader):
-            break
-    _cut_loose_references(root, reader)
-    return root, reader.dropped
+    for number, pointer in enumerate(normalizer.external_defs):  # grows while it is read
+        name = f"external-{number}"
+        definition = normalizer.schema(find_pointer(schema, pointer), ("$defs", name))
+        root.setdefault("$defs", {})[name] = definition
+    return _drop_unresolved(SchemaTree(root), normalizer.dropped), normalizer.dropped
 
 
-class _Reader:
+class _Normalizer:
     def __init__(self, document: Any) -> None:
         self.dropped: list[DroppedConstraint] = []
-        self.made: dict[int, dict[str, Any]] = {}
-        """By identity, every schema that was read."""
+        self.external_defs: list[str] = []
+        """Pointers to schemas that references lead to and no keyword holds, such as `/components/schemas/A`."""
+        self._document = document
+        self._embedded = 0
+        """The number of schemas around the current one that have a base URI of their own."""
         declared = document.get("$schema") if isinstance(document, dict) else None
         draft = re.search(r"draft-0(\d)", declared) if isinstance(declared, str) else None
         self._draft = int(draft[1]) if draft else 20
 
-    def schema(self, given: Any, way: Way) -> dict[str, Any] | bool:
-        if isinstance(given, bool):
-            return given
-        if isinstance(given, str):
-            given = {"type": given}
-        if not isinstance(given, dict):
-            raise SchemaError(f"no schema at {_place(way)}: {_shown(given)} is neither an object nor a boolean")
-        if (wrong := next((key for key in given if not isinstance(key, str)), None)) is not None:
-            raise SchemaError(f"no schema at {_place(way)}: its key {wrong!r} is no string")
-        node = self._object(self._modern(given), way)
-        self.made[id(node)] = node
+    def schema(self, schema: Any, path: Path) -> Schema | bool:
+        if isinstance(schema, bool):
+            return schema
+        if isinstance(schema, str):
+            schema = {"type": schema}
+        if not isinstance(schema, dict):
+            raise SchemaError(f"no schema at {_place(path)}: {_shown(schema)} is neither an object nor a boolean")
+        if (wrong := next((key for key in schema if not isinstance(key, str)), None)) is not None:
+            raise SchemaError(f"no schema at {_place(path)}: its key {wrong!r} is not a string")
+        modern = self._modernize(schema)
+        is_embedded = bool(path) and "$id" in modern
+        self._embedded += is_embedded
+        node = self._keywords(modern, path)
+        self._embedded -= is_embedded
         return node
 
-    def _modern(self, given: dict[str, Any]) -> dict[str, Any]:
-        """Spellings of older drafts in today's."""
-        node = {key: value for key, value in given.items() if key not in ("$schema", "$vocabulary")}
+    def _modernize(self, schema: Schema) -> Schema:
+        """Return the schema with the keywords of older drafts in today's spelling."""
+        node = {key: value for key, value in schema.items() if key not in ("$schema", "$vocabulary")}
         if self._draft <= 4 and isinstance(node.get("id"), str):
             node.setdefault("$id", node.pop("id"))
         if str(node.get("$id", "")).startswith("#"):
             node["$anchor"] = node.pop("$id")[1:]  # how draft 7 wrote anchors; generators put pointers there
         if self._draft <= 7 and isinstance(node.get("$ref"), str):
-            # Up to draft 7 a reference is alone in its schema, whatever stands beside it.
-            node = {key: value for key, value in node.items() if key in _BESIDE_OLD_REFERENCES}
+            # Up to draft 7 a reference is alone in its schema, whatever is beside it.
+            node = {key: value for key, value in node.items() if key in _ANNOTATIONS or key == "$ref"}
         if isinstance(node.get("items"), list):
             node["prefixItems"] = node.pop("items")
             if "additionalItems" in node:
@@ -82,65 +87,75 @@ class _Reader:
             _split_dependencies(node)
         return node
 
-    def _object(self, given: dict[str, Any], way: Way) -> dict[str, Any]:
-        node: dict[str, Any] = {}
-        for keyword, value in given.items():
+    def _keywords(self, schema: Schema, path: Path) -> Schema:
+        node: Schema = {}
+        for keyword, value in schema.items():
             if keyword in SINGLE:
-                self._single(node, keyword, value, way)
+                self._single(node, keyword, value, path)
             elif keyword in LISTS:
-                self._list(node, keyword, value, way)
+                self._list(node, keyword, value, path)
             elif keyword in MAPS:
-                self._map(node, keyword, value, way)
+                self._map(node, keyword, value, path)
             elif keyword not in ("type", "nullable"):
-                self._plain(node, keyword, value, way)
-        self._type(node, given.get("type"), way)
-        _hoist_required(node, given.get("properties"))
-        fit_enum(node)
-        return _with_null(node) if given.get("nullable") is True else node
+                self._plain(node, keyword, value, path)
+        self._type(node, schema.get("type"), path)
+        _hoist_required(node, schema.get("properties"))
+        _fix_enum(node)
+        return _with_null(node) if schema.get("nullable") is True else node
 
-    def _single(self, node: dict[str, Any], keyword: str, value: Any, way: Way) -> None:
+    def _single(self, node: Schema, keyword: str, value: Any, path: Path) -> None:
         if isinstance(value, str) and value.lower() in ("true", "false"):
             value = value.lower() == "true"
         if value is None:
-            self._lose(way, keyword, "is null, read as absent")
+            self._drop(path, keyword, "is null, read as absent")
         else:
-            node[keyword] = self.schema(value, (*way, keyword))
+            node[keyword] = self.schema(value, (*path, keyword))
 
-    def _list(self, node: dict[str, Any], keyword: str, value: Any, way: Way) -> None:
+    def _list(self, node: Schema, keyword: str, value: Any, path: Path) -> None:
         schemas = [value] if isinstance(value, dict) else value
         if not isinstance(schemas, list | tuple):
-            self._lose(way, keyword, f"is {_shown(value)}, not a list of schemas")
+            self._drop(path, keyword, f"is {_shown(value)}, not a list of schemas")
         elif schemas:
-            node[keyword] = [self.schema(one, (*way, keyword, str(at))) for at, one in enumerate(schemas)]
+            node[keyword] = [self.schema(item, (*path, keyword, str(index))) for index, item in enumerate(schemas)]
 
-    def _map(self, node: dict[str, Any], keyword: str, value: Any, way: Way) -> None:
+    def _map(self, node: Schema, keyword: str, value: Any, path: Path) -> None:
         if not value:
-            node[keyword] = {}  # null, and the [] of a PHP program that has none
+            node[keyword] = {}  # null, or the [] of a PHP program
         elif not isinstance(value, dict):
-            raise SchemaError(f"no schema at {_place((*way, keyword))}: {_shown(value)} is not an object")
+            raise SchemaError(f"no schema at {_place((*path, keyword))}: {_shown(value)} is not an object")
         else:
-            node[keyword] = {name: self.schema(inner, (*way, keyword, name)) for name, inner in value.items()}
+            node[keyword] = {name: self.schema(item, (*path, keyword, name)) for name, item in value.items()}
 
-    def _plain(self, node: dict[str, Any], keyword: str, value: Any, way: Way) -> None:
-        read_value = PLAIN.get(keyword)
-        if read_value is None:
-            node[keyword] = value
-            return
-        understood = read_value(value)
-        if understood is not None:
-            node[keyword] = understood
+    def _plain(self, node: Schema, keyword: str, value: Any, path: Path) -> None:
+        parse = _PARSERS.get(keyword)
+        parsed = value if parse is None else parse(value)
+        if parsed is not None or parse is None:
+            node[keyword] = self._local_reference(parsed) if keyword == "$ref" else parsed
         elif value is not None and not (keyword == "required" and isinstance(value, bool)):
-            self._lose(way, keyword, f"is {_shown(value)}, which says nothing")
+            self._drop(path, keyword, f"is {_shown(value)}, which has no meaning")
 
-    def _type(self, node: dict[str, Any], given: Any, way: Way) -> None:
-        if given is None:
+    def _local_reference(self, reference: str) -> str:
+        """Return the reference, or one to the `$defs` that get a copy of its target."""
+        from urllib.parse import unquote  # slow to import
+
+        pointer = unquote(reference.removeprefix("#"))
+        if not reference.startswith("#/") or self._embedded or _is_schema_pointer(pointer):
+            return reference
+        if not isinstance(find_pointer(self._document, pointer), dict | bool):
+            return reference
+        if pointer not in self.external_defs:
+            self.external_defs.append(pointer)
+        return f"#/$defs/external-{self.external_defs.index(pointer)}"
+
+    def _type(self, node: Schema, declared: Any, path: Path) -> None:
+        if declared is None:
             return
-        words = given if isinstance(given, list | tuple) else [given]
-        meanings = [self._meaning(word, way) for word in words]
+        names = declared if isinstance(declared, list | tuple) else [declared]
+        meanings = [self._meaning(name, path) for name in names]
         if not all(meanings) or not meanings:
             return
-        if all("type" in one for one in meanings):
-            types = [name for one in meanings for name in _listed(one["type"])]
+        if all("type" in meaning for meaning in meanings):
+            types = [name for meaning in meanings for name in _as_list(meaning["type"])]
             node["type"] = types[0] if len(set(types)) == 1 else list(dict.fromkeys(types))
             if len(meanings) == 1:
                 for keyword, value in meanings[0].items():
@@ -148,114 +163,177 @@ class _Reader:
         else:
             node.setdefault("allOf", []).append(meanings[0] if len(meanings) == 1 else {"anyOf": meanings})
 
-    def _meaning(self, word: Any, way: Way) -> dict[str, Any]:
-        if isinstance(word, dict):
-            inner = self.schema(word, (*way, "type"))
+    def _meaning(self, name: Any, path: Path) -> Schema:
+        if isinstance(name, dict):
+            inner = self.schema(name, (*path, "type"))
             return inner if isinstance(inner, dict) else {}
-        known = schema_for_alias(word) if isinstance(word, str) else _unworded(word)
-        if known is None:
-            raise SchemaError(f"unknown type {_shown(word)} at {_place(way)}")
-        return known
+        if name is None:
+            return {"type": "null"}
+        if type(name) is int and 0 <= name < len(_TYPE_NUMBERS):
+            name = _TYPE_NUMBERS[name]
+        meaning = schema_for_alias(name) if isinstance(name, str) else None
+        if meaning is None:
+            raise SchemaError(f"unknown type {_shown(name)} at {_place(path)}")
+        return meaning
 
-    def _lose(self, way: Way, keyword: str, what: str) -> None:
-        self.dropped.append(DroppedConstraint(pointer(way), keyword, what))
-
-
-_NUMBERED = ("any", "string", "number", "integer", "boolean", "array", "object", "null")
-"""`google.ai.generativelanguage.Type`: a Gemini schema that lost its words still has their numbers."""
-
-
-def _unworded(given: Any) -> dict[str, Any] | None:
-    if given is None:
-        return {"type": "null"}
-    return schema_for_alias(_NUMBERED[given]) if type(given) is int and 0 <= given < len(_NUMBERED) else None
+    def _drop(self, path: Path, keyword: str, reason: str) -> None:
+        self.dropped.append(DroppedConstraint(format_pointer(path), keyword, reason))
 
 
-_BESIDE_OLD_REFERENCES = frozenset(
-    {"$ref", "$defs", "definitions", "title", "description", "default", "examples", "nullable"}
-)
+_TYPE_NUMBERS = ("any", "string", "number", "integer", "boolean", "array", "object", "null")
+"""`google.ai.generativelanguage.Type`, by number."""
+_ANNOTATIONS = frozenset(("$defs", "definitions", "title", "description", "default", "examples", "nullable"))
+"""Keywords that constrain nothing."""
 
 
-def _split_dependencies(node: dict[str, Any]) -> None:
-    given = node.pop("dependencies")
-    dependencies = given if isinstance(given, dict) else {}
+def _is_schema_pointer(pointer: str) -> bool:
+    """Return whether a JSON Pointer passes only through keywords that hold schemas."""
+    steps = iter(pointer_steps(pointer))
+    for keyword in steps:
+        if keyword in LISTS or keyword in MAPS:
+            if next(steps, None) is None:
+                return False
+        elif keyword not in SINGLE:
+            return False
+    return True
+
+
+def _drop_unresolved(tree: SchemaTree, dropped: list[DroppedConstraint]) -> SchemaTree:
+    """Delete references that lead out of the document, or nowhere: they are never fetched."""
+
+    def drop(node: SchemaNode, keyword: str, reason: str) -> None:
+        dropped.append(DroppedConstraint(node.pointer, keyword, f"{_shown(node.schema.pop(keyword))} {reason}"))
+
+    for node in tree.unresolved:
+        drop(node, "$ref", "is not in the schema")
+    for node in tree.unresolved_dynamic:
+        drop(node, "$dynamicRef", "is unknown")
+    return tree
+
+
+def _split_dependencies(node: Schema) -> None:
+    value = node.pop("dependencies")
+    dependencies = value if isinstance(value, dict) else {}
     for keyword, of_names in (("dependentRequired", True), ("dependentSchemas", False)):
-        split = {name: one for name, one in dependencies.items() if isinstance(one, list) == of_names}
+        split = {name: item for name, item in dependencies.items() if isinstance(item, list) == of_names}
         if split:
             known = node.get(keyword)
             node[keyword] = {**split, **known} if isinstance(known, dict) else split
 
 
-def _hoist_required(node: dict[str, Any], properties: Any) -> None:
-    """`required: true` inside a property, as draft 3 had it, says it of the object."""
+def _hoist_required(node: Schema, properties: Any) -> None:
+    """Move `required: true` of a property, as in draft 3, to the object."""
     if not isinstance(properties, dict):
         return
-    named = [name for name, one in properties.items() if isinstance(one, dict) and one.get("required") is True]
-    if named:
-        node["required"] = list(dict.fromkeys([*node.get("required", ()), *named]))
+    required = [name for name, prop in properties.items() if isinstance(prop, dict) and prop.get("required") is True]
+    if required:
+        node["required"] = list(dict.fromkeys([*node.get("required", ()), *required]))
 
 
-def _with_null(node: dict[str, Any]) -> dict[str, Any]:
+def _with_null(node: Schema) -> Schema:
     if "const" in node:
         node["enum"] = [node.pop("const")]
     if "enum" in node and None not in node["enum"]:
         node["enum"] = [*node["enum"], None]
     if "type" in node:
-        node["type"] = list(dict.fromkeys([*_listed(node["type"]), "null"]))
+        node["type"] = list(dict.fromkeys([*_as_list(node["type"]), "null"]))
         return node
-    outside = {key: value for key, value in node.items() if key in _BESIDE_OLD_REFERENCES - {"$ref"}}
+    outside = {key: value for key, value in node.items() if key in _ANNOTATIONS}
     constraints = {key: value for key, value in node.items() if key not in outside}
     return {**outside, "anyOf": [constraints, {"type": "null"}]} if constraints else node
 
 
-def _adopt_strays(root: dict[str, Any], reader: _Reader) -> bool:
-    """Read what references lead to where no keyword puts a schema (`#/components/…`), and keep it in `$defs`."""
-    document = Document(root)
-    strays = {
-        id(target): target
-        for target in document.targets.values()
-        if isinstance(target, dict) and id(target) not in reader.made
-    }
-    if not strays or not document.is_single:
-        return False
-    places = {}
-    for key, target in strays.items():
-        way = ("$defs", f"stray-{len(reader.made)}")
-        root.setdefault("$defs", {})[way[1]] = reader.schema(target, way)
-        places[key] = f"#{pointer(way)}"
-    for node in reader.made.values():
-        place = places.get(id(document.targets.get(id(node))))
-        if place is not None:
-            node["$ref"] = place
-    return True
+def _fix_enum(node: Schema) -> None:
+    """Convert or move enum values that all contradict the declared type: "1" for 1, "true" for true."""
+    values, declared = node.get("enum"), node.get("type")
+    if not values or not isinstance(declared, str) or any(has_type(value, [declared]) for value in values):
+        return
+    if declared == "object":
+        del node["enum"]
+    elif declared == "array":
+        # The values are those of the items, one level too high.
+        items = node.setdefault("items", {})
+        if isinstance(items, dict):
+            items.setdefault("enum", node.pop("enum"))
+    elif None in (converted := [_ENUM_PARSERS[declared](value) for value in values]):
+        del node["type"]
+    else:
+        node["enum"] = converted
 
 
-def _cut_loose_references(root: dict[str, Any], reader: _Reader) -> None:
-    """What leads out of the document, or nowhere, says nothing to us: it is never fetched."""
-    known = Document(root)
-    waiting: list[tuple[Any, Way]] = [(root, ())]
-    while waiting:
-        node, way = waiting.pop()
-        if not isinstance(node, dict):
-            continue
-        target = known.targets.get(id(node))
-        if "$ref" in node and not isinstance(target, bool) and id(target) not in reader.made:
-            reader.dropped.append(
-                DroppedConstraint(pointer(way), "$ref", f"{_shown(node.pop('$ref'))} is not in the schema")
-            )
-        if "$dynamicRef" in node and id(node) not in known.dynamic:
-            reader.dropped.append(
-                DroppedConstraint(pointer(way), "$dynamicRef", f"{_shown(node.pop('$dynamicRef'))} is unknown")
-            )
-        waiting.extend((inner, way + step) for _, step, inner in subschemas(node))
+def _number(value: Any) -> int | float | None:
+    if isinstance(value, str) and len(value) < 40:
+        try:
+            return int(value) if value.strip().lstrip("-").isdigit() else float(value)
+        except ValueError:
+            return None
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def _listed(words: Any) -> list[Any]:
-    return words if isinstance(words, list) else [words]
+def _positive(value: Any) -> int | float | None:
+    number = _number(value)
+    return number if number is not None and number > 0 else None
 
 
-def _place(way: Way) -> str:
-    return pointer(way) or "the root"
+def _count(value: Any) -> int | None:
+    number = _number(value)
+    return int(number) if number is not None and number >= 0 and number == number // 1 < 2**63 else None
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _anchor(value: Any) -> str | None:
+    return value if isinstance(value, str) and re.fullmatch("[A-Za-z_][-A-Za-z0-9._]*", value) else None
+
+
+def _names(value: Any) -> list[str] | None:
+    if not isinstance(value, list | tuple):
+        return None
+    return list(dict.fromkeys(name for name in value if isinstance(name, str)))
+
+
+def _values(value: Any) -> list[Any] | None:
+    return list(value) if isinstance(value, list | tuple) and value else None
+
+
+def _dependent(value: Any) -> dict[str, list[str]] | None:
+    if not isinstance(value, dict):
+        return None
+    return {name: names for name, item in value.items() if (names := _names(item)) is not None}
+
+
+_PARSERS: dict[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), _number),
+    **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"), _count),
+    **dict.fromkeys(("minContains", "maxContains"), _count),
+    **dict.fromkeys(("title", "description", "format", "pattern", "$ref", "$comment", "$dynamicRef"), _text),
+    **dict.fromkeys(("contentEncoding", "contentMediaType"), _text),
+    **dict.fromkeys(("uniqueItems", "deprecated"), lambda value: value if isinstance(value, bool) else None),
+    **dict.fromkeys(("$anchor", "$dynamicAnchor"), _anchor),
+    **dict.fromkeys(("enum", "examples"), _values),
+    "$id": lambda value: value if isinstance(value, str) and not value.partition("#")[2] else None,
+    "multipleOf": _positive,
+    "required": _names,
+    "dependentRequired": _dependent,
+}
+"""How to read keywords that hold no schemas. None means that the value has no meaning."""
+_ENUM_PARSERS: dict[str, Callable[[Any], Any]] = {
+    "string": lambda value: str(value) if _number(value) is not None else None,
+    "integer": lambda value: number if isinstance(number := _number(value), int) else None,
+    "number": _number,
+    "boolean": lambda value: {"true": True, "false": False}.get(str(value).lower()),
+    "null": lambda _: None,
+}
+
+
+def _as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _place(path: Path) -> str:
+    return format_pointer(path) or "the root"
 
 
 def _shown(value: Any) -> str:

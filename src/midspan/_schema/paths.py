@@ -1,14 +1,15 @@
-"""Where something is in a value, and the value itself, as messages show them."""
+"""Locations in values and in schemas, and values themselves, as messages show them."""
 
 from typing import Any
 
 Steps = tuple[str | int, ...]
+"""The way from a value to a part of it: keys of objects and indexes of arrays."""
 
 MAX_QUOTED_CHARS = 80
 
 
 def format_path(steps: Steps | list[str | int]) -> str:
-    """Where in a value, as people write it."""
+    """Return the location as people write it: `stops[0].day`."""
     path = ""
     for step in steps:
         if isinstance(step, int):
@@ -20,8 +21,13 @@ def format_path(steps: Steps | list[str | int]) -> str:
     return path
 
 
+def format_pointer(steps: tuple[str, ...]) -> str:
+    """Return the location of a schema as a JSON Pointer: `/properties/place/items`."""
+    return "".join("/" + step.replace("~", "~0").replace("/", "~1") for step in steps)
+
+
 def quoted(value: Any) -> str:
-    """The value as JSON, cut to a length that a message can hold."""
+    """Return the value as JSON, cut to a length that a message can hold."""
     try:
         import json  # loaded with the first error
 

@@ -391,5 +391,5 @@ def _aliases(renaming: "Renaming | None") -> Iterator[tuple[str, str]]:
     """Yield the original and the valid name of every property that has two, at any depth."""
     if renaming is not None:
         yield from ((original, name) for name, original in renaming.names.items())
-        for inner in (*renaming.inside.values(), renaming.others, renaming.items):
+        for inner in (*renaming.properties.values(), renaming.additional, renaming.items):
             yield from _aliases(inner)

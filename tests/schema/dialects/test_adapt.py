@@ -417,7 +417,7 @@ def under_legal_names(value: Any, renaming: Renaming | None) -> Any:
     if isinstance(value, dict):
         legal = {original: name for name, original in renaming.names.items()}
         return {
-            legal.get(name, name): under_legal_names(inner, renaming.inside.get(name, renaming.others))
+            legal.get(name, name): under_legal_names(inner, renaming.properties.get(name, renaming.additional))
             for name, inner in value.items()
         }
     return [under_legal_names(inner, renaming.items) for inner in value] if isinstance(value, list) else value

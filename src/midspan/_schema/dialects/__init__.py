@@ -1,1 +1,1 @@
-"""What stands behind `dialects.py`: the way from a schema to its form for one family of providers."""
+"""JSON Schema as one model family accepts it: `adapt.py` is the entry, `dialect.py` says what a family accepts."""

@@ -1,24 +1,33 @@
-"""The walk from a schema to its form in a dialect."""
+"""Convert a JSON Schema to the form that one model family accepts, and list what is lost."""
 
+from math import floor
 from typing import Any
 
 from msgspec.structs import replace
 
 from midspan._schema.dialects.dialect import AdaptedSchema, SchemaDialect
-from midspan._schema.dialects.merge import ALL_TYPES, ONE_OF_TWO, Flat, Flattener, both, fold, shortened
-from midspan._schema.dialects.names import renaming_of, valid_names
-from midspan._schema.dialects.typed import Typed
-from midspan._schema.dialects.unions import joined, values_by_type
-from midspan._schema.normalize import read
-from midspan._schema.positions import subschemas
-from midspan._schema.references import Document
+from midspan._schema.dialects.merge import MergedSchema, Merger, all_of, common_types, shorten
+from midspan._schema.dialects.names import find_renaming, valid_names
+from midspan._schema.normalize import normalize_tree
+from midspan._schema.tree import ANYTHING, SchemaNode
+from midspan._schema.type_aliases import TYPES, has_type, type_of
 
-Way = tuple[str, ...]
+Path = tuple[str, ...]
 Schema = dict[str, Any]
 
-DEEPEST_OUTPUT = 40
+_MAX_DEPTH = 40
 _UNROLLED = (2, 1, 0)
-_ORDER = ("object", "array", "string", "integer", "number", "boolean")
+_ARRAY_DEPTH = 3
+_NODES_OF_ANYTHING = 20
+_TYPE_ORDER = ("object", "array", "string", "integer", "number", "boolean")
+_NUMBER_BOUNDS = {"minimum": "at least {}", "maximum": "at most {}"}
+_BOUNDS = {
+    "string": {"minLength": "at least {} characters", "maxLength": "at most {} characters", "pattern": "matches {}"},
+    "integer": _NUMBER_BOUNDS,
+    "number": _NUMBER_BOUNDS,
+    "array": {"minItems": "at least {} items", "maxItems": "at most {} items"},
+    "object": {"minProperties": "at least {} properties", "maxProperties": "at most {} properties"},
+}
 
 
 def adapt_schema(schema: Any, dialect: SchemaDialect, *, arguments: bool = True) -> AdaptedSchema:
@@ -27,224 +36,349 @@ def adapt_schema(schema: Any, dialect: SchemaDialect, *, arguments: bool = True)
     With `arguments` the root is an object, as every provider demands of parameters; otherwise it is whatever the schema
     says. Recursion is unrolled as far as the limit on the size of the result allows.
     """
-    root, losses = read(schema)
-    document = Document(root)
-    names = valid_names(_property_names(document), dialect.properties)
-    for unrolled in _UNROLLED:
-        lowering = _Lowering(dialect, Flattener(document, unrolled=unrolled), names)
-        result = lowering.root(root) if arguments else lowering.node(root, (), (), 0)
-        if not lowering.flattener.exhausted:
+    tree, dropped = normalize_tree(schema)
+    nodes = tree.nodes
+    # All names of the document, so that a valid name replaces the same one everywhere.
+    properties = (name for node in nodes for name in (*node.properties, *node.schema.get("required", ())))
+    names = valid_names(properties, dialect.properties)
+    for max_unrolled in _UNROLLED:
+        adapter = _Adapter(dialect, Merger(max_unrolled=max_unrolled), names)
+        result = adapter.parameters(tree.root) if arguments else adapter.schema(tree.root, (), (), 0)
+        if not adapter.merger.is_exhausted:
             break
-    originals = {legal_name: name for name, legal_name in names.items() if name != legal_name}
-    renaming = renaming_of(result, originals) if originals else None
-    return AdaptedSchema(result, (*losses, *lowering.flattener.dropped.values()), renaming)
+    originals = {valid: name for name, valid in names.items() if name != valid}
+    renaming = find_renaming(result, originals) if originals else None
+    return AdaptedSchema(result, (*dropped, *adapter.merger.dropped.values()), renaming)
 
 
-def _property_names(document: Document) -> list[str]:
-    """All of them, so that a name stands for the same one wherever it is."""
-    names: dict[str, None] = {}
-    waiting: list[Any] = [document.root, *document.targets.values()]
-    seen: set[int] = set()
-    while waiting:
-        node = waiting.pop()
-        if not isinstance(node, dict) or id(node) in seen:
-            continue
-        seen.add(id(node))
-        names.update(dict.fromkeys((*node.get("properties", ()), *node.get("required", ()))))
-        waiting.extend(inner for _, _, inner in subschemas(node))
-    return list(names)
-
-
-class _Lowering:
-    def __init__(self, dialect: SchemaDialect, flattener: Flattener, names: dict[str, str]) -> None:
-        self.flattener = flattener
+class _Adapter:
+    def __init__(self, dialect: SchemaDialect, merger: Merger, names: dict[str, str]) -> None:
+        self.merger = merger
         self._dialect = dialect
-        self._types = Typed(dialect, flattener, names, self.node)
+        self._names = names
 
-    def root(self, schema: Schema) -> Schema:
-        """Parameters: one object, whatever alternatives the schema gives for it."""
-        flat = self.flattener.flat(schema, (), ())
-        if flat is None:
-            self.flattener.lose((), "not", "nothing at all would fit: anything")
-            flat = Flat()
-        if flat.types is not None and "object" not in flat.types:
-            self.flattener.lose((), "type", "parameters are always an object")
-        if flat.enum is not None:
-            self.flattener.lose((), "enum", "parameters are not chosen as a whole")
-        self._melt(flat, ())
-        flat.types, flat.enum = frozenset({"object"}), None
-        return self._emitted(flat, (), 0)
+    def parameters(self, root: SchemaNode) -> Schema:
+        """Return the root as one object, whatever alternatives the schema has for it."""
+        merged = self.merger.merge_all_of(root, (), ())
+        if merged is None:
+            self.merger.drop((), "not", "no value would fit: any value")
+            merged = MergedSchema()
+        if merged.types is not None and "object" not in merged.types:
+            self.merger.drop((), "type", "parameters are always an object")
+        if merged.enum is not None:
+            self.merger.drop((), "enum", "parameters are not chosen as a whole")
+        self._merge_variants(merged)
+        merged.types, merged.enum = frozenset({"object"}), None
+        return self._emit(merged, (), 0)
 
-    def node(self, schema: Any, way: Way, trail: tuple[int, ...], level: int) -> Schema:
-        if level > DEEPEST_OUTPUT:
-            self.flattener.lose(way, "$ref", "nested too deeply: anything from here on")
-            return self._types.anything(way)
-        flat = self.flattener.flat(schema, way, trail)
-        if flat is None:
-            self.flattener.lose(way, "not", "nothing at all would fit: anything")
-            return self._types.anything(way)
-        return self._emitted(flat, way, level)
+    def schema(self, node: SchemaNode, path: Path, ref_stack: tuple[int, ...], depth: int) -> Schema:
+        if depth > _MAX_DEPTH:
+            self.merger.drop(path, "$ref", "nested too deeply: any value from here on")
+            return self._anything(path)
+        merged = self.merger.merge_all_of(node, path, ref_stack)
+        if merged is None:
+            self.merger.drop(path, "not", "no value would fit: any value")
+            return self._anything(path)
+        return self._emit(merged, path, depth)
 
-    def _emitted(self, flat: Flat, way: Way, level: int) -> Schema:
-        branches, null = self._branches(flat, way, level)
-        schema = joined(self._dialect, branches, null=null)
-        return self._annotated(schema, flat)
+    # Unions
 
-    def _branches(self, flat: Flat, way: Way, level: int) -> tuple[list[Schema], bool]:
-        """The forms that a value may have, and whether null is one of them."""
-        parts = self._alternatives(flat, way)
-        if parts:
-            schemas = [self._emitted(part, way, level + 1) for part in parts if part.types != frozenset({"null"})]
-            return schemas, len(schemas) < len(parts)
-        if flat.enum is not None:
-            return self._values(flat, way, level)
-        if flat.types is None and self._dialect.untyped:
-            return [self._untyped(flat, way, level)], False
-        types = ALL_TYPES if flat.types is None else flat.types
-        if flat.types is None and not _constrained(flat):
-            return [self._types.anything(way)], False
-        return [self._types.schema(flat, word, way, level) for word in _wanted(types)], "null" in types
-
-    def _alternatives(self, flat: Flat, way: Way) -> list[Flat]:
-        """Of the first union that says more than what is required, each branch with all that holds beside it."""
-        unions, flat.unions = flat.unions, []
-        chosen: list[Flat] = []
+    def _merge_variants(self, merged: MergedSchema) -> None:
+        """Merge all unions of an object into one object that accepts what any of their variants accepts."""
+        unions, merged.unions = merged.unions, []
         for union in unions:
-            branches = [self.flattener.flat(one, (*way, "anyOf", str(at)), flat.trail) for at, one in enumerate(union)]
-            parts = [part for part in branches if part is not None]
-            if not parts or chosen or all(_only_requires(part) for part in parts):
-                self._lose_union(flat, parts, way)
+            variants = self._merged_union(union, (), merged.ref_stack)
+            objects = [variant for variant in variants if variant.types is None or "object" in variant.types]
+            for variant in objects:
+                self._merge_variants(variant)
+                merged.ref_stack += variant.ref_stack[len(merged.ref_stack) :]
+            self.merger.drop((), "anyOf", "parameters cannot be alternatives: all of them at once")
+            if objects:
+                _merge_objects(merged, objects)
+
+    def _merged_union(self, union: list[SchemaNode], path: Path, ref_stack: tuple[int, ...]) -> list[MergedSchema]:
+        variants = [
+            self.merger.merge_all_of(variant, (*path, "anyOf", str(index)), ref_stack)
+            for index, variant in enumerate(union)
+        ]
+        return [variant for variant in variants if variant is not None]
+
+    def _alternatives(self, merged: MergedSchema, path: Path) -> list[MergedSchema]:
+        """Return the variants of the first union that says more than `required`, each with all else that holds."""
+        unions, merged.unions = merged.unions, []
+        chosen: list[MergedSchema] = []
+        for union in unions:
+            variants = self._merged_union(union, path, merged.ref_stack)
+            if not variants or chosen or all(map(_only_requires, variants)):
+                self.merger.drop(path, "anyOf", "alternatives that the provider does not see")
+                required = [" and ".join(variant.required) for variant in variants if variant.required]
+                if required:
+                    merged.notes.append(shorten("needs " + ", or ".join(required)).strip('"'))
                 continue
-            bare = replace(flat, description="", default=None, examples=[], notes=[])
-            chosen = [merged for part in parts if (merged := self._merged(bare, part, way)) is not None]
+            bare = replace(merged, description="", default=None, examples=[], notes=[])
+            for variant in variants:
+                if bare.types is None or variant.types is None or common_types(bare.types, variant.types):
+                    combined = replace(bare, properties=bare.properties.copy(), bounds=bare.bounds.copy())
+                    self.merger.add(combined, variant, path)
+                    combined.ref_stack = variant.ref_stack
+                    chosen.append(combined)
         return chosen
 
-    def _merged(self, base: Flat, part: Flat, way: Way) -> Flat | None:
-        """Both at once; None if their types exclude each other."""
-        if base.types is not None and part.types is not None:
-            probe = Flat(types=base.types)
-            probe.limited_to(part.types)
-            if probe.types is base.types and not base.types & part.types and not _numeric(base.types, part.types):
-                return None
-        merged = replace(base, properties=base.properties.copy(), bounds=base.bounds.copy())
-        for keyword in fold(merged, part):
-            self.flattener.lose(way, keyword, ONE_OF_TWO)
-        merged.trail = part.trail
-        return merged
+    # Output
 
-    def _lose_union(self, flat: Flat, parts: list[Flat], way: Way) -> None:
-        self.flattener.lose(way, "anyOf", "alternatives that the provider does not see")
-        required = [" and ".join(part.required) for part in parts if part.required]
-        if required:
-            flat.notes.append(shortened("needs " + ", or ".join(required)).strip('"'))
+    def _emit(self, merged: MergedSchema, path: Path, depth: int) -> Schema:
+        branches, null = self._branches(merged, path, depth)
+        return self._annotate(self._join(branches, null=null), merged)
 
-    def _melt(self, flat: Flat, way: Way) -> None:
-        """All unions of an object into one object that takes what any of their branches takes."""
-        unions, flat.unions = flat.unions, []
-        for union in unions:
-            branches = [self.flattener.flat(one, (*way, "anyOf", str(at)), flat.trail) for at, one in enumerate(union)]
-            parts = [part for part in branches if part and (part.types is None or "object" in part.types)]
-            for part in parts:
-                self._melt(part, way)
-                flat.trail += tuple(one for one in part.trail[len(flat.trail) :])
-            self.flattener.lose(way, "anyOf", "parameters cannot be alternatives: all of them at once")
-            _melt_parts(flat, parts)
+    def _branches(self, merged: MergedSchema, path: Path, depth: int) -> tuple[list[Schema], bool]:
+        """Return the forms that a value may have, and whether null is one of them."""
+        alternatives = self._alternatives(merged, path)
+        if alternatives:
+            schemas = [self._emit(part, path, depth + 1) for part in alternatives if part.types != frozenset({"null"})]
+            return schemas, len(schemas) < len(alternatives)
+        if merged.enum is not None:
+            return self._enum(merged, path, depth)
+        if merged.types is None and self._dialect.untyped:
+            return [self._untyped(merged, path, depth)], False
+        if merged.types is None and not merged.is_constrained:
+            return [self._anything(path)], False
+        types = merged.types or frozenset(TYPES)
+        wanted = [name for name in _TYPE_ORDER if name in types and not (name == "integer" and "number" in types)]
+        return [self._typed(merged, name, path, depth) for name in wanted], "null" in types
 
-    def _values(self, flat: Flat, way: Way, level: int) -> tuple[list[Schema], bool]:
-        """An `enum`: its values where the dialect can list them, their types where it cannot."""
-        values = [value for value in flat.enum or () if _fits(value, flat.types)]
+    def _enum(self, merged: MergedSchema, path: Path, depth: int) -> tuple[list[Schema], bool]:
+        """Return the values where the dialect can list them, and their types where it cannot."""
+        options = merged.enum or []
+        values = [value for value in options if merged.types is None or has_type(value, merged.types)]
         if not values:
-            self.flattener.lose(way, "type", "none of the values is of it")
-            values = flat.enum or []
-        groups = values_by_type(values)
+            self.merger.drop(path, "type", "none of the values is of this type")
+        groups = _by_type(values or options)
         null = bool(groups.pop("null", None))
         schemas = []
-        for word, group in groups.items():
-            if word in self._dialect.enum_types and (self._dialect.empty_strings or "" not in group):
-                schemas.append({"type": self._dialect.types[word], "enum": group})
-                self._types.lose_bounds(flat, word, way)
+        for name, group in groups.items():
+            if name in self._dialect.enum_types and (self._dialect.empty_strings or "" not in group):
+                schemas.append({"type": self._dialect.types[name], "enum": group})
+                for keyword in (*_BOUNDS.get(name, ()), "exclusiveMinimum", "exclusiveMaximum", "format"):
+                    if keyword in merged.bounds:
+                        self.merger.drop(path, keyword, "not declared beside the list of values")
                 continue
-            schemas.append(self._types.schema(replace(flat, enum=None), word, way, level))
-            flat.notes.append("one of " + ", ".join(shortened(value) for value in group[:20]))
-            self.flattener.lose(way, "enum", f"values of type {word} are not listed")
+            schemas.append(self._typed(replace(merged, enum=None), name, path, depth))
+            merged.notes.append("one of " + ", ".join(map(shorten, group[:20])))
+            self.merger.drop(path, "enum", f"values of type {name} are not listed")
         return schemas, null
 
-    def _untyped(self, flat: Flat, way: Way, level: int) -> Schema:
+    def _untyped(self, merged: MergedSchema, path: Path, depth: int) -> Schema:
         schema: Schema = {}
-        for word in ("object", "array", "string", "number"):
-            schema |= self._types.schema(flat, word, way, level)
+        for name in ("object", "array", "string", "number"):
+            schema |= self._typed(merged, name, path, depth)
         del schema["type"]
-        if flat.items is True and not flat.prefix:
+        if merged.items.always is True and not merged.prefix:
             schema.pop("items")
         return schema
 
-    def _annotated(self, schema: Schema, flat: Flat) -> Schema:
-        """The schema with its description, and in it what could not be said otherwise."""
-        alone = self._dialect.union_alone and "anyOf" in schema
-        if flat.default is not None:
-            if "default" in self._dialect.keywords and not alone and not isinstance(flat.default, dict | list):
-                schema = {**schema, "default": flat.default}
+    def _typed(self, merged: MergedSchema, name: str, path: Path, depth: int) -> Schema:
+        """Return the constraints on values of this type."""
+        schema: Schema = {"type": self._dialect.types[name]}
+        if name == "object":
+            self._object(schema, merged, path, depth)
+        elif name == "array":
+            self._array(schema, merged, path, depth)
+        bounds = self._inclusive_bounds(merged, name, path) if name in ("integer", "number") else merged.bounds
+        for keyword, note in _BOUNDS.get(name, {}).items():
+            if keyword not in bounds:
+                continue
+            if keyword in self._dialect.keywords:
+                schema[keyword] = bounds[keyword]
             else:
-                flat.notes.append("default " + shortened(flat.default))
-        if flat.examples:
-            flat.notes.append("for example " + ", ".join(shortened(one) for one in flat.examples[:3]))
-        words = f"{flat.description} ({'; '.join(flat.notes)})" if flat.notes else flat.description
-        if not words:
+                self._note(merged, path, keyword, note.format(bounds[keyword]))
+        if name in ("string", "integer", "number") and "format" in bounds:
+            known = self._dialect.formats
+            if known is None or bounds["format"] in known.get(name, ()):
+                schema["format"] = bounds["format"]
+            else:
+                self._note(merged, path, "format", f"format {bounds['format']}")
+        return schema
+
+    def _object(self, schema: Schema, merged: MergedSchema, path: Path, depth: int) -> None:
+        declared = dict(merged.properties)
+        for name in merged.required:
+            declared.setdefault(name, merged.additional)
+        properties = {}
+        for name, prop in declared.items():
+            if self.merger.is_exhausted and name not in merged.required:
+                self.merger.drop(path, "properties", "the schema is too large: some are not shown")
+                merged.additional = ANYTHING
+            elif prop.always is not False or name not in merged.properties:
+                properties[self._names[name]] = self.schema(
+                    prop, (*path, "properties", name), merged.ref_stack, depth + 1
+                )
+        required = [self._names[name] for name in merged.required if self._names[name] in properties]
+        if properties:
+            schema["properties"] = properties
+        if required:
+            schema["required"] = required
+        self._additional(schema, merged, path, depth)
+
+    def _additional(self, schema: Schema, merged: MergedSchema, path: Path, depth: int) -> None:
+        additional = merged.additional
+        is_declared_open = additional is not ANYTHING and "properties" not in schema
+        if additional.always is True and not is_declared_open:
+            return
+        if "additionalProperties" not in self._dialect.keywords:
+            self.merger.drop(path, "additionalProperties", "other properties may be anything")
+            if additional.always is None and additional.schema:
+                merged.notes.append("other properties fit " + shorten(additional.raw))
+        elif additional.always is not None:
+            schema["additionalProperties"] = additional.always
+        else:
+            inner = self.schema(additional, (*path, "additionalProperties"), merged.ref_stack, depth + 1)
+            schema["additionalProperties"] = inner
+
+    def _array(self, schema: Schema, merged: MergedSchema, path: Path, depth: int) -> None:
+        size = len(merged.prefix)
+        is_closed = merged.items.always is False or merged.bounds.get("maxItems", size + 1) <= size
+        if is_closed and merged.bounds.get("maxItems", size) >= size:
+            merged.bounds = {**merged.bounds, "maxItems": size}
+        rest = ANYTHING if merged.items.always is False else merged.items
+        if merged.prefix and "prefixItems" in self._dialect.keywords:
+            schema["prefixItems"] = [
+                self.schema(item, (*path, "prefixItems", str(index)), merged.ref_stack, depth + 1)
+                for index, item in enumerate(merged.prefix)
+            ]
+        elif merged.prefix:
+            self.merger.drop(path, "prefixItems", "which item is of which type")
+            rest = SchemaNode.combine("anyOf", merged.prefix if is_closed else [*merged.prefix, rest])
+        items = (*path, "items")
+        is_any = rest.always is True
+        schema["items"] = self._anything(items) if is_any else self.schema(rest, items, merged.ref_stack, depth + 1)
+
+    def _inclusive_bounds(self, merged: MergedSchema, name: str, path: Path) -> dict[str, Any]:
+        """Return the bounds of a number without exclusive ones: exact for integers, a little wider for others."""
+        bounds = merged.bounds.copy()
+        over, under = bounds.pop("exclusiveMinimum", None), bounds.pop("exclusiveMaximum", None)
+        is_integer = name == "integer"
+        if over is not None:
+            minimum = floor(over) + 1 if is_integer else over
+            bounds["minimum"] = max(bounds.get("minimum", minimum), minimum)
+        if under is not None:
+            maximum = -floor(-under) - 1 if is_integer else under
+            bounds["maximum"] = min(bounds.get("maximum", maximum), maximum)
+        if over is not None and not is_integer:
+            self._note(merged, path, "exclusiveMinimum", f"greater than {over}")
+        if under is not None and not is_integer:
+            self._note(merged, path, "exclusiveMaximum", f"less than {under}")
+        return bounds
+
+    def _note(self, merged: MergedSchema, path: Path, keyword: str, note: str) -> None:
+        note = note if len(note) <= 200 else note[:199] + "…"
+        self.merger.drop(path, keyword, "only in the description")
+        if note not in merged.notes:
+            merged.notes.append(note)
+
+    def _annotate(self, schema: Schema, merged: MergedSchema) -> Schema:
+        """Add the description, with everything that could not be declared otherwise."""
+        is_alone = self._dialect.union_alone and "anyOf" in schema
+        if merged.default is not None:
+            is_scalar = not isinstance(merged.default, dict | list)
+            if "default" in self._dialect.keywords and not is_alone and is_scalar:
+                schema = {**schema, "default": merged.default}
+            else:
+                merged.notes.append("default " + shorten(merged.default))
+        if merged.examples:
+            merged.notes.append("for example " + ", ".join(map(shorten, merged.examples[:3])))
+        notes = f" ({'; '.join(merged.notes)})" if merged.notes else ""
+        description = f"{merged.description}{notes}".strip()
+        if not description:
             return schema
-        if alone:
+        if is_alone:
             first, *others = schema["anyOf"]
-            return {"anyOf": [_described(first, words.strip()), *others]}
-        return _described(schema, words.strip())
+            return {"anyOf": [_describe(first, description), *others]}
+        return _describe(schema, description)
+
+    def _anything(self, path: Path) -> Schema:
+        """Return the schema of any value, and count the nodes of the union that it may be."""
+        self.merger.spend(1 if self._dialect.untyped else _NODES_OF_ANYTHING)
+        if not self._dialect.untyped:
+            self.merger.drop(path, "items", "anything, but no more than three lists in one another")
+        return self._any_value(_ARRAY_DEPTH)
+
+    def _any_value(self, array_depth: int) -> Schema:
+        """Return a union of all types where every schema needs a type.
+
+        An array needs the schema of its items, so arrays in arrays end somewhere: the one place where an adapted schema
+        is narrower than the original.
+        """
+        types = self._dialect.types
+        if self._dialect.untyped:
+            return {}
+        branches: list[Schema] = [{"type": types[name]} for name in ("string", "number", "boolean", "object")]
+        if array_depth:
+            branches.append({"type": types["array"], "items": self._any_value(array_depth - 1)})
+        return self._join(branches, null=True)
+
+    def _join(self, schemas: list[Schema], *, null: bool) -> Schema:
+        """Return one schema for what fits any of these, or null."""
+        branches: list[Schema] = []
+        for schema in schemas:
+            for branch in schema["anyOf"] if schema.keys() == {"anyOf"} else [schema]:
+                if branch not in branches and {**branch, "nullable": True} not in branches:
+                    branches.append(branch)
+        if not branches:
+            return {"type": self._dialect.types["null"]}
+        if {} in branches:
+            return {}
+        if null and not any(map(self._accepts_null, branches)):
+            branches = self._add_null(branches)
+        return branches[0] if len(branches) == 1 else {"anyOf": branches}
+
+    def _add_null(self, branches: list[Schema]) -> list[Schema]:
+        first, null = branches[0], self._dialect.types["null"]
+        if self._dialect.nullable:
+            return [{**first, "nullable": True}, *branches[1:]]
+        if len(branches) == 1 and isinstance(first.get("type"), str) and "enum" not in first:
+            return [{**first, "type": [first["type"], null]}]
+        return [*branches, {"type": null}]
+
+    def _accepts_null(self, schema: Schema) -> bool:
+        if "anyOf" in schema:
+            return any(map(self._accepts_null, schema["anyOf"]))
+        types = schema.get("type")
+        if types is None:
+            return "enum" not in schema
+        return bool(schema.get("nullable")) or self._dialect.types["null"] in (
+            types if isinstance(types, list) else [types]
+        )
 
 
-def _described(schema: Schema, words: str) -> Schema:
+def _merge_objects(merged: MergedSchema, variants: list[MergedSchema]) -> None:
+    """Add the properties of all variants to an object."""
+    for name in dict.fromkeys(name for variant in variants for name in variant.properties):
+        alternatives = [variant.properties.get(name, variant.additional) for variant in variants]
+        possible = [prop for prop in alternatives if prop.always is not False]
+        possible.sort(key=lambda prop: prop.always is True)
+        combined = SchemaNode.combine("anyOf", possible) if len(possible) > 1 else (*possible, SchemaNode(False))[0]
+        merged.properties[name] = all_of(merged.properties.get(name, ANYTHING), combined)
+    shared = [name for name in variants[0].required if all(name in variant.required for variant in variants)]
+    merged.required = list(dict.fromkeys([*merged.required, *shared]))
+    if all(variant.additional.always is False for variant in variants):
+        merged.additional = variants[0].additional
+    merged.description = merged.description or "; or ".join(filter(None, (part.description for part in variants)))
+
+
+def _only_requires(merged: MergedSchema) -> bool:
+    return merged.types in (None, frozenset({"object"})) and not replace(merged, required=[]).is_constrained
+
+
+def _by_type(values: list[Any]) -> dict[str, list[Any]]:
+    """Return the values of an `enum` in groups of one type. Numbers are one group, of integers if all are."""
+    groups: dict[str, list[Any]] = {}
+    for value in values:
+        groups.setdefault(type_of(value), []).append(value)
+    if "number" in groups and "integer" in groups:
+        groups["number"] += groups.pop("integer")
+    return groups
+
+
+def _describe(schema: Schema, description: str) -> Schema:
     known = schema.get("description")
-    return {**schema, "description": f"{words} {known}" if known and known != words else words}
-
-
-def _numeric(one: frozenset[str], other: frozenset[str]) -> bool:
-    numbers = {"integer", "number"}
-    return bool(one & numbers) and bool(other & numbers)
-
-
-def _melt_parts(flat: Flat, parts: list[Flat]) -> None:
-    if not parts:
-        return
-    for name in dict.fromkeys(name for part in parts for name in part.properties):
-        alternatives = [part.properties.get(name, part.others) for part in parts]
-        possible = sorted((one for one in alternatives if one is not False), key=lambda one: one is True)
-        melted: Any = {"anyOf": possible} if len(possible) > 1 else possible[0] if possible else False
-        flat.properties[name] = both(flat.properties.get(name, True), melted)
-    shared = [name for name in parts[0].required if all(name in part.required for part in parts)]
-    flat.required = list(dict.fromkeys([*flat.required, *shared]))
-    if all(part.others is False for part in parts):
-        flat.others = False
-    flat.description = flat.description or "; or ".join(part.description for part in parts if part.description)
-
-
-def _only_requires(part: Flat) -> bool:
-    return part.types in (None, frozenset({"object"})) and not _constrained(replace(part, required=[]))
-
-
-def _constrained(flat: Flat) -> bool:
-    return bool(
-        flat.properties
-        or flat.required
-        or flat.prefix
-        or flat.bounds
-        or flat.unions
-        or flat.enum is not None
-        or flat.others is not True
-        or flat.items is not True
-    )
-
-
-def _wanted(types: frozenset[str]) -> list[str]:
-    return [word for word in _ORDER if word in types and not (word == "integer" and "number" in types)]
-
-
-def _fits(value: Any, types: frozenset[str] | None) -> bool:
-    if types is None:
-        return True
-    word = next(iter(values_by_type([value])))
-    return word in types or (word == "integer" and "number" in types)
+    return {**schema, "description": f"{description} {known}" if known and known != description else description}

@@ -1,4 +1,4 @@
-"""What a family of providers takes of JSON Schema, what becomes of a schema for it, and what is lost."""
+"""What a model family accepts of JSON Schema, and a schema as the family accepts it."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from midspan._schema.dialects.names import NameRule, Renaming
 
 
 class DroppedConstraint(Struct, frozen=True):
-    """One thing that was widened or left out; values are still checked against the original."""
+    """A constraint that was widened or left out. Values are still validated against the original schema."""
 
     path: str
     """Where in the original schema, as a JSON Pointer that follows references: `/properties/place/items`."""
@@ -17,30 +17,30 @@ class DroppedConstraint(Struct, frozen=True):
 
 
 class SchemaDialect(Struct, frozen=True):
-    """What a family takes, as data; what it does not take is widened and listed."""
+    """What a family accepts. Everything else is widened and listed."""
 
     name: str
     keywords: frozenset[str]
     types: dict[str, str]
-    """The family's words for JSON Schema's types."""
+    """The names that the family uses for the types of JSON Schema."""
     enum_types: frozenset[str]
-    """Types whose values may stand in an `enum`."""
+    """Types whose values may be listed in `enum`."""
     formats: dict[str, frozenset[str]] | None = None
-    """By type, the formats it knows; None takes any."""
+    """The formats that it knows, by type; None accepts any."""
     untyped: bool = True
-    """Whether a schema without a type means anything; else anything is a union of all types."""
+    """Whether a schema without a type accepts any value; otherwise any value is a union of all types."""
     nullable: bool = False
-    """Whether null is said by `nullable: true`; else by a list of two types."""
+    """Whether null is declared by `nullable: true`; otherwise by a list of two types."""
     union_alone: bool = False
-    """Whether nothing may stand beside `anyOf`."""
+    """Whether no other keyword may be beside `anyOf`."""
     empty_strings: bool = True
-    """Whether "" may stand in an `enum`."""
+    """Whether `enum` may contain an empty string."""
     functions: NameRule = NameRule()
     properties: NameRule = NameRule()
 
 
 class AdaptedSchema(Struct, frozen=True):
-    """A schema in the words of a dialect. Every value of the original fits it, under the names it uses."""
+    """A schema in a dialect. Every value of the original schema fits it, under the names that it uses."""
 
     schema: dict[str, Any]
     dropped: tuple[DroppedConstraint, ...] = ()
@@ -48,9 +48,9 @@ class AdaptedSchema(Struct, frozen=True):
 
     @property
     def is_empty(self) -> bool:
-        """Whether it says no more than «an object»; Gemini wants such parameters left out."""
+        """Whether it declares nothing but an object; Gemini wants such parameters to be left out."""
         return not self.schema.keys() - {"type", "properties"} and not self.schema.get("properties")
 
     def restore_names(self, value: Any) -> Any:
-        """What a model gave under legal names, under the names of the original schema."""
-        return value if self.renaming is None else self.renaming.applied(value)
+        """Return a value from the model with the property names of the original schema."""
+        return value if self.renaming is None else self.renaming.restore(value)

@@ -1,27 +1,32 @@
-"""One schema with its references and `allOf` folded in: the constraints that hold for a value, in one place.
+"""A schema merged with its references and `allOf`: all constraints on one value in one place.
 
-It is made within bounds that no chain or fan of references can break.
+The work is bounded, whatever chains and fans of references a schema has.
 """
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from msgspec import Struct, field
 
 from midspan._schema.dialects.dialect import DroppedConstraint
-from midspan._schema.positions import pointer
-from midspan._schema.references import Document
-from midspan._schema.type_aliases import TYPES
+from midspan._schema.paths import format_pointer
+from midspan._schema.tree import ANYTHING, SchemaNode
 
+Path = tuple[str, ...]
 Types = frozenset[str]
-_MOST_COMPARISONS = 1_000_000
-ONE_OF_TWO = "two of them hold, and only one is said"
-ALL_TYPES: Types = frozenset(TYPES)
 
-MOST_NODES = 6_000
-DEEPEST = 40
-_IN_WORDS = {
+MAX_NODES = 6_000
+_MAX_REFS = 40
+_MAX_COMPARISONS = 1_000_000
+_MAX_SHOWN_CHARS = 120
+
+_TIGHTER: dict[str, Callable[[Any, Any], Any]] = {
+    **dict.fromkeys(("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"), max),
+    **dict.fromkeys(("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"), min),
+}
+_BOUNDS = frozenset((*_TIGHTER, "pattern", "format"))
+_NOTES = {
     "not": "must not fit {}",
     "if": "conditions apply",
     "contains": "one item must fit {}",
@@ -35,243 +40,215 @@ _IN_WORDS = {
     "contentEncoding": "encoded as {}",
     "contentMediaType": "of media type {}",
 }
-"""Constraints that only words can carry."""
-_NOTHING_SAID = {
-    "uniqueItems": (False,),
-    "unevaluatedProperties": (True,),
-    "unevaluatedItems": (True,),
-    "contains": (True,),
-    "propertyNames": (True,),
-    "dependentRequired": ({},),
-    "dependentSchemas": ({},),
+"""Constraints that only the description can express."""
+_NO_CONSTRAINT = {
+    "uniqueItems": False,
+    "unevaluatedProperties": True,
+    "unevaluatedItems": True,
+    "contains": True,
+    "propertyNames": True,
+    "dependentRequired": {},
+    "dependentSchemas": {},
 }
-_BOUNDS = frozenset(
-    [
-        "minimum",
-        "maximum",
-        "exclusiveMinimum",
-        "exclusiveMaximum",
-        "minLength",
-        "maxLength",
-        "minItems",
-        "maxItems",
-        "minProperties",
-        "maxProperties",
-        "pattern",
-        "format",
-    ]
-)
-_LONGEST_WORD = 120
 
 
-class Flat(Struct):
-    """Constraints on one value. Sub-schemas are still as they were written."""
+class MergedSchema(Struct):
+    """All constraints on one value. Subschemas are still nodes."""
 
     types: Types | None = None
     enum: list[Any] | None = None
-    properties: dict[str, Any] = field(default_factory=dict)
+    properties: dict[str, SchemaNode] = field(default_factory=dict)
     required: list[str] = field(default_factory=list)
-    others: Any = True
-    """What other properties must be."""
-    items: Any = True
-    prefix: list[Any] = field(default_factory=list)
-    unions: list[list[Any]] = field(default_factory=list)
-    """Of each list, one at least must hold."""
+    additional: SchemaNode = ANYTHING
+    items: SchemaNode = ANYTHING
+    prefix: list[SchemaNode] = field(default_factory=list)
+    unions: list[list[SchemaNode]] = field(default_factory=list)
+    """A value must fit one schema at least of each list."""
     bounds: dict[str, Any] = field(default_factory=dict)
-    """minimum, maxLength and their like, `pattern` and `format`."""
+    """`minimum`, `maxLength` and so on, `pattern` and `format`."""
     description: str = ""
     default: Any = None
     examples: list[Any] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    """What can only be said in words."""
-    trail: tuple[int, ...] = ()
-    """The references that led here, for those who must stop following them."""
+    """Constraints for the description."""
+    ref_stack: tuple[int, ...] = ()
+    """The references that led here, to know when to stop following them."""
 
-    def limited_to(self, types: Iterable[str]) -> None:
-        """Narrow the types; if nothing were left, the wider statement stays."""
-        wanted = frozenset(types)
-        if self.types is None:
-            self.types = wanted
-        else:
-            self.types = _common(self.types, wanted) or self.types
+    @property
+    def is_constrained(self) -> bool:
+        """Whether it says more than the type."""
+        has_parts = self.properties or self.required or self.prefix or self.bounds or self.unions
+        is_open = self.additional.always is True and self.items.always is True
+        return bool(has_parts) or self.enum is not None or not is_open
+
+    def merge(self, other: "MergedSchema") -> list[str]:
+        """Add the constraints of another schema; return the keywords of those that cannot be combined."""
+        dropped = []
+        if other.types is not None:
+            common = other.types if self.types is None else common_types(self.types, other.types)
+            if not common:
+                dropped.append("type")
+            self.types = common or self.types
+        if other.enum is not None:
+            shared = other.enum if self.enum is None else _shared_values(self.enum, other.enum)
+            if not shared:
+                dropped.append("enum")
+            self.enum = shared or self.enum
+        for name, prop in other.properties.items():
+            self.properties[name] = all_of(self.properties[name], prop) if name in self.properties else prop
+        self.required = list(dict.fromkeys([*self.required, *other.required]))
+        self.additional = all_of(self.additional, other.additional)
+        length = max(len(self.prefix), len(other.prefix))
+        self.prefix = [all_of(self._item(index), other._item(index)) for index in range(length)]
+        self.items = all_of(self.items, other.items)
+        self.unions = [*self.unions, *other.unions]
+        for keyword, value in other.bounds.items():
+            known = self.bounds.setdefault(keyword, value)
+            if keyword in _TIGHTER:
+                self.bounds[keyword] = _TIGHTER[keyword](known, value)
+            elif known != value:
+                dropped.append(keyword)
+        self.description = self.description or other.description
+        self.default = other.default if self.default is None else self.default
+        self.examples = self.examples or other.examples
+        self.notes = list(dict.fromkeys([*self.notes, *other.notes]))
+        return dropped
+
+    def _item(self, index: int) -> SchemaNode:
+        return self.prefix[index] if index < len(self.prefix) else self.items
 
 
-def _common(one: Types, other: Types) -> Types:
-    common = one & other
-    if ("number" in one and "integer" in other) or ("integer" in one and "number" in other):
+def common_types(left: Types, right: Types) -> Types:
+    common = left & right
+    if ("number" in left and "integer" in right) or ("integer" in left and "number" in right):
         common |= {"integer"}
     return common
 
 
-def fold(into: Flat, other: Flat) -> list[str]:
-    """Make the first say what both say. Where that cannot be said it stays wider, never narrower: by these keywords."""
-    wider = []
-    if other.types is not None:
-        if into.types is not None and not _common(into.types, other.types):
-            wider.append("type")
-        into.limited_to(other.types)
-    if other.enum is not None:
-        shared = other.enum if into.enum is None else _shared(into.enum, other.enum)
-        if not shared:
-            wider.append("enum")
-        into.enum = shared or into.enum
-    for name, schema in other.properties.items():
-        into.properties[name] = both(into.properties[name], schema) if name in into.properties else schema
-    into.required = list(dict.fromkeys([*into.required, *other.required]))
-    into.others = both(into.others, other.others)
-    length = max(len(into.prefix), len(other.prefix))
-    into.prefix = [both(_item(into, at), _item(other, at)) for at in range(length)]
-    into.items = both(into.items, other.items)
-    into.unions = [*into.unions, *other.unions]
-    for keyword, value in other.bounds.items():
-        known = into.bounds.setdefault(keyword, value)
-        if keyword in _TIGHTER:
-            into.bounds[keyword] = _TIGHTER[keyword](known, value)
-        elif known != value:
-            wider.append(keyword)
-    into.description = into.description or other.description
-    into.default = other.default if into.default is None else into.default
-    into.examples = into.examples or other.examples
-    into.notes = [*into.notes, *(note for note in other.notes if note not in into.notes)]
-    return wider
+def all_of(left: SchemaNode, right: SchemaNode) -> SchemaNode:
+    """Return a schema that values must fit both of."""
+    if left.always is True or left is right or right.always is False:
+        return right
+    return left if right.always is True or left.always is False else SchemaNode.combine("allOf", [left, right])
 
 
-def _item(flat: Flat, at: int) -> Any:
-    return flat.prefix[at] if at < len(flat.prefix) else flat.items
+def _shared_values(left: list[Any], right: list[Any]) -> list[Any]:
+    """Return the values of both; none if there are too many to compare."""
+    return [] if len(left) * len(right) > _MAX_COMPARISONS else [value for value in left if value in right]
 
 
-def both(one: Any, other: Any) -> Any:
-    """A schema that demands both."""
-    if one is True or one is other:
-        return other
-    if other is True:
-        return one
-    if one is False or other is False:
-        return False
-    return {"allOf": [one, other]}
+class Merger:
+    """Merges references and `allOf`, and counts the nodes. When the limit is reached, the rest accepts any value."""
 
-
-def _shared(one: list[Any], other: list[Any]) -> list[Any]:
-    """The values of both; none if there are too many to compare."""
-    return [] if len(one) * len(other) > _MOST_COMPARISONS else [value for value in one if value in other]
-
-
-_TIGHTER: dict[str, Callable[[Any, Any], Any]] = {
-    **dict.fromkeys(("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"), max),
-    **dict.fromkeys(("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"), min),
-}
-
-
-class Flattener:
-    """Folds references and `allOf` together, counting every step; when the count is used up, all is widened."""
-
-    def __init__(self, document: Document, *, unrolled: int) -> None:
+    def __init__(self, *, max_unrolled: int) -> None:
         self.dropped: dict[tuple[str, str], DroppedConstraint] = {}
-        self.exhausted = False
-        self._document = document
-        self._unrolled = unrolled
-        self._left = MOST_NODES
+        self._max_unrolled = max_unrolled
+        """How often a reference may lead to a schema that it is inside of."""
+        self._left = MAX_NODES
 
-    def flat(self, schema: Any, way: tuple[str, ...], trail: tuple[int, ...], depth: int = 0) -> Flat | None:
-        """The constraints of this schema; None if no value at all fits it."""
-        if schema is False:
-            return None
-        if schema is True or not self._spent(way, depth):
-            return Flat(trail=trail)
-        result = self._own(schema, way)
-        result.trail = trail
-        for inner, inner_trail in self._conjuncts(schema, way, trail):
-            part = self.flat(inner, way, inner_trail, depth + 1)
-            if part is None:
-                return None
-            for keyword in fold(result, part):
-                self.lose(way, keyword, ONE_OF_TWO)
-            result.trail += tuple(one for one in part.trail[len(trail) :] if one not in result.trail[len(trail) :])
-        return result
-
-    def lose(self, way: tuple[str, ...], keyword: str, what: str) -> None:
-        path = pointer(way)
-        self.dropped.setdefault((path, keyword), DroppedConstraint(path, keyword, what))
+    @property
+    def is_exhausted(self) -> bool:
+        return self._left < 0
 
     def spend(self, nodes: int) -> None:
-        """Count what the answer grows by."""
+        """Count nodes of the result."""
         self._left -= nodes
-        self.exhausted = self._left < 0
 
-    def _spent(self, way: tuple[str, ...], depth: int) -> bool:
+    def drop(self, path: Path, keyword: str, reason: str) -> None:
+        pointer = format_pointer(path)
+        self.dropped.setdefault((pointer, keyword), DroppedConstraint(pointer, keyword, reason))
+
+    def merge_all_of(
+        self, node: SchemaNode, path: Path, ref_stack: tuple[int, ...], depth: int = 0
+    ) -> MergedSchema | None:
+        """Return the constraints of a schema; None if no value fits it."""
+        if node.always is False:
+            return None
+        if node.always is True or not self._may_continue(path, depth):
+            return MergedSchema(ref_stack=ref_stack)
+        result = self._own(node, path)
+        result.ref_stack = ref_stack
+        for part, part_stack in self._conjuncts(node, path, ref_stack):
+            merged = self.merge_all_of(part, path, part_stack, depth + 1)
+            if merged is None:
+                return None
+            self.add(result, merged, path)
+            known = result.ref_stack[len(ref_stack) :]
+            result.ref_stack += tuple(ref for ref in merged.ref_stack[len(ref_stack) :] if ref not in known)
+        return result
+
+    def add(self, into: MergedSchema, other: MergedSchema, path: Path) -> None:
+        for keyword in into.merge(other):
+            self.drop(path, keyword, "two of them apply, and only one is declared")
+
+    def _may_continue(self, path: Path, depth: int) -> bool:
         self.spend(1)
-        if self.exhausted:
-            self.lose(way, "$ref", "the schema unfolds too far: anything from here on")
-        elif depth > DEEPEST:
-            self.lose(way, "$ref", "too many references in a row: anything from here on")
-        return not self.exhausted and depth <= DEEPEST
+        if self.is_exhausted:
+            self.drop(path, "$ref", "the schema unfolds too far: any value from here on")
+        elif depth > _MAX_REFS:
+            self.drop(path, "$ref", "too many references in a row: any value from here on")
+        return not self.is_exhausted and depth <= _MAX_REFS
 
     def _conjuncts(
-        self, schema: dict[str, Any], way: tuple[str, ...], trail: tuple[int, ...]
-    ) -> list[tuple[Any, tuple[int, ...]]]:
-        parts = [(one, trail) for one in schema.get("allOf", ())]
-        parts += [(schema[word][0], trail) for word in ("anyOf", "oneOf") if len(schema.get(word, ())) == 1]
-        if "$ref" not in schema:
+        self, node: SchemaNode, path: Path, ref_stack: tuple[int, ...]
+    ) -> list[tuple[SchemaNode, tuple[int, ...]]]:
+        parts = [(part, ref_stack) for part in node.all_of]
+        unions = [node.lists.get(keyword, []) for keyword in ("anyOf", "oneOf")]
+        parts += [(union[0], ref_stack) for union in unions if len(union) == 1]
+        if node.target is None:
             return parts
-        target = self._document.targets.get(id(schema), True)
-        if trail.count(id(target)) > self._unrolled:
-            self.lose(way, "$ref", "refers to itself without end: anything from here on")
+        if ref_stack.count(id(node.target)) > self._max_unrolled:
+            self.drop(path, "$ref", "refers to itself without end: any value from here on")
             return parts
-        return [(target, (*trail, id(target))), *parts]
+        return [(node.target, (*ref_stack, id(node.target))), *parts]
 
-    def _own(self, schema: dict[str, Any], way: tuple[str, ...]) -> Flat:
-        result = Flat(
-            properties=schema.get("properties", {}).copy(),
+    def _own(self, node: SchemaNode, path: Path) -> MergedSchema:
+        schema = node.schema
+        result = MergedSchema(
+            properties=node.properties.copy(),
             required=schema.get("required", []),
-            others=_others(schema),
-            items=schema.get("items", True),
-            prefix=schema.get("prefixItems", []),
+            additional=_additional(node),
+            items=node.items,
+            prefix=node.prefix,
             bounds={keyword: schema[keyword] for keyword in _BOUNDS & schema.keys()},
             description=schema.get("description", ""),
             default=schema.get("default"),
             examples=schema.get("examples") or ([schema["example"]] if "example" in schema else []),
         )
         if "type" in schema:
-            words = schema["type"]
-            result.types = frozenset([words] if isinstance(words, str) else words)
-        if "enum" in schema or "const" in schema:
-            result.enum = schema["enum"] if "enum" in schema else [schema["const"]]
-            if "const" in schema and schema["const"] not in result.enum:
-                self.lose(way, "const", ONE_OF_TWO)
-            elif "const" in schema:
-                result.enum = [schema["const"]]
-        self._union(result, schema, way)
-        self._put_in_words(result, schema, way)
+            result.types = frozenset([schema["type"]] if isinstance(schema["type"], str) else schema["type"])
+        result.enum = node.options
+        if "const" in schema and schema["const"] not in schema.get("enum", [schema["const"]]):
+            result.enum = schema["enum"]
+            self.drop(path, "const", "two of them apply, and only one is declared")
+        for keyword in ("anyOf", "oneOf"):
+            if len(node.lists.get(keyword, ())) > 1:
+                result.unions.append(node.lists[keyword])
+        if len(node.lists.get("oneOf", ())) > 1:
+            self.drop(path, "oneOf", "at least one, where exactly one was meant")
+        self._add_notes(result, schema, path)
         return result
 
-    def _union(self, result: Flat, schema: dict[str, Any], way: tuple[str, ...]) -> None:
-        for keyword in ("anyOf", "oneOf"):
-            if len(schema.get(keyword, ())) > 1:
-                result.unions.append(schema[keyword])
-        if len(schema.get("oneOf", ())) > 1:
-            self.lose(way, "oneOf", "one at least, where exactly one was meant")
-
-    def _put_in_words(self, result: Flat, schema: dict[str, Any], way: tuple[str, ...]) -> None:
+    def _add_notes(self, result: MergedSchema, schema: dict[str, Any], path: Path) -> None:
         if "patternProperties" in schema:
-            self.lose(way, "patternProperties", "other properties may have any name")
+            self.drop(path, "patternProperties", "other properties may have any name")
         for keyword in schema:
-            if keyword in _IN_WORDS and schema[keyword] not in _NOTHING_SAID.get(keyword, ()):
-                result.notes.append(_IN_WORDS[keyword].format(shortened(schema[keyword])))
-                self.lose(way, keyword, "not enforced by the provider")
+            if keyword in _NOTES and schema[keyword] != _NO_CONSTRAINT.get(keyword):
+                result.notes.append(_NOTES[keyword].format(shorten(schema[keyword])))
+                self.drop(path, keyword, "not enforced by the provider")
             elif keyword in ("$dynamicRef", "$recursiveRef"):
-                self.lose(way, keyword, "a dynamic reference: anything")
+                self.drop(path, keyword, "a dynamic reference: any value")
 
 
-def _others(schema: dict[str, Any]) -> Any:
-    """What a property that is not named must be."""
-    others = schema.get("additionalProperties", True)
-    patterns = list(schema.get("patternProperties", {}).values())
-    if not patterns or others is True:
-        return others
-    return {"anyOf": patterns if others is False else [*patterns, others]}
+def _additional(node: SchemaNode) -> SchemaNode:
+    """Return the schema of properties that are not named."""
+    patterns = list(node.pattern_properties.values())
+    if not patterns or node.additional.always is True:
+        return node.additional
+    return SchemaNode.combine("anyOf", patterns if node.additional.always is False else [*patterns, node.additional])
 
 
-def shortened(value: Any) -> str:
-    """A value as JSON-like words of bounded length."""
+def shorten(value: Any) -> str:
+    """Return a value as JSON of bounded length."""
     text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= _LONGEST_WORD else text[: _LONGEST_WORD - 1] + "…"
+    return text if len(text) <= _MAX_SHOWN_CHARS else text[: _MAX_SHOWN_CHARS - 1] + "…"

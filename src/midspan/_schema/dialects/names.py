@@ -1,4 +1,4 @@
-"""Names that a provider takes, and the way back to the names that people gave."""
+"""Names that a provider accepts, and the way back to the original names."""
 
 import re
 from collections.abc import Iterable
@@ -8,47 +8,42 @@ from msgspec import Struct
 
 
 class NameRule(Struct, frozen=True):
-    """Which names are legal: an ASCII letter or `_`, then letters, digits, `_` and the `extra` characters."""
+    """Which names are valid: an ASCII letter or `_`, then letters, digits, `_` and the `extra` characters."""
 
     extra: str = ""
-    longest: int = 64
+    max_chars: int = 64
     digit_first: bool = False
 
     def allows(self, name: str) -> bool:
-        return self.made_legal(name) == name
+        return self.replace_invalid(name) == name
 
-    def made_legal(self, name: str) -> str:
-        """The name with what is illegal replaced; two names may become one."""
-        legal = re.sub(rf"[^A-Za-z0-9_{re.escape(self.extra)}]", "_", name)
-        first = "A-Za-z0-9_" if self.digit_first else "A-Za-z_"
-        if not re.match(f"[{first}]", legal):
-            legal = "_" + legal
-        if len(legal) <= self.longest:
-            return legal
-        return f"{legal[: self.longest - 9]}_{_digest(name)}"
+    def replace_invalid(self, name: str) -> str:
+        """Return a valid name that resembles the given one. Two names may become the same."""
+        valid = re.sub(rf"[^A-Za-z0-9_{re.escape(self.extra)}]", "_", name)
+        if not re.match("[A-Za-z0-9_]" if self.digit_first else "[A-Za-z_]", valid):
+            valid = "_" + valid
+        return valid if len(valid) <= self.max_chars else f"{valid[: self.max_chars - 9]}_{_digest(name)}"
 
 
 def valid_names(names: Iterable[str], rule: NameRule) -> dict[str, str]:
-    """For every name the legal one that stands for it: itself where it can be, and never the same for two."""
-    given = list(dict.fromkeys(names))
-    taken = {name for name in given if rule.allows(name)}
-    result = {}
-    for name in given:
-        stands_for = name
-        if name not in taken or not rule.allows(name):
-            stands_for = _free(name, rule, taken)
-            taken.add(stands_for)
-        result[name] = stands_for
+    """Return a valid name for each name: itself where possible, and never the same for two."""
+    originals = list(dict.fromkeys(names))
+    result = {name: name for name in originals if rule.allows(name)}
+    taken = set(result)
+    for name in originals:
+        if name not in result:
+            result[name] = _unique_name(name, rule, taken)
+            taken.add(result[name])
     return result
 
 
-def _free(name: str, rule: NameRule, taken: set[str]) -> str:
-    wanted = rule.made_legal(name)
+def _unique_name(name: str, rule: NameRule, taken: set[str]) -> str:
+    valid = candidate = rule.replace_invalid(name)
     attempt = 0
-    while wanted in taken:
+    while candidate in taken:
         attempt += 1
-        wanted = f"{rule.made_legal(name)[: rule.longest - 9]}_{_digest(f'{name}{attempt}')}"
-    return wanted
+        candidate = f"{valid[: rule.max_chars - 9]}_{_digest(f'{name}{attempt}')}"
+    return candidate
 
 
 def _digest(name: str) -> str:
@@ -58,58 +53,57 @@ def _digest(name: str) -> str:
 
 
 class Renaming(Struct, frozen=True):
-    """What to call the properties of a value that came back under legal names, at every depth."""
+    """The original names of the properties of a value, at every depth."""
 
     names: dict[str, str] = {}
-    """Only those that differ: legal → original."""
-    inside: "dict[str, Renaming]" = {}
-    """By original name, for properties that have something to rename in them."""
-    others: "Renaming | None" = None
+    """Only those that differ: valid → original."""
+    properties: "dict[str, Renaming]" = {}
+    """By original name, for properties with something to rename inside."""
+    additional: "Renaming | None" = None
     """For the values of properties that the schema does not name."""
     items: "Renaming | None" = None
 
-    def applied(self, value: Any) -> Any:
+    def restore(self, value: Any) -> Any:
+        """Return the value with its original names. A name that is taken already stays as it is."""
         if isinstance(value, dict):
-            named = [(self.names.get(name, name), inner) for name, inner in value.items()]
-            return {name: self._at(name, inner) for name, inner in named}
+            result = {}
+            for name, item in value.items():
+                original: Any = self.names.get(name, name)
+                if original in value:
+                    original = name  # the model gave both names: both stay, and validation decides
+                renaming = self.properties.get(original, self.additional)
+                result[original] = item if renaming is None else renaming.restore(item)
+            return result
         if isinstance(value, list) and self.items is not None:
-            return [self.items.applied(inner) for inner in value]
+            return [self.items.restore(item) for item in value]
         return value
 
-    def _at(self, name: Any, value: Any) -> Any:
-        renaming = self.inside.get(name, self.others)
-        return value if renaming is None else renaming.applied(value)
 
-
-def renaming_of(schema: Any, originals: dict[str, str]) -> Renaming | None:
-    """The way back for values of this lowered schema; `originals` is legal → original, for names that differ."""
+def find_renaming(schema: Any, originals: dict[str, str]) -> Renaming | None:
+    """Return the way back for values of an adapted schema. `originals` maps valid names to those they replace."""
     if not isinstance(schema, dict):
         return None
-    found = [renaming_of(one, originals) for one in schema.get("anyOf", ())]
     properties = schema.get("properties", {})
-    inside = {
-        originals.get(name, name): inner
-        for name, one in properties.items()
-        if (inner := renaming_of(one, originals)) is not None
-    }
-    names = {name: originals[name] for name in properties if name in originals}
-    others = renaming_of(schema.get("additionalProperties"), originals)
-    items = [renaming_of(one, originals) for one in (schema.get("items"), *schema.get("prefixItems", ()))]
-    merged_items = _merged(items)
-    if names or inside or others or merged_items:
-        found.append(Renaming(names, inside, others, merged_items))
-    return _merged(found)
+    inner = {originals.get(name, name): find_renaming(prop, originals) for name, prop in properties.items()}
+    own = Renaming(
+        {name: originals[name] for name in properties if name in originals},
+        {name: renaming for name, renaming in inner.items() if renaming is not None},
+        find_renaming(schema.get("additionalProperties"), originals),
+        _merge(find_renaming(item, originals) for item in (schema.get("items"), *schema.get("prefixItems", ()))),
+    )
+    return _merge([own, *(find_renaming(variant, originals) for variant in schema.get("anyOf", ()))])
 
 
-def _merged(renamings: Iterable[Renaming | None]) -> Renaming | None:
-    """All of them as one; they never disagree, because a name stands for the same one everywhere."""
-    present = [one for one in renamings if one is not None]
+def _merge(renamings: Iterable[Renaming | None]) -> Renaming | None:
+    """Return all of them as one. They never disagree, because a name replaces the same one everywhere."""
+    present = [renaming for renaming in renamings if renaming is not None and renaming != Renaming()]
     if len(present) < 2:
         return present[0] if present else None
-    inside = {name: _merged(one.inside.get(name) for one in present) for one in present for name in one.inside}
+    names = {name for renaming in present for name in renaming.properties}
+    inner = {name: _merge(renaming.properties.get(name) for renaming in present) for name in names}
     return Renaming(
-        {legal: original for one in present for legal, original in one.names.items()},
-        {name: inner for name, inner in inside.items() if inner is not None},
-        _merged(one.others for one in present),
-        _merged(one.items for one in present),
+        {valid: original for renaming in present for valid, original in renaming.names.items()},
+        {name: renaming for name, renaming in inner.items() if renaming is not None},
+        _merge(renaming.additional for renaming in present),
+        _merge(renaming.items for renaming in present),
     )

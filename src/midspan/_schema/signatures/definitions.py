@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from midspan._schema.positions import LISTS, MAPS, SINGLE
+from midspan._schema.tree import LISTS, MAPS, SINGLE
 
 Schema = dict[str, Any]
 

@@ -1,0 +1,1 @@
+"""The steps of `arguments.py`: defaults, coercion, validation, and the messages for what is wrong."""

@@ -1,0 +1,258 @@
+"""What is wrong with a value, in messages that help a model to correct it."""
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from midspan._schema.paths import MAX_QUOTED_CHARS, Steps, format_path, quoted
+from midspan._schema.tree import ANYTHING, SchemaNode, SchemaTree
+from midspan._schema.type_aliases import type_of
+
+if TYPE_CHECKING:
+    from jsonschema_rs import ValidationError
+
+    from midspan._schema.validation.compiled import CompiledSchema
+
+MAX_PROBLEMS = 20
+_MAX_LISTED = 12
+_MAX_COMPARED = 500
+_UNKNOWN_NAMES = ("additionalProperties", "unevaluatedProperties")
+
+
+class Problem(Struct, frozen=True):
+    """One thing that is wrong, and where. The location of the whole value has no steps."""
+
+    steps: Steps
+    message: str
+
+    @property
+    def path(self) -> str:
+        return format_path(self.steps)
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}" if self.steps else self.message
+
+
+def format_errors(errors: "Iterable[ValidationError]", tree: SchemaTree, value: Any) -> list[Problem]:
+    """Return the errors of a value as problems without repetitions: the first twenty, and how many more there are."""
+    formatter = ErrorFormatter(tree, value)
+    found: dict[Problem, None] = {}
+    more = 0
+    for error in errors:
+        if len(found) < MAX_PROBLEMS:
+            found.update(dict.fromkeys(formatter.format(error)))
+        else:  # formatting costs more than finding, and nobody reads these
+            more += len(_kind(error).unexpected) if error.kind.name in _UNKNOWN_NAMES else 1
+    more += len(list(found)[MAX_PROBLEMS:])
+    problems = list(found)[:MAX_PROBLEMS]
+    return [*problems, Problem((), f"and {more} more")] if more else problems
+
+
+def locate_errors(value: Any, compiled: "CompiledSchema") -> tuple[Problem, ...]:
+    """Return the innermost locations that do not fit, as far as no union hides which branch was meant.
+
+    It only asks yes or no, for values on which a list of errors would take too long.
+    """
+    formatter = ErrorFormatter(compiled.tree, value)
+    found = list(islice(_locate(value, compiled.root, (), compiled, formatter), MAX_PROBLEMS + 1))
+    return tuple(found) if len(found) <= MAX_PROBLEMS else (*found[:MAX_PROBLEMS], Problem((), "and more"))
+
+
+def _locate(
+    value: Any, node: SchemaNode, steps: Steps, compiled: "CompiledSchema", formatter: "ErrorFormatter"
+) -> Iterator[Problem]:
+    is_inner = False
+    for part, item, step in _parts(value, node):
+        if not compiled.fits(item, part):
+            is_inner = True
+            yield from _locate(item, part, (*steps, step), compiled, formatter)
+    if not is_inner:
+        expected = formatter.describe(node) or "another value"
+        yield Problem(steps, f"does not fit: expected {expected}, got {quoted(value)}")
+
+
+def _parts(value: Any, node: SchemaNode) -> Iterator[tuple[SchemaNode, Any, str | int]]:
+    for schema in node.conjuncts:
+        if isinstance(value, dict):
+            for name, item in value.items():
+                yield schema.properties.get(name, schema.additional), item, name
+        elif isinstance(value, list):
+            for index, item in enumerate(value):
+                yield schema.item(index), item, index
+
+
+class ErrorFormatter:
+    """Formats the errors that the validator finds in one value."""
+
+    def __init__(self, tree: SchemaTree, value: Any) -> None:
+        self._tree = tree
+        self._value = value
+
+    def format(self, error: "ValidationError") -> Iterator[Problem]:
+        """Yield an error as one problem or several."""
+        keyword = error.kind.name
+        steps = self._steps(error)
+        if keyword == "required":
+            name = _kind(error).property
+            expected = self.describe(self._parent(error).properties.get(name, ANYTHING))
+            yield Problem((*steps, name), "is required but missing" + (f"; expected {expected}" if expected else ""))
+        elif keyword in _UNKNOWN_NAMES:
+            known = [str(name) for name in self._parent(error).properties]
+            for index, name in enumerate(_kind(error).unexpected):
+                nearest = _nearest(str(name), known) if index < MAX_PROBLEMS else None
+                yield Problem((*steps, name), _unknown_property(known, nearest))
+        elif keyword in ("anyOf", "oneOf"):
+            yield from self._union(error, steps)
+        elif keyword == "propertyNames":
+            reasons = " and ".join(problem.message for problem in self.format(_kind(error).error))
+            yield Problem(steps, f"has a property whose name is not allowed: {reasons}")
+        else:
+            message = _MESSAGES.get(type(error.kind).__name__)
+            yield Problem(steps, message(error) if message else f"does not fit {quoted(error.kind.name)}")
+
+    def _steps(self, error: "ValidationError") -> Steps:
+        """Return the location of an error. The validator reports a key "3" as the number 3."""
+        steps: list[str | int] = []
+        value = self._value
+        for step in error.instance_path:
+            is_key = isinstance(value, dict) and isinstance(step, int)
+            steps.append(_numeric_key(value, step) if is_key else step)
+            try:
+                value = value[steps[-1]]
+            except (KeyError, IndexError, TypeError):
+                value = None
+        return tuple(steps)
+
+    def _union(self, error: "ValidationError", steps: Steps) -> Iterator[Problem]:
+        """Yield the errors of the branch that was meant, if there is only one; else what the branches expect."""
+        if type(error.kind).__name__ == "OneOfMultipleValid":
+            yield Problem(steps, "fits more than one of the alternatives, must fit exactly one")
+            return
+        meant = [branch for branch in _kind(error).context if not _is_of_another_type(branch, len(error.instance_path))]
+        if len(meant) == 1:
+            for inner in meant[0]:
+                yield from self.format(inner)
+            return
+        expected = [self.describe(branch) for branch in self._parent(error).lists.get(error.kind.name, [])]
+        choices = " or ".join(dict.fromkeys(filter(None, expected))) or "one of the alternatives"
+        yield Problem(steps, f"expected {choices}, got {quoted(error.instance)}")
+
+    def _parent(self, error: "ValidationError") -> SchemaNode:
+        schema: Any = self._tree.root.schema
+        for step in error.schema_path[:-1]:
+            try:
+                schema = schema[step]
+            except (KeyError, IndexError, TypeError):
+                return ANYTHING
+        return self._tree.node(schema)
+
+    def describe(self, node: SchemaNode, depth: int = 0) -> str:
+        """Return what a schema expects in a word or two; an empty text if it expects nothing in particular."""
+        for _ in range(8):
+            node = node.target or node
+        if depth > 2:
+            return ""
+        if "const" in node.schema:
+            return quoted(node.schema["const"])
+        if "enum" in node.schema:
+            return f"one of {_quoted_list(node.schema['enum'])}"
+        types = node.schema.get("type", "")
+        if types == "array":
+            items = self.describe(node.single.get("items", ANYTHING), depth + 1)
+            return f"array of {items}" if items else "array"
+        if types == "object" and node.schema.get("required"):
+            return f"object with {_listed(node.schema['required'])}"
+        if not types and node.variants:
+            expected = [self.describe(variant, depth + 1) for variant in node.variants[:_MAX_LISTED]]
+            return " or ".join(dict.fromkeys(filter(None, expected)))
+        return types if isinstance(types, str) else " or ".join(types)
+
+
+def _kind(error: "ValidationError") -> Any:
+    """Return what the error says of itself; its stubs leave open which fields each kind has."""
+    return error.kind
+
+
+def _is_of_another_type(branch: "list[ValidationError]", depth: int) -> bool:
+    """Return whether a branch failed because the value has another type or tag than the branch expects."""
+    return any(
+        error.kind.name in ("type", "const", "enum") and len(error.instance_path) <= depth + (error.kind.name != "type")
+        for error in branch
+    )
+
+
+def _unknown_property(known: list[str], nearest: str | None) -> str:
+    hint = f"did you mean {_listed([nearest])}? " if nearest else ""
+    choices = f"known properties: {_listed(known)}" if known else "no properties are allowed"
+    return f"is not a property of this object; {hint}{choices}"
+
+
+def _numeric_key(value: dict[str, Any], step: Any) -> str:
+    return str(step) if str(step) in value else next((key for key in value if key.isdigit() and int(key) == step), "")
+
+
+def _wrong_type(error: "ValidationError") -> str:
+    value = error.instance
+    got = "null" if value is None else f"{type_of(value)} {quoted(value)}"
+    return f"expected {' or '.join(_kind(error).types)}, got {got}"
+
+
+def _wrong_option(error: "ValidationError") -> str:
+    options = _kind(error).options
+    nearest = _nearest(str(error.instance), list(map(str, options)), 0.5)
+    hint = f"; did you mean {next(quoted(option) for option in options if str(option) == nearest)}?" if nearest else ""
+    return f"must be one of {_quoted_list(options)}, got {quoted(error.instance)}{hint}"
+
+
+def _nearest(word: str, options: list[str], cutoff: float = 0.6) -> str | None:
+    """Return the option most like the word. Long words and long lists are not searched, to bound the time."""
+    if len(word) > MAX_QUOTED_CHARS:
+        return None
+    from difflib import get_close_matches  # loaded with the first error
+
+    candidates = [option for option in options[:_MAX_COMPARED] if len(option) <= MAX_QUOTED_CHARS]
+    return next(iter(get_close_matches(word, candidates, 1, cutoff)), None)
+
+
+def _quoted_list(values: list[Any]) -> str:
+    return _listed([quoted(value) for value in values])
+
+
+def _listed(words: list[str]) -> str:
+    shown = ", ".join(word if word.isprintable() else quoted(word) for word in words[:_MAX_LISTED])
+    return shown if len(words) <= _MAX_LISTED else f"{shown} and {len(words) - _MAX_LISTED} more"
+
+
+def _message(template: str, attribute: str, show: Callable[[Any], str] = str) -> Callable[[Any], str]:
+    return lambda error: f"{template.format(show(getattr(error.kind, attribute)))}, got {quoted(error.instance)}"
+
+
+_MESSAGES: dict[str, Callable[[Any], str]] = {
+    "Type": _wrong_type,
+    "Enum": _wrong_option,
+    "Constant": _message("must be {}", "expected_value", quoted),
+    "Minimum": _message("must be at least {}", "limit"),
+    "Maximum": _message("must be at most {}", "limit"),
+    "ExclusiveMinimum": _message("must be greater than {}", "limit"),
+    "ExclusiveMaximum": _message("must be less than {}", "limit"),
+    "MinLength": _message("must have at least {} characters", "limit"),
+    "MaxLength": _message("must have at most {} characters", "limit"),
+    "MinItems": _message("must have at least {} items", "limit"),
+    "MaxItems": _message("must have at most {} items", "limit"),
+    "MinProperties": _message("must have at least {} properties", "limit"),
+    "MaxProperties": _message("must have at most {} properties", "limit"),
+    "AdditionalItems": _message("must have at most {} items", "limit"),
+    "MultipleOf": _message("must be a multiple of {}", "multiple_of"),
+    "Pattern": _message("must match the pattern {}", "pattern", quoted),
+    "Format": _message("must have the format {}", "format"),
+    "ContentEncoding": _message("must be encoded as {}", "content_encoding"),
+    "ContentMediaType": _message("must be {}", "content_media_type"),
+    "Not": _message("must not fit {}", "schema", quoted),
+    "UniqueItems": lambda error: f"must not contain the same item twice, got {quoted(error.instance)}",
+    "Contains": lambda error: f"contains none of the items that it must contain, got {quoted(error.instance)}",
+    "UnevaluatedItems": lambda _: "has too many items, or items that are not allowed",
+    "FalseSchema": lambda _: "is not allowed here",
+    "BacktrackLimitExceeded": lambda _: "takes too long to match against its pattern",
+}
