@@ -1,9 +1,9 @@
-"""Run a conversation of three tools under random faults, over and over: python scripts/chaos.py [--runs N]
+"""Run a conversation with three tools under random faults: python scripts/chaos.py [--runs N]
 
-Each run has a seed, and with it a plan of faults that a local Gemini makes; stalls and waiting pass on a scaled clock.
-However it goes, a run must end in the right answer or in a typed error with a transcript that can be gone on with; no
-tool result may be lost, no call may be run twice, and no task or connection may be left behind. Every other run
-streams. Where a run fails, the least plan that still fails is printed. Counts last on one line; exits 1 on a failure.
+Each run has a seed and the fault plan of that seed, which a local Gemini injects. A scaled clock shortens stalls and
+retries. Every run must end with the right answer, or with an error of Midspan whose transcript can be continued. No
+tool result may be lost, no call may run twice, and no task or connection may remain. Every second run streams. For a
+run that fails, the smallest plan that still fails is printed. The last line has the counts; exits 1 on a failure.
 """
 
 import project_python  # noqa: F401 - it comes first, before what another Python may not have
@@ -25,18 +25,18 @@ from midspan.errors import MidspanError
 
 SPEED = 1000
 AT_ONCE = 32
-LONGEST_SECONDS = 60.0
+MAX_SECONDS = 60.0
 """Of the real clock: a run that takes longer hangs."""
 TIMEOUTS = Timeouts(first_byte=0.5, between_bytes=0.1)
-"""Short, because the server's clock is fast, and a stall shall now and then be too long."""
+"""Short, because the server's clock is fast, and some stalls must be too long."""
 
 
 class Failure(Exception):
-    """What a run did that it must not do."""
+    """A run broke a rule."""
 
 
 class Outcome(NamedTuple):
-    kind: str
+    end: str
     """`answer`, or the name of the error."""
     failure: str | None
 
@@ -47,61 +47,61 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     options = parser.parse_args(arguments)
     seeds = range(options.first, options.first + options.runs)
-    outcomes, left = asyncio.run(all_runs(seeds))
+    outcomes, left = asyncio.run(run_all(seeds))
     failures = {seed: outcome.failure for seed, outcome in outcomes.items() if outcome.failure is not None}
     for seed, failure in list(failures.items())[:5]:
-        least = shrink(FaultPlan.random(seed), lambda plan, seed=seed: asyncio.run(fails(seed, plan)))  # type: ignore[misc]  # a default is how a lambda keeps a value
-        print(f"FAILED seed {seed}: {failure}\n  least plan: {least}")
-    kinds = Counter(outcome.kind for outcome in outcomes.values())
-    print(", ".join(f"{kind} {count}" for kind, count in kinds.most_common()))
-    print(f"runs={len(outcomes)} right={kinds['answer']} failures={len(failures)} {left}")
-    return 1 if failures or left != "left=0" else 0
+        smallest = shrink(FaultPlan.random(seed), lambda plan, seed=seed: asyncio.run(fails(seed, plan)))  # type: ignore[misc]  # a default is how a lambda keeps a value
+        print(f"FAILED seed {seed}: {failure}\n  smallest plan: {smallest}")
+    ends = Counter(outcome.end for outcome in outcomes.values())
+    print(", ".join(f"{end} {count}" for end, count in ends.most_common()))
+    print(f"runs={len(outcomes)} right={ends['answer']} failures={len(failures)} left={left}")
+    return 1 if failures or left else 0
 
 
-async def all_runs(seeds: range) -> tuple[dict[int, Outcome], str]:
-    """The outcome of each seed, and what is left when all is over."""
+async def run_all(seeds: range) -> tuple[dict[int, Outcome], int]:
+    """Return the outcome of each seed, and the number of connections and tasks that remain."""
     outcomes: dict[int, Outcome] = {}
     waiting = iter(seeds)
     async with LocalGemini(shop, clock=ScaledClock(SPEED)) as server:
 
         async def work() -> None:
             for seed in waiting:
-                outcomes[seed] = await one_run(server, seed, FaultPlan.random(seed))
+                outcomes[seed] = await run_one(server, seed, FaultPlan.random(seed))
                 if len(outcomes) % 1_000 == 0:
                     print(f"{len(outcomes)} runs", file=sys.stderr)
 
         await asyncio.gather(*(work() for _ in range(min(AT_ONCE, len(seeds)))))
-        for _ in range(50):  # a connection that was let go is closed a moment later
+        for _ in range(50):  # connections are closed a moment after they were released
             if not server.report().open_connections:
                 break
             await asyncio.sleep(0.02)
         left = server.report().open_connections + len(asyncio.all_tasks()) - 1
-    return outcomes, f"left={left}"
+    return outcomes, left
 
 
 async def fails(seed: int, plan: FaultPlan) -> bool:
     async with LocalGemini(shop, clock=ScaledClock(SPEED)) as server:
-        return (await one_run(server, seed, plan)).failure is not None
+        return (await run_one(server, seed, plan)).failure is not None
 
 
-async def one_run(server: LocalGemini, seed: int, plan: FaultPlan) -> Outcome:
+async def run_one(server: LocalGemini, seed: int, plan: FaultPlan) -> Outcome:
     name = str(seed)
     server.plans[name] = plan
     try:
-        async with asyncio.timeout(LONGEST_SECONDS):
-            return Outcome(await asked(server.url_for(name), seed, plan), None)
+        async with asyncio.timeout(MAX_SECONDS):
+            return Outcome(await ask(server.url_for(name), seed, plan), None)
     except TimeoutError:
-        return Outcome("hang", f"it took longer than {LONGEST_SECONDS:g} seconds")
+        return Outcome("hang", f"it took longer than {MAX_SECONDS:g} seconds")
     except Failure as failure:
         return Outcome("failure", str(failure))
-    except Exception as error:  # noqa: BLE001 - an error that is none of ours is what we look for
+    except Exception as error:  # noqa: BLE001 - errors of other kinds are what this script looks for
         return Outcome("failure", f"{type(error).__name__}: {error}")
     finally:
         del server.plans[name]
 
 
-async def asked(url: str, seed: int, plan: FaultPlan) -> str:
-    """Ask for what three apples and two pears cost; what comes of it, checked."""
+async def ask(url: str, seed: int, plan: FaultPlan) -> str:
+    """Ask for the price of three apples and two pears, check the result, and return how the run ended."""
     runs: list[tuple[str, str]] = []
     clock = ScaledClock(SPEED)
     transport = Transport(timeouts=TIMEOUTS)
@@ -133,7 +133,7 @@ ANSWER = "Everything together costs 900 cents. Guten Appetit, schöne Grüße! �
 
 
 def tools(runs: list[tuple[str, str]]) -> list[Any]:
-    """Each writes down that it was run, and with what."""
+    """Return tools that record their calls."""
 
     @tool
     async def find_product(name: str) -> dict[str, str]:
@@ -144,13 +144,13 @@ def tools(runs: list[tuple[str, str]]) -> list[Any]:
 
     @tool
     async def price(id: str, count: int) -> int:
-        """What so many of a product cost, in cents."""
+        """Get the price of some pieces of a product, in cents."""
         runs.append(("price", f"{id} {count}"))
         return 200 * count
 
     @tool
     def discount(total: int) -> int:
-        """The total after the discount of today."""
+        """Apply the discount of today to a total."""
         runs.append(("discount", str(total)))
         return total - 100
 
@@ -158,16 +158,16 @@ def tools(runs: list[tuple[str, str]]) -> list[Any]:
 
 
 def shop(conversation: Conversation) -> Any:
-    """A model that does nothing but look at what its tools have told it."""
-    told = [
+    """Answer like a model that only looks at the results of its tools."""
+    results = [
         (part.function_response.name, part.function_response.response or {})
         for content in conversation.contents
         for part in content.parts or ()
         if part.function_response is not None
     ]
-    ids = [value["id"] for name, value in told if name == "find_product" and "id" in value]
-    prices = [value["result"] for name, value in told if name == "price" and "result" in value]
-    totals = [value["result"] for name, value in told if name == "discount" and "result" in value]
+    ids = [value["id"] for name, value in results if name == "find_product" and "id" in value]
+    prices = [value["result"] for name, value in results if name == "price" and "result" in value]
+    totals = [value["result"] for name, value in results if name == "discount" and "result" in value]
     if totals:
         return ANSWER.replace("900", str(totals[-1]))
     if len(prices) >= 2:
@@ -177,26 +177,26 @@ def shop(conversation: Conversation) -> Any:
     return ["I look for them. ", call("find_product", name="apple"), call("find_product", name="pear")]
 
 
-# What must hold
+# The rules of a run
 
 
 def check(history: History, runs: list[tuple[str, str]]) -> None:
-    calls = [one for message in history for one in message.calls]
+    calls = [call for message in history for call in message.calls]
     for message, following in pairwise([*history, None]):
-        wanted = [one.id for one in message.calls] if message is not None else []
-        if wanted and (following is None or [one.id for one in following.results] != wanted):
+        ids = [call.id for call in message.calls] if message is not None else []
+        if ids and (following is None or [result.id for result in following.results] != ids):
             raise Failure("a call has no result, or more than one")
-    asked_for = Counter((one.name, " ".join(map(str, one.arguments.values()))) for one in calls)
+    requested = Counter((call.name, " ".join(map(str, call.arguments.values()))) for call in calls)
     for run, count in Counter(runs).items():
-        if count > asked_for[run]:
-            raise Failure(f"{run} was run {count} times for {asked_for[run]} calls")
-    answered = [one for message in history for one in message.results if not one.is_error]
-    if len({one.id for one in answered}) > len(runs):
+        if count > requested[run]:
+            raise Failure(f"{run} was run {count} times for {requested[run]} calls")
+    successful = {result.id for message in history for result in message.results if not result.is_error}
+    if len(successful) > len(runs):
         raise Failure("there are results of calls that were never run")
 
 
 def is_right(text: str, plan: FaultPlan) -> bool:
-    """The answer, but for what a server that repeats itself makes of it: that it does, nobody can see."""
+    """Whether the text is the answer; a client cannot notice that the server sends a text chunk twice."""
     doubled = "doubled_chunk" in str(plan) and set(text) <= set(ANSWER) and len(text) > len(ANSWER)
     return text == ANSWER or doubled
 

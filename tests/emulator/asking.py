@@ -22,7 +22,7 @@ class Reply(NamedTuple):
         return json.loads(self.body)
 
     @property
-    def words(self) -> str:
+    def message(self) -> str:
         return str(self.json["error"]["message"])
 
     @property

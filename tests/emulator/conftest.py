@@ -7,6 +7,6 @@ from midspan.emulator import LocalGemini
 
 @pytest.fixture(scope="session")
 def echo() -> Iterator[LocalGemini]:
-    """A server that says again what it hears; nothing about it is changed by a test."""
-    with LocalGemini() as server:
+    """A server that repeats the user's text and knows old models too; no test changes it."""
+    with LocalGemini(retired_models=True) as server:
         yield server

@@ -28,7 +28,7 @@ def test_a_cache_is_gone_when_its_time_is_over() -> None:
         assert ask(server.url, asked, "gemini-3.5-flash").status == 200
         clock._now += 2
         assert ask(server.url, asked, "gemini-3.5-flash").status == 403
-        assert send(server.url, "GET", path).words == "CachedContent not found (or permission denied)"
+        assert send(server.url, "GET", path).message == "CachedContent not found (or permission denied)"
         assert send(server.url, "GET", "/v1beta/cachedContents").json == {"cachedContents": []}
 
 
@@ -41,7 +41,7 @@ def test_vertex_has_its_own_names_and_words() -> None:
         assert send(server.url, "GET", path).json == made
         assert send(server.url, "DELETE", path).json == {}
         reply = send(server.url, "GET", path)
-        assert (reply.status, "Not found: cached content metadata" in reply.words) == (404, True)
+        assert (reply.status, "Not found: cached content metadata" in reply.message) == (404, True)
 
 
 def test_lists_come_in_pages() -> None:
@@ -72,11 +72,11 @@ def test_lists_come_in_pages() -> None:
 def test_what_cannot_be_cached_is_refused(change: Any, status: int, words: str) -> None:
     with LocalGemini() as server:
         reply = create(server, {**MADE, **change})
-        assert (reply.status, words in reply.words) == (status, True), reply
+        assert (reply.status, words in reply.message) == (status, True), reply
 
 
 def test_only_the_time_of_a_cache_can_be_changed() -> None:
-    with LocalGemini(least_cache_tokens=0) as server:
+    with LocalGemini(min_cache_tokens=0) as server:
         path = "/v1beta/" + create(server, {**MADE, "contents": [user("Hi.")]}).json["name"]
         assert send(server.url, "PATCH", path, {"contents": [LONG]}).status == 400
         later = send(server.url, "PATCH", path, {"expireTime": "2099-01-01T00:00:00Z"}).json

@@ -1,4 +1,4 @@
-"""A few hundred runs under random faults; `make chaos` has ten thousand."""
+"""Some hundred runs of scripts/chaos.py; `make chaos` runs ten thousand."""
 
 import subprocess
 import sys
@@ -7,7 +7,7 @@ from pathlib import Path
 SCRIPT = Path(__file__).parents[2] / "scripts" / "chaos.py"
 
 
-def test_however_the_server_fails_a_run_ends_well_or_in_a_typed_error() -> None:
+def test_runs_under_random_faults_end_with_an_answer_or_a_midspan_error() -> None:
     command = [sys.executable, str(SCRIPT), "--runs", "300", "--first", "100000"]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert ran.returncode == 0, ran.stdout + ran.stderr

@@ -1,4 +1,4 @@
-"""The official client works against the emulator unchanged; where it breaks a rule itself, it is refused."""
+"""The official client works with the emulator unchanged; requests with which it breaks a rule are rejected."""
 
 import asyncio
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from midspan.emulator import Answer, FaultPlan, LocalGemini, Script, answer, call
+from midspan.emulator import Answer, FaultPlan, LocalGemini, answer, call
 from tests.bounds import BOUND
 
 genai = pytest.importorskip("google.genai", reason="google-genai is not installed")
@@ -39,7 +39,7 @@ def automatic(**more: Any) -> Any:
     return types.GenerateContentConfig(tools=[get_weather], **more)
 
 
-def test_it_generates_and_calls_functions_by_itself(server: LocalGemini) -> None:
+def test_it_calls_functions_automatically(server: LocalGemini) -> None:
     with client(server) as made:
         response = made.models.generate_content(model=MODEL, contents="Weather?", config=automatic())
     assert response.text == "It is 5 degrees in Oslo."
@@ -49,7 +49,7 @@ def test_it_generates_and_calls_functions_by_itself(server: LocalGemini) -> None
     call_made, result = response.automatic_function_calling_history[-2:]
     assert call_made.parts[0].function_call.id
     assert call_made.parts[0].thought_signature
-    assert result.parts[0].function_response.id is None, "which is why a missing id must be tolerated"
+    assert result.parts[0].function_response.id is None, "so the emulator must accept results without an id"
 
 
 @pytest.mark.parametrize("version", ["v1", "v1beta", "v1alpha"])
@@ -66,7 +66,7 @@ def test_it_chats(server: LocalGemini) -> None:
         assert chat.send_message("Weather?").text == "It is 5 degrees in Oslo."
         assert chat.send_message("Thanks.").text == "It is 5 degrees in Oslo."
         assert "".join(chunk.text or "" for chunk in chat.send_message_stream("And?")) == "It is 5 degrees in Oslo."
-    assert server.report().refused == {}
+    assert server.report().errors == {}
 
 
 def test_it_works_async() -> None:
@@ -83,7 +83,7 @@ def test_it_works_async() -> None:
     asyncio.run(main())
 
 
-def test_it_speaks_to_vertex() -> None:
+def test_it_uses_vertex() -> None:
     with LocalGemini(WEATHER) as server:
         options = types.HttpOptions(base_url=server.url, api_version="v1beta1")
         with genai.Client(vertexai=True, api_key="k", http_options=options) as made:
@@ -91,7 +91,7 @@ def test_it_speaks_to_vertex() -> None:
         assert response.text == "It is 5 degrees in Oslo."
 
 
-def test_it_counts_lists_and_gets(server: LocalGemini) -> None:
+def test_it_counts_tokens_and_lists_and_gets_models(server: LocalGemini) -> None:
     with client(server) as made:
         assert made.models.count_tokens(model=MODEL, contents="Hello there.").total_tokens == 4
         names = [one.name for one in made.models.list()]
@@ -102,7 +102,7 @@ def test_it_counts_lists_and_gets(server: LocalGemini) -> None:
         assert (found.name, found.input_token_limit) == (f"models/{MODEL}", 1_048_576)
 
 
-def test_it_keeps_contents_in_caches(server: LocalGemini) -> None:
+def test_it_creates_uses_and_deletes_caches(server: LocalGemini) -> None:
     with client(server) as made:
         system = "You know the weather. " * 300
         declared = types.Tool(function_declarations=[types.FunctionDeclaration(name="get_weather")])
@@ -134,7 +134,7 @@ def test_it_keeps_contents_in_caches(server: LocalGemini) -> None:
             made.caches.create(model=MODEL, config=types.CreateCachedContentConfig(system_instruction="Be brief."))
 
 
-def test_refusals_are_its_own_errors(server: LocalGemini) -> None:
+def test_error_responses_become_its_own_errors(server: LocalGemini) -> None:
     with client(server) as made:
         with pytest.raises(errors.ClientError) as refused:
             made.models.generate_content(model="gemini-nonexistent", contents="Hi.")
@@ -155,15 +155,15 @@ def test_refusals_are_its_own_errors(server: LocalGemini) -> None:
         wrong.models.generate_content(model=MODEL, contents="Hi.")
 
 
-def test_what_gemini_4_cuts_it_joins_by_itself() -> None:
+def test_it_joins_continued_answers() -> None:
     with LocalGemini(["A long story, told in two parts."], faults="0:continuation") as server, client(server) as made:
         response = made.models.generate_content(model="gemini-4-argon", contents="A story.")
         assert response.text == "A long story, told in two parts."
         assert server.report().requests == 2
 
 
-def test_forced_calls_are_made_until_its_own_limit() -> None:
-    """It does not take the demand back after the first call, so the model may never answer."""
+def test_mode_any_repeats_calls_until_its_limit() -> None:
+    """It keeps mode ANY after the first call, so the model never answers with text."""
     config = automatic(
         tool_config=types.ToolConfig(function_calling_config=types.FunctionCallingConfig(mode="ANY")),
         automatic_function_calling=types.AutomaticFunctionCallingConfig(maximum_remote_calls=3),
@@ -174,25 +174,33 @@ def test_forced_calls_are_made_until_its_own_limit() -> None:
         assert server.report().requests == 3
 
 
-def test_words_before_a_call_in_a_stream_break_its_automatic_calls() -> None:
-    """It sends every chunk back as a turn of its own, so that a call does not come after a user's turn."""
-    script = Script([answer("Let me see.", call("get_weather", city="Oslo")), "It is cold."])
-    with LocalGemini(script) as server, client(server) as made:
-        with pytest.raises(errors.ClientError, match="function call turn comes immediately after a user turn"):
-            list(made.models.generate_content_stream(model=MODEL, contents="Weather?", config=automatic()))
-        # Older models take neighbouring contents of one side for one turn.
-        chunks = list(
-            made.models.generate_content_stream(model="gemini-2.5-flash", contents="Weather?", config=automatic())
-        )
-        assert "".join(chunk.text or "" for chunk in chunks) == "Let me see.It is cold."
+@pytest.mark.parametrize("model", ["gemini-2.5-flash", "gemini-3-flash-preview", MODEL, "gemini-4-argon"])
+def test_it_streams_automatic_calls_that_follow_text(model: str) -> None:
+    """The client sends each chunk back as a content of its own; together they are one turn of the model."""
+    calls = [answer("Let me see.", call("get_weather", city=city)) for city in ("Oslo", "Rome")]
+    with LocalGemini([*calls, "It is cold."]) as server, client(server) as made:
+        chunks = list(made.models.generate_content_stream(model=model, contents="Weather?", config=automatic()))
+        assert "".join(chunk.text or "" for chunk in chunks) == "Let me see.Let me see.It is cold."
+        assert server.report().requests == 3
 
 
-def test_a_call_of_an_unknown_function_is_beyond_it() -> None:
+def test_it_receives_several_candidates() -> None:
+    config = types.GenerateContentConfig(candidate_count=3)
+    with LocalGemini(["Hello."]) as server, client(server) as made:
+        response = made.models.generate_content(model="gemini-2.5-flash", contents="Hi.", config=config)
+        assert [candidate.index for candidate in response.candidates] == [0, 1, 2]
+        assert [candidate.content.parts[0].text for candidate in response.candidates] == ["Hello."] * 3
+        assert response.usage_metadata.candidates_token_count == 6
+        with pytest.raises(errors.ClientError, match="Multiple candidates is not enabled for this model"):
+            made.models.generate_content(model=MODEL, contents="Hi.", config=config)
+
+
+def test_a_call_of_an_unknown_function_raises_a_key_error_in_it() -> None:
     with LocalGemini([call("get_wether", city="Oslo")]) as server, client(server) as made, pytest.raises(KeyError):
         made.models.generate_content(model=MODEL, contents="Weather?", config=automatic())
 
 
-def test_calls_in_a_history_without_their_signature_are_refused(server: LocalGemini) -> None:
+def test_a_history_with_unsigned_calls_is_rejected(server: LocalGemini) -> None:
     history = [
         types.UserContent("Weather?"),
         types.ModelContent(types.Part.from_function_call(name="get_weather", args={"city": "Oslo"})),
@@ -209,16 +217,16 @@ def get_time() -> str:
     return "noon"
 
 
-def test_a_call_without_arguments_is_skipped_by_it_and_the_count_is_wrong() -> None:
-    parts = ({"functionCall": {"name": "get_time"}}, call("get_weather", city="Oslo"))
+def test_it_skips_a_call_without_arguments_so_a_result_is_missing() -> None:
+    parts = (call("get_time"), call("get_weather", city="Oslo"))
     config = types.GenerateContentConfig(tools=[get_weather, get_time])
     refused = pytest.raises(errors.ClientError, match="number of function response parts is equal")
     with LocalGemini([answer(*parts), "It is noon, and cold."]) as server, client(server) as made, refused:
         made.models.generate_content(model=MODEL, contents="Weather?", config=config)
 
 
-def test_a_stream_that_ends_without_parts_makes_its_chat_forget_the_results() -> None:
-    """The last chunk of real streams often says nothing; the chat then takes its whole last round for invalid."""
+def test_its_chat_forgets_results_if_a_stream_ends_without_parts() -> None:
+    """The last chunk of real streams often has no parts; the chat then drops its whole last round."""
     end = {"candidates": [{"content": {"role": "model"}, "finishReason": "STOP"}]}
     said = {"candidates": [{"content": {"role": "model", "parts": [{"text": "It is cold."}]}}]}
     script = [call("get_weather", city="Oslo"), Answer(documents=(said, end)), "Well."]

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from midspan.emulator import LocalGemini, Recording
-from midspan.emulator.sources.recording import Exchange
+from midspan.emulator.gemini.sources.recording import Exchange
 from midspan.errors import ConfigError
 from tests.emulator.asking import ask, events, stream, user
 
@@ -36,7 +36,7 @@ def path(tmp_path: Path) -> Path:
     return made
 
 
-def test_what_was_recorded_is_answered_as_it_was(path: Path) -> None:
+def test_recorded_requests_get_their_recorded_responses(path: Path) -> None:
     with LocalGemini(Recording.load(path)) as server:
         assert ask(server.url, HI).json == EXCHANGES[0]["response"]
         assert ask(server.url, {"contents": [{"parts": {"text": "Hi."}, "role": "user"}]}).status == 500
@@ -45,31 +45,25 @@ def test_what_was_recorded_is_answered_as_it_was(path: Path) -> None:
         joined = ask(server.url, BYE).json["candidates"][0]
         assert [part["text"] for part in joined["content"]["parts"]] == ["See ", "you."]
         assert joined["finishReason"] == "STOP"
-        refused = ask(server.url, {"contents": [user("No.")]})
-        assert (refused.status, refused.words) == (429, "Enough.")
+        rejected = ask(server.url, {"contents": [user("No.")]})
+        assert (rejected.status, rejected.message) == (429, "Enough.")
 
 
-def test_events_are_read_as_they_were_recorded() -> None:
+def test_a_recorded_event_stream_is_replayed() -> None:
     text = "".join(f"data: {json.dumps(said(word))}\r\n\r\n" for word in ("a", "b"))
     with LocalGemini(Recording([Exchange(HI, text, streaming=True)])) as server:
         assert events(stream(server.url, HI)) == [said("a"), said("b")]
 
 
-def test_what_is_no_recording_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot be read"):
-        Recording.load(tmp_path / "nothing")
+def test_an_invalid_recording_is_rejected(tmp_path: Path) -> None:
+    for name in (tmp_path / "nothing", "a\0b", "\ud800"):
+        with pytest.raises(ConfigError, match="cannot read the recording"):
+            Recording.load(name)
     bad = tmp_path / "bad.jsonl"
     bad.write_text("{}\n")
     with pytest.raises(ConfigError, match=r"bad\.jsonl:1: not a line of a recording"):
         Recording.load(bad)
-    with pytest.raises(ConfigError, match="holds no request"):
+    with pytest.raises(ConfigError, match="the recording contains no request with its response"):
         Recording([])
-    for name in ("a\0b", "\ud800"):
-        with pytest.raises(ConfigError, match="cannot be read"):
-            Recording.load(name)
-    for wrong in (5, None, b"x"):
-        with pytest.raises(ConfigError, match="loaded from the path of a file, not from"):
-            Recording.load(wrong)  # type: ignore[arg-type]
-    for other in (5, [5], "x"):
-        with pytest.raises(ConfigError, match=r"made of exchanges, not of .*; Recording\.load reads a file"):
-            Recording(other)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"a recording needs exchanges, got 'x'; use Recording\.load for a file"):
+        Recording("x")  # type: ignore[arg-type]

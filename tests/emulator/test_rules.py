@@ -1,5 +1,4 @@
-"""For every rule a request that breaks it, refused with the code and the words of the real server, and the nearest
-legal one, which passes."""
+"""For every rule a request that breaks it, which is rejected like the real server does, and a similar valid one."""
 
 import json
 from typing import Any, NamedTuple
@@ -16,6 +15,7 @@ from tests.emulator.asking import (
     model,
     result,
     send,
+    stream,
     tools,
     user,
 )
@@ -32,7 +32,7 @@ BOTH = "You can only set only one of thinking budget and thinking level."
 PNG = {"inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo="}}
 
 
-MANY_WORDS = {
+LARGE_SCHEMA = {
     "type": "OBJECT",
     "properties": {f"a_long_name_of_a_property_{at}": {"type": "STRING"} for at in range(1_500)},
 }
@@ -40,11 +40,11 @@ MANY_WORDS = {
 
 class Rule(NamedTuple):
     name: str
-    broken: Any
-    words: str
-    legal: Any
+    invalid: Any
+    message: str
+    valid: Any
     model: str = NEW
-    legal_model: str | None = None
+    valid_model: str | None = None
     path: str = DEVELOPER
 
 
@@ -95,26 +95,26 @@ RULES = [
         HI,
     ),
     Rule(
-        "a mode that there is not",
+        "unknown function calling mode",
         with_tools(tools("f"), **choice("SOMETIMES")),
         '(type.googleapis.com/google.ai.generativelanguage.v1beta.FunctionCallingConfig.Mode), "SOMETIMES"',
         with_tools(tools("f"), **choice("auto")),
     ),
     Rule(
-        "two kinds in one part",
+        "two data fields in one part",
         contents(user({"text": "a", **PNG})),
         "oneof field 'data' is already set",
         contents(user("a", PNG)),
     ),
     Rule(
-        "base64 that is none",
+        "invalid base64",
         contents(user({"inlineData": {"mimeType": "image/png", "data": "a"}})),
         "(TYPE_BYTES), Base64 decoding failed",
         contents(user(PNG)),
     ),
     Rule("no contents", {}, "contents is not specified", HI),
     Rule(
-        "a part that says nothing",
+        "part without data",
         contents(user({})),
         "contents[0].parts[0].data: required oneof field 'data' must have one initialized field",
         contents(user("")),
@@ -129,36 +129,44 @@ RULES = [
         contents(user("a"), {"role": "model"}, user("b")),
     ),
     Rule(
-        "a role that there is not",
+        "unknown role",
         contents({"role": "system", "parts": [{"text": "x"}]}),
         "Please use a valid role: user, model.",
         contents({"role": "function", "parts": [{"text": "x"}]}),
     ),
     Rule(
-        "a file that cannot be read",
+        "unsupported file type",
         contents(user({"inlineData": {"mimeType": "application/msword", "data": ""}})),
         "Unsupported MIME type: application/msword",
         contents(user({"inlineData": {"mimeType": "application/pdf", "data": ""}})),
     ),
     # Declarations
     Rule(
-        "a name with a blank",
+        "function name with a space",
         with_tools(tools("get weather")),
         "tools[0].function_declarations[0].name: Invalid function name. Must start with a letter",
         with_tools(tools("get_weather")),
     ),
     Rule(
-        "a name that starts with a digit", with_tools(tools("1f")), "Invalid function name.", with_tools(tools("_1f"))
+        "function name that starts with a digit",
+        with_tools(tools("1f")),
+        "Invalid function name.",
+        with_tools(tools("_1f")),
     ),
-    Rule("a name that is too long", with_tools(tools("f" * 65)), "maximum length of 64", with_tools(tools("f" * 64))),
     Rule(
-        "one name twice",
+        "function name that is too long",
+        with_tools(tools("f" * 65)),
+        "maximum length of 64",
+        with_tools(tools("f" * 64)),
+    ),
+    Rule(
+        "duplicate function name",
         with_tools(tools("f", "f")),
         "Duplicate function declaration found: f",
         with_tools(tools("f", "g")),
     ),
     Rule(
-        "one name twice in two tools",
+        "duplicate function name in two tools",
         with_tools([*tools("f"), *tools("f")]),
         "Duplicate function declaration found: f",
         with_tools([*tools("f"), *tools("g")]),
@@ -170,13 +178,13 @@ RULES = [
         with_tools(tools(*(f"f{i}" for i in range(512)))),
     ),
     Rule(
-        "both kinds of schema",
+        "parameters and parametersJsonSchema",
         with_tools(tools({"name": "f", "parameters": FUNCTION, "parametersJsonSchema": {"type": "object"}})),
         "must not be set when parameters is set",
         with_tools(tools({"name": "f", "parametersJsonSchema": {"type": "object", "$defs": {}, "oneOf": []}})),
     ),
     Rule(
-        "functions where the model has none",
+        "functions for a model without function calling",
         with_tools(tools("f")),
         "Function calling is not enabled for models/gemma-3-27b-it",
         HI,
@@ -227,7 +235,7 @@ RULES = [
         schema(type="string", nullable=True),
     ),
     Rule(
-        "a type that there is not",
+        "unknown type",
         schema(type="any"),
         '(type.googleapis.com/google.ai.generativelanguage.v1beta.Type), "any"',
         schema(type="object"),
@@ -245,29 +253,35 @@ RULES = [
         schema(type="STRING", enum=["1"], format="enum"),
     ),
     Rule(
-        "an empty word in an enum",
+        "empty enum value",
         schema(type="STRING", enum=[""]),
         "enum[0]: cannot be empty",
         schema(type="STRING", enum=["x"]),
     ),
     Rule(
-        "a format of strings that there is not",
+        "unknown string format",
         schema(type="STRING", format="uri"),
         "only 'enum' and 'date-time' are supported for STRING type",
         schema(type="STRING", format="date-time"),
     ),
     Rule(
-        "required, but not defined",
+        "required property that is not defined",
         with_tools(declared({**FUNCTION, "required": ["b"]})),
         f"{PLACE}.required[0]: property is not defined",
         with_tools(declared({**FUNCTION, "required": ["a"]})),
     ),
     # Choices
     Rule(
-        "a choice without functions",
+        "mode ANY without functions",
         {**HI, **choice("ANY")},
         "Function calling config is set without function_declarations.",
         {**HI, **choice("NONE")},
+    ),
+    Rule(
+        "mode VALIDATED with built-in tools alone",
+        with_tools([{"googleSearch": {}}], **choice("VALIDATED")),
+        "Function calling config is set without function_declarations.",
+        with_tools([{"googleSearch": {}}], **choice("AUTO")),
     ),
     Rule(
         "allowed names in mode AUTO",
@@ -288,41 +302,41 @@ RULES = [
         with_tools(tools("f")),
     ),
     Rule(
-        "built-in tools beside functions before Gemini 3",
+        "built-in tools with functions before Gemini 3",
         with_tools([*tools("f"), {"googleSearch": {}}]),
         "Tool use with function calling is unsupported",
         with_tools([{"googleSearch": {}}]),
         model=OLD,
     ),
     Rule(
-        "built-in tools beside functions, and not shown",
+        "built-in tools with functions without includeServerSideToolInvocations",
         with_tools([*tools("f"), {"googleSearch": {}}]),
         "Please enable tool_config.include_server_side_tool_invocations",
         with_tools([*tools("f"), {"googleSearch": {}}], toolConfig={"includeServerSideToolInvocations": True}),
     ),
     Rule(
-        "calls shown before Gemini 3",
+        "includeServerSideToolInvocations before Gemini 3",
         with_tools([{"googleSearch": {}}], toolConfig={"includeServerSideToolInvocations": True}),
         "Tool call context circulation is not enabled",
         with_tools([{"googleSearch": {}}]),
         model=OLD,
     ),
     Rule(
-        "JSON beside functions before Gemini 3",
+        "JSON output with functions before Gemini 3",
         {**with_tools(tools("f")), "generationConfig": {"responseMimeType": "application/json"}},
         "Function calling with a response mime type: 'application/json' is unsupported",
         config(responseMimeType="application/json"),
         model=OLD,
     ),
     Rule(
-        "JSON after calls before Gemini 3",
+        "JSON output after calls before Gemini 3",
         {"contents": ROUND, "generationConfig": {"responseMimeType": "application/json"}},
         "'application/json' is unsupported",
         {"contents": ROUND},
         model=OLD,
     ),
     # Turns
-    Rule("a call that nobody answers", contents(user("Hi."), model(calling()), user("And?")), COUNT, contents(*ROUND)),
+    Rule("call without a result", contents(user("Hi."), model(calling()), user("And?")), COUNT, contents(*ROUND)),
     Rule(
         "fewer results than calls",
         contents(user("Hi."), model(calling(), calling("g", signature=None)), user(result())),
@@ -344,36 +358,36 @@ RULES = [
     Rule("a call at the end", contents(user("Hi."), model(calling())), COUNT, contents(*ROUND), model=OLD),
     Rule("a call at the beginning", contents(model(calling()), user(result())), ORDER, contents(*ROUND)),
     Rule(
-        "a call after a turn of the model",
-        contents(user("Hi."), model("Well."), model(calling()), user(result())),
-        ORDER,
-        contents(user("Hi."), model("Well.", calling()), user(result())),
+        "fewer results than calls in two contents of the model",
+        contents(user("Hi."), model(calling("f")), model(calling("g")), user(result("f"))),
+        COUNT,
+        contents(user("Hi."), model(calling("f")), model(calling("g")), user(result("f"), result("g"))),
     ),
     Rule(
-        "two turns of calls in a row",
-        contents(user("Hi."), model(calling()), model(calling()), user(result())),
-        ORDER,
-        contents(*ROUND, model(calling()), user(result())),
+        "a second model content without a signature",
+        contents(user("Hi."), model(calling()), model(calling("g", signature=None)), user(result(), result("g"))),
+        "missing a thought_signature",
+        contents(user("Hi."), model(calling()), model(calling("g")), user(result(), result("g"))),
     ),
-    Rule("a result out of nowhere", contents(user("Hi."), user(result())), RESULT_ORDER, contents(*ROUND)),
+    Rule("result without a call", contents(user("Hi."), user(result())), RESULT_ORDER, contents(*ROUND)),
     Rule(
-        "a result after words of the model",
+        "result after text of the model",
         contents(user("Hi."), model("Well."), user(result())),
         RESULT_ORDER,
         contents(*ROUND),
     ),
     Rule(
-        "the model has the last word",
+        "model turn last",
         contents(user("Hi."), model("Well")),
         "Requests ending with a model turn are not supported.",
         contents(user("Hi."), model("Well"), user("Go on.")),
     ),
     Rule(
-        "the model has the last word, where it may",
+        "model turn last in a newer family",
         contents(user("Hi."), model("Well")),
         "Requests ending with a model turn are not supported.",
         contents(user("Hi."), model("Well")),
-        legal_model="gemini-3-flash-preview",
+        valid_model="gemini-3-flash-preview",
     ),
     Rule(
         "a result that is a list",
@@ -382,7 +396,7 @@ RULES = [
         contents(*ROUND),
     ),
     Rule(
-        "a result that is a word",
+        "result that is a string",
         contents(user("Hi."), model(calling()), user(result(response="x"))),
         "(type.googleapis.com/google.protobuf.Struct)",
         contents(*ROUND),
@@ -395,25 +409,25 @@ RULES = [
     ),
     # Ids
     Rule(
-        "an id that is not the call's",
+        "result id that does not match",
         contents(user("Hi."), model(calling(id="a")), user(result(id="b"))),
         "functionResponse.id does not match functionCall.id",
         contents(user("Hi."), model(calling(id="a")), user(result(id="a"))),
     ),
     Rule(
-        "an id for a call that has none",
+        "result id for a call without an id",
         contents(user("Hi."), model(calling()), user(result(id="b"))),
         "functionResponse.id does not match functionCall.id",
         contents(user("Hi."), model(calling(id="a")), user(result())),
     ),
     Rule(
-        "one id for two results",
+        "two results with one id",
         contents(user("Hi."), model(calling(id="a"), calling(id="b")), user(result(id="a"), result(id="a"))),
         "functionResponse.id does not match functionCall.id",
         contents(user("Hi."), model(calling(id="a"), calling(id="b")), user(result(id="b"), result(id="a"))),
     ),
     Rule(
-        "a name that is not the call's",
+        "result name that does not match",
         contents(user("Hi."), model(calling(id="a")), user(result("g", id="a"))),
         "functionResponse.name does not match functionCall.name",
         contents(user("Hi."), model(calling(id="a")), user(result(id="a"))),
@@ -427,13 +441,13 @@ RULES = [
     ),
     # Signatures
     Rule(
-        "a call without its signature",
+        "call without a signature",
         contents(user("Hi."), model(calling(signature=None)), user(result())),
         "Function call is missing a thought_signature in functionCall parts. This is required",
         contents(*ROUND),
     ),
     Rule(
-        "a result of the server's own tool that it did not call",
+        "server-side result without its call",
         contents(user("Hi."), model({"toolResponse": {"id": "b", "toolType": "URL_CONTEXT"}}, "Well."), user("And?")),
         "Invalid value at 'contents[1].parts[0].tool_response.id'",
         contents(
@@ -447,56 +461,56 @@ RULES = [
         ),
     ),
     Rule(
-        "a name of a parameter",
+        "invalid parameter name",
         with_tools(declared({"type": "OBJECT", "properties": {"a-b": {"type": "STRING"}}})),
         f"{PLACE}.properties[a-b]: Invalid parameter name.",
         with_tools(declared({"type": "OBJECT", "properties": {"a_b": {"type": "STRING"}}})),
     ),
     Rule(
-        "too many words in the schemas of calls that are held to them",
-        with_tools(declared(MANY_WORDS), **choice("ANY")),
+        "schemas too large for mode ANY",
+        with_tools(declared(LARGE_SCHEMA), **choice("ANY")),
         "The specified schema produces a constraint that has too many states for serving.",
-        with_tools(declared(MANY_WORDS), **choice("AUTO")),
+        with_tools(declared(LARGE_SCHEMA), **choice("AUTO")),
     ),
     Rule(
-        "too many words in a JSON Schema, and none in the functions that are allowed",
-        with_tools(tools("g", {"name": "f", "parametersJsonSchema": MANY_WORDS}), **choice("VALIDATED")),
+        "JSON Schema too large for mode VALIDATED",
+        with_tools(tools("g", {"name": "f", "parametersJsonSchema": LARGE_SCHEMA}), **choice("VALIDATED")),
         "too many states for serving",
-        with_tools(tools("g", {"name": "f", "parametersJsonSchema": MANY_WORDS}), **choice("ANY", "g")),
+        with_tools(tools("g", {"name": "f", "parametersJsonSchema": LARGE_SCHEMA}), **choice("ANY", "g")),
     ),
     Rule(
-        "a behavior outside of Live",
+        "behavior outside of Live",
         with_tools(tools({"name": "f", "behavior": "NON_BLOCKING"})),
         "tools[0].function_declarations[0].behavior: behavior is only supported by",
         with_tools(tools({"name": "f", "behavior": "BEHAVIOR_UNSPECIFIED"})),
     ),
     Rule(
-        "half a candidate",
+        "topK that is not an integer",
         config(topK=1.5),
         "Invalid value at 'generation_config.top_k' (TYPE_INT32), 1.5",
         config(topK=40.0),
     ),
     Rule(
-        "an instruction that says nothing",
+        "system instruction without parts",
         {**HI, "systemInstruction": {"parts": []}},
         "* GenerateContentRequest.system_instruction.parts: parts must not be empty.",
         {**HI, "systemInstruction": {"parts": [{"text": "Be brief."}]}},
     ),
     Rule(
-        "an empty signature, which is none",
+        "empty signature",
         contents(user("Hi."), model(calling(signature="")), user(result())),
         "Function call is missing a thought_signature in functionCall parts. This is required",
         contents(user("Hi."), model(calling(signature="")), user(result())),
-        legal_model=OLD,
+        valid_model=OLD,
     ),
     Rule(
-        "one call answered twice by its name",
+        "two results with one name",
         contents(user("Hi."), model(calling("a"), calling("b")), user(result("a"), result("a"))),
         "functionResponse.name does not match functionCall.name",
         contents(user("Hi."), model(calling("a"), calling("b")), user(result("b"), result("a"))),
     ),
     Rule(
-        "one call answered by its id and by its name",
+        "results with one id and one name for the same call",
         contents(
             user("Hi."), model(calling("a", id="1"), calling("b", id="2")), user(result("a", id="1"), result("a"))
         ),
@@ -507,7 +521,7 @@ RULES = [
         FOUR,
     ),
     Rule(
-        "two calls of one id",
+        "two calls with one id",
         contents(
             user("Hi."),
             model(calling("a", id="1"), calling("a", id="1")),
@@ -521,59 +535,59 @@ RULES = [
         ),
     ),
     Rule(
-        "the name and place of a call without its signature",
+        "name and position of a call without a signature",
         contents(user("Hi."), model(calling("g", signature=None)), user(result("g"))),
         "function call `default_api:g` , position 2.",
         contents(user("Hi."), model(calling("g")), user(result("g"))),
     ),
     Rule(
-        "a later step without its signature",
+        "later step without a signature",
         contents(*ROUND, model(calling(signature=None)), user(result())),
         "position 4",
         contents(*ROUND, model(calling()), user(result())),
     ),
     Rule(
-        "a call without its signature in an earlier turn",
+        "call without a signature in the current turn",
         contents(user("Hi."), model(calling(signature=None)), user(result())),
         "missing a thought_signature",
         contents(user("Hi."), model(calling(signature=None)), user(result()), model("Well."), user("Thanks.")),
     ),
     Rule(
-        "a call without its signature before Gemini 3",
+        "call without a signature from Gemini 3 on",
         contents(user("Hi."), model(calling(signature=None)), user(result())),
         "missing a thought_signature",
         contents(user("Hi."), model(calling(signature=None)), user(result())),
-        legal_model=OLD,
+        valid_model=OLD,
     ),
     Rule(
-        "a signature that is no base64",
+        "signature that is not base64",
         contents(user("Hi."), model(calling(signature="a")), user(result())),
         "Invalid value at 'contents[1].parts[0].thought_signature' (TYPE_BYTES), Base64 decoding failed",
         contents(*ROUND),
     ),
     # Caches, files, families
     Rule(
-        "a cache beside tools",
+        "cached content with tools",
         with_tools(tools("f"), cachedContent="cachedContents/x"),
         "CachedContent can not be used with GenerateContent request setting system_instruction, tools or tool_config.",
         with_tools(tools("f")),
     ),
     Rule(
-        "a cache beside tools at Vertex",
+        "cached content with tools on Vertex",
         with_tools(tools("f"), cachedContent="projects/p/locations/l/cachedContents/1"),
         "Tool config, tools and system instruction should not be set in the request when using cached content.",
         with_tools(tools("f")),
         path=VERTEX,
     ),
     Rule(
-        "a cache at Gemini 4",
+        "cached content for Gemini 4",
         {**HI, "cachedContent": "cachedContents/x"},
         "CachedContent is not supported for models/gemini-4-argon",
         HI,
         model=FOUR,
     ),
     Rule(
-        "a name that is none of a cache",
+        "invalid name of cached content",
         {**HI, "cachedContent": "1234567890"},
         "Invalid CachedContent name: 1234567890.",
         HI,
@@ -586,52 +600,72 @@ RULES = [
         model=OLD,
     ),
     Rule(
-        "files in results, named by the Developer API",
+        "reference to a file in a result on the Developer API",
         contents(user("Hi."), model(calling()), user(result(parts=[PNG], response={"a": {"$ref": "x"}}))),
         "does not match to a display_name",
         contents(user("Hi."), model(calling()), user(result(parts=[PNG]))),
     ),
     Rule(
-        "words among the files of a result",
+        "text in the parts of a result",
         contents(user("Hi."), model(calling()), user(result(parts=[{"text": "x"}]))),
         UNKNOWN.format("text", "contents[2].parts[0].function_response.parts[0]"),
         contents(user("Hi."), model(calling()), user(result(parts=[PNG]))),
     ),
     Rule(
-        "the least thinking at Gemini 4",
+        "thinking level MINIMAL for Gemini 4",
         config(thinkingConfig={"thinkingLevel": "MINIMAL"}),
         "Thinking level MINIMAL is not supported for this model.",
         config(thinkingConfig={"thinkingLevel": "LOW"}, temperature=0.5, topP=0.9, topK=3),
         model=FOUR,
     ),
     Rule(
-        "a level of thinking before Gemini 3",
+        "thinking level before Gemini 3",
         config(thinkingConfig={"thinkingLevel": "LOW"}),
         "Thinking level is not supported for this model.",
         config(thinkingConfig={"thinkingBudget": 128}),
         model=OLD,
     ),
     Rule(
-        "a level and a budget",
+        "thinking level and thinking budget",
         config(thinkingConfig={"thinkingLevel": "LOW", "thinkingBudget": 1}),
         BOTH,
         config(thinkingConfig={"thinkingBudget": 1}),
     ),
     Rule(
-        "thinking where the model does not",
+        "thinking budget for a model without thinking",
         config(thinkingConfig={"thinkingBudget": 5}),
         "Thinking is not enabled for models/gemini-2.0-flash",
         config(thinkingConfig={"thinkingBudget": 0}),
         model=OLDER,
     ),
     Rule(
-        "a temperature out of range",
+        "nine candidates",
+        config(candidateCount=9),
+        "candidate_count must be in the range [1, 8].",
+        config(candidateCount=8),
+        model=OLD,
+    ),
+    Rule(
+        "nine candidates on Vertex",
+        config(candidateCount=9),
+        "it has a candidateCount value of 9 but the supported range is from 1 (inclusive) to 9 (exclusive).",
+        config(candidateCount=8),
+        path=VERTEX,
+    ),
+    Rule(
+        "two candidates from Gemini 3 on",
+        config(candidateCount=2),
+        "Multiple candidates is not enabled for this model",
+        config(candidateCount=1),
+    ),
+    Rule(
+        "temperature out of range",
         config(temperature=3),
         "temperature must be in the range [0.0, 2.0].",
         config(temperature=2),
     ),
     Rule(
-        "a temperature out of range at Vertex",
+        "temperature out of range on Vertex",
         config(temperature=1000.0),
         "Unable to submit request because it has a temperature value of 1000 but the supported range is from 0 "
         "(inclusive) to 2.0001 (exclusive).",
@@ -639,40 +673,40 @@ RULES = [
         path=VERTEX,
     ),
     Rule(
-        "a mime type that there is not",
+        "unknown response MIME type",
         config(responseMimeType="text/html"),
         "allowed mimetypes are `text/plain`",
         config(responseMimeType="application/json"),
     ),
     Rule(
-        "an answer's schema without items",
+        "response schema without items",
         config(responseMimeType="application/json", responseSchema={"type": "ARRAY"}),
         "generation_config.response_schema.items: missing field",
         config(responseMimeType="application/json", responseSchema={"type": "ARRAY", "items": {"type": "STRING"}}),
     ),
     Rule(
-        "a system instruction where the model takes none",
+        "system instruction for a model without it",
         {**HI, "systemInstruction": user("Be brief.")},
         "Developer instruction is not enabled for models/gemma-3-27b-it",
         HI,
         model="gemma-3-27b-it",
     ),
     Rule(
-        "what only Vertex has",
+        "field of Vertex only",
         {**HI, "modelArmorConfig": {}},
         'Unknown name "modelArmorConfig": Cannot find field.',
         {**HI, "labels": {"a": "b"}},
     ),
     Rule(
-        "what only the Developer API has",
+        "field of the Developer API only",
         with_tools([{"mcpServers": []}]),
         UNKNOWN.format("mcpServers", "tools[0]"),
         with_tools([{"enterpriseWebSearch": {}}]),
         path=VERTEX,
     ),
-    Rule("a token that nobody gave", {**HI, "continuationToken": "abcd"}, "Invalid continuation token.", HI),
+    Rule("unknown continuation token", {**HI, "continuationToken": "abcd"}, "Invalid continuation token.", HI),
     Rule(
-        "more than a model can read",
+        "too many tokens",
         contents(user("word " * 1_000_000)),
         "exceeds the maximum number of tokens allowed (1048576).",
         contents(user("word " * 100_000)),
@@ -681,20 +715,39 @@ RULES = [
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
-def test_what_breaks_a_rule_is_refused_in_the_words_of_the_server(rule: Rule, echo: LocalGemini) -> None:
-    reply = ask(echo.url, rule.broken, rule.model, rule.path)
+def test_a_request_that_breaks_a_rule_is_rejected(rule: Rule, echo: LocalGemini) -> None:
+    reply = ask(echo.url, rule.invalid, rule.model, rule.path)
     assert reply.status == 400, reply
     assert reply.json["error"]["status"] == "INVALID_ARGUMENT"
-    assert rule.words in reply.words
+    assert rule.message in reply.message
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
-def test_the_nearest_legal_request_passes(rule: Rule, echo: LocalGemini) -> None:
-    reply = ask(echo.url, rule.legal, rule.legal_model or rule.model, rule.path)
+def test_a_similar_valid_request_is_accepted(rule: Rule, echo: LocalGemini) -> None:
+    reply = ask(echo.url, rule.valid, rule.valid_model or rule.model, rule.path)
     assert reply.status == 200, reply
 
 
-def test_what_older_families_let_through_is_let_through(echo: LocalGemini) -> None:
+def test_adjacent_model_contents_are_one_turn(echo: LocalGemini) -> None:
+    text_then_call = contents(user("Hi."), model("Let me see."), model(calling()), user(result()))
+    call_then_text = contents(user("Hi."), model(calling()), model(""), user(result()))
+    for name in (OLDER, OLD, "gemini-3-flash-preview", NEW, FOUR):
+        assert ask(echo.url, text_then_call, name).status == 200, name
+        assert ask(echo.url, call_then_text, name).status == 200, name
+
+
+def test_candidates_cannot_be_streamed(echo: LocalGemini) -> None:
+    reply = stream(echo.url, config(candidateCount=2), OLD)
+    assert (reply.status, reply.message) == (400, "Only one candidate can be specified")
+    assert stream(echo.url, config(candidateCount=1), OLD).status == 200
+    path = VERTEX.format(OLD, "streamGenerateContent")
+    assert (
+        "candidateCount must be 1 but the entered value was 2."
+        in send(echo.url, "POST", path, config(candidateCount=2)).message
+    )
+
+
+def test_older_families_accept_split_results_and_unanswered_calls(echo: LocalGemini) -> None:
     split = contents(user("Hi."), model(calling(), calling("g")), user(result()), user(result("g")))
     assert ask(echo.url, split, OLD).status == 200
     unanswered = contents(user("Hi."), model(calling()), user("And?"))
@@ -704,28 +757,28 @@ def test_what_older_families_let_through_is_let_through(echo: LocalGemini) -> No
     assert ask(echo.url, mixed, "gemini-3.5-flash").status == 200
 
 
-def test_what_a_server_ran_itself_needs_no_other_answer(echo: LocalGemini) -> None:
+def test_results_of_tools_that_the_server_runs_may_be_in_the_model_turn(echo: LocalGemini) -> None:
     ran = contents(user("Hi."), model(calling(), result(), "Done."), user("And?"))
     assert ask(echo.url, ran, OLD).status == 200
     in_chunks = contents(user("Hi."), model(calling()), model(result()), model("Done."), user("And?"))
     assert ask(echo.url, in_chunks).status == 200
 
 
-def test_every_unknown_field_is_named_at_once(echo: LocalGemini) -> None:
+def test_all_unknown_fields_are_reported_together(echo: LocalGemini) -> None:
     reply = ask(echo.url, schema(type="STRING", const=1, examples=[2]))
     violations = reply.json["error"]["details"][0]["fieldViolations"]
     assert [one["field"] for one in violations] == [f"{PLACE}.properties[0].value"] * 2
-    assert reply.words == "\n".join(one["description"] for one in violations)
+    assert reply.message == "\n".join(one["description"] for one in violations)
 
 
-def test_json_that_is_none_is_refused(echo: LocalGemini) -> None:
+def test_invalid_json_is_rejected(echo: LocalGemini) -> None:
     for body in (b"{", b"[]", b"\xff", b'{"contents": [{"parts": [{"text": "\xff"}]}]}', b"[" * 100_000):
         reply = ask(echo.url, body)
         assert (reply.status, reply.json["error"]["status"]) == (400, "INVALID_ARGUMENT"), body[:20]
 
 
 @pytest.mark.parametrize("depth", [20, 300, 400, 600, 900, 950, 1_500, 5_000])
-def test_schemas_that_are_nested_too_deep_are_refused(depth: int, echo: LocalGemini) -> None:
+def test_schemas_that_are_nested_too_deep_are_rejected(depth: int, echo: LocalGemini) -> None:
     deep = '{"type":"ARRAY","items":' * depth + '{"type":"STRING"}' + "}" * depth
     body = json.dumps(with_tools(declared({"type": "OBJECT", "properties": {"a": "DEEP"}}))).replace('"DEEP"', deep)
     reply = ask(echo.url, body.encode())
@@ -735,29 +788,52 @@ def test_schemas_that_are_nested_too_deep_are_refused(depth: int, echo: LocalGem
     assert ask(echo.url, filled.replace('"DEEP"', nested).encode()).status in (200, 400)
 
 
-@pytest.mark.parametrize("name", ["gemini-nonexistent", "gemini-5.0-flash", "gpt-4", "gemini-3.9-flash", "x"])
-def test_a_model_that_there_is_not_is_not_found(name: str, echo: LocalGemini) -> None:
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("x", "gpt-4", "gemini-nonexistent", "gemini-5.0-flash", "gemini-3.9-flash"),
+        *(
+            "gemini-3.6-flahs",
+            "gemini-3.8-flash-ultra",
+            "gemini-2.5-nonsense",
+            "gemini-2.5-flash-1",
+            "gemini-1.5-nonsense",
+        ),
+    ],
+)
+def test_an_unknown_model_is_not_found(name: str, echo: LocalGemini) -> None:
     reply = ask(echo.url, HI, name)
     assert (reply.status, reply.json["error"]["status"]) == (404, "NOT_FOUND")
-    assert reply.words.startswith(f"models/{name} is not found for API version v1beta, or is not supported for")
+    assert reply.message.startswith(f"models/{name} is not found for API version v1beta, or is not supported for")
     reply = ask(echo.url, HI, name, VERTEX)
-    assert (reply.status, "Publisher Model `projects/p/locations/us-central1/publishers/google" in reply.words) == (
+    assert (reply.status, "Publisher Model `projects/p/locations/us-central1/publishers/google" in reply.message) == (
         404,
         True,
     )
 
 
-def test_names_of_the_latest_models_are_only_in_the_beta(echo: LocalGemini) -> None:
+def test_retired_models_and_previews_are_not_found_unless_the_server_has_them(echo: LocalGemini) -> None:
+    retired = ("gemini-1.5-flash", "gemini-2.0-flash-001", "gemini-2.0-flash-exp", "gemini-2.5-pro-preview-03-25")
+    with LocalGemini() as current, LocalGemini(models=["gemini-1.5-flash"]) as listed:
+        for name in retired:
+            assert ask(echo.url, HI, name).status == 200, name
+            assert ask(current.url, HI, name).status == 404, name
+        assert ask(listed.url, HI, "gemini-1.5-flash").status == 200
+        assert ask(current.url, HI, "gemini-2.5-flash-001").status == 200
+        assert ask(current.url, HI, "gemma-3-27b-it").status == 200
+
+
+def test_latest_aliases_exist_only_in_beta_versions(echo: LocalGemini) -> None:
     assert ask(echo.url, HI, "gemini-flash-latest").status == 200
     assert ask(echo.url, HI, "gemini-flash-latest", DEVELOPER.replace("v1beta", "v1")).status == 404
 
 
-def test_a_wrong_key_is_refused_as_the_real_server_does_it(echo: LocalGemini) -> None:
+def test_invalid_credentials_are_rejected(echo: LocalGemini) -> None:
     path = DEVELOPER.format(NEW, "generateContent")
     for key in ("", "invalid"):
         reply = send(echo.url, "POST", path, HI, {"x-goog-api-key": key})
         assert (reply.status, reply.json["error"]["status"]) == (400, "INVALID_ARGUMENT")
-        assert reply.words == "API key not valid. Please pass a valid API key."
+        assert reply.message == "API key not valid. Please pass a valid API key."
         assert reply.json["error"]["details"][0]["reason"] == "API_KEY_INVALID"
     assert send(echo.url, "POST", path + "?key=invalid", HI, {}).status == 400
     assert send(echo.url, "POST", path + "?key=k", HI, {}).status == 200
@@ -769,14 +845,14 @@ def test_a_wrong_key_is_refused_as_the_real_server_does_it(echo: LocalGemini) ->
     assert send(echo.url, "POST", path, HI, {"authorization": "Bearer invalid"}).status == 401
 
 
-def test_with_a_key_of_its_own_a_server_takes_no_other() -> None:
+def test_a_server_with_a_key_accepts_no_other() -> None:
     with LocalGemini(api_key="sesame") as server:
         path = DEVELOPER.format(NEW, "generateContent")
         assert send(server.url, "POST", path, HI, {"x-goog-api-key": "sesame"}).status == 200
         assert send(server.url, "POST", path, HI, {"x-goog-api-key": "other"}).status == 400
 
 
-def test_with_models_of_its_own_a_server_has_no_others() -> None:
+def test_a_server_with_a_list_of_models_has_no_others() -> None:
     with LocalGemini(models=["models/mine"]) as server:
         assert ask(server.url, HI, "mine").status == 200
         assert ask(server.url, HI, NEW).status == 404

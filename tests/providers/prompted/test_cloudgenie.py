@@ -110,4 +110,4 @@ def test_the_conversations_of_the_platform(
     assert [run.id for run in result.tool_calls] == [f"gemini_call_{n}" for n in range(len(calls))]
     assert "TOOL_CALL" not in heard
     assert heard.endswith(answer)
-    assert not server.refusals
+    assert not server.errors

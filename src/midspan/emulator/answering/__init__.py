@@ -1,1 +1,0 @@
-"""From a request that is read to the bytes of its answer."""

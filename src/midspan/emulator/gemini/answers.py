@@ -1,0 +1,108 @@
+"""What a model answers, before it is framed for the wire."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+from msgspec import Meta, field
+
+from midspan._types.parts import Blob, Opaque, Part, Text, Thought, ToolCall
+from midspan.emulator.validate import Validated
+from midspan.errors import ConfigError
+from midspan.providers.gemini.decode import signature_of
+
+_YEAR = 31_536_000
+Seconds = Annotated[float, Meta(ge=0, le=_YEAR)]
+PartLike = str | Mapping[str, Any] | Part
+"""Text, a part as the API writes it, or a part of a Midspan message."""
+
+
+class Answer(Validated, frozen=True, kw_only=True):
+    """The parts of an answer as the API writes them, and how they are sent."""
+
+    parts: tuple[dict[str, Any], ...] = ()
+    finish: str | None = "STOP"
+    """The finishReason; None leaves it out."""
+    finish_message: str | None = None
+    usage: dict[str, Annotated[int, Meta(ge=0)]] = field(default_factory=dict)
+    """Fields of usageMetadata. Missing counts are estimated."""
+    chunks: Annotated[int, Meta(ge=1)] = 3
+    """Into how many chunks each text is split when the answer is streamed."""
+    delay_seconds: Seconds = 0.0
+    """Before the first byte."""
+    gap_seconds: Seconds = 0.0
+    """Between chunks."""
+    blocked: str | None = None
+    """The blockReason of the prompt; the response has no candidates then."""
+    extra: dict[str, Any] = field(default_factory=dict)
+    """More fields of the last candidate, such as groundingMetadata."""
+    documents: tuple[dict[str, Any], ...] = ()
+    """A complete response, one document per chunk. It is sent unchanged, and the parts are ignored."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for part in self.parts:
+            if not isinstance(part.get("text", ""), str):
+                raise ConfigError(f"the text of a part must be a string, got {part['text']!r:.80}")
+            if not isinstance(part.get("functionCall", {}), Mapping):
+                raise ConfigError(f"functionCall must be a dict as call() makes it, got {part['functionCall']!r:.80}")
+        _check_encodable([*self.parts, self.extra, *self.documents])
+
+
+def _check_encodable(values: list[dict[str, Any]]) -> None:
+    try:
+        json.dumps(values, allow_nan=False, ensure_ascii=False).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ConfigError(f"an answer must be JSON serializable: {error}") from error
+
+
+def answer(*parts: PartLike, **options: Any) -> Answer:
+    """Make an answer of text, calls and other parts: `answer("Let me see.", call("search", query="x"), chunks=5)`."""
+    unknown = options.keys() - _OPTIONS
+    if unknown:
+        raise ConfigError(f"unknown option {', '.join(sorted(unknown))} of answer(); known: {', '.join(_OPTIONS)}")
+    return Answer(parts=tuple(map(to_part, parts)), **options)
+
+
+_OPTIONS = tuple(name for name in Answer.__struct_fields__ if name != "parts")
+
+
+def call(name: str, /, **arguments: Any) -> dict[str, Any]:
+    """Make a part that calls a function. Like the real API, it has no `args` if there are no arguments."""
+    if not isinstance(name, str):
+        raise ConfigError(f"call() needs the name of a function and its arguments, got {name!r:.80}")
+    return {"functionCall": {"name": name, **({"args": arguments} if arguments else {})}}
+
+
+def to_part(part: PartLike) -> dict[str, Any]:
+    """Convert to a part as the API writes it."""
+    match part:
+        case str():
+            return {"text": part}
+        case Mapping():
+            return dict(part)
+    signature = signature_of(part) if isinstance(part, Part) else None
+    signed = {"thoughtSignature": signature} if signature else {}
+    match part:
+        case Text():
+            return {"text": part.text, **signed}
+        case Thought():
+            return {"text": part.text, "thought": True, **signed}
+        case ToolCall():
+            return {**call(part.name, **part.arguments), **signed}
+        case Blob(url=None):
+            return {"inlineData": {"mimeType": part.media_type, "data": part.base64}, **signed}
+        case Blob():
+            return {"fileData": {"mimeType": part.media_type, "fileUri": part.url}, **signed}
+        case Opaque():
+            raise ConfigError(f"part {part.name!r} of another provider cannot be sent; pass it as a dict")
+    raise ConfigError(f"a part must be text, a dict or a part of a model message, got {type(part).__name__}")
+
+
+def to_answer(value: "Answer | PartLike | Sequence[PartLike]") -> Answer:
+    """Convert an answer, a part or a list of parts."""
+    if isinstance(value, Answer):
+        return value
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray):
+        return answer(*value)
+    return answer(value)

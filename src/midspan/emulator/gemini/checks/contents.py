@@ -1,0 +1,301 @@
+"""Rules for contents: their parts, the order of calls and results, signatures, and files in results."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from midspan.emulator.gemini.errors import ApiError, invalid, invalid_fields
+from midspan.emulator.gemini.models import Family
+from midspan.emulator.gemini.signatures import Verdict, verify
+from midspan.providers.gemini.capabilities import Api
+from midspan.providers.gemini.wire import Content, FunctionCall, FunctionResponse, Part
+
+_MAX_TOKENS = 1_048_576
+_CALL_TOKENS = 8
+_RESULT_TOKENS = 16
+_FILE_TOKENS = 258
+_ROLES = ("user", "model", "function", "tool")
+_UNSUPPORTED_FILES = ("application/vnd.", "application/msword", "application/zip", "application/octet-stream")
+_DATA_FIELDS = (
+    "text",
+    "inline_data",
+    "file_data",
+    "function_call",
+    "function_response",
+    "executable_code",
+    "code_execution_result",
+    "tool_call",
+    "tool_response",
+)
+_NO_CONTENTS = {
+    Api.DEVELOPER: "* GenerateContentRequest.contents: contents is not specified\n",
+    Api.VERTEX: "Unable to submit request because at least one contents field is required. Learn more: "
+    "https://cloud.google.com/vertex-ai/generative-ai/docs/model-reference/gemini",
+}
+_NO_PARTS = (
+    "Unable to submit request because it must include at least one parts field, which describes the prompt input. "
+    "Learn more: https://cloud.google.com/vertex-ai/generative-ai/docs/model-reference/gemini"
+)
+_NO_DATA = "required oneof field 'data' must have one initialized field"
+_WRONG_COUNT = (
+    "Please ensure that the number of function response parts is equal to the number of function call parts of the "
+    "function call turn."
+)
+_CALLS_OUT_OF_ORDER = (
+    "Please ensure that function call turn comes immediately after a user turn or after a function response turn."
+)
+_RESULTS_OUT_OF_ORDER = "Please ensure that function response turn comes immediately after a function call turn."
+_MODEL_LAST = "Requests ending with a model turn are not supported."
+_WRONG_ID = "functionResponse.id does not match functionCall.id"
+_WRONG_NAME = "functionResponse.name does not match functionCall.name"
+
+
+def check_each(contents: Sequence[Content], api: Api) -> None:
+    """Check each content on its own."""
+    for index, content in enumerate(contents):
+        path = f"contents[{index}]"
+        if not content.parts and (content.parts is not None or content.role != "model"):
+            # A model turn without parts is accepted, because empty answers come without parts.
+            raise (
+                invalid(_NO_PARTS)
+                if api is Api.VERTEX
+                else invalid_fields([(f"{path}.parts", "contents.parts must not be empty.")], api)
+            )
+        if content.role and content.role not in _ROLES:
+            raise invalid("Please use a valid role: user, model.")
+        parts = enumerate(content.parts or ())
+        errors = [error for at, part in parts for error in _part_errors(part, f"{path}.parts[{at}]")]
+        if errors:
+            raise invalid_fields(errors, api)
+    _check_server_side_results(contents)
+
+
+def _part_errors(part: Part, path: str) -> Iterator[tuple[str, str]]:
+    data = [name for name in _DATA_FIELDS if getattr(part, name) is not None]
+    if len(data) > 1:
+        reason = f"oneof field 'data' is already set. Cannot set '{data[1]}'"
+        raise invalid(f"Invalid value at '{path}' (oneof), {reason}")
+    if not data and part.video_metadata is None and part.thought_signature is None:
+        yield f"{path}.data", _NO_DATA
+    call, result, file = part.function_call, part.function_response, part.inline_data or part.file_data
+    if call is not None and not call.name and call.partial_args is None and call.will_continue is None:
+        yield f"{path}.function_call.name", "Name cannot be empty."
+    if result is not None and not result.name:
+        yield f"{path}.function_response.name", "Name cannot be empty."
+    if file is not None and (file.mime_type or "").startswith(_UNSUPPORTED_FILES):
+        raise invalid(f"Unsupported MIME type: {file.mime_type}")
+
+
+def _check_server_side_results(contents: Sequence[Content]) -> None:
+    """Check that the result of a server-side tool follows its call."""
+    called = set()
+    for index, content in enumerate(contents):
+        for at, part in enumerate(content.parts or ()):
+            if part.tool_call is not None:
+                called.add(part.tool_call.id)
+            elif part.tool_response is not None and part.tool_response.id not in called:
+                path = f"contents[{index}].parts[{at}].tool_response.id"
+                raise invalid(f"Invalid value at '{path}': it does not match the id of any tool_call.")
+
+
+def check_together(contents: Sequence[Content], family: Family, *, strict_signatures: bool = False) -> None:
+    """Check what contents must be together, if each of them is valid."""
+    check_size(contents, family.capabilities.api)
+    _check_order(contents, family)
+    _check_signatures(contents, family, strict=strict_signatures)
+    _check_files_in_results(contents, family)
+
+
+def check_size(contents: Sequence[Content], api: Api) -> None:
+    if not contents:
+        raise invalid(_NO_CONTENTS[api])
+    tokens = count_tokens(contents)
+    if tokens > _MAX_TOKENS:
+        raise invalid(f"The input token count ({tokens}) exceeds the maximum number of tokens allowed ({_MAX_TOKENS}).")
+
+
+def count_tokens(contents: Sequence[Content]) -> int:
+    """Estimate the tokens of contents: four characters are one token."""
+    return sum(_part_tokens(part) for content in contents for part in content.parts or ())
+
+
+def _part_tokens(part: Part) -> int:
+    if part.function_call is not None:
+        return _CALL_TOKENS
+    if part.function_response is not None:
+        return _RESULT_TOKENS
+    return text_tokens(part.text) if part.text is not None else _FILE_TOKENS
+
+
+def text_tokens(text: str) -> int:
+    return len(text) // 4 + 1
+
+
+class _Turn(Struct, frozen=True):
+    """One content, or adjacent contents that count as one turn."""
+
+    is_model: bool
+    calls: tuple[FunctionCall, ...]
+    results: tuple[FunctionResponse, ...]
+
+    @property
+    def open_calls(self) -> int:
+        """Calls without a result in the same turn; the server puts the results of tools that it runs there."""
+        return len(self.calls) - len(self.results) if self.is_model else 0
+
+
+def has_calls(contents: Sequence[Content]) -> bool:
+    return any(part.function_call is not None for content in contents for part in content.parts or ())
+
+
+def _turn_of(content: Content) -> _Turn:
+    parts = content.parts or ()
+    return _Turn(
+        content.role == "model",
+        tuple(part.function_call for part in parts if part.function_call is not None),
+        tuple(part.function_response for part in parts if part.function_response is not None),
+    )
+
+
+def _turns(contents: Sequence[Content], family: Family) -> list[_Turn]:
+    turns: list[_Turn] = []
+    for turn in map(_turn_of, contents):
+        last = turns[-1] if turns else None
+        # Every family accepts a model turn in several contents: clients send each chunk of a stream back as one.
+        if last is not None and last.is_model is turn.is_model and (turn.is_model or family.joins_user_contents):
+            turns[-1] = _Turn(turn.is_model, last.calls + turn.calls, last.results + turn.results)
+        else:
+            turns.append(turn)
+    return turns
+
+
+def _check_order(contents: Sequence[Content], family: Family) -> None:
+    """Check that calls follow the user, that the next turn has one result for each, and that the user is last."""
+    unanswered: _Turn | None = None
+    is_after_model = True
+    for turn in _turns(contents, family):
+        if unanswered is not None:
+            _check_results(unanswered, turn, family)
+        elif turn.results and not turn.is_model:
+            raise invalid(_RESULTS_OUT_OF_ORDER)
+        if turn.calls and is_after_model:
+            raise invalid(_CALLS_OUT_OF_ORDER)
+        unanswered = turn if turn.open_calls > 0 else None
+        is_after_model = turn.is_model
+    if unanswered is not None:
+        raise invalid(_WRONG_COUNT)
+    if is_after_model and not family.accepts_prefill:
+        raise invalid(_MODEL_LAST)
+
+
+def _check_results(called: _Turn, turn: _Turn, family: Family) -> None:
+    if not turn.results and family.accepts_unanswered_calls:
+        return
+    if len(turn.results) != called.open_calls:
+        raise invalid(_WRONG_COUNT)
+    if family.checks_ids:
+        _check_ids(called, turn.results)
+
+
+def _check_ids(called: _Turn, results: Sequence[FunctionResponse]) -> None:
+    """Check that each result belongs to a different call; a result without an id is matched by name."""
+    ids = [call.id for call in called.calls if call.id]
+    if len(set(ids)) < len(ids):
+        raise invalid(_WRONG_ID)
+    open_calls = list(called.calls)
+    for result in called.results:  # of tools that the server runs
+        by_id = [call for call in open_calls if call.id == result.id and call.name == result.name]
+        by_name = [call for call in open_calls if call.name == result.name]
+        if by_id or by_name:
+            open_calls.remove((by_id or by_name)[0])
+    # Results with an id come first, so that the others are matched with what is left.
+    for result in sorted(results, key=lambda result: not result.id):
+        matching = [call for call in open_calls if call.id == result.id] if result.id else open_calls
+        if not matching:
+            raise invalid(_WRONG_ID)
+        call = next((call for call in matching if call.name == result.name), None)
+        if call is None:
+            raise invalid(_WRONG_NAME)
+        open_calls.remove(call)
+
+
+def _check_signatures(contents: Sequence[Content], family: Family, *, strict: bool) -> None:
+    """Check the signatures on calls, and that each step of the current turn has one on its first call."""
+    for content in contents:
+        parts = [part for part in content.parts or () if part.function_call is not None]
+        for at, part in enumerate(parts):
+            _check_signature(part, is_first=at == 0, strict=strict)
+    if not family.requires_signatures:
+        return
+    for index in range(_start_of_current_turn(contents), len(contents)):
+        parts = [part for part in contents[index].parts or () if part.function_call is not None]
+        if _turn_of(contents[index]).open_calls > 0 and not parts[0].thought_signature:
+            raise _missing_signature(parts[0], index)
+
+
+def _check_signature(part: Part, *, is_first: bool, strict: bool) -> None:
+    call = part.function_call
+    if call is None or not part.thought_signature:
+        return
+    verdict = verify(part.thought_signature, call.name or "", call.args, is_first=is_first)
+    if verdict is Verdict.FOREIGN and strict:
+        verdict = Verdict.INVALID
+    if verdict in (Verdict.CORRUPTED, Verdict.INVALID):
+        raise invalid(verdict.value)
+
+
+def _start_of_current_turn(contents: Sequence[Content]) -> int:
+    """Return the index after the last content in which the user wrote something that is not a result."""
+    for index in range(len(contents) - 1, -1, -1):
+        content = contents[index]
+        turn = _turn_of(content)
+        if not turn.is_model and not turn.results and len(turn.calls) < len(content.parts or ()):
+            return index + 1
+    return 0
+
+
+def _missing_signature(part: Part, index: int) -> ApiError:
+    assert part.function_call is not None, "only calls need a signature"
+    return invalid(
+        "Function call is missing a thought_signature in functionCall parts. This is required for tools to work "
+        "correctly, and missing thought_signature may lead to degraded model performance. Additional data, function "
+        f"call `default_api:{part.function_call.name}` , position {index + 1}. Please refer to "
+        "https://ai.google.dev/gemini-api/docs/thought-signatures for more details."
+    )
+
+
+def _check_files_in_results(contents: Sequence[Content], family: Family) -> None:
+    for index, content in enumerate(contents):
+        for at, part in enumerate(content.parts or ()):
+            if part.function_response is not None and part.function_response.parts:
+                _check_files(part.function_response, f"contents[{index}].parts[{at}].function_response", family)
+
+
+def _check_files(result: FunctionResponse, path: str, family: Family) -> None:
+    if not family.capabilities.media_in_results:
+        raise invalid(
+            "Unable to submit request because `function_response.parts` is not supported for this model. Learn more: "
+            "https://cloud.google.com/vertex-ai/generative-ai/docs/multimodal/function-calling"
+        )
+    names = set()
+    for at, part in enumerate(result.parts or ()):
+        file = part.inline_data or part.file_data
+        if file is None:
+            raise invalid(f"* GenerateContentRequest.{path}.parts[{at}].data: {_NO_DATA}\n")
+        names.add(file.display_name)
+    for name in _references(result.response):
+        # The Developer API does not find a display name even if there is one.
+        if family.capabilities.api is Api.DEVELOPER or name not in names:
+            raise invalid(f"The $ref `{name}` in {path}.response does not match to a display_name of its parts.")
+
+
+def _references(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        if isinstance(value.get("$ref"), str) and len(value) == 1:
+            yield value["$ref"]
+        for inner in value.values():
+            yield from _references(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _references(inner)

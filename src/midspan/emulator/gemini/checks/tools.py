@@ -1,0 +1,186 @@
+"""Rules for tools: function declarations and their schemas, built-in tools, and the function calling config."""
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+
+from midspan.emulator.gemini.errors import invalid, invalid_fields
+from midspan.emulator.gemini.models import Family
+from midspan.providers.gemini.capabilities import Api
+from midspan.providers.gemini.wire import FunctionCallingConfig, FunctionDeclaration, Schema, Tool, ToolConfig
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,63}")
+_INVALID_NAME = (
+    "Invalid function name. Must start with a letter or an underscore. Must be alphameric (a-z, A-Z, 0-9), "
+    "underscores (_), dots (.), colons (:), or dashes (-), with a maximum length of 64."
+)
+_PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+_INVALID_PARAMETER = (
+    "Invalid parameter name. Must start with a letter or an underscore. Must be alphameric (a-z, A-Z, 0-9) or "
+    "underscores (_), with a maximum length of 64."
+)
+_DEFAULT_BEHAVIORS = (None, "UNSPECIFIED", "BEHAVIOR_UNSPECIFIED", 0)
+_STRING_FORMATS = (None, "", "enum", "date-time")
+_BUILTIN_TOOLS = tuple(
+    name for name in Tool.__struct_fields__ if name not in ("function_declarations", "mcp_servers", "extra")
+)
+_MAX_SCHEMA_CHARS = 32_768
+"""Of property names and enum values, in all functions that may be called. The real limit is not published; this one is
+far above what recordings show to be accepted."""
+_TOO_MANY_STATES = (
+    "The specified schema produces a constraint that has too many states for serving. Typical causes of this error "
+    "are schemas with lots of text (for example, very long property or enum names), schemas with long array length "
+    "limits (especially when nested), or schemas using complex value matchers (for example, integers or numbers with "
+    "minimum/maximum bounds or strings with complex formats like date-time)"
+)
+
+
+def check_declarations(tools: Sequence[Tool], family: Family) -> None:
+    api = family.capabilities.api
+    declared = [
+        (f"tools[{index}].function_declarations[{at}]", declaration)
+        for index, tool in enumerate(tools)
+        for at, declaration in enumerate(tool.function_declarations or ())
+    ]
+    if declared and not family.capabilities.functions:
+        raise invalid(f"Function calling is not enabled for models/{family.name}")
+    if len(declared) > family.max_declarations:
+        raise invalid(f"At most {family.max_declarations} function declarations can be specified.")
+    errors = [error for path, declaration in declared for error in _declaration_errors(declaration, path, api)]
+    if errors:
+        raise invalid_fields(errors, api)
+    names = set()
+    for _, declaration in declared:
+        if declaration.name in names:
+            raise invalid(f"Duplicate function declaration found: {declaration.name}")
+        names.add(declaration.name)
+
+
+def declarations_in(tools: Sequence[Tool] | None) -> list[FunctionDeclaration]:
+    return [declaration for tool in tools or () for declaration in tool.function_declarations or ()]
+
+
+def _declaration_errors(declaration: FunctionDeclaration, path: str, api: Api) -> Iterator[tuple[str, str]]:
+    if not _NAME.fullmatch(declaration.name or ""):
+        yield f"{path}.name", _INVALID_NAME
+    for name, schema, json_schema in (
+        ("parameters", declaration.parameters, declaration.parameters_json_schema),
+        ("response", declaration.response, declaration.response_json_schema),
+    ):
+        if is_set(json_schema) and schema is not None:
+            yield f"{path}.{name}_json_schema", f"must not be set when {name} is set"
+        if is_set(json_schema) and not isinstance(json_schema, dict):
+            yield f"{path}.{name}_json_schema", "must be a JSON object"
+        if schema is not None:
+            yield from schema_errors(schema, f"{path}.{name}", api)
+    parameters = declaration.parameters or Schema()
+    for name in parameters.properties or ():
+        if not _PARAMETER.fullmatch(name):
+            yield f"{path}.parameters.properties[{name[:80]}]", _INVALID_PARAMETER
+    if parameters.type not in (None, "OBJECT"):
+        yield f"{path}.parameters.type", "must be OBJECT for the parameters of a function"
+    if declaration.behavior not in _DEFAULT_BEHAVIORS:
+        yield f"{path}.behavior", "behavior is only supported by the BidiGenerateContent method."
+
+
+def is_set(value: Any) -> bool:
+    return value is not UNSET and value is not None
+
+
+def schema_errors(schema: Schema, path: str, api: Api) -> Iterator[tuple[str, str]]:
+    """Yield the errors of a schema in the API's subset of OpenAPI. Unknown keywords are found when it is read."""
+    if schema.type == "ARRAY" and schema.items is None:
+        yield f"{path}.items", "missing field."
+    if schema.enum and schema.type not in ("STRING", None):
+        yield f"{path}.enum", "only allowed for STRING type"
+    for at, word in enumerate(schema.enum or ()):
+        if not word:
+            yield f"{path}.enum[{at}]", "cannot be empty"
+    if schema.type == "STRING" and schema.format not in _STRING_FORMATS and api is Api.DEVELOPER:
+        yield f"{path}.format", "only 'enum' and 'date-time' are supported for STRING type"
+    properties = schema.properties or {}
+    for at, name in enumerate(schema.required or ()):
+        if name not in properties:
+            yield f"{path}.required[{at}]", "property is not defined"
+    for name, inner in properties.items():
+        yield from schema_errors(inner, f"{path}.properties[{name}]", api)
+    if schema.items is not None:
+        yield from schema_errors(schema.items, f"{path}.items", api)
+    for at, inner in enumerate(schema.any_of or ()):
+        yield from schema_errors(inner, f"{path}.any_of[{at}]", api)
+
+
+def check_tools(tools: Sequence[Tool], config: ToolConfig, family: Family, *, is_streaming: bool) -> None:
+    """Check tools of different kinds together, and the config."""
+    names = [declaration.name for declaration in declarations_in(tools)]
+    calling = config.function_calling_config or FunctionCallingConfig()
+    shows_calls = config.include_server_side_tool_invocations is True
+    if shows_calls and not family.capabilities.server_side_calls:
+        raise invalid(f"Tool call context circulation is not enabled for models/{family.name}")
+    if names and any(getattr(tool, name) is not None for tool in tools for name in _BUILTIN_TOOLS):
+        _check_combination(calling, family, shows_calls=shows_calls)
+    if family.capabilities.functions:  # other models ignore the config
+        _check_calling(calling, names, family)
+    _check_schema_size(tools, calling)
+    if calling.stream_function_call_arguments and not (is_streaming and family.capabilities.streamed_arguments):
+        raise invalid("stream_function_call_arguments is only supported in streaming requests of Gemini 3 models.")
+
+
+def _check_combination(calling: FunctionCallingConfig, family: Family, *, shows_calls: bool) -> None:
+    if not family.capabilities.builtin_with_functions:
+        raise invalid("Tool use with function calling is unsupported")
+    if family.capabilities.server_side_calls and not shows_calls:
+        raise invalid(
+            "Please enable tool_config.include_server_side_tool_invocations to use Built-in tools with Function "
+            "calling."
+        )
+    if shows_calls and calling.mode == "AUTO":
+        raise invalid("Function calling mode AUTO is not supported together with built-in tools; use VALIDATED.")
+
+
+def _check_calling(calling: FunctionCallingConfig, names: Collection[str | None], family: Family) -> None:
+    is_forced = calling.mode in ("ANY", "VALIDATED")
+    if is_forced and not names:
+        raise invalid("Function calling config is set without function_declarations.")
+    for name in calling.allowed_function_names or ():
+        if not is_forced:
+            raise invalid("allowed_function_names should be set only when function calling mode is ANY or VALIDATED.")
+        if name not in names:
+            path = "tool_config.function_calling_config.allowed_function_names"
+            prefix = "" if family.capabilities.api is Api.VERTEX else "* GenerateContentRequest."
+            raise invalid(f"{prefix}{path}: function `{name}` is not declared in tools.")
+
+
+def _check_schema_size(tools: Sequence[Tool], calling: FunctionCallingConfig) -> None:
+    """Check the schemas of calls that must be valid: the API compiles them to a constraint of limited size."""
+    if calling.mode not in ("ANY", "VALIDATED"):
+        return
+    allowed = calling.allowed_function_names
+    size = sum(
+        len(word)
+        for declaration in declarations_in(tools)
+        if not allowed or declaration.name in allowed
+        for schema in (msgspec.to_builtins(declaration.parameters), declaration.parameters_json_schema)
+        for word in _words_in(schema)
+    )
+    if size > _MAX_SCHEMA_CHARS:
+        raise invalid(_TOO_MANY_STATES)
+
+
+def _words_in(schema: Any) -> Iterator[str]:
+    """Yield the property names and enum values of a schema."""
+    if isinstance(schema, list):
+        for inner in schema:
+            yield from _words_in(inner)
+    elif isinstance(schema, dict):
+        for keyword, inner in schema.items():
+            if keyword == "properties" and isinstance(inner, dict):
+                yield from inner
+                yield from _words_in(list(inner.values()))
+            elif keyword == "enum" and isinstance(inner, list):
+                yield from map(str, inner)
+            else:
+                yield from _words_in(inner)

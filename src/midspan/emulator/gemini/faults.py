@@ -1,0 +1,255 @@
+"""Injects the faults of a plan, by hooks around an answer: instead of it, into it, into its JSON and into its bytes."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from midspan.emulator.gemini.answers import Answer
+from midspan.emulator.gemini.documents import Document
+from midspan.emulator.gemini.errors import DETAIL_TYPE, ApiError
+from midspan.emulator.gemini.fault_plan import Fault, FaultKind, FaultPlan
+from midspan.emulator.http.messages import HTML, Disconnect, Reply, Step, Wait, reply
+
+_MESSAGES = {
+    FaultKind.STATUS_500: (
+        500,
+        "An internal error has occurred. Please retry or report in https://developers.generativeai.google/guide",
+    ),
+    FaultKind.STATUS_502: (502, "The server received an invalid response."),
+    FaultKind.STATUS_503: (503, "The model is overloaded. Please try again later."),
+    FaultKind.STATUS_504: (504, "The request timed out. Please try again."),
+    FaultKind.RATE_LIMIT_BARE: (429, "Resource exhausted. Please try again later."),
+}
+_OVERLOADED = ApiError(*_MESSAGES[FaultKind.STATUS_503])
+_PAGE = (
+    b"<!DOCTYPE html>\n<html lang=en>\n  <title>Error 502 (Server Error)!!1</title>\n"
+    b"  <style>body{font-family:sans-serif}</style>\n  <p><b>502.</b> <ins>That is an error.</ins>\n"
+    b"  <p>The server encountered a temporary error and could not complete your request."
+    b"<p>Please try again in 30 seconds.  <ins>That is all we know.</ins>\n"
+)
+_QUOTA = (
+    "You exceeded your current quota, please check your plan and billing details. For more information on this error, "
+    "head to: https://ai.google.dev/gemini-api/docs/rate-limits."
+)
+_HELP = {
+    "@type": f"{DETAIL_TYPE}Help",
+    "links": [
+        {
+            "description": "Learn more about Gemini API quotas",
+            "url": "https://ai.google.dev/gemini-api/docs/rate-limits",
+        }
+    ],
+}
+
+
+class PlanProgress:
+    """A plan, the number of its next request, and the faults that were injected."""
+
+    def __init__(self, plan: FaultPlan) -> None:
+        self.plan = plan
+        self.injected: list[Fault] = []
+        self._requests = 0
+        self._postponed: tuple[Fault, ...] = ()
+        """Doubled chunks wait for the next streaming request."""
+
+    def next(self, *, is_streaming: bool) -> "RequestFaults":
+        """Return the faults of the next request."""
+        faults = self._postponed + self.plan.at(self._requests)
+        self._requests += 1
+        if is_streaming:
+            self._postponed = ()
+        else:
+            self._postponed = tuple(fault for fault in faults if fault.kind is FaultKind.DOUBLED_CHUNK)
+        return RequestFaults(tuple(fault for fault in faults if fault not in self._postponed), is_streaming)
+
+
+class RequestFaults(Struct, frozen=True):
+    """The faults of one request."""
+
+    faults: tuple[Fault, ...]
+    is_streaming: bool
+
+    def instead(self) -> tuple[Fault, Reply] | None:
+        """Return the fault that replaces the answer, and its reply; None if there is an answer."""
+        for fault in self.faults:
+            replacement = self._reply(fault)
+            if replacement is not None:
+                return fault, replacement
+        return None
+
+    def change_answer(self, answer: Answer) -> Answer:
+        """Return what the model answers under these faults."""
+        for fault in self.faults:
+            change = _ANSWERS.get(fault.kind)
+            answer = answer if change is None else change(answer, fault)
+        return answer
+
+    def change_documents(self, documents: list[Document]) -> list[Document]:
+        """Return the JSON documents that are sent under these faults."""
+        for fault in self.faults:
+            change = _DOCUMENTS.get(fault.kind)
+            if change is not None:
+                documents = change(documents, min(fault.chunk, len(documents) - 1), fault)
+        return documents
+
+    def change_frames(self, frames: Sequence[bytes]) -> list[Step]:
+        """Return the steps that send the frames of the documents under these faults."""
+        steps: list[Step] = list(frames)
+        for fault in self.faults:
+            change = _STEPS.get(fault.kind)
+            if change is None or any(isinstance(step, Disconnect) for step in steps):
+                continue
+            if fault.kind is FaultKind.STALL and not self.is_streaming:
+                steps = _split_body(steps)
+            places = [at for at, step in enumerate(steps) if isinstance(step, bytes)]
+            steps = change(steps, places[min(fault.chunk, len(places) - 1)], fault)
+        return steps
+
+    def has(self, kind: FaultKind) -> bool:
+        return any(fault.kind is kind for fault in self.faults)
+
+    def _reply(self, fault: Fault) -> Reply | None:
+        match fault.kind:
+            case FaultKind.RESET_BEFORE_HEADERS:
+                return [Disconnect.RESET]
+            case FaultKind.ERROR_EVENT | FaultKind.ERROR_BARE:
+                # Without a stream there is no answer in which the error could occur.
+                return None if self.is_streaming else reply(_OVERLOADED.body(), _OVERLOADED.code)
+            case FaultKind.HTML_PAGE:
+                return reply(_PAGE, 502, HTML)
+            case FaultKind.ERROR_LIST:
+                return reply(b"[%b]" % _OVERLOADED.body(), _OVERLOADED.code)
+        error = _error_of(fault)
+        return None if error is None else reply(error.body(), error.code)
+
+
+def _error_of(fault: Fault) -> ApiError | None:
+    match fault.kind:
+        case FaultKind.RATE_LIMIT:
+            retry = {"@type": f"{DETAIL_TYPE}RetryInfo", "retryDelay": f"{fault.seconds:g}s"}
+            details = [_quota("GenerateRequestsPerMinutePerProjectPerModel"), _HELP, retry]
+            return ApiError(429, f"{_QUOTA} Please retry in {fault.seconds:g}s.", details=details)
+        case FaultKind.DAILY_QUOTA:
+            details = [_quota("GenerateRequestsPerDayPerProjectPerModel-FreeTier"), _HELP]
+            return ApiError(429, _QUOTA, details=details)
+    return ApiError(*_MESSAGES[fault.kind]) if fault.kind in _MESSAGES else None
+
+
+def _quota(quota_id: str) -> dict[str, Any]:
+    violation = {
+        "quotaMetric": "generativelanguage.googleapis.com/generate_content_free_tier_requests",
+        "quotaId": quota_id,
+        "quotaDimensions": {"location": "global"},
+        "quotaValue": "50",
+    }
+    return {"@type": f"{DETAIL_TYPE}QuotaFailure", "violations": [violation]}
+
+
+def _malformed_call(answer: Answer, _fault: Fault) -> Answer:
+    names = [part["functionCall"].get("name") for part in answer.parts if "functionCall" in part]
+    message = f"Malformed function call: print(default_api.{names[0] if names else 'tool'}(city='x'"
+    return Answer(finish="MALFORMED_FUNCTION_CALL", finish_message=message)
+
+
+_ANSWERS: dict[FaultKind, Callable[[Answer, Fault], Answer]] = {
+    FaultKind.MALFORMED_CALL: _malformed_call,
+    FaultKind.UNEXPECTED_CALL: lambda _answer, _fault: Answer(
+        finish="UNEXPECTED_TOOL_CALL", finish_message="Unexpected tool call."
+    ),
+    FaultKind.EMPTY_STOP: lambda _answer, _fault: Answer(),
+    FaultKind.SLOW_FIRST_BYTE: lambda answer, fault: replace(
+        answer, delay_seconds=answer.delay_seconds + fault.seconds
+    ),
+}
+
+
+def _double(documents: list[Document], at: int, _fault: Fault) -> list[Document]:
+    return [*documents[: at + 1], *documents[at:]]
+
+
+def _enlarge(documents: list[Document], at: int, fault: Fault) -> list[Document]:
+    enlarged = {**documents[at], "modelStatus": {"modelStage": "STABLE", "message": "x" * fault.size}}
+    return [*documents[:at], enlarged, *documents[at + 1 :]]
+
+
+def _remove_finish(documents: list[Document], _at: int, _fault: Fault) -> list[Document]:
+    candidates = [
+        {key: value for key, value in candidate.items() if key not in ("finishReason", "finishMessage")}
+        for candidate in documents[-1].get("candidates", ())
+    ]
+    return [*documents[:-1], {**documents[-1], "candidates": candidates}]
+
+
+_DOCUMENTS: dict[FaultKind, Callable[[list[Document], int, Fault], list[Document]]] = {
+    FaultKind.DOUBLED_CHUNK: _double,
+    FaultKind.HUGE_EVENT: _enlarge,
+    FaultKind.NO_FINISH: _remove_finish,
+}
+
+
+def _split_body(steps: list[Step]) -> list[Step]:
+    body = _frame(steps, -1)
+    return [*steps[:-1], body[: len(body) // 2], body[len(body) // 2 :]]
+
+
+def _frame(steps: Sequence[Step], at: int) -> bytes:
+    frame = steps[at]
+    assert isinstance(frame, bytes), "a fault is injected at a frame"
+    return frame
+
+
+def _break_json(steps: list[Step], at: int, _fault: Fault) -> list[Step]:
+    return [*steps[:at], _frame(steps, at).replace(b'":', b'" ', 1), *steps[at + 1 :]]
+
+
+def _stall(steps: list[Step], at: int, fault: Fault) -> list[Step]:
+    """Pause before a frame, but not before the first one."""
+    at = at if at or len(steps) == 1 else 1
+    return [*steps[:at], Wait(fault.seconds), *steps[at:]]
+
+
+def _reset(steps: list[Step], at: int, fault: Fault) -> list[Step]:
+    frame = _frame(steps, at)
+    sent = frame[: len(frame) // 2]
+    if fault.kind is FaultKind.RESET_IN_CHARACTER:
+        start = next((index for index, byte in enumerate(frame) if byte >= 0xC0), None)
+        # In a frame of ASCII a character begins where the rest, which is never sent, would be.
+        sent = frame[: start + 1] if start is not None else sent + "€".encode()[:2]
+    return [*steps[:at], sent, Wait(0), Disconnect.RESET]
+
+
+def _error_in_stream(steps: list[Step], at: int, fault: Fault) -> list[Step]:
+    body = _OVERLOADED.body()
+    first = next(index for index, step in enumerate(steps) if isinstance(step, bytes))
+    if _frame(steps, first).startswith(b"["):  # a JSON array
+        return [*steps[:at], (b"[" if at == first else b",") + body + b"]"]
+    if fault.kind is FaultKind.ERROR_BARE:
+        return [*steps[:at], body.replace(b"\n", b"\r\n") + b"\r\n"]
+    return [*steps[:at], b"data: " + body.replace(b"\n", b"") + b"\r\n\r\n"]
+
+
+_STEPS: dict[FaultKind, Callable[[list[Step], int, Fault], list[Step]]] = {
+    FaultKind.ERROR_EVENT: _error_in_stream,
+    FaultKind.ERROR_BARE: _error_in_stream,
+    FaultKind.RESET_IN_EVENT: _reset,
+    FaultKind.RESET_IN_CHARACTER: _reset,
+    FaultKind.STALL: _stall,
+    FaultKind.MALFORMED_JSON: _break_json,
+}
+
+
+def split_for_continuation(answer: Answer) -> tuple[Answer, Answer]:
+    """Split an answer into what is sent now and what is sent for the continuation token."""
+    texts = (at for at, part in enumerate(answer.parts) if part.get("text") and not part.get("thought"))
+    at = next(texts, None)
+    if at is None:
+        return replace(answer, parts=(), finish="CONTINUATION"), answer
+    part = answer.parts[at]
+    half = len(part["text"]) // 2
+    first, second = {**part, "text": part["text"][:half]}, {**part, "text": part["text"][half:]}
+    return (
+        replace(answer, parts=(*answer.parts[:at], first), finish="CONTINUATION"),
+        replace(answer, parts=(second, *answer.parts[at + 1 :])),
+    )

@@ -1,0 +1,171 @@
+"""LocalGemini, the server that users enter, and its clock."""
+
+import math
+from collections.abc import Iterator, MutableMapping, Sequence
+from typing import Annotated, Any
+from urllib.parse import quote
+
+from msgspec import Meta
+
+from midspan._http.retry import Clock, SystemClock
+from midspan.emulator.gemini.caches import Caches
+from midspan.emulator.gemini.conversation import Echo, Source
+from midspan.emulator.gemini.errors import ApiError
+from midspan.emulator.gemini.fault_plan import Fault, FaultPlan
+from midspan.emulator.gemini.faults import PlanProgress
+from midspan.emulator.gemini.generate import Generation
+from midspan.emulator.gemini.models import Models
+from midspan.emulator.gemini.request_log import Report, RequestLog
+from midspan.emulator.gemini.service import Service
+from midspan.emulator.gemini.sources.provider import ProviderSource
+from midspan.emulator.gemini.sources.script import to_source
+from midspan.emulator.http.messages import Request
+from midspan.emulator.http.server import HttpServer
+from midspan.emulator.validate import Validated
+from midspan.errors import ConfigError
+from midspan.providers.provider import Provider
+
+PlanLike = FaultPlan | str | Sequence[Fault | str] | None
+
+
+class _Options(Validated, frozen=True):
+    api_key: Annotated[str, Meta(pattern=r"\S")] | None
+    models: tuple[Annotated[str, Meta(min_length=1)], ...] | None
+    retired_models: bool
+    strict_signatures: bool
+    min_cache_tokens: Annotated[int, Meta(ge=0)]
+
+
+class LocalGemini(HttpServer):
+    """A local server with the Gemini API, as strict as the real one.
+
+    `with` runs it in a thread of its own, `async with` in the running event loop.
+
+    - `script`: answers, as a list, a function of the conversation, a Script, a Recording or the path of a TOML file;
+      `model`: a provider that answers instead. Without both, the server repeats what the user wrote.
+    - `faults`: the fault plan of all requests that name none.
+    - `api_key`: the only valid key; by default any key is valid.
+    - `models`: the only models; by default those of the real API, with `retired_models` also those that were shut down.
+    - `strict_signatures`: reject thought signatures of other servers.
+    - `clock`: for delays and expiry times.
+    """
+
+    def __init__(
+        self,
+        script: Any = None,
+        *,
+        model: Provider | None = None,
+        faults: PlanLike = None,
+        api_key: str | None = None,
+        models: Sequence[str] | None = None,
+        retired_models: bool = False,
+        strict_signatures: bool = False,
+        clock: Clock | None = None,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        min_cache_tokens: int = 1_024,
+    ) -> None:
+        clock = SystemClock() if clock is None else clock
+        names: Any = models
+        options = _Options(api_key, names, retired_models, strict_signatures, min_cache_tokens)
+        known = Models(options.models, retired=retired_models)
+        caches = Caches(clock, known, min_tokens=min_cache_tokens)
+        self._log = RequestLog()
+        source = _to_source(script, model)
+        self._generation = Generation(source, known, caches, self._log, strict_signatures=strict_signatures)
+        service = Service(self._generation, known, caches, self._log, api_key=api_key)
+        super().__init__(service.handle, host=host, port=port, clock=clock)
+        self.plan = faults
+
+    def url_for(self, plan: str) -> str:
+        """Return a base URL whose requests use a plan of `plans`, for clients that cannot send a header."""
+        return f"{self.url}/~{quote(plan, safe='')}"
+
+    @property
+    def plan(self) -> FaultPlan:
+        """The fault plan of all requests that name none. Setting it starts the count of requests again."""
+        return self._generation.default_plan.plan
+
+    @plan.setter
+    def plan(self, plan: PlanLike) -> None:
+        self._generation.default_plan = PlanProgress(FaultPlan.of(plan))
+
+    @property
+    def plans(self) -> "Plans":
+        """Plans by name, for requests to `url_for(name)` or with the header `x-midspan-plan: name`."""
+        return Plans(self._generation.plans)
+
+    @property
+    def injected(self) -> tuple[Fault, ...]:
+        """The faults of `plan` that have been injected."""
+        return tuple(self._generation.default_plan.injected)
+
+    @property
+    def requests(self) -> tuple[Request, ...]:
+        """The last requests, without those with large bodies."""
+        return tuple(self._log.requests)
+
+    @property
+    def errors(self) -> tuple[ApiError, ...]:
+        """The last errors that were sent, without injected ones."""
+        return tuple(self._log.errors)
+
+    def report(self) -> Report:
+        """Count requests, answers, errors, faults and open connections."""
+        return self._log.report(self.open_connections)
+
+    def clear(self) -> None:
+        """Forget all requests and errors, and set the counts to zero."""
+        self._log.clear()
+
+
+class Plans(MutableMapping[str, FaultPlan]):
+    """The named fault plans of a server."""
+
+    def __init__(self, plans: dict[str, PlanProgress]) -> None:
+        self._plans = plans
+
+    def __getitem__(self, name: str) -> FaultPlan:
+        return self._plans[name].plan
+
+    def __setitem__(self, name: str, plan: PlanLike) -> None:
+        self._plans[name] = PlanProgress(FaultPlan.of(plan))
+
+    def __delitem__(self, name: str) -> None:
+        del self._plans[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._plans)
+
+    def __len__(self) -> int:
+        return len(self._plans)
+
+    def injected(self, name: str) -> tuple[Fault, ...]:
+        """Return the faults of this plan that have been injected."""
+        return tuple(self._plans[name].injected)
+
+
+def _to_source(script: Any, model: Provider | None) -> Source:
+    if script is not None and model is not None:
+        raise ConfigError("pass either a script or a model, not both")
+    if model is None:
+        source: Source = Echo() if script is None else to_source(script)
+        return source
+    if not isinstance(model, Provider) or isinstance(model, type):
+        raise ConfigError(f"model must be a provider, got {model!r:.80}")
+    return ProviderSource(model)
+
+
+class ScaledClock(SystemClock):
+    """The system clock, `factor` times as fast: `ScaledClock(1000)` sleeps a second in a millisecond."""
+
+    def __init__(self, factor: float) -> None:
+        if type(factor) not in (int, float) or not 0 < factor < math.inf:
+            raise ConfigError(f"factor must be a positive number, got {factor!r:.80}")
+        self.factor = factor
+
+    def monotonic(self) -> float:
+        return super().monotonic() * self.factor
+
+    async def sleep(self, seconds: float) -> None:
+        await super().sleep(seconds / self.factor)

@@ -1,0 +1,164 @@
+"""The models of the server: which there are, what each accepts and sends, and how they are listed."""
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+from msgspec import Struct
+
+from midspan.emulator.gemini.errors import ApiError
+from midspan.emulator.gemini.route import Route
+from midspan.providers.gemini.capabilities import Api, Capabilities, capabilities_of, generation_of
+from midspan.providers.gemini.family import FAMILY
+
+_LISTED = (
+    *FAMILY.known_models,
+    *("gemini-3.1-pro-preview-customtools", "gemini-3-pro-preview", "gemini-3-flash-preview"),
+    *("gemma-4-31b-it", "gemma-4-26b-a4b-it"),
+)
+_OTHER = """
+    gemini-3.8-flash-tts gemini-3.8-flash-lite-tts gemini-3.5-transcribe gemini-3.1-flash-tts-preview
+    gemini-3.1-flash-image gemini-3.1-flash-lite-image gemini-3-pro-image gemini-2.5-flash-image
+    gemini-2.5-flash-preview-tts gemini-2.5-pro-preview-tts gemini-2.5-computer-use-preview-10-2025
+    gemini-nano-banana-2.1 gemini-omni-1.1-flash gemini-omni-1.2-flash gemini-omni-flash-preview
+    gemini-robotics-er-1.6-preview gemini-robotics-er-2-preview
+    gemma-3-1b-it gemma-3-4b-it gemma-3-12b-it gemma-3-27b-it gemma-3n-e2b-it gemma-3n-e4b-it
+"""
+_RETIRED = """
+    gemini-pro gemini-pro-vision gemini-1.0-pro gemini-1.0-pro-vision
+    gemini-1.5-flash gemini-1.5-flash-8b gemini-1.5-pro gemini-exp-1114 gemini-exp-1121 gemini-exp-1206
+    gemini-2.0-flash gemini-2.0-flash-lite gemini-2.0-flash-thinking gemini-2.0-pro
+    gemini-2.0-flash-exp-image-generation gemini-2.0-flash-preview-image-generation
+    gemini-robotics-er-1.5-preview gemma-2-2b-it gemma-2-9b-it gemma-2-27b-it
+    learnlm-1.5-pro-experimental learnlm-2.0-flash-experimental
+"""
+_CURRENT = frozenset((*_LISTED, *_OTHER.split()))
+_ALL = frozenset((*_CURRENT, *_RETIRED.split()))
+_ALIAS = re.compile(r"gemini-(flash|flash-lite|pro)-latest")
+_STABLE_VERSION = re.compile(r"-\d{3}$")
+_PREVIEW_VERSION = re.compile(r"-(?:latest|(?:preview|exp)(?:-\d\d-(?:\d\d|\d{4})|-\d{4})?)$")
+_PAGE_SIZE = 50
+
+
+def exists(model: str, version: str = "v1beta", *, retired: bool = False) -> bool:
+    """Whether the API has a model of this name; with `retired`, also whether it ever had one."""
+    name = model.lower()
+    if _ALIAS.fullmatch(name):
+        return version != "v1"
+    if name in _CURRENT or _STABLE_VERSION.sub("", name) in _CURRENT:
+        return True
+    # A preview is shut down when the model itself is released.
+    base = _PREVIEW_VERSION.sub("", _STABLE_VERSION.sub("", name))
+    return retired and (name in _ALL or base in _ALL)
+
+
+class Family(Struct, frozen=True, kw_only=True):
+    """How the server treats one model behind one API; what clients must know is in `capabilities`."""
+
+    name: str
+    capabilities: Capabilities
+    joins_user_contents: bool
+    """Adjacent user contents count as one turn, so results may be spread over several of them."""
+    accepts_unanswered_calls: bool
+    """A turn with calls may be followed by a turn without results."""
+    accepts_prefill: bool
+    """The last turn may be the model's."""
+    checks_ids: bool
+    """A result with an id must have the id and the name of a call."""
+    sends_ids: bool
+    requires_signatures: bool
+    sends_signatures: bool
+    rejects_thinking: bool
+    """A thinking config is an error."""
+    max_candidates: int
+    max_declarations: int = 512
+
+
+@lru_cache(maxsize=256)
+def family_of(model: str, api: Api = Api.DEVELOPER, version: str = "v1beta") -> Family:
+    """Return what is known of a model; an unknown one is treated like the newest."""
+    name = model.rsplit("/", 1)[-1].lower()
+    generation = generation_of(name)
+    known = capabilities_of(name, api, version)
+    thinks = bool(known.thinking_levels or known.thinking_budget)
+    # https://github.com/googleapis/js-genai/issues/1609; Vertex accepts several candidates.
+    has_candidates = (1, 5) <= generation < (3, 0) or (generation >= (3, 0) and api is Api.VERTEX)
+    return Family(
+        name=name,
+        capabilities=known,
+        joins_user_contents=generation < (3, 0),
+        accepts_unanswered_calls=generation < (2, 5),
+        accepts_prefill=generation < (3, 5),
+        checks_ids=generation >= (3, 7),
+        sends_ids=generation >= (3, 0) and known.call_ids,
+        requires_signatures=known.signatures and known.functions,
+        sends_signatures=(known.signatures or known.thinking_budget) and known.functions,
+        # Image models think from Gemini 3 on, although the amount cannot be set.
+        rejects_thinking=not thinks and generation < (3, 0) and "thinking" not in name,
+        max_candidates=8 if has_candidates and "image" not in name else 1,
+    )
+
+
+class Models:
+    """The models of one server: those of the real API, or only the given ones."""
+
+    def __init__(self, names: Sequence[str] | None = None, *, retired: bool = False) -> None:
+        self._names = None if names is None else tuple(name.rsplit("/", 1)[-1] for name in names)
+        self._retired = retired
+
+    def require(self, route: Route, method: str) -> str:
+        """Return the name of the model, or raise an error if the server does not have it."""
+        name = route.name or ""
+        if route.collection == "models" and self._has(name, route.version):
+            return name
+        raise not_found(f"{route.collection}/{name}", route, method)
+
+    def _has(self, name: str, version: str) -> bool:
+        return exists(name, version, retired=self._retired) if self._names is None else name in self._names
+
+    def page(self, route: Route) -> dict[str, Any]:
+        names = self._names if self._names is not None else _LISTED
+        return page_of("models", [self.describe(name, route) for name in names], route)
+
+    def describe(self, name: str, route: Route) -> dict[str, Any]:
+        capabilities = family_of(name, route.api, route.version).capabilities
+        methods = ["generateContent", "countTokens"]
+        if capabilities.explicit_cache:
+            methods.append("createCachedContent")
+        prefix = "models/" if route.api is Api.DEVELOPER else "publishers/google/models/"
+        return {
+            "name": f"{prefix}{name}",
+            "version": name.partition("-")[2],
+            "displayName": name.replace("-", " ").title(),
+            "description": f"{name}, emulated",
+            "inputTokenLimit": 1_048_576,
+            "outputTokenLimit": 65_536,
+            "supportedGenerationMethods": methods,
+            "temperature": 1,
+            "topP": 0.95,
+            "topK": 64,
+            "maxTemperature": 2,
+            "thinking": bool(capabilities.thinking_levels or capabilities.thinking_budget),
+        }
+
+
+def not_found(name: str, route: Route, method: str) -> ApiError:
+    if route.api is Api.VERTEX:
+        return ApiError(404, f"Publisher Model `{route.parent}publishers/google/{name}` not found.")
+    return ApiError(
+        404,
+        f"{name} is not found for API version {route.version}, or is not supported for {method}. Call ListModels to "
+        "see the list of available models and their supported methods.",
+    )
+
+
+def page_of(collection: str, items: Sequence[Any], route: Route) -> dict[str, Any]:
+    """Return the page of a list that the query asks for."""
+    size, token = route.query.get("pageSize", ""), route.query.get("pageToken", "")
+    if token and not token.isdigit():
+        raise ApiError(400, f"Invalid page token: {token}.")
+    start = int(token or 0)
+    end = start + (int(size) if size.isdigit() and int(size) > 0 else _PAGE_SIZE)
+    page: dict[str, Any] = {collection: list(items[start:end])}
+    return {**page, "nextPageToken": str(end)} if end < len(items) else page

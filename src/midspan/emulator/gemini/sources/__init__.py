@@ -1,0 +1,1 @@
+"""Sources of answers: scripts, providers and recordings."""

@@ -1,1 +1,0 @@
-"""JSON of requests, read as the API reads it: by the messages of `midspan.providers.gemini.wire`, field by field."""

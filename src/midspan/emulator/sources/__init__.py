@@ -1,1 +1,0 @@
-"""Where answers come from: a script, a model, a recording."""

@@ -1,0 +1,300 @@
+"""The HTTP server: valid and invalid requests, streams, connections, and starting and stopping."""
+
+import asyncio
+import gzip
+import json
+import threading
+from typing import Any
+
+import pytest
+
+from midspan.emulator import LocalGemini, answer, call
+from midspan.emulator.http.messages import BadRequest, Request, RequestParser
+from midspan.errors import ConfigError
+from tests.bounds import BOUND
+from tests.emulator.asking import DEVELOPER, Reply, ask, events, post, raw, send, stream, user
+
+HI = {"contents": [user("Hi.")]}
+V1BETA1 = "/v1beta1/models/gemini-3.8-flash:generateContent"
+PATH = DEVELOPER.format("gemini-3.8-flash", "generateContent")
+
+
+def parse(*pieces: bytes) -> list[Request]:
+    parser = RequestParser()
+    requests = [request for piece in pieces for request in parser.feed(piece)]
+    if parser.error is not None:
+        raise parser.error
+    return requests
+
+
+def test_requests_are_parsed_however_their_bytes_are_split() -> None:
+    body = json.dumps(HI).encode()
+    one = b"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+    chunked = b'POST /b HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n{"a\r\n4;x=y\r\n":1}\r\n0\r\nT: 1\r\n\r\n'
+    bare = b"GET /c HTTP/1.0\r\n\r\n"
+    data = one + chunked + one + bare
+    expected = [("/a", body), ("/b", b'{"a":1}'), ("/a", body), ("/c", b"")]
+    for pieces in ([data], [data[at : at + 1] for at in range(len(data))]):
+        requests = parse(*pieces)
+        assert [(request.target, request.body) for request in requests] == expected
+        assert [request.keep_alive for request in requests] == [True, True, True, False]
+        assert [request.accepts_chunks for request in requests] == [True, True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        (b"HELLO\r\n\r\n", 400),
+        (b"POST / HTTP/1.1\r\nContent-Length: x\r\n\r\n", 400),
+        (b"POST / HTTP/1.1\r\nContent-Length: -5\r\n\r\n", 400),
+        (b"POST / HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\n", 413),
+        (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 400),
+        (b"GET / HTTP/1.1\r\nX: " + b"a" * 100_000, 431),
+        (b"POST / HTTP/1.1\r\nContent-Length: " + b"9" * 5_000 + b"\r\n\r\n", 400),
+        (b"POST / HTTP/1.1\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}", 400),
+        (b"POST / HTTP/1.1\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n", 400),
+        (b"POST / HTTP/1.1\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", 501),
+        (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1;" + b"x" * 100_000, 431),
+        (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1_0\r\n", 400),
+        (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nabcd\r\n", 400),
+        (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX: " + b"a" * 100_000, 431),
+        (b"GET / ZZZZ\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n", 501),
+        (b"GET / HTTP/2.0\r\n\r\n", 505),
+        (b"POST / HTTP/1.1\r\nContent-Encoding: br\r\nContent-Length: 2\r\n\r\n{}", 415),
+        (b"POST / HTTP/1.1\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{}", 400),
+    ],
+)
+def test_an_invalid_request_is_rejected_and_the_connection_closed(data: bytes, status: int, echo: LocalGemini) -> None:
+    with pytest.raises(BadRequest) as rejected:
+        parse(data)
+    assert rejected.value.status == status
+    assert raw(echo.url, data).startswith(b"HTTP/1.1 %d " % status)
+
+
+@pytest.mark.parametrize("header", ["Transfer-Encoding:chunked", "transfer-encoding:  Chunked "])
+def test_the_chunked_header_may_have_any_case_and_spacing(header: str) -> None:
+    (found,) = parse(f"\r\nPOST / HTTP/1.1\r\n{header}\r\n\r\n2\r\n{{}}\r\n0\r\n\r\n".encode())
+    assert found.body == b"{}"
+
+
+def test_a_body_may_have_very_many_chunks() -> None:
+    head = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+    (found,) = parse(head, *[b"1\r\na\r\n"] * 200_000, b"0\r\n\r\n")
+    assert found.body == b"a" * 200_000
+
+
+@pytest.mark.parametrize(
+    "start", [b"GET / HTTP/1.1\r\n", b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n"]
+)
+def test_long_headers_and_trailers_may_arrive_byte_by_byte(start: bytes) -> None:
+    lines = b"X: " + b"a" * 50_000 + b"\r\n\r\n"
+    (found,) = parse(start, *(lines[at : at + 1] for at in range(len(lines))))
+    assert found.body == b""
+
+
+def test_a_compressed_body_is_decompressed_up_to_a_limit(echo: LocalGemini) -> None:
+    packed = gzip.compress(json.dumps(HI).encode())
+    headers = {"x-goog-api-key": "k", "Content-Encoding": "gzip"}
+    assert send(echo.url, "POST", PATH, packed, headers).parts[0]["text"] == "You said: Hi."
+    bomb = gzip.compress(bytes(65 * 1024 * 1024))
+    assert send(echo.url, "POST", PATH, bomb, headers).status == 413
+
+
+def test_a_valid_request_is_answered_before_the_invalid_one_after_it() -> None:
+    with LocalGemini([answer("Slow.", delay_seconds=0.01)]) as slow, LocalGemini(["Quick."]) as quick:
+        for server in (slow, quick):
+            first = post(PATH, HI).replace(b"Connection: close\r\n", b"")
+            received = raw(server.url, first + b"garbage\r\n\r\n")
+            assert received.startswith(b"HTTP/1.1 200 OK")
+            assert received.index(b"HTTP/1.1 400") > received.index(b'"candidates"')
+
+
+def test_the_reply_to_head_has_no_body(echo: LocalGemini) -> None:
+    received = raw(echo.url, b"HEAD /v1beta/models HTTP/1.1\r\nx-goog-api-key: k\r\nConnection: close\r\n\r\n")
+    assert received.startswith(b"HTTP/1.1 404")
+    assert received.endswith(b"\r\n\r\n")
+    assert received.count(b"\r\n\r\n") == 1
+
+
+def test_a_stream_to_an_http_1_0_client_ends_with_the_connection(echo: LocalGemini) -> None:
+    path = PATH.replace("generateContent", "streamGenerateContent") + "?alt=sse"
+    data = post(path, HI).replace(b"HTTP/1.1", b"HTTP/1.0").replace(b"Connection: close", b"Connection: keep-alive")
+    head, _, body = raw(echo.url, data).partition(b"\r\n\r\n")
+    assert b"chunked" not in head
+    assert body.startswith(b"data: {")
+    assert "".join(p["text"] for e in events(Reply(200, body)) for p in e["candidates"][0]["content"]["parts"])
+
+
+def test_pipelined_requests_are_answered_in_order() -> None:
+    with LocalGemini([answer("Slow.", delay_seconds=0.01)]) as server:
+        first = post(PATH, HI).replace(b"Connection: close\r\n", b"")
+        received = raw(server.url, first * 3 + post("/v1beta/models/nothing:generateContent", HI))
+    assert [received.count(b"HTTP/1.1 200"), received.count(b"HTTP/1.1 404")] == [3, 1]
+    assert received.rindex(b"HTTP/1.1 200") < received.index(b"HTTP/1.1 404")
+
+
+def test_a_client_that_expects_100_continue_receives_it(echo: LocalGemini) -> None:
+    data = post(PATH, HI, "Expect: 100-continue")
+    head, _, body = data.partition(b"\r\n\r\n")
+    parser = RequestParser()
+    assert parser.feed(head + b"\r\n\r\n") == []
+    assert parser.awaits_continue
+    assert [request.body for request in parser.feed(body)] == [body]
+    assert b"HTTP/1.1 200 OK" in raw(echo.url, data)
+
+
+def test_an_unknown_path_is_answered_with_a_404_page(echo: LocalGemini) -> None:
+    for method, path in (
+        ("GET", "/"),
+        ("GET", PATH),
+        ("PUT", "/v1beta/cachedContents"),
+        ("POST", "/v2/models/x:y"),
+        ("POST", V1BETA1),
+    ):
+        reply = send(echo.url, method, path)
+        assert (reply.status, reply.body[:9]) == (404, b"<!DOCTYPE"), path
+    assert send(echo.url, "POST", DEVELOPER.format("gemini-3.8-flash", "embedContent"), {}).status == 400
+
+
+def test_a_stream_ends_with_its_finish_reason_and_signature(echo: LocalGemini) -> None:
+    reply = stream(echo.url, HI)
+    assert reply.body.endswith(b"}\r\n\r\n")
+    documents = events(reply)
+    assert [one["candidates"][0].get("finishReason") for one in documents] == [None] * (len(documents) - 1) + ["STOP"]
+    totals = [one["usageMetadata"]["totalTokenCount"] for one in documents]
+    assert totals == sorted(totals), "each chunk has the running total"
+    assert b"[DONE]" not in reply.body
+    last = documents[-1]["candidates"][0]["content"]["parts"][-1]
+    assert last["text"] == "", "the signature comes after all text, on an empty part"
+    assert last["thoughtSignature"]
+
+
+def test_a_stream_without_alt_sse_is_a_json_array(echo: LocalGemini) -> None:
+    listed = stream(echo.url, HI, query="").json
+    assert isinstance(listed, list)
+    assert (
+        "".join(part["text"] for one in listed for part in one["candidates"][0]["content"]["parts"]) == "You said: Hi."
+    )
+
+
+def test_enums_are_numbers_if_the_query_asks_for_them(echo: LocalGemini) -> None:
+    reply = send(echo.url, "POST", PATH + "?%24alt=json%3Benum-encoding%3Dint", HI)
+    assert reply.json["candidates"][0]["finishReason"] == 1
+
+
+def test_calls_come_in_one_chunk_with_the_finish_reason() -> None:
+    with LocalGemini([answer("Let me see.", call("f"), call("g"))]) as server:
+        documents = events(stream(server.url, {**HI, "tools": [{"functionDeclarations": [{"name": "f"}]}]}))
+    last = documents[-1]["candidates"][0]
+    assert [part["functionCall"]["name"] for part in last["content"]["parts"]] == ["f", "g"]
+    assert last["finishReason"] == "STOP"
+    assert ["thoughtSignature" in part for part in last["content"]["parts"]] == [True, False]
+
+
+def test_a_large_answer_arrives_completely() -> None:
+    text = "word " * 2_000_000
+    with LocalGemini([answer(text, chunks=50, gap_seconds=0.0001)]) as server:
+        documents = events(stream(server.url, HI))
+    assert sum(len(part["text"]) for one in documents for part in one["candidates"][0]["content"]["parts"]) == len(text)
+
+
+def test_the_server_runs_in_the_running_event_loop() -> None:
+    async def main() -> None:
+        async with asyncio.timeout(BOUND), LocalGemini(["Hello."]) as server:
+            reply = await asyncio.to_thread(ask, server.url, HI)
+            assert reply.parts[0]["text"] == "Hello."
+        assert server.report().open_connections == 0
+
+    asyncio.run(main())
+
+
+def test_many_clients_are_answered_at_the_same_time() -> None:
+    with LocalGemini() as server:
+        replies: list[bytes] = []
+
+        def talk(number: int) -> None:
+            asked = [{"contents": [user(f"{number}-{at}")]} for at in range(20)]
+            replies.extend(ask(server.url, one).parts[0]["text"].encode() for one in asked)
+
+        threads = [threading.Thread(target=talk, args=(number,)) for number in range(16)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(4 * BOUND)
+        assert sorted(replies) == sorted(f"You said: {a}-{b}".encode() for a in range(16) for b in range(20))
+        assert server.report().requests == 320
+    assert server.report().open_connections == 0
+
+
+def test_stopping_the_server_closes_connections_that_wait() -> None:
+    with LocalGemini([answer("Never.", delay_seconds=3_600)]) as server:
+        waiting = threading.Thread(target=raw, args=(server.url, post(PATH, HI)))
+        waiting.start()
+        while not server.report().requests:
+            waiting.join(0.001)
+    waiting.join(BOUND)
+    assert not waiting.is_alive()
+    assert server.report().open_connections == 0
+
+
+def test_a_connection_that_the_client_closes_is_removed() -> None:
+    import socket
+
+    with LocalGemini([answer("Never.", delay_seconds=3_600)]) as server:
+        place = server.url.removeprefix("http://").split(":")
+        connection = socket.create_connection((place[0], int(place[1])), timeout=BOUND)
+        connection.sendall(post(PATH, HI))
+        waiting = threading.Event()
+        while not server.report().requests:
+            waiting.wait(0.001)
+        connection.close()
+        for _ in range(5_000):
+            if not server.report().open_connections:
+                break
+            waiting.wait(0.001)
+        assert server.report().open_connections == 0
+
+
+def test_a_port_in_use_is_reported_where_the_server_is_entered() -> None:
+    with LocalGemini() as first:
+        port = int(first.url.rsplit(":", 1)[1])
+        with pytest.raises(ConfigError, match="cannot listen on"), LocalGemini(port=port):
+            pass
+    with pytest.raises(ConfigError, match="the server is not running yet"):
+        _ = LocalGemini().url
+
+
+@pytest.mark.parametrize(
+    ("option", "values", "message"),
+    [
+        ("port", (99_999, 65_536, -1, "80", 80.0, True, None), "port must be a number up to 65535, or 0 for any free"),
+        ("host", ("", " ", "a b", "\ud800", 5, None), "host must be an address of this machine such as '127.0.0.1'"),
+        ("api_key", (5, "", " "), "invalid api_key .*: Expected `str"),
+        ("models", ("gemini-3.8-flash", [5], [""], 5), "invalid models .*: Expected"),
+        ("retired_models", ("x", 1, None), "invalid retired_models .*: Expected `bool`"),
+        ("strict_signatures", ("x", 1, None), "invalid strict_signatures .*: Expected `bool`"),
+        ("min_cache_tokens", ("x", -1, 1.5, None), "invalid min_cache_tokens .*: Expected `int`"),
+    ],
+)
+def test_an_invalid_option_is_rejected_by_the_constructor(option: str, values: tuple[Any, ...], message: str) -> None:
+    for value in values:
+        with pytest.raises(ConfigError, match=message):
+            LocalGemini(["x"], **{option: value})
+
+
+def test_the_url_of_an_ipv6_address_has_brackets() -> None:
+    assert LocalGemini(host="::1", port=8_080).url == "http://[::1]:8080"
+
+
+def test_the_report_counts_requests_answers_errors_and_faults() -> None:
+    with LocalGemini(["Hello."], faults="1:status_503") as server:
+        ask(server.url, HI)
+        ask(server.url, HI)
+        ask(server.url, {})
+        report = server.report()
+        assert (report.requests, report.answered, report.errors, report.faults) == (3, 1, {400: 1}, {"status_503": 1})
+        assert json.loads(server.requests[0].body) == HI
+        assert "contents is not specified" in server.errors[0].message
+        server.clear()
+        assert server.report().requests == 0
