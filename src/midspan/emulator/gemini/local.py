@@ -157,15 +157,15 @@ def _to_source(script: Any, model: Provider | None) -> Source:
 
 
 class ScaledClock(SystemClock):
-    """The system clock, `factor` times as fast: `ScaledClock(1000)` sleeps a second in a millisecond."""
+    """The system clock with shorter sleeps: `ScaledClock(1000)` sleeps a second in a millisecond.
+
+    The time itself is not scaled, so time limits do not depend on the speed of the machine.
+    """
 
     def __init__(self, factor: float) -> None:
         if type(factor) not in (int, float) or not 0 < factor < math.inf:
             raise ConfigError(f"factor must be a positive number, got {factor!r:.80}")
         self.factor = factor
-
-    def monotonic(self) -> float:
-        return super().monotonic() * self.factor
 
     async def sleep(self, seconds: float) -> None:
         await super().sleep(seconds / self.factor)
