@@ -15,8 +15,7 @@ from midspan._types.parts import ToolCall
 from midspan._types.specs import Effects
 from midspan.errors import ToolError
 from midspan.tools.execute import execute
-from midspan.toolsets.calculator import calculate, calculator_tool
-from midspan.toolsets.calculator.grammar import evaluate
+from midspan.toolsets.calculator import calculate, calculator_tool, evaluate
 
 
 def value(expression: str) -> str:
@@ -98,7 +97,7 @@ def problem(expression: str) -> str:
         ("(sqrt(2) * sqrt(2))!", "2"),
     ],
 )
-def test_what_is_exact_is_told_exactly(expression: str, expected: str) -> None:
+def test_exact_results_are_shown_in_full(expression: str, expected: str) -> None:
     found = calculate(expression)
     assert (found.result, found.is_exact) == (expected, True)
 
@@ -131,21 +130,22 @@ def test_what_is_exact_is_told_exactly(expression: str, expected: str) -> None:
         ("tan(pi/4)", "1"),
         ("sin(1e-20)", "1e-20"),
         ("asin(1)", "1.5707963267949"),
-        ("acos(-1) - pi", "0"),
-        ("atan(1) * 4 - pi", "0"),
+        ("acos(-1)", "3.14159265358979"),
+        ("atan(1) * 4", "3.14159265358979"),
+        ("atan(-1e300)", "-1.5707963267949"),
         ("degrees(pi)", "180"),
         ("sin(radians(30))", "0.5"),
         ("1.0000001 ** 10000000", "2.71828169254497"),
         ("2e20 * pi", "628318530717958647693"),
     ],
 )
-def test_what_is_not_exact_is_rounded_and_says_so(expression: str, expected: str) -> None:
+def test_inexact_results_are_rounded_and_marked(expression: str, expected: str) -> None:
     found = calculate(expression)
     assert found.is_exact is False
     assert found.result == expected or math.isclose(float(found.result), float(expected), rel_tol=1e-14)
 
 
-def test_whole_numbers_keep_all_their_digits() -> None:
+def test_integers_keep_all_their_digits() -> None:
     assert value("2 ** 1000") == str(2**1000)
     assert value("1e400") == "1" + "0" * 400
     assert value("807!") == str(math.factorial(807))
@@ -153,46 +153,52 @@ def test_whole_numbers_keep_all_their_digits() -> None:
 
 
 @pytest.mark.parametrize(
-    ("expression", "words"),
+    ("expression", "message"),
     [
-        ("", "the expression ends where a number, a function or '(' should follow, at position 1"),
-        ("1 +", "at position 4"),
-        ("1 + * 2", "found '*' at position 5"),
-        ("1 2", "expected an operator, found '2' at position 3"),
-        ("2pi", "expected an operator, found 'pi' at position 2"),
-        ("2(3)", "found '(' at position 2"),
-        ("(1 + 2", "the '(' at position 1 is never closed"),
-        ("(1 2)", "expected an operator or ')', found '2' at position 4"),
-        ("1)", "found ')' at position 2"),
-        ("1,000", "at position 2; write numbers without thousands separators"),
-        ("1.2.3", "found '.3' at position 4"),
-        ("foo(1)", "'foo' is not known, at position 1; the functions are sqrt"),
-        ("x + 1", "'x' is not known, at position 1"),
-        ("sqrt 4", "sqrt needs its arguments in parentheses, at position 6"),
-        ("sqrt(1, 2)", "sqrt takes 1 number, got 2, at position 1"),
-        ("round()", "round takes 1 or 2 numbers, got 0"),
-        ("max()", "max takes 1 or more numbers, got 0"),
-        ("1 + 1 / (3 - 3)", "division by zero, at position 7"),
+        ("", "the expression is not valid"),
+        ("1 +", "the expression is not valid; write it like (1 + 2) * 3 / 4"),
+        ("1 + * 2", "the expression is not valid"),
+        ("1 2", "the expression is not valid"),
+        ("2pi", "the expression is not valid"),
+        ("(1 + 2", "the expression is not valid"),
+        ("(1 2)", "the expression is not valid"),
+        ("1)", "the expression is not valid"),
+        ("1.2.3", "the expression is not valid"),
+        ("sqrt 4", "the expression is not valid"),
+        ("2(3)", "not arithmetic; write 2 * (3) for a product"),
+        ("sqrt", "not arithmetic; write 2 * (3) for a product and sqrt(4) for a function"),
+        ("1 and 2", "not arithmetic"),
+        ("max(*1)", "not arithmetic"),
+        ("max(**1)", "not arithmetic"),
+        ("1,000", "unexpected comma; write numbers without thousands separators"),
+        ("foo(1)", "unknown name 'foo'; functions: sqrt, "),
+        ("x + 1", "unknown name 'x'; functions: "),
+        ("sqrt(1, 2)", "wrong number of arguments for sqrt: 2"),
+        ("round()", "wrong number of arguments for round: 0"),
+        ("max()", "wrong number of arguments for max: 0"),
+        ("1 + 1 / (3 - 3)", "division by zero"),
+        ("1 / (sqrt(2) * sqrt(2) - 2)", "division by zero"),
         ("5 % 0", "division by zero"),
         ("5 // 0", "division by zero"),
         ("0 ** -1", "division by zero"),
-        ("sqrt(-1)", "no real square root, at position 1"),
+        ("sqrt(-1)", "not a real number"),
         ("(-8) ** (1/3)", "use cbrt"),
         ("ln(0)", "only numbers above 0 have a logarithm"),
+        ("log10(-1)", "only numbers above 0 have a logarithm"),
         ("log(8, 1)", "division by zero"),
-        ("asin(2)", "from -1 to 1"),
-        ("tan(pi/2)", "no tangent of a right angle"),
-        ("2.5!", "only whole numbers from 0 have a factorial"),
-        ("(-1)!", "only whole numbers from 0"),
-        ("gcd(1.5, 2)", "must be whole"),
-        ("round(1, 0.5)", "must be whole"),
+        ("asin(2)", "not a real number"),
+        ("tan(pi/2)", "division by zero"),
+        ("2.5!", "take whole numbers"),
+        ("(-1)!", "not a real number"),
+        ("gcd(1.5, 2)", "take whole numbers"),
+        ("round(1, 0.5)", "take whole numbers"),
         ("round(1, 101)", "at most 100 digits"),
-        ("5 % -3", "'% -' may be a remainder or a percentage, at position 3"),
-        ("2 = 2", "'=' means nothing in an expression, at position 3"),
+        ("5 % -3", "'% -' may be a remainder or a percentage; write 5 % (-3) or (5%) - 3"),
+        ("2 = 2", "unexpected character '=' at position 3"),
     ],
 )
-def test_a_mistake_is_told_with_its_place(expression: str, words: str) -> None:
-    assert words in problem(expression)
+def test_mistake_is_reported_in_one_sentence(expression: str, message: str) -> None:
+    assert message in problem(expression)
 
 
 @pytest.mark.parametrize(
@@ -238,7 +244,7 @@ def test_a_mistake_is_told_with_its_place(expression: str, words: str) -> None:
         "'a' * 9999999999",
     ],
 )
-def test_a_hostile_expression_gets_a_sentence(expression: str) -> None:
+def test_hostile_expression_is_rejected_in_one_sentence(expression: str) -> None:
     assert 10 < len(problem(expression)) < 500
 
 
@@ -261,11 +267,11 @@ def test_a_hostile_expression_gets_a_sentence(expression: str) -> None:
         "0." + "0" * 900 + "1",
     ],
 )
-def test_a_heavy_expression_has_a_value(expression: str) -> None:
+def test_long_expression_is_evaluated(expression: str) -> None:
     assert calculate(expression).result
 
 
-def test_the_tool_answers_the_model() -> None:
+def test_tool_returns_results_and_errors_to_the_model() -> None:
     tool = calculator_tool()
 
     def ask(expression: Any) -> Any:
@@ -273,7 +279,7 @@ def test_the_tool_answers_the_model() -> None:
 
     assert ask("0.1 + 0.2").value == {"result": "0.3", "is_exact": True}
     assert ask("2 ** 500").value["result"] == str(2**500)
-    assert (ask("1/0").is_error, ask("1/0").value) == (True, "division by zero, at position 2")
+    assert (ask("1/0").is_error, ask("1/0").value) == (True, "division by zero")
     assert ask("(" * 100_000).value.startswith("invalid parameters: expression: ")
     assert ask("").value.startswith("invalid parameters: expression: ")
 
@@ -327,7 +333,7 @@ NUMBERS = st.decimals(0, 10**6, places=3).map(literal) | st.integers(0, 10**9).m
 
 @settings(max_examples=300)
 @given(st.recursive(NUMBERS, larger, max_leaves=8))
-def test_any_expression_is_worth_what_fractions_say(tree: Tree) -> None:
+def test_value_agrees_with_fractions(tree: Tree) -> None:
     expression, worth = tree
     if len(expression) > 1000:
         return
@@ -351,7 +357,7 @@ FLAT = st.lists(
 
 @settings(max_examples=300)
 @given(st.integers(1, 9), FLAT)
-def test_operators_bind_as_in_python(first: int, rest: list[tuple[str, str, int]]) -> None:
+def test_operators_have_the_precedence_of_python(first: int, rest: list[tuple[str, str, int]]) -> None:
     parts = [(sign, "" if sign in ("%", "**") else minus, number) for sign, minus, number in rest]
     powers = [sign for sign, _, _ in parts if sign == "**"]
     if len(powers) > 1:
@@ -371,7 +377,7 @@ ANGLES = st.floats(-1000, 1000).map(lambda angle: round(angle, 9))
 
 @settings(max_examples=200)
 @given(st.sampled_from(["sin", "cos", "atan", "exp", "sqrt", "ln", "log10", "log2", "cbrt"]), ANGLES)
-def test_functions_agree_with_those_of_the_math_module(name: str, number: float) -> None:
+def test_functions_agree_with_the_math_module(name: str, number: float) -> None:
     number = number / 2 if name == "exp" else number
     if name in ("sqrt", "ln", "log10", "log2"):
         number = abs(number) + 1e-9
@@ -382,6 +388,6 @@ def test_functions_agree_with_those_of_the_math_module(name: str, number: float)
 
 @settings(max_examples=500)
 @given(st.text("0123456789.+-*/%^!(), episqrtmax", max_size=60) | st.text(max_size=30))
-def test_any_text_has_a_value_or_a_sentence(text: str) -> None:
+def test_any_text_gives_a_value_or_an_error(text: str) -> None:
     with suppress(ToolError):
         assert calculate(text).result

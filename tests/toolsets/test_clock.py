@@ -30,12 +30,12 @@ def time_in(zone: str, now: datetime = WINTER) -> str:
     return str(result.value["time"])
 
 
-def told(result: ToolResult) -> str:
+def error(result: ToolResult) -> str:
     assert result.is_error
     return str(result.value)
 
 
-def test_the_time_is_told_with_its_weekday_and_zone() -> None:
+def test_time_has_weekday_and_zone() -> None:
     assert ask("get_time", zone="Europe/Oslo").value == {
         "time": "2026-01-15T13:30:15+01:00",
         "weekday": "Thursday",
@@ -46,10 +46,10 @@ def test_the_time_is_told_with_its_weekday_and_zone() -> None:
     assert ask("get_time", SUMMER, zone="Europe/Oslo").value["is_summer_time"] is True
 
 
-def test_the_home_zone_is_utc_unless_another_is_given() -> None:
+def test_home_zone_is_utc_by_default() -> None:
     assert ask("get_time").value["zone"] == "UTC"
     assert ask("get_time", home="Asia/Tokyo").value["zone"] == "Asia/Tokyo"
-    with pytest.raises(ConfigError, match="home: there is no time zone 'Nowhere'"):
+    with pytest.raises(ConfigError, match="home: unknown time zone 'Nowhere'"):
         clock_tools(home="Nowhere")
 
 
@@ -59,7 +59,6 @@ def test_the_home_zone_is_utc_unless_another_is_given() -> None:
         ("Tokyo", "Asia/Tokyo"),
         ("new york", "America/New_York"),
         ("New_York", "America/New_York"),
-        ("New York, USA", "America/New_York"),
         ("São Paulo", "America/Sao_Paulo"),
         ("america/los angeles", "America/Los_Angeles"),
         ("EUROPE/OSLO", "Europe/Oslo"),
@@ -73,68 +72,52 @@ def test_the_home_zone_is_utc_unless_another_is_given() -> None:
         ("Etc/GMT+2", "Etc/GMT+2"),
     ],
 )
-def test_zones_are_found_by_the_names_that_people_use(written: str, zone: str) -> None:
+def test_zones_are_found_by_city_name_and_offset(written: str, zone: str) -> None:
     assert ask("get_time", zone=written).value["zone"] == zone
 
 
-@pytest.mark.parametrize(
-    ("written", "zone"),
-    [
-        ("Sydney, Australia", "Australia/Sydney"),
-        ("London, UK", "Europe/London"),
-        ("London, England", "Europe/London"),
-        ("Paris, France", "Europe/Paris"),
-        ("Paris,Europe", "Europe/Paris"),
-        ("Oslo, NO", "Europe/Oslo"),
-        ("New York, NY, USA", "America/New_York"),
-        ("Toronto, Ontario", "America/Toronto"),
-    ],
-)
-def test_a_city_may_be_followed_by_where_it_lies(written: str, zone: str) -> None:
-    assert ask("get_time", zone=written).value["zone"] == zone
+@pytest.mark.parametrize("zone", ["London, Ontario", "London, UK", "London, England"])
+def test_city_with_a_region_is_rejected_with_a_suggestion(zone: str) -> None:
+    """There is a London in Ontario, too, so the city alone does not decide."""
+    message = error(ask("get_time", zone=zone))
+    assert message.startswith(f"invalid parameters: zone: unknown time zone {zone!r}; did you mean Europe/London?")
+    assert "use the IANA name" in message
 
 
-@pytest.mark.parametrize("zone", ["London, Ontario", "Paris, Texas", "Berlin, Rivendell", "Oslo, Norway, Minnesota"])
-def test_a_city_of_the_same_name_elsewhere_is_refused(zone: str) -> None:
-    said = told(ask("get_time", zone=zone))
-    assert said.startswith(f"invalid parameters: zone: {zone!r} is not known to lie in Europe/")
-    assert "give the IANA name" in said
-
-
-def test_a_fixed_offset_east_is_ahead() -> None:
+def test_positive_offset_is_east_of_utc() -> None:
     assert time_in("UTC+2") == "2026-01-15T14:30:15+02:00"
     assert time_in("Etc/GMT+2") == "2026-01-15T10:30:15-02:00"  # where the sign is the other way round
 
 
-def test_several_names_of_one_zone_are_one() -> None:
+def test_city_with_equivalent_zones_is_not_ambiguous() -> None:
     assert ask("get_time", zone="Buenos Aires").value["zone"].endswith("/Buenos_Aires")
 
 
-def test_a_name_that_may_be_two_zones_is_asked_about() -> None:
-    assert "'West' may be Australia/West or Brazil/West; say which" in told(ask("get_time", zone="West"))
+def test_ambiguous_name_is_rejected_with_the_zones() -> None:
+    assert "'West' is ambiguous: Australia/West or Brazil/West?" in error(ask("get_time", zone="West"))
 
 
-def test_the_nearest_names_are_offered_for_one_that_is_unknown() -> None:
-    assert told(ask("get_time", zone="Tokio")).startswith(
-        "invalid parameters: zone: there is no time zone 'Tokio'; did you mean Asia/Tokyo?"
+def test_similar_names_are_suggested_for_an_unknown_one() -> None:
+    assert error(ask("get_time", zone="Tokio")).startswith(
+        "invalid parameters: zone: unknown time zone 'Tokio'; did you mean Asia/Tokyo?"
     )
-    assert "did you mean" not in told(ask("get_time", zone="Rivendell Valley"))
+    assert "did you mean" not in error(ask("get_time", zone="Rivendell Valley"))
 
 
 @pytest.mark.parametrize(
     "zone",
     ["../../etc/passwd", "/etc/localtime", "America", "zone.tab", "\x00", "UTC+99", "UTC+2:75", "東京", "-", "a" * 64],
 )
-def test_what_is_no_zone_is_told(zone: str) -> None:
-    assert told(ask("get_time", zone=zone)).startswith("invalid parameters: zone: there is no time zone ")
+def test_unknown_zone_is_rejected(zone: str) -> None:
+    assert error(ask("get_time", zone=zone)).startswith("invalid parameters: zone: unknown time zone ")
 
 
 @pytest.mark.parametrize("zone", ["", "a" * 65, ["Oslo", "Rome"]])
-def test_a_zone_is_a_short_text(zone: Any) -> None:
-    assert told(ask("get_time", zone=zone)).startswith("invalid parameters: zone: ")
+def test_zone_must_be_a_short_string(zone: Any) -> None:
+    assert error(ask("get_time", zone=zone)).startswith("invalid parameters: zone: ")
 
 
-def test_clocks_go_forward_and_back_in_the_right_second() -> None:
+def test_summer_time_begins_and_ends_in_the_right_second() -> None:
     assert time_in("Europe/Berlin", BEFORE_SPRING) == "2026-03-29T01:59:59+01:00"
     assert time_in("Europe/Berlin", BEFORE_SPRING + timedelta(seconds=1)) == "2026-03-29T03:00:00+02:00"
     autumn = datetime(2026, 10, 25, 0, 59, 59, tzinfo=UTC)
@@ -144,7 +127,7 @@ def test_clocks_go_forward_and_back_in_the_right_second() -> None:
     assert time_in("Australia/Lord_Howe", SUMMER)[-6:] == "+10:30"
 
 
-def test_a_time_is_converted_with_the_day_it_falls_on() -> None:
+def test_converted_time_has_its_date() -> None:
     result = ask("convert_time", time="20:00", source="New York", target="Asia/Tokyo")
     assert result.value["source"]["time"] == "2026-01-15T20:00:00-05:00"
     assert result.value["target"]["time"] == "2026-01-16T10:00:00+09:00"
@@ -152,28 +135,28 @@ def test_a_time_is_converted_with_the_day_it_falls_on() -> None:
     assert (result.value["target_is_ahead_by_hours"], result.value["note"]) == (14, None)
 
 
-def test_the_distance_of_zones_is_that_of_the_day() -> None:
+def test_difference_of_zones_depends_on_the_date() -> None:
     apart = [
         ask("convert_time", time=f"2026-{day}T12:00", source="America/New_York", target="Europe/London").value
         for day in ("01-15", "03-15", "07-15")  # in March they change on different days
     ]
-    assert [one["target_is_ahead_by_hours"] for one in apart] == [5, 4, 5]
+    assert [value["target_is_ahead_by_hours"] for value in apart] == [5, 4, 5]
 
 
-def test_today_is_the_day_of_the_source() -> None:
+def test_time_without_a_date_is_today_in_the_source_zone() -> None:
     late = datetime(2026, 1, 15, 23, 30, tzinfo=UTC)
     assert ask("convert_time", late, time="9:05", source="Tokyo").value["source"]["time"][:16] == "2026-01-16T09:05"
 
 
-def test_a_time_that_clocks_skip_or_show_twice_is_noted() -> None:
+def test_skipped_and_repeated_times_have_a_note() -> None:
     skipped = ask("convert_time", time="2026-03-29T02:30", source="Europe/Berlin").value
-    assert skipped["note"].startswith("02:30 is left out there on that day")
+    assert skipped["note"].startswith("clocks skip 02:30 on that day")
     assert (skipped["source"]["time"], skipped["target"]["time"]) == (
         "2026-03-29T03:30:00+02:00",
         "2026-03-29T01:30:00+00:00",
     )
     twice = ask("convert_time", time="2026-10-25 02:30", source="Europe/Berlin").value
-    assert twice["note"].startswith("02:30 comes twice there on that day")
+    assert twice["note"].startswith("clocks show 02:30 twice on that day")
     assert twice["target"]["time"] == "2026-10-25T00:30:00+00:00"
 
 
@@ -192,21 +175,21 @@ def test_a_time_that_clocks_skip_or_show_twice_is_noted() -> None:
         "\N{ARABIC-INDIC DIGIT THREE}:00",
     ],
 )
-def test_what_is_no_time_is_told(time: str) -> None:
-    assert told(ask("convert_time", time=time, source="Tokyo")).startswith("invalid parameters: time: ")
+def test_invalid_time_is_rejected(time: str) -> None:
+    assert error(ask("convert_time", time=time, source="Tokyo")).startswith("invalid parameters: time: ")
 
 
 @pytest.mark.parametrize("time", ["9am", "9", "3pm", ""])
-def test_a_time_in_another_form_is_told_the_right_one(time: str) -> None:
-    assert "give it as 14:30 or 2026-03-29T14:30" in told(ask("convert_time", time=time, source="Tokyo"))
+def test_time_in_another_format_is_rejected_with_the_right_format(time: str) -> None:
+    assert "write it as 14:30 or 2026-03-29T14:30" in error(ask("convert_time", time=time, source="Tokyo"))
 
 
-def test_an_unknown_zone_is_told_by_its_parameter() -> None:
-    assert "source: there is no" in told(ask("convert_time", time="10:00", source="Atlantis"))
-    assert "target: there is no" in told(ask("convert_time", time="10:00", source="Oslo", target="Atlantis"))
+def test_unknown_zone_is_reported_with_its_parameter() -> None:
+    assert "source: unknown time zone" in error(ask("convert_time", time="10:00", source="Atlantis"))
+    assert "target: unknown time zone" in error(ask("convert_time", time="10:00", source="Oslo", target="Atlantis"))
 
 
-def test_a_clock_without_a_zone_is_a_mistake_of_the_caller() -> None:
+def test_clock_that_returns_naive_times_is_a_config_error() -> None:
     get_time, _ = clock_tools(now=lambda: datetime(2026, 1, 1))
     with pytest.raises(ConfigError, match="without a zone"):
         get_time()
@@ -217,7 +200,7 @@ def test_clock_tools_declare_themselves_read_only_and_repeatable() -> None:
     assert all(tool.spec.repeatable for tool in clock_tools()), "the same call has another result later"
 
 
-def test_a_machine_without_data_about_zones_still_has_utc_and_offsets() -> None:
+def test_utc_and_offsets_work_without_time_zone_data() -> None:
     code = """if True:
         import sys
         sys.modules["tzdata"] = None
@@ -236,5 +219,5 @@ def test_a_machine_without_data_about_zones_still_has_utc_and_offsets() -> None:
     )
     times, words = done.stdout.splitlines()
     assert times == "2026-01-01T00:00:00+00:00 2026-01-01T02:00:00+02:00"
-    assert words.startswith("ToolError this machine has no data about time zones")
+    assert words.startswith("ToolError this machine has no time zone data")
     assert "tzdata" in words

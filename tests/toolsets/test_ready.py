@@ -37,7 +37,7 @@ def test_importing_the_toolsets_loads_none_of_them() -> None:
     assert done.stdout == "set()\nFalse\n"
 
 
-def test_each_toolset_is_found_by_its_name_and_no_other_is() -> None:
+def test_toolsets_are_attributes_of_the_package() -> None:
     for name in ("weather", "clock", "calculator"):
         assert getattr(toolsets, name).__name__ == f"midspan.toolsets.{name}"
         assert name in dir(toolsets)
@@ -45,7 +45,7 @@ def test_each_toolset_is_found_by_its_name_and_no_other_is() -> None:
         toolsets.astrology  # noqa: B018 - the look is the test
 
 
-def test_the_ready_tools_are_told_to_a_model_in_full() -> None:
+def test_ready_tools_describe_all_of_their_parameters() -> None:
     tools = toolsets.ready_tools()
     assert [tool.name for tool in tools] == ["get_weather", "get_time", "convert_time", "calculate"]
     for tool in tools:
@@ -58,7 +58,7 @@ def test_the_ready_tools_are_told_to_a_model_in_full() -> None:
 
 
 @pytest.mark.parametrize("dialect", [GEMINI_PARAMETERS, GEMINI_JSON_SCHEMA])
-def test_gemini_is_told_all_of_the_parameters_but_their_bounds(dialect: SchemaDialect) -> None:
+def test_gemini_gets_the_parameters_except_for_their_bounds(dialect: SchemaDialect) -> None:
     for tool in toolsets.ready_tools():
         assert tool.spec.parameters is not None
         lost = {loss.keyword for loss in adapt_schema(tool.spec.parameters, dialect).dropped}
@@ -106,7 +106,7 @@ def test_an_agent_uses_several_tools_one_after_another(monkeypatch: pytest.Monke
     run(main())
 
 
-def test_all_of_them_run_together_and_keep_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ready_tools_run_concurrently_and_keep_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         async with Server(forecast) as server:
             monkeypatch.setenv("MIDSPAN_WEATHER_URL", f"http://127.0.0.1:{server.port}")

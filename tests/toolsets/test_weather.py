@@ -22,7 +22,7 @@ BASIC = {"location": "東京", "current_temp_c": "1", "condition": "Partly cloud
 
 
 def ask(behaviour: Behaviour, timeout: float = 4.0, **arguments: Any) -> ToolResult:
-    """What comes of a call while the service behaves so, after which no connection is left."""
+    """Call the tool while the service behaves like this. No connection may be left open."""
     results = []
 
     async def main() -> None:
@@ -53,14 +53,14 @@ def answering(body: Any, status: str = "200 OK", *headers: str) -> Behaviour:
     return answer
 
 
-def told(result: ToolResult) -> str:
+def error_of(result: ToolResult) -> str:
     assert result.is_error
     assert isinstance(result.value, str)
     return result.value
 
 
 @pytest.mark.requirement("S3-12")
-def test_the_usual_call_tells_three_things_of_a_place_in_any_script() -> None:
+def test_default_call_returns_three_fields_for_a_place_in_any_script() -> None:
     result = ask(forecast)
     assert (result.is_error, result.value) == (False, BASIC)
 
@@ -77,7 +77,7 @@ def test_the_usual_call_tells_three_things_of_a_place_in_any_script() -> None:
         ("दिल्ली", "/%E0%A4%A6%E0%A4%BF%E0%A4%B2%E0%A5%8D%E0%A4%B2%E0%A5%80"),
     ],
 )
-def test_a_place_is_one_segment_of_the_path(place: str, path: str) -> None:
+def test_place_is_one_quoted_segment_of_the_path(place: str, path: str) -> None:
     async def main() -> None:
         async with Server(forecast) as server:
             result = await call(tool_for(server), location=place)
@@ -111,10 +111,10 @@ def test_a_place_is_one_segment_of_the_path(place: str, path: str) -> None:
         "//elsewhere",
     ],
 )
-def test_what_is_no_place_is_never_sent(place: str) -> None:
+def test_invalid_place_is_never_sent(place: str) -> None:
     async def main() -> None:
         async with Server(forecast) as server:
-            words = told(await call(tool_for(server), location=place))
+            words = error_of(await call(tool_for(server), location=place))
             assert words.startswith("invalid parameters: location: ")
             assert server.requests == []
 
@@ -132,8 +132,8 @@ def test_what_is_no_place_is_never_sent(place: str) -> None:
         {"location": "Oslo", "host": "elsewhere"},
     ],
 )
-def test_arguments_are_held_to_their_schema(arguments: dict[str, Any]) -> None:
-    assert told(asyncio.run(call(weather_tool(), **arguments))).startswith("invalid parameters:")
+def test_arguments_are_validated(arguments: dict[str, Any]) -> None:
+    assert error_of(asyncio.run(call(weather_tool(), **arguments))).startswith("invalid parameters:")
 
 
 @pytest.mark.parametrize(
@@ -148,13 +148,13 @@ def test_arguments_are_held_to_their_schema(arguments: dict[str, Any]) -> None:
         (DAYS[1], DAYS[1]),
     ],
 )
-def test_a_day_can_be_named_counted_or_dated(date: str, expected: str) -> None:
+def test_day_can_be_a_word_a_number_or_a_date(date: str, expected: str) -> None:
     result = ask(forecast, date=date)
     assert result.value["forecast"]["date"] == expected
     assert {name: result.value[name] for name in BASIC} == BASIC
 
 
-def test_a_forecast_tells_the_range_and_the_weather_at_noon() -> None:
+def test_forecast_has_the_range_and_the_weather_at_noon() -> None:
     assert ask(forecast, date="today").value == {
         **BASIC,
         "forecast": {"date": DAYS[0], "min_temp_c": "-2", "max_temp_c": "5", "condition": "Sunny"},
@@ -162,41 +162,45 @@ def test_a_forecast_tells_the_range_and_the_weather_at_noon() -> None:
 
 
 @pytest.mark.parametrize("date", ["2026-11-30", "7"])
-def test_a_day_beyond_the_forecast_is_told_with_the_days_there_are(date: str) -> None:
-    assert told(ask(forecast, date=date)) == f"there is no forecast for {date!r}; there is one for {', '.join(DAYS)}"
+def test_day_beyond_the_forecast_is_reported_with_the_known_days(date: str) -> None:
+    assert (
+        error_of(ask(forecast, date=date))
+        == f"there is no forecast for {date!r}; there are forecasts for {', '.join(DAYS)}"
+    )
 
 
 @pytest.mark.parametrize("date", ["next week", "16.11.2026", "-1", "٣", "2026-13-01", "2026-02-31"])
-def test_what_is_no_day_is_told(date: str) -> None:
-    assert told(ask(forecast, date=date)).startswith(f"invalid parameters: date: {date!r} is no day; give today")
+def test_invalid_day_is_rejected(date: str) -> None:
+    assert error_of(ask(forecast, date=date)).startswith(
+        f"invalid parameters: date: {date!r} is not a valid day; use today"
+    )
 
 
-def test_what_is_wrong_with_a_forecast_is_no_matter_where_none_is_asked_for() -> None:
+def test_invalid_forecast_does_not_matter_if_it_is_not_requested() -> None:
     for body in (changed("", "weather", 1, "mintempC"), changed({}, "weather"), changed(None, "weather")):
         assert ask(answering(body)).value == BASIC
     body = changed("", "weather", 1, "mintempC")
     assert ask(answering(body), date="today").value["forecast"]["date"] == DAYS[0]
     assert ask(answering(body), date="2").value["forecast"]["date"] == DAYS[2]
-    assert told(ask(answering(body), date="tomorrow")) == (
-        "API request failed: the answer is no forecast that can be read for 'tomorrow'"
+    assert error_of(ask(answering(body), date="tomorrow")) == (
+        "API request failed: the response is not a weather report: mintempC is missing or invalid"
     )
 
 
-def test_what_a_report_lacks_is_told_without_the_words_of_a_program() -> None:
-    assert told(ask(answering(changed("", "current_condition", 0, "temp_C")))) == (
-        "API request failed: the answer is no weather report: "
-        "what it says of current_condition[0].temp_C is missing or cannot be read"
+def test_missing_value_is_reported_with_its_name() -> None:
+    assert error_of(ask(answering(changed("", "current_condition", 0, "temp_C")))) == (
+        "API request failed: the response is not a weather report: temp_C is missing or invalid"
     )
 
 
-def test_a_report_kept_since_yesterday_does_not_shift_the_days() -> None:
+def test_report_cached_since_yesterday_does_not_shift_the_days() -> None:
     kept = document()
     kept["current_condition"][0]["localObsDateTime"] = f"{DAYS[1]} 00:10 AM"
     assert ask(answering(kept), date="today").value["forecast"]["date"] == DAYS[1]
-    assert "there is no forecast" in told(ask(answering(kept), date="2"))
+    assert "there is no forecast" in error_of(ask(answering(kept), date="2"))
 
 
-def test_details_extend_the_result() -> None:
+def test_detail_levels_add_fields() -> None:
     detailed, full = ask(forecast, detail="detailed").value, ask(forecast, detail="full", date="today").value
     assert detailed == {
         **BASIC,
@@ -215,7 +219,7 @@ def test_details_extend_the_result() -> None:
     assert full["forecast"]["details"]["rain_chance_percent"] == "20"
 
 
-def test_hours_are_told_for_the_day_in_question() -> None:
+def test_hourly_forecast_is_for_the_requested_day() -> None:
     hours = ask(forecast, hourly=True, date="tomorrow").value["forecast"]["hourly"]
     assert [hour["time"] for hour in hours] == [f"{hour:02}:00" for hour in range(0, 24, 3)]
     assert hours[4] == {"time": "12:00", "temp_c": "4", "condition": "Sunny"}
@@ -223,7 +227,7 @@ def test_hours_are_told_for_the_day_in_question() -> None:
 
 
 @pytest.mark.parametrize(
-    ("areas", "told"),
+    ("areas", "area"),
     [
         ([{"areaName": [{"value": "Rockall"}], "country": [{"value": ""}]}], "Rockall"),
         ([{"areaName": [{"value": "x" * 99}], "country": [{"value": "Norway"}]}], "x" * 40),
@@ -233,11 +237,11 @@ def test_hours_are_told_for_the_day_in_question() -> None:
         ("Oslo", None),
     ],
 )
-def test_an_area_is_told_as_far_as_it_is_known(areas: Any, told: str | None) -> None:
-    assert ask(answering(document(nearest_area=areas)), detail="full").value.get("area") == told
+def test_area_has_town_and_country_if_known(areas: Any, area: str | None) -> None:
+    assert ask(answering(document(nearest_area=areas)), detail="full").value.get("area") == area
 
 
-def test_odd_details_are_left_out_and_spoil_nothing() -> None:
+def test_invalid_details_are_left_out() -> None:
     odd = document()
     odd["current_condition"][0] |= {"humidity": "", "uvIndex": 3, "pressure": None, "winddir16Point": ["N"]}
     odd["weather"][0]["astronomy"] = [{}]
@@ -257,13 +261,13 @@ def test_odd_details_are_left_out_and_spoil_nothing() -> None:
     "behaviour",
     [misbehaving.stall_before_head, misbehaving.stall_within_head, misbehaving.stall_in_body, misbehaving.drip],
 )
-def test_a_service_that_takes_too_long_is_told_as_a_timeout(behaviour: Behaviour) -> None:
-    assert told(ask(behaviour, timeout=0.1)) == "API request failed: timeout"
+def test_slow_service_is_reported_as_a_timeout(behaviour: Behaviour) -> None:
+    assert error_of(ask(behaviour, timeout=0.1)) == "API request failed: timeout"
 
 
 @pytest.mark.requirement("S3-10")
-def test_the_time_is_three_seconds_unless_another_is_given() -> None:
-    assert weather_tool().options.timeout == 13.0  # with some patience around it
+def test_timeout_is_three_seconds_by_default() -> None:
+    assert weather_tool().options.timeout == 13.0  # longer than the request
     assert weather_tool(timeout=20).options.timeout == 30.0
 
 
@@ -278,15 +282,15 @@ def test_the_time_is_three_seconds_unless_another_is_given() -> None:
         misbehaving.bad_compression,
     ],
 )
-def test_a_broken_connection_is_told(behaviour: Behaviour) -> None:
-    assert told(ask(behaviour)).startswith("API request failed: ")
+def test_connection_errors_are_reported(behaviour: Behaviour) -> None:
+    assert error_of(ask(behaviour)).startswith("API request failed: ")
 
 
-def test_a_service_that_is_not_there_is_told() -> None:
+def test_unreachable_service_is_reported() -> None:
     async def main() -> None:
         async with Server(forecast) as server:
             port = server.port
-        words = told(await call(weather_tool(url=f"http://127.0.0.1:{port}"), location="Oslo"))
+        words = error_of(await call(weather_tool(url=f"http://127.0.0.1:{port}"), location="Oslo"))
         assert words.startswith("API request failed: ")
         assert f"127.0.0.1:{port}" in words
         assert "connection refused" in words
@@ -309,11 +313,11 @@ async def endless(exchange: Exchange) -> None:
     ],
 )
 @pytest.mark.requirement("S3-15")
-def test_an_answer_beyond_a_mebibyte_is_not_read_to_its_end(behaviour: Behaviour) -> None:
-    assert told(ask(behaviour)) == "API request failed: the answer is larger than 1,048,576 bytes"
+def test_response_above_one_mebibyte_is_rejected(behaviour: Behaviour) -> None:
+    assert "is larger than 1,048,576 bytes" in error_of(ask(behaviour))
 
 
-def test_an_answer_of_just_a_mebibyte_is_read() -> None:
+def test_response_of_one_mebibyte_is_accepted() -> None:
     body = json.dumps(document()).encode()
     assert not ask(answering(body + b" " * (2**20 - len(body)))).is_error
     assert ask(answering(body + b" " * (2**20 - len(body) + 1))).is_error
@@ -322,24 +326,26 @@ def test_an_answer_of_just_a_mebibyte_is_read() -> None:
 @pytest.mark.parametrize(
     ("status", "words"),
     [
-        ("404 Not Found", "no place called '東京' is known (status 404)"),
-        ("429 Too Many Requests", "too many requests (status 429)"),
-        ("500 Internal Server Error", "the service answered with status 500"),
+        ("404 Not Found", "unknown place '東京'; try another spelling, or a larger place near it (status 404)"),
+        ("429 Too Many Requests", "too many requests; try again later (status 429)"),
+        ("500 Internal Server Error", "the service failed; try again later (status 500)"),
         ("204 No Content", "status 204"),
         ("403 Forbidden", "status 403"),
     ],
 )
-def test_a_refusal_is_told_by_its_meaning(status: str, words: str) -> None:
+def test_status_is_explained(status: str, words: str) -> None:
     body = b"" if status.startswith("204") else b"<html>no</html>"
-    assert words in told(ask(answering(body, status)))
+    assert words in error_of(ask(answering(body, status)))
 
 
-def test_a_redirect_leads_nowhere() -> None:
+def test_redirect_is_not_followed() -> None:
     async def main() -> None:
         async with Server(forecast) as elsewhere:
             location = f"Location: http://127.0.0.1:{elsewhere.port}/Oslo?format=j1"
             async with Server(answering(b"", "301 Moved Permanently", location)) as server:
-                assert "elsewhere (status 301)" in told(await call(tool_for(server), location="Oslo"))
+                assert "redirects are not followed (status 301)" in error_of(
+                    await call(tool_for(server), location="Oslo")
+                )
             assert elsewhere.accepted == 0
 
     run(main())
@@ -379,7 +385,6 @@ def changed(value: Any, *path: Any) -> dict[str, Any]:
         {"current_condition": []},
         without("current_condition", 0, "temp_C"),
         without("current_condition", 0, "weatherDesc"),
-        without("weather", 0, "date"),
         without("weather", 0, "hourly"),
         changed(15, "current_condition", 0, "temp_C"),
         changed("warm", "current_condition", 0, "temp_C"),
@@ -389,19 +394,26 @@ def changed(value: Any, *path: Any) -> dict[str, Any]:
         changed({}, "weather"),
     ],
 )
-def test_a_wrong_body_is_one_clear_error(body: Any) -> None:
-    words = told(ask(answering(body), date="today"))
-    assert words.startswith("API request failed: the answer is no")
+def test_invalid_body_is_reported_in_one_sentence(body: Any) -> None:
+    words = error_of(ask(answering(body), date="today"))
+    assert words.startswith("API request failed: the response is not ")
     assert "\n" not in words
     assert "html" not in words
 
 
-def test_a_report_without_days_tells_the_weather_now() -> None:
+def test_forecast_is_not_shifted_if_the_report_has_no_day_for_today() -> None:
+    body = changed("yesterday", "weather", 0, "date")
+    assert error_of(ask(answering(body), date="today")) == (
+        f"there is no forecast for 'today'; there are forecasts for {', '.join(DAYS[1:])}"
+    )
+
+
+def test_report_without_days_has_the_current_weather() -> None:
     assert ask(answering(document(weather=[]))).value == BASIC
-    assert "without a date" in told(ask(answering(document(weather=[])), date="today"))
+    assert "without a date" in error_of(ask(answering(document(weather=[])), date="today"))
 
 
-def test_many_calls_at_once_share_a_few_connections() -> None:
+def test_concurrent_calls_share_a_few_connections() -> None:
     async def main() -> None:
         async with Server(forecast) as server:
             tool = tool_for(server)
@@ -412,7 +424,7 @@ def test_many_calls_at_once_share_a_few_connections() -> None:
     run(main())
 
 
-def test_cancelling_a_call_closes_its_connection() -> None:
+def test_cancelled_call_closes_its_connection() -> None:
     async def main() -> None:
         async with Server(misbehaving.stall_before_head) as server:
             task = asyncio.create_task(call(tool_for(server), location="Oslo"))
@@ -425,7 +437,7 @@ def test_cancelling_a_call_closes_its_connection() -> None:
     run(main())
 
 
-def test_the_address_is_that_of_the_environment_unless_one_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_url_comes_from_the_environment_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         async with Server(forecast) as server:
             monkeypatch.setenv("MIDSPAN_WEATHER_URL", f"http://127.0.0.1:{server.port}/weather/")
@@ -440,19 +452,21 @@ def test_the_address_is_that_of_the_environment_unless_one_is_given(monkeypatch:
 @pytest.mark.parametrize(
     "url", ["wttr.in", "ftp://wttr.in", "http://", "http://h?x=1", "http://h#x", "http://h:x", "http://[::1"]
 )
-def test_an_address_that_cannot_work_is_refused_at_once(url: str) -> None:
-    with pytest.raises(ConfigError, match="the address of the weather is"):
+def test_invalid_url_is_rejected(url: str) -> None:
+    with pytest.raises(
+        ConfigError, match="the URL of the weather service, from url=… or MIDSPAN_WEATHER_URL, must be like"
+    ):
         weather_tool(url=url)
 
 
 @pytest.mark.parametrize("timeout", [0, -1, float("nan"), float("inf"), "3"])
-def test_a_time_that_makes_no_sense_is_refused_at_once(timeout: Any) -> None:
-    with pytest.raises(ConfigError, match="timeout of the weather"):
+def test_invalid_timeout_is_rejected(timeout: Any) -> None:
+    with pytest.raises(ConfigError, match="timeout must be a positive number of seconds, got"):
         weather_tool(timeout=timeout)
 
 
 @pytest.mark.requirement("S3-12")
-def test_the_schemas_are_data_of_the_package() -> None:
+def test_schemas_are_package_data() -> None:
     tool = weather_tool()
     for name, schema in (("parameters.json", tool.spec.parameters), ("response.json", tool.spec.response)):
         assert json.loads(files("midspan.toolsets.weather").joinpath(name).read_bytes()) == schema
@@ -461,7 +475,7 @@ def test_the_schemas_are_data_of_the_package() -> None:
     assert find_problems({**BASIC, "more": 1}, tool.spec.response)
 
 
-def test_the_tool_says_what_it_reads_and_how_it_is_called() -> None:
+def test_tool_declares_its_name_effects_and_examples() -> None:
     spec = weather_tool().spec
     assert spec.name == "get_weather"
     assert spec.effects == Effects(reads=("weather:{location}",))

@@ -1,7 +1,4 @@
-"""Tools that are ready to be given to a model: the weather, the time, arithmetic.
-
-Nothing is loaded before it is used.
-"""
+"""Ready tools: weather, clock and calculator. Nothing is imported before it is used."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +12,13 @@ _TOOLSETS = ("calculator", "clock", "weather")
 
 
 def ready_tools() -> "list[Tool[..., Any]]":
-    """All of them with their usual settings: `Agent(model, ready_tools())`."""
+    """Return all of the tools with their default settings: `Agent(model, ready_tools())`."""
     from midspan.toolsets import calculator, clock, weather
 
     return [weather.weather_tool(), *clock.clock_tools(), calculator.calculator_tool()]
 
 
-if not TYPE_CHECKING:  # or a checker would believe that every name is here
+if not TYPE_CHECKING:  # a type checker would accept any name otherwise
 
     def __getattr__(name: str) -> Any:
         if name not in _TOOLSETS:
