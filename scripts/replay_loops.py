@@ -41,11 +41,11 @@ from traffic_expected import as_list, expected_parts, matched, open_calls
 from traffic_rules import Difference, camel_cased, first_difference
 
 from midspan import Agent, Gemini, Limits
-from midspan._loop.state import RunState
 from midspan._types.codec import from_json, to_json
 from midspan._types.events import RunEvent, TextDelta, ThoughtDelta, ToolEnd
 from midspan._types.messages import History
 from midspan._types.parts import ToolCall, ToolResult
+from midspan._types.run_state import RunState
 from midspan._types.specs import ToolSpec
 from midspan.providers.gemini import decode
 from midspan.tools.source import ToolListing, ToolSource

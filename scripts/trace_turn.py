@@ -6,7 +6,8 @@ moment at which the run asks the model until it asks again.
 
 A file is entered when a function of it starts and the caller is in another file of midspan, or is the event loop.
 Returning to a file, and resuming a coroutine or generator that waited, do not count. Calls through asyncio, contextlib
-and other libraries count as calls of the midspan file that made them.
+and other libraries count as calls of the midspan file that made them. Methods of the immutable values in `_types` do
+not count: they are no steps of the turn.
 
 Prints each file in the order of the first entry, how often it is entered, and from where it is entered first; totals
 last. `--stream` traces `agent.stream` instead of `agent.run`. `--write` updates the trace in docs/architecture.md.
@@ -34,7 +35,8 @@ TRACED_TURN = 3
 EVENT_LOOP, NEXT_TURN = "(event loop)", "(next turn)"
 
 _ROOT = f"{PACKAGE}/"
-_ASK = "Run._next_turn"
+_VALUES = f"{PACKAGE}/_types/"
+_ASK = "Run._next_request"
 """The function with which a turn starts."""
 
 
@@ -60,7 +62,7 @@ class _Tracer:
 
     def __call__(self, frame: FrameType, event: str, _: Any) -> None:
         path = frame.f_code.co_filename
-        if event != "call" or not path.startswith(_ROOT) or frame in self._started:
+        if event != "call" or not _is_step(path) or frame in self._started:
             return
         self._started.add(frame)
         starts_turn = frame.f_code.co_qualname == _ASK
@@ -75,10 +77,14 @@ class _Tracer:
             self.entered_from.setdefault(path, caller)
 
 
+def _is_step(path: str) -> bool:
+    return path.startswith(_ROOT) and not path.startswith(_VALUES)
+
+
 def _caller(frame: FrameType) -> str:
     """Return the nearest file of midspan that the call comes from."""
     back = frame.f_back
-    while back is not None and not back.f_code.co_filename.startswith(_ROOT):
+    while back is not None and not _is_step(back.f_code.co_filename):
         back = back.f_back
     return EVENT_LOOP if back is None else back.f_code.co_filename.removeprefix(_ROOT)
 

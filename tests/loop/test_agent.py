@@ -71,7 +71,7 @@ def test_a_named_model_without_a_key_is_a_credentials_error(monkeypatch: pytest.
     ("options", "words"),
     [
         ({"tools": [5]}, "5 is not a tool"),
-        ({"system": 5}, "system is a text"),
+        ({"system": 5}, "system must be a string, got 5"),
         ({"limits": 5}, "limits are of the type Limits"),
         ({"tool_choice": "maybe"}, "unknown tool choice"),
     ],
@@ -106,7 +106,7 @@ def test_a_wrong_option_of_a_run_is_told_by_its_name() -> None:
         ({"settings": 5}, r"settings are ModelSettings\(…\) or a dict of them, not 5"),
         ({"settings": {"temperature": float("nan")}}, "temperature is nan, which is no number"),
         ({"settings": ModelSettings(extra={"a": [{"b": float("inf")}]})}, "extra.a.b is inf, which is no number"),
-        ({"system": "half \ud800"}, "system is no valid Unicode: it holds '.ud800' at character 5"),
+        ({"system": "half \ud800"}, "system is not valid Unicode: it contains '.ud800' at character 5"),
     ]:
         with pytest.raises(ConfigError, match=words):
             agent.run_sync("?", **wrong)
@@ -231,8 +231,8 @@ def test_images_and_files_are_part_of_a_prompt(tmp_path: Path) -> None:
         (Path("a\0b.png"), "no file can be called"),
         (Path("\ud800.png"), "no file can be called"),
         (Path("/dev/zero"), "'/dev/zero' is no file that can be read as a whole"),
-        (Text(5), "the Text in the prompt is a text, not 5"),  # type: ignore[arg-type]
-        ("half \ud800", "the prompt is no valid Unicode: it holds '.ud800' at character 5"),
+        (Text(5), "the Text in the prompt must be a string, got 5"),  # type: ignore[arg-type]
+        ("half \ud800", "the prompt is not valid Unicode: it contains '.ud800' at character 5"),
     ],
 )
 def test_a_prompt_that_is_none_is_told(prompt: Any, words: str) -> None:

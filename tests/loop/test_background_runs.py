@@ -13,7 +13,6 @@ import pytest
 
 from midspan import Agent, tool
 from midspan._loop.background_runs import BackgroundRuns, Phase
-from midspan._loop.state import RunState
 from midspan._storage.journal import Journal, RunSummary
 from midspan._storage.memory import MemoryJournal
 from midspan._storage.sqlite import SqliteJournal
@@ -32,6 +31,7 @@ from midspan._types.events import (
 from midspan._types.exchange import FinishReason, ModelResponse, Usage
 from midspan._types.messages import Message
 from midspan._types.parts import Text, ToolCall
+from midspan._types.run_state import RunState
 from midspan._types.specs import Limits
 from midspan.errors import (
     ConfigError,

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from midspan import Agent, Limits, tool
-from midspan._loop.loop_detector import LoopDetector
-from midspan._loop.state import RunState
+from midspan._loop.policies import LoopDetector
 from midspan._types.context import RunContext
 from midspan._types.events import RunEvent, ToolProgress
 from midspan._types.parts import ToolCall, ToolResult
+from midspan._types.run_state import RunState
 from midspan._types.specs import ToolSpec
 from midspan.errors import ConfigError, LimitReached
 from midspan.testing import ScriptedProvider

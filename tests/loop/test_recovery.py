@@ -2,7 +2,7 @@
 
 import json
 
-from midspan._loop.policy import recover_malformed_call
+from midspan._loop.turn import recover_malformed_call
 from midspan._types.exchange import FinishReason
 from midspan._types.parts import Opaque, Text, ToolCall
 from midspan._types.specs import ToolSpec

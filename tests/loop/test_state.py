@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from midspan import Agent, Limits, tool
 from midspan._loop.result import RunStream
-from midspan._loop.state import RunState
 from midspan._types.codec import from_json, to_json
 from midspan._types.events import CANCELLED, ErrorInfo, RunEnd, RunEvent, RunStart, ToolEnd, ToolStart
 from midspan._types.exchange import Citation, FinishReason, ModelResponse, Usage
 from midspan._types.messages import History, Message
 from midspan._types.parts import Text, Thought, ToolCall
+from midspan._types.run_state import RunState
 from midspan.errors import MidspanError, ServerError, StreamCut, ToolError
 from midspan.testing import ScriptedProvider
 from tests.bounds import BOUND

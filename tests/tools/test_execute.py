@@ -12,12 +12,11 @@ import msgspec
 import pytest
 
 from midspan._types.context import RunContext
-from midspan._types.parts import Blob, ToolCall, ToolResult
+from midspan._types.parts import NOT_RUN, Blob, ToolCall, ToolResult
 from midspan.errors import ArgumentError, ConfigError, ToolError
 from midspan.tools.declared import tool_from_schema
 from midspan.tools.execute import execute
 from midspan.tools.function import tool
-from midspan.tools.source import NOT_RUN
 from tests.bounds import BOUND
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\x00" * 20

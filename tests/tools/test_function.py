@@ -178,8 +178,8 @@ def test_examples_are_copied_as_json() -> None:
 @pytest.mark.parametrize(
     ("description", "parameters", "callback", "words"),
     [
-        (5, TAKES, use, "t: description is a text, not 5"),
-        (None, TAKES, use, "t: description is a text, not None"),
+        (5, TAKES, use, "t: description must be a string, got 5"),
+        (None, TAKES, use, "t: description must be a string, got None"),
         ("T.", 5, use, "failed to create tool t: invalid parameters schema: expected a dict or JSON text, got 5"),
         ("T.", TAKES, 5, "t: the callback must be a function of the arguments"),
         ("T.", TAKES, lambda: None, "t: the callback must be a function of the arguments"),

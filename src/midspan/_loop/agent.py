@@ -26,9 +26,9 @@ from midspan._loop.prepare import PreparedRun, RunConfig, ToolSet, prepare_run
 from midspan._loop.prompt import Messages, Prompt, conversation, message_of
 from midspan._loop.result import Output, RunResult, RunStream, result_of
 from midspan._loop.run import Run
-from midspan._loop.state import CALL_NOT_RUN, RunState
 from midspan._types.context import AskUser
 from midspan._types.messages import History
+from midspan._types.run_state import CALL_NOT_RUN, RunState
 from midspan._types.specs import Limits, ModelSettings, ToolChoice
 from midspan.errors import ConfigError, MidspanError
 from midspan.providers.provider import Provider

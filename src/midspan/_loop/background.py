@@ -8,15 +8,16 @@ from contextlib import aclosing, suppress
 from msgspec.structs import replace
 
 from midspan._loop.result import RunStream
-from midspan._loop.state import CALL_CANCELLED, CALL_NOT_RUN
 from midspan._loop.views import Phase, RunStatus
 from midspan._storage.journal import Journal, RunSummary
 from midspan._storage.waiters import Waiters
 from midspan._types.codec import to_json
 from midspan._types.events import CANCELLED, ErrorInfo, RunEnd, RunEvent, RunStart, ToolEnd, ToolStart
 from midspan._types.parts import ToolCall
+from midspan._types.run_state import CALL_CANCELLED, CALL_NOT_RUN
+from midspan._types.texts import truncate
 from midspan.errors import CodecError, ConfigError, JournalError, LimitReached, RunElsewhere, RunExists
-from midspan.tools.source import describe_error, failed, truncate
+from midspan.tools.source import describe_error
 
 _log = logging.getLogger("midspan._loop")
 
@@ -184,7 +185,7 @@ class BackgroundRun:
                 self._store(self._start)
         words = CALL_CANCELLED if error.kind == CANCELLED else CALL_NOT_RUN
         for (turn, index), call in list(self._open.items()):
-            self._store(ToolEnd(turn, failed(call, f"{call.name} {words}"), 0.0, index))
+            self._store(ToolEnd(turn, call.error_result(f"{call.name} {words}"), 0.0, index))
         self._store(RunEnd(self.id, "", self._stream.usage, self._status.turn, limit, error))
 
     def _store(self, event: RunEvent) -> None:

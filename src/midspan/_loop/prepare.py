@@ -1,22 +1,27 @@
 """What stays the same during a run: the model, its tools as the model sees them, and the configurations of requests."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Optional
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from midspan._loop.policy import ApprovalPolicy, Policy, ResponsePolicy, ToolChoicePolicy, UnreadableCallPolicy
-from midspan._types.exchange import RequestConfig
+from midspan._loop.policies import Fail, Policy, ResponsePolicy, Retry, ToolChoicePolicy, Verdict
+from midspan._types.exchange import ModelResponse, Output, RequestConfig
+from midspan._types.run_state import RunState
 from midspan._types.specs import BuiltinTool, Limits, ModelSettings, ToolChoice, ToolSpec
-from midspan.errors import ConfigError
+from midspan.errors import ArgumentError, ConfigError, OutputError
 from midspan.providers.provider import ModelProfile, Provider
-from midspan.tools.source import ToolListing, ToolSource, UnavailableSource
+from midspan.tools.source import ToolListing, ToolSource
 
 if TYPE_CHECKING:
-    from midspan._loop.output import TypedOutput
-    from midspan._schema.dialects.dialect import SchemaDialect
+    from midspan._schema.dialects.dialect import AdaptedSchema, SchemaDialect
+    from midspan._schema.output_type import OutputType
     from midspan.tools.wrap import AdaptedTools
+
+ANSWER_TOOL = "final_answer"
+_UNLIMITED_CHARS = 2**40
+_MAX_QUOTED_CHARS = 200
 
 
 class ToolSet:
@@ -65,7 +70,7 @@ class RunConfig(Struct, frozen=True, eq=False):
     tools: ToolSet
     system: str | None = None
     settings: ModelSettings = ModelSettings()
-    output: Any = None
+    output: Optional["OutputType"] = None
     tool_choice: ToolChoice | None = None
     calls_only: bool = False
     """The model never answers with text; a final tool ends the run."""
@@ -100,14 +105,8 @@ class PreparedRun(Struct, frozen=True, eq=False):
     """Whether calls need tasks, because the source does not run user code in tasks itself."""
     read_only: frozenset[str]
     """Tools that change nothing."""
-    call_policies: tuple[Policy, ...] = ()
-    """The rules for calls that depend on nothing but the state of a run."""
-    answer_policies: tuple[Policy, ...] = ()
-    """The rules for answers."""
-
-    @property
-    def unavailable(self) -> tuple[UnavailableSource, ...]:
-        return self.listing.unavailable
+    policies: tuple[Policy, ...]
+    """The rules that depend on nothing but the state of a run."""
 
     def with_model_names(self, limits: Limits) -> Limits:
         """Return the limits of the caller, under the names that the model uses."""
@@ -123,7 +122,7 @@ async def prepare_run(run: RunConfig) -> PreparedRun:
     listing = await run.tools.list_tools()
     provider = _provider(run, has_tools=bool(listing.tools))
     profile, builtins = provider.profile, run.tools.builtins
-    output = _output(run, profile, has_tools=bool(listing.tools or builtins))
+    output = _typed_output(run.output, profile, has_tools=bool(listing.tools or builtins))
     source, declared, aliases = await _declare(run.tools, listing, profile, output)
     choice = _choice(run, declared, builtins, aliases)
     answering = _answer_choice(declared, output, calls_only=run.calls_only)
@@ -139,12 +138,7 @@ async def prepare_run(run: RunConfig) -> PreparedRun:
         settings=run.settings,
         output=None if output is None else output.requested,
     )
-    call_policies: list[Policy] = [UnreadableCallPolicy(), ToolChoicePolicy(forces_call=is_forced)]
-    if any(spec.needs_approval for spec in declared):
-        call_policies.insert(1, ApprovalPolicy(declared))
-    answer_policies: list[Policy] = [ResponsePolicy(calls_only=run.calls_only)]
-    if output is not None:
-        answer_policies.append(output.policy)
+    policies = [ResponsePolicy(calls_only=run.calls_only), ToolChoicePolicy(declared, forces_call=is_forced)]
     return PreparedRun(
         provider=provider,
         source=source,
@@ -160,8 +154,7 @@ async def prepare_run(run: RunConfig) -> PreparedRun:
         answers_in_text=output is None and not run.calls_only,
         in_task=not _runs_in_tasks(run.tools.source),
         read_only=frozenset(spec.name for spec in declared if spec.changes is False),
-        call_policies=tuple(call_policies),
-        answer_policies=tuple(answer_policies),
+        policies=(*policies,) if output is None else (*policies, OutputPolicy(output)),
     )
 
 
@@ -179,7 +172,7 @@ async def _declare(
     if source.keeps_names and _runs_in_tasks(tools.source):
         return tools.source, declared, {}
     pairs = zip(listing.tools, declared, strict=True)
-    return source, declared, {own.name: shown.name for own, shown in pairs if own.name != shown.name}
+    return source, declared, {spec.name: adapted.name for spec, adapted in pairs if spec.name != adapted.name}
 
 
 def _runs_in_tasks(source: ToolSource) -> bool:
@@ -201,24 +194,6 @@ def _provider(run: RunConfig, *, has_tools: bool) -> Provider:
     return run.provider if isinstance(run.provider, PromptedTools) else PromptedTools(run.provider)
 
 
-def _answer_choice(declared: Sequence[ToolSpec], output: Optional["TypedOutput"], *, calls_only: bool) -> ToolChoice:
-    """Return the tool choice of a request that allows only an answer: no call, unless the answer is a call."""
-    names = tuple(spec.name for spec in declared if _is_answer_tool(spec, output) or (calls_only and spec.final))
-    return ToolChoice("any", names) if names else ToolChoice("none")
-
-
-def _is_answer_tool(spec: ToolSpec, output: Optional["TypedOutput"]) -> bool:
-    return output is not None and output.by_tool and spec.name == output.tool_name
-
-
-def _output(run: RunConfig, profile: ModelProfile, *, has_tools: bool) -> Optional["TypedOutput"]:
-    if run.output is None:
-        return None
-    from midspan._loop.output import typed_output  # loaded for typed answers
-
-    return typed_output(run.output, profile.schema, by_tool=has_tools and not profile.supports_json_with_tools)
-
-
 def _builtin(tool: Any) -> BuiltinTool | None:
     """Return a built-in tool, also if it is given in a form that can be converted to one."""
     if isinstance(tool, BuiltinTool):
@@ -230,7 +205,7 @@ def _builtin(tool: Any) -> BuiltinTool | None:
 
 
 def _choice(
-    run: RunConfig, declared: Iterable[ToolSpec], builtins: Sequence[BuiltinTool], aliases: dict[str, str]
+    run: RunConfig, declared: Sequence[ToolSpec], builtins: Sequence[BuiltinTool], aliases: dict[str, str]
 ) -> ToolChoice | None:
     choice = ToolChoice("any") if run.calls_only and run.tool_choice is None else run.tool_choice
     if choice is None:
@@ -245,3 +220,86 @@ def _choice(
         known = ", ".join(names) or "none"
         raise ConfigError(f"tool_choice names {', '.join(missing)}, but the tools are: {known}")
     return choice
+
+
+def _answer_choice(declared: Sequence[ToolSpec], output: Optional["TypedOutput"], *, calls_only: bool) -> ToolChoice:
+    """Return the tool choice of a request that allows only an answer: no call, unless the answer is a call."""
+    names = tuple(spec.name for spec in declared if _is_answer_tool(spec, output) or (calls_only and spec.final))
+    return ToolChoice("any", names) if names else ToolChoice("none")
+
+
+def _is_answer_tool(spec: ToolSpec, output: Optional["TypedOutput"]) -> bool:
+    return output is not None and output.by_tool and spec.name == ANSWER_TOOL
+
+
+class TypedOutput(Struct, frozen=True, eq=False):
+    """The type of an answer, as one model is asked for it."""
+
+    type: "OutputType"
+    schema: "AdaptedSchema"
+    by_tool: bool
+    """The model cannot be asked for JSON while it has tools, so it answers by calling one."""
+
+    @property
+    def requested(self) -> Output | None:
+        return None if self.by_tool else Output(self.schema.schema)
+
+    def read(self, text: str) -> Any:
+        """Return the value that a text holds. Raises ArgumentError if it is not of the type."""
+        from midspan._schema.output_type import parse_json  # loaded for typed answers
+
+        return self.type.parse(self.schema.restore_names(parse_json(text)))
+
+    def tool(self) -> Any:
+        """Return the tool with which a model answers that cannot answer in JSON."""
+        from midspan.tools.declared import tool_from_schema  # as above
+
+        schema = self.type.schema
+        parameters = {"type": "object", "properties": {"answer": schema}, "required": ["answer"]}
+        return tool_from_schema(
+            ANSWER_TOOL,
+            "Give the final answer. Call this once, alone, when you know it.",
+            parameters | ({"$defs": schema["$defs"]} if "$defs" in schema else {}),
+            self._check,
+            final=True,
+            max_result_chars=_UNLIMITED_CHARS,
+        )
+
+    def _check(self, arguments: dict[str, Any]) -> Any:
+        self.type.parse(arguments["answer"])  # the model reads what the type itself rejects
+        return arguments["answer"]
+
+
+def _typed_output(output: Optional["OutputType"], profile: ModelProfile, *, has_tools: bool) -> TypedOutput | None:
+    if output is None:
+        return None
+    from midspan._schema.dialects.adapt import adapt_schema  # loaded for typed answers
+    from midspan._schema.dialects.dialect import AdaptedSchema
+
+    dialect = profile.schema
+    schema = AdaptedSchema(output.schema) if dialect is None else adapt_schema(output.schema, dialect, arguments=False)
+    return TypedOutput(output, schema, has_tools and not profile.supports_json_with_tools)
+
+
+class OutputPolicy(Policy):
+    """Asks again for an answer that is not of the type."""
+
+    def __init__(self, output: TypedOutput) -> None:
+        self._output = output
+
+    def after_response(self, state: RunState, response: ModelResponse) -> Verdict:
+        if state.calls:
+            return None
+        text = state.partial_text + response.message.text
+        try:
+            self._output.read(text)
+        except ArgumentError as error:
+            reason = f"the answer is not of the requested type: {error}"
+            if state.retries_exhausted:
+                quoted = text if len(text) <= _MAX_QUOTED_CHARS else f"{text[:_MAX_QUOTED_CHARS]}…"
+                output_error = OutputError(f"{reason}; it was {quoted!r}")
+                output_error.__cause__ = error
+                return Fail(output_error)
+            how = f"Call {ANSWER_TOOL} with it." if self._output.by_tool else "Answer again, with JSON only."
+            return Retry(reason, f"Your answer does not have the requested form: {error}. {how}")
+        return None

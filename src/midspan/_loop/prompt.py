@@ -13,7 +13,6 @@ from midspan._types.messages import History, Message
 from midspan._types.parts import Blob, Opaque, Part, Text, Thought, ToolCall, ToolResult
 from midspan._types.texts import check_text
 from midspan.errors import ConfigError
-from midspan.tools.source import failed
 
 Prompt = str | Part | PathLike[str] | Message | Sequence[str | Part | PathLike[str]]
 """A text, an image or file (as a Blob, or where it is as a Path), several of them, or a whole message."""
@@ -185,4 +184,4 @@ def _json(value: Any) -> str:
 
 
 def _not_run(call: ToolCall) -> ToolResult:
-    return failed(call, f"{call.name} {_GONE_ON}")
+    return call.error_result(f"{call.name} {_GONE_ON}")

@@ -12,16 +12,16 @@ from msgspec import Struct
 
 from midspan._loop.blocking import iterate
 from midspan._loop.run import Run
-from midspan._loop.state import CALL_CANCELLED, RunState, ToolRun
 from midspan._types.events import RunEvent, TextDelta, ThoughtDelta, ToolCallDelta
 from midspan._types.exchange import Citation, FinishReason, ModelResponse, Usage
 from midspan._types.messages import History, Message
+from midspan._types.run_state import CALL_CANCELLED, RunState, ToolRun
 from midspan.errors import ArgumentError, ConfigError
 
 if TYPE_CHECKING:
     import typing_extensions  # checkers know it; Python has such defaults from 3.13 on
 
-    from midspan._loop.output import TypedOutput
+    from midspan._loop.prepare import TypedOutput
 
     Output = typing_extensions.TypeVar("Output", default=Any)
 else:
@@ -63,9 +63,9 @@ def result_of(run: Run, given: int) -> RunResult[Any]:
     assert end is not None, "a run ends with RunEnd or raises"
     final = state.final_result
     value: Any = end.text
-    if final is not None and not run.ended_with_limit_message:
+    if final is not None and not run.limits.ended_with_message:
         value = final.value if output is None else _converted(output, final.value)
-    elif output is not None and not run.ended_with_limit_message:
+    elif output is not None and not run.limits.ended_with_message:
         value = output.read(end.text)
     return RunResult(
         text=end.text,
@@ -86,7 +86,7 @@ def result_of(run: Run, given: int) -> RunResult[Any]:
 def _converted(output: "TypedOutput", value: Any) -> Any:
     """Return the result of a final tool as the requested type, if it is of that type."""
     try:
-        return output.shape.parse(value)
+        return output.type.parse(value)
     except ArgumentError:
         return value
 

@@ -10,14 +10,13 @@ from contextlib import aclosing, contextmanager
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
-from midspan._loop.calls import CallRunner
-from midspan._loop.limits import LIMIT_MESSAGE, UNLIMITED, LimitTracker
-from midspan._loop.loop_detector import LoopDetector
-from midspan._loop.policy import NO_RESPONSE, Fail, Policies, Refusals, Retry, Verdict, calls_to_count
+from midspan._loop.calls import CallRunner, Planned, plan_calls, refused
+from midspan._loop.limits import LIMIT_MESSAGE, LimitTracker
+from midspan._loop.policies import UNLIMITED, LoopDetector, Policies, Refusals
 from midspan._loop.prepare import PreparedRun
-from midspan._loop.state import CALL_CANCELLED, CALL_NOT_RUN, RunState
-from midspan._loop.turn import TurnStream
+from midspan._loop.turn import NO_RESPONSE, TurnStream, generate
 from midspan._types.context import AskUser
 from midspan._types.events import (
     RunEnd,
@@ -32,10 +31,13 @@ from midspan._types.events import (
 )
 from midspan._types.exchange import ModelRequest, ModelResponse
 from midspan._types.messages import History
-from midspan.errors import LimitReached, MidspanError
-from midspan.tools.source import failed
+from midspan._types.parts import ToolCall, ToolResult
+from midspan._types.run_state import CALL_CANCELLED, CALL_NOT_RUN, RunState
+from midspan.errors import MidspanError
 
 _log = logging.getLogger("midspan._loop")
+
+_MAX_NAME_CHARS = 200
 
 Event = TypeVar("Event", bound=RunEvent)
 
@@ -54,20 +56,16 @@ class Run:
         """The last response of the model."""
         self.end: RunEnd | None = None
         """The last event, if the run has ended."""
-        self.ended_with_limit_message = self._is_over = False
-        loops = LoopDetector(limits.limits.max_repeats, prepared.specs)
-        self.policies = Policies(loops, *prepared.call_policies, limits, *prepared.answer_policies)
         self.calls = CallRunner(self, context, ask_user)
         self.wait_for_reader: Callable[[], Awaitable[None]] = _do_not_wait
         """Awaited before a streamed turn ends, so that the state is not ahead of the events that were read."""
+        loops = LoopDetector(limits.limits.max_repeats, prepared.specs)
+        self._policies = Policies((loops, *prepared.policies), limits)
         self._streams = streams
         self._logs = _log.isEnabledFor(logging.DEBUG)
-        self._turn: TurnStream | None = None
-        """The response that the run has read and not judged."""
-        self._refusals: Refusals = {}
-        """The calls of the turn that must not run."""
-        self._last_chance: LimitReached | None = None
-        """The limit that ends the run unless one of the calls that run now does."""
+        self._is_over = False
+        self._planned: list[Planned] = []
+        """The calls of the turn that are about to run."""
 
     async def events(self) -> AsyncGenerator[RunEvent, None]:
         """Yield the events of the run: ask, decide, act, repeat. Closing the generator cancels whatever is running."""
@@ -75,24 +73,32 @@ class Run:
             for event in self._begin():
                 yield event
             while not self._is_over:
+                response: ModelResponse | None = None
                 if not self.state.calls:
-                    turn = self._turn = self._next_turn()
-                    yield self.apply(turn.start)
+                    start, request = self._next_request()
+                    yield self._apply(start)
+                    can_retry = not self.state.retries_exhausted
                     if self._streams:
-                        async with aclosing(turn.stream()) as deltas:
+                        turn = TurnStream(self.prepared.provider, request, start.turn, self.limits)
+                        async with aclosing(turn.events(can_retry=can_retry)) as deltas:
                             async for event in deltas:
                                 yield event
                         await self.wait_for_reader()
+                        response = turn.response
                     else:
-                        await turn.generate()
-                for event in self._decide():
+                        response = await generate(self.prepared.provider, request, self.limits, can_retry=can_retry)
+                for event in self._decide(response):
                     yield event
-                if self.calls.is_single:  # an async generator would cost more than the rest of the turn
-                    yield await self.calls.run_single()
-                elif self.calls.is_planned:
-                    async with aclosing(self.calls.run()) as results:
-                        async for event in results:
-                            yield event
+                planned, self._planned = self._planned, []
+                if len(planned) == 1 and self.limits.deadline is None:  # an async generator would cost more
+                    [(call, indexes)] = planned
+                    result, seconds = await self.calls.run_single(call, indexes[0])
+                    for index in indexes:
+                        yield self._end_call(call, result, seconds, index)
+                elif planned:
+                    async with aclosing(self.calls.run(planned)) as results:
+                        async for index, result, seconds in results:
+                            yield self._end_call(self.state.calls[index], result, seconds, index)
                 self._check_end()
             for event in self._finish():
                 yield event
@@ -111,108 +117,96 @@ class Run:
             del self.calls, self.wait_for_reader  # without reference cycles, the run is freed at once
 
     def _begin(self) -> Iterator[RunEvent]:
-        self.log("System Prompt", self.prepared.config.system)
-        self.log("Prompt", self.state.history)
+        self._debug("System Prompt", self.prepared.config.system)
+        self._debug("Prompt", self.state.history)
         yield RunStart(self.id, self.prepared.provider.model, self.state.history.messages)
-        for source in self.prepared.unavailable:
+        for source in self.prepared.listing.unavailable:
             yield SourceUnavailable(source.name, source.message)
 
-    def log(self, what: str, value: object) -> None:
+    def _debug(self, what: str, value: object) -> None:
         if self._logs:
             _log.debug("[%s] %s: %s", self.prepared.provider.profile.service, what, value)
 
-    def apply(self, event: Event) -> Event:
+    def _apply(self, event: Event) -> Event:
         """Update the state by an event and return the event."""
         self.state = self.state.after(event)
         return event
 
-    def _next_turn(self) -> TurnStream:
-        """Prepare the next request as the policies want it."""
-        prepared, changes = self.prepared, self.policies.request(self.state)
-        config, limit, budget = prepared.config, None, UNLIMITED
+    def _next_request(self) -> tuple[TurnStart, ModelRequest]:
+        """Return the next request as the policies want it."""
+        prepared, changes = self.prepared, self._policies.request(self.state)
+        config = prepared.forced_config if changes.forces_call else prepared.config
         if changes.answer_only:
-            config, limit = prepared.answer_config, self.limits.limit_name(self.state)
-        else:
-            config = prepared.forced_config if changes.forces_call else config
-            budget = self.limits.budget(self.state)
+            config = prepared.answer_config
         choice = config.tool_choice
         is_answer = prepared.answers_in_text and (not prepared.specs or (choice is not None and choice.mode == "none"))
-        start = TurnStart(self.state.turn + 1, is_answer, choice, changes.answer_only, limit)
-        request = ModelRequest(config, self.state.history, budget, self.calls.retry_observer)
-        return TurnStream(prepared.provider, request, start, self.limits)
+        start = TurnStart(self.state.turn + 1, is_answer, choice, changes.answer_only, changes.limit)
+        budget = UNLIMITED if changes.answer_only else changes.budget
+        on_retry = None if self.calls.observer is None else self.calls.report_retry
+        return start, ModelRequest(config, self.state.history, budget, on_retry)
 
-    def _decide(self) -> Iterator[RunEvent]:
+    def _decide(self, response: ModelResponse | None) -> Iterator[RunEvent]:
         """Yield the end of the turn, then a retry or the start of the calls. Raises if the run cannot continue."""
-        turn, self._turn = self._turn, None
-        if turn is not None and (end := self._end_turn(turn)) is not None:
-            yield end
-        retry = self._judge()
+        if response is not None:
+            self.response = response
+            self._debug("Response", response.message.parts)
+            reason, usage, citations = response.finish_reason, response.usage, response.citations
+            yield self._apply(TurnEnd(self.state.turn, response.message, reason, usage, citations, response.requests))
+        retry, refusals = self._policies.decide(self.state, self.response)
         if retry is not None:
-            yield self.apply(TurnRetry(self.state.turn, retry.reason, retry.message))
-        elif self.state.calls and not self.ended_with_limit_message:
-            yield from self.calls.start(self._refusals)
+            yield self._apply(TurnRetry(self.state.turn, retry.reason, retry.message))
+        elif self.state.calls and not self.limits.ended_with_message:
+            yield from self._start_calls(refusals)
         else:
             self._is_over = True
 
-    def _end_turn(self, turn: TurnStream) -> TurnEnd | None:
-        """Return the end of the turn; None if the time of the run is over."""
-        if turn.response is None and self.limits.out_of_time() is not None:
-            return None
-        if turn.error is not None and self.state.retries_exhausted:
-            raise turn.error
-        self.response = response = turn.result()
-        self.log("Response", response.message.parts)
-        reason, usage, citations = response.finish_reason, response.usage, response.citations
-        return self.apply(TurnEnd(self.state.turn, response.message, reason, usage, citations, response.requests))
+    def _start_calls(self, refusals: Refusals) -> Iterator[RunEvent]:
+        """Announce the unanswered calls of the turn. Refused ones get their results; the others are planned."""
+        turn, unanswered, prepared = self.state.turn, self.state.unanswered, self.prepared
+        self._debug("Tool Calls", self.state.calls)
+        last = unanswered[-1][0]
+        for index, call in unanswered:
+            if call.name not in prepared.specs:
+                _log.warning(
+                    "%s called invalid tool: %s", prepared.provider.profile.service, call.name[:_MAX_NAME_CHARS]
+                )
+            is_refused = index in refusals
+            may_write = not is_refused and call.name not in prepared.read_only
+            yield ToolStart(turn, call, index, may_write, index != last)
+            if is_refused:
+                yield self._apply(ToolEnd(turn, refused(call, refusals[index]), 0.0, index))
+        if refusals:
+            unanswered = [item for item in unanswered if item[0] not in refusals]
+        is_single = len(unanswered) == 1
+        self._planned = [(call, [index]) for index, call in unanswered] if is_single else plan_calls(unanswered)
 
-    def _judge(self) -> Retry | None:
-        """Return the retry that the last response needs, if any, and note which calls must not run."""
-        state = self.state
-        verdict: Verdict = None
-        is_out_of_time = self.limits.out_of_time() is not None
-        if state.turn and not is_out_of_time:
-            verdict = self.policies.after_response(state, self.response)
-            if isinstance(verdict, Fail):
-                raise verdict.error
-        if state.calls or verdict is not None or is_out_of_time:
-            self._refusals = self.policies.refuse(state) if state.calls else {}
-            calls = calls_to_count(state.unanswered, self._refusals)
-            limit = self.limits.reached(state, calls)
-            if limit is not None and state.calls and self.limits.can_end_by_call(state, calls):
-                self._last_chance = limit
-            elif limit is not None:
-                self._stop_at(limit)
-        return verdict if isinstance(verdict, Retry) and not self.ended_with_limit_message else None
-
-    def _stop_at(self, limit: LimitReached) -> None:
-        """Apply `on_limit`: raise the error, end with a message, or continue to the request for the answer."""
-        on_limit = self.limits.limits.on_limit
-        if on_limit == "error" or (self.state.limit is not None and self.state.tools_withdrawn):
-            raise self.limits.first_error or limit
-        self.limits.first_error = limit
-        # When the time is over, no further request is possible.
-        self.ended_with_limit_message = on_limit == "message" or limit.limit == "max_seconds"
+    def _end_call(self, call: ToolCall, result: ToolResult, seconds: float, index: int) -> ToolEnd:
+        self._debug("Tool Result", result)
+        hint = self._policies.hint(call, result)
+        if hint is not None:
+            result = replace(result, hint=hint if result.hint is None else f"{result.hint} {hint}")
+        return self._apply(ToolEnd(self.state.turn, result, seconds, index))
 
     def _check_end(self) -> None:
         """End the run if a tool ended it, or if a limit leaves no request for another turn."""
-        has_ended = self._is_over or self.state.final_result is not None
-        limit, self._last_chance = self._last_chance or self.limits.out_of_time(), None
-        if limit is not None and not has_ended:
-            self._stop_at(limit)
-        self._is_over = has_ended or self.ended_with_limit_message
+        self._is_over = self._is_over or self.state.final_result is not None
+        limits = self.limits
+        if not self._is_over and (limits.last_chance is not None or limits.deadline is not None):
+            self._is_over = limits.after_calls(self.state)
 
     def _finish(self) -> Iterator[RunEvent]:
         """Yield the end of the run, after a result for each call that will not run."""
         for index, call in self.state.unanswered:
             yield ToolStart(self.state.turn, call, index, may_write=False)
-            yield self.apply(ToolEnd(self.state.turn, failed(call, f"{call.name} {CALL_NOT_RUN}"), 0.0, index))
+            result = call.error_result(f"{call.name} {CALL_NOT_RUN}")
+            yield self._apply(ToolEnd(self.state.turn, result, 0.0, index))
         state, final = self.state, self.state.final_result
         text = state.partial_text + self.response.message.text
-        if self.ended_with_limit_message:
+        if self.limits.ended_with_message:
             text = LIMIT_MESSAGE
         elif final is not None:
             text = final.value if isinstance(final.value, str) else msgspec.json.encode(final.value).decode()
-        self.end = self.apply(RunEnd(self.id, text, state.usage, state.turn, self.limits.final_limit(state)))
+        self.end = self._apply(RunEnd(self.id, text, state.usage, state.turn, self.limits.final_limit(state)))
         yield self.end
 
 

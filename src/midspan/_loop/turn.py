@@ -1,14 +1,17 @@
-"""One response of the model, as events of the run."""
+"""One response of the model, whole or as events of the run."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from typing import Any
+
+from msgspec.structs import replace
 
 from midspan._loop.limits import LimitTracker
-from midspan._loop.policy import broken_response, recover_malformed_call
-from midspan._types.events import RunEvent, TextDelta, ThoughtDelta, ToolCallDelta, TurnStart
+from midspan._types.events import RunEvent, TextDelta, ThoughtDelta, ToolCallDelta
 from midspan._types.exchange import (
     ArgumentsPartDelta,
+    FinishReason,
     ModelEvent,
     ModelRequest,
     ModelResponse,
@@ -20,93 +23,76 @@ from midspan._types.exchange import (
 )
 from midspan._types.messages import Message
 from midspan._types.parts import Part, Text, Thought, ToolCall
+from midspan._types.specs import AnyTool, ToolSpec
 from midspan.errors import MidspanError, ProviderError
 from midspan.providers.provider import Provider, ensure_aclose
 from midspan.tools.source import describe_error
 from midspan.tools.tasks import Expired, is_cancelling, with_timeout
 
+NO_RESPONSE = ModelResponse(Message("model", ()), FinishReason.CUT)
+"""Stands for a response that broke off before its end."""
+
+
+async def generate(
+    provider: Provider, request: ModelRequest, limits: LimitTracker, *, can_retry: bool
+) -> ModelResponse | None:
+    """Return the whole response; see `_finish` and `_after_error` for responses that are not complete."""
+    response: Any
+    try:
+        if limits.deadline is None:
+            response = await provider.generate(request)
+        else:
+            response = await with_timeout(provider.generate(request), limits.seconds_left)
+    except Expired as expired:
+        limits.note_expiry(expired)
+        if not expired.late_result:
+            return _finish(None, request, limits)
+        response = expired.late_result[0]
+    except BaseException as error:  # noqa: BLE001 - providers are user code
+        return _after_error(error, limits, has_started=False, can_retry=can_retry)
+    return _finish(_check(response), request, limits)
+
 
 class TurnStream:
-    """Reads one response. Afterwards `response` or `error` is set; neither if the time of the run is over.
-
-    `error` is set if the response broke off and may be requested again. Other errors are raised.
-    """
+    """One streamed response. `response` is set when `events` has ended; None if the time of the run is over."""
 
     response: ModelResponse | None = None
-    error: ProviderError | None = None
     _has_started = False
 
-    def __init__(self, provider: Provider, request: ModelRequest, start: TurnStart, limits: LimitTracker) -> None:
-        self.request = request
-        self.start = start
+    def __init__(self, provider: Provider, request: ModelRequest, turn: int, limits: LimitTracker) -> None:
         self._provider = provider
-        self._turn = start.turn
+        self._request = request
+        self._turn = turn
         self._limits = limits
-
-    async def generate(self) -> None:
-        """Read the whole response at once."""
-        try:
-            response = await with_timeout(self._provider.generate(self.request), self._limits.seconds_left)
-        except Expired as expired:
-            self._limits.note_expiry(expired)
-            if expired.late_result:
-                self._set_response(expired.late_result[0])
-        except BaseException as error:  # noqa: BLE001 - providers are user code
-            self._handle(error)
-        else:
-            self._set_response(response)
-
-    async def stream(self) -> AsyncGenerator[RunEvent, None]:
-        """Yield the deltas of the response."""
         self._calls: dict[int, tuple[int, ToolCall]] = {}
         """Calls with their positions in the turn, by the indices of their parts."""
         self._announced: set[int] = set()
         """Calls whose id and name were in a delta already."""
+
+    async def events(self, *, can_retry: bool) -> AsyncGenerator[RunEvent, None]:
+        """Yield the deltas of the response."""
+        limits = self._limits
         try:
-            events = ensure_aclose(self._provider.stream(self.request))
+            events = ensure_aclose(self._provider.stream(self._request))
         except Exception as error:  # noqa: BLE001 - providers are user code
-            self._handle(error)
+            self.response = _after_error(error, limits, has_started=False, can_retry=can_retry)
             return
         async with aclosing(events):
             while True:
                 try:
-                    model_event = await with_timeout(anext(events), self._limits.seconds_left)
+                    model_event = await with_timeout(anext(events), limits.seconds_left)
                 except StopAsyncIteration:
-                    return
+                    break
                 except Expired as expired:
-                    self._limits.note_expiry(expired)
-                    return
+                    limits.note_expiry(expired)
+                    break
                 except BaseException as error:  # noqa: BLE001 - providers are user code
-                    self._handle(error)
+                    self.response = _after_error(error, limits, has_started=self._has_started, can_retry=can_retry)
                     return
                 event = self._run_event(model_event)
                 if event is not None:
                     yield event
-
-    def result(self) -> ModelResponse:
-        """Return the response; one that broke off counts as cut, and calls that were written as text are read."""
-        if self.response is None or self.error is not None:
-            return broken_response(self.error)
-        return recover_malformed_call(self.response, self.request.config.tools)
-
-    def _handle(self, error: BaseException) -> None:
-        """Note an error after which the response may be requested again, and raise any other."""
-        is_own = isinstance(error, asyncio.CancelledError) and not is_cancelling()
-        if not isinstance(error, Exception) and not is_own:
-            raise error
-        if isinstance(error, ProviderError) and error.retryable:
-            has_started = self._has_started or error.partial_response is not None
-            if has_started or self._limits.out_of_time() is not None:
-                self.error = error
-                return
-        if isinstance(error, MidspanError):
-            raise error
-        raise ProviderError(f"the model failed: {describe_error(error)}") from error
-
-    def _set_response(self, response: ModelResponse) -> None:
-        if not isinstance(response, ModelResponse) or not isinstance(response.message, Message):
-            raise ProviderError(f"the model failed: expected a ModelResponse with a Message, got {response!r:.80}")
-        self.response = response
+        self.response = _finish(self.response, self._request, limits)
 
     def _run_event(self, event: ModelEvent) -> RunEvent | None:
         self._has_started = True
@@ -116,7 +102,7 @@ class TurnStream:
         if kind is PartStart:
             return self._start(event.index, event.part)  # type: ignore[union-attr, arg-type]  # a PartStart
         if kind is not PartEnd:
-            self._set_response(event)  # type: ignore[arg-type]  # or it is no event at all
+            self.response = _check(event)
         return None
 
     def _start(self, index: int, part: Part) -> RunEvent | None:
@@ -141,3 +127,58 @@ class TurnStream:
             self._announced.add(event.index)
             return ToolCallDelta(self._turn, position, delta.json, call.id, call.name)
         return None
+
+
+def _check(response: Any) -> ModelResponse:
+    if not isinstance(response, ModelResponse) or not isinstance(response.message, Message):
+        raise ProviderError(f"the model failed: expected a ModelResponse with a Message, got {response!r:.80}")
+    return response
+
+
+def _finish(response: ModelResponse | None, request: ModelRequest, limits: LimitTracker) -> ModelResponse | None:
+    """Return the response with calls that were written as text; one that broke off counts as cut.
+
+    None means that there is no response and the time of the run is over.
+    """
+    if response is None:
+        return None if limits.out_of_time() is not None else NO_RESPONSE
+    if response.finish_reason is FinishReason.MALFORMED_CALL:
+        return recover_malformed_call(response, request.config.tools)
+    return response
+
+
+def _after_error(
+    error: BaseException, limits: LimitTracker, *, has_started: bool, can_retry: bool
+) -> ModelResponse | None:
+    """Return a cut response if it may be requested again, None if the time of the run is over; raise other errors."""
+    is_own = isinstance(error, asyncio.CancelledError) and not is_cancelling()
+    if not isinstance(error, Exception) and not is_own:
+        raise error
+    if isinstance(error, ProviderError) and error.retryable:
+        if limits.out_of_time() is not None:
+            limits.note_expiry(error)
+            return None
+        partial = error.partial_response
+        if (has_started or partial is not None) and can_retry:
+            # Requests that were completed before the error count, with their tokens.
+            return (
+                NO_RESPONSE
+                if partial is None
+                else replace(NO_RESPONSE, usage=partial.usage, requests=partial.requests + 1)
+            )
+    if isinstance(error, MidspanError):
+        raise error
+    raise ProviderError(f"the model failed: {describe_error(error)}") from error
+
+
+def recover_malformed_call(response: ModelResponse, tools: Sequence[AnyTool]) -> ModelResponse:
+    """Return the response with the calls that its `finish_message` quotes. Everything else of the turn stays."""
+    if not response.finish_message or response.message.calls:
+        return response
+    from midspan.providers.prompted.salvage import salvage  # most runs never need it
+
+    calls = salvage(response.finish_message, tuple(tool for tool in tools if isinstance(tool, ToolSpec)))
+    if not calls:
+        return response
+    message = response.message.with_parts((*response.message.parts, *calls))
+    return replace(response, message=message, finish_reason=FinishReason.END)

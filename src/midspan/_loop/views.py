@@ -8,7 +8,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from midspan import errors
-from midspan._loop.state import RunState
 from midspan._types.events import (
     CANCELLED,
     ErrorInfo,
@@ -23,6 +22,7 @@ from midspan._types.events import (
     TurnStart,
 )
 from midspan._types.exchange import FinishReason
+from midspan._types.run_state import RunState
 from midspan.errors import ConfigError, LimitReached, MidspanError, ProviderError, RunError
 
 

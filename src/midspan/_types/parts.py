@@ -6,6 +6,7 @@ from typing import Any, Self
 
 from msgspec import Raw, Struct
 
+from midspan._types.texts import truncate
 from midspan.errors import ConfigError
 
 NO_BYTES = Raw(b"")
@@ -77,6 +78,10 @@ class ToolCall(Struct, frozen=True, gc=False, omit_defaults=True, tag="call"):
     """Why the arguments could not be read, for the model."""
     provider_data: ProviderData | None = None
 
+    def error_result(self, message: str, *notes: str) -> "ToolResult":
+        """Return the result of this call as an error message for the model."""
+        return ToolResult(self.id, self.name, truncate(message), is_error=True, notes=notes)
+
     @classmethod
     def read(cls, given: Any) -> "ToolCall | None":
         """A call in the spelling of any API: this kind, or a dict or an object of name and args; None is no call."""
@@ -101,6 +106,16 @@ class Resource(Struct, frozen=True, gc=False, omit_defaults=True, tag="resource"
     media_type: str | None = None
     text: str | None = None
     base64: str | None = None
+
+
+NOT_RUN = "not run"
+"""The note on the result of a call that was wrong and therefore not run."""
+UNREADABLE = "unreadable arguments"
+FORBIDDEN = "forbidden by the tool choice"
+OVER_LIMIT = "over a limit"
+REPEATED = "repeated"
+REFUSED = frozenset((UNREADABLE, FORBIDDEN, OVER_LIMIT, REPEATED))
+"""Notes on the results of calls that a rule of the run refused."""
 
 
 class ToolResult(Struct, frozen=True, gc=False, omit_defaults=True, tag="result"):

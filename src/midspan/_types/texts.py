@@ -1,17 +1,30 @@
-"""Texts that can be sent: JSON is Unicode, and half a character, as a name of a file may hold it, is none."""
+"""Text that can be sent: JSON is Unicode, so unpaired surrogates, as file names may contain them, are not allowed."""
 
+import re
 from typing import Any
 
 from midspan.errors import ConfigError
 
+MAX_MESSAGE_CHARS = 4_000
+"""The length of an error message for a model."""
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
-def check_text(text: Any, what: str) -> None:
-    """Refuse what is no text, or cannot be sent, as `what` it was given for."""
+
+def check_text(text: Any, label: str) -> None:
+    """Raise ConfigError if a value is not a string that can be sent. `label` says what it is."""
     if not isinstance(text, str):
-        raise ConfigError(f"{what} is a text, not {text!r:.80}")
+        raise ConfigError(f"{label} must be a string, got {text!r:.80}")
     try:
         text.isascii() or text.encode()
     except UnicodeEncodeError as error:
         raise ConfigError(
-            f"{what} is no valid Unicode: it holds {text[error.start]!r} at character {error.start}"
+            f"{label} is not valid Unicode: it contains {text[error.start]!r} at character {error.start}"
         ) from None
+
+
+def truncate(text: str, max_chars: int = MAX_MESSAGE_CHARS) -> str:
+    """Replace unpaired surrogates, which JSON cannot encode, and cut what is too long, with a mark."""
+    text = _SURROGATE.sub("\ufffd", text)
+    if len(text) <= max_chars:
+        return text
+    return f"{text[:max_chars]}… [cut: the first {max_chars:,} of {len(text):,} characters]"

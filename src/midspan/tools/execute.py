@@ -17,7 +17,8 @@ import msgspec
 
 from midspan._schema.jsonable import to_jsonable
 from midspan._types.context import NO_CONTEXT, RunContext
-from midspan._types.parts import Blob, ToolCall, ToolResult
+from midspan._types.parts import NOT_RUN, Blob, ToolCall, ToolResult
+from midspan._types.texts import truncate
 from midspan.errors import ArgumentError, ConfigError, DuplicateTool, ResultError, ToolError
 from midspan.tools.function import Tool, tool_of
 from midspan.tools.source import (
@@ -25,9 +26,6 @@ from midspan.tools.source import (
     ToolSource,
     bulleted,
     describe_error,
-    failed,
-    refused,
-    truncate,
     unknown,
 )
 from midspan.tools.tasks import Expired, ToolRaised, run_in_task
@@ -82,13 +80,13 @@ async def run_call(
     except Exception as error:  # noqa: BLE001 - sources are user code
         cause = error.error if isinstance(error, ToolRaised) else error
         _log.error("the source of tool %s raised %s", call.name, type(cause).__name__, exc_info=cause)
-        result = failed(call, f"{call.name} failed: {describe_error(cause)}")
+        result = call.error_result(f"{call.name} failed: {describe_error(cause)}")
     if not isinstance(result, ToolResult) or result.id != call.id or result.name != call.name:
         _log.error("the source of tool %s returned %r, which is not a result of this call", call.name, result)
-        result = failed(call, f"{call.name} failed: its source did not return a result of this call")
+        result = call.error_result(f"{call.name} failed: its source did not return a result of this call")
     elif in_task and not _is_json(result.value):
         _log.error("the source of tool %s returned a value that is not JSON serializable", call.name)
-        result = failed(call, f"{call.name} failed: its source returned a value that is not JSON serializable")
+        result = call.error_result(f"{call.name} failed: its source returned a value that is not JSON serializable")
     return result, perf_counter() - begin
 
 
@@ -107,7 +105,7 @@ async def execute(tool: Tool[..., Any], call: ToolCall, context: RunContext[Any]
     if arguments is None:
         validated = tool.parameters.validate(call.arguments)
         if validated.problems:
-            return refused(call, f"invalid parameters:{bulleted(map(str, validated.problems))}")
+            return call.error_result(f"invalid parameters:{bulleted(map(str, validated.problems))}", NOT_RUN)
         arguments, changes = validated.arguments, validated.changes
     context.start(tool.options.timeout)
     try:
@@ -117,11 +115,11 @@ async def execute(tool: Tool[..., Any], call: ToolCall, context: RunContext[Any]
         raise
     except Expired as expired:
         context.cancel()
-        return failed(call, timeout_message(call.name, tool.options.timeout, expired, is_async=tool.is_async))
+        return call.error_result(timeout_message(call.name, tool.options.timeout, expired, is_async=tool.is_async))
     except ToolRaised as raised:
         return _error_result(call, raised.error)
     except ToolError as error:  # no thread could be started
-        return refused(call, str(error))
+        return call.error_result(str(error), NOT_RUN)
     return _to_tool_result(tool, call, value, (*changes, *notes) if notes else changes)
 
 
@@ -188,13 +186,13 @@ async def _collect(iterator: AsyncIterator[Any]) -> _Items:
 
 def _error_result(call: ToolCall, error: BaseException) -> ToolResult:
     if isinstance(error, _InvalidArguments):
-        return refused(call, f"invalid parameters:{bulleted(str(error.__cause__).splitlines())}")
+        return call.error_result(f"invalid parameters:{bulleted(str(error.__cause__).splitlines())}", NOT_RUN)
     if isinstance(error, ArgumentError):
-        return failed(call, f"invalid parameters:{bulleted(str(error).splitlines())}")
+        return call.error_result(f"invalid parameters:{bulleted(str(error).splitlines())}")
     if isinstance(error, ToolError):
-        return failed(call, str(error))
+        return call.error_result(str(error))
     _log.warning("tool %s raised %s", call.name, type(error).__name__, exc_info=error)
-    return failed(call, f"{call.name} failed: {describe_error(error)}")
+    return call.error_result(f"{call.name} failed: {describe_error(error)}")
 
 
 def timeout_message(name: str, seconds: float | None, expired: Expired, *, is_async: bool = True) -> str:
@@ -220,7 +218,7 @@ def _to_tool_result(tool: Tool[..., Any], call: ToolCall, returned: Any, notes: 
         value, size = _to_json(returned, media)
     except ResultError as error:
         if tool.enforces_response and tool.response is not None:
-            return failed(call, f"invalid response: {error}")
+            return call.error_result(f"invalid response: {error}")
         value = _describe(returned, error)
         size, notes = len(value), (*notes, f"the result was described: {error}")
     else:
@@ -229,7 +227,7 @@ def _to_tool_result(tool: Tool[..., Any], call: ToolCall, returned: Any, notes: 
                 return _reported_error(call, value, notes)
             problems = bulleted(map(str, tool.response.problems(value)))
             if tool.enforces_response:
-                return failed(call, f"invalid response:{problems}")
+                return call.error_result(f"invalid response:{problems}")
             _log.warning("the result of tool %s does not match its return annotation:%s", call.name, problems)
             hint = f"The result does not match the declared output:{problems}"
     final = tool.options.final

@@ -10,7 +10,6 @@ from midspan._types.context import NO_CONTEXT, RunContext
 from midspan._types.parts import ToolCall, ToolResult
 from midspan._types.specs import ToolSpec
 from midspan.tools.execute import SourceCall, run_call
-from midspan.tools.source import failed
 from midspan.tools.tasks import Outcome, result_of, start
 
 Planned = tuple[ToolCall, RunContext[Any]]
@@ -90,7 +89,7 @@ class _ConcurrentCalls:
         task, position = self._finished.popleft()
         if task.cancelled():  # by user code that cancels tasks which are not its own
             call, _ = self._calls[position]
-            return position, failed(call, f"{call.name} was cancelled"), 0.0
+            return position, call.error_result(f"{call.name} was cancelled"), 0.0
         return position, *result_of(task)
 
     async def cancel(self) -> None:

@@ -5,14 +5,13 @@ machines. A source knows nothing of models, turns or histories. It does not rais
 is its result.
 """
 
-import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Protocol, runtime_checkable
 
 from msgspec import Struct
 
 from midspan._types.context import RunContext
-from midspan._types.parts import ToolCall, ToolResult
+from midspan._types.parts import NOT_RUN, ToolCall, ToolResult
 from midspan._types.specs import ToolSpec
 
 
@@ -68,28 +67,8 @@ class ToolSource(Protocol):
         return
 
 
-NOT_RUN = "not run"
-"""The note on the result of a call that was wrong and therefore not run."""
-UNREADABLE = "unreadable arguments"
-FORBIDDEN = "forbidden by the tool choice"
-OVER_LIMIT = "over a limit"
-REPEATED = "repeated"
-REFUSED = frozenset((UNREADABLE, FORBIDDEN, OVER_LIMIT, REPEATED))
-"""Notes on the results of calls that a rule of the run refused."""
-_MAX_CHARS = 4_000
 _MAX_INNER_ERRORS = 5
 _MAX_NAME_CHARS = 200
-_SURROGATE = re.compile("[\ud800-\udfff]")
-
-
-def failed(call: ToolCall, message: str) -> ToolResult:
-    """Return an error result for the model."""
-    return ToolResult(call.id, call.name, truncate(message), is_error=True)
-
-
-def refused(call: ToolCall, message: str) -> ToolResult:
-    """Return an error result for a call that was wrong and therefore not run."""
-    return ToolResult(call.id, call.name, truncate(message), is_error=True, notes=(NOT_RUN,))
 
 
 def unknown(call: ToolCall, names: Iterable[str]) -> ToolResult:
@@ -102,15 +81,7 @@ def unknown(call: ToolCall, names: Iterable[str]) -> ToolResult:
     message = f"unknown tool: {call.name[:_MAX_NAME_CHARS]}"
     message += f"; did you mean {' or '.join(near)}?" if near else ""
     message += f"; the tools are: {', '.join(known[:50])}" if known else "; there are no tools"
-    return refused(call, message)
-
-
-def truncate(text: str, max_chars: int = _MAX_CHARS) -> str:
-    """Replace unpaired surrogates, which JSON cannot encode, and cut what is too long, with a mark."""
-    text = _SURROGATE.sub("\ufffd", text)
-    if len(text) <= max_chars:
-        return text
-    return f"{text[:max_chars]}… [cut: the first {max_chars:,} of {len(text):,} characters]"
+    return call.error_result(message, NOT_RUN)
 
 
 def bulleted(problems: Iterable[str]) -> str:

@@ -14,7 +14,7 @@ from midspan._types.specs import ToolSpec
 from midspan.errors import ConfigError, DuplicateTool
 from midspan.tools.execute import LocalTools, timeout_message
 from midspan.tools.function import Tool, is_seconds
-from midspan.tools.source import ToolListing, ToolSource, UnavailableSource, describe_error, failed, unknown
+from midspan.tools.source import ToolListing, ToolSource, UnavailableSource, describe_error, unknown
 from midspan.tools.tasks import Expired, ToolRaised, run_in_task
 
 if TYPE_CHECKING:
@@ -265,7 +265,7 @@ class TimeLimited(WrapperSource):
             )
         except Expired as expired:
             context.cancel()
-            return failed(call, timeout_message(call.name, self._seconds, expired))
+            return call.error_result(timeout_message(call.name, self._seconds, expired))
         except ToolRaised as raised:
             raise raised.error from None
         return result

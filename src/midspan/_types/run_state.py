@@ -9,9 +9,18 @@ from msgspec.structs import replace
 from midspan._types.events import CANCELLED, RunEnd, RunEvent, RunStart, ToolEnd, TurnEnd, TurnRetry, TurnStart
 from midspan._types.exchange import Citation, FinishReason, Usage
 from midspan._types.messages import History, Message
-from midspan._types.parts import Blob, Text, Thought, ToolCall, ToolResult
+from midspan._types.parts import (
+    FORBIDDEN,
+    NOT_RUN,
+    REFUSED,
+    UNREADABLE,
+    Blob,
+    Text,
+    Thought,
+    ToolCall,
+    ToolResult,
+)
 from midspan._types.specs import ToolChoice
-from midspan.tools.source import FORBIDDEN, NOT_RUN, REFUSED, UNREADABLE, failed
 
 CALL_NOT_RUN = "was not run, because the run ended"
 CALL_CANCELLED = "was cancelled before it ended; whether it had an effect is unknown"
@@ -187,7 +196,7 @@ class RunState(Struct, frozen=True, gc=False):
         """Return the state with an error result for each call that has none, so that the conversation can continue."""
         state = self
         for index, call in self.unanswered:
-            state = state.after(ToolEnd(self.turn, failed(call, f"{call.name} {reason}"), 0.0, index))
+            state = state.after(ToolEnd(self.turn, call.error_result(f"{call.name} {reason}"), 0.0, index))
         return state
 
     @property
