@@ -35,7 +35,7 @@ from midspan._types.parts import Blob, Part, ToolResult
 from midspan.errors import ProviderError
 from midspan.providers.gemini import decode, encode, proto, responses, wire
 from midspan.providers.gemini.capabilities import Api, Capabilities, capabilities_of
-from midspan.providers.gemini.errors import refusal
+from midspan.providers.gemini.errors import parse_error
 from midspan.providers.gemini.stream import StreamDecoder
 
 Row = dict[str, Any]
@@ -282,7 +282,7 @@ def check_error(row: Row, documents: Parsed) -> None:
     refused = next(document for document in documents if isinstance(document, dict) and document.get("error"))
     words = refused["error"].get("message") or "" if isinstance(refused["error"], dict) else str(refused["error"])
     for body in (as_bytes(refused), as_bytes([refused])):
-        error = refusal(row["status"] if row["status"] >= 400 else 500, body)
+        error = parse_error(row["status"] if row["status"] >= 400 else 500, body)
         if type(error) is ProviderError or words not in str(error):
             raise Difference(f"the error is not told: {error!r}")
     stream = StreamDecoder()
@@ -301,7 +301,7 @@ def check_text(row: Row, rules: set[str]) -> None:
     body = str(row["response"] or "").encode()
     rules.add("no JSON")
     if row["status"] >= 400:
-        if type(refusal(row["status"], body)) is ProviderError:
+        if type(parse_error(row["status"], body)) is ProviderError:
             raise Difference("the refusal is none of our errors")
     elif body.strip() and not is_json(body.decode()):
         try:

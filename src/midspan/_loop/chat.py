@@ -11,11 +11,9 @@ from midspan._loop.blocking import run_blocking
 from midspan._loop.options import AllRunOptions
 from midspan._loop.prompt import Prompt, message_of, messages_of, part_of
 from midspan._loop.result import RunResult
-from midspan._types.messages import History, Message
+from midspan._types.messages import ROLES, History, Message
 from midspan._types.parts import ToolCall
 from midspan.errors import ConfigError
-
-_ROLES = {"user": "user", "model": "model", "assistant": "model", "tool": "user", "function": "user"}
 
 
 class Chat(Struct, frozen=True, eq=False):
@@ -40,19 +38,19 @@ class Chat(Struct, frozen=True, eq=False):
 
     def add_turn(self, role: str, content: Prompt | Iterable[Any]) -> "Chat":
         """The conversation with one turn more: a text, parts, the calls of a model, or the results of tools."""
-        if not isinstance(role, str) or role not in _ROLES:
-            raise ConfigError(f"unknown role {role!r}; known: {', '.join(_ROLES)}")
+        if not isinstance(role, str) or role not in ROLES:
+            raise ConfigError(f"unknown role {role!r}; known: {', '.join(ROLES)}")
         given: Any = content
         if isinstance(given, Iterable) and not isinstance(given, str | bytes | Mapping | Struct):
             given = list(given)
         items = given if isinstance(given, list) else [given]
-        if _ROLES[role] != "model" and any(isinstance(one, ToolCall) for one in items):
+        if ROLES[role] != "model" and any(isinstance(one, ToolCall) for one in items):
             raise ConfigError("calls are made by the model; give them with the role 'model'")
-        calls = {id(one): ToolCall.read(one) for one in items} if _ROLES[role] == "model" else {}
+        calls = {id(one): ToolCall.read(one) for one in items} if ROLES[role] == "model" else {}
         if any(calls.values()):
             message = Message("model", tuple(calls[id(one)] or part_of(one) for one in items))
         else:
-            message = replace(message_of(given), role=_ROLES[role])
+            message = replace(message_of(given), role=ROLES[role])
         if message.results and message.role != "user":
             raise ConfigError("results are given to the model; give them with the role 'user'")
         return replace(self, messages=self.messages.append(message), result=None)

@@ -8,6 +8,8 @@ from msgspec import Struct
 from midspan._types.parts import Part, ProviderData, Text, ToolCall, ToolResult
 
 Role = Literal["user", "model"]
+ROLES: dict[str, Role] = {"user": "user", "model": "model", "assistant": "model", "function": "user", "tool": "user"}
+"""Our role for each role that other APIs and older clients use."""
 T = TypeVar("T")
 
 

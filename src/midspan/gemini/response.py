@@ -15,9 +15,8 @@ from midspan.gemini.output import answer_of
 from midspan.gemini.types import FunctionCall
 from midspan.providers.gemini import decode, responses, wire
 from midspan.providers.gemini.capabilities import Api
-from midspan.providers.gemini.framing import Framing
 from midspan.providers.gemini.proto import load
-from midspan.providers.gemini.stream import StreamDecoder
+from midspan.providers.gemini.stream import Framing, StreamDecoder
 
 T = TypeVar("T")
 
@@ -156,7 +155,7 @@ class ChunkReader:
             try:
                 yield self._chunk(document)
             except MalformedResponse:
-                if not self._framing.streams:
+                if not self._framing.is_stream:
                     raise
         self._decoder.end()
 

@@ -208,7 +208,7 @@ def test_arguments_as_text_are_read_and_what_is_no_object_is_no_call_without_arg
     call = decoded(answer({"functionCall": {"name": "f", "args": '{"id": 1}'}})).message.calls[0]
     assert call.arguments == {"id": 1}
     for args in ([1], "odd", 5):
-        with pytest.raises(MalformedResponse, match="where an object belongs"):
+        with pytest.raises(MalformedResponse, match="where a JSON object was expected"):
             decoded(answer({"functionCall": {"name": "delete_all", "args": args}}))
 
 

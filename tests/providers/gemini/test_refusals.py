@@ -45,7 +45,7 @@ def test_each_refusal_is_an_error_of_its_own(
     status: int, document: Any, kind: type[errors.ProviderError], retryable: bool
 ) -> None:
     for form in (document, [document]):
-        error = refusal(status, json.dumps(form).encode())
+        error = parse_error(status, json.dumps(form).encode())
         assert type(error) is kind
         assert error.status == document["error"]["code"]
         assert error.retryable is retryable
@@ -68,13 +68,13 @@ def test_each_refusal_is_an_error_of_its_own(
     ],
 )
 def test_the_server_says_how_long_to_wait(details: Any, header: str | None, delay: float | None) -> None:
-    error = refusal(429, json.dumps(body(429, details=details)).encode(), header)
+    error = parse_error(429, json.dumps(body(429, details=details)).encode(), header)
     assert error.retry_delay_seconds == delay
 
 
 def test_fields_that_the_server_complains_about_are_named() -> None:
     violations = [{"field": "contents[0]", "description": 'Unknown name "x"'}]
-    error = refusal(400, json.dumps(body(400, details=[detail("BadRequest", fieldViolations=violations)])).encode())
+    error = parse_error(400, json.dumps(body(400, details=[detail("BadRequest", fieldViolations=violations)])).encode())
     assert isinstance(error, errors.InvalidRequest)
     assert error.violations == (("contents[0]", 'Unknown name "x"'),)
     assert error.details[0]["fieldViolations"] == violations
@@ -94,24 +94,24 @@ def test_fields_that_the_server_complains_about_are_named() -> None:
     ],
 )
 def test_a_body_of_any_form_becomes_words(page: bytes, words: str) -> None:
-    error = refusal(502, page)
+    error = parse_error(502, page)
     assert type(error) is errors.ServerError
     assert words in str(error)
 
 
 @pytest.mark.parametrize("page", [b"<p>" + b"x" * 100_000, b"<script>" * 100_000, b"<" * 1_000_000, b"[" * 100_000])
 def test_a_long_page_is_cut(page: bytes) -> None:
-    assert len(str(refusal(502, page))) < 500
+    assert len(str(parse_error(502, page))) < 500
 
 
 def test_long_words_of_the_server_are_cut_with_a_mark() -> None:
-    error = refusal(400, json.dumps(body(400, "x" * 1_000_000, "Y" * 1_000)).encode())
+    error = parse_error(400, json.dumps(body(400, "x" * 1_000_000, "Y" * 1_000)).encode())
     assert str(error) == (
         f"Gemini answered 400 {'Y' * 80}… (920 more characters): {'x' * 4_000}… (996,000 more characters)"
     )
-    assert "more characters" not in str(refusal(400, json.dumps(body(400, "x" * 4_000)).encode()))
-    assert len(str(refusal(500, json.dumps({"error": "x" * 1_000_000}).encode()))) < 5_000
-    assert len(str(refusal(500, json.dumps({"error": {"message": ["x" * 1_000_000]}}).encode()))) < 5_000
+    assert "more characters" not in str(parse_error(400, json.dumps(body(400, "x" * 4_000)).encode()))
+    assert len(str(parse_error(500, json.dumps({"error": "x" * 1_000_000}).encode()))) < 5_000
+    assert len(str(parse_error(500, json.dumps({"error": {"message": ["x" * 1_000_000]}}).encode()))) < 5_000
     assert len(str(blocked({"blockReason": "R" * 10_000, "blockReasonMessage": "x" * 1_000_000}))) < 5_000
 
 
@@ -128,7 +128,7 @@ def test_long_words_of_the_server_are_cut_with_a_mark() -> None:
 )
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_a_redirect_says_where_it_leads(status: int, location: str, target: str) -> None:
-    error = refusal(status, b"<h1>Moved</h1>", None, location)
+    error = parse_error(status, b"<h1>Moved</h1>", None, location)
     assert type(error) is errors.InvalidRequest
     assert str(error) == (
         f"Gemini answered {status}: it is to be found at {target}; redirects are not followed, "
@@ -137,9 +137,9 @@ def test_a_redirect_says_where_it_leads(status: int, location: str, target: str)
 
 
 def test_a_redirect_to_a_long_address_is_cut_and_one_to_nowhere_has_the_words_of_its_page() -> None:
-    assert len(str(refusal(302, b"", None, "/" * 1_000_000))) < 700
-    assert str(refusal(304, b"")) == "Gemini answered 304: nothing more"
-    assert str(refusal(503, b"busy", None, "/elsewhere")) == "Gemini answered 503: busy"
+    assert len(str(parse_error(302, b"", None, "/" * 1_000_000))) < 700
+    assert str(parse_error(304, b"")) == "Gemini answered 304: nothing more"
+    assert str(parse_error(503, b"busy", None, "/elsewhere")) == "Gemini answered 503: busy"
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_a_redirect_to_a_long_address_is_cut_and_one_to_nowhere_has_the_words_of
 )
 def test_details_of_odd_forms_do_no_harm(details: Any) -> None:
     for status in (400, 429):
-        assert "words" in str(refusal(status, json.dumps(body(status, details=details)).encode()))
+        assert "words" in str(parse_error(status, json.dumps(body(status, details=details)).encode()))
 
 
 @pytest.mark.parametrize(
@@ -161,4 +161,4 @@ def test_details_of_odd_forms_do_no_harm(details: Any) -> None:
     ],
 )
 def test_a_status_in_the_words_or_numbers_of_rpc_is_understood(error: Any, kind: type[errors.ProviderError]) -> None:
-    assert type(refusal(500, json.dumps({"error": error}).encode())) is kind
+    assert type(parse_error(500, json.dumps({"error": error}).encode())) is kind

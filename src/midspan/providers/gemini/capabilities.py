@@ -9,6 +9,7 @@ from functools import cached_property
 
 from msgspec import Struct
 
+from midspan._types.exchange import FinishReason
 from midspan._types.specs import ThinkingLevel
 
 DEFAULT_MODEL = "gemini-3.8-flash"
@@ -106,6 +107,25 @@ FINISH_NUMBERS: dict[Api, tuple[str, ...]] = {
     ),
 }
 """The words behind the numbers that a server sends if asked for `enum-encoding=int`; the APIs count differently."""
+
+FINISH_REASONS: dict[str, FinishReason] = {
+    "STOP": FinishReason.END,
+    "MAX_TOKENS": FinishReason.LENGTH,
+    "MALFORMED_FUNCTION_CALL": FinishReason.MALFORMED_CALL,
+    "UNEXPECTED_TOOL_CALL": FinishReason.UNEXPECTED_CALL,
+    "CONTINUATION": FinishReason.CONTINUES,
+    "SAFETY": FinishReason.BLOCKED,
+    "RECITATION": FinishReason.BLOCKED,
+    "LANGUAGE": FinishReason.BLOCKED,
+    "BLOCKLIST": FinishReason.BLOCKED,
+    "PROHIBITED_CONTENT": FinishReason.BLOCKED,
+    "SPII": FinishReason.BLOCKED,
+    "MODEL_ARMOR": FinishReason.BLOCKED,
+    "IMAGE_SAFETY": FinishReason.BLOCKED,
+    "IMAGE_PROHIBITED_CONTENT": FinishReason.BLOCKED,
+    "IMAGE_RECITATION": FinishReason.BLOCKED,
+}
+"""What the API's words mean for a run; any other word is `FinishReason.OTHER`."""
 
 
 def capabilities_of(model: str, api: Api = Api.DEVELOPER, version: str = "v1beta") -> Capabilities:

@@ -11,7 +11,7 @@ from midspan.providers.auth import Auth, GiveToken, Hidden
 from midspan.providers.gemini.capabilities import LARGEST_REQUEST, Api
 from midspan.providers.gemini.credentials import developer_credentials, vertex_credentials
 from midspan.providers.gemini.endpoint import Endpoint, endpoint
-from midspan.providers.gemini.errors import refusal
+from midspan.providers.gemini.errors import parse_error
 from midspan.providers.gemini.proto import AnyProto, load
 from midspan.providers.rest import Response, RestClient
 
@@ -47,7 +47,7 @@ class GeminiApi(RestClient):
 
 
 def _parse_error(response: Response, body: bytes) -> ProviderError:
-    return refusal(response.status, body, response.header("retry-after"), response.header("location"))
+    return parse_error(response.status, body, response.header("retry-after"), response.header("location"))
 
 
 def connect(

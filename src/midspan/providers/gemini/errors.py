@@ -26,7 +26,7 @@ _LONGEST_NAME = 80
 _TARGET = re.compile(r"(?:[a-z][a-z0-9+.-]*:)?(?://[^/?#]*)?[^?#]*", re.IGNORECASE)
 
 
-def refusal(
+def parse_error(
     status: int, body: bytes | msgspec.Raw, retry_after: str | None = None, location: str | None = None
 ) -> ProviderError:
     """The error that a response with this status and body stands for, and with these headers."""
@@ -44,7 +44,7 @@ def refusal(
     return _error(status, words, details, _retry_delay(details) or _seconds(retry_after))
 
 
-def blocked(feedback: dict[str, Any]) -> PromptBlocked:
+def blocked_error(feedback: dict[str, Any]) -> PromptBlocked:
     """The error for a prompt that a filter held back."""
     reason = _short(feedback.get("blockReason", "unknown reason"), _LONGEST_NAME)
     why = _short(feedback.get("blockReasonMessage") or "change the prompt or the safety settings", _LONGEST_MESSAGE)

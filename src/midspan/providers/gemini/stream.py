@@ -1,18 +1,21 @@
 """A streamed response: bytes in, model events out, and one response at the end.
 
-Above is the client, which feeds the bytes; below are `framing`, which cuts them into documents, and `decode`, which
-says what a document means.
+Above is the client, which feeds the bytes; below is `decode`, which says what a document means.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator
+from itertools import groupby
 from typing import Literal
 
 import msgspec
 from msgspec import Raw, Struct
 
+from midspan._http.json_array import ArrayStream
+from midspan._http.sse import Event, EventStream
 from midspan._types.exchange import ModelResponse, PartEnd, PartEvent, PartStart
 from midspan._types.messages import Message
-from midspan._types.parts import NO_BYTES, Part, ProviderData, Text, Thought, ToolCall, local_id
+from midspan._types.parts import Part, ProviderData, Text, Thought, ToolCall, local_id
 from midspan.errors import MalformedResponse, ProviderError
 from midspan.providers.gemini.capabilities import Api
 from midspan.providers.gemini.decode import (
@@ -20,24 +23,21 @@ from midspan.providers.gemini.decode import (
     Candidate,
     Chunk,
     MakeId,
+    ReadPart,
     Tokens,
     WireCall,
     encode_json,
-    finish_word,
-    known_part_of,
     linked,
     no_candidate,
     part_of,
-    part_of_any,
-    raw_parts,
+    raw_finish_reason,
     read,
     read_content,
-    read_part,
     response_of,
+    to_part,
 )
-from midspan.providers.gemini.framing import Framing
 from midspan.providers.gemini.lenient import READ_ERRORS, fields_of
-from midspan.providers.gemini.streamed_arguments import OpenCall, is_open
+from midspan.providers.gemini.partial_args import OpenCall, is_open
 from midspan.providers.stream import StreamAccumulator
 
 
@@ -60,10 +60,7 @@ class _DeltaCandidate(Struct, rename="camel", gc=False):
 
 
 class _Delta(Struct, rename="camel", gc=False):
-    """A chunk that adds one piece of text, as most of a stream do, read in one pass and strictly.
-
-    What can be read as one says nothing more that counts; what cannot is read as a `Chunk`.
-    """
+    """A chunk that adds one piece of text, as most do, read in one pass and strictly. All others are a `Chunk`."""
 
     candidates: tuple[_DeltaCandidate]
     usage_metadata: Tokens | None = None
@@ -79,9 +76,8 @@ _read_delta = msgspec.json.Decoder(_Delta).decode
 class StreamDecoder:
     """Feed it the bytes as they arrive, take the events that they complete, and at the end the whole response.
 
-    An error that the server sends within the stream is raised after the events before it. The accumulator builds the
-    values of the parts. Beside it this class keeps the bytes of each part, so that the message can go back as the
-    server sent it.
+    An error that the server sends within the stream is raised after the events before it. The accumulator numbers the
+    events. Beside it this class keeps the bytes of each part, so that the message can go back as the server sent it.
     """
 
     def __init__(self, api: Api = Api.DEVELOPER, *, make_id: MakeId = local_id, first_index: int = 0) -> None:
@@ -91,50 +87,46 @@ class StreamDecoder:
         self._accumulator = StreamAccumulator(first_index)
         self._documents: list[Raw] = []
         self._contents: list[Raw] = []
-        """Contents that held anything but a delta of text."""
-        self._content_count = 0
-        self._last_delta = NO_BYTES
-        self._bytes: dict[int, list[tuple[Raw, bool]]] = {}
-        """By part, the bytes of its pieces. True: a document that holds nothing but one delta of text."""
-        self._text_bytes: list[tuple[Raw, bool]] = []
-        """Those of the text that is being streamed."""
-        self._calls: dict[int, ToolCall] = {}
+        self._parts: list[tuple[Part, Raw | bytes] | None] = []
+        """All parts in order. None stands for a call that is still open. Each has its bytes as `Raw`, or as `bytes` the
+        document of a delta, which holds no other part."""
+        self._calls: list[tuple[int, int, ToolCall]] = []
+        """The complete calls: place in `_parts`, index of the events, value."""
         self._open: OpenCall | None = None
-        self._open_index = 0
-        self._verbatim = True
+        self._open_place = self._open_index = 0
+        self._is_verbatim = True
         """Whether a single content can go back as it came, because nothing in it had to be put together."""
         self._chunk = Chunk()
         self._candidate = Candidate()
 
-    # What is fed is read at once, whether or not the caller takes the events.
-
     def feed(self, piece: bytes) -> Iterable[PartEvent]:
-        events: list[PartEvent] = []
-        try:
-            for document in self._framing.feed(piece):
-                events += self.add(document)
-        except ProviderError as error:
-            return _then_raise(events, error)
-        return events
+        """Return the events that a piece completes. It is read at once, whether or not the caller takes them."""
+        return self._add_all(self._framing.feed(piece))
 
     def end(self) -> Iterable[PartEvent]:
         """The bytes are over. A call that is still open is complete only if the model itself said that it was done."""
+        events = self._add_all(self._framing.end(), may_be_cut=self._framing.is_stream)
+        if not isinstance(events, list):
+            return events
+        events += self._accumulator.end_current()
+        if raw_finish_reason(self._candidate.finish_reason, self._api) == "STOP":
+            events += self._close_call()
+        return events
+
+    def _add_all(self, documents: list[bytes], *, may_be_cut: bool = False) -> Iterable[PartEvent]:
         events: list[PartEvent] = []
         try:
-            for document in self._framing.end():
+            for document in documents:
                 events += self.add(document)
         except ProviderError as error:
             # If the last document of a stream was cut, it has no finish reason, and the response says so.
-            if not isinstance(error, MalformedResponse) or not self._framing.streams:
+            if not may_be_cut or not isinstance(error, MalformedResponse):
                 return _then_raise(events, error)
-        events += self._accumulator.end_current()
-        if finish_word(self._candidate.finish_reason, self._api) == "STOP":
-            events += self._close_call()
         return events
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing has come yet that says anything."""
+        """Whether no document has arrived yet."""
         return not self._documents
 
     @property
@@ -148,93 +140,88 @@ class StreamDecoder:
 
     def add(self, document: bytes) -> list[PartEvent]:
         """Return the events of one document, for callers that have cut the bytes themselves."""
+        if not self._contents:
+            return self._add_any(document)  # a single content goes back as it came
         try:
             delta = _read_delta(document)
         except READ_ERRORS:
             return self._add_any(document)
-        raw = Raw(document)
-        self._documents.append(raw)
-        self._last_delta = raw
-        self._content_count += 1
-        candidate = delta.candidates[0]
-        _merge_chunk(self._chunk, delta)
+        (candidate,) = delta.candidates
+        (part,) = candidate.content.parts
+        self._merge(delta)
         self._candidate.finish_reason = candidate.finish_reason or self._candidate.finish_reason
-        (found,) = candidate.content.parts
-        return self._add_words(Thought if found.thought else Text, found.text, (raw, True))
+        self._documents.append(Raw(document))
+        self._is_verbatim = False
+        value = (Thought if part.thought else Text)(part.text)
+        self._parts.append((value, document))
+        return self._accumulator.add_part(value)
 
-    def _add_words(self, kind: type[Text] | type[Thought], text: str, piece: tuple[Raw, bool]) -> list[PartEvent]:
-        """Plain text: the stream cut it into deltas, so adjacent ones are one part."""
-        accumulator = self._accumulator
-        events = accumulator.add_text(text) if kind is Text else accumulator.add_thought(text)
-        if len(events) > 1 or type(events[0]) is PartStart:
-            self._text_bytes = self._bytes[events[-1].index] = []
-        if text:
-            self._text_bytes.append(piece)
-        return events
+    def _merge(self, chunk: Chunk | _Delta) -> None:
+        """The latest value of each field counts."""
+        self._chunk.usage_metadata = chunk.usage_metadata or self._chunk.usage_metadata
+        self._chunk.model_version = chunk.model_version or self._chunk.model_version
+        self._chunk.response_id = chunk.response_id or self._chunk.response_id
 
     def _add_any(self, document: bytes) -> list[PartEvent]:
-        document_raw, chunk, candidate = read(document)
-        self._documents.append(document_raw)
-        _merge_chunk(self._chunk, chunk)
+        raw, chunk, candidate = read(document)
+        self._documents.append(raw)
+        self._merge(chunk)
         self._chunk.prompt_feedback = chunk.prompt_feedback or self._chunk.prompt_feedback
-        if candidate is not None:
-            _merge_candidate(self._candidate, candidate)
+        if candidate is None:
+            return []
+        merged = self._candidate
+        merged.finish_reason = candidate.finish_reason or merged.finish_reason
+        merged.finish_message = candidate.finish_message or merged.finish_message
+        merged.continuation_token = candidate.continuation_token or merged.continuation_token
+        content, _, parts = read_content(candidate.content)
+        if not parts:
+            return []
+        self._contents.append(content)
         events: list[PartEvent] = []
-        content, raws = read_content(candidate)
-        if raws:
-            self._content_count += 1
-            self._contents.append(content)
-            for raw in raws:
-                events += self._add_part(raw)
+        for part in parts:
+            events += self._add_part(part)
         return events
 
-    def _add_part(self, raw: Raw) -> list[PartEvent]:
-        value = known_part_of(raw, self._make_id)
-        if value is None:
-            part, raw = read_part(raw)
-            call = part.function_call
-            if call is not None and (self._open or call.will_continue or call.partial_args is not None):
-                return self._add_streamed(call, raw)
-            if call is not None and call.name is None and fields_of(raw).keys() == {"functionCall"}:
-                self._verbatim = False  # the end of a call that had said its end already
+    def _add_part(self, part: ReadPart) -> list[PartEvent]:
+        fields, raw, _ = part
+        call = fields.function_call
+        if call is not None:
+            is_partial = call.partial_args is not None or call.will_continue
+            if is_partial or (self._open is not None and not call.name):
+                return self._add_partial(call, raw)
+            if call.name is None and fields_of(raw).keys() == {"functionCall"}:
+                self._is_verbatim = False  # the end of a call that had ended already
                 return []
-            value = part_of_any(part, raw, self._make_id)
-        if isinstance(value, Text | Thought) and value.provider_data is None:
-            return self._add_words(type(value), value.text, (raw, False))
-        events: list[PartEvent] = []
-        if isinstance(value, ToolCall):
-            if self._open is not None:
-                events += self._close_call()
-            twin = next((index for index, call in self._calls.items() if _is_same(value, call)), None)
-            if twin is not None:
-                return [*events, *self._replace(twin, value, raw)]
-        return events + self._add_whole(value, raw)
-
-    def _add_whole(self, part: Part, raw: Raw) -> list[PartEvent]:
-        events = self._accumulator.add_part(part)
-        self._keep(events[-1].index, part, raw)
+        value = to_part(*part, self._make_id)
+        if not isinstance(value, ToolCall):
+            self._parts.append((value, raw))
+            return self._accumulator.add_part(value)
+        events = self._close_call()
+        for place, index, known in self._calls:
+            if _is_same_call(value, known):
+                return events + self._replace_call(place, index, value, raw)
+        events += self._accumulator.add_part(value)
+        self._calls.append((len(self._parts), events[-1].index, value))
+        self._parts.append((value, raw))
         return events
 
-    def _keep(self, index: int, part: Part, raw: Raw) -> None:
-        self._bytes[index] = [(raw, False)]
-        if isinstance(part, ToolCall):
-            self._calls[index] = part
-
-    def _replace(self, index: int, call: ToolCall, raw: Raw) -> list[PartEvent]:
-        """A chunk that came twice. The server wants back the call that has more to it, which is the signed one."""
-        self._verbatim = False
+    def _replace_call(self, place: int, index: int, call: ToolCall, raw: Raw) -> list[PartEvent]:
+        """A chunk came twice. The server wants back the call that has more to it, which is the signed one."""
+        self._is_verbatim = False
         if call.provider_data is None:
             return []
-        self._keep(index, call, raw)
+        self._parts[place] = (call, raw)
         return [self._accumulator.add(PartEnd(index, call))]
 
-    def _add_streamed(self, call: WireCall, raw: Raw) -> list[PartEvent]:
+    def _add_partial(self, call: WireCall, raw: Raw) -> list[PartEvent]:
         events: list[PartEvent] = []
-        self._verbatim = False
+        self._is_verbatim = False
         if call.name or self._open is None:
             events += self._close_call()
             events += self._accumulator.end_current()
             self._open, self._open_index = OpenCall(call, raw), self._accumulator.reserve()
+            self._open_place = len(self._parts)
+            self._parts.append(None)
         else:
             self._open.add(call, raw)
         return events if is_open(call) else events + self._close_call()
@@ -242,11 +229,12 @@ class StreamDecoder:
     def _close_call(self) -> list[PartEvent]:
         if self._open is None:
             return []
-        whole, self._open = Raw(self._open.whole()), None
-        part = part_of(whole, self._make_id)
-        self._keep(self._open_index, part, whole)
-        started = self._accumulator.add(PartStart(self._open_index, part))
-        return [started, self._accumulator.add(PartEnd(self._open_index, part))]
+        raw, self._open = Raw(self._open.complete()), None
+        value, index = part_of(raw, self._make_id), self._open_index
+        self._parts[self._open_place] = (value, raw)
+        if isinstance(value, ToolCall):
+            self._calls.append((self._open_place, index, value))
+        return [self._accumulator.add(PartStart(index, value)), self._accumulator.add(PartEnd(index, value))]
 
     def response(self) -> ModelResponse:
         """Return the whole response; without a finish reason it has `FinishReason.CUT`."""
@@ -255,35 +243,18 @@ class StreamDecoder:
         return response_of(self._message(), self._chunk, self._candidate, tuple(self._documents), self._api)
 
     def _message(self) -> Message:
-        parts = self._accumulator.parts()
-        if self._verbatim and self._content_count == 1:
-            alone = self._contents[0] if self._contents else read_content(read(self._last_delta)[2])[0]
-            return Message("model", self._as_sent(parts, alone), ProviderData(ORIGIN, alone))
-        pairs = [
-            (part, pieces)
-            for part, pieces in zip(parts, [self._bytes[index] for index in sorted(self._bytes)], strict=True)
-            if pieces
-        ]
-        if self._open is not None:
-            pairs = _joined(pairs)
-        kept = [(part, _bytes_of(part, pieces)) for part, pieces in pairs]
-        if not kept:
+        complete = [entry for entry in self._parts if entry is not None]
+        if self._is_verbatim and len(self._contents) == 1:
+            parts = linked([part for part, _ in complete])
+            return Message("model", parts, ProviderData(ORIGIN, self._contents[0]))
+        joined = list(_joined(complete))
+        if not joined:
             return Message("model", (), ProviderData(ORIGIN))
         # Whatever else the contents of the stream held beside their parts stays too; of two the later counts.
-        content = {name: value for one in self._contents for name, value in fields_of(one).items()}
-        joined = b",".join([raw for _, raw in kept])
-        content |= {"role": Raw(b'"model"'), "parts": Raw(b"[%b]" % joined)}
-        data = ProviderData(ORIGIN, Raw(encode_json(content)))
-        return Message("model", linked([part for part, _ in kept], ()), data)
-
-    def _as_sent(self, parts: Sequence[Part], content: Raw) -> tuple[Part, ...]:
-        """The parts of a single content, where adjacent texts are as many parts as the server made of them."""
-        raws = raw_parts(content)
-        if len(raws) == len(parts):
-            return linked(parts, ())
-        others = iter([part for part in parts if not _is_plain_text(part)])
-        again = [part_of(raw, lambda: "") for raw in raws]
-        return linked([part if _is_plain_text(part) else next(others) for part in again], ())
+        fields = {name: value for content in self._contents for name, value in fields_of(content).items()}
+        fields |= {"role": Raw(b'"model"'), "parts": Raw(b"[%b]" % b",".join([raw for _, raw in joined]))}
+        parts = linked([part for part, _ in joined])
+        return Message("model", parts, ProviderData(ORIGIN, Raw(encode_json(fields))))
 
 
 def _then_raise(events: list[PartEvent], error: ProviderError) -> Iterator[PartEvent]:
@@ -291,46 +262,94 @@ def _then_raise(events: list[PartEvent], error: ProviderError) -> Iterator[PartE
     raise error
 
 
-def _is_plain_text(part: Part) -> bool:
-    return isinstance(part, Text | Thought) and part.provider_data is None
-
-
-def _is_same(call: ToolCall, known: ToolCall) -> bool:
-    """Whether it is the call that is known; Python takes 1, 1.0 and True for equal, JSON does not."""
-    if (known.id, known.name) != (call.id, call.name):
+def _is_same_call(call: ToolCall, other: ToolCall) -> bool:
+    """Whether two calls are equal in JSON; Python takes 1, 1.0 and True for equal."""
+    if (call.id, call.name) != (other.id, other.name):
         return False
-    return known.arguments == call.arguments and encode_json(known.arguments) == encode_json(call.arguments)
+    return encode_json(call.arguments) == encode_json(other.arguments)
 
 
-def _merge_chunk(kept: Chunk, now: Chunk | _Delta) -> None:
-    """What is said later in a stream counts, what is not said again stays."""
-    kept.usage_metadata = now.usage_metadata or kept.usage_metadata
-    kept.model_version = now.model_version or kept.model_version
-    kept.response_id = now.response_id or kept.response_id
+def _joined(entries: list[tuple[Part, Raw | bytes]]) -> Iterator[tuple[Part, Raw | bytes]]:
+    """Yield the parts with their bytes: adjacent deltas of text, which only the stream had cut, joined to one."""
+    for kind, group in groupby(entries, key=lambda entry: _delta_kind(entry[0])):
+        parts = [entry for entry in group if kind is None or entry[0].text]  # type: ignore[union-attr]  # of a delta
+        if kind is not None and len(parts) > 1:
+            text = "".join([part.text for part, _ in parts])  # type: ignore[union-attr]
+            yield kind(text), encode_json({"text": text, "thought": True} if kind is Thought else {"text": text})
+            continue
+        for part, raw in parts:
+            yield part, raw if isinstance(raw, Raw) else _only_part(raw)
 
 
-def _merge_candidate(kept: Candidate, now: Candidate) -> None:
-    kept.finish_reason = now.finish_reason or kept.finish_reason
-    kept.finish_message = now.finish_message or kept.finish_message
-    kept.continuation_token = now.continuation_token or kept.continuation_token
+def _only_part(document: bytes) -> Raw:
+    candidate = read(document)[2]
+    assert candidate is not None, "a delta is the part of a candidate"
+    return read_content(candidate.content)[2][0][1]
 
 
-def _joined(pairs: list[tuple[Part, list[tuple[Raw, bool]]]]) -> list[tuple[Part, list[tuple[Raw, bool]]]]:
-    """Texts that only a call stood between which never ended, as one."""
-    joined: list[tuple[Part, list[tuple[Raw, bool]]]] = []
-    for part, pieces in pairs:
-        last, before = joined[-1] if joined else (None, [])
-        if isinstance(part, Text) and isinstance(last, Text) and _is_plain_text(part) and _is_plain_text(last):
-            joined[-1] = (Text(last.text + part.text), before + pieces)
-        else:
-            joined.append((part, pieces))
-    return joined
+def _delta_kind(part: Part) -> type[Text] | type[Thought] | None:
+    """The kind of a text that can be joined with its neighbours; None for all other parts."""
+    return type(part) if isinstance(part, Text | Thought) and part.provider_data is None else None
 
 
-def _bytes_of(part: Part, pieces: list[tuple[Raw, bool]]) -> bytes | Raw:
-    """The bytes of a part: as they came if it came whole, else written anew."""
-    if len(pieces) == 1:
-        raw, is_delta = pieces[0]
-        return read_content(read(raw)[2])[1][0] if is_delta else raw
-    text = {"text": part.text} if isinstance(part, Text | Thought) else {}
-    return encode_json({**text, "thought": True} if isinstance(part, Thought) else text)
+_WHITE_SPACE = b" \t\r\n"
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_FIELD = re.compile(rb"[\w-]{0,20}:")
+"""How a stream of events begins: `data:`, `event:`, a comment, or an unknown field."""
+_UNDECIDED = re.compile(rb"[\w-]{0,20}")
+"""What may become such a field when more of it arrives."""
+
+
+class Framing:
+    """Cuts the bytes of a response into its JSON documents.
+
+    A stream is server-sent events or one JSON array; a plain response is one document. The first bytes decide which,
+    not the request: gateways answer as they please.
+    """
+
+    def __init__(self) -> None:
+        self._parser: EventStream | ArrayStream | None = None
+        self._pieces: list[bytes] = []
+        self._is_undecided = True
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether the documents come one by one, so that the last may be cut without harm to those before it."""
+        return self._parser is not None
+
+    def feed(self, piece: bytes) -> list[bytes]:
+        """Return the documents that a piece completes."""
+        if self._is_undecided:
+            piece = b"".join([*self._pieces, piece]).removeprefix(_BYTE_ORDER_MARK).lstrip(_WHITE_SPACE)
+            self._pieces = [piece]
+            if _BYTE_ORDER_MARK.startswith(piece) or _UNDECIDED.fullmatch(piece):
+                return []
+            self._is_undecided = False
+            if piece.startswith(b"["):
+                self._parser = ArrayStream()
+            elif _FIELD.match(piece):
+                self._parser = EventStream()
+        elif self._parser is None:
+            self._pieces.append(piece)
+        if isinstance(self._parser, EventStream):
+            return _documents(self._parser.feed(piece))
+        return [] if self._parser is None else self._parser.feed(piece)
+
+    def end(self) -> list[bytes]:
+        """Return the document that was not closed, which may be cut anywhere."""
+        if isinstance(self._parser, EventStream):
+            return _documents(self._parser.end())
+        if self._parser is not None:
+            rest = self._parser.end()
+            return [rest] if rest else []
+        document = b"".join(self._pieces)
+        return [] if self._is_undecided and b"data:".startswith(document) else [document]
+
+
+def _documents(events: list[Event]) -> list[bytes]:
+    # Gateways end a stream with [DONE]; of stray lines only JSON is meant for us: an error between two events.
+    return [
+        event.data
+        for event in events
+        if event.data.strip() != b"[DONE]" and (not event.stray or event.data.lstrip()[:1] == b"{")
+    ]

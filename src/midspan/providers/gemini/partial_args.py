@@ -51,8 +51,8 @@ class OpenCall:
         for piece in call.partial_args or ():
             self._put(piece)
 
-    def whole(self) -> bytes:
-        """The part as it would have come unstreamed."""
+    def complete(self) -> bytes:
+        """Return the part as it would have come unstreamed."""
         return msgspec.json.encode({**self._part, "functionCall": {**self._call, "args": self.arguments()}})
 
     def arguments(self) -> dict[str, Any]:
