@@ -17,7 +17,6 @@ from midspan._types.exchange import (
 )
 from midspan._types.messages import Message
 from midspan._types.parts import Part, Text, Thought
-from midspan.providers.gemini.encode import signed as signed  # a part with a thought signature
 from midspan.providers.provider import ModelProfile, Provider, ensure_aclose
 from midspan.providers.stream import StreamAccumulator, collect
 

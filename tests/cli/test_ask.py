@@ -265,7 +265,7 @@ def test_wrong_arguments_are_reported_in_one_sentence_with_an_exit_code(
 def test_missing_key_is_reported_with_advice_for_a_shell(home: Path, arguments: list[str]) -> None:
     ended = midspan(*arguments, home=home)
     assert ended.code == 3
-    assert "no Gemini API key: set GEMINI_API_KEY or GOOGLE_API_KEY to one" in ended.err
+    assert "no Gemini API key: set GOOGLE_API_KEY or GEMINI_API_KEY" in ended.err
     assert "--model offline" in ended.err
     assert "api_key=" not in ended.err + ended.out
 

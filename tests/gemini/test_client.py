@@ -168,7 +168,7 @@ def test_a_tool_choice_is_sent(client: Client, server: Recorder, choice: Any, mo
     server.answer(said({"text": "x"}))
     client.generate_content("x", tools=[add], tool_choice=choice)
     assert server.last.body["toolConfig"] == {"functionCallingConfig": mode}
-    with pytest.raises(errors.ConfigError, match="no such function"):
+    with pytest.raises(errors.ConfigError, match="names 'sub', but the declared functions are: add"):
         client.generate_content("x", tools=[add], tool_choice={"type": "required", "tool": "sub"})
 
 
@@ -486,7 +486,7 @@ def test_a_life_that_is_none_is_refused(client: Client, seconds: Any) -> None:
 
 @pytest.mark.parametrize("name", ["", "/", "models/x", "cachedContents/../x", 5])
 def test_a_name_of_no_cache_is_refused(client: Client, server: Recorder, name: Any) -> None:
-    with pytest.raises(errors.ConfigError, match="is no name in cachedContents"):
+    with pytest.raises(errors.ConfigError, match="is not a valid name in cachedContents"):
         client.caches.get(name)
     assert server.seen == []
 

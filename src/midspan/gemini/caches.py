@@ -10,8 +10,8 @@ from midspan.errors import ConfigError
 from midspan.gemini.checking import plain, read_plain, shown
 from midspan.gemini.request import Contents, Toolish, cache_name, request_fields, request_of, tools_of
 from midspan.providers.gemini import responses, wire
+from midspan.providers.gemini.api import GeminiApi
 from midspan.providers.gemini.capabilities import Capabilities
-from midspan.providers.gemini.connection import GeminiApi
 from midspan.providers.gemini.proto import dump, load
 
 

@@ -17,9 +17,9 @@ from midspan.gemini.response import ChunkReader, GenerateContentResponse
 from midspan.gemini.streams import AsyncResponseStream, ResponseStream
 from midspan.providers.auth import HiddenArguments
 from midspan.providers.gemini import decode, responses
+from midspan.providers.gemini.api import connect_with
 from midspan.providers.gemini.capabilities import DEFAULT_MODEL, Api, Capabilities, capabilities_of
-from midspan.providers.gemini.client import warn_if_retired
-from midspan.providers.gemini.connection import connected
+from midspan.providers.gemini.client import check_model
 from midspan.providers.gemini.family import list_models
 from midspan.providers.gemini.proto import load
 
@@ -35,9 +35,9 @@ class AsyncClient:
 
     def __init__(self, model: str = DEFAULT_MODEL, **connection: Any) -> None:
         connection = HiddenArguments(connection)
-        warn_if_retired(model)
+        check_model(model)
         self.model = model
-        self.api = connected(connection)
+        self.api = connect_with(connection)
         self.caches = Caches(self.api, self.known)
         self._known: dict[str, tuple[str, Capabilities]] = {}
         self._written: dict[Any, tuple[bytes, list[Any]]] = {}

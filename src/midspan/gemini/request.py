@@ -15,6 +15,7 @@ from midspan.gemini.output import output_fields
 from midspan.gemini.tools import Toolish, declaration_of, tool_config_of, tools_of
 from midspan.providers.gemini import wire
 from midspan.providers.gemini.capabilities import Capabilities
+from midspan.providers.gemini.config import check_json_with_tools
 from midspan.providers.gemini.encode import body_of
 from midspan.providers.gemini.proto import AnyProto, Proto, dump, from_plain, to_plain
 
@@ -66,8 +67,8 @@ def request_fields(
 
 def _check_output(request: wire.GenerateContentRequest, capabilities: Capabilities) -> None:
     config = request.generation_config
-    if request.tools and config and config.response_mime_type == _JSON and not capabilities.json_with_functions:
-        raise ConfigError("this model takes tools or structured output, not both; use a Gemini 3 model")
+    if request.tools and config and config.response_mime_type == _JSON:
+        check_json_with_tools(capabilities)
 
 
 def request_of(contents: Contents, more: bytes, capabilities: Capabilities, *, needed: bool = True) -> bytes:
@@ -85,7 +86,7 @@ def cache_name(given: Any, where: str) -> str:
     """The name of a cache, also of one that was just made."""
     name = given.name if isinstance(given, wire.CachedContent) else given
     if not isinstance(name, str) or not name.strip() or not name.isprintable():
-        raise ConfigError(f"{where} cannot be {shown(given)}; it is no name in cachedContents")
+        raise ConfigError(f"{where} cannot be {shown(given)}; it is not a valid name in cachedContents")
     return name
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from midspan._types.specs import ToolChoice
 from midspan.errors import ConfigError
@@ -13,8 +14,8 @@ from midspan.gemini.output import is_type, schema_of, told_as
 from midspan.gemini.types import FunctionDeclaration
 from midspan.providers.gemini import wire
 from midspan.providers.gemini.capabilities import Capabilities
-from midspan.providers.gemini.config import calling_mode
-from midspan.providers.gemini.proto import Proto
+from midspan.providers.gemini.config import tool_config_fields
+from midspan.providers.gemini.proto import Proto, from_plain
 
 Toolish = Any
 """A tool or a declaration of this package, a built-in tool, a Python function, or a dict as the API has it."""
@@ -142,25 +143,20 @@ def _declaration(one: Any, where: str) -> wire.FunctionDeclaration:
 def tool_config_of(
     tools: list[wire.Tool], choice: Any, config: Any, capabilities: Capabilities
 ) -> wire.ToolConfig | None:
-    """How the model may call, with what the API demands where functions stand beside built-in tools."""
-    functions = [one.name for made in tools for one in made.function_declarations or []]
-    mixed = bool(functions) and len(tools) > 1
-    if mixed and not capabilities.builtin_with_functions:
-        raise ConfigError("this model takes functions or built-in tools, not both; use a Gemini 3 model")
-    made = wire.ToolConfig() if config is None else read(wire.ToolConfig, config, "tool_config")
+    """How the model may call, with what the API requires where functions stand beside built-in tools.
+
+    What the caller says in `tool_config` stays as it is.
+    """
+    functions = [declared.name or "" for made in tools for declared in made.function_declarations or []]
+    has_builtins = len(tools) > bool(functions)
     chosen = None if choice is None else _choice(choice)
-    if mixed and capabilities.server_side_calls:
-        made = msgspec.structs.replace(made, include_server_side_tool_invocations=True)
-        if (chosen is None or chosen.mode == "auto") and made.function_calling_config is None:
-            chosen = ToolChoice("auto", strict=True)
-    if chosen is not None:
-        if chosen.mode == "any" and not functions:
-            raise ConfigError("tool choice 'any' demands a call, but there are no functions")
-        missing = [name for name in chosen.names if name not in functions]
-        if missing:
-            raise ConfigError(f"tool choice asks for {shown(missing)}, but there is no such function")
-        mode = wire.FunctionCallingConfig(mode=calling_mode(chosen), allowed_function_names=list(chosen.names) or None)
-        made = msgspec.structs.replace(made, function_calling_config=mode)
+    fields = tool_config_fields(functions, chosen, capabilities, has_builtins=has_builtins)
+    made = from_plain(wire.ToolConfig, fields)
+    if config is not None:
+        given = read(wire.ToolConfig, config, "tool_config")
+        if given.include_server_side_tool_invocations is None:
+            given = replace(given, include_server_side_tool_invocations=made.include_server_side_tool_invocations)
+        made = given if chosen is None else replace(given, function_calling_config=made.function_calling_config)
     return made if made != wire.ToolConfig() else None
 
 

@@ -14,7 +14,7 @@ from msgspec.structs import force_setattr
 from midspan.errors import ConfigError
 from midspan.gemini.checking import check_text, plain, shown
 from midspan.providers.gemini import wire
-from midspan.providers.gemini.capabilities import LARGEST_FILE
+from midspan.providers.gemini.capabilities import MAX_FILE_BYTES
 from midspan.providers.gemini.wire import (
     CodeExecution,
     ComputerUse,
@@ -102,9 +102,9 @@ class Part(wire.Part, frozen=True):
         if not isinstance(data, bytes | bytearray | memoryview):
             raise ConfigError(f"the data of a part is bytes, not {shown(data)}; for a file give Part.from_file(path)")
         size = memoryview(data).nbytes
-        if size > LARGEST_FILE:
+        if size > MAX_FILE_BYTES:
             raise ConfigError(
-                f"{size / 2**20:.1f} MB of {mime_type} are too much to send inline (at most {LARGEST_FILE // 2**20} "
+                f"{size / 2**20:.1f} MB of {mime_type} are too much to send inline (at most {MAX_FILE_BYTES // 2**20} "
                 "MB, because base64 adds a third); upload the file with the Files API and give Part.from_uri(…)"
             )
         return cls(inline_data=wire.Blob(mime_type=mime_type, data=b64encode(data).decode()))
@@ -120,12 +120,12 @@ class Part(wire.Part, frozen=True):
             raise ConfigError(f"of what kind {str(path)!r} is cannot be seen from its name; give mime_type=…")
         try:
             with Path(path).open("rb") as file:
-                data = file.read(LARGEST_FILE + 1)  # never more of it than is needed to refuse it
+                data = file.read(MAX_FILE_BYTES + 1)  # never more of it than is needed to refuse it
         except (OSError, ValueError) as error:
             raise ConfigError(f"the file {str(path)!r} cannot be read: {_reason(error)}") from error
-        if len(data) > LARGEST_FILE:
+        if len(data) > MAX_FILE_BYTES:
             raise ConfigError(
-                f"the file {str(path)!r} is too large to send inline (at most {LARGEST_FILE // 2**20} MB, because "
+                f"the file {str(path)!r} is too large to send inline (at most {MAX_FILE_BYTES // 2**20} MB, because "
                 "base64 adds a third); upload it with the Files API and give Part.from_uri(…)"
             )
         return cls.from_bytes(data, mime_type)

@@ -11,12 +11,7 @@ import pytest
 
 from midspan.errors import AuthenticationError, ConfigError, CredentialsError
 from midspan.providers.auth import ApiKey, BearerToken
-from midspan.providers.gemini.credentials import (
-    developer_credentials,
-    gemini_key,
-    key_from,
-    vertex_credentials,
-)
+from midspan.providers.gemini.api import developer_credentials, vertex_credentials
 from tests.bounds import BOUND
 from tests.gemini.recorder import recorder
 
@@ -31,9 +26,8 @@ def test_the_key_is_given_or_found_in_the_environment(caplog: pytest.LogCaptureF
     assert headers(developer_credentials(f" {SECRET}\n", {})) == {"x-goog-api-key": SECRET}
     assert headers(developer_credentials(None, {"GEMINI_API_KEY": SECRET})) == {"x-goog-api-key": SECRET}
     assert not caplog.records
-    found = key_from({"GOOGLE_API_KEY": SECRET, "GEMINI_API_KEY": "other"})
-    assert found is not None
-    assert headers(found) == {"x-goog-api-key": SECRET}
+    both = {"GOOGLE_API_KEY": SECRET, "GEMINI_API_KEY": "other"}
+    assert headers(developer_credentials(None, both)) == {"x-goog-api-key": SECRET}
     assert "both GOOGLE_API_KEY and GEMINI_API_KEY are set" in caplog.text
     assert SECRET not in caplog.text
 
@@ -55,7 +49,7 @@ def test_without_a_key_it_is_said_how_to_give_one() -> None:
 )
 def test_what_is_no_key_is_refused_without_being_shown(key: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words) as raised:
-        gemini_key(key)
+        developer_credentials(key)
     assert not key or key not in str(raised.value)
 
 
@@ -170,7 +164,7 @@ def test_vertex_takes_a_token_a_key_or_says_what_is_missing(monkeypatch: pytest.
     assert headers(vertex_credentials(None, lambda: "t", {})) == {"Authorization": "Bearer t"}
     assert headers(vertex_credentials(SECRET, None, {})) == {"x-goog-api-key": SECRET}
     monkeypatch.setitem(sys.modules, "google.auth", None)
-    with pytest.raises(CredentialsError, match=r"give token=…"):
+    with pytest.raises(CredentialsError, match=r"pass token=…"):
         vertex_credentials(None, None, {})
 
 

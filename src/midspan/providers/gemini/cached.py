@@ -1,7 +1,7 @@
-"""A Gemini whose system prompt and tool declarations live in a context cache, and are left out of its requests.
+"""A Gemini model whose system prompt and tool declarations are in a context cache, and left out of its requests.
 
-It is a provider around a provider: the tools are run where they always are, and nothing above knows of caches. What
-cannot be cached goes as it would go without: too small a prompt, a model without caches, a request that forbids calls.
+It is a provider around a provider, so nothing above it knows of caches. What cannot be cached is sent as usual: a
+prompt that is too small, a model without caches, a request that forbids calls.
 """
 
 import logging
@@ -18,50 +18,49 @@ from msgspec.structs import replace
 from midspan._http.retry import Clock, SystemClock
 from midspan._types.exchange import CachePolicy, ModelEvent, ModelRequest, ModelResponse, RequestConfig
 from midspan.errors import ConfigError, InvalidRequest, PermissionDenied, ProviderError
-from midspan.providers.gemini import wire
 from midspan.providers.gemini.capabilities import Capabilities
 from midspan.providers.gemini.client import Gemini
 from midspan.providers.gemini.config import config_fields
 from midspan.providers.gemini.proto import load
+from midspan.providers.gemini.wire import CachedContent
 from midspan.providers.provider import WrapperProvider, ensure_aclose
 
 _log = logging.getLogger("midspan.providers.gemini")
 
-_MOST_CACHES = 32
+_MAX_CACHES = 32
 _BYTES_PER_TOKEN = 4
-"""What a token of English or JSON takes at least; whether it is enough in the end the server says."""
+"""The least that a token of English or JSON takes. In the end the server decides whether a prompt is large enough."""
 
 
-class _Kept(Struct):
-    """What became of one system prompt with its tools."""
+class _Cache(Struct):
+    """The cache of one system prompt with its tools."""
 
     name: str | None = None
-    """Of the cache; None while it is being made, and where there was none to be had."""
-    refreshed: float = 0.0
-    """When it was last made or refreshed, or that was tried."""
-    busy: bool = True
-    """Somebody is making or refreshing it; all others do without in the meantime."""
+    """None while the cache is being created, and if the server did not create one."""
+    refreshed_at: float = 0.0
+    """The time of the last attempt to create or refresh it."""
+    is_busy: bool = True
+    """A request is creating or refreshing it; other requests go on without waiting."""
 
 
 class Cached(WrapperProvider):
-    """Keeps what all requests have in common on the server, for `ttl_seconds` from its last refreshing."""
+    """Keeps what all requests have in common on the server, for `ttl_seconds` after the last refresh."""
 
     def __init__(
         self, gemini: Gemini, *, ttl_seconds: float = 3600, minimum_tokens: int = 1024, clock: Clock | None = None
     ) -> None:
         if not isinstance(gemini, Gemini):
-            raise ConfigError(
-                f"a cache is kept for a model of Gemini, as in Cached(Gemini(model)); not for {gemini!r:.80}"
-            )
+            raise ConfigError(f"Cached needs a Gemini model, as in Cached(Gemini(model)), got {gemini!r:.80}")
         if type(ttl_seconds) not in (int, float) or not ttl_seconds > 0:
-            raise ConfigError(f"ttl_seconds is how long a cache lives, a number above 0; not {ttl_seconds!r}")
+            raise ConfigError(f"ttl_seconds must be a positive number, got {ttl_seconds!r}")
         super().__init__(gemini)
         self._gemini = gemini
         self._ttl = ttl_seconds
         self._minimum = minimum_tokens
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
-        self._kept: OrderedDict[bytes, _Kept] = OrderedDict()
+        self._caches: OrderedDict[bytes, _Cache] = OrderedDict()
+        """By the fields that they hold, the least recently used first."""
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """Yield the parts as they arrive, then the response; see `Provider`."""
@@ -76,12 +75,12 @@ class Cached(WrapperProvider):
         except (InvalidRequest, PermissionDenied) as error:
             if has_output or cached is request:
                 raise
-            refusal: ProviderError | None = error
+            cause: ProviderError | None = error
         async with aclosing(ensure_aclose(self.wrapped.stream(request))) as events:
             async for event in events:
-                if refusal is not None:  # the first event: the request is accepted
-                    await self._drop(cached, refusal)
-                    refusal = None
+                if cause is not None:  # the first event: the server accepts the request without the cache
+                    await self._discard(cached, cause)
+                    cause = None
                 yield event
 
     async def generate(self, request: ModelRequest) -> ModelResponse:
@@ -92,116 +91,113 @@ class Cached(WrapperProvider):
         except (InvalidRequest, PermissionDenied) as error:
             if cached is request:
                 raise
-            refusal = error
+            cause = error
         response = await self.wrapped.generate(request)
-        await self._drop(cached, refusal)
+        await self._discard(cached, cause)
         return response
 
-    async def _drop(self, cached: ModelRequest, refusal: ProviderError) -> None:
-        """Delete the cache of a request that was refused with it and accepted without it.
+    async def _discard(self, cached: ModelRequest, cause: ProviderError) -> None:
+        """Delete the cache of a request that the server rejected with the cache and accepted without it.
 
-        A request that is refused without the cache as well says nothing about the cache, which stays.
+        A request that the server rejects without the cache as well says nothing about the cache, which stays.
         """
         assert cached.config.cache is not None, "a request with a cache names it"
         name = cached.config.cache.key
-        _log.info("the cache %s cannot be used any more: %s", name, refusal)
+        _log.info("the cache %s can no longer be used: %s", name, cause)
         with self._lock:
-            fields = next((fields for fields, kept in self._kept.items() if kept.name == name), None)
-            kept = None if fields is None else self._kept.pop(fields)
-        if kept is not None:
-            await self._delete(kept.name)
+            fields = next((fields for fields, cache in self._caches.items() if cache.name == name), None)
+            if fields is not None:
+                del self._caches[fields]
+        if fields is not None:
+            await self._delete(name)
 
-    def _cacheable(self, config: RequestConfig) -> bytes | None:
-        """What of a config would go into a cache; None where there is nothing to be gained."""
+    async def _with_cache(self, request: ModelRequest) -> ModelRequest:
+        """Return the request with the name of its cache, if there is one now."""
+        config = request.config
+        fields = self._cacheable_fields(config)
+        name = None if fields is None else await self._cache_for(fields)
+        if name is None:
+            return request
+        policy = CachePolicy(name, self._ttl)
+        return replace(request, config=config.derived(("gemini cached", name), lambda: replace(config, cache=policy)))
+
+    def _cacheable_fields(self, config: RequestConfig) -> bytes | None:
+        """Return the fields of a config that a cache would hold; None if a cache is not possible or not useful."""
         capabilities = self._gemini.capabilities
         if config.cache is not None or not capabilities.explicit_cache:
             return None
         if config.tool_choice is not None and config.tool_choice.mode == "none":
-            return None  # said once, to get an answer; a cache cannot say it, because the mode lives in it too
+            return None  # for one request, to get an answer; the mode is part of the cache
         fields = config.derived(("gemini cache", capabilities), lambda: _cache_fields(config, capabilities))
         return fields if len(fields) >= self._minimum * _BYTES_PER_TOKEN else None
 
-    async def _with_cache(self, request: ModelRequest) -> ModelRequest:
-        """The request with the name of its cache, if there is one now."""
-        fields = self._cacheable(request.config)
-        name = None if fields is None else await self._cache_for(fields)
-        if name is None:
-            return request
-        config = request.config
-        policy = CachePolicy(name, self._ttl)
-        return replace(request, config=config.derived(("gemini cached", name), lambda: replace(config, cache=policy)))
-
     async def _cache_for(self, fields: bytes) -> str | None:
-        """The name of the cache that holds these fields, made or refreshed where that is due."""
+        """Return the name of the cache that holds these fields; create or refresh it if that is due."""
         now = self._clock.monotonic()
         with self._lock:
-            kept = self._kept.get(fields)
-            if kept is None:
-                kept = self._kept[fields] = _Kept()
-                make = True
-            elif kept.busy or now - kept.refreshed < self._ttl / 2:
-                return kept.name
-            else:
-                kept.busy = True
-                make = kept.name is None or now - kept.refreshed >= self._ttl
-            self._kept.move_to_end(fields)
+            cache = self._caches.setdefault(fields, _Cache(is_busy=False, refreshed_at=now - self._ttl))
+            if cache.is_busy or now - cache.refreshed_at < self._ttl / 2:
+                return cache.name
+            cache.is_busy = True
+            is_expired = cache.name is None or now - cache.refreshed_at >= self._ttl
+            self._caches.move_to_end(fields)
         try:
-            kept.name = await self._made(fields) if make else await self._refreshed(kept.name, fields)
-            kept.refreshed = now
+            cache.name = await self._create(fields) if is_expired else await self._refresh(cache.name, fields)
+            cache.refreshed_at = now
         finally:
-            kept.busy = False
-        await self._drop_oldest()
-        return kept.name
+            cache.is_busy = False
+        await self._delete_unused(fields, cache)
+        return cache.name
 
-    async def _made(self, fields: bytes) -> str | None:
-        """The name of a new cache; None if the server makes none, which is no reason not to ask."""
-        where = self._gemini.api.endpoint
-        head = msgspec.json.encode({"model": where.model(self.model), "ttl": f"{self._ttl:g}s"})
+    async def _create(self, fields: bytes) -> str | None:
+        """Return the name of a new cache; None if the server does not create one, which is not an error."""
+        endpoint = self._gemini.api.endpoint
+        head = msgspec.json.encode({"model": endpoint.model(self.model), "ttl": f"{self._ttl:g}s"})
         try:
-            body: bytes = await self._gemini.api.call(
-                "POST", where.resource("cachedContents"), b"%b,%b" % (head[:-1], fields[1:])
-            )
-            return load(wire.CachedContent, body).name
+            body = b"%b,%b" % (head[:-1], fields[1:])
+            created: bytes = await self._gemini.api.call("POST", endpoint.resource("cachedContents"), body)
+            return load(CachedContent, created).name
         except ProviderError as error:
-            _log.info("no cache was made: %s", error)
+            _log.info("the server created no cache: %s", error)
             return None
 
-    async def _refreshed(self, name: str | None, fields: bytes) -> str | None:
-        """The cache with a new life; if it is gone, another one."""
-        assert name is not None, "only a cache that is there is refreshed"
+    async def _refresh(self, name: str | None, fields: bytes) -> str | None:
+        """Extend the life of a cache; replace it if that fails."""
+        assert name is not None, "a cache that does not exist is not refreshed"
         path = self._gemini.api.endpoint.resource("cachedContents", name)
         try:
-            await self._gemini.api.call(
-                "PATCH", f"{path}?updateMask=ttl", msgspec.json.encode({"ttl": f"{self._ttl:g}s"})
-            )
+            body = msgspec.json.encode({"ttl": f"{self._ttl:g}s"})
+            await self._gemini.api.call("PATCH", f"{path}?updateMask=ttl", body)
         except ProviderError as error:
             _log.info("the cache %s could not be refreshed: %s", name, error)
-            if not isinstance(error, InvalidRequest | PermissionDenied):  # it may still be there
-                await self._delete(name)
-            return await self._made(fields)
+            await self._delete(name)
+            return await self._create(fields)
         return name
 
-    async def _drop_oldest(self) -> None:
+    async def _delete_unused(self, fields: bytes, cache: _Cache) -> None:
+        """Delete the least recently used cache if there are too many, and this one if it was discarded meanwhile."""
         with self._lock:
-            many = len(self._kept) > _MOST_CACHES
-            dropped = self._kept.popitem(last=False)[1] if many else None
-        if dropped is not None:
-            await self._delete(dropped.name)
+            unused = [] if self._caches.get(fields) is cache else [cache]
+            if len(self._caches) > _MAX_CACHES:
+                unused.append(self._caches.popitem(last=False)[1])
+        for old in unused:
+            await self._delete(old.name)
+            old.name = None
 
     async def _delete(self, name: str | None) -> None:
         if name is None:
             return
         try:
             await self._gemini.api.call("DELETE", self._gemini.api.endpoint.resource("cachedContents", name))
-        except ProviderError as error:  # it ends by itself when its time is over
+        except ProviderError as error:  # the server deletes it when its time is over
             _log.info("the cache %s could not be deleted: %s", name, error)
 
     async def aclose(self) -> None:
-        """Delete the caches that were made, and close the model."""
+        """Delete the caches, and close the model."""
         with self._lock:
-            kept, self._kept = list(self._kept.values()), OrderedDict()
-        for one in kept:
-            await self._delete(one.name)
+            caches, self._caches = list(self._caches.values()), OrderedDict()
+        for cache in caches:
+            await self._delete(cache.name)
         await self._gemini.aclose()
 
     async def __aenter__(self) -> Self:

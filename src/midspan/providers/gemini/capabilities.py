@@ -1,6 +1,6 @@
-"""What each model and each of the two APIs can do and how it wants to be spoken to: the one place for such facts.
+"""Facts about the models and the two APIs: what exists, what it accepts, and the words it uses.
 
-A model that we do not know is taken for one of the newest.
+A model that is not known is treated like the newest ones.
 """
 
 import re
@@ -12,14 +12,28 @@ from msgspec import Struct
 from midspan._types.exchange import FinishReason
 from midspan._types.specs import ThinkingLevel
 
-DEFAULT_MODEL = "gemini-3.8-flash"
-LARGEST_REQUEST = 100 * 1024 * 1024
-"""How many bytes a request may have, 20 MB until January 2026; a larger file has to be uploaded.
-
-https://blog.google/innovation-and-ai/technology/developers-tools/gemini-api-new-file-limits
-"""
-LARGEST_FILE = LARGEST_REQUEST * 3 // 4
-"""In a request it is base64, which adds a third."""
+KNOWN_MODELS = (
+    "gemini-3.8-flash",
+    "gemini-3.7-flash",
+    "gemini-3.6-flash",
+    "gemini-3.5-flash",
+    "gemini-3.5-flash-lite",
+    "gemini-3.1-flash-lite",
+    "gemini-3.1-pro-preview",
+    "gemini-4-argon",
+    "gemini-4-carbon",
+    "gemini-2.5-pro",
+    "gemini-2.5-flash",
+    "gemini-2.5-flash-lite",
+)
+"""Models that call functions, when this version was released."""
+DEFAULT_MODEL = KNOWN_MODELS[0]
+KEY_VARIABLES = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
+"""Environment variables with an API key; the first that is set is used."""
+MAX_REQUEST_BYTES = 100 * 1024 * 1024
+"""https://blog.google/innovation-and-ai/technology/developers-tools/gemini-api-new-file-limits"""
+MAX_FILE_BYTES = MAX_REQUEST_BYTES * 3 // 4
+"""The largest file that fits into a request, where it is base64, which adds a third."""
 
 
 class Api(StrEnum):
@@ -28,41 +42,111 @@ class Api(StrEnum):
 
 
 class Capabilities(Struct, frozen=True, dict=True, cache_hash=True):
-    """One model behind one API. Replace a field where your endpoint differs from what we know."""
+    """One model behind one API. Replace a field if your endpoint differs from what we know."""
 
     api: Api = Api.DEVELOPER
     functions: bool = True
-    """Declares and calls functions natively."""
+    """Accepts function declarations and calls functions."""
     system_instruction: bool = True
+    """Accepts a system prompt. Otherwise it is sent as the first message of the user."""
     call_ids: bool = True
-    """Takes back the ids that it gave to calls. Never does it want an id that it did not give."""
+    """Accepts the ids that it gave to calls. An id that it did not give is never sent."""
     signatures: bool = True
-    """Refuses its own calls of the current turn if they come back without their thought signature."""
+    """Rejects its own calls of the current turn if they come back without their thought signature."""
     media_in_results: bool = True
     builtin_with_functions: bool = True
     json_with_functions: bool = True
     """Structured output and function declarations in the same request."""
     server_side_calls: bool = True
-    """Wants to be told that calls of built-in tools shall be shown, where functions are declared beside them."""
+    """Needs `includeServerSideToolInvocations` if functions are declared beside built-in tools."""
     server_side_parts: bool = True
-    """Knows the parts in which such calls are shown, and takes them back."""
+    """Shows calls of built-in tools as parts, and accepts these parts back."""
     thinking_levels: tuple[ThinkingLevel, ...] = ("low", "medium", "high")
-    """Empty where thinking is counted in tokens, or where there is none."""
+    """Empty if thinking is given in tokens, or if the model does not think."""
     thinking_budget: bool = False
     sampling: bool = True
     """Temperature, top-p and top-k have an effect."""
     explicit_cache: bool = True
     streamed_arguments: bool = False
     result_key: str = "result"
-    """Where a result that is no object is put, because the API takes nothing but objects."""
+    """The name for a result that is not an object, because the API accepts only objects."""
 
     @cached_property
     def contents_dialect(self) -> str:
-        """Names everything here that changes how a content is written, so that the bytes can be kept by it."""
+        """A key of everything here that changes how a content is written, under which its bytes are kept."""
         return (
             f"gemini ids={self.call_ids:d} signatures={self.signatures:d} media={self.media_in_results:d}"
             f" server={self.server_side_parts:d} key={self.result_key}"
         )
+
+
+def capabilities_of(model: str, api: Api = Api.DEVELOPER, version: str = "v1beta") -> Capabilities:
+    """Return what is known of a model, given by its id with or without `models/` or a publisher's path before it."""
+    name = model.rsplit("/", 1)[-1].lower()
+    generation = generation_of(name)
+    is_third = generation >= (3, 0)
+    is_gemma = name.startswith("gemma")
+    levels, has_budget = _thinking(name, generation)
+    return Capabilities(
+        api=api,
+        functions=not is_gemma and not _WITHOUT_FUNCTIONS.search(name),
+        system_instruction=not (is_gemma and generation < (4, 0)),
+        # Vertex v1 answers `Unknown name "id"`: https://github.com/langchain-ai/langchainjs/issues/11209
+        call_ids=not (api is Api.VERTEX and version == "v1"),
+        signatures=is_third and not is_gemma,
+        media_in_results=is_third,
+        builtin_with_functions=is_third,
+        json_with_functions=is_third,
+        server_side_calls=is_third and api is Api.DEVELOPER,
+        server_side_parts=api is Api.DEVELOPER,
+        thinking_levels=levels,
+        thinking_budget=has_budget,
+        # A tuned model or an endpoint on Vertex may be of any generation, and the newest only ignores these settings.
+        sampling=generation < (4, 0) or is_gemma or not _GENERATION.match(name),
+        explicit_cache=generation < (4, 0) and not is_gemma,
+        streamed_arguments=is_third and api is Api.VERTEX,
+    )
+
+
+def successor_of(model: str) -> str | None:
+    """Return the model to use instead of one that was shut down; None for all others."""
+    name = model.rsplit("/", 1)[-1].lower()
+    if not _RETIRED.match(name):
+        return None
+    if "lite" in name or "8b" in name:
+        return "gemini-3.5-flash-lite"
+    return "gemini-3.1-pro-preview" if "pro" in name else DEFAULT_MODEL
+
+
+_NEWEST = (4, 0)
+_OLDEST = (1, 0)
+_GENERATION = re.compile(r"(?:gemini|gemma)-(\d+)(?:\.(\d+))?(?![\d.])")
+_LATEST = re.compile(r"gemini-(flash|flash-lite|pro)-latest$")
+_LATEST_GENERATION = (3, 8)
+_RETIRED = re.compile(r"gemini-(1\.0|1\.5|2\.0)\b|gemini-(pro|pro-vision|ultra)$|(chat|text)-bison")
+_WITHOUT_FUNCTIONS = re.compile(r"-image\b|-image-|-tts\b|-tts-|transcribe|embedding|live-translate|^imagen|^veo")
+_WITH_MINIMAL_THINKING = re.compile(r"gemini-3(\.[1-6])?-flash")
+_WITHOUT_THINKING = re.compile(r"^gemini-(1\.|2\.0)|^gemma-[1-3]n?\b|-image|-tts|embedding|transcribe")
+
+
+def generation_of(name: str) -> tuple[int, int]:
+    """Return the version in the name of a model; a name without one counts as the newest."""
+    if _LATEST.match(name):
+        return _LATEST_GENERATION
+    version = _GENERATION.match(name)
+    if version:
+        return int(version[1]), int(version[2] or 0)
+    return _OLDEST if name.startswith(("gemini-pro", "learnlm")) else _NEWEST
+
+
+def _thinking(name: str, generation: tuple[int, int]) -> tuple[tuple[ThinkingLevel, ...], bool]:
+    if _WITHOUT_THINKING.search(name):
+        return (), False
+    if generation < (3, 0):
+        return (), True
+    if _WITH_MINIMAL_THINKING.match(name):
+        return ("minimal", "low", "medium", "high"), False
+    return ("low", "medium", "high"), False
 
 
 FINISH_NUMBERS: dict[Api, tuple[str, ...]] = {
@@ -106,7 +190,7 @@ FINISH_NUMBERS: dict[Api, tuple[str, ...]] = {
         "NO_IMAGE",
     ),
 }
-"""The words behind the numbers that a server sends if asked for `enum-encoding=int`; the APIs count differently."""
+"""The words for the numbers that a server sends if asked for `enum-encoding=int`; the APIs number them differently."""
 
 FINISH_REASONS: dict[str, FinishReason] = {
     "STOP": FinishReason.END,
@@ -126,72 +210,3 @@ FINISH_REASONS: dict[str, FinishReason] = {
     "IMAGE_RECITATION": FinishReason.BLOCKED,
 }
 """What the API's words mean for a run; any other word is `FinishReason.OTHER`."""
-
-
-def capabilities_of(model: str, api: Api = Api.DEVELOPER, version: str = "v1beta") -> Capabilities:
-    """What is known of a model, by its id with or without `models/` or a publisher's path before it."""
-    name = model.rsplit("/", 1)[-1].lower()
-    generation = generation_of(name)
-    third = generation >= (3, 0)
-    gemma = name.startswith("gemma")
-    levels, budget = _thinking(name, generation)
-    return Capabilities(
-        api=api,
-        functions=not gemma and not _SPEECHLESS.search(name),
-        system_instruction=not (gemma and generation < (4, 0)),
-        # Vertex v1 answers `Unknown name "id"`: https://github.com/langchain-ai/langchainjs/issues/11209
-        call_ids=not (api is Api.VERTEX and version == "v1"),
-        signatures=third and not gemma,
-        media_in_results=third,
-        builtin_with_functions=third,
-        json_with_functions=third,
-        server_side_calls=third and api is Api.DEVELOPER,
-        server_side_parts=api is Api.DEVELOPER,
-        thinking_levels=levels,
-        thinking_budget=budget,
-        # A tuned model or an endpoint on Vertex may be of any generation, and the newest only ignores these settings.
-        sampling=generation < (4, 0) or gemma or not _GENERATION.match(name),
-        explicit_cache=generation < (4, 0) and not gemma,
-        streamed_arguments=third and api is Api.VERTEX,
-    )
-
-
-def successor_of(model: str) -> str | None:
-    """The model to use instead of one that was shut down; None for all others."""
-    name = model.rsplit("/", 1)[-1].lower()
-    if not _RETIRED.match(name):
-        return None
-    if "lite" in name or "8b" in name:
-        return "gemini-3.5-flash-lite"
-    return "gemini-3.1-pro-preview" if "pro" in name else DEFAULT_MODEL
-
-
-_NEWEST = (4, 0)
-_OLDEST = (1, 0)
-_GENERATION = re.compile(r"(?:gemini|gemma)-(\d+)(?:\.(\d+))?(?![\d.])")
-_LATEST = re.compile(r"gemini-(flash|flash-lite|pro)-latest$")
-_LATEST_GENERATION = (3, 8)
-_RETIRED = re.compile(r"gemini-(1\.0|1\.5|2\.0)\b|gemini-(pro|pro-vision|ultra)$|(chat|text)-bison")
-_SPEECHLESS = re.compile(r"-image\b|-image-|-tts\b|-tts-|transcribe|embedding|live-translate|^imagen|^veo")
-_WITH_MINIMAL = re.compile(r"gemini-3(\.[1-6])?-flash")
-_NOT_THINKING = re.compile(r"^gemini-(1\.|2\.0)|^gemma-[1-3]n?\b|-image|-tts|embedding|transcribe")
-
-
-def generation_of(name: str) -> tuple[int, int]:
-    """The number in a model's bare name; one that we cannot tell is taken for the newest."""
-    if _LATEST.match(name):
-        return _LATEST_GENERATION
-    found = _GENERATION.match(name)
-    if found:
-        return int(found[1]), int(found[2] or 0)
-    return _OLDEST if name.startswith(("gemini-pro", "learnlm")) else _NEWEST
-
-
-def _thinking(name: str, generation: tuple[int, int]) -> tuple[tuple[ThinkingLevel, ...], bool]:
-    if _NOT_THINKING.search(name):
-        return (), False
-    if generation < (3, 0):
-        return (), True
-    if _WITH_MINIMAL.match(name):
-        return ("minimal", "low", "medium", "high"), False
-    return ("low", "medium", "high"), False

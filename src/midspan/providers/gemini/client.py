@@ -25,8 +25,8 @@ from midspan._types.parts import ProviderData
 from midspan._types.specs import ToolChoice
 from midspan.errors import ConfigError, InvalidRequest, ProviderError
 from midspan.providers.auth import HiddenArguments
+from midspan.providers.gemini.api import GeminiApi, connect_with
 from midspan.providers.gemini.capabilities import DEFAULT_MODEL, Capabilities, capabilities_of, successor_of
-from midspan.providers.gemini.connection import GeminiApi, connected
 from midspan.providers.gemini.decode import ORIGIN, encode_json, raw_parts, response_and_token
 from midspan.providers.gemini.encode import request_body
 from midspan.providers.gemini.lenient import fields_of
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from midspan.providers.gemini import responses
 
 _log = logging.getLogger("midspan.providers.gemini")
+_MAX_REQUESTS = 100
+"""For one response that the model continues again and again."""
 
 
 class Gemini:
@@ -46,20 +48,22 @@ class Gemini:
         self, model: str = DEFAULT_MODEL, *, capabilities: Capabilities | None = None, api: GeminiApi | None = None,
         **connection: Any,
     ) -> None:  # fmt: skip
-        """`connection` is what `connect` takes: api_key, base_url, vertex, project, token, headers, retry, …"""
+        """`connection` has the arguments of `connect`: api_key, base_url, vertex, project, token, headers, retry, …"""
         connection = HiddenArguments(connection)
-        warn_if_retired(model)
+        check_model(model)
         if capabilities is not None and not isinstance(capabilities, Capabilities):
-            raise ConfigError(f"capabilities is a Capabilities, as capabilities_of(…) gives, not {capabilities!r}")
+            raise ConfigError(
+                f"capabilities must be a Capabilities, as capabilities_of(…) returns, got {capabilities!r}"
+            )
         if api is not None and not isinstance(api, GeminiApi):
-            raise ConfigError(f"api is a GeminiApi, as connect(…) gives, not {api!r}")
+            raise ConfigError(f"api must be a GeminiApi, as of connect(…), got {api!r}")
         self._model = model
-        self.api = api or connected(connection)
-        where = self.api.endpoint
-        self.capabilities = capabilities or capabilities_of(model, where.api, where.version)
+        self.api = api or connect_with(connection)
+        endpoint = self.api.endpoint
+        self.capabilities = capabilities or capabilities_of(model, endpoint.api, endpoint.version)
         self.profile = profile_of(self.capabilities)
         self._read = partial(response_and_token, api=self.capabilities.api)
-        path = where.model(model)
+        path = endpoint.model(model)
         self._generate_path = f"{path}:generateContent"
         self._stream_path = f"{path}:streamGenerateContent?alt=sse"
 
@@ -78,24 +82,23 @@ class Gemini:
         long_decode = LongDecode(request.budget)
         first_index, has_output = 0, False
         while True:
-            wire = self.wire_request(request, stream=True, token=long_decode.next_token)
-            make_reader = partial(StreamDecoder, self.capabilities.api, first_index=first_index)
-            pieces = self.api.stream(wire.path, wire.body, make_reader, on_retry=request.on_retry)
+            wire_request = self.wire_request(request, stream=True, token=long_decode.next_token)
+            make_decoder = partial(StreamDecoder, self.capabilities.api, first_index=first_index)
+            pieces = self.api.stream(wire_request.path, wire_request.body, make_decoder, on_retry=request.on_retry)
             try:
                 async with aclosing(pieces):
-                    async for reader, events in pieces:
-                        answer = reader
+                    async for decoder, events in pieces:  # noqa: B007 - the last one has the response
                         for event in events:
                             has_output = True
-                            yield event  # type: ignore[misc]  # the reader's items are events; its type cannot say so
+                            yield event  # type: ignore[misc]  # the items are events; the type of a reader cannot say so
             except ProviderError as error:
                 error.partial_response = long_decode.partial_response()
                 if has_output:
-                    raise  # asking again would repeat what the caller has seen
+                    raise  # a second request would repeat what the caller has seen
                 request = fallback_request(request, error)
                 continue
-            long_decode.add(answer.response(), answer.continuation_token)
-            first_index = answer.next_index
+            long_decode.add(decoder.response(), decoder.continuation_token)
+            first_index = decoder.next_index
             if long_decode.next_token is None:
                 break
         yield _with_citations(long_decode.response(), request)
@@ -140,7 +143,13 @@ class Gemini:
         await self.aclose()
 
 
-_MAX_REQUESTS = 100
+def check_model(model: str) -> None:
+    """Raise an error if this cannot be the name of a model; log a warning if the model was shut down."""
+    if not isinstance(model, str) or not model.strip() or not model.isprintable():
+        raise ConfigError(f"{model!r} is not a valid model name")
+    successor = successor_of(model)
+    if successor is not None:
+        _log.warning("%s was shut down; use %s", model, successor)
 
 
 class LongDecode:
@@ -185,7 +194,7 @@ class LongDecode:
             return last
         finish = last.finish_reason
         if not last.message.parts and finish is FinishReason.END:
-            finish = FinishReason.CUT  # a model that paused and then says nothing did not come to its end
+            finish = FinishReason.CUT  # a model that paused and then says nothing did not finish its answer
         return replace(
             last,
             message=self._message(),
@@ -210,7 +219,7 @@ def _with_citations(response: ModelResponse, request: ModelRequest) -> ModelResp
     """Add the sources that Google searched or read for a response, each once, in the order in which it names them."""
     if not request.config.has_builtins:
         return response
-    from midspan.providers.gemini import responses  # all messages of the API, which a plain run does not need
+    from midspan.providers.gemini import responses  # messages of the API that a plain run does not need
     from midspan.providers.gemini.proto import load
 
     citations: dict[str, Citation] = {}
@@ -224,9 +233,9 @@ def _with_citations(response: ModelResponse, request: ModelRequest) -> ModelResp
 def _citations_of(candidate: "responses.Candidate") -> Iterator[Citation]:
     grounding = candidate.grounding_metadata
     for chunk in (grounding.grounding_chunks if grounding is not None else None) or []:
-        for place in (chunk.web, chunk.retrieved_context, chunk.maps):
-            if place is not None and place.uri:
-                yield Citation(place.uri, place.title or "")
+        for source in (chunk.web, chunk.retrieved_context, chunk.maps):
+            if source is not None and source.uri:
+                yield Citation(source.uri, source.title or "")
         if chunk.image is not None and chunk.image.source_uri:
             yield Citation(chunk.image.source_uri, chunk.image.title or "")
     pages = candidate.url_context_metadata
@@ -235,22 +244,18 @@ def _citations_of(candidate: "responses.Candidate") -> Iterator[Citation]:
             yield Citation(page.retrieved_url)
 
 
-# In mode VALIDATED the server compiles the schemas of all tools, and refuses large ones. The same tools pass in mode
+# In mode VALIDATED the server compiles the schemas of all tools, and rejects large ones. The same tools pass in mode
 # AUTO, and arguments are validated here in any case. Mode ANY stays: without it the answer would be another one.
-
-_TOO_LARGE = "too many states"
-_SAYS_NOTHING = "Request contains an invalid argument."
-"""What the server says to many a mistake, and to this one as well."""
 
 
 class _SchemaFallback:
-    """What is known of a config that the server refused; kept beside it, so that it is refused once."""
+    """The config to use instead of one that the server rejected; kept beside it, so that it is rejected once."""
 
     config: RequestConfig | None = None
 
 
 def apply_known_fallback(request: ModelRequest) -> ModelRequest:
-    """Return the request without server-side validation, if the server is known to refuse that."""
+    """Return the request without server-side validation, if the server is known to reject that."""
     choice = request.config.tool_choice
     if choice is None or not choice.strict:
         return request
@@ -260,27 +265,26 @@ def apply_known_fallback(request: ModelRequest) -> ModelRequest:
 
 def fallback_request(request: ModelRequest, error: ProviderError) -> ModelRequest:
     """Return the request without server-side validation if that may help; raise the error otherwise."""
-    config, words = request.config, str(error)
-    choice = config.tool_choice
-    if not isinstance(error, InvalidRequest) or error.status != 400:
-        raise error
-    # Beside built-in tools the server accepts no other mode.
-    if choice is None or choice.mode != "auto" or not choice.strict or config.has_builtins:
-        raise error
-    is_certain = _TOO_LARGE in words
-    if not is_certain and not words.endswith(_SAYS_NOTHING):
-        raise error
-    _log.warning("the tools are too large to be validated by the server, so the model calls them freely")
-    looser = replace(config, tool_choice=ToolChoice("auto", parallel=choice.parallel))
-    if is_certain:
+    config = request.config
+    choice = unvalidated_choice(config.tool_choice, error, has_builtins=config.has_builtins)
+    looser = replace(config, tool_choice=choice)
+    if _TOO_MANY_STATES in str(error):
         config.derived(_SchemaFallback, _SchemaFallback).config = looser
     return replace(request, config=looser)
 
 
-def warn_if_retired(model: str) -> None:
-    """A word in the log about a model that was shut down."""
-    if not isinstance(model, str) or not model.strip() or not model.isprintable():
-        raise ConfigError(f"{model!r} is no name of a model")
-    successor = successor_of(model)
-    if successor is not None:
-        _log.warning("%s was shut down; use %s", model, successor)
+_TOO_MANY_STATES = "too many states"
+_UNSPECIFIC = "Request contains an invalid argument."
+"""The server's message for many errors, this one among them."""
+
+
+def unvalidated_choice(choice: ToolChoice | None, error: ProviderError, *, has_builtins: bool) -> ToolChoice:
+    """Return the tool choice without server-side validation if that may have caused the error; raise it otherwise."""
+    # Beside built-in tools the server accepts no other mode.
+    is_validated = choice is not None and choice.mode == "auto" and choice.strict and not has_builtins
+    is_about_schemas = _TOO_MANY_STATES in str(error) or str(error).endswith(_UNSPECIFIC)
+    if not (is_validated and is_about_schemas and isinstance(error, InvalidRequest) and error.status == 400):
+        raise error
+    assert choice is not None
+    _log.warning("the server cannot validate tools of this size, so the model calls them unvalidated")
+    return ToolChoice("auto", parallel=choice.parallel)

@@ -1,7 +1,7 @@
-"""Our values as Gemini's: the body of a request, joined from pieces that were encoded once.
+"""A conversation as the body of a request, joined from pieces that were encoded once.
 
-Above is the client, which sends the body. This module knows which model and API the body is for only through
-`Capabilities`. What Gemini sent goes back as it came; what another provider's model said is encoded anew.
+Above is the client, which sends the body. This module knows the model and the API only through `Capabilities`. What
+Gemini sent goes back as it came; what another provider's model said is encoded anew. `config` encodes all but contents.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from midspan._types.exchange import ModelRequest
 from midspan._types.messages import History, Message
-from midspan._types.parts import Blob, Opaque, Part, ProviderData, Text, Thought, ToolCall, ToolResult, is_local_id
+from midspan._types.parts import Blob, Opaque, Part, Text, Thought, ToolCall, ToolResult, is_local_id
 from midspan.errors import ConfigError
 from midspan.providers.gemini.capabilities import Capabilities
 from midspan.providers.gemini.config import HEAD, encode_config
@@ -23,8 +23,8 @@ from midspan.providers.gemini.lenient import fields_of
 
 Encoded = bytes | memoryview | Raw
 
-# For calls that Gemini did not make itself: https://ai.google.dev/gemini-api/docs/thought-signatures
 SKIP_SIGNATURE = "skip_thought_signature_validator"
+"""For calls that Gemini did not make itself: https://ai.google.dev/gemini-api/docs/thought-signatures"""
 
 
 def request_body(request: ModelRequest, capabilities: Capabilities, continuation_token: str | None = None) -> bytes:
@@ -57,6 +57,10 @@ def body_of(history: History, tail: bytes, capabilities: Capabilities, *, head: 
 
     contents = history.derived(capabilities.contents_dialect, extend)
     return body or _joined(head, [contents.encoded] if contents else [], tail)
+
+
+def _joined(head: bytes, contents: list[Encoded], tail: bytes) -> bytes:
+    return b"".join((head if contents else head.removesuffix(b","), *contents, b"]", tail, b"}"))
 
 
 class _Buffer:
@@ -99,31 +103,22 @@ class _Contents:
         return _Contents(_Buffer(encoded), len(encoded))  # another history has continued this one already
 
 
-def _joined(head: bytes, contents: list[Encoded], tail: bytes) -> bytes:
-    return b"".join((head if contents else head.removesuffix(b","), *contents, b"]", tail, b"}"))
-
-
 def encode_messages(messages: Sequence[Message], capabilities: Capabilities) -> list[Encoded]:
     """Return the contents for these messages. Messages that Gemini wants as one turn are joined."""
-    if not any(map(_is_one_turn, messages, messages[1:])):
-        return [content for message in messages if (content := encode_message(message, capabilities))]
-    contents: list[Encoded] = []
-    turn: list[Message] = []
+    turns: list[list[Message]] = []
     for message in messages:
-        if turn and not _is_one_turn(turn[-1], message):
-            contents.append(_encode_turn(turn, capabilities))
-            turn = []
-        turn.append(message)
-    if turn:
-        contents.append(_encode_turn(turn, capabilities))
-    return [content for content in contents if content]
+        if turns and _is_one_turn(turns[-1][-1], message):
+            turns[-1].append(message)
+        else:
+            turns.append([message])
+    return [content for turn in turns if (content := _encode_turn(turn, capabilities))]
 
 
 def _is_one_turn(first: Message, second: Message) -> bool:
     """Whether two messages in a row must be one content.
 
-    The server refuses a call that follows other words of the model, and results of one turn in several contents. Other
-    APIs have both in their histories. What Gemini sent itself stays as it is.
+    The server rejects a call that follows other words of the model, and results of one turn in several contents. The
+    histories of other APIs have both. What Gemini sent itself stays as it is.
     """
     if first.role != second.role:
         return False
@@ -153,44 +148,28 @@ def _is_as_sent(message: Message) -> bool:
 
 
 def encode_message(message: Message, capabilities: Capabilities) -> Encoded:
-    """Return one content; nothing for a message without parts, because the API refuses a content without parts."""
+    """Return one content; nothing for a message without parts, because the API rejects a content without parts."""
+    data = message.provider_data
+    is_as_sent = data is not None and data.raw and data.origin == ORIGIN and message.parts
+    if is_as_sent and not _needs_changes(message.parts, capabilities):
+        return data.raw  # type: ignore[union-attr]  # it is not None
     try:
-        data = message.provider_data
-        if data is not None and data.raw and data.origin == ORIGIN and message.parts:
-            return _as_sent(message, data.raw, capabilities)
-        parts = _parts(message, capabilities)
-        return encode_json({"role": message.role, "parts": parts}) if parts else b""
+        parts = _encode_parts(message, capabilities)
+        fields = fields_of(data.raw) if is_as_sent else {"role": message.role}  # type: ignore[union-attr]
+        return encode_json({**fields, "parts": parts}) if parts else b""
     except (TypeError, UnicodeEncodeError, RecursionError) as error:
         raise ConfigError(f"a message of the {message.role} is not JSON serializable: {error}") from error
 
 
-def _as_sent(message: Message, raw: Raw, capabilities: Capabilities) -> Encoded:
-    """Return what Gemini sent, untouched, unless this model refuses something that another one gave."""
-    unsigned = capabilities.signatures and _lacks_signature(message.parts)
-    with_ids = not capabilities.call_ids and any(map(_has_id, message.parts))
-    foreign = not capabilities.server_side_parts and any(map(_is_server_side, message.parts))
-    if not (unsigned or with_ids or foreign):
-        return raw
-    content = msgspec.json.decode(raw)
-    parts = [
-        part for part in content["parts"] if not foreign or not isinstance(part, dict) or not _SERVER_SIDE & part.keys()
-    ]
-    if unsigned:
-        _sign_first_call(parts)
-    if with_ids:
-        _drop_ids(parts)
-    return encode_json({**content, "parts": parts}) if parts else b""
-
-
-def _lacks_signature(parts: tuple[Part, ...]) -> bool:
-    """Whether the first call has no signature; the others need none."""
-    for part in parts:
-        if type(part) is ToolCall:
-            return signature_of(part) is None
-    return False
-
-
-_SERVER_SIDE = frozenset(("toolCall", "toolResponse"))
+def _needs_changes(parts: tuple[Part, ...], capabilities: Capabilities) -> bool:
+    """Whether this model rejects something in a content that another model of Gemini sent."""
+    if capabilities.signatures:
+        first_call = next((part for part in parts if type(part) is ToolCall), None)
+        if first_call is not None and signature_of(first_call) is None:
+            return True
+    return (not capabilities.call_ids and any(map(_has_id, parts))) or (
+        not capabilities.server_side_parts and any(map(_is_server_side, parts))
+    )
 
 
 def _has_id(part: Part) -> bool:
@@ -198,86 +177,69 @@ def _has_id(part: Part) -> bool:
 
 
 def _is_server_side(part: Part) -> bool:
-    return isinstance(part, Opaque) and part.name in _SERVER_SIDE
+    """Whether it is a call that the server made itself, or the result of one."""
+    return isinstance(part, Opaque) and part.name in ("toolCall", "toolResponse")
 
 
-def _drop_ids(parts: list[Any]) -> None:
-    for part in parts:
-        for kind in ("functionCall", "functionResponse"):
-            if isinstance(part, dict) and isinstance(part.get(kind), dict):
-                part[kind].pop("id", None)
-
-
-def _parts(message: Message, capabilities: Capabilities) -> list[Any]:
-    data = message.provider_data
-    is_ours = data is not None and data.origin == ORIGIN
-    parts: list[Any] = []
+def _encode_parts(message: Message, capabilities: Capabilities) -> list[Any]:
+    is_ours = message.provider_data is not None and message.provider_data.origin == ORIGIN
     needs_signature = capabilities.signatures and message.role == "model"
+    parts: list[Any] = []
     for part in message.parts:
-        encoded = _part(part, is_ours, capabilities)
+        encoded = _encode_part(part, is_ours, capabilities)
         if encoded is None:
             continue
-        if needs_signature and type(part) is ToolCall:
-            encoded, needs_signature = _signed(encoded, signature_of(part)), False  # only the first call must have one
+        if needs_signature and type(part) is ToolCall:  # only the first call of a turn must have a signature
+            needs_signature = False
+            if signature_of(part) is None:
+                fields = fields_of(encoded) if isinstance(encoded, Raw) else encoded
+                encoded = {**fields, "thoughtSignature": SKIP_SIGNATURE}
         parts.append(encoded)
     if not capabilities.media_in_results:
         parts += [_blob(blob) for result in message.results if result.content for blob in result.media]
     return parts
 
 
-def _signed(call: Any, signature: str | None) -> Any:
-    """Return an encoded call with a signature: its own, or the value that tells the server not to check it."""
-    if isinstance(call, Raw):
-        return call if signature is not None else {**fields_of(call), "thoughtSignature": SKIP_SIGNATURE}
-    return {**call, "thoughtSignature": call.get("thoughtSignature") or SKIP_SIGNATURE}
-
-
-def _sign_first_call(parts: list[Any]) -> None:
-    for part in parts:
-        if isinstance(part, dict) and isinstance(part.get("functionCall"), dict):
-            part["thoughtSignature"] = part.get("thoughtSignature") or SKIP_SIGNATURE
-            return
-
-
-def _part(part: Part, is_ours: bool, capabilities: Capabilities) -> Any:
-    """A part of a message that Gemini did not send, or that was edited since."""
+def _encode_part(part: Part, is_ours: bool, capabilities: Capabilities) -> Any:
     data = part.provider_data
     if data is not None and data.origin == ORIGIN and data.raw:
-        return _sent_part(part, data.raw, capabilities)
+        return _encode_sent_part(part, data.raw, capabilities)
     if is_ours and isinstance(part, Thought):
         return {"text": part.text, "thought": True}
-    return _plain_part(part, capabilities)
+    return _encode_plain_part(part, capabilities)
 
 
-def _sent_part(part: Part, raw: Raw, capabilities: Capabilities) -> Any:
-    """A part that Gemini sent: the very bytes if they can go back, else what the part says now with its signature."""
+def _encode_sent_part(part: Part, raw: Raw, capabilities: Capabilities) -> Any:
+    """Return a part that Gemini sent: its bytes if they can go back, else what it says now, with its signature."""
     if isinstance(part, Opaque):
         return raw if capabilities.server_side_parts or not _is_server_side(part) else None
-    again = part_of(raw, lambda: part.id)  # type: ignore[union-attr]  # only calls and results have an id to be made
-    is_unchanged = encode_json(again) == encode_json(part)
+    as_sent = part_of(raw, lambda: part.id)  # type: ignore[union-attr]  # only calls and results need an id
+    is_unchanged = encode_json(as_sent) == encode_json(part)
     if is_unchanged and (capabilities.media_in_results or not isinstance(part, ToolResult)):
         return raw if capabilities.call_ids or not _has_id(part) else _without_id(raw)
     rest = {name: value for name, value in fields_of(raw).items() if name not in _PART_KINDS}
-    plain = {"text": part.text} if isinstance(part, Text | Thought) else _plain_part(part, capabilities)
+    plain = {"text": part.text} if isinstance(part, Text | Thought) else _encode_plain_part(part, capabilities)
     return {**plain, **({"thought": True} if isinstance(part, Thought) else {}), **rest}
-
-
-def _without_id(raw: Raw) -> Any:
-    plain = msgspec.json.decode(raw)
-    _drop_ids([plain])
-    return plain
 
 
 _PART_KINDS = frozenset(("text", "thought", "functionCall", "functionResponse", "inlineData", "fileData"))
 
 
-def _plain_part(part: Part, capabilities: Capabilities) -> Any:
-    """A part that the user, a tool or another provider's model made.
+def _without_id(raw: Raw) -> dict[str, Any]:
+    fields: dict[str, Any] = msgspec.json.decode(raw)
+    for kind in ("functionCall", "functionResponse"):
+        if isinstance(fields.get(kind), dict):
+            fields[kind].pop("id", None)
+    return fields
 
-    The thoughts of another model are not Gemini's, and its opaque parts are nonsense to it.
+
+def _encode_plain_part(part: Part, capabilities: Capabilities) -> Any:
+    """Return a part that the user, a tool or another provider's model made.
+
+    Thoughts and opaque parts of another model mean nothing to Gemini and are left out.
     """
     if isinstance(part, ToolResult):
-        return {"functionResponse": _response(part, capabilities)}
+        return {"functionResponse": _encode_result(part, capabilities)}
     if isinstance(part, Text):
         return {"text": part.text} if part.text else None
     if isinstance(part, ToolCall):
@@ -286,26 +248,16 @@ def _plain_part(part: Part, capabilities: Capabilities) -> Any:
     return _blob(part) if isinstance(part, Blob) else None
 
 
-def signed(part: Part, signature: str) -> Part:
-    """Return a part with a thought signature, as Gemini would have sent it."""
-    plain = _part(part, True, _EVERYTHING)
-    raw = encode_json({**plain, "thoughtSignature": signature})
-    return replace(part, provider_data=ProviderData(ORIGIN, Raw(raw)))
-
-
-_EVERYTHING = Capabilities(signatures=False)
-
-
 def _blob(blob: Blob) -> dict[str, Any]:
     if blob.url is not None:
         return {"fileData": {"fileUri": blob.url, "mimeType": blob.media_type}}
     return {"inlineData": {"mimeType": blob.media_type, "data": blob.base64}}
 
 
-def _response(result: ToolResult, capabilities: Capabilities) -> dict[str, Any]:
+def _encode_result(result: ToolResult, capabilities: Capabilities) -> dict[str, Any]:
     value = result.model_value if result.content else result.value
     if result.is_error:
-        value = value if isinstance(value, dict) and "error" in value else {"error": value}
+        value = value if isinstance(value, dict) and value.get("error") else {"error": value}
     elif not isinstance(value, dict):
         value = {capabilities.result_key: value}
     if result.hint is not None:

@@ -8,11 +8,12 @@ from midspan.providers.gemini.capabilities import Capabilities
 from midspan.providers.provider import ModelProfile
 
 _FUNCTION_NAMES = NameRule(extra=".-")
+_TYPES = ("string", "number", "integer", "boolean", "array", "object", "null")
 
 GEMINI_PARAMETERS = SchemaDialect(
     name="gemini parameters",
-    # Of the documented fields without those that servers refuse all the same:
-    # additionalProperties, defs, ref; and without title, which makes answers worse.
+    # The documented fields, without those that servers reject all the same (additionalProperties, defs, ref) and
+    # without title, which makes answers worse.
     keywords=frozenset(
         [
             "type",
@@ -36,7 +37,7 @@ GEMINI_PARAMETERS = SchemaDialect(
             "anyOf",
         ]
     ),
-    types={word: word.upper() for word in ("string", "number", "integer", "boolean", "array", "object", "null")},
+    types={name: name.upper() for name in _TYPES},
     enum_types=frozenset({"string"}),
     # «only 'enum' and 'date-time' are supported for STRING type»
     formats={
@@ -53,7 +54,7 @@ GEMINI_PARAMETERS = SchemaDialect(
     empty_strings=False,
     functions=_FUNCTION_NAMES,
 )
-"""`functionDeclarations[].parameters`: the OpenAPI subset, and the only one that the Live API takes."""
+"""`functionDeclarations[].parameters`: the OpenAPI subset, and the only one that the Live API accepts."""
 
 GEMINI_JSON_SCHEMA = SchemaDialect(
     name="gemini json schema",
@@ -75,12 +76,12 @@ GEMINI_JSON_SCHEMA = SchemaDialect(
             "required",
         ]
     ),
-    types={word: word for word in ("string", "number", "integer", "boolean", "array", "object", "null")},
+    types={name: name for name in _TYPES},
     enum_types=frozenset({"string", "number", "integer"}),
     empty_strings=False,
     functions=_FUNCTION_NAMES,
 )
-"""`functionDeclarations[].parametersJsonSchema`: the JSON Schema that Gemini honours."""
+"""`functionDeclarations[].parametersJsonSchema`: the JSON Schema that Gemini enforces."""
 
 
 def profile_of(capabilities: Capabilities) -> ModelProfile:

@@ -26,35 +26,38 @@ REQUEST = ModelRequest(RequestConfig("gemini-3.8-flash"), History([Message.user(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"base_url": ""}, "'' is no base address; write it like https://host"),
-        ({"base_url": "  "}, "'  ' is no base address"),
-        ({"base_url": "http://\ud800"}, r"'http://\ud800' is no base address"),
-        ({"base_url": "http://a\nb"}, r"'http://a\nb' is no base address"),
-        ({"base_url": "http://a b"}, "'http://a b' is no base address"),
-        ({"base_url": 5}, "5 is no base address"),
-        ({"version": ""}, "'' is no version"),
-        ({"vertex": True, "project": ""}, "'' is no project"),
-        ({"vertex": True, "project": "p", "location": ""}, "'' is no location"),
-        ({"vertex": True, "location": 5}, "5 is no location"),
-        ({"model": "\ud800"}, r"'\ud800' is no name of a model"),
-        ({"model": "gemini-3\n"}, r"'gemini-3\n' is no name of a model"),
-        ({"transport": 5}, "transport is a Transport, as Transport(Timeouts(total=60)), not 5"),
-        ({"transport": Timeouts(total=5)}, "transport is a Transport, as Transport(Timeouts(total=60)), not Timeo"),
-        ({"retry": 3}, "retry is a RetryPolicy, not 3"),
-        ({"headers": {"é": "b"}}, "'é' is no name of a header; one has letters, digits and signs like - and _ only"),
-        ({"headers": {"": "b"}}, "'' is no name of a header"),
-        ({"headers": {"a b": "b"}}, "'a b' is no name of a header"),
-        ({"headers": {"a:b": "b"}}, "'a:b' is no name of a header"),
-        ({"headers": {"a\r\nb": "b"}}, r"'a\r\nb' is no name of a header"),
-        ({"headers": {"a": "b\r\nc: d"}}, "the value of the header 'a' holds a control character"),
-        ({"headers": {"a": "\ud800"}}, "the value of the header 'a' holds a control character, or half a character"),
+        ({"base_url": ""}, "'' is not a valid base URL; use one like https://host"),
+        ({"base_url": "  "}, "'  ' is not a valid base URL"),
+        ({"base_url": "http://\ud800"}, r"'http://\ud800' is not a valid base URL"),
+        ({"base_url": "http://a\nb"}, r"'http://a\nb' is not a valid base URL"),
+        ({"base_url": "http://a b"}, "'http://a b' is not a valid base URL"),
+        ({"base_url": 5}, "5 is not a valid base URL"),
+        ({"version": ""}, "'' is not a valid version"),
+        ({"vertex": True, "project": ""}, "'' is not a valid project"),
+        ({"vertex": True, "project": "p", "location": ""}, "'' is not a valid location"),
+        ({"vertex": True, "location": 5}, "5 is not a valid location"),
+        ({"model": "\ud800"}, r"'\ud800' is not a valid model name"),
+        ({"model": "gemini-3\n"}, r"'gemini-3\n' is not a valid model name"),
+        ({"transport": 5}, "transport must be a Transport, as Transport(Timeouts(total=60)), got 5"),
+        (
+            {"transport": Timeouts(total=5)},
+            "transport must be a Transport, as Transport(Timeouts(total=60)), got Tim",
+        ),
+        ({"retry": 3}, "retry must be a RetryPolicy, got 3"),
+        ({"headers": {"é": "b"}}, "'é' is not a valid header name; use letters, digits and signs like - and _"),
+        ({"headers": {"": "b"}}, "'' is not a valid header name"),
+        ({"headers": {"a b": "b"}}, "'a b' is not a valid header name"),
+        ({"headers": {"a:b": "b"}}, "'a:b' is not a valid header name"),
+        ({"headers": {"a\r\nb": "b"}}, r"'a\r\nb' is not a valid header name"),
+        ({"headers": {"a": "b\r\nc: d"}}, "the value of the header 'a' has a control character"),
+        ({"headers": {"a": "\ud800"}}, "the value of the header 'a' has a control character or an unpaired surrogate"),
         (
             {"timeout": 1},
-            "no argument called 'timeout'; times are limited with transport=Transport(Timeouts(total=…))",
+            "unknown argument 'timeout'; pass transport=Transport(Timeouts(total=…))",
         ),
-        ({"max_retries": 1}, "no argument called 'max_retries'; how often it is tried is said with retry=RetryPolicy("),
-        ({"apikey": "k"}, "no argument called 'apikey'; did you mean api_key?"),
-        ({"quux": 1}, "no argument called 'quux'; known: api_key, vertex,"),
+        ({"max_retries": 1}, "unknown argument 'max_retries'; pass retry=RetryPolicy("),
+        ({"apikey": "k"}, "unknown argument 'apikey'; did you mean api_key?"),
+        ({"quux": 1}, "unknown argument 'quux'; known arguments: api_key, vertex,"),
     ],
 )
 def test_a_connection_that_cannot_work_is_refused(make: Any, arguments: dict[str, Any], words: str) -> None:
@@ -68,7 +71,7 @@ def test_a_connection_that_cannot_work_is_refused(make: Any, arguments: dict[str
 
 @pytest.mark.parametrize(("name", "given"), [("capabilities", 5), ("api", "https://host")])
 def test_what_is_made_elsewhere_is_looked_at_too(name: str, given: Any) -> None:
-    with pytest.raises(errors.ConfigError, match=f"{name} is a .*, not {given!r}"):
+    with pytest.raises(errors.ConfigError, match=f"{name} must be a .*, got {given!r}"):
         Gemini(api_key="k", **{name: given})
 
 
@@ -86,7 +89,7 @@ def test_an_address_in_other_letters_is_taken() -> None:
 def test_an_empty_variable_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("GOOGLE_GEMINI_BASE_URL", "GOOGLE_GENAI_API_VERSION"):
         monkeypatch.setenv(name, "")
-    assert Gemini(api_key="k").api.endpoint.url("x") == "https://generativelanguage.googleapis.com/v1beta/x"
+    assert Gemini(api_key="k").api.base_url == "https://generativelanguage.googleapis.com/v1beta"
 
 
 def test_a_request_that_is_too_large_is_refused_before_it_is_sent() -> None:
@@ -125,8 +128,8 @@ def test_a_redirect_names_where_it_leads_and_what_to_do(whole: bool) -> None:
                 with pytest.raises(errors.InvalidRequest) as raised:
                     await listen(gemini, REQUEST, whole=whole)
                 assert str(raised.value) == (
-                    "Gemini answered 301: it is to be found at 'https://new.example/v1beta/models/m'; "
-                    "redirects are not followed, so give the address that is right with base_url=…"
+                    "Gemini answered 301: moved to 'https://new.example/v1beta/models/m'; "
+                    "redirects are not followed, pass the right base_url=…"
                 )
 
         asyncio.run(main())

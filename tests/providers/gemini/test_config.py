@@ -105,7 +105,7 @@ def test_without_a_choice_there_is_no_mode() -> None:
 
 
 def test_a_required_tool_that_is_not_there_is_named() -> None:
-    with pytest.raises(ConfigError, match="asks for sub, but the tools are: add, now"):
+    with pytest.raises(ConfigError, match="names 'sub', but the declared functions are: add, now"):
         modes({"type": "required", "tool": "sub"}, ADD, NOW)
 
 
@@ -193,7 +193,7 @@ def test_structured_output_is_json_of_a_schema() -> None:
 
 
 def test_a_forced_call_without_tools_is_refused() -> None:
-    with pytest.raises(ConfigError, match="there are no tools"):
+    with pytest.raises(ConfigError, match="no functions are declared"):
         fields(RequestConfig("m", tool_choice=ToolChoice("any")))
 
 
@@ -209,7 +209,7 @@ def test_extra_fields_are_laid_over_at_every_depth_in_either_casing() -> None:
     assert fields(RequestConfig("m", settings=settings)) == {
         "generationConfig": {"thinkingConfig": {"thinkingLevel": "HIGH", "includeThoughts": True}}
     }
-    with pytest.raises(ConfigError, match="contents cannot be given"):
+    with pytest.raises(ConfigError, match="extra must not have 'contents'"):
         fields(RequestConfig("m", settings=ModelSettings(extra={"contents": []})))
 
 

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from midspan import errors
-from midspan.providers.gemini.errors import blocked, refusal
+from midspan.providers.gemini.errors import blocked_error, parse_error
 
 
 def body(code: int, message: str = "words", status: str = "X", **more: Any) -> dict[str, Any]:
@@ -85,12 +85,12 @@ def test_fields_that_the_server_complains_about_are_named() -> None:
     [
         (b"<html><style>b{}</style><h1>502</h1>\n<p>Bad  Gateway</p></html>", "Gemini answered 502: 502 Bad Gateway"),
         (b"upstream connect error", "upstream connect error"),
-        (b"", "nothing more"),
+        (b"", "no message"),
         (b"\xff\xfe", "Gemini answered 502"),
         (b"null", "null"),
         (b'{"error": "quota"}', "quota"),
-        (b'{"error": {}}', "nothing more"),
-        (b'{"error": {"details": [5, null], "code": "x"}}', "nothing more"),
+        (b'{"error": {}}', "no message"),
+        (b'{"error": {"details": [5, null], "code": "x"}}', "no message"),
     ],
 )
 def test_a_body_of_any_form_becomes_words(page: bytes, words: str) -> None:
@@ -112,7 +112,7 @@ def test_long_words_of_the_server_are_cut_with_a_mark() -> None:
     assert "more characters" not in str(parse_error(400, json.dumps(body(400, "x" * 4_000)).encode()))
     assert len(str(parse_error(500, json.dumps({"error": "x" * 1_000_000}).encode()))) < 5_000
     assert len(str(parse_error(500, json.dumps({"error": {"message": ["x" * 1_000_000]}}).encode()))) < 5_000
-    assert len(str(blocked({"blockReason": "R" * 10_000, "blockReasonMessage": "x" * 1_000_000}))) < 5_000
+    assert len(str(blocked_error({"blockReason": "R" * 10_000, "blockReasonMessage": "x" * 1_000_000}))) < 5_000
 
 
 @pytest.mark.parametrize(
@@ -131,14 +131,13 @@ def test_a_redirect_says_where_it_leads(status: int, location: str, target: str)
     error = parse_error(status, b"<h1>Moved</h1>", None, location)
     assert type(error) is errors.InvalidRequest
     assert str(error) == (
-        f"Gemini answered {status}: it is to be found at {target}; redirects are not followed, "
-        "so give the address that is right with base_url=…"
+        f"Gemini answered {status}: moved to {target}; redirects are not followed, pass the right base_url=…"
     )
 
 
 def test_a_redirect_to_a_long_address_is_cut_and_one_to_nowhere_has_the_words_of_its_page() -> None:
     assert len(str(parse_error(302, b"", None, "/" * 1_000_000))) < 700
-    assert str(parse_error(304, b"")) == "Gemini answered 304: nothing more"
+    assert str(parse_error(304, b"")) == "Gemini answered 304: no message"
     assert str(parse_error(503, b"busy", None, "/elsewhere")) == "Gemini answered 503: busy"
 
 

@@ -1,0 +1,346 @@
+"""The Gemini API behind `RestClient`: which of the two APIs, at which address, with which credentials."""
+
+import logging
+import os
+import re
+import threading
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from midspan._http.retry import Clock, RetryPolicy
+from midspan._http.transport import Transport
+from midspan.errors import AuthenticationError, ConfigError, CredentialsError, ProviderError
+from midspan.providers.auth import ApiKey, Auth, BearerToken, GiveToken, Hidden
+from midspan.providers.gemini.capabilities import KEY_VARIABLES, MAX_REQUEST_BYTES, Api
+from midspan.providers.gemini.errors import parse_error
+from midspan.providers.gemini.proto import AnyProto, load
+from midspan.providers.rest import Response, RestClient
+
+_log = logging.getLogger("midspan.providers.gemini")
+
+
+_DEVELOPER_URL = "https://generativelanguage.googleapis.com"
+_MAX_PAGES = 1000
+
+
+class GeminiApi(RestClient):
+    """One of the Gemini APIs, with credentials."""
+
+    def __init__(self, endpoint: "Endpoint", auth: Auth, **options: Any) -> None:
+        url = f"{endpoint.base_url}/{endpoint.version}"
+        super().__init__(url, auth, _response_error, "Gemini", max_body_bytes=MAX_REQUEST_BYTES, **options)
+        self.endpoint = endpoint
+
+    def body_too_large(self, size: int) -> ConfigError:
+        return ConfigError(
+            f"the request has {size / 2**20:.1f} MB, and the API accepts {MAX_REQUEST_BYTES // 2**20}; "
+            "upload large files with the Files API and pass Part.from_uri(…)"
+        )
+
+    async def pages(self, path: str, form: type[AnyProto]) -> AsyncIterator[AnyProto]:
+        """Yield all pages of a list."""
+        from urllib.parse import quote  # slow to import
+
+        token = ""
+        for _ in range(_MAX_PAGES):
+            page: Any = load(form, await self.call("GET", f"{path}?pageToken={quote(token, '')}" if token else path))
+            yield page
+            token = page.next_page_token or ""
+            if not token:
+                return
+        raise ConfigError(f"{path} has more than {_MAX_PAGES} pages")
+
+
+def _response_error(response: Response, body: bytes) -> ProviderError:
+    return parse_error(response.status, body, response.header("retry-after"), response.header("location"))
+
+
+def connect(
+    *,
+    api_key: str | None = None,
+    vertex: bool | None = None,
+    token: GiveToken | None = None,
+    project: str | None = None,
+    location: str | None = None,
+    base_url: str | None = None,
+    version: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    transport: Transport | None = None,
+    retry: RetryPolicy | None = None,
+    clock: Clock | None = None,
+) -> GeminiApi:
+    """Return the API that the arguments and the environment describe. Nothing is sent yet."""
+    api_key = Hidden(api_key) if isinstance(api_key, str) else api_key
+    if token is not None and not callable(token):
+        raise ConfigError("token must be a function that returns a token, for example token=lambda: value")
+    if retry is not None and not isinstance(retry, RetryPolicy):
+        raise ConfigError(f"retry must be a RetryPolicy, got {retry!r}")
+    if transport is not None and not isinstance(transport, Transport):
+        raise ConfigError(f"transport must be a Transport, as Transport(Timeouts(total=60)), got {transport!r}")
+    _check_headers(headers)
+    if token is not None:
+        if vertex is False:
+            raise ConfigError("token is for Vertex; pass api_key=… for the Developer API")
+        vertex = True
+    where = endpoint(vertex=vertex, base_url=base_url, version=version, project=project, location=location)
+    on_vertex = where.api is Api.VERTEX
+    auth = vertex_credentials(api_key, token) if on_vertex else developer_credentials(api_key)
+    return GeminiApi(where, auth, transport=transport, retry=retry, clock=clock, headers=headers)
+
+
+def connect_with(options: dict[str, Any]) -> GeminiApi:
+    """Call `connect` with keyword arguments of the caller; an unknown one is an error that says what to use instead."""
+    for name in options:
+        if name not in _OPTIONS:
+            raise ConfigError(f"unknown argument {name!r}; {_INSTEAD.get(name) or _nearest_option(name)}")
+    return connect(**options)
+
+
+_OPTIONS = tuple(connect.__annotations__)[:-1]
+_USE_TIMEOUTS = "pass transport=Transport(Timeouts(total=…)), both from midspan.gemini"
+_USE_RETRY = "pass retry=RetryPolicy(max_attempts=…), from midspan.gemini"
+_INSTEAD = {
+    "timeout": _USE_TIMEOUTS,
+    "timeout_seconds": _USE_TIMEOUTS,
+    "deadlines": _USE_TIMEOUTS,
+    "retries": _USE_RETRY,
+    "max_retries": _USE_RETRY,
+    "credentials": "pass token=…, a function that returns an access token",
+    "proxy": "set HTTPS_PROXY in the environment",
+    "verify": "set SSL_CERT_FILE in the environment to your certificates",
+}
+"""For the names that other libraries use, what to use here."""
+
+
+def _nearest_option(name: str) -> str:
+    from difflib import get_close_matches  # loaded for a wrong argument only
+
+    near = get_close_matches(name, _OPTIONS, 1)
+    return f"did you mean {near[0]}?" if near else f"known arguments: {', '.join(_OPTIONS)}"
+
+
+_HTTP_HEADERS = ("content-length", "transfer-encoding", "host", "connection")
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+"""A token: https://www.rfc-editor.org/rfc/rfc9110#section-5.6.2"""
+_INVALID_IN_VALUE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
+
+
+def _check_headers(headers: Any) -> None:
+    if headers is not None and not isinstance(headers, Mapping):
+        raise ConfigError("headers must be a dict of strings")
+    for name, value in (headers or {}).items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise ConfigError(f"the header {name!r} must be a string with a string as its value")
+        if not _HEADER_NAME.fullmatch(name):
+            raise ConfigError(f"{name!r} is not a valid header name; use letters, digits and signs like - and _")
+        if _INVALID_IN_VALUE.search(value):  # the value itself may be a secret
+            raise ConfigError(f"the value of the header {name!r} has a control character or an unpaired surrogate")
+        if name.lower() in _HTTP_HEADERS:
+            raise ConfigError(f"the header {name!r} is set by the HTTP client")
+
+
+# Addresses
+
+
+class Endpoint(Struct, frozen=True):
+    """One of the APIs at one address."""
+
+    api: Api
+    base_url: str
+    version: str
+    parent: str = ""
+    """Vertex: `projects/…/locations/…`; empty for a key without a project."""
+
+    def model(self, name: str) -> str:
+        """Return the path of a model, given by its name, or by a part of its path."""
+        name = name.strip("/ ")
+        if not name or not name.isprintable() or ".." in name.split("/"):
+            raise ConfigError(f"{name!r} is not a valid model name")
+        if self.api is Api.DEVELOPER:
+            path = name if name.startswith(("models/", "tunedModels/")) else f"models/{name}"
+        elif name.startswith("projects/"):
+            path = name
+        else:
+            is_path = name.startswith("publishers/")
+            path = self._within(name if is_path else f"publishers/google/models/{name.removeprefix('models/')}")
+        return _quote(path)
+
+    def resource(self, collection: str, name: str | None = None) -> str:
+        """Return the path of a collection, or of an item in it, given with or without the path of the collection."""
+        if self.api is Api.VERTEX and not self.parent:
+            raise ConfigError(f"{collection} belong to a project; pass project=…")
+        path = _quote(self._within(collection))
+        if name is None:
+            return path
+        item = name.rsplit(f"{collection}/", 1)[-1].strip("/") if isinstance(name, str) else ""
+        if not item or "/" in item or item in (".", ".."):
+            raise ConfigError(f"{name!r} is not a valid name in {collection}")
+        return f"{path}/{_quote(item)}"
+
+    def _within(self, path: str) -> str:
+        return f"{self.parent}/{path}" if self.parent else path
+
+
+def endpoint(
+    *,
+    vertex: bool | None = None,
+    base_url: str | None = None,
+    version: str | None = None,
+    project: str | None = None,
+    location: str | None = None,
+    environment: Mapping[str, str] = os.environ,
+) -> Endpoint:
+    """Return the endpoint that the arguments describe, and where they are None, the environment.
+
+    An empty string is an error: if it counted as None, a key could be sent to an address that the caller did not mean.
+    """
+    if vertex not in (None, True, False):
+        raise ConfigError(f"vertex must be True or False, got {vertex!r}")
+    on_vertex = wants_vertex(environment) if vertex is None else vertex
+    if version is None:
+        variable = environment.get("GOOGLE_GENAI_API_VERSION")
+        version = "v1beta" if variable == "beta" else variable or ("v1beta1" if on_vertex else "v1beta")
+    version = _path_segment("version", version)
+    if not on_vertex:
+        address = environment.get("GOOGLE_GEMINI_BASE_URL") or _DEVELOPER_URL if base_url is None else base_url
+        return Endpoint(Api.DEVELOPER, _checked_url(address), version)
+    project = environment.get("GOOGLE_CLOUD_PROJECT") or None if project is None else project
+    location = environment.get("GOOGLE_CLOUD_LOCATION") or "global" if location is None else location
+    location = _path_segment("location", location)
+    parent = "" if project is None else f"projects/{_path_segment('project', project)}/locations/{location}"
+    address = environment.get("GOOGLE_VERTEX_BASE_URL") or _vertex_url(location) if base_url is None else base_url
+    return Endpoint(Api.VERTEX, _checked_url(address), version, parent)
+
+
+def wants_vertex(environment: Mapping[str, str]) -> bool:
+    """Return whether the environment selects Vertex."""
+    value = environment.get("GOOGLE_GENAI_USE_ENTERPRISE") or environment.get("GOOGLE_GENAI_USE_VERTEXAI") or ""
+    return value.strip().lower() in ("1", "true", "yes", "on")
+
+
+def _vertex_url(location: str) -> str:
+    if location == "global":
+        return "https://aiplatform.googleapis.com"
+    if location in ("us", "eu"):
+        return f"https://aiplatform.{location}.rep.googleapis.com"
+    return f"https://{location}-aiplatform.googleapis.com"
+
+
+def _path_segment(what: str, value: str) -> str:
+    if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9][\w.:-]*", value):
+        raise ConfigError(f"{value!r} is not a valid {what}")
+    return value
+
+
+def _quote(path: str) -> str:
+    if re.fullmatch(r"[\w./-]+", path, re.ASCII):
+        return path
+    from urllib.parse import quote  # slow to import
+
+    return quote(path, "/")
+
+
+def _checked_url(url: str) -> str:
+    if url == _DEVELOPER_URL:
+        return url
+    from urllib.parse import urlsplit  # slow to import
+
+    try:
+        parts = urlsplit(url.strip() if isinstance(url, str) else "")
+        is_valid = parts.scheme in ("http", "https") and parts.hostname and (parts.port is None or parts.port > 0)
+        is_valid = is_valid and url.strip().isprintable() and " " not in parts.netloc
+    except ValueError:
+        is_valid = False
+    if not is_valid or parts.query or parts.fragment:
+        shown = url.split("@")[-1].split("?")[0] if isinstance(url, str) else url  # without a password or a key
+        raise ConfigError(f"{shown!r} is not a valid base URL; use one like https://host or http://127.0.0.1:8080")
+    return url.strip().rstrip("/")
+
+
+# Credentials
+
+
+def keys_in(environment: Mapping[str, str]) -> list[str]:
+    """Return the names of the variables that hold a key."""
+    return [name for name in KEY_VARIABLES if environment.get(name, "").strip()]
+
+
+def developer_credentials(api_key: str | None, environment: Mapping[str, str] = os.environ) -> Auth:
+    """Return the given key, or the one in the environment."""
+    api_key = Hidden(api_key) if isinstance(api_key, str) else api_key
+    if api_key is None:
+        names = keys_in(environment)
+        if not names:
+            raise _no_key()
+        if len(names) > 1:
+            _log.warning("both %s are set; %s is used", " and ".join(names), names[0])
+        api_key = Hidden(environment[names[0]])
+    return _key(api_key)
+
+
+def _key(key: str) -> ApiKey:
+    key = Hidden(key) if isinstance(key, str) else key  # so that no traceback shows it
+    if isinstance(key, str) and key.strip().startswith("auth_tokens/"):
+        raise CredentialsError("this is an ephemeral token, which only Live sessions accept; pass an API key")
+    return ApiKey(key, "x-goog-api-key")
+
+
+def _no_key() -> CredentialsError:
+    names, page = " or ".join(KEY_VARIABLES), "create a key at https://aistudio.google.com/apikey"
+    error = CredentialsError(f"no Gemini API key: set {names}, or pass api_key=…; {page}")
+    error.shell_message = f"no Gemini API key: set {names}, or use the offline model with --model offline; {page}"
+    return error
+
+
+def vertex_credentials(
+    api_key: str | None, token: GiveToken | None, environment: Mapping[str, str] = os.environ
+) -> Auth:
+    """Return the credentials for Vertex: a function that returns tokens, a key, or google-auth if it is installed."""
+    if token is not None:
+        return BearerToken(token)
+    if api_key is not None:
+        return _key(api_key)
+    project = environment.get("GOOGLE_CLOUD_QUOTA_PROJECT")
+    return BearerToken(_google_auth_token(), more={"x-goog-user-project": project} if project else {})
+
+
+def _google_auth_token() -> GiveToken:
+    try:
+        import google.auth
+        import google.auth.exceptions
+        import google.auth.transport.requests
+    except ImportError:
+        raise _no_vertex_credentials(
+            "pass token=… (a function that returns an access token) or api_key=…, or install google-auth"
+        ) from None
+    credentials: Any = None
+    lock = threading.Lock()  # or a thousand requests would each ask for a token
+
+    def current_token() -> str:
+        nonlocal credentials
+        try:
+            with lock:
+                if credentials is None:
+                    credentials = google.auth.default(scopes=["https://www.googleapis.com/auth/cloud-platform"])[0]
+                if not credentials.valid:
+                    credentials.refresh(google.auth.transport.requests.Request())
+                return str(credentials.token)
+        except google.auth.exceptions.DefaultCredentialsError as error:
+            raise _no_vertex_credentials(str(error)) from error
+        except google.auth.exceptions.GoogleAuthError as error:
+            failed = AuthenticationError(f"google-auth returned no token for Vertex: {error}")
+            failed.retryable = error.retryable
+            raise failed from error
+
+    return current_token
+
+
+def _no_vertex_credentials(reason: str) -> CredentialsError:
+    error = CredentialsError(f"no credentials for Vertex: {reason}")
+    error.shell_message = (
+        "no credentials for Vertex: install google-auth and log in with gcloud auth application-default login, "
+        "or unset GOOGLE_GENAI_USE_VERTEXAI to use the Developer API with a key"
+    )
+    return error
