@@ -89,7 +89,8 @@ def test_an_address_in_other_letters_is_taken() -> None:
 def test_an_empty_variable_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("GOOGLE_GEMINI_BASE_URL", "GOOGLE_GENAI_API_VERSION"):
         monkeypatch.setenv(name, "")
-    assert Gemini(api_key="k").api.base_url == "https://generativelanguage.googleapis.com/v1beta"
+    endpoint = Gemini(api_key="k").api.endpoint
+    assert (endpoint.base_url, endpoint.version) == ("https://generativelanguage.googleapis.com", "v1beta")
 
 
 def test_a_request_that_is_too_large_is_refused_before_it_is_sent() -> None:
