@@ -1,4 +1,4 @@
-"""LenientJsonParser JSON is read as what it says, and never completed."""
+"""Text that is nearly JSON is parsed as what it says, and never completed."""
 
 import json
 from typing import Any
@@ -68,13 +68,13 @@ def test_a_slip_that_changes_no_value_is_read(text: str, value: Any) -> None:
         ('{"a": 007}', "expected a value"),
         ('{"a": 12abc}', "expected a value"),
         ('{"a": 5%}', "expected a value"),
-        ('{"a": Oslo}', "text stands in double quotes"),
+        ('{"a": Oslo}', "strings need double quotes"),
         ('{"a": NaN}', "expected a value"),
         ('{"a": 1e999}', "too large"),
         ('{"a": ' + "9" * 5000 + "}", "too many digits"),
         (r'{"a": "\d+"}', "two ways"),
         (r"{'a': 'say \'hi\' now'}", "two ways"),
-        (r'{"a": "\ud83d"}', "half a character"),
+        (r'{"a": "\ud83d"}', "unpaired surrogate"),
         ("{“a”: “He said “hi” twice”}", "expected a comma"),
         ('{"a": [1, 2}', "expected a comma or ]"),
         ('{"a": "x', "ends before"),

@@ -1,9 +1,9 @@
-"""Text that is nearly JSON → the value that it says, as long as no part of it has to be guessed.
+"""Parse text that is nearly JSON, as long as no part of it has to be guessed.
 
-Read are, beside JSON itself: single and typographic quotes, trailing commas, comments, keys without quotes, Python's
-`True`, `False` and `None`, line breaks inside strings. Not read is whatever has two readings, and whatever is still
-open where the text ends: that is `IncompleteJson`, and nobody completes it. With `python=True` strings, tuples and
-keyword arguments are read as Python has them.
+Beside JSON itself it accepts single and typographic quotes, trailing commas, comments, keys without quotes, Python's
+`True`, `False` and `None`, and line breaks in strings. It rejects what has two readings. A value that is not complete
+where the text ends is IncompleteJson, and is never completed. With `python=True` strings, tuples and keyword arguments
+are read as Python writes them.
 """
 
 import json
@@ -11,16 +11,15 @@ import re
 from math import isfinite
 from typing import Any
 
-from midspan._schema.escapes import ESCAPE, QUOTES, STRINGS, SURROGATE, letter, letter_in_odd_quotes, python_letter
 from midspan._schema.paths import quoted
-from midspan._schema.skimming import ITEMS, MEMBERS, SKIMMED_LEVELS, as_json, lenient_decoder, strict
 
-DEEPEST = 100
-"""Levels of objects and lists; the checks of arguments go no deeper either."""
+MAX_DEPTH = 100
+"""Levels of objects and lists; validation goes no deeper either."""
+_MAX_STRICT_ATTEMPTS = 8
 
 
 class InvalidJson(ValueError):
-    """The text is no value, or could be several; `at` is where that shows."""
+    """The text is not a value, or could be several; `at` is where that shows."""
 
     def __init__(self, problem: str, at: int) -> None:
         super().__init__(problem)
@@ -29,49 +28,46 @@ class InvalidJson(ValueError):
 
 
 class IncompleteJson(ValueError):
-    """The text ends before the value does; `end` is where it would end, had it nothing more to come."""
+    """The text ends before the value does; `end` is where it would end if nothing more came."""
 
     def __init__(self, end: int | None = None, name: str | None = None, *, depth: int = 0) -> None:
         super().__init__("the text ends before the value does")
         self.end = end
         self.name = name
-        """Whose value it is, where a caller knows that."""
+        """The tool whose arguments they are, if the caller knows it."""
         self.depth = depth
-        """So many brackets are open; before as many are closed, the value cannot end."""
+        """How many brackets are open; the value cannot end before as many are closed."""
 
 
 def loads(text: str) -> Any:
-    """The value that the whole text says."""
-    source = text + "\n"  # a number at the very end has an end, too
-    nearly = LenientJsonParser(source)
+    """Return the value of the whole text."""
+    source = text + "\n"  # so that a number at the very end has an end
+    parser = LenientJsonParser(source)
     try:
-        value = nearly.value()
+        value = parser.value()
     except IncompleteJson:
         raise InvalidJson("it ends before the value does", len(text)) from None
-    rest = _SPACE.match(source, nearly.at)
-    if rest is None or rest.end() < len(source):
-        raise InvalidJson(f"there is more after the value: {quoted(source[nearly.at :].strip())}", nearly.at)
+    if _REST.match(source, parser.at) is None:
+        raise InvalidJson(f"there is more after the value: {quoted(source[parser.at :].strip())}", parser.at)
     return value
 
 
 class LenientJsonParser:
-    """A place in a text, and what can be read from there; each method moves `at` behind what it has read."""
+    """A position in a text, and what can be parsed from there. Each method moves `at` behind what it has read."""
 
     def __init__(self, text: str, at: int = 0, *, python: bool = False) -> None:
         self.text = text
         self.at = at
         self._python = python
         self._depth = 0
-        self._broken_at = 0
-        """Where strict reading failed; it is not tried again before that place, and not often at all."""
-        self._attempts = 8
-        self._skims = True
-        """Whether runs of plain items may be read at once; not after one of them was found to be wrong."""
+        self._strict_from = 0
+        """Strict parsing failed before this position; it is not tried again before it, and not often at all."""
+        self._strict_attempts = _MAX_STRICT_ATTEMPTS
         self.lacks_brace = False
-        """Whether an object was taken as whole without its last brace."""
+        """Whether an object was accepted without its last brace."""
 
     def peek(self) -> str:
-        """The next character that is neither space nor in a comment."""
+        """Return the next character that is neither space nor in a comment."""
         here = self.text[self.at : self.at + 1]
         if here in _SIGNS:
             return here
@@ -98,30 +94,28 @@ class LenientJsonParser:
         self.at = found + len(end)
 
     def value(self, *, closed_by: str | None = None) -> Any:
-        """The value here. An object may lack its last brace where `closed_by` stands in its place."""
+        """Parse a value. An object may lack its last brace if `closed_by` is in its place."""
         first = self.peek()
+        if first in _QUOTES:
+            return self.string()
         if first in _NUMERIC:
             return self._number()
-        if first in QUOTES:
-            return self.string()
         if first in "{[":
-            if self.at >= self._broken_at and self._attempts and _MAYBE_STRICT.match(self.text, self.at):
+            if self.at >= self._strict_from and self._strict_attempts and _MAYBE_STRICT.match(self.text, self.at):
                 try:
-                    value, self.at = strict(self.text, self.at, DEEPEST - self._depth)
+                    value, self.at = _parse_strict(self.text, self.at, MAX_DEPTH - self._depth)
                 except (ValueError, RecursionError) as error:
-                    self._broken_at = error.pos if isinstance(error, json.JSONDecodeError) else len(self.text)
-                    self._attempts -= 1
+                    self._strict_from = error.pos if isinstance(error, json.JSONDecodeError) else len(self.text)
+                    self._strict_attempts -= 1
                 else:
                     return value
             return self._container(first, closed_by)
-        if first == "(" and self._python:
-            return self._container(first, None)
-        return self._word()
+        return self._container(first, None) if first == "(" and self._python else self._word()
 
     def _container(self, first: str, closed_by: str | None) -> Any:
         self._depth += 1
-        if self._depth > DEEPEST:
-            raise InvalidJson(f"it is nested more than {DEEPEST} levels deep", self.at)
+        if self._depth > MAX_DEPTH:
+            raise InvalidJson(f"it is nested more than {MAX_DEPTH} levels deep", self.at)
         self.at += 1
         try:
             value = self._object(closed_by) if first == "{" else self._list("]" if first == "[" else ")")
@@ -134,7 +128,6 @@ class LenientJsonParser:
     def _object(self, closed_by: str | None) -> dict[str, Any]:
         members: dict[str, Any] = {}
         while True:
-            self._skim_members(members)
             if self.peek() == "}":
                 self.at += 1
                 return members
@@ -148,9 +141,9 @@ class LenientJsonParser:
             self.at += following == ","
 
     def member(self, members: dict[str, Any], separators: str) -> None:
-        """One name with its value, added to the others; a name that is there already has two values, so none."""
+        """Parse a name and its value, and add them to the others. A name must not occur twice."""
         begin = self.at
-        name = self.string() if self.peek() in QUOTES else self._name()
+        name = self.string() if self.peek() in _QUOTES else self._name()
         if self.peek() not in separators:
             raise self.unexpected(f"{' or '.join(separators)} after the name {quoted(name)}")
         self.at += 1
@@ -168,80 +161,45 @@ class LenientJsonParser:
         return found[0]
 
     def _list(self, end: str) -> list[Any]:
-        items = self._skimmed_items()
-        commas = len(items)
+        items: list[Any] = []
+        has_comma = False
         while self.peek() != end:
             items.append(self.value())
             following = self.peek()
-            if following not in (",", end):
-                raise self.unexpected(f"a comma or {end} after a value")
             if following == ",":
                 self.at += 1
-                more = self._skimmed_items()
-                items += more
-                commas += 1 + len(more)
-        if end == ")" and len(items) == 1 and not commas:
-            raise InvalidJson("parentheses around one value are no list", self.at)
+                has_comma = True
+            elif following != end:
+                raise self.unexpected(f"a comma or {end} after a value")
+        if end == ")" and len(items) == 1 and not has_comma:
+            raise InvalidJson("parentheses around one value are not a list", self.at)
         self.at += 1
         return items
 
-    def _skimmed_items(self) -> list[Any]:
-        """The next items of a list as long as they are plain, at the speed of C; the rest is read one by one."""
-        run = self._run(ITEMS)
-        return [] if run is None else self._plain(f"[{run}]", run) or []
-
-    def _skim_members(self, members: dict[str, Any]) -> None:
-        """The same for the members of an object."""
-        run = self._run(MEMBERS)
-        if run is None:
-            return
-        before = self.at
-        found: dict[str, Any] = self._plain(f"{{{run}}}", run) or {}
-        if members.keys().isdisjoint(found):
-            members.update(found)
-        else:
-            self.at, self._skims = before, False
-
-    def _run(self, runs: "dict[bool, re.Pattern[str]]") -> str | None:
-        if not self._skims or self._depth > DEEPEST - SKIMMED_LEVELS:
-            return None
-        found = runs[self._python].match(self.text, self.at)
-        return found and found[0]
-
-    def _plain(self, container: str, run: str) -> Any:
-        """What a container of plain values says; None if a name is in it twice, which is found out more slowly."""
-        try:
-            value = lenient_decoder.decode(as_json(container))
-        except ValueError:
-            self._skims = False
-            return None
-        self.at += len(run)
-        return value
-
     def string(self) -> str:
-        """The text between quotes of any kind."""
+        """Parse the text between quotes of any kind."""
         begin = self.at
         mark = self.text[begin]
         if self._python and self.text.startswith(mark * 3, begin) and mark in "\"'":
             mark *= 3
         elif self._python and len(self.text) < begin + 3:
             raise IncompleteJson  # it may become three quotes
-        found = STRINGS[mark].match(self.text, begin + len(mark))
+        found = _STRINGS[mark].match(self.text, begin + len(mark))
         if found is None:
             raise IncompleteJson
         self.at = found.end()
         body = found[1]
-        return body if "\\" not in body else self._unescaped(body, mark, begin)
+        return body if "\\" not in body else self._unescape(body, mark, begin)
 
-    def _unescaped(self, body: str, mark: str, begin: int) -> str:
-        plain = python_letter if self._python else letter if mark == '"' else letter_in_odd_quotes
+    def _unescape(self, body: str, mark: str, begin: int) -> str:
+        decode = _decode_python_escape if self._python else _decode_escape if mark == '"' else _decode_odd_escape
         try:
-            made = ESCAPE.sub(plain, body)
-            return made.encode("utf-16-le", "surrogatepass").decode("utf-16-le") if SURROGATE.search(made) else made
+            text = _ESCAPE.sub(decode, body)
+            return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le") if _SURROGATE.search(text) else text
         except (UnicodeDecodeError, OverflowError):
-            raise InvalidJson("an escape in a text is half a character", begin) from None
+            raise InvalidJson("an escape in a string is an unpaired surrogate", begin) from None
         except ValueError as error:
-            raise InvalidJson(f"the escape {error} in a text can be read in two ways", begin) from None
+            raise InvalidJson(f"the escape {error} in a string can be read in two ways", begin) from None
 
     def _number(self) -> int | float:
         found = _NUMBER.match(self.text, self.at)
@@ -263,21 +221,20 @@ class LenientJsonParser:
         if found is not None and found.end() == len(self.text):
             raise IncompleteJson
         if found is None or found[0] not in _WORDS:
-            raise self.unexpected("a value; text stands in double quotes")
+            raise self.unexpected("a value; strings need double quotes")
         self.at = found.end()
         return _WORDS[found[0]]
 
-    def unexpected(self, wanted: str) -> InvalidJson:
-        """What should be here, and what is; nothing of what comes later, which may not be there yet."""
+    def unexpected(self, expected: str) -> InvalidJson:
+        """Return an error with what should be here and what is; nothing of what follows, which may not be there yet."""
         here = self.text[self.at : self.at + 1]
         found = "the end of the line" if here == "\n" else quoted(here)
-        return InvalidJson(
-            f"expected {wanted}, found {found} after {quoted(self.text[max(0, self.at - 20) : self.at])}", self.at
-        )
+        before = quoted(self.text[max(0, self.at - 20) : self.at])
+        return InvalidJson(f"expected {expected}, found {found} after {before}", self.at)
 
 
 def _has_two_ends(members: dict[str, Any]) -> bool:
-    """Whether the missing brace may also belong further in, so that the last members would be others' members.
+    """Return whether the missing brace may also belong further in, so that the last members would be in another object.
 
     In `{"a": {"b": 1, "c": 2}` the brace can be missing after 1 as well as after 2.
     """
@@ -289,8 +246,89 @@ def _has_two_ends(members: dict[str, Any]) -> bool:
     return False
 
 
-_SPACE = re.compile("[\\s\ufeff\u200b]*")
-# Comments that end are passed over here; one that does not is left to its reader.
+def _parse_strict(text: str, at: int, max_depth: int) -> tuple[Any, int]:
+    """Parse standard JSON, at the speed of C; a ValueError for everything that needs a closer look."""
+    value, end = _DECODER.raw_decode(text, at)
+    if text.count("{", at, end) + text.count("[", at, end) > max_depth and _is_deeper(value, max_depth):
+        raise ValueError("too deep")
+    if _SURROGATE_ESCAPE.search(text, at, end):
+        raise ValueError("perhaps an unpaired surrogate")
+    return value, end
+
+
+def _is_deeper(value: Any, max_depth: int) -> bool:
+    level = [value]
+    for _ in range(max_depth):
+        inner = [item for box in level for item in (box.values() if type(box) is dict else box)]
+        level = [item for item in inner if type(item) in (dict, list)]
+        if not level:
+            return False
+    return True
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        raise ValueError("a name twice")
+    return members
+
+
+def _finite(digits: str) -> float:
+    value = float(digits)
+    if not isfinite(value):
+        raise ValueError("too large")
+    return value
+
+
+def _reject(word: str) -> Any:
+    raise ValueError(word)
+
+
+def _decode_escape(escape: re.Match[str]) -> str:
+    """Return what an escape means in JSON. An apostrophe needs no escape, but nothing else can be meant."""
+    code = escape[1]
+    if code[0] == "u" and len(code) > 1:
+        return chr(int(code[1:], 16))
+    if code in _ESCAPES:
+        return _ESCAPES[code]
+    if code == "'":
+        return code
+    raise ValueError(escape[0])
+
+
+def _decode_odd_escape(escape: re.Match[str]) -> str:
+    """Do the same between quotes that JSON does not have.
+
+    Whoever replaced every double quote of JSON by a single one made \\' of \\"; between letters that cannot be.
+    """
+    if escape[1] == "'":
+        before = escape.string[escape.start() - 1 : escape.start()]
+        after = escape.string[escape.end() : escape.end() + 1]
+        if not (before.isalpha() and after.isalpha()):
+            raise ValueError(escape[0])
+    return _decode_escape(escape)
+
+
+def _decode_python_escape(escape: re.Match[str]) -> str:
+    """Return what an escape means in Python, where an unknown one stays as it is."""
+    code = escape[1]
+    if code[0] in "xuU" and len(code) > 1:
+        return chr(int(code[1:], 16))
+    if code in "01234567N":
+        raise ValueError(escape[0])
+    return _PYTHON_ESCAPES.get(code, escape[0])
+
+
+def _string(closing: str) -> re.Pattern[str]:
+    # Possessive, so that neither time nor memory grows with what was already read.
+    return re.compile(rf"((?:[^\\{closing}]+|\\.)*+)[{closing}]", re.DOTALL)
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_finite, parse_constant=_reject)
+_SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_REST = re.compile("[\\s\ufeff\u200b]*\\Z")
+# Comments that end are skipped here; one that does not is left to `peek`.
 _NEXT = re.compile(
     "[\\s\ufeff\u200b]*+(?:(?:(?:#|//)[^\n]*+\n|/(?=\\*)(?:[^*]++|\\*(?!/))*+\\*/)[\\s\ufeff\u200b]*+)*+(.)", re.DOTALL
 )
@@ -300,8 +338,20 @@ _NAME = re.compile(r"[^\W\d][\w$-]*|\$[\w$-]+")
 _WORD = re.compile(r"[^\W\d]\w*")
 _WORDS = {"true": True, "True": True, "false": False, "False": False, "null": None, "None": None}
 _NUMERIC = frozenset("-+.0123456789")
-# Only what ends the number may follow it: 12abc, 1.2.3 and 5% are no numbers.
+# Only what ends the number may follow it: 12abc, 1.2.3 and 5% are not numbers.
 _NUMBER = re.compile(
     r"[-+]?(?=\.?[0-9])(?:0|[1-9][0-9]*)?+(\.[0-9]*(?:[eE][-+]?[0-9]+)?|[eE][-+]?[0-9]+)?+(?=[^\w.%])", re.ASCII
 )
 _MAYBE_NUMBER = re.compile(r"[-+]?[0-9]*\.?[0-9]*(?:[eE][-+]?[0-9]*)?\Z", re.ASCII)
+_QUOTES = "\"'“”„\u2018\u2019"
+_STRINGS = {
+    '"': _string('"'),
+    "'": _string("'"),
+    **dict.fromkeys("“”„", _string("“”")),
+    **dict.fromkeys("\u2018\u2019", _string("\u2018\u2019")),
+    '"""': re.compile(r'((?:[^\\"]+|\\.|"(?!""))*+)"""', re.DOTALL),
+    "'''": re.compile(r"((?:[^\\']+|\\.|'(?!''))*+)'''", re.DOTALL),
+}
+_ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)", re.DOTALL)
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "\\": "\\", '"': '"', "/": "/"}
+_PYTHON_ESCAPES = _ESCAPES | {"a": "\a", "v": "\v", "'": "'", "\n": "", "/": "\\/"}
