@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from midspan.emulator import LocalGemini
-from tests.emulator.asking import Reply, ask, send, tools, user
+from tests.emulator.plain_client import Reply, ask, send, tools, user
 from tests.virtual_clock import VirtualClock
 
 LONG = user("word " * 2_000)
@@ -24,10 +24,10 @@ def test_a_cache_is_gone_when_its_time_is_over() -> None:
         clock._now += 59
         assert send(server.url, "PATCH", path, {"ttl": "60s"}).status == 200
         clock._now += 59
-        asked = {"contents": [user("Hi.")], "cachedContent": name}
-        assert ask(server.url, asked, "gemini-3.5-flash").status == 200
+        request = {"contents": [user("Hi.")], "cachedContent": name}
+        assert ask(server.url, request, "gemini-3.5-flash").status == 200
         clock._now += 2
-        assert ask(server.url, asked, "gemini-3.5-flash").status == 403
+        assert ask(server.url, request, "gemini-3.5-flash").status == 403
         assert send(server.url, "GET", path).message == "CachedContent not found (or permission denied)"
         assert send(server.url, "GET", "/v1beta/cachedContents").json == {"cachedContents": []}
 
@@ -35,10 +35,10 @@ def test_a_cache_is_gone_when_its_time_is_over() -> None:
 def test_vertex_has_its_own_names_and_words() -> None:
     with LocalGemini() as server:
         body = {**MADE, "model": "projects/p/locations/l/publishers/google/models/gemini-3.5-flash"}
-        made = create(server, body, VERTEX).json
-        assert made["name"].startswith("projects/p/locations/l/cachedContents/")
-        path = f"/v1beta1/{made['name']}"
-        assert send(server.url, "GET", path).json == made
+        cache = create(server, body, VERTEX).json
+        assert cache["name"].startswith("projects/p/locations/l/cachedContents/")
+        path = f"/v1beta1/{cache['name']}"
+        assert send(server.url, "GET", path).json == cache
         assert send(server.url, "DELETE", path).json == {}
         reply = send(server.url, "GET", path)
         assert (reply.status, "Not found: cached content metadata" in reply.message) == (404, True)
@@ -48,10 +48,10 @@ def test_lists_come_in_pages() -> None:
     with LocalGemini() as server:
         names = [create(server, MADE).json["name"] for _ in range(3)]
         first = send(server.url, "GET", "/v1beta/cachedContents?pageSize=2").json
-        assert [one["name"] for one in first["cachedContents"]] == names[:2]
+        assert [item["name"] for item in first["cachedContents"]] == names[:2]
         token = first["nextPageToken"]
         rest = send(server.url, "GET", f"/v1beta/cachedContents?pageSize=2&pageToken={token}").json
-        assert [one["name"] for one in rest["cachedContents"]] == names[2:]
+        assert [item["name"] for item in rest["cachedContents"]] == names[2:]
         assert send(server.url, "GET", "/v1beta/cachedContents?pageToken=x").status == 400
 
 

@@ -13,7 +13,7 @@ from midspan.emulator import FaultKind, FaultPlan, LocalGemini, ScaledClock, Scr
 from midspan.errors import ConfigError, ProviderError
 from midspan.gemini import AsyncClient
 from tests.bounds import BOUND
-from tests.emulator.asking import DEVELOPER, ask, events, post, raw, stream, tools, user
+from tests.emulator.plain_client import DEVELOPER, ask, events, post, raw, stream, tools, user
 from tests.virtual_clock import VirtualClock
 
 MODEL = "gemini-3.8-flash"
@@ -24,11 +24,11 @@ TEXT = "Grüße aus Köln, für 5 €."
 
 
 def received(plan: str, path: str = STREAM, script: Any = TEXT) -> bytes:
-    """The bytes that one request under a plan receives."""
+    """Return the bytes that a request under a plan receives."""
     with LocalGemini([script], faults=plan, clock=VirtualClock()) as server:
-        found = raw(server.url, post(path, HI))
-        assert [one.kind for one in server.injected] == [one.kind for one in FaultPlan.of(plan)]
-    return found
+        response = raw(server.url, post(path, HI))
+        assert [item.kind for item in server.injected] == [item.kind for item in FaultPlan.of(plan)]
+    return response
 
 
 def whole_text(data: bytes) -> str:
@@ -51,17 +51,17 @@ def whole_text(data: bytes) -> str:
 )
 def test_error_responses_replace_the_answer(kind: str, status: int, words: str) -> None:
     for path in (STREAM, WHOLE):
-        found = received(f"0:{kind}", path)
-        assert found.startswith(b"HTTP/1.1 %d " % status)
-        assert words in found.decode()
-        assert b"retryDelay" not in found or "rate_limit(" in kind
+        response = received(f"0:{kind}", path)
+        assert response.startswith(b"HTTP/1.1 %d " % status)
+        assert words in response.decode()
+        assert b"retryDelay" not in response or "rate_limit(" in kind
 
 
 def test_an_error_in_a_stream_is_an_event_or_bare_json() -> None:
-    found = received("0:error_event(chunk=1)")
-    assert found.startswith(b"HTTP/1.1 200 OK")
-    assert whole_text(found)
-    assert b'data: {  "error"' in found
+    response = received("0:error_event(chunk=1)")
+    assert response.startswith(b"HTTP/1.1 200 OK")
+    assert whole_text(response)
+    assert b'data: {  "error"' in response
     bare = received("0:error_bare(chunk=1)")
     assert b"data: {\r\n" not in bare
     assert b'{\r\n  "error": {\r\n' in bare
@@ -74,10 +74,10 @@ def test_an_error_in_a_stream_is_an_event_or_bare_json() -> None:
 
 def test_connections_are_reset_where_the_plan_says() -> None:
     assert received("0:reset_before_headers") == b"<reset>"
-    found = received("0:reset_in_event(chunk=1)")
-    assert found.endswith(b"<reset>")
-    assert found.count(b"data: ") == 2
-    assert found.count(b"\r\n\r\n\r\n") == 1, "the second event is incomplete"
+    response = received("0:reset_in_event(chunk=1)")
+    assert response.endswith(b"<reset>")
+    assert response.count(b"data: ") == 2
+    assert response.count(b"\r\n\r\n\r\n") == 1, "the second event is incomplete"
     with pytest.raises(UnicodeDecodeError):
         received("0:reset_in_character(chunk=0)").removesuffix(b"<reset>").decode()
     with pytest.raises(UnicodeDecodeError):
@@ -87,10 +87,10 @@ def test_connections_are_reset_where_the_plan_says() -> None:
 
 
 def test_a_stream_can_end_without_a_finish_reason() -> None:
-    found = received("0:no_finish")
-    assert whole_text(found) == TEXT
-    assert b"finishReason" not in found
-    assert found.endswith(b"0\r\n\r\n"), "the chunked body is complete"
+    response = received("0:no_finish")
+    assert whole_text(response) == TEXT
+    assert b"finishReason" not in response
+    assert response.endswith(b"0\r\n\r\n"), "the chunked body is complete"
 
 
 def test_stalls_and_slow_first_bytes_use_the_clock() -> None:
@@ -113,9 +113,9 @@ def test_a_scaled_clock_shortens_sleeps_but_not_time_limits() -> None:
 
 
 def test_an_event_can_be_huge_doubled_or_malformed() -> None:
-    found = received("0:huge_event(chunk=1,size=300000)")
-    assert len(found) > 300_000
-    assert whole_text(found) == TEXT
+    response = received("0:huge_event(chunk=1,size=300000)")
+    assert len(response) > 300_000
+    assert whole_text(response) == TEXT
     doubled = received("0:doubled_chunk(chunk=0)")
     assert whole_text(doubled) == TEXT[: len(TEXT) // 3] + TEXT
     with (
@@ -137,25 +137,25 @@ def test_an_event_can_be_huge_doubled_or_malformed() -> None:
 )
 def test_the_model_can_end_with_an_error(kind: str, finish: str, words: str) -> None:
     with LocalGemini([call("f")], faults=f"0:{kind}") as server:
-        found = ask(server.url, {**HI, "tools": tools("f")}).json["candidates"][0]
-        assert (found["content"], found["finishReason"]) == ({"role": "model"}, finish)
-        assert words in found.get("finishMessage", "")
+        response = ask(server.url, {**HI, "tools": tools("f")}).json["candidates"][0]
+        assert (response["content"], response["finishReason"]) == ({"role": "model"}, finish)
+        assert words in response.get("finishMessage", "")
         assert ask(server.url, {**HI, "tools": tools("f")}).parts, "the next request has no fault"
 
 
 def test_an_answer_continues_with_its_token() -> None:
     with LocalGemini([answer(TEXT, call("f"))], faults="0:continuation 1:continuation") as server:
-        asked: dict[str, Any] = {**HI, "tools": tools("f")}
-        said = ""
+        request: dict[str, Any] = {**HI, "tools": tools("f")}
+        text = ""
         for _ in range(3):
-            found = ask(server.url, asked).json["candidates"][0]
-            said += "".join(part.get("text", "") for part in found["content"]["parts"])
-            asked["continuationToken"] = found.get("continuationToken")
-        assert (said, found["finishReason"]) == (TEXT, "STOP")
-        assert found["content"]["parts"][-1]["functionCall"]["name"] == "f"
+            response = ask(server.url, request).json["candidates"][0]
+            text += "".join(part.get("text", "") for part in response["content"]["parts"])
+            request["continuationToken"] = response.get("continuationToken")
+        assert (text, response["finishReason"]) == (TEXT, "STOP")
+        assert response["content"]["parts"][-1]["functionCall"]["name"] == "f"
     with LocalGemini([call("f")], faults="0:continuation") as server:
-        found = ask(server.url, {**HI, "tools": tools("f")}).json["candidates"][0]
-        assert (found["finishReason"], found["content"]) == ("CONTINUATION", {"role": "model"})
+        response = ask(server.url, {**HI, "tools": tools("f")}).json["candidates"][0]
+        assert (response["finishReason"], response["content"]) == ("CONTINUATION", {"role": "model"})
 
 
 def test_an_error_in_a_stream_replaces_the_answer_without_streaming() -> None:
@@ -163,7 +163,7 @@ def test_an_error_in_a_stream_replaces_the_answer_without_streaming() -> None:
         with LocalGemini([TEXT], faults=f"0:{kind}(chunk=1)") as server:
             assert ask(server.url, HI).status == 503
             assert ask(server.url, HI).parts[0]["text"] == TEXT
-            assert [one.kind for one in server.injected] == [kind]
+            assert [item.kind for item in server.injected] == [kind]
 
 
 def test_a_doubled_chunk_waits_for_the_next_stream() -> None:
@@ -171,7 +171,7 @@ def test_a_doubled_chunk_waits_for_the_next_stream() -> None:
         assert [ask(server.url, HI).parts[0]["text"] for _ in range(3)] == [TEXT] * 3
         assert server.injected == ()
         twice = len(events(stream(server.url, HI)))
-        assert [str(one) for one in server.injected] == ["0:doubled_chunk(chunk=0)", "1:doubled_chunk(chunk=1)"]
+        assert [str(item) for item in server.injected] == ["0:doubled_chunk(chunk=0)", "1:doubled_chunk(chunk=1)"]
         assert twice == len(events(stream(server.url, HI))) + 2
 
 
@@ -179,7 +179,7 @@ def test_plans_are_chosen_by_url_or_header_or_apply_to_all_requests() -> None:
     with LocalGemini([TEXT]) as server:
         server.plans["a"] = FaultPlan.of("0:status_500 2:status_503")
         assert [ask(server.url_for("a"), HI).status for _ in range(4)] == [500, 200, 503, 200]
-        assert [str(one) for one in server.plans.injected("a")] == ["0:status_500", "2:status_503"]
+        assert [str(item) for item in server.plans.injected("a")] == ["0:status_500", "2:status_503"]
         assert ask(server.url, HI).status == 200
         server.plan = "0:status_504"
         assert [ask(server.url, HI).status for _ in range(2)] == [504, 200]
@@ -197,10 +197,10 @@ async def conversation(server: LocalGemini, name: str, clock: ScaledClock, *, st
     """One question with our own client, which retries."""
     async with AsyncClient(
         api_key="k", base_url=server.url_for(name), clock=clock, retry=RetryPolicy(max_attempts=3)
-    ) as made:
+    ) as api:
         if not streamed:
-            return (await made.generate_content("Hi.", model=MODEL)).text or ""
-        return "".join([chunk.text or "" async for chunk in made.stream_generate_content("Hi.", model=MODEL)])
+            return (await api.generate_content("Hi.", model=MODEL)).text or ""
+        return "".join([chunk.text or "" async for chunk in api.stream_generate_content("Hi.", model=MODEL)])
 
 
 def run_seeds(seeds: range, *, streamed: bool) -> dict[str, int]:
@@ -215,8 +215,8 @@ def run_seeds(seeds: range, *, streamed: bool) -> dict[str, int]:
                 server.plans[name] = FaultPlan.random(seed, requests=3, chance=0.7)
                 try:
                     async with asyncio.timeout(BOUND):
-                        said = await conversation(server, name, clock, streamed=streamed)
-                    end = "answered" if said == TEXT else "short"
+                        text = await conversation(server, name, clock, streamed=streamed)
+                    end = "answered" if text == TEXT else "short"
                 except ProviderError as error:
                     end = type(error).__name__
                 except TimeoutError:
@@ -235,7 +235,7 @@ def test_under_random_plans_our_client_ends_with_an_answer_or_a_provider_error(s
 
 
 def test_a_failing_plan_is_shrunk_to_the_smallest_one_that_still_fails() -> None:
-    """A client that does not notice a cut stream, and the one fault of a long plan that shows it."""
+    """A client that does not notice a cut stream, and the only fault of a long plan that shows it."""
 
     def fails(plan: FaultPlan) -> bool:
         with LocalGemini(Script([TEXT]), faults=plan, clock=VirtualClock()) as server:

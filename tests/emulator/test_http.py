@@ -3,16 +3,19 @@
 import asyncio
 import gzip
 import json
+import re
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from midspan.emulator import LocalGemini, answer, call
+from midspan.emulator.http import messages
 from midspan.emulator.http.messages import BadRequest, Request, RequestParser
 from midspan.errors import ConfigError
 from tests.bounds import BOUND
-from tests.emulator.asking import DEVELOPER, Reply, ask, events, post, raw, send, stream, user
+from tests.emulator.plain_client import DEVELOPER, Reply, ask, events, post, raw, send, stream, user
 
 HI = {"contents": [user("Hi.")]}
 V1BETA1 = "/v1beta1/models/gemini-3.8-flash:generateContent"
@@ -27,12 +30,17 @@ def parse(*pieces: bytes) -> list[Request]:
     return requests
 
 
+def test_the_http_server_does_not_import_the_gemini_part() -> None:
+    for path in Path(messages.__file__).parent.glob("*.py"):
+        assert not re.search(r"^(from|import) .*(gemini|providers)", path.read_text(), re.MULTILINE), path
+
+
 def test_requests_are_parsed_however_their_bytes_are_split() -> None:
     body = json.dumps(HI).encode()
-    one = b"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+    sized = b"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
     chunked = b'POST /b HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n{"a\r\n4;x=y\r\n":1}\r\n0\r\nT: 1\r\n\r\n'
     bare = b"GET /c HTTP/1.0\r\n\r\n"
-    data = one + chunked + one + bare
+    data = sized + chunked + sized + bare
     expected = [("/a", body), ("/b", b'{"a":1}'), ("/a", body), ("/c", b"")]
     for pieces in ([data], [data[at : at + 1] for at in range(len(data))]):
         requests = parse(*pieces)
@@ -74,14 +82,14 @@ def test_an_invalid_request_is_rejected_and_the_connection_closed(data: bytes, s
 
 @pytest.mark.parametrize("header", ["Transfer-Encoding:chunked", "transfer-encoding:  Chunked "])
 def test_the_chunked_header_may_have_any_case_and_spacing(header: str) -> None:
-    (found,) = parse(f"\r\nPOST / HTTP/1.1\r\n{header}\r\n\r\n2\r\n{{}}\r\n0\r\n\r\n".encode())
-    assert found.body == b"{}"
+    (request,) = parse(f"\r\nPOST / HTTP/1.1\r\n{header}\r\n\r\n2\r\n{{}}\r\n0\r\n\r\n".encode())
+    assert request.body == b"{}"
 
 
 def test_a_body_may_have_very_many_chunks() -> None:
     head = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
-    (found,) = parse(head, *[b"1\r\na\r\n"] * 200_000, b"0\r\n\r\n")
-    assert found.body == b"a" * 200_000
+    (request,) = parse(head, *[b"1\r\na\r\n"] * 200_000, b"0\r\n\r\n")
+    assert request.body == b"a" * 200_000
 
 
 @pytest.mark.parametrize(
@@ -89,8 +97,8 @@ def test_a_body_may_have_very_many_chunks() -> None:
 )
 def test_long_headers_and_trailers_may_arrive_byte_by_byte(start: bytes) -> None:
     lines = b"X: " + b"a" * 50_000 + b"\r\n\r\n"
-    (found,) = parse(start, *(lines[at : at + 1] for at in range(len(lines))))
-    assert found.body == b""
+    (request,) = parse(start, *(lines[at : at + 1] for at in range(len(lines))))
+    assert request.body == b""
 
 
 def test_a_compressed_body_is_decompressed_up_to_a_limit(echo: LocalGemini) -> None:
@@ -161,8 +169,10 @@ def test_a_stream_ends_with_its_finish_reason_and_signature(echo: LocalGemini) -
     reply = stream(echo.url, HI)
     assert reply.body.endswith(b"}\r\n\r\n")
     documents = events(reply)
-    assert [one["candidates"][0].get("finishReason") for one in documents] == [None] * (len(documents) - 1) + ["STOP"]
-    totals = [one["usageMetadata"]["totalTokenCount"] for one in documents]
+    assert [document["candidates"][0].get("finishReason") for document in documents] == [None] * (
+        len(documents) - 1
+    ) + ["STOP"]
+    totals = [document["usageMetadata"]["totalTokenCount"] for document in documents]
     assert totals == sorted(totals), "each chunk has the running total"
     assert b"[DONE]" not in reply.body
     last = documents[-1]["candidates"][0]["content"]["parts"][-1]
@@ -174,7 +184,8 @@ def test_a_stream_without_alt_sse_is_a_json_array(echo: LocalGemini) -> None:
     listed = stream(echo.url, HI, query="").json
     assert isinstance(listed, list)
     assert (
-        "".join(part["text"] for one in listed for part in one["candidates"][0]["content"]["parts"]) == "You said: Hi."
+        "".join(part["text"] for document in listed for part in document["candidates"][0]["content"]["parts"])
+        == "You said: Hi."
     )
 
 
@@ -196,7 +207,9 @@ def test_a_large_answer_arrives_completely() -> None:
     text = "word " * 2_000_000
     with LocalGemini([answer(text, chunks=50, gap_seconds=0.0001)]) as server:
         documents = events(stream(server.url, HI))
-    assert sum(len(part["text"]) for one in documents for part in one["candidates"][0]["content"]["parts"]) == len(text)
+    assert sum(
+        len(part["text"]) for document in documents for part in document["candidates"][0]["content"]["parts"]
+    ) == len(text)
 
 
 def test_the_server_runs_in_the_running_event_loop() -> None:
@@ -214,8 +227,8 @@ def test_many_clients_are_answered_at_the_same_time() -> None:
         replies: list[bytes] = []
 
         def talk(number: int) -> None:
-            asked = [{"contents": [user(f"{number}-{at}")]} for at in range(20)]
-            replies.extend(ask(server.url, one).parts[0]["text"].encode() for one in asked)
+            requests = [{"contents": [user(f"{number}-{at}")]} for at in range(20)]
+            replies.extend(ask(server.url, request).parts[0]["text"].encode() for request in requests)
 
         threads = [threading.Thread(target=talk, args=(number,)) for number in range(16)]
         for thread in threads:

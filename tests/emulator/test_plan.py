@@ -33,11 +33,11 @@ def test_the_same_seed_draws_the_same_plan(seed: int) -> None:
 
 
 def test_seeds_draw_every_kind_of_fault() -> None:
-    drawn = {one.kind for seed in range(300) for one in FaultPlan.random(seed)}
+    drawn = {item.kind for seed in range(300) for item in FaultPlan.random(seed)}
     assert drawn == set(FaultKind)
     few = FaultPlan.random(1, requests=100, chance=1, kinds=[FaultKind.STALL])
     assert len(few) == 100
-    assert {one.kind for one in few} == {FaultKind.STALL}
+    assert {item.kind for item in few} == {FaultKind.STALL}
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_shrink_finds_the_smallest_plan_that_still_fails() -> None:
 
     def fails(plan: FaultPlan) -> bool:
         tried.append(plan)
-        kinds = [one.kind for one in plan]
+        kinds = [item.kind for item in plan]
         return FaultKind.STALL in kinds and FaultKind.STATUS_503 in kinds
 
     plan = FaultPlan.of(

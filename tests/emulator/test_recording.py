@@ -7,19 +7,19 @@ import pytest
 from midspan.emulator import LocalGemini, Recording
 from midspan.emulator.gemini.sources.recording import Exchange
 from midspan.errors import ConfigError
-from tests.emulator.asking import ask, events, stream, user
+from tests.emulator.plain_client import ask, events, stream, user
 
 HI: dict[str, Any] = {"contents": [user("Hi.")]}
 BYE: dict[str, Any] = {"contents": [user("Bye.")]}
 
 
-def said(text: str, **more: Any) -> dict[str, Any]:
+def response(text: str, **more: Any) -> dict[str, Any]:
     return {"candidates": [{"content": {"parts": [{"text": text}], "role": "model"}, **more}]}
 
 
 EXCHANGES = [
-    {"request_json": HI, "response": said("Hello.", finishReason="STOP"), "status": 200, "streaming": False},
-    {"request_json": BYE, "response": [said("See "), said("you.", finishReason="STOP")], "streaming": True},
+    {"request_json": HI, "response": response("Hello.", finishReason="STOP"), "status": 200, "streaming": False},
+    {"request_json": BYE, "response": [response("See "), response("you.", finishReason="STOP")], "streaming": True},
     {
         "request_json": {"contents": [user("No.")]},
         "response": {"error": {"code": 429, "message": "Enough."}},
@@ -31,9 +31,9 @@ EXCHANGES = [
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    made = tmp_path / "exchanges.jsonl"
-    made.write_text("\n".join(map(json.dumps, EXCHANGES)))
-    return made
+    path = tmp_path / "exchanges.jsonl"
+    path.write_text("\n".join(map(json.dumps, EXCHANGES)))
+    return path
 
 
 def test_recorded_requests_get_their_recorded_responses(path: Path) -> None:
@@ -50,9 +50,9 @@ def test_recorded_requests_get_their_recorded_responses(path: Path) -> None:
 
 
 def test_a_recorded_event_stream_is_replayed() -> None:
-    text = "".join(f"data: {json.dumps(said(word))}\r\n\r\n" for word in ("a", "b"))
+    text = "".join(f"data: {json.dumps(response(word))}\r\n\r\n" for word in ("a", "b"))
     with LocalGemini(Recording([Exchange(HI, text, streaming=True)])) as server:
-        assert events(stream(server.url, HI)) == [said("a"), said("b")]
+        assert events(stream(server.url, HI)) == [response("a"), response("b")]
 
 
 def test_an_invalid_recording_is_rejected(tmp_path: Path) -> None:

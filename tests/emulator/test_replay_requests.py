@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.emulator.asking import calling, model, result, user
+from tests.emulator.plain_client import calling, model, result, user
 
 ROOT = Path(__file__).parent.parent.parent
 SCRIPT = ROOT / "scripts" / "replay_requests.py"

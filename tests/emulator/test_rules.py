@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from midspan.emulator import LocalGemini
-from tests.emulator.asking import (
+from tests.emulator.plain_client import (
     DEVELOPER,
     VERTEX,
     ask,
@@ -48,12 +48,12 @@ class Rule(NamedTuple):
     path: str = DEVELOPER
 
 
-def contents(*given: Any) -> dict[str, Any]:
-    return {"contents": list(given)}
+def contents(*items: Any) -> dict[str, Any]:
+    return {"contents": list(items)}
 
 
-def with_tools(given: Any, **more: Any) -> dict[str, Any]:
-    return {**HI, "tools": given, **more}
+def with_tools(declared_tools: Any, **more: Any) -> dict[str, Any]:
+    return {**HI, "tools": declared_tools, **more}
 
 
 def choice(mode: str, *names: str) -> dict[str, Any]:
@@ -61,13 +61,13 @@ def choice(mode: str, *names: str) -> dict[str, Any]:
     return {"toolConfig": {"functionCallingConfig": config}}
 
 
-def config(**given: Any) -> dict[str, Any]:
-    return {**HI, "generationConfig": given}
+def config(**fields: Any) -> dict[str, Any]:
+    return {**HI, "generationConfig": fields}
 
 
-def schema(**given: Any) -> dict[str, Any]:
+def schema(**keywords: Any) -> dict[str, Any]:
     """A request whose one function has one parameter of this schema."""
-    return with_tools(declared({"type": "OBJECT", "properties": {"a": given}}))
+    return with_tools(declared({"type": "OBJECT", "properties": {"a": keywords}}))
 
 
 PLACE = "tools[0].function_declarations[0].parameters"
@@ -767,8 +767,8 @@ def test_results_of_tools_that_the_server_runs_may_be_in_the_model_turn(echo: Lo
 def test_all_unknown_fields_are_reported_together(echo: LocalGemini) -> None:
     reply = ask(echo.url, schema(type="STRING", const=1, examples=[2]))
     violations = reply.json["error"]["details"][0]["fieldViolations"]
-    assert [one["field"] for one in violations] == [f"{PLACE}.properties[0].value"] * 2
-    assert reply.message == "\n".join(one["description"] for one in violations)
+    assert [violation["field"] for violation in violations] == [f"{PLACE}.properties[0].value"] * 2
+    assert reply.message == "\n".join(violation["description"] for violation in violations)
 
 
 def test_invalid_json_is_rejected(echo: LocalGemini) -> None:
@@ -856,4 +856,4 @@ def test_a_server_with_a_list_of_models_has_no_others() -> None:
     with LocalGemini(models=["models/mine"]) as server:
         assert ask(server.url, HI, "mine").status == 200
         assert ask(server.url, HI, NEW).status == 404
-        assert [one["name"] for one in send(server.url, "GET", "/v1beta/models").json["models"]] == ["models/mine"]
+        assert [item["name"] for item in send(server.url, "GET", "/v1beta/models").json["models"]] == ["models/mine"]

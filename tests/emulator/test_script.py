@@ -12,7 +12,7 @@ from midspan.emulator import Conversation, LocalGemini, Rule, Script, When, answ
 from midspan.emulator.gemini.sources.script import load_script
 from midspan.errors import ConfigError, RateLimited
 from midspan.providers.offline.client import Offline
-from tests.emulator.asking import VERTEX, ask, calling, events, model, result, stream, tools, user
+from tests.emulator.plain_client import VERTEX, ask, calling, events, model, result, stream, tools, user
 from tests.streaming import PartsProvider
 
 HI = {"contents": [user("Hi.")]}
@@ -25,8 +25,8 @@ def text(reply: Any) -> str:
 
 
 def forced(mode: str, *names: str) -> dict[str, Any]:
-    given = {"allowedFunctionNames": list(names)} if names else {}
-    return {**WITH_TOOLS, "toolConfig": {"functionCallingConfig": {"mode": mode, **given}}}
+    allowed = {"allowedFunctionNames": list(names)} if names else {}
+    return {**WITH_TOOLS, "toolConfig": {"functionCallingConfig": {"mode": mode, **allowed}}}
 
 
 def test_answers_follow_the_turns_of_the_model_and_the_last_one_repeats() -> None:
@@ -89,19 +89,19 @@ def test_an_exception_in_a_script_is_reported_as_an_internal_error() -> None:
 
 
 def test_an_answer_sets_finish_reason_usage_and_chunks() -> None:
-    made = answer(
+    limited = answer(
         Thought("Hm."), "Ab", finish="MAX_TOKENS", finish_message="Enough.", usage={"thoughtsTokenCount": 7}, chunks=2
     )
-    with LocalGemini([made]) as server:
-        asked = {**HI, "generationConfig": {"thinkingConfig": {"includeThoughts": True}}}
-        found = ask(server.url, asked).json
-        assert found["candidates"][0]["content"]["parts"][0] == {"text": "Hm.", "thought": True}
-        assert found["candidates"][0]["finishMessage"] == "Enough."
-        assert found["usageMetadata"]["thoughtsTokenCount"] == 7
-        assert found["usageMetadata"]["totalTokenCount"] > 7
+    with LocalGemini([limited]) as server:
+        request = {**HI, "generationConfig": {"thinkingConfig": {"includeThoughts": True}}}
+        response = ask(server.url, request).json
+        assert response["candidates"][0]["content"]["parts"][0] == {"text": "Hm.", "thought": True}
+        assert response["candidates"][0]["finishMessage"] == "Enough."
+        assert response["usageMetadata"]["thoughtsTokenCount"] == 7
+        assert response["usageMetadata"]["totalTokenCount"] > 7
         assert "thought" not in ask(server.url, HI).parts[0], "thoughts are sent only if they are requested"
         documents = events(stream(server.url, HI))
-        assert [part["text"] for one in documents for part in one["candidates"][0]["content"]["parts"]] == [
+        assert [part["text"] for document in documents for part in document["candidates"][0]["content"]["parts"]] == [
             "A",
             "b",
             "",
@@ -158,10 +158,10 @@ def test_a_forced_call_has_arguments_that_fit_its_schema() -> None:
         "required": ["city", "days", "unit", "who", "tags"],
         "$defs": {"who": {"anyOf": [{"type": "null"}, {"type": "string"}]}},
     }
-    asked = {**forced("ANY"), "tools": tools({"name": "f", "parametersJsonSchema": schema})}
+    request = {**forced("ANY"), "tools": tools({"name": "f", "parametersJsonSchema": schema})}
     with LocalGemini() as server:
-        made = ask(server.url, asked).parts[0]["functionCall"]["args"]
-    assert made == {"city": "texttt", "days": 3, "unit": "C", "who": None, "tags": [True, True]}
+        arguments = ask(server.url, request).parts[0]["functionCall"]["args"]
+    assert arguments == {"city": "texttt", "days": 3, "unit": "C", "who": None, "tags": [True, True]}
 
 
 def test_models_send_ids_and_signatures_by_family() -> None:
@@ -180,15 +180,15 @@ def test_models_send_ids_and_signatures_by_family() -> None:
         assert "thoughtSignature" not in ask(server.url, WITH_TOOLS, "gemini-2.0-flash").parts[0]
         vertex = ask(server.url, WITH_TOOLS, path=VERTEX.replace("v1beta1", "v1")).parts[0]
         assert "id" not in vertex["functionCall"]
-        going_on = {
+        next_request = {
             **WITH_TOOLS,
             "contents": [user("Hi."), model(first), user(result("f", id=first["functionCall"]["id"]))],
         }
-        assert text(ask(server.url, going_on)) == "Well."
+        assert text(ask(server.url, next_request)) == "Well."
 
 
 def test_own_signatures_are_verified_and_foreign_ones_rejected_only_in_strict_mode() -> None:
-    def going_on(signed: Any, name: str = "f") -> Any:
+    def next_request(signed: Any, name: str = "f") -> Any:
         part = {"functionCall": {"name": name, "args": {}}, "thoughtSignature": signed}
         return {**WITH_TOOLS, "contents": [user("Hi."), model(part), user(result(name))]}
 
@@ -196,16 +196,18 @@ def test_own_signatures_are_verified_and_foreign_ones_rejected_only_in_strict_mo
         own = ask(server.url, WITH_TOOLS).parts[0]["thoughtSignature"]
         urlsafe = own.translate(str.maketrans("+/", "-_"))
         for signed in (own, urlsafe, "skip_thought_signature_validator", "context_engineering_is_the_way_to_go"):
-            assert ask(server.url, going_on(signed)).status == ask(strict.url, going_on(signed)).status == 200, signed
-        moved = ask(server.url, going_on(own, "g"))
+            assert (
+                ask(server.url, next_request(signed)).status == ask(strict.url, next_request(signed)).status == 200
+            ), signed
+        moved = ask(server.url, next_request(own, "g"))
         assert (moved.status, moved.message) == (400, "Invalid thought signature.")
         for cut in (own[:-8], own[:16], own + "AAAA"):
-            assert ask(server.url, going_on(cut)).message == "Corrupted thought signature.", cut
+            assert ask(server.url, next_request(cut)).message == "Corrupted thought signature.", cut
         for at in range(12, len(own)):
-            assert ask(server.url, going_on(_flipped(own, at))).message == "Invalid thought signature.", at
+            assert ask(server.url, next_request(_flipped(own, at))).message == "Invalid thought signature.", at
         foreign = "CpQBAR/MhbZ0k3v9Zx4Qk3v9Zx4Q"
-        assert ask(server.url, going_on(foreign)).status == 200
-        assert ask(strict.url, going_on(foreign)).message == "Invalid thought signature."
+        assert ask(server.url, next_request(foreign)).status == 200
+        assert ask(strict.url, next_request(foreign)).message == "Invalid thought signature."
 
 
 def _flipped(signature: str, at: int) -> str:
@@ -213,7 +215,7 @@ def _flipped(signature: str, at: int) -> str:
 
 
 def test_a_signature_is_valid_only_on_the_first_call_with_the_signed_arguments() -> None:
-    def going_on(*parts: Any) -> Any:
+    def next_request(*parts: Any) -> Any:
         answers = [result(part["functionCall"]["name"]) for part in parts]
         return {**WITH_TOOLS, "contents": [user("Hi."), model(*parts), user(*answers)]}
 
@@ -222,17 +224,17 @@ def test_a_signature_is_valid_only_on_the_first_call_with_the_signed_arguments()
         first, second = ask(server.url, WITH_TOOLS).parts
         bare = {key: value for key, value in first.items() if key != "thoughtSignature"}
         signature = first["thoughtSignature"]
-        assert ask(server.url, going_on(first, second)).status == 200
+        assert ask(server.url, next_request(first, second)).status == 200
         rewritten = {"inner": [{"x": 1}], "large": float(2**60), "days": 3.0, "city": "Oslo"}
         echoed = {**first, "functionCall": {**first["functionCall"], "args": rewritten}}
-        assert ask(server.url, going_on(echoed, second)).status == 200, "the same values, written differently"
+        assert ask(server.url, next_request(echoed, second)).status == 200, "the same values, written differently"
         for parts in (
             (first, {**second, "thoughtSignature": signature}),
             (bare, {**second, "thoughtSignature": signature}),
             ({**second, "thoughtSignature": signature}, bare),
             ({**first, "functionCall": {**first["functionCall"], "args": {**args, "days": 4}}}, second),
         ):
-            assert ask(server.url, going_on(*parts)).message == "Invalid thought signature."
+            assert ask(server.url, next_request(*parts)).message == "Invalid thought signature."
 
 
 TOML = """
@@ -258,13 +260,13 @@ def test_a_script_can_be_a_toml_file(tmp_path: Path) -> None:
     path.write_text(TOML)
     with LocalGemini(str(path)) as server:
         declared = tools("get_weather")
-        asked = {"contents": [user("The weather?")], "tools": declared}
-        made = ask(server.url, asked).parts[0]
-        assert made["functionCall"]["args"] == {"city": "Oslo"}
-        going_on = {"contents": [user("The weather?"), model(made), user(result("get_weather"))], "tools": declared}
-        found = ask(server.url, going_on).json
-        assert found["candidates"][0]["finishReason"] == "MAX_TOKENS"
-        assert found["usageMetadata"]["promptTokenCount"] == 12
+        request = {"contents": [user("The weather?")], "tools": declared}
+        part = ask(server.url, request).parts[0]
+        assert part["functionCall"]["args"] == {"city": "Oslo"}
+        next_request = {"contents": [user("The weather?"), model(part), user(result("get_weather"))], "tools": declared}
+        response = ask(server.url, next_request).json
+        assert response["candidates"][0]["finishReason"] == "MAX_TOKENS"
+        assert response["usageMetadata"]["promptTokenCount"] == 12
         assert text(ask(server.url, HI)) == "Hello."
 
 
@@ -436,10 +438,10 @@ class Weather(PartsProvider):
     model = "weather"
 
     def __init__(self) -> None:
-        self.asked: list[ModelRequest] = []
+        self.requests: list[ModelRequest] = []
 
     async def parts(self, request: ModelRequest) -> AsyncIterator[Any]:
-        self.asked.append(request)
+        self.requests.append(request)
         last = request.history.messages[-1]
         if "fail" in last.text:
             raise RateLimited("too much", status=429)
@@ -468,29 +470,29 @@ def test_a_provider_can_answer() -> None:
         last = documents[-1]["candidates"][0]
         called = last["content"]["parts"][0]
         assert (called["functionCall"]["name"], last["finishReason"]) == ("get_weather", "STOP")
-        said = [part for one in documents for part in one["candidates"][0]["content"]["parts"]]
+        parts = [part for document in documents for part in document["candidates"][0]["content"]["parts"]]
         answered = result("get_weather", id=called["functionCall"]["id"])
-        reply = ask(server.url, {**setup, "contents": [user("Hi."), model(*said), user(answered)]})
+        reply = ask(server.url, {**setup, "contents": [user("Hi."), model(*parts), user(answered)]})
         assert text(reply) == "It is 1."
         assert reply.json["usageMetadata"]["promptTokenCount"] == 3
         failed = ask(server.url, {"contents": [user("fail")]})
         assert (failed.status, failed.message) == (429, "too much")
-    asked = provider.asked[1]
-    assert asked.config.system == "Be brief."
-    assert asked.config.tools[0].parameters["properties"]["city"]["type"] == "string"  # type: ignore[union-attr, index]
-    assert asked.config.settings.max_tokens == 50
-    assert asked.config.output is not None
-    assert asked.config.tool_choice is not None
-    assert [message.role for message in asked.history] == ["user", "model", "user"]
-    assert asked.history.messages[2].results[0].id == asked.history.messages[1].calls[0].id
+    request = provider.requests[1]
+    assert request.config.system == "Be brief."
+    assert request.config.tools[0].parameters["properties"]["city"]["type"] == "string"  # type: ignore[union-attr, index]
+    assert request.config.settings.max_tokens == 50
+    assert request.config.output is not None
+    assert request.config.tool_choice is not None
+    assert [message.role for message in request.history] == ["user", "model", "user"]
+    assert request.history.messages[2].results[0].id == request.history.messages[1].calls[0].id
 
 
 def test_the_offline_model_can_answer() -> None:
     schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
     declaration = {"name": "get_weather", "description": "The weather in a city.", "parametersJsonSchema": schema}
-    asked = {"contents": [user("Get the weather in Oslo.")], "tools": tools(declaration)}
+    request = {"contents": [user("Get the weather in Oslo.")], "tools": tools(declaration)}
     with LocalGemini(model=Offline()) as server:
-        last = events(stream(server.url, asked))[-1]["candidates"][0]
+        last = events(stream(server.url, request))[-1]["candidates"][0]
     assert last["finishReason"] == "STOP"
     assert last["content"]["parts"][0]["functionCall"]["args"] == {"city": "Oslo"}
     assert last["content"]["parts"][0]["thoughtSignature"]

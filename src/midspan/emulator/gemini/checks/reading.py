@@ -159,29 +159,29 @@ class _Reader:
         members = tuple(map(type, type_.types)) if isinstance(type_, inspect.UnionType) else type(type_)
         if members == (inspect.StrType, inspect.IntType):
             return self._enum(field, value, path)
-        kind, convert = ("TYPE_BYTES", _to_base64) if field.place in _BASE64 else _SCALARS[members]
+        type_name, convert = ("TYPE_BYTES", _to_base64) if field.place in _BASE64 else _SCALARS[members]
         if isinstance(value, dict | list):
-            return self._invalid(path, kind, value, "Starting an object on a scalar field")
+            return self._invalid(path, type_name, value, "Starting an object on a scalar field")
         converted = convert(value)
         if converted is None:
-            reason = f"Base64 decoding failed for {_quote(value)}" if kind == "TYPE_BYTES" else None
-            return self._invalid(path, kind, value, reason)
+            reason = f"Base64 decoding failed for {_quote(value)}" if type_name == "TYPE_BYTES" else None
+            return self._invalid(path, type_name, value, reason)
         return converted
 
     def _enum(self, field: _Field, value: Any, path: str) -> Any:
-        name, words = _ENUMS.get(field.place, ("TYPE_ENUM", ()))
+        name, members = _ENUMS.get(field.place, ("TYPE_ENUM", ()))
         if type(value) is int:
-            return words[value] if name in _ENUMS_IN_ORDER and 0 <= value < len(words) else value
-        if isinstance(value, str) and (not words or value.upper() in words):
-            return value.upper() if words else value
-        return self._invalid(path, self._dialect.type_url(name) if words else name, value)
+            return members[value] if name in _ENUMS_IN_ORDER and 0 <= value < len(members) else value
+        if isinstance(value, str) and (not members or value.upper() in members):
+            return value.upper() if members else value
+        return self._invalid(path, self._dialect.type_url(name) if members else name, value)
 
     def _unknown_name(self, name: str, path: str, reason: str) -> None:
         at = f" at '{path}'" if path else ""
         self._add(path, f'Invalid JSON payload received. Unknown name "{name[:_MAX_QUOTED_CHARS]}"{at}: {reason}')
 
-    def _invalid(self, path: str, kind: str, value: Any, reason: str | None = None) -> None:
-        self._add(path, f"Invalid value at '{path}' ({kind}), {reason or _quote(value)}")
+    def _invalid(self, path: str, type_name: str, value: Any, reason: str | None = None) -> None:
+        self._add(path, f"Invalid value at '{path}' ({type_name}), {reason or _quote(value)}")
 
     def _add(self, path: str, message: str) -> None:
         if len(self.violations) < _MAX_VIOLATIONS:
@@ -282,9 +282,9 @@ _ENUMS: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {
         ("OUTCOME_UNSPECIFIED", "OUTCOME_OK", "OUTCOME_FAILED", "OUTCOME_DEADLINE_EXCEEDED"),
     ),
 }
-"""By message and field: the name of the enum and its words. Other enum fields accept any word."""
+"""By message and field: the name of the enum and its members. Other enum fields accept any word."""
 _ENUMS_IN_ORDER = ("Type", "FunctionCallingConfig.Mode")
-"""Enums whose words are listed in the order of their numbers."""
+"""Enums whose members are listed in the order of their numbers."""
 
 _ONLY_IN: dict[Api, frozenset[tuple[str, str]]] = {
     Api.DEVELOPER: frozenset(

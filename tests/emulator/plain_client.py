@@ -1,4 +1,4 @@
-"""A plain client of the emulator: what goes out and what comes back, without any library's opinions."""
+"""A plain HTTP client of the emulator, and builders for the JSON of requests."""
 
 import http.client
 import json
@@ -31,7 +31,7 @@ class Reply(NamedTuple):
 
 
 def send(url: str, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> Reply:
-    """One request on a connection of its own; `body` is JSON unless it is bytes."""
+    """Send one request on a new connection; `body` is JSON unless it is bytes."""
     place = urlsplit(url)
     connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=BOUND)
     data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
@@ -52,7 +52,7 @@ def stream(url: str, body: Any, model: str = "gemini-3.8-flash", query: str = "?
 
 
 def raw(url: str, data: bytes) -> bytes:
-    """All that comes back for these bytes until the other side closes, or breaks off."""
+    """Send bytes and return everything that is received until the connection is closed or reset."""
     place = urlsplit(url)
     with socket.create_connection((place.hostname, place.port), timeout=BOUND) as connection:
         connection.sendall(data)
@@ -66,7 +66,7 @@ def raw(url: str, data: bytes) -> bytes:
 
 
 def post(path: str, body: Any, *headers: str) -> bytes:
-    """The bytes of a request that closes its connection."""
+    """Return the bytes of a request with `Connection: close`."""
     data = json.dumps(body).encode()
     lines = [f"POST {path} HTTP/1.1", "Host: local", "x-goog-api-key: k", "Connection: close", *headers]
     return "\r\n".join([*lines, f"Content-Length: {len(data)}", "", ""]).encode() + data
@@ -93,7 +93,7 @@ def result(name: str = "f", **more: Any) -> dict[str, Any]:
 
 
 def tools(*declared: Any) -> list[Any]:
-    return [{"functionDeclarations": [{"name": one} if isinstance(one, str) else one for one in declared]}]
+    return [{"functionDeclarations": [{"name": item} if isinstance(item, str) else item for item in declared]}]
 
 
 def declared(schema: Any, name: str = "f") -> list[Any]:
@@ -101,5 +101,5 @@ def declared(schema: Any, name: str = "f") -> list[Any]:
 
 
 def events(reply: Reply) -> list[Any]:
-    """The documents of a stream of server-sent events."""
+    """Return the documents of a stream of server-sent events."""
     return [json.loads(event.removeprefix(b"data: ")) for event in reply.body.split(b"\r\n\r\n") if event]
