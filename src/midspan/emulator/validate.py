@@ -1,10 +1,15 @@
 """Validation of values that users of the emulator construct."""
 
+from typing import Annotated
+
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 from msgspec.structs import fields, force_setattr
 
 from midspan.errors import ConfigError
+
+Seconds = Annotated[float, Meta(ge=0, le=31_536_000)]
+"""Up to a year."""
 
 
 class Validated(Struct, frozen=True):

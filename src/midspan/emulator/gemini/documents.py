@@ -6,11 +6,10 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from midspan.emulator.gemini.answers import Answer
 from midspan.emulator.gemini.checks.contents import text_tokens
-from midspan.emulator.gemini.conversation import Conversation
 from midspan.emulator.gemini.route import Route
 from midspan.emulator.gemini.signatures import sign
+from midspan.emulator.gemini.sources.source import Answer, Conversation
 from midspan.providers.gemini.capabilities import FINISH_NUMBERS
 from midspan.providers.gemini.wire import ThinkingConfig
 

@@ -9,8 +9,7 @@ from typing import Annotated, Any
 from msgspec import Meta
 from msgspec.structs import replace
 
-from midspan.emulator.gemini.answers import Seconds
-from midspan.emulator.validate import Validated
+from midspan.emulator.validate import Seconds, Validated
 from midspan.errors import ConfigError
 
 
@@ -126,7 +125,7 @@ class FaultPlan(Validated, frozen=True):
         return tuple(fault for fault in self.faults if fault.at == request)
 
     @classmethod
-    def of(cls, plan: "FaultPlan | str | Sequence[Fault | str] | None") -> "FaultPlan":
+    def of(cls, plan: "PlanLike") -> "FaultPlan":
         """Convert text, a list of faults or None to a plan."""
         if isinstance(plan, FaultPlan):
             return plan
@@ -158,6 +157,9 @@ class FaultPlan(Validated, frozen=True):
                 parameters = {name: generator.choice(_RANDOM[name]) for name in _PARAMETERS.get(kind, ())}
                 faults.append(fault(at, kind, **parameters))
         return cls(tuple(faults))
+
+
+PlanLike = FaultPlan | str | Sequence[Fault | str] | None
 
 
 def _parse(text: str) -> Fault:

@@ -1,15 +1,16 @@
 """Injects the faults of a plan, by hooks around an answer: instead of it, into it, into its JSON and into its bytes."""
 
+from collections import UserDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from midspan.emulator.gemini.answers import Answer
 from midspan.emulator.gemini.documents import Document
 from midspan.emulator.gemini.errors import DETAIL_TYPE, ApiError
-from midspan.emulator.gemini.fault_plan import Fault, FaultKind, FaultPlan
+from midspan.emulator.gemini.fault_plan import Fault, FaultKind, FaultPlan, PlanLike
+from midspan.emulator.gemini.sources.source import Answer
 from midspan.emulator.http.messages import HTML, Disconnect, Reply, Step, Wait, reply
 
 _MESSAGES = {
@@ -63,6 +64,24 @@ class PlanProgress:
         else:
             self._postponed = tuple(fault for fault in faults if fault.kind is FaultKind.DOUBLED_CHUNK)
         return RequestFaults(tuple(fault for fault in faults if fault not in self._postponed), is_streaming)
+
+
+class Plans(UserDict[str, Any]):
+    """The named fault plans of a server."""
+
+    def __getitem__(self, name: str) -> FaultPlan:
+        return self.progress(name).plan
+
+    def __setitem__(self, name: str, plan: PlanLike) -> None:
+        self.data[name] = PlanProgress(FaultPlan.of(plan))
+
+    def injected(self, name: str) -> tuple[Fault, ...]:
+        """Return the faults of this plan that have been injected."""
+        return tuple(self.progress(name).injected)
+
+    def progress(self, name: str) -> PlanProgress:
+        progress: PlanProgress = self.data[name]
+        return progress
 
 
 class RequestFaults(Struct, frozen=True):

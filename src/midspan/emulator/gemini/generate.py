@@ -5,18 +5,17 @@ from inspect import isawaitable
 
 from msgspec.structs import replace
 
-from midspan.emulator.gemini.answers import Answer, to_answer
 from midspan.emulator.gemini.caches import Caches
 from midspan.emulator.gemini.checks.check import Target, check
 from midspan.emulator.gemini.checks.contents import count_tokens
-from midspan.emulator.gemini.conversation import Conversation, Source
 from midspan.emulator.gemini.documents import Document, Numbering, documents_of, frames_of
 from midspan.emulator.gemini.errors import invalid
 from midspan.emulator.gemini.fault_plan import Fault, FaultKind, FaultPlan
-from midspan.emulator.gemini.faults import PlanProgress, RequestFaults, split_for_continuation
+from midspan.emulator.gemini.faults import PlanProgress, Plans, RequestFaults, split_for_continuation
 from midspan.emulator.gemini.models import Models
 from midspan.emulator.gemini.request_log import RequestLog
 from midspan.emulator.gemini.route import Route
+from midspan.emulator.gemini.sources.source import Answer, Conversation, Source, to_answer
 from midspan.emulator.gemini.tool_choice import apply_tool_choice
 from midspan.emulator.http.messages import (
     EVENT_STREAM,
@@ -49,7 +48,7 @@ class Generation:
         self._continuations: dict[str, Answer] = {}
         self.default_plan = PlanProgress(FaultPlan())
         """For requests that name no plan."""
-        self.plans: dict[str, PlanProgress] = {}
+        self.plans = Plans()
 
     async def reply(self, request: Request, route: Route) -> Reply:
         progress = self._plan(request, route)
@@ -73,7 +72,7 @@ class Generation:
             return self.default_plan
         if name not in self.plans:
             raise invalid(f"There is no fault plan {name!r}; set it in server.plans")
-        return self.plans[name]
+        return self.plans.progress(name)
 
     def _record(self, faults: Sequence[Fault], progress: PlanProgress) -> None:
         progress.injected.extend(faults)

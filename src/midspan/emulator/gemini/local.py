@@ -1,7 +1,7 @@
 """LocalGemini, the server that users enter, and its clock."""
 
 import math
-from collections.abc import Iterator, MutableMapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -9,23 +9,21 @@ from msgspec import Meta
 
 from midspan._http.retry import Clock, SystemClock
 from midspan.emulator.gemini.caches import Caches
-from midspan.emulator.gemini.conversation import Echo, Source
 from midspan.emulator.gemini.errors import ApiError
-from midspan.emulator.gemini.fault_plan import Fault, FaultPlan
-from midspan.emulator.gemini.faults import PlanProgress
+from midspan.emulator.gemini.fault_plan import Fault, FaultPlan, PlanLike
+from midspan.emulator.gemini.faults import PlanProgress, Plans
 from midspan.emulator.gemini.generate import Generation
 from midspan.emulator.gemini.models import Models
 from midspan.emulator.gemini.request_log import Report, RequestLog
 from midspan.emulator.gemini.service import Service
 from midspan.emulator.gemini.sources.provider import ProviderSource
 from midspan.emulator.gemini.sources.script import to_source
+from midspan.emulator.gemini.sources.source import Echo, Source
 from midspan.emulator.http.messages import Request
 from midspan.emulator.http.server import HttpServer
 from midspan.emulator.validate import Validated
 from midspan.errors import ConfigError
 from midspan.providers.provider import Provider
-
-PlanLike = FaultPlan | str | Sequence[Fault | str] | None
 
 
 class _Options(Validated, frozen=True):
@@ -91,9 +89,9 @@ class LocalGemini(HttpServer):
         self._generation.default_plan = PlanProgress(FaultPlan.of(plan))
 
     @property
-    def plans(self) -> "Plans":
+    def plans(self) -> Plans:
         """Plans by name, for requests to `url_for(name)` or with the header `x-midspan-plan: name`."""
-        return Plans(self._generation.plans)
+        return self._generation.plans
 
     @property
     def injected(self) -> tuple[Fault, ...]:
@@ -117,32 +115,6 @@ class LocalGemini(HttpServer):
     def clear(self) -> None:
         """Forget all requests and errors, and set the counts to zero."""
         self._log.clear()
-
-
-class Plans(MutableMapping[str, FaultPlan]):
-    """The named fault plans of a server."""
-
-    def __init__(self, plans: dict[str, PlanProgress]) -> None:
-        self._plans = plans
-
-    def __getitem__(self, name: str) -> FaultPlan:
-        return self._plans[name].plan
-
-    def __setitem__(self, name: str, plan: PlanLike) -> None:
-        self._plans[name] = PlanProgress(FaultPlan.of(plan))
-
-    def __delitem__(self, name: str) -> None:
-        del self._plans[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._plans)
-
-    def __len__(self) -> int:
-        return len(self._plans)
-
-    def injected(self, name: str) -> tuple[Fault, ...]:
-        """Return the faults of this plan that have been injected."""
-        return tuple(self._plans[name].injected)
 
 
 def _to_source(script: Any, model: Provider | None) -> Source:

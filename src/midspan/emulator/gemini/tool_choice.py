@@ -4,9 +4,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from midspan.emulator.gemini.answers import Answer, call
 from midspan.emulator.gemini.checks.tools import declarations_in
-from midspan.emulator.gemini.conversation import Conversation
+from midspan.emulator.gemini.sources.source import Answer, Conversation, call
 from midspan.providers.gemini.proto import to_plain
 from midspan.providers.gemini.wire import FunctionDeclaration, ThinkingConfig
 

@@ -6,7 +6,6 @@ import struct
 import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
-from types import TracebackType
 from typing import Self
 
 from midspan._http.retry import Clock
@@ -88,9 +87,7 @@ class HttpServer:
         await self.start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *exc_info: object) -> None:
         await self.stop()
 
     def __enter__(self) -> Self:
@@ -102,9 +99,7 @@ class HttpServer:
         self._stop_thread = started.result()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exc_info: object) -> None:
         if self._thread is not None and self._stop_thread is not None:
             self._stop_thread()
             self._thread.join(_JOIN_SECONDS)

@@ -8,10 +8,9 @@ from midspan._schema.normalize import normalize
 from midspan._types.exchange import FinishReason, ModelRequest, Output, RequestConfig
 from midspan._types.messages import History
 from midspan._types.specs import ModelSettings, ToolChoice, ToolSpec
-from midspan.emulator.gemini.answers import Answer, to_part
 from midspan.emulator.gemini.checks.tools import declarations_in, is_set
-from midspan.emulator.gemini.conversation import Conversation
 from midspan.emulator.gemini.errors import RPC_STATUSES, ApiError
+from midspan.emulator.gemini.sources.source import Answer, Conversation, to_part
 from midspan.errors import ProviderError
 from midspan.providers.gemini.decode import conversation as decode_conversation
 from midspan.providers.gemini.proto import dump, to_plain

@@ -9,9 +9,8 @@ import msgspec
 from msgspec import Struct
 
 from midspan._http.sse import EventStream
-from midspan.emulator.gemini.answers import Answer
-from midspan.emulator.gemini.conversation import Conversation
 from midspan.emulator.gemini.errors import RPC_STATUSES, ApiError
+from midspan.emulator.gemini.sources.source import Answer, Conversation
 from midspan.errors import ConfigError
 from midspan.providers.gemini.proto import from_plain, to_plain
 from midspan.providers.gemini.wire import GenerateContentRequest

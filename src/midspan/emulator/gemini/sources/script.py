@@ -16,8 +16,7 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import force_setattr
 
-from midspan.emulator.gemini.answers import Answer, PartLike, call, to_answer
-from midspan.emulator.gemini.conversation import Conversation
+from midspan.emulator.gemini.sources.source import Answer, Conversation, PartLike, call, to_answer
 from midspan.emulator.validate import Validated
 from midspan.errors import ConfigError
 from midspan.providers.gemini.capabilities import FINISH_NUMBERS
