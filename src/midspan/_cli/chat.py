@@ -176,8 +176,8 @@ def _markdown(history: History) -> str:
 
 def _help(_chat: Chat, _argument: str) -> None:
     print_line(_HELP)
-    for name, (usage, _) in SLASH_COMMANDS.items():
-        print_line(f"/{name} {usage}")
+    for name, (description, _) in SLASH_COMMANDS.items():
+        print_line(f"/{name}{description}", prefix="  ")
 
 
 def _quit(_chat: Chat, _argument: str) -> None:
@@ -185,12 +185,12 @@ def _quit(_chat: Chat, _argument: str) -> None:
 
 
 SLASH_COMMANDS: dict[str, tuple[str, Callable[[Chat, str], None]]] = {
-    "model": ("[NAME]  shows or changes the model", _model),
-    "tools": ("[FILE.py|MODULE|ready|none …]  shows or changes the tools", _tools),
-    "clear": (" deletes the messages of the conversation", _clear),
-    "save": ("[FILE]  writes the conversation to a file, as JSON or Markdown", _save),
-    "help": (" shows this list", _help),
-    "quit": (" exits, like Ctrl-D", _quit),
+    "model": (" [NAME]: shows or changes the model", _model),
+    "tools": (" [FILE.py|MODULE|ready|none …]: shows or changes the tools", _tools),
+    "clear": (": deletes the messages of the conversation", _clear),
+    "save": (" [FILE]: writes the conversation to a file, as JSON or Markdown", _save),
+    "help": (": shows this list", _help),
+    "quit": (": exits, like Ctrl-D", _quit),
 }
 
 

@@ -56,14 +56,17 @@ class Conversation:
                     for display in displays:
                         display.show(event)
 
-        try:
-            self._runner.run(watch(), on_exit=lambda: self._save(stream.messages))
-        finally:  # outside of the coroutine, which may be abandoned
+        def finish() -> None:
             try:
                 for display in displays:
                     display.close()
             finally:
                 self._save(stream.messages)
+
+        try:
+            self._runner.run(watch(), on_exit=finish)
+        finally:  # outside of the coroutine, which may be abandoned
+            finish()
 
     def _save(self, messages: History) -> None:
         """Save calls and answers, however the run ended. A question that led to nothing can just be asked again."""

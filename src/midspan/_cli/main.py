@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Sequence
+from typing import TextIO
 
 from midspan._version import VERSION
 
@@ -40,16 +41,18 @@ def _dispatch(argv: list[str]) -> int:
     if name in COMMANDS:
         return _run(name, argv[1:])
     if name in ("--help", "-h", "help"):
-        sys.stdout.write(_help())
+        _print_help(sys.stdout)
         return 0
     if not name:
-        sys.stderr.write(_help())
+        _print_help(sys.stderr)
         return 2
     from difflib import get_close_matches
 
+    from midspan._cli.messages import print_line
+
     close = get_close_matches(name, COMMANDS, 1)
     hint = f"did you mean {close[0]}?" if close else f"known commands: {', '.join(COMMANDS)}"
-    sys.stderr.write(f"midspan: unknown command {name!r}; {hint}\n")
+    print_line(f"unknown command {name!r}; {hint}")
     return 2
 
 
@@ -82,22 +85,19 @@ def _print_json_error(name: str, error: Exception) -> None:
     sys.stdout.write(document)
 
 
-def _help() -> str:
+def _print_help(out: TextIO) -> None:
     from midspan._cli.commands import COMMANDS
+    from midspan._cli.text import wrap_line
 
-    lines = [f"  {name:<11} {command.summary}" for name, command in COMMANDS.items()]
-    return "\n".join(
-        [
-            "usage: midspan COMMAND …",
-            "",
-            "The runtime between a language model and its tools.",
-            "",
-            *lines,
-            "",
-            "midspan COMMAND --help describes a command; midspan --version shows the version.",
-            "",
-        ]
+    out.write("usage: midspan COMMAND …\n\n")
+    out.write(wrap_line("The runtime between a language model and its tools.", out, indent=""))
+    out.write("\n")
+    out.writelines(
+        wrap_line(f"  {name:<11} {command.summary}", out, indent=" " * 14) for name, command in COMMANDS.items()
     )
+    out.write("\n")
+    hint = "midspan COMMAND --help describes a command; midspan --version shows the version."
+    out.write(wrap_line(hint, out, indent=""))
 
 
 def _open_standard_streams() -> bool:

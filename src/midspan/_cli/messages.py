@@ -6,7 +6,7 @@ import traceback
 from contextlib import suppress
 from enum import IntEnum
 
-from midspan._cli.text import escape_line, escape_lines, wrap_line
+from midspan._cli.text import escape_lines, wrap_line
 from midspan.errors import AuthenticationError, CodecError, ConfigError, CredentialsError, LimitReached, MidspanError
 
 
@@ -54,9 +54,9 @@ def print_error(error: BaseException, *, verbose: bool) -> None:
     print_line(describe_error(error))
 
 
-def print_line(text: str) -> None:
+def print_line(text: str, prefix: str = "midspan: ") -> None:
     """Print a notice on stderr."""
-    sys.stderr.write(wrap_line(f"midspan: {text}", sys.stderr))
+    sys.stderr.write(wrap_line(f"{prefix}{text}", sys.stderr))
     sys.stderr.flush()
 
 
@@ -67,13 +67,13 @@ class _StderrHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
-        text = escape_line(record.getMessage())
+        text = record.getMessage()
         if error is not None and not self.with_tracebacks:
             text = f"{text}; use -v to see the traceback"
         with suppress(OSError, ValueError):  # stderr is closed
             if error is not None and self.with_tracebacks:
                 sys.stderr.write(escape_lines("".join(traceback.format_exception(error))))
-            sys.stderr.write(f"midspan: {text}\n")
+            print_line(text)
 
 
 _handler = _StderrHandler()

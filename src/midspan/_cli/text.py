@@ -31,7 +31,10 @@ def wrap_line(text: str, out: TextIO, indent: str = "  ") -> str:
     """Return the text as one line, or wrapped to the width of the terminal if `out` is one."""
     line = escape_line(text)
     if out.isatty():
-        line = textwrap.fill(line, terminal_columns() - 1, subsequent_indent=indent)
+        # Long words are paths and URLs, which users copy.
+        line = textwrap.fill(
+            line, terminal_columns() - 1, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+        )
     return f"{line}\n"
 
 

@@ -51,7 +51,7 @@ def _as_text(specs: Sequence[ToolSpec], findings: list[Finding] | None) -> str:
         lines += textwrap.wrap(f"{escape_line(spec.name)}({_parameters(spec)})", columns, subsequent_indent="    ")
         lines += textwrap.wrap(_summary(spec), columns, initial_indent="    ", subsequent_indent="    ")
     total = sum(map(token_estimate, specs))
-    lines.append(f"{count_noun(len(specs), 'tool')}, about {total:,} tokens in every request")
+    lines += textwrap.wrap(f"{count_noun(len(specs), 'tool')}, about {total:,} tokens in every request", columns)
     if findings is not None:
         lines.append("")
         for finding in findings:
