@@ -1,24 +1,28 @@
-# Every target does its own set-up: a machine needs Python 3.11 or newer, make and a package index.
+# Every target installs what it needs. Required: Python 3.11 or newer, make and a package index.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 DEMO := $(VENV)/demo-installed
 STAMP := $(VENV)/installed
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
+PIP := $(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt --editable
+PYTEST := $(BIN)/python -m pytest --numprocesses 2
 
-.PHONY: help demo test check compat bench chaos fuzz explore hiccups clean
+.PHONY: help demo quick test acceptance live-test check compat bench chaos fuzz explore hiccups clean
 
 help:
-	@echo "make demo    a question that needs two tools, answered without network or key"
-	@echo "make test    install into .venv and run every test"
-	@echo "make check   ruff, mypy --strict, import direction"
-	@echo "make bench   the benchmarks, as ratios to a hand-written floor"
-	@echo "make chaos   ten thousand runs under random faults; RUNS=N for another number"
-	@echo "make fuzz    5,000 malformed HTTP responses; RESPONSES=N for another number"
-	@echo "make compat  the tests of http, tools and loop; PYTHON=... VENV=... for another Python"
-	@echo "make explore the properties, on examples that no run had before"
-	@echo "make hiccups the tests, in a process that is stopped again and again"
-	@echo "make clean   remove .venv and caches"
+	@echo "make demo        answer a question with two tools, without a network or a key"
+	@echo "make quick       run the fast tests, in less than a minute"
+	@echo "make test        run all tests, in less than five minutes"
+	@echo "make check       run ruff, mypy --strict and the test of import directions"
+	@echo "make acceptance  run the long suites: replays and scores of recorded data, random faults, malformed HTTP"
+	@echo "make live-test   run the tests against the APIs of providers, with your key"
+	@echo "make bench       run the benchmarks, which compare Midspan with a hand-written loop"
+	@echo "make chaos       run an agent 10,000 times under random faults; RUNS=N for another number"
+	@echo "make fuzz        read 5,000 malformed HTTP responses; RESPONSES=N for another number"
+	@echo "make compat      run the tests of http, tools and loop; PYTHON=... VENV=... for another Python"
+	@echo "make explore     run the property tests with new random examples"
+	@echo "make hiccups     run the tests in processes that are paused again and again"
+	@echo "make clean       remove .venv and caches"
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Midspan needs Python 3.11 or newer: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 2; }
@@ -32,16 +36,26 @@ $(DEMO): pyproject.toml constraints.txt src/midspan/_version.py | $(BIN)/python
 
 $(STAMP): pyproject.toml constraints.txt src/midspan/_version.py | $(BIN)/python
 	@echo "Installing Midspan and the packages of its tests (about a minute) ..."
-	@$(PIP) '.[cli,dev]'
+	@$(PIP) '.[cli,dev]' --quiet
 	@touch $@ $(DEMO)
 
-# The offline model and the ready tools are named, so that no key, variable or file of settings makes it another demo.
+# Model and tools are named, and the settings are elsewhere, so that the demo is the same for everybody.
 demo: $(DEMO)
 	@XDG_CONFIG_HOME=$(CURDIR)/$(VENV) $(BIN)/midspan ask --verbose --model offline --tools ready \
 		"What is 17.5% of 2480, and what time is it in Tokyo?" </dev/null
 
+quick: $(STAMP)
+	$(PYTEST) --quiet -m "not slow" --hypothesis-profile=quick
+
 test: $(STAMP)
-	$(BIN)/python -m pytest --numprocesses 2
+	$(PYTEST)
+
+acceptance: $(STAMP)
+	$(BIN)/python scripts/acceptance.py
+
+live-test: $(STAMP)
+	@variables=$$($(BIN)/python -c 'from midspan.providers.registry import *; print("" if default_family() else credential_variables())') && \
+	if [ -n "$$variables" ]; then echo "Live tests skipped: set $$variables to run them."; else $(BIN)/python -m pytest tests/live; fi
 
 check: $(STAMP)
 	$(BIN)/ruff check .
@@ -65,10 +79,10 @@ fuzz: $(STAMP)
 	$(BIN)/python scripts/fuzz_http.py --responses $(RESPONSES)
 
 compat: $(STAMP)
-	$(BIN)/python -m pytest --numprocesses 2 --quiet tests/http tests/tools tests/loop tests/conformance
+	$(PYTEST) --quiet tests/http tests/tools tests/loop tests/conformance
 
 explore: $(STAMP)
-	$(BIN)/python -m pytest -m hypothesis --hypothesis-profile=others
+	$(BIN)/python -m pytest -m hypothesis --hypothesis-profile=explore
 
 hiccups: $(STAMP)
 	$(BIN)/python scripts/hiccups.py $(BIN)/python -m pytest

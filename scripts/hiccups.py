@@ -1,6 +1,6 @@
-"""Run a command that is stopped for a moment again and again, as on a machine that is busy with other things.
+"""Run a command and pause it again and again, as on a busy machine: python scripts/hiccups.py python -m pytest
 
-A test that fails under it depends on the speed of the machine: `python scripts/hiccups.py python -m pytest`.
+A test that fails only under this script depends on the speed of the machine.
 """
 
 import argparse
@@ -13,15 +13,15 @@ import time
 from collections.abc import Sequence
 
 
-def run(command: Sequence[str], *, every: float, pause: float, chance: random.Random) -> int:
-    """The command's exit code; `every` and `pause` are the seconds that it goes on and stands still on the average."""
-    process = subprocess.Popen(command, start_new_session=True)  # noqa: S603 - the caller's own command
+def run(command: Sequence[str], *, every: float, pause: float, rng: random.Random) -> int:
+    """Return the exit code of the command. `every` and `pause` are average seconds between and during the pauses."""
+    process = subprocess.Popen(command, start_new_session=True)  # noqa: S603 - the command of the user
     try:
         while process.poll() is None:
-            time.sleep(chance.uniform(0, 2 * every))
-            if process.poll() is None:  # else its number may be somebody else's
+            time.sleep(rng.uniform(0, 2 * every))
+            if process.poll() is None:  # otherwise its id may belong to another process
                 os.killpg(process.pid, signal.SIGSTOP)
-                time.sleep(chance.uniform(0, 2 * pause))
+                time.sleep(rng.uniform(0, 2 * pause))
                 os.killpg(process.pid, signal.SIGCONT)
     except KeyboardInterrupt:
         os.killpg(process.pid, signal.SIGCONT)
@@ -31,16 +31,20 @@ def run(command: Sequence[str], *, every: float, pause: float, chance: random.Ra
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--every", type=float, default=0.5, help="seconds between two stops, on the average")
-    parser.add_argument("--pause", type=float, default=0.4, help="seconds that a stop lasts, on the average")
+    parser.add_argument("--every", type=float, default=0.5, help="average seconds between two pauses")
+    parser.add_argument("--pause", type=float, default=0.4, help="average seconds of a pause")
     parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000)
     parser.add_argument("command", nargs=argparse.REMAINDER)
-    given = parser.parse_args()
-    if not given.command or min(given.every, given.pause) <= 0:
-        parser.error("give a command, and seconds above 0")
-    print(f"hiccups: --every {given.every:g} --pause {given.pause:g} --seed {given.seed}", file=sys.stderr, flush=True)
-    chance = random.Random(given.seed)  # noqa: S311 - protects nothing
-    return run(given.command, every=given.every, pause=given.pause, chance=chance)
+    options = parser.parse_args()
+    if not options.command or min(options.every, options.pause) <= 0:
+        parser.error("pass a command, and positive numbers of seconds")
+    print(
+        f"hiccups: --every {options.every:g} --pause {options.pause:g} --seed {options.seed}",
+        file=sys.stderr,
+        flush=True,
+    )
+    rng = random.Random(options.seed)  # noqa: S311 - not for security
+    return run(options.command, every=options.every, pause=options.pause, rng=rng)
 
 
 if __name__ == "__main__":

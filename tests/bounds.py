@@ -1,13 +1,13 @@
-"""Time in tests: none depends on how fast the machine is, or on its not standing still for a moment."""
+"""Time in tests, so that none depends on the speed of the machine."""
 
 import asyncio
 
 BOUND = 30.0
-"""Seconds that a test waits for what is sure to come: only one that hangs ever sees the end of them."""
+"""Seconds that a test waits for an event that always comes. Only a test that hangs waits that long."""
 
 
 def time_passes(seconds: float) -> None:
-    """The clock of the running event loop is so much later from now on; what is due by then happens at once."""
+    """Move the clock of the running event loop forward. Timers that are due by then fire at once."""
     loop = asyncio.get_running_loop()
     before = loop.time
     loop.time = lambda: before() + seconds  # type: ignore[method-assign]
@@ -16,7 +16,7 @@ def time_passes(seconds: float) -> None:
 PATIENT_PROGRAM = """
 import logging
 
-# On a busy machine any step of an event loop may take long, and in development mode asyncio says so.
+# In development mode asyncio logs slow steps of the event loop, which are normal on a busy machine.
 logging.getLogger("asyncio").addFilter(lambda record: not record.getMessage().endswith("seconds"))
 """
-"""What a program begins with that runs by `python -X dev` and has nothing to print to its errors."""
+"""The start of a program that runs with `python -X dev` and must print nothing to stderr."""

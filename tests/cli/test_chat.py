@@ -2,12 +2,13 @@
 
 import signal
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from midspan._types.codec import from_json
-from tests.cli.terminal import Terminal, midspan
+from tests.cli.terminal import Ended, Terminal, midspan
 
 SLOW = '''
 import asyncio
@@ -93,14 +94,18 @@ def test_ctrl_c_abandons_a_tool_that_ignores_its_cancellation_and_the_chat_conti
     assert len(from_json(session_file(home).read_bytes(), "messages")) == 7
 
 
-@pytest.mark.parametrize("command", ["ask", "chat"])
-def test_program_exits_after_a_tool_was_abandoned(home: Path, command: str) -> None:
+def test_program_exits_after_a_tool_was_abandoned(home: Path) -> None:
     (home / "slow.py").write_text(STUBBORN.replace("timeout=None", "timeout=0.05"))
-    ended = midspan(command, "-m", "offline", "-t", "slow.py", home=home, stdin="Run the slow backup of 'orders'")
-    assert ended.code == 0
-    assert "timed out after 0.05 seconds, ignored its cancellation and was abandoned" in ended.out
-    assert "Traceback" not in ended.err
-    assert "destroyed" not in ended.err
+
+    def run(command: str) -> Ended:
+        return midspan(command, "-m", "offline", "-t", "slow.py", home=home, stdin="Run the slow backup of 'orders'")
+
+    with ThreadPoolExecutor() as pool:  # each takes the five seconds after which a tool is abandoned
+        for ended in pool.map(run, ["ask", "chat"]):
+            assert ended.code == 0
+            assert "timed out after 0.05 seconds, ignored its cancellation and was abandoned" in ended.out
+            assert "Traceback" not in ended.err
+            assert "destroyed" not in ended.err
 
 
 def test_ctrl_c_at_the_prompt_explains_how_to_exit(terminal: Terminal) -> None:

@@ -26,8 +26,9 @@ def lookup_customer_by_mail(mail: str) -> str:
 
 def test_version_and_help_are_shown(tmp_path: Path) -> None:
     assert midspan("--version", home=tmp_path).out == f"midspan {VERSION}\n"
+    overview = midspan("--help", home=tmp_path).out
     for name in COMMANDS:
-        assert name in midspan("--help", home=tmp_path).out
+        assert name in overview
         shown = midspan(name, "--help", home=tmp_path)
         assert (shown.code, shown.err) == (0, "")
     assert midspan(home=tmp_path).code == 2
