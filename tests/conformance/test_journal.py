@@ -1,4 +1,4 @@
-"""What every journal does, whatever it keeps its events in."""
+"""What every journal does, wherever it stores its events."""
 
 import asyncio
 import tempfile
@@ -23,19 +23,19 @@ from midspan.errors import ConfigError, RunElsewhere, RunExists, UnknownRun
 from tests.bounds import BOUND
 
 T = TypeVar("T")
-KINDS = ("memory", "sqlite")
+JOURNALS = ("memory", "sqlite")
 DONE = RunSummary(state="completed")
 
 
-def make(kind: str, directory: Path) -> Journal:
-    return MemoryJournal() if kind == "memory" else SqliteJournal(directory / "journal.db", synchronous="normal")
+def make_journal(name: str, directory: Path) -> Journal:
+    return MemoryJournal() if name == "memory" else SqliteJournal(directory / "journal.db", synchronous="normal")
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=JOURNALS)
 def journal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Journal]:
-    made = make(request.param, tmp_path)
-    yield made
-    asyncio.run(made.close())
+    journal = make_journal(request.param, tmp_path)
+    yield journal
+    asyncio.run(journal.close())
 
 
 def run(coroutine: Coroutine[Any, Any, T], seconds: float = 5) -> T:
@@ -58,7 +58,7 @@ def test_it_is_a_journal(journal: Journal) -> None:
     assert isinstance(journal, Journal)
 
 
-def test_events_are_numbered_from_zero_and_come_back_in_order(journal: Journal) -> None:
+def test_events_are_numbered_from_zero_and_read_in_order(journal: Journal) -> None:
     async def main() -> None:
         assert await journal.append("a", 0, documents(3)) == 3
         assert await journal.append("a", 3, documents(2, 3)) == 5
@@ -69,7 +69,7 @@ def test_events_are_numbered_from_zero_and_come_back_in_order(journal: Journal) 
     run(main())
 
 
-def test_reading_starts_at_any_number_and_takes_as_many_as_asked(journal: Journal) -> None:
+def test_read_starts_at_any_number_and_has_a_limit(journal: Journal) -> None:
     async def main() -> None:
         await journal.append("a", 0, documents(5))
         everything = list(enumerate(documents(5)))
@@ -83,7 +83,7 @@ def test_reading_starts_at_any_number_and_takes_as_many_as_asked(journal: Journa
     run(main())
 
 
-def test_a_run_that_has_not_begun_is_unknown(journal: Journal) -> None:
+def test_run_without_events_is_unknown(journal: Journal) -> None:
     async def main() -> None:
         with pytest.raises(UnknownRun, match="unknown run 'nobody'"):
             await journal.read("nobody")
@@ -96,7 +96,7 @@ def test_a_run_that_has_not_begun_is_unknown(journal: Journal) -> None:
 
 
 @pytest.mark.parametrize("expected", [-1, 1, 2, 4, 10**30])
-def test_a_writer_who_expects_another_number_is_refused_and_nothing_is_kept(journal: Journal, expected: int) -> None:
+def test_append_with_another_expected_number_is_rejected_and_stores_nothing(journal: Journal, expected: int) -> None:
     async def main() -> None:
         await journal.append("a", 0, documents(3))
         for events in (documents(2), []):
@@ -109,7 +109,7 @@ def test_a_writer_who_expects_another_number_is_refused_and_nothing_is_kept(jour
     run(main())
 
 
-def test_a_first_append_that_expects_more_than_nothing_is_refused(journal: Journal) -> None:
+def test_first_append_must_expect_no_events(journal: Journal) -> None:
     async def main() -> None:
         with pytest.raises(UnknownRun, match="unknown run 'a'"):
             await journal.append("a", 1, documents(1))
@@ -118,7 +118,7 @@ def test_a_first_append_that_expects_more_than_nothing_is_refused(journal: Journ
     run(main())
 
 
-def test_a_second_writer_cannot_create_a_run_that_exists(journal: Journal) -> None:
+def test_run_that_exists_cannot_be_created_again(journal: Journal) -> None:
     async def main() -> None:
         await journal.append("a", 0, documents(3))
         await journal.append("b", 0, documents(1), summary=DONE)
@@ -131,7 +131,7 @@ def test_a_second_writer_cannot_create_a_run_that_exists(journal: Journal) -> No
     run(main())
 
 
-def test_after_the_end_nothing_is_appended(journal: Journal) -> None:
+def test_nothing_is_appended_after_the_end(journal: Journal) -> None:
     async def main() -> None:
         await journal.append("a", 0, documents(2))
         assert await journal.append("a", 2, documents(1, 2), summary=DONE) == 3
@@ -145,7 +145,7 @@ def test_after_the_end_nothing_is_appended(journal: Journal) -> None:
     run(main())
 
 
-def test_a_run_may_end_without_another_event_or_without_any(journal: Journal) -> None:
+def test_run_can_end_without_further_events(journal: Journal) -> None:
     async def main() -> None:
         await journal.append("a", 0, documents(2))
         assert await journal.append("a", 2, [], summary=DONE) == 2
@@ -160,7 +160,7 @@ def test_a_run_may_end_without_another_event_or_without_any(journal: Journal) ->
     run(main())
 
 
-def test_of_several_drivers_in_threads_one_gets_each_number(journal: Journal) -> None:
+def test_one_of_several_writing_threads_gets_each_number(journal: Journal) -> None:
     rounds, drivers = 25, 4
     together = threading.Barrier(drivers, timeout=BOUND)
 
@@ -186,7 +186,7 @@ def test_of_several_drivers_in_threads_one_gets_each_number(journal: Journal) ->
     assert run(journal.read("a")) == list(enumerate(expected))
 
 
-def test_a_thousand_runs_at_once(journal: Journal) -> None:
+def test_thousand_concurrent_runs_do_not_mix(journal: Journal) -> None:
     async def one(name: str) -> list[tuple[int, bytes]]:
         watching = asyncio.create_task(collected(journal.watch(name)))
         for number in range(3):
@@ -202,14 +202,16 @@ def test_a_thousand_runs_at_once(journal: Journal) -> None:
     run(main(), seconds=20)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", JOURNALS)
 @settings(max_examples=25)
 @given(
     sizes=st.lists(st.integers(0, 5), min_size=1, max_size=12),
     starts=st.lists(st.integers(0, 40), min_size=1, max_size=5),
     pauses=st.lists(st.integers(0, 3), min_size=5, max_size=5),
 )
-def test_a_watcher_sees_exactly_the_sequence(kind: str, sizes: list[int], starts: list[int], pauses: list[int]) -> None:
+def test_watcher_sees_every_event_once_and_in_order(
+    name: str, sizes: list[int], starts: list[int], pauses: list[int]
+) -> None:
     async def watch(journal: Journal, start: int, pause: int) -> list[tuple[int, bytes]]:
         seen = []
         async for item in journal.watch("a", start):
@@ -219,7 +221,7 @@ def test_a_watcher_sees_exactly_the_sequence(kind: str, sizes: list[int], starts
         return seen
 
     async def main(directory: Path) -> None:
-        journal = make(kind, directory)
+        journal = make_journal(name, directory)
         watchers = [
             asyncio.create_task(watch(journal, start, pause)) for start, pause in zip(starts, pauses, strict=False)
         ]
@@ -237,7 +239,7 @@ def test_a_watcher_sees_exactly_the_sequence(kind: str, sizes: list[int], starts
         run(main(Path(directory)))
 
 
-def test_watchers_in_other_threads_see_the_same(journal: Journal) -> None:
+def test_watchers_in_other_threads_see_the_same_events(journal: Journal) -> None:
     count, watchers = 300, 4
     ready = threading.Barrier(watchers + 1, timeout=BOUND)
 
@@ -257,10 +259,10 @@ def test_watchers_in_other_threads_see_the_same(journal: Journal) -> None:
         ready.wait()
         run(drive())
         everything = list(enumerate(documents(count)))
-        assert [one.result(5) for one in seen] == [everything[start * 50 :] for start in range(watchers)]
+        assert [watcher.result(5) for watcher in seen] == [everything[start * 50 :] for start in range(watchers)]
 
 
-def test_a_slow_watcher_holds_up_nobody_and_misses_nothing(journal: Journal) -> None:
+def test_slow_watcher_blocks_nobody_and_misses_nothing(journal: Journal) -> None:
     async def main() -> None:
         await journal.append("a", 0, documents(1))
         async with aclosing(journal.watch("a")) as watcher:
@@ -272,7 +274,7 @@ def test_a_slow_watcher_holds_up_nobody_and_misses_nothing(journal: Journal) -> 
     run(main(), seconds=10)
 
 
-def test_a_watcher_of_a_long_run_lets_others_have_their_turn(journal: Journal) -> None:
+def test_watcher_of_a_long_run_yields_to_other_tasks(journal: Journal) -> None:
     async def main() -> None:
         await journal.append("a", 0, documents(20_000), summary=DONE)
         turns = 0
@@ -291,7 +293,7 @@ def test_a_watcher_of_a_long_run_lets_others_have_their_turn(journal: Journal) -
     run(main())
 
 
-def test_a_cancelled_watcher_leaves_nothing_behind(journal: Journal) -> None:
+def test_cancelled_watcher_leaves_no_task_behind(journal: Journal) -> None:
     async def main() -> None:
         await journal.append("a", 0, documents(1))
         seen: asyncio.Queue[tuple[int, bytes]] = asyncio.Queue()
@@ -316,7 +318,7 @@ def test_a_cancelled_watcher_leaves_nothing_behind(journal: Journal) -> None:
     run(main())
 
 
-def test_a_cancelled_append_is_there_as_a_whole_or_not_at_all(journal: Journal) -> None:
+def test_cancelled_append_is_stored_completely_or_not_at_all(journal: Journal) -> None:
     async def main() -> None:
         for number in range(20):
             name = f"run {number}"
@@ -332,7 +334,38 @@ def test_a_cancelled_append_is_there_as_a_whole_or_not_at_all(journal: Journal) 
     run(main())
 
 
-def test_a_deleted_run_is_gone_and_its_driver_is_fenced_off(journal: Journal) -> None:
+@pytest.mark.parametrize("steps", range(6))
+def test_append_in_doubt_is_resolved_by_reading_and_stored_once(journal: Journal, steps: int) -> None:
+    """A cancelled writer does not know whether its append was stored. It reads the run and continues from there."""
+
+    async def main() -> None:
+        length = 0
+        while length < 60:
+            append = asyncio.create_task(journal.append("a", length, documents(3, length)))
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            append.cancel()
+            with suppress(asyncio.CancelledError):
+                await append
+            await journal.append(f"settled at {length}", 0, documents(1))  # by now the append is settled
+            try:
+                stored = await journal.read("a", length)
+            except UnknownRun:
+                stored = []
+            assert stored in ([], list(enumerate(documents(3, length), length)))
+            if stored:
+                with pytest.raises((RunExists, RunElsewhere)):
+                    await journal.append("a", length, documents(3, length))
+            else:
+                await journal.append("a", length, documents(3, length))
+            length += 3
+        assert await journal.read("a") == list(enumerate(documents(60)))
+        assert (await journal.get("a")).length == 60
+
+    run(main(), seconds=30)
+
+
+def test_deleted_run_is_gone_and_its_writer_is_rejected(journal: Journal) -> None:
     async def main() -> None:
         await journal.append("a", 0, documents(3))
         await journal.append("b", 0, documents(1), summary=DONE)
@@ -349,7 +382,7 @@ def test_a_deleted_run_is_gone_and_its_driver_is_fenced_off(journal: Journal) ->
     run(main())
 
 
-def test_a_delete_ends_watchers_that_wait(journal: Journal) -> None:
+def test_delete_ends_waiting_watchers(journal: Journal) -> None:
     async def main() -> None:
         await journal.append("a", 0, documents(2))
         async with aclosing(journal.watch("a")) as watcher:
@@ -362,7 +395,7 @@ def test_a_delete_ends_watchers_that_wait(journal: Journal) -> None:
     run(main())
 
 
-def test_a_watcher_of_a_deleted_run_never_sees_a_new_run_of_the_name(journal: Journal) -> None:
+def test_watcher_of_a_deleted_run_does_not_see_a_new_run_of_that_name(journal: Journal) -> None:
     async def main() -> None:
         await journal.append("a", 0, documents(2))
         async with aclosing(journal.watch("a")) as watcher:
@@ -394,7 +427,7 @@ def test_runs_are_listed_newest_first(journal: Journal) -> None:
     run(main())
 
 
-def test_times_are_those_of_the_store(journal: Journal) -> None:
+def test_start_and_update_times_are_stored(journal: Journal) -> None:
     async def main() -> None:
         before = time.time()
         await journal.append("a", 0, documents(1))
@@ -407,7 +440,7 @@ def test_times_are_those_of_the_store(journal: Journal) -> None:
     run(main())
 
 
-def test_the_stored_summary_is_the_one_of_the_last_append_that_had_one(journal: Journal) -> None:
+def test_last_summary_is_stored(journal: Journal) -> None:
     error = ErrorInfo("ServerError", "overloaded")
     running = RunSummary("m", turns=1, usage=Usage(1, 2))
     failed = RunSummary("m", "failed", 2, Usage(2, 4), error)
@@ -424,7 +457,7 @@ def test_the_stored_summary_is_the_one_of_the_last_append_that_had_one(journal: 
     run(main())
 
 
-def test_an_interrupted_run_takes_further_events(journal: Journal) -> None:
+def test_interrupted_run_accepts_further_events(journal: Journal) -> None:
     async def main() -> None:
         await journal.append("a", 0, documents(1), summary=RunSummary(state="interrupted"))
         assert [info.run for info in await journal.list(state="interrupted")] == ["a"]
@@ -434,7 +467,7 @@ def test_an_interrupted_run_takes_further_events(journal: Journal) -> None:
     run(main())
 
 
-def test_runs_are_listed_page_by_page_for_one_owner_and_one_state(journal: Journal) -> None:
+def test_runs_are_listed_in_pages_by_owner_and_state(journal: Journal) -> None:
     async def pages(**filters: Any) -> list[list[str]]:
         listed, after = [], None
         while page := await journal.list(after=after, limit=3, **filters):
@@ -457,18 +490,18 @@ def test_runs_are_listed_page_by_page_for_one_owner_and_one_state(journal: Journ
 
 
 @pytest.mark.parametrize("cursor", ["", "x", "-1", "1.5", "9" * 40, "²", 5])
-def test_what_is_not_a_cursor_is_refused(journal: Journal, cursor: Any) -> None:
+def test_invalid_cursor_is_rejected(journal: Journal, cursor: Any) -> None:
     with pytest.raises(ConfigError, match="is not a cursor of this journal"):
         run(journal.list(after=cursor))
 
 
-def test_an_unknown_state_is_refused(journal: Journal) -> None:
+def test_unknown_state_is_rejected(journal: Journal) -> None:
     state: Any = "stopped"
     with pytest.raises(ConfigError, match="unknown state 'stopped'; known states: running, completed"):
         run(journal.list(state=state))
 
 
-def test_events_are_any_bytes_of_any_size(journal: Journal) -> None:
+def test_events_can_be_any_bytes(journal: Journal) -> None:
     everything = [b"", bytes(range(256)), b"\0", '"é"'.encode(), b"x" * 10_000_000, b"\0" * 3_000_000]
 
     async def main() -> None:
@@ -479,7 +512,7 @@ def test_events_are_any_bytes_of_any_size(journal: Journal) -> None:
     run(main())
 
 
-def test_a_writer_may_use_its_list_again(journal: Journal) -> None:
+def test_caller_can_change_its_list_after_append(journal: Journal) -> None:
     async def main() -> None:
         events = documents(2)
         appending = asyncio.create_task(journal.append("a", 0, events))
@@ -494,7 +527,7 @@ def test_a_writer_may_use_its_list_again(journal: Journal) -> None:
 NAMES = ["a b", "é 東京 🚀", "' OR 1=1 --", "nul\0nul", "nul", "%", "A", "x" * 10_000, "../up", "12", "12.0"]
 
 
-def test_a_run_has_any_name(journal: Journal) -> None:
+def test_run_can_have_any_name(journal: Journal) -> None:
     async def main() -> None:
         for name in NAMES:
             await journal.append(name, 0, [name.encode()])
@@ -506,12 +539,12 @@ def test_a_run_has_any_name(journal: Journal) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "\ud800", None, 5, b"bytes"])
-def test_what_cannot_be_a_name_is_refused(journal: Journal, name: Any) -> None:
+def test_invalid_name_is_rejected(journal: Journal, name: Any) -> None:
     with pytest.raises(ConfigError, match="the id of a run must be"):
         run(journal.append(name, 0, documents(1)))
 
 
-def test_numbers_below_zero_are_refused(journal: Journal) -> None:
+def test_negative_numbers_are_rejected(journal: Journal) -> None:
     async def main() -> None:
         with pytest.raises(ConfigError, match="numbered from 0"):
             await journal.read("a", -1)
@@ -525,7 +558,7 @@ def test_numbers_below_zero_are_refused(journal: Journal) -> None:
     run(main())
 
 
-def test_a_closed_journal_refuses_everything_and_wakes_its_watchers(journal: Journal) -> None:
+def test_closed_journal_rejects_everything_and_wakes_its_watchers(journal: Journal) -> None:
     async def main() -> None:
         await journal.append("a", 0, documents(1))
         watcher = journal.watch("a")
@@ -551,7 +584,7 @@ def test_a_closed_journal_refuses_everything_and_wakes_its_watchers(journal: Jou
     run(main())
 
 
-def test_closing_waits_for_what_was_asked_before(journal: Journal) -> None:
+def test_close_waits_for_earlier_requests(journal: Journal) -> None:
     async def main() -> None:
         appends = [asyncio.create_task(journal.append(f"run {number}", 0, documents(1))) for number in range(50)]
         await asyncio.sleep(0)

@@ -26,7 +26,7 @@ def test_synchronous_code_can_ask_whether_a_run_exists() -> None:
     assert "a" in journal
 
 
-def test_of_too_many_runs_those_that_ended_first_are_dropped() -> None:
+def test_runs_that_ended_first_are_dropped_first() -> None:
     journal = MemoryJournal(max_runs=3)
     for name in ("a", "b", "c"):
         append(journal, name, 0, [b"x"])
@@ -39,7 +39,7 @@ def test_of_too_many_runs_those_that_ended_first_are_dropped() -> None:
     assert asyncio.run(names(journal)) == ["e", "d", "b"]
 
 
-def test_runs_that_go_on_are_never_dropped() -> None:
+def test_running_runs_are_never_dropped() -> None:
     journal = MemoryJournal(max_runs=0)
     for number in range(10):
         append(journal, f"run {number}", 0, [b"x"])
@@ -49,7 +49,7 @@ def test_runs_that_go_on_are_never_dropped() -> None:
     assert asyncio.run(journal.list()) == []
 
 
-def test_runs_that_ended_long_ago_are_dropped() -> None:
+def test_runs_that_ended_before_the_maximum_age_are_dropped() -> None:
     journal = MemoryJournal(max_age_seconds=0)
     append(journal, "old", 0, [b"x"], end=True)
     append(journal, "open", 0, [b"x"])
@@ -60,7 +60,7 @@ def test_runs_that_ended_long_ago_are_dropped() -> None:
     assert asyncio.run(names(patient)) == ["open", "old"]
 
 
-def test_a_deleted_run_no_longer_counts() -> None:
+def test_deleted_run_does_not_count_as_kept() -> None:
     async def main() -> None:
         journal = MemoryJournal(max_runs=1)
         await journal.append("a", 0, [b"x"], summary=DONE)
@@ -72,7 +72,7 @@ def test_a_deleted_run_no_longer_counts() -> None:
     asyncio.run(main())
 
 
-def test_whoever_watches_a_run_that_is_dropped_sees_all_of_it() -> None:
+def test_watcher_of_a_dropped_run_sees_all_of_its_events() -> None:
     async def main() -> None:
         journal = MemoryJournal(max_runs=0)
 
@@ -94,6 +94,6 @@ def test_whoever_watches_a_run_that_is_dropped_sees_all_of_it() -> None:
     asyncio.run(main())
 
 
-def test_a_negative_number_of_runs_is_refused() -> None:
+def test_negative_number_of_runs_is_rejected() -> None:
     with pytest.raises(ConfigError, match="max_runs must not be negative"):
         MemoryJournal(max_runs=-1)

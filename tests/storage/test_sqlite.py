@@ -63,7 +63,7 @@ def printed(process: subprocess.Popen[str]) -> str:
     return output
 
 
-def test_what_was_appended_is_there_for_the_next_process(path: Path) -> None:
+def test_appended_events_are_there_for_the_next_process(path: Path) -> None:
     writing = script(
         """
 async def main():
@@ -104,7 +104,7 @@ asyncio.run(main())
 """
 
 
-def test_of_several_processes_that_drive_one_run_one_gets_each_number(path: Path) -> None:
+def test_one_of_several_writing_processes_gets_each_number(path: Path) -> None:
     racers = [script(RACER, path, number) for number in range(3)]
     for racer in racers:
         assert racer.stdout is not None
@@ -122,7 +122,7 @@ def test_of_several_processes_that_drive_one_run_one_gets_each_number(path: Path
     run(journal.close())
 
 
-def test_processes_that_open_a_new_file_at_once_all_get_it(path: Path) -> None:
+def test_processes_can_create_a_file_at_the_same_time(path: Path) -> None:
     code = """
 sys.stdin.readline()
 async def main():
@@ -143,7 +143,7 @@ asyncio.run(main())
     run(journal.close())
 
 
-def test_a_watcher_sees_what_another_process_does(path: Path, journal: SqliteJournal) -> None:
+def test_watcher_sees_changes_of_another_process(path: Path, journal: SqliteJournal) -> None:
     code = """
 async def main():
     journal = SqliteJournal(sys.argv[1])
@@ -202,9 +202,7 @@ asyncio.run(main())
 
 @pytest.mark.parametrize("synchronous", ["full", "normal"])
 @pytest.mark.parametrize("lines", [1, 40, 41, 300, 1001])
-def test_a_process_killed_in_the_middle_leaves_a_prefix_with_all_it_was_promised(
-    path: Path, lines: int, synchronous: str
-) -> None:
+def test_killed_process_leaves_a_prefix_with_all_acknowledged_events(path: Path, lines: int, synchronous: str) -> None:
     process = script(APPENDER, path, synchronous)
     assert process.stdout is not None
     acknowledged = [process.stdout.readline() for _ in range(lines)]
@@ -233,7 +231,7 @@ def test_a_process_killed_in_the_middle_leaves_a_prefix_with_all_it_was_promised
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
-def test_one_journal_serves_many_threads_and_one_loop_after_another(journal: SqliteJournal) -> None:
+def test_journal_serves_many_threads_and_event_loops(journal: SqliteJournal) -> None:
     def work(number: int) -> None:
         for turn in range(5):
             run(journal.append(f"run {number}", turn, [b"x"]))
@@ -243,7 +241,7 @@ def test_one_journal_serves_many_threads_and_one_loop_after_another(journal: Sql
     assert {(info.run, info.length) for info in run(journal.list())} == {(f"run {number}", 5) for number in range(16)}
 
 
-def test_the_event_loop_goes_on_while_another_process_holds_the_file(path: Path, journal: SqliteJournal) -> None:
+def test_event_loop_is_not_blocked_while_another_process_locks_the_file(path: Path, journal: SqliteJournal) -> None:
     async def main() -> None:
         await journal.append("a", 0, [b"1"])
         other = sqlite3.connect(path, isolation_level=None)
@@ -259,7 +257,7 @@ def test_the_event_loop_goes_on_while_another_process_holds_the_file(path: Path,
     run(main())
 
 
-def test_a_file_that_stays_locked_is_an_error_and_later_appends_go_on(path: Path) -> None:
+def test_locked_file_is_an_error_and_later_appends_succeed(path: Path) -> None:
     async def main() -> None:
         journal = SqliteJournal(path, busy_timeout=0.05)
         await journal.append("a", 0, [b"1"])
@@ -275,7 +273,7 @@ def test_a_file_that_stays_locked_is_an_error_and_later_appends_go_on(path: Path
     run(main())
 
 
-def test_a_bad_append_does_no_harm_to_those_that_share_its_transaction(journal: SqliteJournal) -> None:
+def test_conflicting_append_does_not_affect_others_in_its_transaction(journal: SqliteJournal) -> None:
     async def main() -> None:
         await journal.append("taken", 0, [b"x"])
         appends = [journal.append(f"run {number}", 0, [b"x"]) for number in range(20)]
@@ -297,20 +295,20 @@ def unwritable(tmp_path: Path) -> Iterator[Path]:
     tmp_path.chmod(0o700)
 
 
-def test_a_directory_that_cannot_be_written_is_named(unwritable: Path) -> None:
+def test_unwritable_directory_is_reported(unwritable: Path) -> None:
     expect_refusal(unwritable / "journal.db", r"cannot open .*journal\.db; its directory must exist and be writable")
 
 
-def test_a_directory_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_missing_directory_is_reported(tmp_path: Path) -> None:
     expect_refusal(tmp_path / "missing" / "journal.db", r"cannot open .*missing/journal\.db; its directory must exist")
 
 
-def test_a_directory_is_no_journal(tmp_path: Path) -> None:
+def test_directory_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"is a directory; pass the path of a file, for example .*/runs\.db$"):
         SqliteJournal(tmp_path)
 
 
-def test_a_directory_that_came_later_is_no_journal(path: Path) -> None:
+def test_directory_created_later_is_rejected(path: Path) -> None:
     journal = SqliteJournal(path)
     path.mkdir()
     with pytest.raises(ConfigError, match=r"^cannot open .*journal\.db; it is a directory"):
@@ -318,14 +316,14 @@ def test_a_directory_that_came_later_is_no_journal(path: Path) -> None:
     run(journal.close())
 
 
-def test_a_file_that_is_no_database_is_refused_untouched(path: Path) -> None:
+def test_file_that_is_not_a_database_is_rejected_unchanged(path: Path) -> None:
     text = "these are my notes\n" * 100
     path.write_text(text)
     expect_refusal(path, r"journal\.db is not an SQLite database; give the path")
     assert path.read_text() == text
 
 
-def test_a_database_of_something_else_is_refused_untouched(path: Path) -> None:
+def test_database_of_another_program_is_rejected_unchanged(path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE recipes (name TEXT)")
     before = path.read_bytes()
@@ -333,7 +331,7 @@ def test_a_database_of_something_else_is_refused_untouched(path: Path) -> None:
     assert path.read_bytes() == before
 
 
-def test_a_journal_of_a_newer_version_is_refused(path: Path, journal: SqliteJournal) -> None:
+def test_journal_of_a_newer_version_is_rejected(path: Path, journal: SqliteJournal) -> None:
     run(journal.append("a", 0, [b"x"]))
     run(journal.close())
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
@@ -341,7 +339,7 @@ def test_a_journal_of_a_newer_version_is_refused(path: Path, journal: SqliteJour
     expect_refusal(path, r"journal format 99, but this release uses format 2; use a newer Midspan")
 
 
-def test_a_journal_of_the_first_format_is_refused(path: Path) -> None:
+def test_journal_of_the_first_format_is_rejected(path: Path) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("CREATE TABLE journal_version (version INTEGER NOT NULL)")
         connection.execute("INSERT INTO journal_version VALUES (1)")
@@ -360,23 +358,25 @@ def expect_refusal(path: Path, words: str) -> None:
     run(journal.close())
 
 
-@pytest.mark.parametrize("name", ["", ":memory:", "a\0b", b"bytes.db", 5, None, "\ud800"])
-def test_what_is_not_the_path_of_a_file_is_refused(name: Any) -> None:
-    with pytest.raises(ConfigError, match="SqliteJournal needs the path of a file"):
-        SqliteJournal(name)
+def test_memory_is_not_a_file_name() -> None:
+    with pytest.raises(ConfigError, match="needs the path of a file; use MemoryJournal for memory"):
+        SqliteJournal(":memory:")
 
 
-@pytest.mark.parametrize("seconds", ["x", None, -1, float("nan"), float("inf"), 1e9, True])
-def test_what_is_no_time_to_wait_is_refused(path: Path, seconds: Any) -> None:
-    with pytest.raises(ConfigError, match=r"busy_timeout must be a number of seconds from 0 to 2147483, got "):
+@pytest.mark.parametrize("seconds", [-1, float("nan"), float("inf"), 1e9])
+def test_invalid_busy_timeout_is_rejected(path: Path, seconds: float) -> None:
+    with pytest.raises(ConfigError, match=r"^busy_timeout must be from 0 to 2147483 seconds, got "):
         SqliteJournal(path, busy_timeout=seconds)
-    for fine in (0, 0.5, 2_147_483):
-        journal = SqliteJournal(path, busy_timeout=fine)
-        assert run(journal.list()) == []
-        run(journal.close())
 
 
-def test_an_unknown_way_to_be_synchronous_is_refused(path: Path) -> None:
+@pytest.mark.parametrize("seconds", [0, 0.5, 2_147_483])
+def test_smallest_and_largest_busy_timeouts_work(path: Path, seconds: float) -> None:
+    journal = SqliteJournal(path, busy_timeout=seconds)
+    assert run(journal.list()) == []
+    run(journal.close())
+
+
+def test_unknown_synchronous_mode_is_rejected(path: Path) -> None:
     with pytest.raises(ConfigError, match="known values: full, normal"):
         SqliteJournal(path, synchronous="off")  # type: ignore[arg-type]
 
@@ -422,35 +422,115 @@ def test_an_append_that_fails_stores_nothing_and_later_appends_succeed(
     assert printed(script(LIMITED_FILE, path, room, size, count)) == words
 
 
-PRIVATE_FILES = """
-import stat
+FAILED_COMMIT = """
+import resource
+from midspan.errors import JournalError
 async def main():
-    os.umask(0o022)
     journal = SqliteJournal(sys.argv[1])
-    await asyncio.gather(journal.append("a", 0, [b"secret"]), journal.list())
-    for file in sorted(os.listdir(os.path.dirname(os.path.realpath(sys.argv[1])))):
-        mode = stat.S_IMODE(os.stat(os.path.join(os.path.dirname(os.path.realpath(sys.argv[1])), file)).st_mode)
-        print(file, oct(mode))
+    await journal.append("a", 0, [b"1"])
+    await journal.list()  # the connection of the reader keeps the WAL file as it is
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (os.path.getsize(sys.argv[1] + "-wal"), hard))
+    appends = [journal.append(f"run {number}", 0, [b"x"]) for number in range(20)]
+    errors = await asyncio.gather(*appends, return_exceptions=True)
+    assert all(type(error) is JournalError for error in errors), errors
+    assert len(set(map(id, errors))) == 20
+    resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+    assert [info.run for info in await journal.list()] == ["a"]
+    assert await asyncio.gather(*(journal.append(f"run {number}", 0, [b"x"]) for number in range(20))) == [1] * 20
     await journal.close()
 asyncio.run(main())
 """
 
 
-def test_only_the_owner_can_read_the_file_its_log_and_its_shared_memory(path: Path) -> None:
-    assert printed(script(PRIVATE_FILES, path)) == ("journal.db 0o600\njournal.db-shm 0o600\njournal.db-wal 0o600\n")
+def test_failed_commit_is_reported_to_each_append_and_stores_none_of_them(path: Path) -> None:
+    assert printed(script(FAILED_COMMIT, path)) == ""
 
 
-def test_a_file_that_is_created_through_a_link_is_private_too(tmp_path: Path) -> None:
+def test_append_cancelled_while_it_waits_for_another_process_is_resolved_by_reading(
+    path: Path, journal: SqliteJournal
+) -> None:
+    async def main() -> None:
+        await journal.append("a", 0, [b"1"])
+        for number in range(1, 20):
+            with closing(sqlite3.connect(path, isolation_level=None)) as other:
+                other.execute("BEGIN IMMEDIATE")
+                append = asyncio.create_task(journal.append("a", number, [b"%d" % number]))
+                for _ in range(number % 4):
+                    assert len(await journal.read("a")) == number  # time for the writer to start
+                append.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await append
+                other.execute("COMMIT")
+            await journal.append(f"settled {number}", 0, [b"x"])
+            stored = await journal.read("a", number)
+            assert stored in ([], [(number, b"%d" % number)])
+            if stored:
+                with pytest.raises(RunElsewhere, match=f"has {number + 1} events, not {number}"):
+                    await journal.append("a", number, [b"%d" % number])
+            else:
+                await journal.append("a", number, [b"%d" % number])
+        assert await journal.read("a") == [(0, b"1")] + [(number, b"%d" % number) for number in range(1, 20)]
+
+    run(main(), seconds=30)
+
+
+PRIVATE_FILES = """
+import stat
+os.umask(int(sys.argv[2], 8))
+async def main():
+    journal = SqliteJournal(sys.argv[1])
+    await asyncio.gather(journal.append("a", 0, [b"secret"]), journal.list())
+    directory = os.path.dirname(os.path.realpath(sys.argv[1]))
+    for file in sorted(os.listdir(directory)):
+        print(file, oct(stat.S_IMODE(os.stat(os.path.join(directory, file)).st_mode)))
+    if sys.argv[3:] != ["killed"]:
+        await journal.close()
+    sys.stdout.flush()
+    os._exit(0)
+asyncio.run(main())
+"""
+PRIVATE = "journal.db 0o600\njournal.db-shm 0o600\njournal.db-wal 0o600\n"
+
+
+@pytest.mark.parametrize("umask", ["000", "022", "077"])
+def test_only_the_owner_can_read_the_file_its_wal_and_its_shm(path: Path, umask: str) -> None:
+    assert printed(script(PRIVATE_FILES, path, umask)) == PRIVATE
+
+
+def test_file_created_through_a_symbolic_link_is_private(tmp_path: Path) -> None:
     (tmp_path / "target").mkdir()
     (tmp_path / "link.db").symlink_to(tmp_path / "target" / "real.db")
-    output = printed(script(PRIVATE_FILES, tmp_path / "link.db"))
+    output = printed(script(PRIVATE_FILES, tmp_path / "link.db", "000"))
     assert output == "real.db 0o600\nreal.db-shm 0o600\nreal.db-wal 0o600\n"
 
 
-def test_an_existing_file_keeps_the_mode_that_the_user_chose(path: Path) -> None:
+@pytest.mark.parametrize("mode", [0o644, 0o666, 0o604])
+def test_existing_journal_that_everybody_can_read_is_made_private(path: Path, mode: int) -> None:
+    assert printed(script(PRIVATE_FILES, path, "022", "killed")) == PRIVATE  # leaves its WAL and SHM files
+    for file in path.parent.iterdir():
+        file.chmod(mode)
+    assert printed(script(PRIVATE_FILES.replace('append("a", 0', 'append("b", 0'), path, "022")) == PRIVATE
+
+
+def test_empty_file_that_everybody_can_read_is_made_private(path: Path) -> None:
+    path.touch()
+    path.chmod(0o644)
+    assert printed(script(PRIVATE_FILES, path, "022")) == PRIVATE
+
+
+def test_file_for_a_group_keeps_its_mode(path: Path) -> None:
     path.touch()
     path.chmod(0o640)
-    assert printed(script(PRIVATE_FILES, path)) == "journal.db 0o640\njournal.db-shm 0o640\njournal.db-wal 0o640\n"
+    assert printed(script(PRIVATE_FILES, path, "022")) == PRIVATE.replace("0o600", "0o640")
+
+
+def test_mode_of_another_programs_database_is_not_changed(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE recipes (name TEXT)")
+    path.chmod(0o644)
+    expect_refusal(path, "is another program's database")
+    assert path.stat().st_mode & 0o777 == 0o644
 
 
 ENDINGS = {
@@ -501,11 +581,11 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_a_program_ends_at_once_and_silently(path: Path, ending: str) -> None:
+def test_program_exits_at_once_without_output(path: Path, ending: str) -> None:
     assert printed(script("journal = SqliteJournal(sys.argv[1])\n" + ENDINGS[ending], path)) == ""
 
 
-def test_a_journal_that_is_thrown_away_ends_its_threads(path: Path) -> None:
+def test_threads_end_when_the_journal_is_garbage_collected(path: Path) -> None:
     before = set(threading.enumerate())
     journal = SqliteJournal(path)
     run(journal.append("a", 0, [b"x"]))
@@ -520,7 +600,7 @@ def test_a_journal_that_is_thrown_away_ends_its_threads(path: Path) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
-def test_a_forked_child_goes_on_with_threads_of_its_own(path: Path) -> None:
+def test_forked_child_uses_its_own_threads(path: Path) -> None:
     code = """
 import warnings
 warnings.simplefilter("ignore", DeprecationWarning)
@@ -538,7 +618,7 @@ asyncio.run(journal.close())
     assert printed(script(code, path)) == ""
 
 
-def test_the_file_and_its_log_do_not_grow_without_end(path: Path, journal: SqliteJournal) -> None:
+def test_file_and_wal_do_not_grow_without_limit(path: Path, journal: SqliteJournal) -> None:
     async def main() -> None:
         for number in range(30):
             await journal.append(f"run {number}", 0, [b"x" * 1_000_000], summary=RunSummary(state="completed"))

@@ -10,7 +10,7 @@ from midspan.errors import ConfigError, JournalError
 PATH = Path("/somewhere/journal.db")
 
 
-def test_a_full_disk_is_said_in_one_sentence() -> None:
+def test_full_disk_is_reported_in_one_sentence() -> None:
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.execute("PRAGMA max_page_count = 10")
         connection.execute("CREATE TABLE events (body BLOB)")
@@ -22,7 +22,7 @@ def test_a_full_disk_is_said_in_one_sentence() -> None:
     assert error.__cause__ is full.value
 
 
-def test_a_damaged_file_is_said_in_one_sentence(tmp_path: Path) -> None:
+def test_damaged_file_is_reported_in_one_sentence(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE events (body BLOB)")
@@ -36,11 +36,11 @@ def test_a_damaged_file_is_said_in_one_sentence(tmp_path: Path) -> None:
     assert str(translated(corrupt.value, path)).startswith(f"{path} is damaged; restore a copy")
 
 
-def test_what_we_do_not_know_is_passed_on_in_its_own_words() -> None:
+def test_unknown_errors_keep_their_message() -> None:
     assert str(translated(sqlite3.Error("never heard of"), PATH)) == "/somewhere/journal.db failed: never heard of"
 
 
-def test_each_who_waits_gets_an_exception_of_its_own() -> None:
+def test_each_caller_gets_its_own_exception() -> None:
     error = ConfigError("a journal of version 99")
     copy = translated(error, PATH)
     assert copy is not error

@@ -7,7 +7,7 @@ from midspan._storage.waiters import Waiters
 from tests.bounds import BOUND
 
 
-def test_waking_resolves_all_who_wait_for_the_run_and_no_others() -> None:
+def test_wake_resolves_the_futures_of_one_run() -> None:
     async def main() -> None:
         waiters = Waiters()
         with waiters.waiting("a") as first, waiters.waiting("a") as second, waiters.waiting("b") as other:
@@ -19,7 +19,7 @@ def test_waking_resolves_all_who_wait_for_the_run_and_no_others() -> None:
     asyncio.run(main())
 
 
-def test_another_thread_wakes_whoever_waits() -> None:
+def test_another_thread_can_wake_waiters() -> None:
     async def main() -> None:
         waiters = Waiters()
         with waiters.waiting("a") as woken:
@@ -32,7 +32,7 @@ def test_another_thread_wakes_whoever_waits() -> None:
     asyncio.run(main())
 
 
-def test_whoever_is_cancelled_is_forgotten() -> None:
+def test_cancelled_waiter_is_removed() -> None:
     async def main() -> None:
         waiters = Waiters()
 
@@ -51,7 +51,7 @@ def test_whoever_is_cancelled_is_forgotten() -> None:
     asyncio.run(main())
 
 
-def test_those_of_a_closed_loop_harm_nobody() -> None:
+def test_waiters_of_a_closed_loop_are_ignored() -> None:
     waiters = Waiters()
     loop = asyncio.new_event_loop()
 

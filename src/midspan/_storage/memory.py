@@ -6,6 +6,8 @@ import time
 from collections.abc import AsyncGenerator, Sequence
 from itertools import count, islice
 
+from msgspec import Struct
+
 from midspan._storage.journal import (
     NumberedEvents,
     RunInfo,
@@ -69,12 +71,14 @@ class MemoryJournal:
             if not events and summary is None:
                 return expected_seq
             if stored is None:
-                stored = self._create(run, owner)
+                check_run(run)
+                now = time.time()
+                stored = self._runs[run] = _Run(next(self._numbers), owner, now, now)
             stored.add(events, summary)
             length = len(stored.events)
             if stored.ended:
                 self._ended_at[run] = time.monotonic()
-                self._drop_old()
+            self._drop_old()
         if self._waiters:
             self._waiters.wake(run, stored)
         return length
@@ -135,7 +139,7 @@ class MemoryJournal:
             and (owner is None or stored.owner == owner)
             and (state is None or stored.summary.state == state)
         )
-        return list(islice(matching, min(len(newest_first), len(newest_first) if limit is None else limit)))
+        return list(islice(matching, None if limit is None else min(limit, len(newest_first))))
 
     async def delete(self, run: str) -> bool:
         with self._lock:
@@ -161,12 +165,6 @@ class MemoryJournal:
             raise closed()
         return known or self._runs.get(run)
 
-    def _create(self, run: str, owner: str | None) -> "_Run":
-        check_run(run)
-        stored = self._runs[run] = _Run(next(self._numbers), owner)
-        self._drop_old()
-        return stored
-
     def _drop_old(self) -> None:
         while self._ended_at and self._has_too_much():
             oldest = next(iter(self._ended_at))
@@ -175,23 +173,20 @@ class MemoryJournal:
     def _has_too_much(self) -> bool:
         if self._max_runs is not None and len(self._runs) > self._max_runs:
             return True
-        if self._max_age_seconds is None:
-            return False
-        return time.monotonic() - next(iter(self._ended_at.values())) > self._max_age_seconds
+        age = time.monotonic() - next(iter(self._ended_at.values()))
+        return self._max_age_seconds is not None and age > self._max_age_seconds
 
 
-class _Run:
+class _Run(Struct, eq=False):
     """A stored run. Its list of events only grows, so readers need no lock."""
 
-    __slots__ = ("ended", "events", "number", "owner", "started_at", "summary", "updated_at")
-
-    def __init__(self, number: int, owner: str | None) -> None:
-        self.number = number
-        self.owner = owner
-        self.events: list[bytes] = []
-        self.summary = RunSummary()
-        self.ended = False
-        self.started_at = self.updated_at = time.time()
+    number: int
+    owner: str | None
+    started_at: float
+    updated_at: float
+    events: list[bytes] = []
+    summary: RunSummary = RunSummary()
+    ended: bool = False
 
     def add(self, events: Sequence[bytes], summary: RunSummary | None) -> None:
         self.events.extend(events)

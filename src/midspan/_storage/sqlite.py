@@ -1,10 +1,23 @@
-"""A journal in one SQLite file, shared by threads, event loops and processes of one machine."""
+"""A journal in one SQLite file, shared by threads, event loops and processes of one machine.
 
+Two threads own a connection each, one for writing and one for reading, so event loops never wait for the disk. Requests
+that arrive during a transaction share the next one: a thousand concurrent appends take a few commits. The threads are
+daemons and do not keep a program alive. What they acknowledged is in the file; anything else is there completely or not
+at all.
+"""
+
+import asyncio
 import os
+import sqlite3
+import threading
+import time
 import weakref
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from concurrent.futures import Future as ThreadFuture
+from contextlib import suppress
 from pathlib import Path
-from typing import cast
+from queue import Empty, SimpleQueue
+from typing import Any, NamedTuple, TypeVar
 
 from midspan._storage import sqlite_file
 from midspan._storage.journal import (
@@ -16,16 +29,23 @@ from midspan._storage.journal import (
     check_filter,
     check_range,
     check_run,
+    closed,
 )
-from midspan._storage.sqlite_file import Append, Location, Page, Synchronous
-from midspan._storage.sqlite_worker import READING, WRITING, Poll, Work, Worker
-from midspan._storage.waiters import Waiters
-from midspan.errors import ConfigError
+from midspan._storage.sqlite_file import Location, Page, Synchronous, find, open_file, translated
+from midspan._storage.waiters import Waiters, resolve_in_loop
+from midspan.errors import ConfigError, JournalError, MidspanError
 
-_MAX_EVENT_BYTES = 999_000_000
-"""SQLite takes rows of up to 10^9 bytes."""
+T = TypeVar("T")
+Work = Callable[[sqlite3.Connection], T | JournalError]
+
 _MAX_BUSY_SECONDS = 2_147_483
 """SQLite counts milliseconds in 32 bits."""
+_MAX_WRITES = 512
+"""The number of requests that share a transaction."""
+_MAX_READS = 16
+"""Few, because the result of one request waits for the others."""
+_POLL_SECONDS = 0.05
+"""How often a journal with waiting watchers looks for commits of other processes."""
 
 
 class SqliteJournal:
@@ -44,7 +64,14 @@ class SqliteJournal:
     ) -> None:
         if synchronous not in ("full", "normal"):
             raise ConfigError(f"unknown synchronous={synchronous!r}; known values: full, normal")
-        self._location = Location(_checked(path), synchronous, _checked_seconds(busy_timeout))
+        if not 0 <= busy_timeout <= _MAX_BUSY_SECONDS:
+            raise ConfigError(f"busy_timeout must be from 0 to {_MAX_BUSY_SECONDS} seconds, got {busy_timeout}")
+        if os.fspath(path) == ":memory:":
+            raise ConfigError("SqliteJournal needs the path of a file; use MemoryJournal for memory")
+        if Path(path).is_dir():
+            raise ConfigError(f"{path} is a directory; pass the path of a file, for example {Path(path, 'runs.db')}")
+        # Absolute, because the program may change its directory before the file is opened.
+        self._location = Location(Path(path).absolute(), synchronous, busy_timeout)
         self._start_workers()
 
     async def append(
@@ -57,17 +84,18 @@ class SqliteJournal:
         summary: RunSummary | None = None,
     ) -> int:
         check_run(run)
-        new = Append(run, expected_seq, _checked_events(events), owner, summary)
+        copied = tuple(events)  # the caller may change the list before it is stored
         try:
-            return cast("int", await self._write(lambda file: sqlite_file.append(file, new)))
+            return await self._writer().do(
+                lambda file: sqlite_file.append(file, run, expected_seq, copied, owner=owner, summary=summary)
+            )
         finally:
             self._waiters.wake(run)
 
     async def read(self, run: str, from_seq: int = 0, limit: int | None = None) -> NumberedEvents:
         check_run(run)
         check_range(from_seq, limit)
-        events = await self._read(lambda file: sqlite_file.read(file, run, from_seq, limit))
-        return cast("NumberedEvents", events)
+        return await self._reader().do(lambda file: sqlite_file.read(file, run, from_seq, limit))
 
     async def watch(self, run: str, from_seq: int = 0) -> AsyncGenerator[tuple[int, bytes], None]:
         check_run(run)
@@ -85,7 +113,7 @@ class SqliteJournal:
 
     async def get(self, run: str) -> RunInfo:
         check_run(run)
-        return cast("RunInfo", await self._read(lambda file: sqlite_file.get(file, run)))
+        return await self._reader().do(lambda file: sqlite_file.get(file, run))
 
     async def list(
         self,
@@ -97,35 +125,34 @@ class SqliteJournal:
     ) -> Runs:
         check_range(0, limit)
         before = check_filter(after, state)
-        return cast("Runs", await self._read(lambda file: sqlite_file.list_runs(file, before, owner, state, limit)))
+        return await self._reader().do(lambda file: sqlite_file.list_runs(file, before, owner, state, limit))
 
     async def delete(self, run: str) -> bool:
         """Delete a run. The file keeps its size, and later runs reuse the space."""
         check_run(run)
         try:
-            return cast("bool", await self._write(lambda file: sqlite_file.delete(file, run)))
+            return await self._writer().do(lambda file: sqlite_file.delete(file, run))
         finally:
             self._waiters.wake(run)
 
     async def close(self) -> None:
         """Finish the requests made so far and end the threads. A second call does nothing."""
-        workers = self._workers_here()
+        workers = self._writer(), self._reader()
         _stop(workers)
         self._waiters.wake_all()
         for worker in workers:
             await worker.stopped()
 
     async def _next_page(self, run: str, run_id: int | None, seq: int) -> Page:
-        return cast("Page", await self._read(lambda file: sqlite_file.read_page(file, run, run_id, seq)))
+        return await self._reader().do(lambda file: sqlite_file.read_page(file, run, run_id, seq))
 
-    async def _write(self, work: Work) -> object:
-        return await self._workers_here()[0].do(work)
+    def _writer(self) -> "_Worker":
+        return self._workers_here()[0]
 
-    async def _read(self, work: Work) -> object:
-        return await self._workers_here()[1].do(work)
+    def _reader(self) -> "_Worker":
+        return self._workers_here()[1]
 
-    def _workers_here(self) -> tuple[Worker, Worker]:
-        """The worker that writes and the one that reads."""
+    def _workers_here(self) -> tuple["_Worker", "_Worker"]:
         if self._process != os.getpid():  # a forked child has no threads and must not use the parent's connections
             self._start_workers()
         return self._workers
@@ -134,44 +161,143 @@ class SqliteJournal:
         self._process = os.getpid()
         self._waiters = Waiters()
         self._workers = (
-            Worker("midspan-journal-writer", self._location, WRITING),
-            Worker("midspan-journal-reader", self._location, READING, Poll(self._waiters)),
+            _Worker("midspan-journal-writer", self._location, "BEGIN IMMEDIATE", _MAX_WRITES),
+            _Worker("midspan-journal-reader", self._location, "BEGIN", _MAX_READS, self._waiters),
         )
         # At exit the threads are left to the system: nothing acknowledged is lost.
         weakref.finalize(self, _stop, self._workers).atexit = False
 
 
-def _checked(path: str | os.PathLike[str]) -> Path:
-    name = os.fspath(path) if isinstance(path, os.PathLike) else path
-    if not isinstance(name, str) or not name or name == ":memory:" or "\0" in name:
-        raise ConfigError(f"SqliteJournal needs the path of a file, got {name!r}; use MemoryJournal for memory")
-    try:
-        os.fsencode(name)
-    except UnicodeEncodeError as error:
-        raise ConfigError(f"SqliteJournal needs the path of a file, and {name!r} is not a valid file name") from error
-    if os.path.isdir(name):  # noqa: PTH112 - unlike Path.is_dir it is false for a path that may not be read
-        raise ConfigError(f"{name} is a directory; pass the path of a file, for example {Path(name) / 'runs.db'}")
-    return Path(name).absolute()  # the program may change its directory before the file is opened
-
-
-def _checked_seconds(seconds: float) -> float:
-    if type(seconds) not in (int, float) or not 0 <= seconds <= _MAX_BUSY_SECONDS:  # NaN is not in the range either
-        raise ConfigError(
-            f"busy_timeout must be a number of seconds from 0 to {_MAX_BUSY_SECONDS}, got {seconds!r:.80}"
-        )
-    return seconds
-
-
-def _checked_events(events: Iterable[bytes]) -> tuple[bytes, ...]:
-    """A copy. Events that SQLite would refuse are refused here, where they do not affect other appends."""
-    checked = tuple(events)
-    for event in checked:
-        assert isinstance(event, bytes), "an event is an encoded document"
-        if len(event) > _MAX_EVENT_BYTES:
-            raise ConfigError(f"an event of {len(event):,} bytes is too large; store the data elsewhere")
-    return checked
-
-
-def _stop(workers: Iterable[Worker]) -> None:
+def _stop(workers: Iterable["_Worker"]) -> None:
     for worker in workers:
         worker.stop()
+
+
+class _Job(NamedTuple):
+    work: Work[Any]
+    future: asyncio.Future[Any]
+
+
+class _Worker:
+    """Runs work in its thread, in order. The thread starts with the first request.
+
+    It has no reference to the journal, so the journal can be collected while the thread waits.
+    """
+
+    def __init__(
+        self, name: str, location: Location, begin: str, max_jobs: int, watchers: Waiters | None = None
+    ) -> None:
+        """`begin` starts a transaction. `watchers` are woken if another process appends to their runs."""
+        self._name = name
+        self._location = location
+        self._begin = begin
+        self._max_jobs = max_jobs
+        self._watchers = Waiters() if watchers is None else watchers
+        self._lock = threading.Lock()
+        self._is_started = self._is_closed = False
+        self._queue: SimpleQueue[_Job | None] = SimpleQueue()
+        """None is the last item."""
+        self._ended: ThreadFuture[None] = ThreadFuture()
+        self._ended.set_running_or_notify_cancel()  # a cancelled waiter must not cancel it
+        self._connection: sqlite3.Connection | None = None
+        self._next_poll = 0.0
+        self._data_version: object = None
+        self._rows: dict[str, object] = {}
+        """The watched runs, as they were at that version."""
+
+    async def do(self, work: Work[T]) -> T:
+        """The result of the work. An error that it returns is raised for its caller alone.
+
+        An exception that it raises rolls back the transaction and is raised for all requests that share it. Work that
+        is cancelled before its turn is not run; work that is cancelled later is run without its result being used.
+        """
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        with self._lock:
+            if self._is_closed:
+                raise closed()
+            if not self._is_started:
+                threading.Thread(target=self._run, name=self._name, daemon=True).start()
+                self._is_started = True
+            self._queue.put(_Job(work, future))
+        return await future
+
+    def stop(self) -> None:
+        """Let the thread end after the work it already has."""
+        with self._lock:
+            if not self._is_closed and self._is_started:
+                self._queue.put(None)
+            self._is_closed = True
+
+    async def stopped(self) -> None:
+        """Wait for the end of a thread that was stopped."""
+        if self._is_started:
+            await asyncio.wrap_future(self._ended)
+
+    def _run(self) -> None:
+        while self._run_next():
+            pass
+        self._drop_connection()
+        self._ended.set_result(None)
+
+    def _run_next(self) -> bool:
+        """Run a transaction with the jobs that wait; false after the last one."""
+        jobs, may_continue = self._take()
+        for job, result in zip(jobs, self._results(jobs) if jobs else (), strict=True):
+            resolve_in_loop(job.future, result)
+        if self._watchers and time.monotonic() >= self._next_poll:
+            self._look_for_changes()
+            self._next_poll = time.monotonic() + _POLL_SECONDS
+        return may_continue
+
+    def _take(self) -> tuple[list[_Job], bool]:
+        """The waiting jobs, as many as one transaction takes, and whether more may come."""
+        jobs: list[_Job] = []
+        with suppress(Empty):
+            job = self._queue.get(timeout=_POLL_SECONDS if self._watchers else None)
+            while job is not None:
+                if not job.future.cancelled():
+                    jobs.append(job)
+                if len(jobs) == self._max_jobs:
+                    return jobs, True
+                job = self._queue.get_nowait()
+            return jobs, False
+        return jobs, True
+
+    def _results(self, jobs: list[_Job]) -> list[Any]:
+        try:
+            connection = self._connected()
+            connection.execute(self._begin)
+            results = [job.work(connection) for job in jobs]
+            connection.execute("COMMIT")
+        except Exception as error:  # noqa: BLE001 - it is raised for those who wait, and the thread continues
+            self._drop_connection()  # which also rolls back
+            is_translated = isinstance(error, sqlite3.Error | MidspanError)
+            return [translated(error, self._location.path) if is_translated else error for _ in jobs]
+        return results
+
+    def _look_for_changes(self) -> None:
+        """Wake the watchers of runs that have changed. SQLite does not announce commits of other processes."""
+        try:
+            (version,) = self._connected().execute("PRAGMA data_version").fetchone()
+            if version == self._data_version:
+                return
+            before, self._rows = self._rows, {run: find(self._connected(), run) for run in self._watchers.runs()}
+        except Exception:  # noqa: BLE001 - the watchers read for themselves and get the error
+            self._drop_connection()
+            self._watchers.wake_all()
+            return
+        self._data_version = version
+        for run, row in self._rows.items():
+            if run not in before or before[run] != row:
+                self._watchers.wake(run)
+
+    def _connected(self) -> sqlite3.Connection:
+        if self._connection is None:
+            self._connection = open_file(self._location)
+        return self._connection
+
+    def _drop_connection(self) -> None:
+        connection, self._connection, self._data_version = self._connection, None, None
+        if connection is not None:
+            with suppress(sqlite3.Error):
+                connection.close()

@@ -4,6 +4,7 @@ import os
 import sqlite3
 import tempfile
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -48,7 +49,6 @@ CREATE TABLE events (
 """
 # AUTOINCREMENT: the id of a deleted run is never reused, so a watcher can recognize a new run of the same name.
 # Not WITHOUT ROWID, which takes twice the space and time for events of 2 KB.
-_NOW = "SELECT (julianday('now') - 2440587.5) * 86400.0"  # unixepoch('subsec') needs SQLite 3.42
 _MAX_LOG_BYTES = 64 * 2**20
 _PAGE_BYTES = 2**16
 _PAGE_EVENTS = 256
@@ -65,10 +65,12 @@ class Location(Struct, frozen=True):
 
 def open_file(location: Location) -> sqlite3.Connection:
     """Open a connection for the calling thread, which begins and commits transactions itself."""
-    _create_private(location.path)
-    connection = sqlite3.connect(location.path, timeout=location.busy_timeout, isolation_level=None)
+    path = Path(os.path.realpath(location.path))
+    _create_private(path)
+    connection = sqlite3.connect(path, timeout=location.busy_timeout, isolation_level=None)
     try:
         has_tables = _check_version(connection, location.path)
+        _make_private(path)
         _use_write_ahead_log(connection, location)
         if not has_tables:
             _create_tables(connection, location.path)
@@ -87,16 +89,26 @@ def _create_private(path: Path) -> None:
     the locks of other connections in this process (https://sqlite.org/howtocorrupt.html, 2.2). If this fails, SQLite
     creates the file or reports what is wrong.
     """
+    if path.exists():
+        return
     with suppress(OSError):
-        target = path.resolve()
-        if target.exists():
-            return
-        descriptor, temporary = tempfile.mkstemp(prefix=f".{target.name[:32]}-", dir=target.parent)
+        descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name[:32]}-", dir=path.parent)
         os.close(descriptor)
         try:
-            os.link(temporary, target)
+            os.link(temporary, path)
         finally:
             Path(temporary).unlink()
+
+
+def _make_private(path: Path) -> None:
+    """Change the mode of files that everybody may read or write to 0600. A mode such as 0640 is the user's choice.
+
+    They were created by an earlier version, by another program, or on a file system without links.
+    """
+    for file in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
+        with suppress(OSError):  # it does not exist, or belongs to another user
+            if file.stat().st_mode & 0o007:
+                file.chmod(0o600)
 
 
 def _check_version(connection: sqlite3.Connection, path: Path) -> bool:
@@ -139,15 +151,6 @@ def _create_tables(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute("COMMIT")
 
 
-class Page(NamedTuple):
-    """Events that a watcher has not seen yet."""
-
-    run_id: int | None
-    """Which run of that name it is; None if there is none yet."""
-    events: NumberedEvents
-    is_last: bool
-
-
 class _Row(NamedTuple):
     id: int
     length: int
@@ -158,36 +161,39 @@ class _Row(NamedTuple):
         return self.state in ENDED_STATES
 
 
-class Append(Struct, frozen=True):
-    """The arguments of `Journal.append`."""
+_CREATE = (
+    "INSERT INTO runs (run, owner, length, state, summary, started_at, updated_at) "
+    "VALUES (?, ?, 0, 'running', x'7b7d', ?, ?)"
+)
 
-    run: str
-    expected_seq: int
-    events: tuple[bytes, ...]
-    owner: str | None
-    summary: RunSummary | None
-
-
-# Each of the following runs in a transaction that the caller began.
+# Each of the following functions runs in a transaction that the caller began. An error that concerns one caller is
+# returned, because an exception would roll back the transaction, which many callers share.
 
 
-def append(connection: sqlite3.Connection, new: Append) -> int | JournalError:
+def append(
+    connection: sqlite3.Connection,
+    run: str,
+    expected_seq: int,
+    events: Sequence[bytes],
+    *,
+    owner: str | None,
+    summary: RunSummary | None,
+) -> int | JournalError:
     """The number of the next event, or why nothing was stored."""
-    row = find(connection, new.run)
-    error = conflict(new.run, new.expected_seq, row and row.length, ended=row is not None and row.ended)
+    row = find(connection, run)
+    error = conflict(run, expected_seq, row and row.length, ended=row is not None and row.ended)
     if error is not None:
         return error
-    length = new.expected_seq
-    if not new.events and new.summary is None:
-        return length
-    (now,) = connection.execute(_NOW).fetchone()
-    run_id = _create(connection, new.run, new.owner, now) if row is None else row.id
-    numbered = [(run_id, seq, event) for seq, event in enumerate(new.events, length)]
+    if not events and summary is None:
+        return expected_seq
+    now = time.time()
+    run_id = connection.execute(_CREATE, (run, owner, now, now)).lastrowid if row is None else row.id
+    numbered = [(run_id, seq, event) for seq, event in enumerate(events, expected_seq)]
     connection.executemany("INSERT INTO events (run_id, seq, body) VALUES (?, ?, ?)", numbered)
-    length += len(numbered)
+    length = expected_seq + len(numbered)
     connection.execute("UPDATE runs SET length = ?, updated_at = ? WHERE id = ?", (length, now, run_id))
-    if new.summary is not None:
-        stored = new.summary.state, msgspec.json.encode(new.summary), run_id
+    if summary is not None:
+        stored = summary.state, msgspec.json.encode(summary), run_id
         connection.execute("UPDATE runs SET state = ?, summary = ? WHERE id = ?", stored)
     return length
 
@@ -197,14 +203,7 @@ def find(connection: sqlite3.Connection, run: str) -> _Row | None:
     return None if row is None else _Row(*row)
 
 
-def _create(connection: sqlite3.Connection, run: str, owner: str | None, now: float) -> int:
-    statement = (
-        "INSERT INTO runs (run, owner, length, state, summary, started_at, updated_at) "
-        "VALUES (?, ?, 0, 'running', x'7b7d', ?, ?)"
-    )
-    run_id = connection.execute(statement, (run, owner, now, now)).lastrowid
-    assert run_id is not None, "an INSERT gives its row an id"
-    return run_id
+_EVENTS = "SELECT seq, body FROM events WHERE run_id = ? AND seq >= ? ORDER BY seq LIMIT ?"
 
 
 def read(connection: sqlite3.Connection, run: str, from_seq: int, limit: int | None) -> NumberedEvents | JournalError:
@@ -213,9 +212,17 @@ def read(connection: sqlite3.Connection, run: str, from_seq: int, limit: int | N
         return UnknownRun(run)
     if from_seq >= row.length:
         return []
-    statement = "SELECT seq, body FROM events WHERE run_id = ? AND seq >= ? ORDER BY seq LIMIT ?"
     most = row.length if limit is None else min(limit, row.length)
-    return connection.execute(statement, (row.id, from_seq, most)).fetchall()
+    return connection.execute(_EVENTS, (row.id, from_seq, most)).fetchall()
+
+
+class Page(NamedTuple):
+    """Events that a watcher has not seen yet."""
+
+    run_id: int | None
+    """Which run of that name it is; None if there is none yet."""
+    events: NumberedEvents
+    is_last: bool
 
 
 def read_page(connection: sqlite3.Connection, run: str, known_id: int | None, from_seq: int) -> Page:
@@ -227,26 +234,22 @@ def read_page(connection: sqlite3.Connection, run: str, known_id: int | None, fr
         return Page(known_id, [], True)
     if from_seq >= row.length:
         return Page(row.id, [], row.ended)
-    statement = "SELECT seq, body FROM events WHERE run_id = ? AND seq >= ? ORDER BY seq LIMIT ?"
-    cursor = connection.execute(statement, (row.id, from_seq, _PAGE_EVENTS))
     events: NumberedEvents = []
     size = 0
-    for seq, body in cursor:
+    for seq, body in connection.execute(_EVENTS, (row.id, from_seq, _PAGE_EVENTS)):
         events.append((seq, body))
         size += len(body)
         if size >= _PAGE_BYTES:
             break
-    cursor.close()
     return Page(row.id, events, row.ended and from_seq + len(events) == row.length)
 
 
-_COLUMNS = "SELECT run, length, summary, owner, started_at, updated_at, id FROM runs"
-_decode_summary = msgspec.json.Decoder(RunSummary).decode
+_INFO = "SELECT run, length, summary, owner, started_at, updated_at, id FROM runs"
 
 
 def get(connection: sqlite3.Connection, run: str) -> RunInfo | JournalError:
-    row = connection.execute(f"{_COLUMNS} WHERE run = ?", (run,)).fetchone()
-    return UnknownRun(run) if row is None else _info(*row)
+    row = connection.execute(f"{_INFO} WHERE run = ?", (run,)).fetchone()
+    return UnknownRun(run) if row is None else _info(row)
 
 
 def list_runs(
@@ -256,14 +259,15 @@ def list_runs(
     used = {condition: value for condition, value in filters.items() if value is not None}
     where = f" WHERE {' AND '.join(used)}" if used else ""
     most = -1 if limit is None else min(limit, _MAX_INTEGER)
-    rows = connection.execute(f"{_COLUMNS}{where} ORDER BY id DESC LIMIT ?", (*used.values(), most))
-    return [_info(*row) for row in rows]
+    return [
+        _info(row) for row in connection.execute(f"{_INFO}{where} ORDER BY id DESC LIMIT ?", (*used.values(), most))
+    ]
 
 
-def _info(
-    run: str, length: int, summary: bytes, owner: str | None, started_at: float, updated_at: float, id: int
-) -> RunInfo:
-    return RunInfo(run, length, _decode_summary(summary), owner, started_at, max(started_at, updated_at), str(id))
+def _info(row: tuple[str, int, bytes, str | None, float, float, int]) -> RunInfo:
+    run, length, summary, owner, started_at, updated_at, id = row
+    decoded = msgspec.json.decode(summary, type=RunSummary)
+    return RunInfo(run, length, decoded, owner, started_at, max(started_at, updated_at), str(id))
 
 
 def delete(connection: sqlite3.Connection, run: str) -> bool:
@@ -279,8 +283,6 @@ _CANNOT_USE_FILE = {
     sqlite3.SQLITE_NOTADB: "{path} is not an SQLite database; give the path of a journal or of a new file",
     sqlite3.SQLITE_CANTOPEN: "cannot open {path}; its directory must exist and be writable",
     sqlite3.SQLITE_READONLY: "cannot write to {path}; the file and its directory must be writable",
-    sqlite3.SQLITE_PERM: "cannot write to {path}; the file and its directory must be writable",
-    sqlite3.SQLITE_AUTH: "cannot use {path}; its permissions forbid it",
 }
 _FAILED = {
     sqlite3.SQLITE_FULL: "no space left for {path}; nothing was stored",
@@ -294,12 +296,12 @@ def translated(error: Exception, path: Path) -> MidspanError:
     """Our exception for what SQLite raised. Each waiting caller needs its own, because each adds a traceback."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the low byte is the primary result code
     if isinstance(error, MidspanError):
-        made: MidspanError = type(error)(*error.args)
+        translation: MidspanError = type(error)(*error.args)
     elif code == sqlite3.SQLITE_CANTOPEN and path.is_dir():
-        made = ConfigError(f"cannot open {path}; it is a directory")
+        translation = ConfigError(f"cannot open {path}; it is a directory")
     elif code in _CANNOT_USE_FILE:
-        made = ConfigError(_CANNOT_USE_FILE[code].format(path=path))
+        translation = ConfigError(_CANNOT_USE_FILE[code].format(path=path))
     else:
-        made = JournalError(_FAILED.get(code, "{path} failed: {error}").format(path=path, error=error))
-    made.__cause__ = error
-    return made
+        translation = JournalError(_FAILED.get(code, "{path} failed: {error}").format(path=path, error=error))
+    translation.__cause__ = error
+    return translation

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -36,50 +36,42 @@ class Waiters:
         try:
             yield waiter
         finally:
-            self._forget(run, waiter)
+            with self._lock:
+                if (registered := self._waiting.get(run)) is not None:
+                    registered.discard(waiter)
+                    if not registered:
+                        del self._waiting[run]
 
     def wake(self, run: str, value: Any = None) -> None:
         """Resolve the futures of this run with `value`."""
         with self._lock:
-            waiters = self._waiting.pop(run, None)
-        if waiters:
-            _resolve_all(waiters, value)
+            waiters = self._waiting.pop(run, set())
+        for waiter in waiters:
+            resolve_in_loop(waiter, value)
 
     def wake_all(self) -> None:
         for run in self.runs():
             self.wake(run)
 
-    def _forget(self, run: str, waiter: Waiter) -> None:
-        with self._lock:
-            waiters = self._waiting.get(run)
-            if waiters is not None:
-                waiters.discard(waiter)
-                if not waiters:
-                    self._waiting.pop(run, None)
 
-
-def _resolve_all(waiters: Iterable[Waiter], value: Any) -> None:
-    here = _running_loop()
-    elsewhere: dict[asyncio.AbstractEventLoop, list[Waiter]] = {}
-    for waiter in waiters:
-        loop = waiter.get_loop()
-        if loop is here:
-            _resolve((waiter,), value)
-        else:
-            elsewhere.setdefault(loop, []).append(waiter)
-    for loop, theirs in elsewhere.items():
-        with suppress(RuntimeError):  # the loop is closed, and nobody waits there
-            loop.call_soon_threadsafe(_resolve, theirs, value)
-
-
-def _running_loop() -> asyncio.AbstractEventLoop | None:
+def resolve_in_loop(future: asyncio.Future[Any], value: Any) -> None:
+    """Resolve a future of any event loop with a value or an exception, from any thread."""
+    loop = future.get_loop()
     try:
-        return asyncio.get_running_loop()
+        is_here = asyncio.get_running_loop() is loop
     except RuntimeError:
-        return None
+        is_here = False
+    if is_here:
+        _resolve(future, value)
+    else:
+        with suppress(RuntimeError):  # the loop is closed, and nobody waits there
+            loop.call_soon_threadsafe(_resolve, future, value)
 
 
-def _resolve(waiters: Iterable[Waiter], value: Any) -> None:
-    for waiter in waiters:
-        if not waiter.done():
-            waiter.set_result(value)
+def _resolve(future: asyncio.Future[Any], value: Any) -> None:
+    if future.done():
+        return
+    if isinstance(value, Exception):
+        future.set_exception(value)
+    else:
+        future.set_result(value)
