@@ -11,8 +11,8 @@ from midspan._version import VERSION
 
 if TYPE_CHECKING:
     from midspan._loop.agent import Agent as Agent
+    from midspan._loop.agent import Chat as Chat
     from midspan._loop.background_runs import BackgroundRuns as BackgroundRuns
-    from midspan._loop.chat import Chat as Chat
     from midspan._loop.result import RunResult as RunResult
     from midspan._loop.result import RunStream as RunStream
     from midspan._schema.signature import Context as Context
@@ -37,7 +37,7 @@ logging.getLogger("midspan").addHandler(logging.NullHandler())  # silent unless 
 _HOMES = {
     "Agent": "midspan._loop.agent",
     "BackgroundRuns": "midspan._loop.background_runs",
-    "Chat": "midspan._loop.chat",
+    "Chat": "midspan._loop.agent",
     "Context": "midspan._schema.signature",
     "Gemini": "midspan.providers.gemini.client",
     "Limits": "midspan._types.specs",

@@ -257,6 +257,7 @@ def test_result_that_is_not_json_serializable_is_an_error_result() -> None:
     assert "not JSON serializable" in run.value
 
 
+@pytest.mark.requirement("S3-16")
 def test_function_gets_the_callers_object_and_the_run_context_by_annotation() -> None:
     @tool
     def both(context: RunContext[dict[str, int]], n: int) -> list[Any]:
@@ -270,6 +271,7 @@ def test_function_gets_the_callers_object_and_the_run_context_by_annotation() ->
     assert list(both.spec.parameters["properties"]) == ["n"]  # type: ignore[index]
 
 
+@pytest.mark.requirement("S3-16")
 def test_plain_function_sees_in_its_thread_that_it_timed_out() -> None:
     seen = threading.Event()
 

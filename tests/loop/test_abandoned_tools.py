@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from midspan import Agent, BackgroundRuns, Limits, tool
-from midspan._loop.views import Phase
+from midspan._loop.background import Phase
 from midspan._types.events import ToolStart
 from midspan._types.parts import ToolCall
 from midspan.errors import LimitReached

@@ -10,8 +10,7 @@ import pytest
 
 from midspan import Agent, Context, Limits, ModelSettings, Toolbox, from_json, to_json, tool
 from midspan._http.retry import RetryPolicy, SystemClock
-from midspan._loop.blocking import iterate
-from midspan._loop.chat import Chat
+from midspan._loop.agent import Chat
 from midspan._types.events import TextDelta
 from midspan._types.messages import History, Message
 from midspan._types.parts import Blob, Text, ToolCall, ToolResult
@@ -22,7 +21,7 @@ from midspan.providers.gemini.client import Gemini
 from midspan.testing import ScriptedProvider
 from midspan.tools.source import ToolListing, ToolSource
 from midspan.tools.wrap import Required
-from tests.bounds import BOUND
+from tests.bounds import BOUND, time_passes
 
 
 @tool
@@ -37,7 +36,7 @@ async def whoami(context: Context[str]) -> str:
     return context
 
 
-def test_a_model_can_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_model_can_be_given_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GOOGLE_API_KEY", "k")
     for name in ("gemini:gemini-3.8-flash", "gemini-3.8-flash"):
         agent = Agent(name, tools=[add])
@@ -52,15 +51,15 @@ def test_a_model_can_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
         ("nobody:x", "unknown provider 'nobody'"),
         ("gpt", "unknown model 'gpt'; use 'provider:model', for example 'gemini:gpt'"),
         ("", "unknown model ''"),
-        (5, "a model is a provider or a name"),
+        (5, "model must be a provider or a name like 'gemini:gemini-3.8-flash', got 5"),
     ],
 )
-def test_a_model_that_nobody_knows_is_told(model: Any, words: str) -> None:
+def test_unknown_model_is_an_error(model: Any, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         Agent(model)
 
 
-def test_a_named_model_without_a_key_is_a_credentials_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_named_model_without_a_key_is_a_credentials_error(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("GOOGLE_API_KEY", "GEMINI_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(CredentialsError):
@@ -72,40 +71,40 @@ def test_a_named_model_without_a_key_is_a_credentials_error(monkeypatch: pytest.
     [
         ({"tools": [5]}, "5 is not a tool"),
         ({"system": 5}, "system must be a string, got 5"),
-        ({"limits": 5}, "limits are of the type Limits"),
+        ({"limits": 5}, r"limits must be Limits\(…\), got 5"),
         ({"tool_choice": "maybe"}, "unknown tool choice"),
     ],
 )
-def test_a_wrong_option_is_told_when_the_agent_is_made(options: dict[str, Any], words: str) -> None:
+def test_invalid_option_is_an_error_when_the_agent_is_created(options: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         Agent(ScriptedProvider([]), **options)
 
 
-def test_two_tools_of_one_name_are_told_when_the_agent_is_made() -> None:
+def test_two_tools_of_one_name_are_an_error_when_the_agent_is_created() -> None:
     with pytest.raises(DuplicateTool):
         Agent(ScriptedProvider([]), tools=[add, add])
 
 
-def test_a_wrong_option_of_a_run_is_told_by_its_name() -> None:
+def test_invalid_option_of_a_run_is_an_error_that_names_it() -> None:
     agent = Agent(ScriptedProvider([]))
     for wrong, words in [
-        ({"temprature": 1}, "takes no 'temprature'"),
+        ({"temprature": 1}, "unknown run option 'temprature'; known options: ask_user"),
         ({"tools": ["sub"]}, "no tool named 'sub'"),
-        ({"messages": [{"role": "user"}]}, "made of Message"),
-        ({"messages": {}}, "messages are a History or a list"),
-        ({"messages": [Message("user", [Text("a")])]}, "the parts of a Message are a tuple, not a list"),  # type: ignore[arg-type]
-        ({"messages": Message.user("a")}, "messages are a History or a list"),
-        ({"messages": History(["a"])}, "made of Message"),
-        ({"messages": [Message("system", (Text("a"),))]}, "of the user or the model"),
-        ({"calls_only": "no"}, "calls_only is True or False"),
-        ({"run_id": 5}, "run_id is a text"),
-        ({"settings": {"temprature": 1}}, "no setting called 'temprature'"),
-        ({"model": Agent(ScriptedProvider([]))}, "not an Agent"),
-        ({"model": ScriptedProvider}, "not the class ScriptedProvider"),
-        ({"limits": 3}, "limits are of the type"),
-        ({"settings": 5}, r"settings are ModelSettings\(…\) or a dict of them, not 5"),
-        ({"settings": {"temperature": float("nan")}}, "temperature is nan, which is no number"),
-        ({"settings": ModelSettings(extra={"a": [{"b": float("inf")}]})}, "extra.a.b is inf, which is no number"),
+        ({"messages": [{"role": "user"}]}, "consists of Message objects"),
+        ({"messages": {}}, "messages must be a History or a list"),
+        ({"messages": [Message("user", [Text("a")])]}, "the parts of a Message must be a tuple, got list"),  # type: ignore[arg-type]
+        ({"messages": Message.user("a")}, "messages must be a History or a list"),
+        ({"messages": History(["a"])}, "consists of Message objects"),
+        ({"messages": [Message("system", (Text("a"),))]}, "of user and model"),
+        ({"calls_only": "no"}, "calls_only must be True or False"),
+        ({"run_id": 5}, "run_id must be a non-empty string"),
+        ({"settings": {"temprature": 1}}, "unknown setting 'temprature'"),
+        ({"model": Agent(ScriptedProvider([]))}, "model must be a provider or a name"),
+        ({"model": ScriptedProvider}, "model must be a provider or a name"),
+        ({"limits": 3}, "limits must be Limits"),
+        ({"settings": 5}, r"settings must be ModelSettings\(…\) or a dict, got 5"),
+        ({"settings": {"temperature": float("nan")}}, "temperature must be a finite number, got nan"),
+        ({"settings": ModelSettings(extra={"a": [{"b": float("inf")}]})}, "extra.a.b must be a finite number, got inf"),
         ({"system": "half \ud800"}, "system is not valid Unicode: it contains '.ud800' at character 5"),
     ]:
         with pytest.raises(ConfigError, match=words):
@@ -115,7 +114,7 @@ def test_a_wrong_option_of_a_run_is_told_by_its_name() -> None:
                 agent.stream("?", **wrong)
 
 
-def test_tools_model_settings_and_system_can_be_others_for_one_run() -> None:
+def test_options_can_be_replaced_for_one_run() -> None:
     first, second = ScriptedProvider(["a", "b", "c"]), ScriptedProvider(["d"], model="other")
     agent = Agent(first, tools=[add, whoami], system="Be brief.", settings={"temperature": 0.5})
     agent.run_sync("?")
@@ -129,7 +128,7 @@ def test_tools_model_settings_and_system_can_be_others_for_one_run() -> None:
     assert second.requests[0].config.model == "other"
 
 
-def test_another_agent_is_like_this_one_but_for_what_is_said() -> None:
+def test_replace_returns_an_agent_with_other_options() -> None:
     provider = ScriptedProvider(["a", "b"])
     agent = Agent(provider, tools=[add, whoami], system="Be brief.")
     other = agent.replace(tools=["add"], limits=Limits(max_turns=1))
@@ -137,18 +136,18 @@ def test_another_agent_is_like_this_one_but_for_what_is_said() -> None:
     agent.run_sync("?")
     assert [len(request.config.tools) for request in provider.requests] == [1, 2]
     assert {request.config.system for request in provider.requests} == {"Be brief."}
-    with pytest.raises(ConfigError, match="takes no 'colour'"):
+    with pytest.raises(ConfigError, match="unknown run option 'colour'"):
         agent.replace(colour="red")
 
 
-def test_context_goes_to_tools_past_the_model() -> None:
+def test_context_is_passed_to_tools_and_hidden_from_the_model() -> None:
     provider = ScriptedProvider([[ToolCall("1", "whoami", {})], "you"])
     result = Agent(provider, tools=[whoami]).run_sync("?", context="Ada")
     assert result.tool_calls[0].value == "Ada"
     assert "context" not in str(provider.requests[0].config.tools)
 
 
-def test_tools_of_a_session_are_seen_and_what_is_registered_later_too() -> None:
+def test_tools_that_are_registered_later_are_seen_by_the_next_run() -> None:
     box = Toolbox()
     box.register(add, session="user_123")
     provider = ScriptedProvider(["a", "b"])
@@ -159,7 +158,7 @@ def test_tools_of_a_session_are_seen_and_what_is_registered_later_too() -> None:
     assert [len(request.config.tools) for request in provider.requests] == [1, 2]
 
 
-def test_a_name_among_the_tools_of_a_run_may_be_one_of_a_toolbox() -> None:
+def test_tools_of_a_run_may_be_names_of_toolbox_tools() -> None:
     box = Toolbox()
     box.register(add)
     box.register(whoami)
@@ -168,13 +167,20 @@ def test_a_name_among_the_tools_of_a_run_may_be_one_of_a_toolbox() -> None:
     assert [spec.name for spec in provider.requests[0].config.tools] == ["whoami"]
 
 
-def test_a_kind_of_tool_is_no_tool() -> None:
+def test_tools_may_be_any_iterable() -> None:
+    for tools in (add, [add], {add}, iter([add]), (item for item in [add]), {"add": add}.values()):
+        agent = Agent(ScriptedProvider([ToolCall("1", "add", {"a": 1, "b": 2}), "3"]), tools)
+        assert agent.run_sync("?").tool_calls[0].value == 3
+        assert agent.tools == (add,)
+
+
+def test_class_of_a_builtin_tool_is_an_error() -> None:
     with pytest.raises(ConfigError, match=r"pass GoogleSearch\(\)"):
         Agent(ScriptedProvider([]), tools=[GoogleSearch])
 
 
 @pytest.mark.parametrize("broken", [RuntimeError("x"), 5])
-def test_a_source_that_cannot_list_its_tools_is_told(broken: Any) -> None:
+def test_required_source_that_cannot_list_its_tools_is_an_error(broken: Any) -> None:
     class Source(ToolSource):
         async def list_tools(self) -> Any:
             if isinstance(broken, Exception):
@@ -199,13 +205,13 @@ def test_source_that_fails_to_list_takes_only_its_own_tools_away() -> None:
     assert [spec.name for spec in provider.requests[0].config.tools] == ["whoami"]
 
 
-def test_built_in_tools_go_beside_functions() -> None:
+def test_builtin_tools_are_declared_beside_functions() -> None:
     provider = ScriptedProvider(["x"])
     Agent(provider, tools=[GoogleSearch(), add]).run_sync("?")
     assert provider.requests[0].config.tools == (BuiltinTool("googleSearch"), add.spec)
 
 
-def test_images_and_files_are_part_of_a_prompt(tmp_path: Path) -> None:
+def test_prompt_may_contain_images_and_files(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(b"\x89PNG")
     (tmp_path / "b.csv").write_text("a,b\n1,2\n")
     provider = ScriptedProvider(["seen"])
@@ -223,30 +229,31 @@ def test_images_and_files_are_part_of_a_prompt(tmp_path: Path) -> None:
         (Path("nowhere.png"), "cannot be read: No such file"),
         (b"x", "Blob.of"),
         ([], "the prompt is empty"),
-        ({"a": 1}, "not of dict"),
-        ([5], "not of int"),
+        ({"a": 1}, "got dict"),
+        ([5], "got int"),
         ("", "the prompt is empty"),
         ([" ", ""], "the prompt is empty"),
         (ToolCall("1", "add"), "calls are made by the model"),
-        (Path("a\0b.png"), "no file can be called"),
-        (Path("\ud800.png"), "no file can be called"),
-        (Path("/dev/zero"), "'/dev/zero' is no file that can be read as a whole"),
+        (Message("model", (ToolCall("1", "add"),)), "a prompt must be a message of the user"),
+        (Path("a\0b.png"), "is not a valid path"),
+        (Path("\ud800.png"), "is not a valid path"),
+        (Path("/dev/zero"), "'/dev/zero' is not a regular file"),
         (Text(5), "the Text in the prompt must be a string, got 5"),  # type: ignore[arg-type]
         ("half \ud800", "the prompt is not valid Unicode: it contains '.ud800' at character 5"),
     ],
 )
-def test_a_prompt_that_is_none_is_told(prompt: Any, words: str) -> None:
+def test_invalid_prompt_is_an_error(prompt: Any, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         Agent(ScriptedProvider([])).run_sync(prompt)
 
 
-def test_a_file_of_an_unknown_kind_is_told(tmp_path: Path) -> None:
+def test_file_of_an_unknown_media_type_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "x.zzz").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(ConfigError, match="of what kind"):
+    with pytest.raises(ConfigError, match="cannot guess the media type"):
         Agent(ScriptedProvider([])).run_sync(tmp_path / "x.zzz")
 
 
-def test_a_conversation_goes_on_and_survives_json() -> None:
+def test_conversation_can_be_saved_as_json_and_continued() -> None:
     agent = Agent(ScriptedProvider([[ToolCall("1", "add", {"a": 1, "b": 2})], "3", "still 3"]), tools=[add])
     first = agent.run_sync("1 + 2?")
     saved = to_json(first.messages)
@@ -274,7 +281,7 @@ def test_run_sync_works_inside_a_running_event_loop_and_in_threads() -> None:
     assert sorted(texts) == sorted(f"q{n}" for n in range(20))
 
 
-def test_one_agent_serves_a_thousand_runs_at_once() -> None:
+def test_one_agent_serves_a_thousand_concurrent_runs() -> None:
     async def model(request: Any) -> Any:
         await asyncio.sleep(0)
         first = request.history[0].text
@@ -291,7 +298,7 @@ def test_one_agent_serves_a_thousand_runs_at_once() -> None:
 
 
 @pytest.mark.requirement("S4-05")
-def test_a_chat_never_changes_and_any_of_its_turns_can_be_gone_on_from() -> None:
+def test_chat_is_immutable_and_can_be_continued_from_any_turn() -> None:
     agent = Agent(ScriptedProvider(["a", "b", "c"]), tools=[add])
     empty = Chat(agent)
     first = empty.ask_sync("one")
@@ -314,14 +321,14 @@ def test_a_chat_never_changes_and_any_of_its_turns_can_be_gone_on_from() -> None
     for role, content in wrong:
         with pytest.raises(ConfigError):
             empty.add_turn(role, content)
-    with pytest.raises(ConfigError, match="messages already"):
+    with pytest.raises(ConfigError, match="has its own messages"):
         empty.ask_sync("x", messages=[])
     for messages in (5, "text", {"role": "user"}):
-        with pytest.raises(ConfigError, match="messages are a History or a list of Message"):
+        with pytest.raises(ConfigError, match="messages must be a History or a list of Message"):
             Chat(agent, messages)  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="made of Message"):
+    with pytest.raises(ConfigError, match="consists of Message objects"):
         Chat(agent, [5])  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="with an Agent"):
+    with pytest.raises(ConfigError, match="expected an Agent"):
         Chat("x")  # type: ignore[arg-type]
 
 
@@ -333,13 +340,13 @@ def test_a_chat_never_changes_and_any_of_its_turns_can_be_gone_on_from() -> None
         FunctionCall(name="add", args={"a": 1, "b": 2}, id="1"),
     ],
 )
-def test_calls_can_be_told_in_the_spelling_of_any_api(spelt: Any) -> None:
+def test_calls_of_a_chat_may_be_written_as_any_api_writes_them(spelt: Any) -> None:
     chat = Chat(Agent(ScriptedProvider(["3"]), tools=[add])).add_turn("user", "1 + 2?").add_turn("model", [spelt])
     assert chat.messages[-1].calls == (ToolCall("1", "add", {"a": 1, "b": 2}),)
     assert chat.ask_sync().text == "3"
 
 
-def test_what_is_of_one_run_is_no_option_of_all() -> None:
+def test_options_of_a_single_run_are_refused_by_replace() -> None:
     agent = Agent(ScriptedProvider(["a", "b"]), limits=None)
     for name, value in {"run_id": "x", "messages": [], "context": 5}.items():
         with pytest.raises(ConfigError, match=f"{name} belongs to a single run; pass it to run or stream"):
@@ -347,25 +354,37 @@ def test_what_is_of_one_run_is_no_option_of_all() -> None:
     assert agent.run_sync("?", messages=None, limits=None).text == "a"
 
 
-class Slow(SystemClock):
-    """Waits for as long as it may before a try is repeated."""
+class OutOfTime(SystemClock):
+    """The time of the run is over as soon as a request is to be sent again."""
 
-    def random(self) -> float:
-        return 0.99
+    async def sleep(self, seconds: float) -> None:
+        time_passes(1_000)
+        await super().sleep(seconds)
 
 
-def test_the_end_of_the_time_says_what_used_it_up() -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # where nothing listens
-        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
-        gemini = Gemini("gemini-3.8-flash", api_key="k", base_url=url, retry=RetryPolicy(base_seconds=60), clock=Slow())
-        for ask in (Agent(gemini).run_sync, lambda *given, **more: list(iterate(Agent(gemini).stream(*given, **more)))):
-            with pytest.raises(LimitReached, match=r"time exceeded \(1 seconds\); the last attempt failed: ") as caught:
-                ask("?", limits=Limits(max_seconds=1))
+def test_error_at_the_time_limit_names_the_error_that_used_up_the_time() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))  # where nothing listens
+        url = f"http://127.0.0.1:{unused.getsockname()[1]}"
+
+        async def main(*, streams: bool) -> None:
+            retry = RetryPolicy(base_seconds=10_000)
+            gemini = Gemini("gemini-3.8-flash", api_key="k", base_url=url, retry=retry, clock=OutOfTime())
+            agent = Agent(gemini, limits=Limits(max_seconds=500))
+            if not streams:
+                await agent.run("?")
+            async for _ in agent.stream("?"):
+                pass
+
+        for streams in (False, True):
+            with pytest.raises(
+                LimitReached, match=r"time exceeded \(500 seconds\); the last attempt failed: "
+            ) as caught:
+                asyncio.run(main(streams=streams))
             assert isinstance(caught.value.__cause__, NetworkError)
 
 
-def test_the_agent_closes_what_it_made_and_nothing_else() -> None:
+def test_agent_closes_only_what_it_created() -> None:
     closed = []
 
     class Given(ScriptedProvider):
@@ -380,13 +399,13 @@ def test_the_agent_closes_what_it_made_and_nothing_else() -> None:
     assert closed == []
 
 
-def test_the_result_says_what_it_is() -> None:
+def test_repr_of_a_result_shows_text_turns_and_calls() -> None:
     result = Agent(ScriptedProvider(["x" * 100]), limits=Limits()).run_sync("?")
     assert repr(result) == f"<result '{'x' * 60}…', 1 turns, 0 tool calls>"
     assert isinstance(result.messages, History)
 
 
-def test_a_turn_of_the_model_may_have_words_and_calls() -> None:
+def test_turn_of_the_model_may_have_text_and_calls() -> None:
     chat = Chat(Agent(ScriptedProvider(["3"]), tools=[add])).add_turn("user", "1 + 2?")
     called = ToolCall("1", "add", {"a": 1, "b": 2})
     assert chat.add_turn("model", called).messages[-1].parts == (called,)
@@ -397,7 +416,7 @@ def test_a_turn_of_the_model_may_have_words_and_calls() -> None:
         chat.add_turn("user", [Text("x"), called])
 
 
-def test_what_is_left_of_a_stream_that_never_began_can_be_gone_on_with() -> None:
+def test_messages_of_a_stream_that_never_started_can_be_continued() -> None:
     async def main() -> None:
         waiting = [Message.user("a"), Message("model", (ToolCall("1", "add", {"a": 1, "b": 2}),))]
         stream = Agent(ScriptedProvider(["x"]), tools=[add]).stream(None, messages=waiting)
@@ -408,7 +427,7 @@ def test_what_is_left_of_a_stream_that_never_began_can_be_gone_on_with() -> None
     asyncio.run(main())
 
 
-def test_plain_code_takes_a_stream_by_a_plain_loop() -> None:
+def test_plain_code_iterates_over_a_stream() -> None:
     stream = Agent(ScriptedProvider([ToolCall("1", "add", {"a": 1, "b": 2}), "3"]), tools=[add]).stream("1 + 2?")
     assert "".join(event.text for event in stream if isinstance(event, TextDelta)) == "3"
     assert stream.result.text == "3"
@@ -426,6 +445,6 @@ def test_agent_without_a_model_and_without_a_key_raises_at_its_first_request(mon
     assert "offline model" in agent.run_sync("Hello", model="offline").text
 
 
-def test_the_offline_model_cannot_be_told_its_tools_in_a_prompt() -> None:
+def test_offline_model_does_not_support_prompt_mode() -> None:
     with pytest.raises(ConfigError, match="does not support prompt mode"):
         Agent("offline", [add], prompt_mode=True).run_sync("1 + 2?")

@@ -379,13 +379,13 @@ LOOKED = Message("model", (ToolCall("a", "look", {}),))
 @pytest.mark.parametrize(
     ("history", "words"),
     [
-        pytest.param([Message.user(ToolResult("a", "look", {"n": 5}))], 'look gave: {"n":5}', id="cut at the start"),
+        pytest.param([Message.user(ToolResult("a", "look", {"n": 5}))], 'look returned: {"n":5}', id="cut"),
         pytest.param(
             [Message.user("?"), Message("model", (Text("so"),)), Message.user(ToolResult("a", "look", "seen"))],
-            'look gave: "seen"',
+            'look returned: "seen"',
             id="in the middle",
         ),
-        pytest.param([LOOKED, Message.user(ToolResult("a", "look", 1))], "left out", id="begins with a call"),
+        pytest.param([LOOKED, Message.user(ToolResult("a", "look", 1))], "omitted", id="begins with a call"),
         pytest.param([Message.user("?"), LOOKED, Message.user(ToolResult("a", "", 1))], None, id="without a name"),
         pytest.param([Message.user("?"), LOOKED, Message.user(ToolResult("a", "tool", 1))], None, id="another name"),
     ],

@@ -442,13 +442,13 @@ def test_calls_that_a_new_prompt_leaves_unanswered_are_answered_first() -> None:
     assert "was not run" in result.messages[2].results[0].value
 
 
-def test_a_broken_history_is_mended() -> None:
+def test_broken_history_is_repaired() -> None:
     calls = (call("add", "1", a=1, b=1), call("add", "2", a=2, b=2))
     history = [Message("model", calls), Message.user(ToolResult("2", "add", 4)), Message.user("so?")]
     provider = ScriptedProvider(["ok"])
     Agent(provider).run_sync("?", messages=history)
     sent = provider.requests[0].history
-    assert sent[0].text == "(What was said before is left out.)"
+    assert sent[0].text == "(Earlier messages are omitted.)"
     assert [(one.id, one.is_error) for one in sent[2].results] == [("1", True), ("2", False)]
     assert [message.text for message in sent[3:]] == ["so?", "?"]
     twice = Message("model", (call("add", "1", a=1, b=1), call("add", "1", a=2, b=2)))

@@ -1,13 +1,69 @@
+import asyncio
 from typing import Any
 
 import pytest
 
-from midspan.errors import SchemaError
-from midspan.tools.declared import spec_from_parameters
+from midspan import Agent
+from midspan._types.context import RunContext
+from midspan._types.parts import ToolCall
+from midspan._types.specs import Effects, ToolSpec
+from midspan.errors import ConfigError, SchemaError
+from midspan.testing import ScriptedProvider
+from midspan.tools.declared import spec_from_parameters, tool_from_spec
+from midspan.tools.execute import execute
+
+SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+
+
+@pytest.mark.requirement("S2-21")
+@pytest.mark.parametrize(
+    "declaration",
+    [
+        {"type": "function", "function": {"name": "double", "description": "Doubles.", "parameters": SCHEMA}},
+        {"name": "double", "description": "Doubles.", "inputSchema": SCHEMA},
+        {"name": "double", "description": "Doubles.", "input_schema": SCHEMA},
+        ToolSpec("double", "Doubles.", SCHEMA),
+    ],
+)
+def test_tool_is_declared_as_other_apis_write_it(declaration: Any) -> None:
+    double = tool_from_spec(declaration, lambda arguments: 2 * arguments["n"])
+    assert double.spec == ToolSpec("double", "Doubles.", SCHEMA)
+    script = [[ToolCall("1", "double", {"n": 4}), ToolCall("2", "double", {"n": "x"})], "8"]
+    valid, invalid = Agent(ScriptedProvider(script), [double]).run_sync("?").tool_calls
+    assert (valid.value, invalid.is_error) == (8, True)
+
+
+def test_options_replace_those_of_the_declaration() -> None:
+    spec = ToolSpec("double", "Doubles.", SCHEMA, title="Old", read_only=True, final=True, strict=True)
+    double = tool_from_spec(spec, lambda arguments: 2, title="New", timeout=5)
+    assert (double.spec.title, double.spec.strict, double.spec.read_only) == ("New", True, True)
+    assert (double.options.timeout, double.options.final) == (5, True)
+    result = asyncio.run(execute(double, ToolCall("1", "double", {"n": 1}), RunContext()))
+    assert result.is_final
+    written = tool_from_spec(ToolSpec("double", "Doubles.", SCHEMA), lambda arguments: 2, writes="n:{n}")
+    assert written.spec.effects == Effects(writes=("n:{n}",))
+
+
+def test_response_schema_of_a_declaration_is_enforced() -> None:
+    declaration = {"name": "double", "inputSchema": SCHEMA, "outputSchema": {"type": "integer"}}
+    double = tool_from_spec(declaration, lambda arguments: "eight")
+    result = asyncio.run(execute(double, ToolCall("1", "double", {"n": 4})))
+    assert result.value == 'invalid response: expected integer, got string "eight"'
+
+
+@pytest.mark.parametrize("declaration", [ToolSpec("double"), {"name": "double", "parameters": SCHEMA}])
+def test_declaration_without_a_function_is_an_error(declaration: Any) -> None:
+    with pytest.raises(ConfigError, match=r"pass tool_from_spec\(declaration, function\)"):
+        Agent(ScriptedProvider([]), [declaration])
+
+
+def test_invalid_schema_of_a_declaration_is_an_error_that_names_the_tool() -> None:
+    with pytest.raises(SchemaError, match="failed to create tool double: "):
+        tool_from_spec({"name": "double", "parameters": {"type": "quaternion"}}, lambda arguments: 1)
 
 
 @pytest.mark.requirement("S0-13")
-def test_a_list_of_parameters_becomes_an_object_schema() -> None:
+def test_list_of_parameters_becomes_an_object_schema() -> None:
     spec = spec_from_parameters(
         "book",
         "Books a room.",
@@ -33,7 +89,7 @@ def test_a_list_of_parameters_becomes_an_object_schema() -> None:
     }
 
 
-def test_without_parameters_it_is_an_empty_object() -> None:
+def test_no_parameters_become_an_empty_object_schema() -> None:
     assert spec_from_parameters("now", "The time.", []).parameters == {"type": "object", "properties": {}}
 
 
@@ -53,12 +109,12 @@ def test_without_parameters_it_is_an_empty_object() -> None:
         ([5], "book: a parameter must be a dict with a name and a type, got 5"),
     ],
 )
-def test_what_cannot_be_understood_is_named(parameters: Any, words: str) -> None:
+def test_invalid_parameter_is_an_error_that_names_it(parameters: Any, words: str) -> None:
     with pytest.raises(SchemaError, match=words):
         spec_from_parameters("book", "Books.", parameters)
 
 
-def test_a_described_tool_has_a_name_and_words() -> None:
+def test_name_and_description_must_be_strings() -> None:
     for name in (5, ""):
         with pytest.raises(SchemaError, match="the name of a tool must be a non-empty str"):
             spec_from_parameters(name, "Books.", [])  # type: ignore[arg-type]

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from midspan._types.specs import ModelSettings, ToolChoice
+from midspan._types.specs import Effects, ModelSettings, ToolChoice, ToolSpec
 from midspan.errors import ConfigError
 
 
@@ -26,8 +26,13 @@ from midspan.errors import ConfigError
         ({"type": "function", "function": {"name": "f"}}, ToolChoice("any", ("f",))),
     ],
 )
-def test_a_tool_choice_is_understood_in_every_spelling(spelling: Any, choice: ToolChoice) -> None:
+def test_tool_choice_is_understood_in_every_spelling(spelling: Any, choice: ToolChoice) -> None:
     assert ToolChoice.of(spelling) == choice
+
+
+@pytest.mark.requirement("S1-20")
+def test_required_choice_without_a_tool_is_the_default_choice() -> None:
+    assert ToolChoice.of({"type": "required"}) == ToolChoice.of("optional")
 
 
 @pytest.mark.parametrize(
@@ -36,36 +41,96 @@ def test_a_tool_choice_is_understood_in_every_spelling(spelling: Any, choice: To
         ("sometimes", "unknown tool choice 'sometimes'; known: auto, optional"),
         ({}, "unknown tool choice"),
         (None, "unknown tool choice None"),
-        ({"type": "required", "tool": 5}, "names something that is no name"),
-        ("required", "needs the name of a tool"),
+        ({"type": "required", "tool": 5}, "must be strings"),
+        ("required", "needs the name of a tool.*'required_any' requires any call"),
+        ({"type": "function"}, "needs the name of a tool"),
         ("function", "needs the name of a tool"),
         ({"type": "none", "tool": "add"}, "takes no tool, got add"),
     ],
 )
-def test_a_tool_choice_that_says_nothing_usable_is_refused(spelling: Any, words: str) -> None:
+def test_invalid_tool_choice_is_an_error(spelling: Any, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         ToolChoice.of(spelling)
 
 
 @pytest.mark.parametrize(
-    ("wrong", "words"),
+    ("wrong", "message"),
     [
-        ({"stop": "END"}, "stop is a list of texts, not 'END'"),
-        ({"stop": [5]}, "stop is a list of texts"),
-        ({"thinking": "wild"}, "thinking is minimal, low, medium, high or a number of tokens, not 'wild'"),
-        ({"thinking": True}, "thinking is a level or a number"),
-        ({"extra": 5}, "extra is a dict"),
-        ({"temperature": "x"}, "temperature is a number, not 'x'"),
-        ({"seed": "a"}, "seed is a whole number"),
-        ({"max_tokens": 2.5}, "max_tokens is a whole number, not 2.5"),
-        ({"top_k": True}, "top_k is a whole number"),
-        ({"show_thoughts": "x"}, "show_thoughts is True or False"),
+        ({"stop": "END"}, r"settings: Expected `array`, got `str` - at `\$.stop`"),
+        ({"stop": [5]}, r"settings: Expected `str`, got `int` - at `\$.stop\[0\]`"),
+        ({"thinking": "wild"}, "settings: Invalid enum value 'wild'"),
+        ({"thinking": True}, "at `.*thinking`"),
+        ({"extra": 5}, "at `.*extra`"),
+        ({"temperature": "x"}, "at `.*temperature`"),
+        ({"seed": "a"}, "at `.*seed`"),
+        ({"max_tokens": 2.5}, "at `.*max_tokens`"),
+        ({"top_k": True}, "at `.*top_k`"),
+        ({"show_thoughts": "x"}, "at `.*show_thoughts`"),
+        ({"top_p": float("inf")}, "top_p must be a finite number, got inf"),
     ],
 )
-def test_a_setting_of_the_wrong_kind_is_told_where_it_is_given(wrong: dict[str, Any], words: str) -> None:
-    with pytest.raises(ConfigError, match=words):
-        ModelSettings(**wrong)
+def test_invalid_setting_is_an_error_that_names_it(wrong: dict[str, Any], message: str) -> None:
+    for settings in (wrong, ModelSettings(**wrong)):
+        with pytest.raises(ConfigError, match=message):
+            ModelSettings.of(settings)
 
 
-def test_texts_to_stop_at_may_be_a_list() -> None:
-    assert ModelSettings(stop=["a", "b"]) == ModelSettings(stop=("a", "b"))  # type: ignore[arg-type]
+def test_stop_may_be_a_list() -> None:
+    assert ModelSettings.of({"stop": ["a", "b"]}) == ModelSettings(stop=("a", "b"))
+
+
+OPENAI = {
+    "type": "function",
+    "function": {"name": "add", "description": "Adds.", "parameters": {"type": "object"}, "strict": True},
+}
+MCP = {
+    "name": "add",
+    "title": "Addition",
+    "description": "Adds.",
+    "inputSchema": {"type": "object"},
+    "outputSchema": {"type": "integer"},
+    "annotations": {"readOnlyHint": True, "idempotentHint": True, "destructiveHint": False, "openWorldHint": False},
+}
+
+
+@pytest.mark.requirement("S2-21")
+@pytest.mark.parametrize(
+    ("declaration", "spec"),
+    [
+        (OPENAI, ToolSpec("add", "Adds.", {"type": "object"}, strict=True)),
+        ({"type": "function", "name": "add", "parameters": {}}, ToolSpec("add", "", {})),
+        ({"name": "add", "input_schema": {"type": "object"}}, ToolSpec("add", "", {"type": "object"})),
+        ({"name": "add", "description": "Adds."}, ToolSpec("add", "Adds.")),
+        (
+            MCP,
+            ToolSpec(
+                "add",
+                "Adds.",
+                {"type": "object"},
+                {"type": "integer"},
+                Effects(idempotent=True),
+                title="Addition",
+                read_only=True,
+                destructive=False,
+                open_world=False,
+            ),
+        ),
+        (ToolSpec("add"), ToolSpec("add")),
+    ],
+)
+def test_tool_can_be_declared_as_other_apis_write_it(declaration: Any, spec: ToolSpec) -> None:
+    assert ToolSpec.of(declaration) == spec
+
+
+@pytest.mark.parametrize(
+    ("declaration", "message"),
+    [
+        (5, "expected a ToolSpec or a dict that declares a tool, got 5"),
+        ({"description": "Adds."}, "a declaration needs a name"),
+        ({"type": "function", "function": {}}, "a declaration needs a name"),
+        ({"name": "add", "schema": {}}, "add: the declaration has 'schema', but none of: parameters, inputSchema"),
+    ],
+)
+def test_invalid_declaration_is_an_error(declaration: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        ToolSpec.of(declaration)

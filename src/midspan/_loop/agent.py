@@ -1,49 +1,72 @@
-"""What a user holds: a model with its tools and limits, ready to be asked any number of times at once."""
+"""What a user holds: `Agent`, a model with tools and limits, and `Chat`, a conversation with an agent."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import urandom
 from time import monotonic
-from typing import Any, Generic, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, Optional, Self, TypedDict, TypeVar, Unpack, overload
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
 from midspan._loop.blocking import run_blocking
 from midspan._loop.limits import LimitTracker, out_of_time
-from midspan._loop.options import (
-    AgentOptions,
-    AllRunOptions,
-    RunOptions,
-    check_limits,
-    check_system,
-    form_of,
-    settings_of,
-    several,
-    switch,
-)
 from midspan._loop.prepare import PreparedRun, RunConfig, ToolSet, prepare_run
-from midspan._loop.prompt import Messages, Prompt, conversation, message_of
+from midspan._loop.prompt import Messages, Prompt, check_messages, conversation, to_message, to_turn
 from midspan._loop.result import Output, RunResult, RunStream, result_of
 from midspan._loop.run import Run
 from midspan._types.context import AskUser
 from midspan._types.messages import History
 from midspan._types.run_state import CALL_NOT_RUN, RunState
 from midspan._types.specs import Limits, ModelSettings, ToolChoice
+from midspan._types.texts import check_text
 from midspan.errors import ConfigError, MidspanError
 from midspan.providers.provider import Provider
 from midspan.providers.registry import default_provider, provider_of
 from midspan.tools.source import ToolSource
 from midspan.tools.tasks import Expired, with_timeout
 
+if TYPE_CHECKING:
+    from midspan._schema.output_type import OutputType
+
 T = TypeVar("T")
+
+_EXAMPLE_MODEL = "gemini:gemini-3.8-flash"
+
+
+class AgentOptions(TypedDict, total=False):
+    """The options of an agent beside its model, its tools and the type of its answers."""
+
+    system: str | None
+    limits: Limits | None
+    settings: ModelSettings | dict[str, Any] | None
+    tool_choice: ToolChoice | str | dict[str, Any] | None
+    calls_only: bool
+    prompt_mode: bool | None
+
+
+class RunOptions(AgentOptions, total=False):
+    """The options of a single run beside the type of its answer; see `Agent.run`."""
+
+    messages: Messages | None
+    context: Any
+    ask_user: AskUser | None
+    run_id: str | None
+    model: Provider | str | None
+    tools: Any
+
+
+class TypedRunOptions(RunOptions, total=False):
+    """All options of a single run."""
+
+    output: Any
 
 
 class _RunInput(Struct, frozen=True, eq=False):
     """The arguments of one run."""
 
     history: History
-    given: int
+    earlier_messages: int
     """The number of messages before the prompt."""
     context: Any
     ask_user: AskUser | None
@@ -98,26 +121,24 @@ class Agent(Generic[Output]):
 
         Without a model it is Gemini if a key is set; otherwise the first request raises ConfigError.
 
-        `output` is a type or a JSON Schema that the answer shall have. With `calls_only` the model never answers in
-        words: a tool that is final ends the run. `prompt_mode` tells the tools in the prompt and reads calls from the
-        text; models that know no other way get it by themselves.
+        `output` is the type of the answer, or its JSON Schema. With `calls_only` the model never answers in text: a
+        tool that is final ends the run. `prompt_mode` describes the tools in the prompt and reads calls from the text;
+        models without function calling get it automatically.
         """
         self._owned_providers: dict[str, Provider] = {}
         self._owned_sources: list[ToolSource] = []
-        check_system(system)
-        self._limits = limits = Limits() if limits is None else limits
-        check_limits(limits)
-        self._config = RunConfig(
-            provider=self._provider(model),
-            tools=ToolSet(several(tools)),
-            system=system,
-            settings=settings_of(settings),
-            output=form_of(output),
-            tool_choice=None if tool_choice is None else ToolChoice.of(tool_choice),
-            calls_only=bool(switch("calls_only", calls_only)),
-            prompt_mode=switch("prompt_mode", prompt_mode),
+        self._limits = _check_limits(Limits() if limits is None else limits)
+        all_tools = as_list(tools)
+        self._config = replace(
+            RunConfig(self._provider(model), ToolSet(all_tools)),
+            system=_check_system(system),
+            settings=ModelSettings.of(settings),
+            output=output_type(output),
+            tool_choice=_tool_choice(tool_choice),
+            calls_only=bool(check_bool("calls_only", calls_only)),
+            prompt_mode=check_bool("prompt_mode", prompt_mode),
         )
-        self._own(several(tools))
+        self._own(all_tools)
         self._prepared: PreparedRun | None = None
 
     @property
@@ -139,13 +160,14 @@ class Agent(Generic[Output]):
                 raise ConfigError(f"{name} belongs to a single run; pass it to run or stream")
         from copy import copy  # slow to import
 
-        made = copy(self)
-        made._owned_providers, made._owned_sources = {}, []
-        made._config = made._with_overrides(options)
-        made._own(several(options.get("tools")))
-        made._prepared, made._limits = None, self._limits if limits is None else limits
-        check_limits(made._limits)
-        return made
+        agent = copy(self)
+        agent._owned_providers, agent._owned_sources = {}, []
+        if "tools" in options:
+            options["tools"] = as_list(options["tools"])
+            agent._own(options["tools"])
+        agent._config = agent._with_overrides(options)
+        agent._prepared, agent._limits = None, self._limits if limits is None else _check_limits(limits)
+        return agent
 
     def _own(self, tools: Sequence[Any]) -> None:
         """Close the sources among these tools together with the agent."""
@@ -164,18 +186,18 @@ class Agent(Generic[Output]):
     ) -> RunResult[Any]: ...
 
     async def run(self, prompt: Prompt | None = None, **options: Any) -> RunResult[Any]:
-        """Ask, have the tools called, and wait for the answer.
+        """Ask the model, run the tools that it calls, and return the answer.
 
-        Of the options, `messages` is the conversation so far, `context` is what tools get past the model, and `run_id`
-        is how the run shall be called. For this run alone, `model`, `tools`, `system`, `settings`, `limits`, `output`,
-        `tool_choice`, `calls_only` and `prompt_mode` take the place of the agent's own; a name among the tools is one
-        of the agent's.
+        `messages` is the conversation so far, `context` is an object for tools that the model does not see, `ask_user`
+        is a function with which tools ask the user, and `run_id` is the id of the run. `model`, `tools`, `system`,
+        `settings`, `limits`, `output`, `tool_choice`, `calls_only` and `prompt_mode` replace those of the agent for
+        this run. A string among the tools is the name of one of the agent's tools.
         """
-        question = self._run_input(prompt, **options)
-        run = await self._run(question, streams=False)
+        run_input = self._run_input(prompt, **options)
+        run = await self._run(run_input, streams=False)
         async for _ in run.events():
-            pass  # nobody listens
-        return result_of(run, question.given)
+            pass  # nobody reads them
+        return result_of(run, run_input.earlier_messages)
 
     @overload
     def run_sync(self, prompt: Prompt | None = None, **options: Unpack[RunOptions]) -> RunResult[Output]: ...
@@ -186,9 +208,9 @@ class Agent(Generic[Output]):
     ) -> RunResult[Any]: ...
 
     def run_sync(self, prompt: Prompt | None = None, **options: Any) -> RunResult[Any]:
-        """The same for plain code, also where an event loop is running."""
-        # Files are read here, not in the event loop that all who come from plain code share.
-        return run_blocking(self.run(None if prompt is None else message_of(prompt), **options))
+        """Like `run`, for plain code, also where an event loop is running."""
+        # Files are read here and not in the event loop, which all blocking calls share.
+        return run_blocking(self.run(None if prompt is None else to_message(prompt), **options))
 
     @overload
     def stream(self, prompt: Prompt | None = None, **options: Unpack[RunOptions]) -> RunStream[Output]: ...
@@ -197,9 +219,9 @@ class Agent(Generic[Output]):
     def stream(self, prompt: Prompt | None = None, *, output: Any, **options: Unpack[RunOptions]) -> RunStream[Any]: ...
 
     def stream(self, prompt: Prompt | None = None, **options: Any) -> RunStream[Any]:
-        """Ask, and take the events of the run as they come; the options are those of `run`."""
-        question = self._run_input(prompt, **options)
-        return RunStream(lambda: self._run(question, streams=True), question.history, question.given)
+        """Return the events of a run as they come; the options are those of `run`."""
+        run_input = self._run_input(prompt, **options)
+        return RunStream(lambda: self._run(run_input, streams=True), run_input.history, run_input.earlier_messages)
 
     def _run_input(
         self,
@@ -211,24 +233,21 @@ class Agent(Generic[Output]):
         limits: Limits | None = None,
         run_id: str | None = None,
         **other: Any,
-    ) -> "_RunInput":
-        """What a run is asked, with all that can be wrong in it told now."""
-        if limits is not None:
-            check_limits(limits)
+    ) -> _RunInput:
         if run_id is not None and (not isinstance(run_id, str) or not run_id):
-            raise ConfigError(f"run_id is a text that is not empty, not {run_id!r}")
-        history, given = conversation(prompt, messages)
+            raise ConfigError(f"run_id must be a non-empty string, got {run_id!r}")
+        history, earlier_messages = conversation(prompt, messages)
         return _RunInput(
             history=history,
-            given=given,
+            earlier_messages=earlier_messages,
             context=context,
             ask_user=ask_user,
-            limits=limits or self._limits,
+            limits=self._limits if limits is None else _check_limits(limits),
             run_id=run_id or new_run_id(),
             config=self._with_overrides(other) if other else None,
         )
 
-    async def _run(self, run: "_RunInput", *, streams: bool) -> Run:
+    async def _run(self, run: _RunInput, *, streams: bool) -> Run:
         started = monotonic()
         try:
             preparing = self._prepare() if run.config is None else prepare_run(run.config)
@@ -258,47 +277,34 @@ class Agent(Generic[Output]):
     def _with_overrides(self, options: dict[str, Any]) -> RunConfig:
         changes: dict[str, Any] = {}
         for name, value in options.items():
-            match name:
-                case "model" if value is None:
-                    pass  # the agent's own
-                case "model":
-                    changes["provider"] = self._provider(value)
-                case "tools":
-                    changes["tools"] = ToolSet(self._chosen(several(value)))
-                case "settings":
-                    changes["settings"] = settings_of(value)
-                case "tool_choice":
-                    changes["tool_choice"] = None if value is None else ToolChoice.of(value)
-                case "system":
-                    check_system(value)
-                    changes["system"] = value
-                case "calls_only" | "prompt_mode":
-                    changes[name] = switch(name, value)
-                case "output":
-                    changes["output"] = form_of(value)
-                case _:
-                    known = ", ".join(AllRunOptions.__annotations__)
-                    raise ConfigError(f"a run takes no {name!r}; it takes: {known}")
+            if name == "model":
+                changes["provider"] = self._config.provider if value is None else self._provider(value)
+            elif name == "tools":
+                changes["tools"] = ToolSet(self._with_named_tools(as_list(value)))
+            elif name in _CONVERTERS:
+                changes[name] = _CONVERTERS[name](value)
+            else:
+                known = ", ".join(sorted(TypedRunOptions.__annotations__))
+                raise ConfigError(f"unknown run option {name!r}; known options: {known}")
         return replace(self._config, **changes)
 
-    def _chosen(self, tools: Sequence[Any]) -> list[Any]:
-        """Tools for one run; a name among them is one of the agent's own."""
-        from midspan.tools.wrap import ToolSubset  # loaded with the first tool
-
+    def _with_named_tools(self, tools: Sequence[Any]) -> list[Any]:
+        """Return the tools of one run; a name among them is one of the agent's tools."""
         names = [tool for tool in tools if isinstance(tool, str)]
         others = [tool for tool in tools if not isinstance(tool, str)]
-        return [*others, ToolSubset(self._config.tools.source, names)] if names else others
+        if not names:
+            return others
+        from midspan.tools.wrap import ToolSubset  # loaded with the first tool
+
+        return [*others, ToolSubset(self._config.tools.source, names)]
 
     def _provider(self, model: Provider | str | None) -> Provider:
-        if isinstance(model, Agent | type):
-            what = "an Agent" if isinstance(model, Agent) else f"the class {model.__name__}"
-            raise ConfigError(f"a model is a provider or a name like 'gemini:gemini-3.8-flash', not {what}")
-        if isinstance(model, Provider):
+        if isinstance(model, Provider) and not isinstance(model, type):
             return model
         if model is None:
             return self._owned_providers.setdefault("", default_provider())
         if not isinstance(model, str):
-            raise ConfigError(f"a model is a provider or a name like 'gemini:gemini-3.8-flash', not {model!r}")
+            raise ConfigError(f"model must be a provider or a name like {_EXAMPLE_MODEL!r}, got {model!r}")
         if model not in self._owned_providers:
             self._owned_providers[model] = provider_of(model)
         return self._owned_providers[model]
@@ -326,10 +332,96 @@ _PER_RUN_OPTIONS = ("messages", "context", "ask_user", "run_id")
 
 
 def _with_transcript(error: MidspanError, history: History) -> MidspanError:
-    """The error of a run that could not begin; calls that it was given and did not run are told so."""
+    """Add the conversation to the error of a run that could not start; calls at its end were not run."""
     error.transcript = RunState.of(history).settled(CALL_NOT_RUN).history
     return error
 
 
 def new_run_id() -> str:
     return f"run_{urandom(8).hex()}"
+
+
+def as_list(tools: Any) -> Sequence[Any]:
+    """Return the tools as a sequence, also if there is only one or none."""
+    if tools is None:
+        return ()
+    is_single = isinstance(tools, str | bytes | Mapping | ToolSource) or callable(tools)
+    return (tools,) if is_single or not isinstance(tools, Iterable) else tuple(tools)
+
+
+def check_bool(name: str, value: Any) -> bool | None:
+    if value is not None and not isinstance(value, bool):
+        raise ConfigError(f"{name} must be True or False, got {value!r}")
+    return value
+
+
+def output_type(output: Any) -> Optional["OutputType"]:
+    """Return the type of the answer; None if it is text."""
+    if output is None or output is str:
+        return None
+    from midspan._schema.output_type import OutputType  # loaded for typed answers
+
+    return OutputType(output)
+
+
+def _check_system(system: Any) -> str | None:
+    if system is not None:
+        check_text(system, "system")
+    return system  # type: ignore[no-any-return]  # a string, as checked
+
+
+def _check_limits(limits: Any) -> Limits:
+    if not isinstance(limits, Limits):
+        raise ConfigError(f"limits must be Limits(…), got {limits!r}")
+    return limits
+
+
+def _tool_choice(choice: Any) -> ToolChoice | None:
+    return None if choice is None else ToolChoice.of(choice)
+
+
+_CONVERTERS: dict[str, Callable[[Any], Any]] = {
+    "system": _check_system,
+    "settings": ModelSettings.of,
+    "output": output_type,
+    "tool_choice": _tool_choice,
+    "calls_only": lambda value: check_bool("calls_only", value),
+    "prompt_mode": lambda value: check_bool("prompt_mode", value),
+}
+"""By name, how the value of an option becomes a field of RunConfig. Raises ConfigError if it is not valid."""
+
+
+class Chat(Struct, frozen=True, eq=False):
+    """An immutable conversation with an agent: `chat = await chat.ask("…")`, then `chat.text`."""
+
+    agent: Agent
+    messages: History = History()
+    result: RunResult | None = None
+    """The result of the last question."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.agent, Agent):
+            raise ConfigError(f"expected an Agent, got {type(self.agent).__name__}")
+        if not isinstance(self.messages, History):  # a list, as saved conversations are read
+            force_setattr(self, "messages", History(check_messages(self.messages)))
+
+    @property
+    def text(self) -> str:
+        """The last answer; empty if nothing was asked yet."""
+        return "" if self.result is None else self.result.text
+
+    def add_turn(self, role: str, content: Prompt | Iterable[Any]) -> "Chat":
+        """Return the conversation with one more turn: text, parts, the calls of a model, or the results of tools."""
+        return replace(self, messages=self.messages.append(to_turn(role, content)), result=None)
+
+    async def ask(self, prompt: Prompt | None = None, **options: Unpack[TypedRunOptions]) -> "Chat":
+        """Return the conversation with this question and its answer; `options` are those of `Agent.run`."""
+        if "messages" in options:
+            raise ConfigError("a chat has its own messages; create another one with Chat(agent, messages)")
+        options["messages"] = self.messages
+        result = await self.agent.run(prompt, **options)
+        return replace(self, messages=result.messages, result=result)
+
+    def ask_sync(self, prompt: Prompt | None = None, **options: Unpack[TypedRunOptions]) -> "Chat":
+        """Like `ask`, for plain code."""
+        return run_blocking(self.ask(None if prompt is None else to_message(prompt), **options))

@@ -1,18 +1,29 @@
-"""One background run: it consumes the run's events to the end and stores each of them in a journal."""
+"""One background run: its status, and the task that stores all of its events in a journal."""
 
 import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import aclosing, suppress
+from enum import StrEnum
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from midspan._loop.result import RunStream
-from midspan._loop.views import Phase, RunStatus
 from midspan._storage.journal import Journal, RunSummary
 from midspan._storage.waiters import Waiters
 from midspan._types.codec import to_json
-from midspan._types.events import CANCELLED, ErrorInfo, RunEnd, RunEvent, RunStart, ToolEnd, ToolStart
+from midspan._types.events import (
+    CANCELLED,
+    ErrorInfo,
+    Interrupted,
+    RunEnd,
+    RunEvent,
+    RunStart,
+    ToolEnd,
+    ToolStart,
+    TurnStart,
+)
 from midspan._types.parts import ToolCall
 from midspan._types.run_state import CALL_CANCELLED, CALL_NOT_RUN
 from midspan._types.texts import truncate
@@ -25,6 +36,53 @@ _CANCELLED = ErrorInfo(CANCELLED, "the run was cancelled")
 _LOOP_CLOSED = ErrorInfo(CANCELLED, "the event loop of the run was closed")
 _MAX_UNWRITTEN = 256
 """The run waits for the journal if so many events are not stored yet."""
+
+
+class Phase(StrEnum):
+    """What a run is doing."""
+
+    AWAITING_MODEL_CALL = "awaiting_model_call"
+    EXECUTING_TOOLS = "executing_tools"
+    AWAITING_FINAL_RESPONSE = "awaiting_final_response"
+    INTERRUPTED = "interrupted"
+    COMPLETED = "completed"
+    CANCELLED = "cancelled"
+    FAILED = "failed"
+
+
+class RunStatus(Struct, frozen=True):
+    """The status of a run."""
+
+    run_id: str
+    phase: Phase = Phase.AWAITING_MODEL_CALL
+    turn: int = 0
+    events: int = 0
+    """The number of events so far."""
+    error: str | None = None
+    elsewhere: bool = False
+    """The run has not ended, and not this process runs it: another process does, or was killed."""
+
+    @property
+    def ended(self) -> bool:
+        return self.phase in (Phase.COMPLETED, Phase.CANCELLED, Phase.FAILED)
+
+    def after(self, event: RunEvent) -> "RunStatus":
+        events = self.events + 1
+        match event:
+            case TurnStart(turn):
+                is_first = self.phase is Phase.AWAITING_MODEL_CALL
+                phase = Phase.AWAITING_MODEL_CALL if is_first else Phase.AWAITING_FINAL_RESPONSE
+                return replace(self, phase=phase, turn=turn, events=events)
+            case ToolStart():
+                return replace(self, phase=Phase.EXECUTING_TOOLS, events=events)
+            case Interrupted():
+                return replace(self, phase=Phase.INTERRUPTED, events=events)
+            case RunEnd(error=None):
+                return replace(self, phase=Phase.COMPLETED, events=events)
+            case RunEnd(error=ErrorInfo(kind, message)):
+                phase = Phase.CANCELLED if kind == CANCELLED else Phase.FAILED
+                return replace(self, phase=phase, events=events, error=f"{kind}: {message}")
+        return replace(self, events=events)
 
 
 class BackgroundRun:

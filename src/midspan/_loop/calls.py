@@ -96,6 +96,7 @@ class CallRunner:
                 except StopAsyncIteration:
                     break
                 except Expired as expired:
+                    run.limits.note_expiry(expired)
                     if not expired.late_result:
                         break
                     finished = expired.late_result[0]  # it did run, and its result must not be hidden

@@ -38,6 +38,7 @@ class LimitTracker:
         self._counts_calls = limits.max_tool_calls is not None or limits.max_calls_per_tool is not None
         self._cause: ProviderError | None = None
         """The error of the model's service that used up the time."""
+        self._has_expired = False
         self._first_error: LimitReached | None = None
         """The limit that the run reached, if it continues or ends with a message."""
         self._counts: Counter[str] = Counter()
@@ -157,12 +158,13 @@ class LimitTracker:
         return None if self.deadline is None else self.deadline - monotonic()
 
     def out_of_time(self) -> LimitReached | None:
-        if self.deadline is None or monotonic() < self.deadline:
+        if self.deadline is None or (monotonic() < self.deadline and not self._has_expired):
             return None
         return out_of_time(self.limits, self._cause)
 
     def note_expiry(self, expired: BaseException) -> None:
-        """Find out which error of the model's service used up the time."""
+        """Note that the time is over, and which error of the model's service used it up."""
+        self._has_expired = True
         cause: BaseException | None = expired
         while cause is not None and not isinstance(cause, ProviderError):
             cause = cause.__cause__

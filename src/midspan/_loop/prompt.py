@@ -1,4 +1,4 @@
-"""What a user says, in any of the ways he may say it, as a conversation that a model can be asked to go on with."""
+"""Prompts and message histories, converted to a conversation that can be sent to a model."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from operator import is_
@@ -6,174 +6,189 @@ from os import PathLike
 from stat import S_ISREG
 from typing import Any
 
-from msgspec import json
+from msgspec import Struct, json
 from msgspec.structs import replace
 
-from midspan._types.messages import History, Message
+from midspan._types.messages import ROLES, History, Message
 from midspan._types.parts import Blob, Opaque, Part, Text, Thought, ToolCall, ToolResult
 from midspan._types.texts import check_text
 from midspan.errors import ConfigError
 
 Prompt = str | Part | PathLike[str] | Message | Sequence[str | Part | PathLike[str]]
-"""A text, an image or file (as a Blob, or where it is as a Path), several of them, or a whole message."""
+"""A text, an image or file (as a Blob, or its Path), several of them, or a whole message."""
 Messages = History | Iterable[Message]
 
 _PARTS = (Text, Blob, ToolResult, Opaque, Thought)
-_ROLES = ("user", "model")
-_GONE_ON = "was not run: the conversation went on without it"
-_CUT = "(What was said before is left out.)"
+_NOT_RUN = "was not run: the conversation continued without it"
+_OMITTED = "(Earlier messages are omitted.)"
+_MEDIA = ("image/", "audio/", "video/", "application/pdf")
 
 
 def conversation(prompt: Prompt | None, messages: Messages | None) -> tuple[History, int]:
-    """The messages with the prompt after them, and how many of them were there before.
+    """Return the messages with the prompt after them, and the number of messages before the prompt.
 
-    Calls that a new prompt leaves unanswered are answered first; without a prompt, those at the end are to be run.
+    Calls without results get error results if a prompt follows them. Without a prompt, calls at the end are to be run.
     """
     history = History() if messages is None else _history(messages)
-    given = len(history)
-    if prompt is not None:
-        history = (
-            history.with_messages(_mended([*history, message_of(prompt)]))
-            if given
-            else history.append(message_of(prompt))
-        )
+    count = len(history)
+    if prompt is not None and count:
+        history = history.with_messages(_repair([*history, to_message(prompt)]))
+    elif prompt is not None:
+        history = history.append(to_message(prompt))
     if not len(history):
-        raise ConfigError("there is nothing to ask: give a prompt, or messages to go on with")
-    return history, given
+        raise ConfigError("nothing to ask; pass a prompt, or messages to continue")
+    return history, count
 
 
-def messages_of(given: Any) -> list[Message]:
-    """The messages of a conversation, with what is wrong in them told."""
-    if isinstance(given, Message | str | bytes | Mapping) or not isinstance(given, Iterable):
-        raise ConfigError(f"messages are a History or a list of Message, not {type(given).__name__}")
-    messages = list(given)
-    for message in messages:
-        if not isinstance(message, Message) or message.role not in _ROLES:
-            raise ConfigError(f"a conversation is made of Message, of the user or the model, not of {message!r:.80}")
+def check_messages(messages: Any) -> list[Message]:
+    """Return the messages of a conversation as a list. Raises ConfigError if they are not valid."""
+    if isinstance(messages, Message | str | bytes | Mapping) or not isinstance(messages, Iterable):
+        raise ConfigError(f"messages must be a History or a list of Message, got {type(messages).__name__}")
+    items = list(messages)
+    for message in items:
+        if not isinstance(message, Message) or message.role not in ("user", "model"):
+            raise ConfigError(f"a conversation consists of Message objects of user and model, got {message!r:.80}")
         if not isinstance(message.parts, tuple):
-            raise ConfigError(f"the parts of a Message are a tuple, not a {type(message.parts).__name__}")
-    return messages
+            raise ConfigError(f"the parts of a Message must be a tuple, got {type(message.parts).__name__}")
+    return items
 
 
 def _history(messages: Messages) -> History:
-    given = messages_of(messages)
-    mended = _mended(given)
-    if isinstance(messages, History) and len(mended) == len(given) and all(map(is_, mended, given)):
-        return messages  # with what is encoded of it
-    return History(mended)
+    items = check_messages(messages)
+    repaired = _repair(items)
+    if isinstance(messages, History) and len(repaired) == len(items) and all(map(is_, repaired, items)):
+        return messages  # with everything that was derived from it
+    return History(repaired)
 
 
-def message_of(prompt: Any) -> Message:
-    """One turn of the user."""
+def to_message(prompt: Any) -> Message:
+    """Return a prompt as a message of the user."""
     if isinstance(prompt, Message):
+        if prompt.role != "user":
+            raise ConfigError("a prompt must be a message of the user; pass messages of the model as messages=")
         return prompt
-    several = isinstance(prompt, Sequence) and not isinstance(prompt, str | bytes)
-    parts = tuple(part_of(one) for one in (prompt if several else [prompt]))
+    is_sequence = isinstance(prompt, Sequence) and not isinstance(prompt, str | bytes)
+    parts = tuple(_part(item) for item in (prompt if is_sequence else [prompt]))
     if all(type(part) is Text and not part.text.strip() for part in parts):
         raise ConfigError("the prompt is empty")
     return Message("user", parts)
 
 
-def part_of(given: Any) -> Part:
-    """One piece of what a user says."""
-    if isinstance(given, str):
-        check_text(given, "the prompt")
-        return Text(given)
-    if isinstance(given, PathLike):
-        return filepart_of(given)
-    if isinstance(given, _PARTS):
-        if isinstance(given, Text | Thought):
-            check_text(given.text, f"the {type(given).__name__} in the prompt")
-        return given
-    if isinstance(given, ToolCall):
-        raise ConfigError("calls are made by the model; a prompt cannot hold one")
-    hint = "; say of what kind bytes are with Blob.of(data, media_type)" if isinstance(given, bytes) else ""
-    raise ConfigError(f"a prompt is made of texts, parts and paths of files, not of {type(given).__name__}{hint}")
+def to_turn(role: str, content: Any) -> Message:
+    """Return a turn of a conversation: text, parts, the calls of a model, or the results of tools."""
+    if not isinstance(role, str) or role not in ROLES:
+        raise ConfigError(f"unknown role {role!r}; known roles: {', '.join(ROLES)}")
+    is_single = isinstance(content, str | bytes | Mapping | Struct) or not isinstance(content, Iterable)
+    items = [content] if is_single else list(content)
+    is_model = ROLES[role] == "model"
+    if isinstance(content, Message):
+        message = content
+    elif is_model:
+        message = Message("model", tuple(ToolCall.read(item) or _part(item) for item in items))
+    else:
+        message = to_message(items)
+    if message.calls and not is_model:
+        raise ConfigError("calls are made by the model; pass them with the role 'model'")
+    if message.results and is_model:
+        raise ConfigError("results are given to the model; pass them with the role 'user'")
+    return replace(message, role=ROLES[role])
 
 
-def filepart_of(file: PathLike[str]) -> Part:
-    """A file as a part of a prompt: what can be read as text is text, everything else goes as it is."""
-    import mimetypes  # files are rare in prompts, and these slow to import
+def _part(item: Any) -> Part:
+    if isinstance(item, str):
+        check_text(item, "the prompt")
+        return Text(item)
+    if isinstance(item, PathLike):
+        return file_part(item)
+    if isinstance(item, _PARTS):
+        if isinstance(item, Text | Thought):
+            check_text(item.text, f"the {type(item).__name__} in the prompt")
+        return item
+    if isinstance(item, ToolCall):
+        raise ConfigError("calls are made by the model; a prompt cannot contain one")
+    hint = "; pass bytes as Blob.of(data, media_type)" if isinstance(item, bytes) else ""
+    raise ConfigError(f"a prompt consists of texts, parts and paths of files, got {type(item).__name__}{hint}")
+
+
+def file_part(file: PathLike[str]) -> Part:
+    """Return a file as a part of a prompt: text if it can be decoded as text, otherwise its bytes."""
+    import mimetypes  # files are rare in prompts, and these are slow to import
     from pathlib import Path
 
     path = Path(file)
-    media_type = mimetypes.guess_type(path.name)[0] or "unknown"
+    media_type = mimetypes.guess_type(path.name)[0]
     try:
-        if not S_ISREG(path.stat().st_mode):  # a pipe or a device may never end
-            raise ConfigError(f"{str(path)!r} is no file that can be read as a whole")
-        data = path.read_bytes()
+        is_regular = S_ISREG(path.stat().st_mode)  # a pipe or a device may never end
+        data = path.read_bytes() if is_regular else b""
     except OSError as error:
         raise ConfigError(f"the file {str(path)!r} cannot be read: {error.strerror}") from error
     except ValueError as error:
-        if isinstance(error, ConfigError):
-            raise
-        raise ConfigError(f"no file can be called {str(path)!r}: {error}") from error
-    if not media_type.startswith(_MEDIA):
+        raise ConfigError(f"{str(path)!r} is not a valid path: {error}") from error
+    if not is_regular:
+        raise ConfigError(f"{str(path)!r} is not a regular file")
+    if media_type is None or not media_type.startswith(_MEDIA):
         try:
             return Text(data.decode())
         except UnicodeDecodeError:
-            pass  # then it is no text, whatever its name says
-    if media_type == "unknown":
-        raise ConfigError(f"of what kind {str(path)!r} is cannot be seen from its name; give Blob.of(data, media_type)")
+            pass  # it is not text, whatever its name says
+    if media_type is None:
+        raise ConfigError(f"cannot guess the media type of {str(path)!r}; pass Blob.of(data, media_type)")
     return Blob.of(data, media_type, name=path.name)
 
 
-_MEDIA = ("image/", "audio/", "video/", "application/pdf")
+def _repair(messages: list[Message]) -> list[Message]:
+    """Return the messages so that every call has exactly one result in the turn after it, as models demand.
 
-
-def _mended(messages: list[Message]) -> list[Message]:
-    """A history in which every call has its one result in the turn after it, as models demand.
-
-    Results that others spread over several turns come together, and those that are missing are made up; calls at the
-    very end are left to be run. Of a conversation that was cut, results without their calls become words.
+    Results that are spread over several turns are put together, and missing ones become error results; calls at the
+    very end are left to be run. Results whose calls are not in the conversation become text.
     """
-    mended: list[Message] = []
+    repaired: list[Message] = []
     if messages and messages[0].role == "model" and messages[0].calls:
-        mended.append(Message.user(_CUT))
-    place = 0
-    while place < len(messages):
-        message = messages[place]
-        mended.append(message if message.role == "model" or not message.results else _without_calls(message))
-        place += 1
+        repaired.append(Message.user(_OMITTED))
+    position = 0
+    while position < len(messages):
+        message = messages[position]
+        repaired.append(message if message.role == "model" or not message.results else _results_as_text(message))
+        position += 1
         if message.role != "model" or not message.calls:
             continue
-        end = place
+        end = position
         while end < len(messages) and messages[end].role == "user":
             end += 1
-        if end > place:
-            mended += _answered(message.calls, messages[place:end])
+        if end > position:
+            repaired += _with_results(message.calls, messages[position:end])
         elif end < len(messages):
-            mended.append(Message("user", tuple(_not_run(call) for call in message.calls)))
-        place = end
-    return mended
+            repaired.append(Message("user", tuple(_not_run(call) for call in message.calls)))
+        position = end
+    return repaired
 
 
-def _answered(calls: tuple[ToolCall, ...], turns: list[Message]) -> list[Message]:
-    """Turns of the user after a turn with these calls: first all results, then whatever else there is."""
-    given = [result for turn in turns for result in turn.results]
-    found: dict[str, list[ToolResult]] = {}
-    for result in given:
-        found.setdefault(result.id, []).append(result)
-    results = tuple(_result_of(call, found) for call in calls)
-    if len(turns[0].results) == len(calls) == len(given) and {*map(id, results)} == {*map(id, given)}:
+def _with_results(calls: tuple[ToolCall, ...], turns: list[Message]) -> list[Message]:
+    """Return the turns of the user after a turn with these calls: first all results, then everything else."""
+    results = [result for turn in turns for result in turn.results]
+    by_id: dict[str, list[ToolResult]] = {}
+    for result in results:
+        by_id.setdefault(result.id, []).append(result)
+    matched = tuple(_match(call, by_id) for call in calls)
+    is_complete = len(turns[0].results) == len(calls) == len(results)
+    if is_complete and {*map(id, matched)} == {*map(id, results)}:
         return turns
     rest = [(turn, tuple(part for part in turn.parts if type(part) is not ToolResult)) for turn in turns]
     others = [turn if len(parts) == len(turn.parts) else turn.with_parts(parts) for turn, parts in rest if parts]
-    return [Message("user", results), *others]
+    return [Message("user", matched), *others]
 
 
-def _result_of(call: ToolCall, found: dict[str, list[ToolResult]]) -> ToolResult:
-    """The next result under the id of a call, and under its name: not every API tells the names of results."""
-    if not found.get(call.id):
+def _match(call: ToolCall, by_id: dict[str, list[ToolResult]]) -> ToolResult:
+    """Return the next result with the id of a call, under the call's name: some APIs do not name results."""
+    if not by_id.get(call.id):
         return _not_run(call)
-    result = found[call.id].pop(0)
+    result = by_id[call.id].pop(0)
     return result if result.name == call.name else replace(result, name=call.name)
 
 
-def _without_calls(turn: Message) -> Message:
-    """A turn of the user whose results answer calls that are not there any more."""
-    words = {id(one): Text(f"{one.name or 'A tool'} gave: {_json(one.value)}") for one in turn.results}
-    return Message(turn.role, tuple(words.get(id(part), part) for part in turn.parts))
+def _results_as_text(turn: Message) -> Message:
+    texts = {id(result): Text(f"{result.name or 'A tool'} returned: {_json(result.value)}") for result in turn.results}
+    return Message(turn.role, tuple(texts.get(id(part), part) for part in turn.parts))
 
 
 def _json(value: Any) -> str:
@@ -184,4 +199,4 @@ def _json(value: Any) -> str:
 
 
 def _not_run(call: ToolCall) -> ToolResult:
-    return call.error_result(f"{call.name} {_GONE_ON}")
+    return call.error_result(f"{call.name} {_NOT_RUN}")

@@ -1,16 +1,17 @@
-"""What a caller says about tools and models: declarations, choices, settings."""
+"""What a caller declares about tools and models: specs, tool choice, limits, settings."""
 
 from collections.abc import Mapping
-from typing import Any, Final, Literal, get_args
+from math import isfinite
+from typing import Any, Literal, get_args
 
-from msgspec import Struct
-from msgspec.structs import force_setattr
+from msgspec import Struct, ValidationError, convert
+from msgspec.structs import asdict
 
 from midspan.errors import ConfigError
 
 
 class Effects(Struct, frozen=True, omit_defaults=True):
-    """What a tool does to the world, as names of things with holes for its arguments: `account:{id}`."""
+    """What a tool reads and writes, as names with placeholders for its arguments: `account:{id}`."""
 
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
@@ -18,7 +19,7 @@ class Effects(Struct, frozen=True, omit_defaults=True):
 
 
 class ToolSpec(Struct, frozen=True, omit_defaults=True, tag="function"):
-    """A tool as a model sees it: its name, what it is for, and the JSON Schemas of what goes in and out."""
+    """A tool as a model sees it: its name, its description, and the JSON Schemas of parameters and response."""
 
     name: str
     description: str = ""
@@ -27,15 +28,15 @@ class ToolSpec(Struct, frozen=True, omit_defaults=True, tag="function"):
     effects: Effects | None = None
     """None means that nothing is declared, which is not the same as no effects."""
     examples: tuple[dict[str, Any], ...] = ()
-    """Arguments as a good call has them."""
+    """Arguments of good calls."""
     final: bool = False
     """Its result may end the run."""
     repeatable: bool = False
-    """The same call with the same result, again and again, is no sign of a model that goes in circles."""
+    """Loop detection ignores the tool."""
     title: str | None = None
     """The name for people."""
     strict: bool | None = None
-    """Whether the provider shall enforce the schema while the model writes the call; None leaves it to the provider."""
+    """Whether the provider enforces the schema while the model writes the call; None leaves it to the provider."""
     read_only: bool | None = None
     """Whether it declares to change nothing; None if it declares nothing. The same for the next two."""
     destructive: bool | None = None
@@ -78,7 +79,7 @@ class ToolSpec(Struct, frozen=True, omit_defaults=True, tag="function"):
 
     @property
     def changes(self) -> bool | None:
-        """Whether it changes anything, as it declares; None if it does not say: being idempotent tells nothing."""
+        """Whether the tool declares to change something; None if it declares nothing about that."""
         if self.read_only is not None:
             return not self.read_only
         if self.destructive:
@@ -96,7 +97,7 @@ _DECLARATION = frozenset(("type", "name", "description", "title", "strict", "ann
 
 
 class BuiltinTool(Struct, frozen=True, omit_defaults=True, tag="builtin"):
-    """A tool that the provider runs itself, in the provider's own words: `BuiltinTool("googleSearch")`."""
+    """A tool that the provider runs itself, under the provider's name for it: `BuiltinTool("googleSearch")`."""
 
     name: str
     config: dict[str, Any] = {}
@@ -117,35 +118,43 @@ class ToolChoice(Struct, frozen=True, omit_defaults=True):
 
     @classmethod
     def of(cls, choice: "ToolChoice | str | dict[str, Any]") -> "ToolChoice":
-        """The choice in any spelling that users know: optional, required, required_any, AUTO, FUNCTION, …"""
+        """Return a choice from any spelling that users know: optional, required, required_any, AUTO, FUNCTION, …
+
+        `{"type": "required"}` without the name of a tool is the default choice.
+        """
         if isinstance(choice, ToolChoice):
             return choice
         if not isinstance(choice, str | dict):
             raise ConfigError(f"unknown tool choice {choice!r}; known: {', '.join(_MODES)}")
-        given: dict[str, Any] = choice if isinstance(choice, dict) else {"type": choice}
-        word = str(given.get("type", given.get("mode", ""))).lower()
-        names = _names(given)
-        mode = _MODES.get(word)
+        fields: dict[str, Any] = choice if isinstance(choice, dict) else {"type": choice}
+        keyword = str(fields.get("type", fields.get("mode", ""))).lower()
+        names = _names(fields)
+        mode = _MODES.get(keyword)
         if mode is None:
             raise ConfigError(f"unknown tool choice {choice!r}; known: {', '.join(_MODES)}")
-        if word in _NAME_NEEDED and not names:
-            raise ConfigError(f"tool choice {word!r} needs the name of a tool: {{'type': {word!r}, 'tool': …}}")
-        strict = given.get("strict", True if word == "validated" else None)
-        if word in _NAMES_USELESS and names and not strict:
-            raise ConfigError(f"tool choice {word!r} takes no tool, got {', '.join(names)}")
-        parallel = given.get("parallel")
+        if keyword == "required" and not names and isinstance(choice, dict):
+            mode = "auto"
+        elif keyword in _NAME_NEEDED and not names:
+            raise ConfigError(
+                f"tool choice {keyword!r} needs the name of a tool: {{'type': {keyword!r}, 'tool': …}}; "
+                "'required_any' requires any call"
+            )
+        strict = fields.get("strict", True if keyword == "validated" else None)
+        if keyword in _NO_NAMES and names and not strict:
+            raise ConfigError(f"tool choice {keyword!r} takes no tool, got {', '.join(names)}")
+        parallel = fields.get("parallel")
         if not all(value is None or isinstance(value, bool) for value in (parallel, strict)):
             raise ConfigError(f"parallel and strict of a tool choice must be True or False, got {choice!r}")
         return cls(mode, names, parallel, strict)
 
 
-def _names(given: dict[str, Any]) -> tuple[str, ...]:
-    """The tools that a choice names, in any of the places where APIs put them."""
-    one = given.get("tool") or given.get("name") or (given.get("function") or {}).get("name")
-    several = given.get("names") or given.get("allowedFunctionNames") or given.get("allowed_function_names") or ()
-    names = (one,) if one else tuple(several)
+def _names(fields: dict[str, Any]) -> tuple[str, ...]:
+    """Return the tools that a choice names, in any of the places where APIs put them."""
+    name = fields.get("tool") or fields.get("name") or (fields.get("function") or {}).get("name")
+    allowed = fields.get("names") or fields.get("allowedFunctionNames") or fields.get("allowed_function_names") or ()
+    names = (name,) if name else tuple(allowed)
     if not all(isinstance(name, str) for name in names):
-        raise ConfigError(f"tool choice {given!r} names something that is no name of a tool")
+        raise ConfigError(f"the names in tool choice {fields!r} must be strings")
     return names
 
 
@@ -160,53 +169,53 @@ _MODES: dict[str, Literal["auto", "any", "none"]] = {
     "none": "none",
 }
 _NAME_NEEDED = ("required", "function")
-_NAMES_USELESS = ("auto", "optional", "required_any", "none")
+_NO_NAMES = ("auto", "optional", "required_any", "none")
 
 OnLimit = Literal["error", "message", "answer"]
 
 
 class Limits(Struct, frozen=True, omit_defaults=True):
-    """How far a run may go; None is no limit."""
+    """How far a run may go. None means no limit."""
 
     max_turns: int | None = 10
-    """Requests to the model. With `on_limit="answer"` one more is made, to ask for the answer."""
+    """Requests to the model. With `on_limit="answer"` one more is sent, to ask for the answer."""
     max_tool_calls: int | None = None
     max_calls_per_tool: int | dict[str, int] | None = None
     """For every tool, or for each by its name."""
     max_seconds: float | None = None
     max_tokens: int | None = None
-    """In and out, over all requests; looked at after each of them."""
+    """Input and output tokens of all requests, compared after each of them."""
     max_repeats: int | None = 5
     """How often in a row the same call may give the same result; after that it is refused."""
     on_limit: OnLimit = "error"
-    """Raise LimitReached; or end with a polite text; or ask the model for an answer without tools."""
+    """Raise LimitReached, end with a fixed text, or ask the model for an answer without tools."""
 
     def __post_init__(self) -> None:
         for name in ("max_turns", "max_tool_calls", "max_seconds", "max_tokens", "max_repeats"):
-            _check_limit(name, getattr(self, name), float if name == "max_seconds" else int)
+            _check_limit(name, getattr(self, name))
         per_tool = self.max_calls_per_tool
-        for name, most in (per_tool if isinstance(per_tool, dict) else {"": per_tool}).items():
-            _check_limit(f"max_calls_per_tool {name}".strip(), most, int)
-        if self.on_limit not in ("error", "message", "answer"):
-            raise ConfigError(f"on_limit is 'error', 'message' or 'answer', not {self.on_limit!r}")
+        for name, maximum in (per_tool if isinstance(per_tool, dict) else {"": per_tool}).items():
+            _check_limit(f"max_calls_per_tool {name}".strip(), maximum)
+        if self.on_limit not in get_args(OnLimit):
+            raise ConfigError(f"on_limit must be 'error', 'message' or 'answer', got {self.on_limit!r}")
 
     def calls_of(self, tool: str) -> int | None:
-        """How often this tool may be called."""
-        most = self.max_calls_per_tool
-        return most.get(tool) if isinstance(most, dict) else most
+        """Return how often this tool may be called."""
+        maximum = self.max_calls_per_tool
+        return maximum.get(tool) if isinstance(maximum, dict) else maximum
 
 
-def _check_limit(name: str, value: object, kind: type[int] | type[float]) -> None:
-    if value is None or (isinstance(value, int | kind) and not isinstance(value, bool) and value > 0):
-        return
-    raise ConfigError(f"{name} is a number above 0, or None for no limit; not {value!r}")
+def _check_limit(name: str, value: object) -> None:
+    types = int | float if name == "max_seconds" else int
+    if value is not None and (not isinstance(value, types) or isinstance(value, bool) or not value > 0):
+        raise ConfigError(f"{name} must be a positive number or None, got {value!r}")
 
 
 ThinkingLevel = Literal["minimal", "low", "medium", "high"]
 
 
 class ModelSettings(Struct, frozen=True, omit_defaults=True):
-    """How the model shall write. What is None is left to the provider."""
+    """How the model shall write. The provider decides what is None."""
 
     max_tokens: int | None = None
     temperature: float | None = None
@@ -217,37 +226,37 @@ class ModelSettings(Struct, frozen=True, omit_defaults=True):
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
     thinking: ThinkingLevel | int | None = None
-    """A level, or a number of tokens: 0 is off, -1 lets the model decide."""
+    """A level, or a number of tokens: 0 turns it off, -1 lets the model decide."""
     show_thoughts: bool | None = None
     extra: dict[str, Any] = {}
-    """Top-level fields of the provider's own request, laid over what we make of the rest."""
+    """Top-level fields of the provider's own request, which override the others."""
 
-    def __post_init__(self) -> None:
-        for name, (kinds, words) in _KINDS_OF_SETTINGS.items():
-            value = getattr(self, name)
-            if value is not None and (not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds)):
-                raise ConfigError(f"settings: {name} is {words}, not {value!r:.80}")
-        if not all(isinstance(one, str) for one in self.stop):
-            raise ConfigError(f"settings: stop is a list of texts, not {self.stop!r:.80}")
-        if isinstance(self.stop, list):
-            force_setattr(self, "stop", tuple(self.stop))
-        if isinstance(self.thinking, str) and self.thinking not in get_args(ThinkingLevel):
-            levels = ", ".join(get_args(ThinkingLevel))
-            raise ConfigError(f"settings: thinking is {levels} or a number of tokens, not {self.thinking!r}")
+    @classmethod
+    def of(cls, settings: "ModelSettings | dict[str, Any] | None") -> "ModelSettings":
+        """Return the settings, also from a dict. Raises ConfigError if a name or a value is not valid."""
+        if settings is None:
+            return cls()
+        if not isinstance(settings, ModelSettings | dict):
+            raise ConfigError(f"settings must be ModelSettings(…) or a dict, got {settings!r:.80}")
+        values = settings if isinstance(settings, dict) else asdict(settings)
+        for name, value in values.items():
+            if name not in cls.__struct_fields__:
+                known = ", ".join(cls.__struct_fields__)
+                raise ConfigError(f"unknown setting {name!r}; known settings: {known}")
+            _check_finite(value, name)
+        try:
+            return convert(values, cls)
+        except ValidationError as error:
+            raise ConfigError(f"settings: {error}") from error
 
 
-_NUMBER: Final = ((int, float), "a number")
-_WHOLE_NUMBER: Final = ((int,), "a whole number")
-_KINDS_OF_SETTINGS: Final[dict[str, tuple[tuple[type, ...], str]]] = {
-    "max_tokens": _WHOLE_NUMBER,
-    "temperature": _NUMBER,
-    "top_p": _NUMBER,
-    "top_k": _WHOLE_NUMBER,
-    "stop": ((tuple, list), "a list of texts"),
-    "seed": _WHOLE_NUMBER,
-    "presence_penalty": _NUMBER,
-    "frequency_penalty": _NUMBER,
-    "thinking": ((str, int), "a level or a number of tokens"),
-    "show_thoughts": ((bool,), "True or False"),
-    "extra": ((dict,), "a dict of fields of the provider's own request"),
-}
+def _check_finite(value: Any, name: str) -> None:
+    """Raise ConfigError for NaN and infinity, which JSON cannot express."""
+    if isinstance(value, float) and not isfinite(value):
+        raise ConfigError(f"settings: {name} must be a finite number, got {value!r}")
+    if isinstance(value, dict):
+        for key, item in value.items():
+            _check_finite(item, f"{name}.{key}")
+    elif isinstance(value, list | tuple):
+        for item in value:
+            _check_finite(item, name)
