@@ -6,20 +6,16 @@ from typing import Any
 import msgspec
 
 from midspan.providers.gemini.capabilities import Api
+from midspan.providers.gemini.errors import RPC_STATUSES
 
-RPC_STATUSES = {
+STATUS_NAMES = {
+    **{http_status: name for name, (_, http_status) in RPC_STATUSES.items()},
     400: "INVALID_ARGUMENT",
-    401: "UNAUTHENTICATED",
-    403: "PERMISSION_DENIED",
-    404: "NOT_FOUND",
     413: "INVALID_ARGUMENT",
-    429: "RESOURCE_EXHAUSTED",
-    499: "CANCELLED",
     500: "INTERNAL",
     502: "UNAVAILABLE",
-    503: "UNAVAILABLE",
-    504: "DEADLINE_EXCEEDED",
 }
+"""By HTTP status."""
 DETAIL_TYPE = "type.googleapis.com/google.rpc."
 
 
@@ -33,7 +29,7 @@ class ApiError(Exception):
         self.details = tuple(details)
 
     def body(self) -> bytes:
-        error: dict[str, Any] = {"code": self.code, "message": self.message, "status": RPC_STATUSES[self.code]}
+        error: dict[str, Any] = {"code": self.code, "message": self.message, "status": STATUS_NAMES[self.code]}
         if self.details:
             error["details"] = list(self.details)
         return msgspec.json.format(msgspec.json.encode({"error": error}), indent=2) + b"\n"

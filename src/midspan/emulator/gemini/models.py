@@ -9,11 +9,10 @@ from msgspec import Struct
 
 from midspan.emulator.gemini.errors import ApiError
 from midspan.emulator.gemini.route import Route
-from midspan.providers.gemini.capabilities import Api, Capabilities, capabilities_of, generation_of
-from midspan.providers.gemini.family import FAMILY
+from midspan.providers.gemini.capabilities import KNOWN_MODELS, Api, Capabilities, capabilities_of, generation_of
 
 _LISTED = (
-    *FAMILY.known_models,
+    *KNOWN_MODELS,
     *("gemini-3.1-pro-preview-customtools", "gemini-3-pro-preview", "gemini-3-flash-preview"),
     *("gemma-4-31b-it", "gemma-4-26b-a4b-it"),
 )

@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 
+from midspan.providers.gemini.encode import SKIP_SIGNATURE
+
 _PREFIX = b"\x12midspan:"
 _PREFIX_BASE64 = b64encode(_PREFIX).decode()
 _NONCE_SIZE = 10
@@ -14,7 +16,7 @@ _TAG_SIZE = 17
 """Makes the size a multiple of 3, so that the base64 has no padding that a client could drop."""
 _FROM_URLSAFE = str.maketrans("-_", "+/")
 
-_DUMMIES = ("skip_thought_signature_validator", "context_engineering_is_the_way_to_go")
+_DUMMIES = (SKIP_SIGNATURE, "context_engineering_is_the_way_to_go")
 _DUMMIES_BASE64 = tuple(b64encode(dummy.encode()).decode().rstrip("=") for dummy in _DUMMIES)
 """The API accepts these words in place of a signature; some clients encode them."""
 

@@ -9,22 +9,20 @@ from midspan._types.exchange import FinishReason, ModelRequest, Output, RequestC
 from midspan._types.messages import History
 from midspan._types.specs import ModelSettings, ToolChoice, ToolSpec
 from midspan.emulator.gemini.checks.tools import declarations_in, is_set
-from midspan.emulator.gemini.errors import RPC_STATUSES, ApiError
+from midspan.emulator.gemini.errors import STATUS_NAMES, ApiError
 from midspan.emulator.gemini.sources.source import Answer, Conversation, to_part
 from midspan.errors import ProviderError
+from midspan.providers.gemini.capabilities import FINISH_REASONS
 from midspan.providers.gemini.decode import conversation as decode_conversation
 from midspan.providers.gemini.proto import dump, to_plain
 from midspan.providers.gemini.wire import FunctionCallingConfig, FunctionDeclaration, GenerationConfig
 from midspan.providers.provider import Provider
 
-_FINISH_REASONS = {
-    FinishReason.END: "STOP",
-    FinishReason.LENGTH: "MAX_TOKENS",
+_RAW_FINISH_REASONS = {
+    **{reason: raw for raw, reason in FINISH_REASONS.items()},
     FinishReason.CONTEXT_FULL: "MAX_TOKENS",
     FinishReason.BLOCKED: "SAFETY",
     FinishReason.REFUSED: "PROHIBITED_CONTENT",
-    FinishReason.MALFORMED_CALL: "MALFORMED_FUNCTION_CALL",
-    FinishReason.UNEXPECTED_CALL: "UNEXPECTED_TOOL_CALL",
 }
 
 
@@ -38,11 +36,11 @@ class ProviderSource:
         try:
             response = await self._provider.generate(_to_model_request(conversation))
         except ProviderError as error:
-            raise ApiError(error.status if error.status in RPC_STATUSES else 500, str(error)) from error
+            raise ApiError(error.status if error.status in STATUS_NAMES else 500, str(error)) from error
         usage = {"promptTokenCount": response.usage.input, "candidatesTokenCount": response.usage.output}
         return Answer(
             parts=tuple(map(to_part, response.message.parts)),
-            finish=response.raw_finish_reason or _FINISH_REASONS.get(response.finish_reason, "OTHER"),
+            finish=response.raw_finish_reason or _RAW_FINISH_REASONS.get(response.finish_reason, "OTHER"),
             finish_message=response.finish_message,
             usage={name: count for name, count in usage.items() if count},
         )

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from midspan._http.sse import EventStream
-from midspan.emulator.gemini.errors import RPC_STATUSES, ApiError
+from midspan.emulator.gemini.errors import STATUS_NAMES, ApiError
 from midspan.emulator.gemini.sources.source import Answer, Conversation
 from midspan.errors import ConfigError
 from midspan.providers.gemini.proto import from_plain, to_plain
@@ -53,7 +53,7 @@ class Recording:
         if exchange.status >= 400:
             error = documents[0].get("error") if documents else None
             message = error.get("message") if isinstance(error, dict) else None
-            code = exchange.status if exchange.status in RPC_STATUSES else 500
+            code = exchange.status if exchange.status in STATUS_NAMES else 500
             raise ApiError(code, message or "The recorded response is an error without a message.")
         return Answer(documents=tuple(documents) if is_streaming else (_join(documents),))
 

@@ -19,7 +19,7 @@ from msgspec.structs import force_setattr
 from midspan.emulator.gemini.sources.source import Answer, Conversation, PartLike, call, to_answer
 from midspan.emulator.validate import Validated
 from midspan.errors import ConfigError
-from midspan.providers.gemini.capabilities import FINISH_NUMBERS
+from midspan.providers.gemini.capabilities import FINISH_NUMBERS, FINISH_REASONS
 
 AnswerLike = Answer | PartLike | Sequence[PartLike]
 ScriptFunction = Callable[[Conversation], AnswerLike | Awaitable[AnswerLike]]
@@ -162,11 +162,8 @@ class _File(Struct, frozen=True, forbid_unknown_fields=True):
     answers: tuple[_Entry, ...]
 
 
-_FINISH_REASONS = frozenset(
-    (
-        *(reason for reasons in FINISH_NUMBERS.values() for reason in reasons),
-        *("CONTINUATION", "MALFORMED_RESPONSE", "MISSING_THOUGHT_SIGNATURE", ""),
-    )
+_FINISH_REASONS = {*FINISH_REASONS, "MALFORMED_RESPONSE", "MISSING_THOUGHT_SIGNATURE", ""}.union(
+    *FINISH_NUMBERS.values()
 )
 
 
