@@ -1,0 +1,88 @@
+"""The checks give the same verdict for every way to write a request, and no error but an ApiError."""
+
+import json
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from midspan.emulator.gemini.checks.check import Target, check
+from midspan.emulator.gemini.errors import ApiError
+from midspan.providers.gemini.capabilities import Api
+from tests.emulator.plain_client import calling, model, result, tools, user
+
+CONTENTS = [
+    user("Hi."),
+    user(""),
+    model("Well."),
+    model(calling("f")),
+    model(calling("f", signature=None)),
+    model(calling("f", signature="")),
+    model(calling("f", id="a"), calling("g", id="b", signature=None)),
+    model(calling("f", id="a"), calling("g", id="a", signature=None)),
+    model("Let me see.", calling("f")),
+    model(calling("f"), result("f"), "Done."),
+    model(calling("f", signature="a")),
+    user(result("f")),
+    user(result("f", id="a"), result("g", id="b")),
+    user(result("f", id="a"), result("f")),
+    user(result("f"), "And?"),
+    user(result("f", parts=[{"inlineData": {"mimeType": "image/png", "data": "AAAA"}}])),
+    {"role": "user", "parts": []},
+    {"role": "model"},
+    {"role": "system", "parts": [{"text": "x"}]},
+    {"role": "user", "parts": [{"text": "x", "colour": 1}]},
+]
+CONFIGS: list[dict[str, Any]] = [
+    {},
+    {"tools": tools("f", "g")},
+    {"tools": tools("f", "f")},
+    {"generationConfig": {"responseMimeType": "application/json"}},
+]
+TARGETS = [
+    Target("gemini-3.8-flash"),
+    Target("gemini-3-flash-preview"),
+    Target("gemini-2.5-flash"),
+    Target("gemini-2.0-flash"),
+    Target("gemini-3.8-flash", Api.VERTEX, "v1"),
+]
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["text", "parts", "role", "x"]), inner),
+    max_leaves=10,
+)
+
+
+def verdict(request: Any, target: Target) -> str:
+    try:
+        check(json.dumps(request).encode(), target)
+    except ApiError as error:
+        return error.message
+    return "accepted"
+
+
+def rewrite(content: Any) -> Any:
+    """Write a content in snake_case, and a single part without its list."""
+    if "parts" not in content:
+        return content
+    names = {"functionCall": "function_call", "functionResponse": "function_response"}
+    parts = [{names.get(name, name): value for name, value in part.items()} for part in content["parts"]]
+    return {**content, "parts": parts[0] if len(parts) == 1 else parts}
+
+
+@settings(max_examples=200)
+@given(st.lists(st.sampled_from(CONTENTS), max_size=6), st.sampled_from(CONFIGS), st.sampled_from(TARGETS))
+def test_casing_and_single_values_do_not_change_the_verdict(
+    contents: list[Any], config: dict[str, Any], target: Target
+) -> None:
+    rewritten = {"contents": [rewrite(content) for content in contents], **config}
+    assert verdict({"contents": contents, **config}, target) == verdict(rewritten, target)
+
+
+@settings(max_examples=200)
+@given(
+    st.dictionaries(st.sampled_from(["contents", "tools", "toolConfig", "generationConfig", "systemInstruction"]), JSON)
+)
+def test_any_json_is_accepted_or_rejected_with_an_api_error(request: dict[str, Any]) -> None:
+    for target in TARGETS:
+        assert verdict(request, target)
