@@ -97,6 +97,33 @@ def test_lint_reports_equal_descriptions_and_descriptions_that_repeat_the_name(t
     assert "no-description" not in {kind for kind, _ in findings}
 
 
+NESTED = '''
+from dataclasses import dataclass, field
+
+@dataclass
+class Place:
+    """Where it is."""
+    city: str
+    near: "list[Place]" = field(default_factory=list)
+
+def forecast_weather(place: Place, stops: list[Place] | None = None) -> str:
+    """Forecast the weather of tomorrow at some places.
+
+    Args:
+        place: The first place.
+        stops: The other places.
+    """
+'''
+
+
+def test_lint_finds_nested_parameters_without_a_description(tmp_path: Path) -> None:
+    (tmp_path / "nested.py").write_text(NESTED)
+    linted = midspan("tools", "--tools", "nested.py", "--lint", home=tmp_path)
+    assert linted.code == 1
+    lines = [line for line in linted.out.splitlines() if "[no-parameter-description]" in line]
+    assert [line.split("the parameter ")[1].split()[0] for line in lines] == ["place.city", "place.near"]
+
+
 def test_models_come_from_the_api_if_there_is_a_key(tmp_path: Path) -> None:
     assert "gemini:gemini-3.8-flash\n" in midspan("models", home=tmp_path).out
     listed = [

@@ -21,7 +21,7 @@ from midspan._cli.text import json_document
 from midspan._cli.tool_files import load_tools
 from midspan._types.events import RunEnd, RunEvent, RunStart, ToolEnd, ToolStart, TurnEnd, TurnStart
 from midspan._types.exchange import Usage
-from midspan.errors import ConfigError, LimitReached, RunError
+from midspan.errors import ConfigError, LimitReached
 
 _MAX_BYTES = 50_000_000
 """Of stdin or of a file: far more than any model accepts, far less than the memory of a computer."""
@@ -53,26 +53,22 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(options: Namespace) -> int:
     report = Report()
-    failure: BaseException | None = None
+    error: BaseException | None = None
     with stdout_for_answers() as out:
         try:
             _ask(options, report, out)
         except BrokenPipeError:
-            return 0  # the reader of the answer has closed the pipe
-        except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - reported below; KeyboardInterrupt is raised again
-            failure = error
-            print_error(failure, verbose=options.verbose)
+            raise
+        except (Exception, KeyboardInterrupt) as raised:  # noqa: BLE001 - reported below
+            error = raised
         if options.json:
-            try:
-                write(out, report.document(failure))
-            except BrokenPipeError:
-                return 0
-            except RunError as error:
-                if failure is None:
-                    print_error(failure := error, verbose=options.verbose)
-    if isinstance(failure, KeyboardInterrupt):
-        raise failure
-    return 0 if failure is None else exit_code(failure)
+            write(out, report.document(error))
+    if isinstance(error, KeyboardInterrupt):
+        raise error
+    if error is not None:
+        print_error(error, verbose=options.verbose)
+        return exit_code(error)
+    return 0
 
 
 def _ask(options: Namespace, report: "Report", out: TextIO) -> None:

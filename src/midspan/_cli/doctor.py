@@ -14,7 +14,7 @@ from midspan._version import VERSION
 from midspan.errors import ConfigError, MidspanError
 from midspan.providers import HealthCheck
 
-_EXTRAS = {"cli": ("rich", "prompt_toolkit", "shtab")}
+_CLI_PACKAGES = ("rich", "prompt_toolkit", "shtab")
 _SECONDS = 5.0
 _NO_FLAGS = Namespace(model=None, tools=None, no_tools=False, system=None, max_turns=None)
 
@@ -36,7 +36,7 @@ def run(_options: Namespace) -> int:
 
 def _checks(runner: InterruptibleRunner) -> Iterator[HealthCheck]:
     yield HealthCheck("ok", f"Midspan {VERSION} on Python {sys.version.partition(' ')[0]}")
-    yield from _check_extras()
+    yield _check_packages()
     yield _check_settings()
     yield _check_state()
     yield _check_tools(runner)
@@ -44,13 +44,10 @@ def _checks(runner: InterruptibleRunner) -> Iterator[HealthCheck]:
     yield _check_weather()
 
 
-def _check_extras() -> Iterator[HealthCheck]:
-    for extra, packages in _EXTRAS.items():
-        if missing := [name for name in packages if find_spec(name) is None]:
-            message = f"the extra {extra} is not installed ({', '.join(missing)}): pip install 'midspan[{extra}]'"
-            yield HealthCheck("note", message)
-        else:
-            yield HealthCheck("ok", f"the extra {extra} is installed")
+def _check_packages() -> HealthCheck:
+    if missing := [name for name in _CLI_PACKAGES if find_spec(name) is None]:
+        return HealthCheck("note", f"not installed: {', '.join(missing)}; pip install 'midspan[cli]' installs them")
+    return HealthCheck("ok", f"{', '.join(_CLI_PACKAGES)} are installed")
 
 
 def _check_settings() -> HealthCheck:

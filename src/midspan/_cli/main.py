@@ -25,7 +25,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = 1
     except KeyboardInterrupt as interrupt:
         from midspan._cli.interrupts import leave
+        from midspan._cli.messages import print_line
 
+        print_line("cancelled")
         leave(128 + (interrupt.args[0] if interrupt.args else 2))  # 128 + the number of the signal, as in a shell
     _discard_unwritable_output()
     return code

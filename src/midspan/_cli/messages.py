@@ -4,33 +4,20 @@ import logging
 import sys
 import traceback
 from contextlib import suppress
-from enum import IntEnum
 
 from midspan._cli.text import escape_lines, wrap_line
 from midspan.errors import AuthenticationError, CodecError, ConfigError, CredentialsError, LimitReached, MidspanError
 
 
-class ExitCode(IntEnum):
-    OK = 0
-    FAILED = 1
-    USAGE = 2
-    NO_CREDENTIALS = 3
-    LIMIT = 124
-    """As for the command `timeout`."""
-    INTERRUPTED = 130
-
-
-def exit_code(error: BaseException) -> ExitCode:
+def exit_code(error: BaseException) -> int:
     match error:
-        case KeyboardInterrupt():
-            return ExitCode.INTERRUPTED
         case CredentialsError() | AuthenticationError():
-            return ExitCode.NO_CREDENTIALS
+            return 3
         case LimitReached():
-            return ExitCode.LIMIT
+            return 124  # as of the command `timeout`
         case ConfigError() | CodecError():
-            return ExitCode.USAGE
-    return ExitCode.FAILED
+            return 2  # as of argparse
+    return 1
 
 
 def describe_error(error: BaseException) -> str:
@@ -49,7 +36,7 @@ def describe_error(error: BaseException) -> str:
 
 def print_error(error: BaseException, *, verbose: bool) -> None:
     """Print a sentence about an error, after its traceback if `verbose`."""
-    if verbose and not isinstance(error, KeyboardInterrupt):
+    if verbose:
         traceback.print_exception(error, file=sys.stderr)
     print_line(describe_error(error))
 
