@@ -29,7 +29,7 @@ from midspan.providers.prompted.client import PromptedTools
 from midspan.providers.provider import ModelProfile, Provider, WrapperProvider, ensure_aclose
 from midspan.providers.recording.format import FORMAT, RunLine
 from midspan.providers.recording.masking import SecretMasker
-from midspan.providers.recording.recorder import RecordedProvider, RecordingDirectory, RecordingWriter
+from midspan.providers.recording.recorder import RecordedProvider, RecordingWriter
 from midspan.providers.recording.replayer import RecordingLibrary, ReplayedProvider, Replayer
 from midspan.providers.scripted import ScriptedProvider
 from midspan.providers.stream import StreamAccumulator, collect
@@ -97,7 +97,7 @@ def wrapped(stack: ExitStack, folder: Path) -> Provider:
 
 def recorded(stack: ExitStack, folder: Path) -> Provider:
     run = RunLine(FORMAT, "run", "scripted", "now", REQUEST.history.messages)
-    writer = RecordingWriter(RecordingDirectory(folder / "recordings"), run, SecretMasker(environment={}))
+    writer = RecordingWriter(folder, run, SecretMasker(environment={}))
     return RecordedProvider(scripted(stack, folder), writer)
 
 
@@ -235,11 +235,11 @@ def test_recording_of_either_mode_replays_the_response(kind: str, streamed: bool
 
     async def main(provider: Provider) -> None:
         run_line = RunLine(FORMAT, "run", provider.model, "now", messages)
-        recorder = RecordedProvider(provider, RecordingWriter(RecordingDirectory(tmp_path / "r"), run_line, masker))
+        recorder = RecordedProvider(provider, RecordingWriter(tmp_path, run_line, masker))
         then = await events_of(recorder) if streamed else ([], await recorder.generate(REQUEST))
 
         def replayed() -> Provider:
-            return ReplayedProvider(provider, Replayer(RecordingLibrary(tmp_path / "r", masker), messages))
+            return ReplayedProvider(provider, Replayer(RecordingLibrary(tmp_path, masker), messages))
 
         events, response = await events_of(replayed())
         check_events(events, response)

@@ -37,7 +37,7 @@ from midspan.providers.recording.format import (
     encode_line,
 )
 from midspan.providers.recording.masking import SecretMasker
-from midspan.providers.recording.recorder import RecordedProvider, RecordingDirectory, RecordingWriter
+from midspan.providers.recording.recorder import RecordedProvider, RecordingWriter
 from midspan.providers.recording.replayer import RecordingLibrary, ReplayedProvider, Replayer, comparable, diff
 from midspan.providers.scripted import ScriptedProvider
 
@@ -48,7 +48,7 @@ NO_SECRETS = SecretMasker(environment={})
 
 def recorded(provider: Provider, folder: Path) -> RecordedProvider:
     run = RunLine(FORMAT, "run", provider.model, "now", HISTORY.messages)
-    return RecordedProvider(provider, RecordingWriter(RecordingDirectory(folder), run, NO_SECRETS))
+    return RecordedProvider(provider, RecordingWriter(folder, run, NO_SECRETS))
 
 
 def replayed(provider: Provider, folder: Path) -> ReplayedProvider:

@@ -9,7 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from midspan.errors import ConfigError
+from midspan.errors import ConfigError, MidspanError
 from midspan.providers.recording.format import EndLine, Recording
 from midspan.providers.recording.masking import SecretMasker
 from midspan.providers.recording.replayer import RecordingLibrary
@@ -64,7 +64,7 @@ def _why_skipped(recording: Recording) -> str | None:
     if recording.run.unrecorded_options:
         return f"is left out because these options of the run were not recorded: {recording.run.unrecorded_options!r}"
     error = recording.end.error
-    if error is not None and error.midspan_class is None:
+    if error is not None and not isinstance(error.to_exception(), MidspanError):
         return f"is left out because the run ended with {error.name!r}, which is not an error of Midspan"
     return None
 

@@ -32,7 +32,7 @@ from midspan.providers.recording.format import (
     read_recording,
 )
 from midspan.providers.recording.masking import SecretMasker
-from midspan.providers.recording.recorder import RecordedProvider, RecordingDirectory, RecordingWriter
+from midspan.providers.recording.recorder import RecordedProvider, RecordingWriter, prepare_directory
 from midspan.providers.recording.replayer import RecordingLibrary, ReplayedProvider, Replayer
 from midspan.tools.source import ToolListing, ToolSource
 from midspan.tools.wrap import WrapperSource
@@ -51,10 +51,10 @@ def record(agent: Agent, directory: str | PathLike[str], *, secrets: Iterable[st
     """
     secrets = tuple(secrets) if isinstance(secrets, Iterator) else secrets  # each run needs them
     SecretMasker(secrets)  # reports wrong secrets before the directory is created
-    recordings = RecordingDirectory(Path(directory))
+    prepare_directory(Path(directory))
 
     def start(run: RunLine) -> _Session:
-        writer = RecordingWriter(recordings, run, SecretMasker(secrets))
+        writer = RecordingWriter(Path(directory), run, SecretMasker(secrets))
         return _Session(
             lambda provider: RecordedProvider(provider, writer),
             lambda source: RecordedTools(source, writer),

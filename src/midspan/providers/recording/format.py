@@ -18,7 +18,7 @@ from midspan._types.exchange import ModelResponse, PartEvent
 from midspan._types.messages import Message
 from midspan._types.parts import ToolCall, ToolResult
 from midspan._types.specs import ToolSpec
-from midspan.errors import CodecError, ConfigError, MidspanError
+from midspan.errors import CodecError, ConfigError, MidspanError, ProviderError, RunError
 
 FORMAT = 2
 """The version of the format that is written and read."""
@@ -37,32 +37,18 @@ class RecordedError(Struct, frozen=True, omit_defaults=True, rename={"name": "ty
         attributes = {name: value for name, value in values.items() if value not in (None, ())}
         return cls(type(error).__name__, str(error).encode(errors="replace").decode(), attributes)
 
-    @property
-    def midspan_class(self) -> type[MidspanError] | None:
-        """The class in `midspan.errors`; None if the exception is not one of Midspan."""
-        error_class = getattr(errors, self.name, None)
-        is_midspan = isinstance(error_class, type) and issubclass(error_class, MidspanError)
-        return error_class if is_midspan else None
-
     def to_exception(self) -> Exception:
         """Return an exception that the same `except` clauses catch and that prints the same."""
-        error_class = self.midspan_class
-        if error_class is None:
-            return self._foreign_exception()
-        try:
-            error = error_class(self.message)
-        except TypeError:  # its constructor needs more than the message
-            error = error_class.__new__(error_class)
-        error.args = (self.message,)
-        error.__dict__.update({name: _to_tuples(value) for name, value in self.attributes.items()})
-        return error
-
-    def _foreign_exception(self) -> Exception:
-        base: Any = getattr(builtins, self.name, None)
-        if not isinstance(base, type) or not issubclass(base, Exception) or issubclass(base, BaseExceptionGroup):
-            base = Exception
+        error_class: Any = getattr(errors, self.name, getattr(builtins, self.name, None))
+        if not isinstance(error_class, type) or not issubclass(error_class, Exception):
+            error_class = Exception
+        if issubclass(error_class, ProviderError | RunError):
+            attributes = {name: _to_tuples(value) for name, value in self.attributes.items() if name in _ATTRIBUTES}
+            return cast("Exception", error_class(self.message, **attributes))
+        # The constructor may need more than the message, so it is not called.
+        base = Exception if issubclass(error_class, BaseExceptionGroup) else error_class
         name = self.name if self.name.isidentifier() else "Exception"
-        error_class: Any = type(name, (base,), {"__str__": lambda _: self.message})
+        error_class = type(name, (base,), {"__str__": lambda _: self.message})
         return cast("Exception", error_class.__new__(error_class))
 
 

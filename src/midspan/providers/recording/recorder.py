@@ -1,9 +1,8 @@
 """Writes recordings: a directory with one file per run, and a provider whose exchanges are recorded."""
 
 import os
-import threading
 from collections.abc import AsyncIterator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -33,42 +32,25 @@ def recordings_in(directory: Path) -> list[Path]:
     return sorted(directory.glob("run-*.jsonl"), key=lambda path: (len(path.name), path.name))
 
 
-class RecordingDirectory:
-    """A directory with one file per run. Any number of runs, threads and processes may record into it."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._lock = threading.Lock()
-        try:
-            path.mkdir(parents=True, exist_ok=True)
-            if not os.access(path, os.W_OK | os.X_OK):
-                raise PermissionError(0, "it is not writable")
-            numbers = [file.stem.removeprefix("run-") for file in recordings_in(path)]
-        except (OSError, ValueError) as error:  # ValueError: no directory can have this name
-            reason = getattr(error, "strerror", None) or error
-            raise ConfigError(f"cannot record into {str(path)!r}: {reason}") from error
-        self._next = 1 + max((int(number) for number in numbers if number.isdecimal()), default=0)
-
-    def create(self, data: bytes) -> Path:
-        """Create a file that starts with `data`, and that no other run uses."""
-        while True:
-            with self._lock:
-                path = self.path / f"run-{self._next:05}.jsonl"
-                self._next += 1
-            try:
-                _append(path, data, os.O_CREAT | os.O_EXCL)
-            except FileExistsError:
-                continue  # another process created it
-            return path
+def prepare_directory(path: Path) -> None:
+    """Create the directory, and check that recordings can be written there."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        if not os.access(path, os.W_OK | os.X_OK):
+            raise PermissionError(0, "it is not writable")
+    except (OSError, ValueError) as error:  # ValueError: no directory can have this name
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigError(f"cannot record into {str(path)!r}: {reason}") from error
 
 
 class RecordingWriter:
     """Writes the recording of one run. The file is created with the first line and closed after each line.
 
-    A thousand concurrent runs have a thousand files, more than a process may keep open.
+    A thousand concurrent runs have a thousand files, more than a process may keep open. Any number of threads and
+    processes can write to one directory.
     """
 
-    def __init__(self, directory: RecordingDirectory, run: RunLine, masker: SecretMasker) -> None:
+    def __init__(self, directory: Path, run: RunLine, masker: SecretMasker) -> None:
         self._directory = directory
         self._run = run
         self._masker = masker
@@ -89,10 +71,10 @@ class RecordingWriter:
         self.check()
         try:
             if self._path is None:
-                self._path = self._directory.create(self._encode(self._run))
+                self._path = _create(self._directory, self._encode(self._run))
             _append(self._path, self._encode(line))
         except OSError as error:
-            path = str(self._path or self._directory.path)
+            path = str(self._path or self._directory)
             self._error = ConfigError(f"cannot write the recording {path!r}: {error.strerror or error}")
             raise self._error from error
         except MidspanError as error:
@@ -101,6 +83,18 @@ class RecordingWriter:
 
     def _encode(self, line: Line) -> bytes:
         return self._masker.mask(encode_line(line)) + b"\n"
+
+
+def _create(directory: Path, data: bytes) -> Path:
+    """Create a recording that starts with `data`, under the next free number."""
+    numbers = [path.stem.removeprefix("run-") for path in recordings_in(directory)]
+    number = max((int(number) for number in numbers if number.isdecimal()), default=0)
+    while True:
+        number += 1
+        with suppress(FileExistsError):  # another run was faster
+            path = directory / f"run-{number:05}.jsonl"
+            _append(path, data, os.O_CREAT | os.O_EXCL)
+            return path
 
 
 def _append(path: Path, data: bytes, flags: int = 0) -> None:
