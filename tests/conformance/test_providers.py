@@ -27,12 +27,12 @@ from midspan.emulator import LocalGemini, answer
 from midspan.emulator import call as gemini_call
 from midspan.providers.prompted.client import PromptedTools
 from midspan.providers.provider import ModelProfile, Provider, WrapperProvider, ensure_aclose
-from midspan.providers.recording.format import FORMAT, RunLine
-from midspan.providers.recording.masking import SecretMasker
-from midspan.providers.recording.recorder import RecordedProvider, RecordingWriter
-from midspan.providers.recording.replayer import RecordingLibrary, ReplayedProvider, Replayer
 from midspan.providers.scripted import ScriptedProvider
 from midspan.providers.stream import StreamAccumulator, collect
+from midspan.testing.format import FORMAT, RunLine
+from midspan.testing.masking import SecretMasker
+from midspan.testing.recording import RecordedProvider, RecordingWriter
+from midspan.testing.replaying import RecordingLibrary, ReplayedProvider, Replayer
 from tests.bounds import BOUND
 from tests.gemini.recorder import recorder
 from tests.providers import parrot

@@ -19,8 +19,8 @@ from midspan._types.parts import Opaque, ProviderData, Text, ToolCall
 from midspan.emulator import call
 from midspan.errors import ConfigError, ProviderError, ServerError
 from midspan.providers.auth import secrets_in_use
-from midspan.providers.recording.masking import SecretMasker
 from midspan.testing import LocalGemini, ScriptedProvider, freeze, record, replay
+from midspan.testing.masking import SecretMasker
 from tests.gemini.recorder import recorder
 
 SECRETS = {

@@ -8,17 +8,17 @@ if TYPE_CHECKING:
     from midspan.emulator import LocalGemini as LocalGemini
     from midspan.providers.scripted import ScriptedProvider as ScriptedProvider
     from midspan.testing.freezing import freeze as freeze
-    from midspan.testing.recording import asked as asked
     from midspan.testing.recording import record as record
-    from midspan.testing.recording import replay as replay
+    from midspan.testing.replaying import asked as asked
+    from midspan.testing.replaying import replay as replay
 
 _HOMES = {
     "LocalGemini": "midspan.emulator",
     "ScriptedProvider": "midspan.providers.scripted",
-    "asked": "midspan.testing.recording",
+    "asked": "midspan.testing.replaying",
     "freeze": "midspan.testing.freezing",
     "record": "midspan.testing.recording",
-    "replay": "midspan.testing.recording",
+    "replay": "midspan.testing.replaying",
 }
 
 __all__ = [*_HOMES]  # noqa: PLE0604 - the table is the list

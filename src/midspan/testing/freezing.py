@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from midspan.errors import ConfigError, MidspanError
-from midspan.providers.recording.format import EndLine, Recording
-from midspan.providers.recording.masking import SecretMasker
-from midspan.providers.recording.replayer import RecordingLibrary
+from midspan.testing.format import EndLine, Recording
+from midspan.testing.masking import SecretMasker
+from midspan.testing.replaying import RecordingLibrary
 
 
 def freeze(

@@ -1,15 +1,15 @@
-"""`record` and `replay`: agents whose runs are recorded, and agents whose runs are answered from recordings."""
+"""`record`: an agent whose runs are written to files."""
 
-import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import os
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import aclosing, suppress
 from datetime import UTC, datetime
-from os import PathLike, urandom
 from pathlib import Path
 from time import perf_counter
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import msgspec
-from msgspec.structs import replace
+from msgspec import Raw
 
 from midspan._loop.agent import Agent
 from midspan._loop.prepare import ToolSet
@@ -17,33 +17,39 @@ from midspan._loop.prompt import Prompt
 from midspan._loop.result import RunResult, RunStream
 from midspan._types.context import NO_CONTEXT, RunContext
 from midspan._types.events import RunEvent
-from midspan._types.exchange import Usage
-from midspan._types.messages import History, Message
-from midspan._types.parts import Text, ToolCall, ToolResult
+from midspan._types.exchange import ModelEvent, ModelRequest, ModelResponse, PartEvent, Usage
+from midspan._types.messages import History
+from midspan._types.parts import ToolCall, ToolResult
 from midspan._types.specs import Limits, ToolSpec
-from midspan.providers.provider import Provider
-from midspan.providers.recording.format import (
+from midspan.errors import ConfigError, MidspanError
+from midspan.providers.provider import Provider, WireProvider, WrapperProvider, ensure_aclose
+from midspan.testing.format import (
     FORMAT,
     CallLine,
     EndLine,
+    ErrorLine,
+    EventLine,
+    Line,
+    NoResponseLine,
     RecordedError,
+    RequestLine,
+    ResponseLine,
     RunLine,
     ToolsLine,
-    read_recording,
+    encode,
+    encode_line,
+    encode_messages,
+    recordings_in,
 )
-from midspan.providers.recording.masking import SecretMasker
-from midspan.providers.recording.recorder import RecordedProvider, RecordingWriter, prepare_directory
-from midspan.providers.recording.replayer import RecordingLibrary, ReplayedProvider, Replayer
-from midspan.tools.source import ToolListing, ToolSource
+from midspan.testing.masking import SecretMasker
+from midspan.tools.source import ToolSource
 from midspan.tools.wrap import WrapperSource
 
-_log = logging.getLogger("midspan.testing")
-
-_RECORDED_OPTIONS = ("system", "settings", "limits", "tool_choice", "calls_only", "prompt_mode")
+RECORDED_OPTIONS = ("system", "settings", "limits", "tool_choice", "calls_only", "prompt_mode")
 _UNRECORDED_OPTIONS = ("model", "tools", "output")
 
 
-def record(agent: Agent, directory: str | PathLike[str], *, secrets: Iterable[str] = ()) -> Agent:
+def record(agent: Agent, directory: str | os.PathLike[str], *, secrets: Iterable[str] = ()) -> Agent:
     """Return an agent that writes every run to a file in the directory.
 
     Secrets are masked in the files: credentials of providers, environment variables that hold secrets, everything that
@@ -53,60 +59,134 @@ def record(agent: Agent, directory: str | PathLike[str], *, secrets: Iterable[st
     SecretMasker(secrets)  # reports wrong secrets before the directory is created
     prepare_directory(Path(directory))
 
-    def start(run: RunLine) -> _Session:
+    def start(run: RunLine) -> Session:
         writer = RecordingWriter(Path(directory), run, SecretMasker(secrets))
-        return _Session(
+        return Session(
             lambda provider: RecordedProvider(provider, writer),
             lambda source: RecordedTools(source, writer),
             lambda outcome: _write_end(writer, outcome),
         )
 
-    return _ObservedAgent(agent, start)
+    return ObservedAgent(agent, start)
 
 
-def replay(agent: Agent, directory: str | PathLike[str], *, secrets: Iterable[str] = ()) -> Agent:
-    """Return an agent that is answered from the recordings in the directory, or from a single recording.
+def prepare_directory(path: Path) -> None:
+    """Create the directory, and check that recordings can be written there."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        if not os.access(path, os.W_OK | os.X_OK):
+            raise PermissionError(0, "it is not writable")
+    except (OSError, ValueError) as error:  # ValueError: no directory can have this name
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigError(f"cannot record into {str(path)!r}: {reason}") from error
 
-    No model is asked and no tool is run. Each recording is replayed once, by the run that asks the same.
+
+class RecordingWriter:
+    """Writes the recording of one run. The file is created with the first line and closed after each line.
+
+    A thousand concurrent runs have a thousand files, more than a process may keep open. Any number of threads and
+    processes can write to one directory.
     """
-    library = RecordingLibrary(Path(directory), SecretMasker(secrets))
 
-    def start(run: RunLine) -> _Session:
-        replayer = Replayer(library, run.messages)
-        return _Session(
-            lambda provider: ReplayedProvider(provider, replayer),
-            lambda source: ReplayedTools(source, replayer),
-            lambda _: replayer.check(),
-        )
+    def __init__(self, directory: Path, run: RunLine, masker: SecretMasker) -> None:
+        self._directory = directory
+        self._run = run
+        self._masker = masker
+        self._path: Path | None = None
+        self._error: MidspanError | None = None
 
-    return _ObservedAgent(agent, start)
+    @property
+    def has_started(self) -> bool:
+        return self._path is not None
+
+    def check(self) -> None:
+        """Raise an earlier error again. An error that is raised in a tool call reaches the model, not the caller."""
+        if self._error is not None:
+            raise self._error
+
+    def write(self, line: Line) -> None:
+        """Append a line. It is in the file when this returns."""
+        self.check()
+        try:
+            if self._path is None:
+                self._path = _create(self._directory, self._encode(self._run))
+            _append(self._path, self._encode(line))
+        except OSError as error:
+            path = str(self._path or self._directory)
+            self._error = ConfigError(f"cannot write the recording {path!r}: {error.strerror or error}")
+            raise self._error from error
+        except MidspanError as error:
+            self._error = error
+            raise
+
+    def _encode(self, line: Line) -> bytes:
+        return self._masker.mask(encode_line(line)) + b"\n"
 
 
-def asked(recording: str | PathLike[str]) -> dict[str, Any]:
-    """Return what the run of a recording was asked, as arguments of `run`: `agent.run_sync(**asked(path))`."""
-    run = read_recording(Path(recording)).run
-    options = {name: run.options[name] for name in _RECORDED_OPTIONS if name in run.options}
-    if "limits" in options:
-        options["limits"] = msgspec.convert(options["limits"], Limits)
-    match run.messages:
-        case (Message(role="user", parts=(Text(text, None),)),):
-            return {"prompt": text, **options}
-    return {"messages": History(run.messages), **options}
+def _create(directory: Path, data: bytes) -> Path:
+    """Create a recording that starts with `data`, under the next free number."""
+    numbers = [path.stem.removeprefix("run-") for path in recordings_in(directory)]
+    number = max((int(number) for number in numbers if number.isdecimal()), default=0)
+    while True:
+        number += 1
+        with suppress(FileExistsError):  # another run was faster
+            path = directory / f"run-{number:05}.jsonl"
+            _append(path, data, os.O_CREAT | os.O_EXCL)
+            return path
 
 
-class _Session(NamedTuple):
-    """What wraps the model and the tools of one run, and is told its outcome."""
-
-    wrap_provider: Callable[[Provider], Provider]
-    wrap_tools: Callable[[ToolSource], ToolSource]
-    finish: Callable[[RunResult | Exception], None]
+def _append(path: Path, data: bytes, flags: int = 0) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | flags, 0o600)
+    with os.fdopen(descriptor, "ab") as file:
+        file.write(data)
 
 
-def _write_end(writer: RecordingWriter, outcome: RunResult | Exception) -> None:
-    if isinstance(outcome, RunResult):
-        writer.write(EndLine(outcome.text, outcome.turns, tuple(run.call for run in outcome.tool_calls)))
-    elif writer.has_started:  # otherwise the run failed before it did anything
-        writer.write(EndLine(error=RecordedError.of(outcome)))
+class RecordedProvider(WrapperProvider):
+    """A provider whose requests and responses are recorded."""
+
+    def __init__(self, provider: Provider, writer: RecordingWriter) -> None:
+        super().__init__(provider)
+        self._writer = writer
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        self._writer.write(request_line(self.wrapped, request, stream=True))
+        has_response = False
+        try:
+            async with aclosing(ensure_aclose(self.wrapped.stream(request))) as events:
+                async for event in events:
+                    has_response = has_response or isinstance(event, ModelResponse)
+                    self._write(event)
+                    yield event
+        except Exception as error:
+            self._writer.write(ErrorLine(RecordedError.of(error)))
+            raise
+        if not has_response:
+            self._writer.write(NoResponseLine())
+
+    async def generate(self, request: ModelRequest) -> ModelResponse:
+        self._writer.write(request_line(self.wrapped, request, stream=False))
+        try:
+            response = await self.wrapped.generate(request)
+        except Exception as error:
+            self._writer.write(ErrorLine(RecordedError.of(error)))
+            raise
+        self._write(response)
+        return response
+
+    def _write(self, event: Any) -> None:
+        if isinstance(event, ModelResponse):
+            self._writer.write(ResponseLine(event))
+        elif isinstance(event, PartEvent):  # runs ignore anything else
+            self._writer.write(EventLine(event))
+
+
+def request_line(provider: Provider, request: ModelRequest, *, stream: bool) -> RequestLine:
+    """The request as recordings store and compare it."""
+    if isinstance(provider, WireProvider):
+        wire = provider.wire_request(request, stream=stream)
+        return RequestLine(provider.model, stream, Raw(wire.body), wire.path)
+    values = {"config": request.config, "messages": encode_messages(request.history.messages)}
+    return RequestLine(provider.model, stream, Raw(encode(values)))
 
 
 class RecordedTools(WrapperSource):
@@ -132,35 +212,25 @@ class RecordedTools(WrapperSource):
         return result
 
 
-class ReplayedTools(WrapperSource):
-    """Tools that are declared as they are now, and answered from a recording."""
-
-    def __init__(self, source: ToolSource, replayer: Replayer) -> None:
-        super().__init__(source)
-        self._replayer = replayer
-
-    async def list_tools(self) -> ToolListing:
-        """The tools of the source; if it cannot be reached, those of the recording."""
-        try:
-            listing = await super().list_tools()
-        except Exception as error:  # noqa: BLE001 - a source is foreign code
-            _log.info("cannot list the tools, using those of the recording: %s", error)
-            return ToolListing(self._replayer.tools())
-        return ToolListing(self._replayer.tools()) if listing.unavailable else listing
-
-    async def call(self, call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:  # noqa: ARG002 - protocol
-        line = await self._replayer.call(call)
-        if line.error is not None:
-            raise line.error.to_exception()
-        if line.result is None or line.result.id != line.call.id:
-            return cast("ToolResult", line.result)  # what the source returned was wrong, and is wrong again
-        return replace(line.result, id=call.id)
+def _write_end(writer: RecordingWriter, outcome: RunResult | Exception) -> None:
+    if isinstance(outcome, RunResult):
+        writer.write(EndLine(outcome.text, outcome.turns, tuple(run.call for run in outcome.tool_calls)))
+    elif writer.has_started:  # otherwise the run failed before it did anything
+        writer.write(EndLine(error=RecordedError.of(outcome)))
 
 
-class _ObservedAgent(Agent):
+class Session(NamedTuple):
+    """What wraps the model and the tools of one run, and is told its outcome."""
+
+    wrap_provider: Callable[[Provider], Provider]
+    wrap_tools: Callable[[ToolSource], ToolSource]
+    finish: Callable[[RunResult | Exception], None]
+
+
+class ObservedAgent(Agent):
     """An agent that wraps the model and the tools of each run."""
 
-    def __init__(self, agent: Agent, start: Callable[[RunLine], _Session]) -> None:
+    def __init__(self, agent: Agent, start: Callable[[RunLine], Session]) -> None:
         self._agent = agent
         self._start = start
 
@@ -173,7 +243,7 @@ class _ObservedAgent(Agent):
         return self._agent.tools
 
     def replace(self, *, limits: Limits | None = None, **options: Any) -> Agent:
-        return _ObservedAgent(self._agent.replace(limits=limits, **options), self._start)
+        return ObservedAgent(self._agent.replace(limits=limits, **options), self._start)
 
     def __repr__(self) -> str:
         return f"<{self._agent!r}, recorded or replayed>"
@@ -195,10 +265,10 @@ class _ObservedAgent(Agent):
     async def close(self) -> None:
         await self._agent.close()
 
-    def _session(self, prompt: Any, options: dict[str, Any]) -> tuple[_Session, dict[str, Any]]:
+    def _session(self, prompt: Any, options: dict[str, Any]) -> tuple[Session, dict[str, Any]]:
         messages = options.get("messages", ())
         messages = tuple(messages) if isinstance(messages, Iterator) else messages  # an iterator can be read only once
-        run_id = options.get("run_id") or f"run_{urandom(8).hex()}"
+        run_id = options.get("run_id") or f"run_{os.urandom(8).hex()}"
         agent = self._agent.replace(**{name: options[name] for name in ("model", "tools") if name in options})
         given = {name: value for name, value in options.items() if value is not None}
         run = RunLine(
@@ -207,7 +277,7 @@ class _ObservedAgent(Agent):
             model=agent.model.model,
             recorded_at=datetime.now(UTC).isoformat(timespec="seconds"),
             messages=self._agent.stream(prompt, messages=messages).messages.messages,  # a stream that is not started
-            options={name: _to_json(given[name]) for name in _RECORDED_OPTIONS if name in given},
+            options={name: _to_json(given[name]) for name in RECORDED_OPTIONS if name in given},
             unrecorded_options=tuple(name for name in _UNRECORDED_OPTIONS if name in given),
         )
         session = self._start(run)
@@ -229,10 +299,10 @@ def _to_json(option: Any) -> Any:
 class _ObservedStream(RunStream):
     """The events of another stream, whose end is reported to the session."""
 
-    def __init__(self, stream: RunStream, session: _Session) -> None:
+    def __init__(self, stream: RunStream, session: Session) -> None:
         # Without RunStream.__init__: the other stream has the run and its task.
         self._stream = stream
-        self._session: _Session | None = session
+        self._session: Session | None = session
 
     async def __anext__(self) -> RunEvent:
         try:

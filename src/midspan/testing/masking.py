@@ -15,7 +15,7 @@ from msgspec import Struct, inspect
 
 from midspan.errors import ConfigError
 from midspan.providers.auth import secrets_in_use
-from midspan.providers.recording.format import Line
+from midspan.testing.format import Line
 
 MASK = "[masked]"
 

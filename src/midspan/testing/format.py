@@ -204,6 +204,11 @@ class Recording(Struct, eq=False):
     end: EndLine | None = None
 
 
+def recordings_in(directory: Path) -> list[Path]:
+    """The recordings of a directory in the order of their start."""
+    return sorted(directory.glob("run-*.jsonl"), key=lambda path: (len(path.name), path.name))
+
+
 def read_recording(path: Path) -> Recording:
     """Read a file. An incomplete last line is ignored: the process was killed while it wrote."""
     try:

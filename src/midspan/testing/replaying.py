@@ -1,23 +1,29 @@
-"""Replays recordings: finds the recording of a run, and answers its requests and calls from it."""
+"""`replay`: an agent whose runs are answered from recordings."""
 
 import asyncio
+import logging
 import re
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from itertools import zip_longest
+from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
+from msgspec.structs import replace
 
+from midspan._loop.agent import Agent
 from midspan._schema.paths import MAX_QUOTED_CHARS, Steps, format_path, quoted
+from midspan._types.context import NO_CONTEXT, RunContext
 from midspan._types.exchange import ModelEvent, ModelRequest, ModelResponse
-from midspan._types.messages import Message
-from midspan._types.parts import ToolCall, is_local_id
-from midspan._types.specs import ToolSpec
+from midspan._types.messages import History, Message
+from midspan._types.parts import Text, ToolCall, ToolResult, is_local_id
+from midspan._types.specs import Limits, ToolSpec
 from midspan.errors import ConfigError, NotRecorded
 from midspan.providers.provider import Provider, WrapperProvider
-from midspan.providers.recording.format import (
+from midspan.providers.stream import collect, events_of
+from midspan.testing.format import (
     CallLine,
     ErrorLine,
     EventLine,
@@ -25,12 +31,47 @@ from midspan.providers.recording.format import (
     Recording,
     RequestLine,
     ResponseLine,
+    RunLine,
     encode_messages,
     read_recording,
+    recordings_in,
 )
-from midspan.providers.recording.masking import MASK, SecretMasker
-from midspan.providers.recording.recorder import recordings_in, request_line
-from midspan.providers.stream import collect, events_of
+from midspan.testing.masking import MASK, SecretMasker
+from midspan.testing.recording import RECORDED_OPTIONS, ObservedAgent, Session, request_line
+from midspan.tools.source import ToolListing, ToolSource
+from midspan.tools.wrap import WrapperSource
+
+_log = logging.getLogger("midspan.testing")
+
+
+def replay(agent: Agent, directory: str | PathLike[str], *, secrets: Iterable[str] = ()) -> Agent:
+    """Return an agent that is answered from the recordings in the directory, or from a single recording.
+
+    No model is asked and no tool is run. Each recording is replayed once, by the run that asks the same.
+    """
+    library = RecordingLibrary(Path(directory), SecretMasker(secrets))
+
+    def start(run: RunLine) -> Session:
+        replayer = Replayer(library, run.messages)
+        return Session(
+            lambda provider: ReplayedProvider(provider, replayer),
+            lambda source: ReplayedTools(source, replayer),
+            lambda _: replayer.check(),
+        )
+
+    return ObservedAgent(agent, start)
+
+
+def asked(recording: str | PathLike[str]) -> dict[str, Any]:
+    """Return what the run of a recording was asked, as arguments of `run`: `agent.run_sync(**asked(path))`."""
+    run = read_recording(Path(recording)).run
+    options = {name: run.options[name] for name in RECORDED_OPTIONS if name in run.options}
+    if "limits" in options:
+        options["limits"] = msgspec.convert(options["limits"], Limits)
+    match run.messages:
+        case (Message(role="user", parts=(Text(text, None),)),):
+            return {"prompt": text, **options}
+    return {"messages": History(run.messages), **options}
 
 
 class RecordingLibrary:
@@ -215,6 +256,31 @@ class ReplayedProvider(WrapperProvider):
 
     async def generate(self, request: ModelRequest) -> ModelResponse:
         return await collect(self.stream(request))
+
+
+class ReplayedTools(WrapperSource):
+    """Tools that are declared as they are now, and answered from a recording."""
+
+    def __init__(self, source: ToolSource, replayer: Replayer) -> None:
+        super().__init__(source)
+        self._replayer = replayer
+
+    async def list_tools(self) -> ToolListing:
+        """The tools of the source; if it cannot be reached, those of the recording."""
+        try:
+            listing = await super().list_tools()
+        except Exception as error:  # noqa: BLE001 - a source is foreign code
+            _log.info("cannot list the tools, using those of the recording: %s", error)
+            return ToolListing(self._replayer.tools())
+        return ToolListing(self._replayer.tools()) if listing.unavailable else listing
+
+    async def call(self, call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:  # noqa: ARG002 - protocol
+        line = await self._replayer.call(call)
+        if line.error is not None:
+            raise line.error.to_exception()
+        if line.result is None or line.result.id != line.call.id:
+            return cast("ToolResult", line.result)  # what the source returned was wrong, and is wrong again
+        return replace(line.result, id=call.id)
 
 
 def diff(recorded: Any, now: Any, steps: Steps = ()) -> str | None:

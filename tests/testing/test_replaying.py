@@ -1,4 +1,4 @@
-"""A provider that answers from a recording, and what a recording is compared by."""
+"""Providers that record and replay, and the comparison of requests with recordings."""
 
 import asyncio
 import json
@@ -27,7 +27,8 @@ from midspan._types.parts import Opaque, ProviderData, Text, ToolCall, local_id
 from midspan.errors import ConfigError, LimitReached, StreamCut
 from midspan.providers.gemini.client import Gemini
 from midspan.providers.provider import ModelProfile, Provider
-from midspan.providers.recording.format import (
+from midspan.providers.scripted import ScriptedProvider
+from midspan.testing.format import (
     FORMAT,
     CallLine,
     EventLine,
@@ -36,10 +37,9 @@ from midspan.providers.recording.format import (
     decode_line,
     encode_line,
 )
-from midspan.providers.recording.masking import SecretMasker
-from midspan.providers.recording.recorder import RecordedProvider, RecordingWriter
-from midspan.providers.recording.replayer import RecordingLibrary, ReplayedProvider, Replayer, comparable, diff
-from midspan.providers.scripted import ScriptedProvider
+from midspan.testing.masking import SecretMasker
+from midspan.testing.recording import RecordedProvider, RecordingWriter
+from midspan.testing.replaying import RecordingLibrary, ReplayedProvider, Replayer, comparable, diff
 
 HISTORY = History((Message.user("go"),))
 REQUEST = ModelRequest(RequestConfig("scripted"), HISTORY)
