@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -495,14 +496,14 @@ def test_write_error_during_a_tool_call_ends_the_run(tmp_path: Path) -> None:
         record(agent_of(tools=[deleting]), tmp_path).run_sync("go")
 
 
-def test_wrong_options_are_rejected_as_by_the_plain_agent(tmp_path: Path) -> None:
+@pytest.mark.parametrize("arguments", [{"prompt": "go", "colour": 1}, {}, {"prompt": "go", "settings": object()}])
+def test_wrong_options_are_rejected_as_by_the_plain_agent(tmp_path: Path, arguments: dict[str, Any]) -> None:
+    messages = []
     for agent in (agent_of(), record(agent_of(), tmp_path)):
-        with pytest.raises(ConfigError, match="a run takes no 'colour'"):
-            agent.run_sync("go", colour=1)
-        with pytest.raises(ConfigError, match="there is nothing to ask"):
-            agent.run_sync()
-        with pytest.raises(ConfigError, match="settings"):
-            agent.run_sync("go", settings=object())
+        with pytest.raises(ConfigError) as raised:
+            agent.run_sync(**arguments)
+        messages.append(re.sub("0x[0-9a-f]+", "", str(raised.value)))
+    assert messages[0] == messages[1]
     assert list(tmp_path.iterdir()) == []
 
 
