@@ -795,7 +795,7 @@ def test_a_call_is_not_run_if_it_cannot_be_stored() -> None:
         async with BackgroundRuns(Agent(ScriptedProvider(script), tools=[pay]), Refusing()) as runs:
             id = runs.start("go", run_id="a")
             with pytest.raises(
-                JournalError, match=r"run 'a' was stopped because its journal failed: OSError.*No space"
+                JournalError, match=r"run 'a' was cancelled because its journal failed: OSError.*No space"
             ):
                 await taken(runs, id)
             await runs.cancel(id)

@@ -260,39 +260,6 @@ def test_too_deep_nesting_is_refused_with_an_error() -> None:
     asyncio.run(asyncio.wait_for(main(), BOUND))
 
 
-def test_context_of_a_function_that_ended_does_not_count_as_nesting() -> None:
-    async def main() -> int:
-        threads = Threads(max_threads=2, max_depth=3)
-        contexts = [contextvars.copy_context()]
-
-        def leave() -> None:
-            contexts.append(contextvars.copy_context())
-
-        for _ in range(10):  # each starts where the one before has ended
-            await asyncio.create_task(threads.run(leave), context=contexts[-1])
-        return len(contexts)
-
-    assert asyncio.run(asyncio.wait_for(main(), BOUND)) == 11
-
-
-def test_starving_function_gets_an_additional_thread() -> None:
-    """A function may wait for another one in a way that the pool cannot see: through a thread of its own."""
-
-    async def main() -> list[int]:
-        threads = Threads(max_threads=2, starvation_timeout=0.02)
-
-        def hidden() -> int:
-            given: list[int] = []
-            own = threading.Thread(target=lambda: given.append(asyncio.run(threads.run(lambda: 5))))
-            own.start()
-            own.join(BOUND)
-            return given[0]
-
-        return list(await asyncio.gather(*(threads.run(hidden) for _ in range(6))))
-
-    assert asyncio.run(asyncio.wait_for(main(), BOUND)) == [5] * 6
-
-
 def test_cancelled_jobs_are_not_kept_alive() -> None:
     class Large:
         pass

@@ -67,22 +67,21 @@ class RunStatus(Struct, frozen=True):
         return self.phase in (Phase.COMPLETED, Phase.CANCELLED, Phase.FAILED)
 
     def after(self, event: RunEvent) -> "RunStatus":
-        events = self.events + 1
+        phase, turn, error = self.phase, self.turn, self.error
         match event:
-            case TurnStart(turn):
-                is_first = self.phase is Phase.AWAITING_MODEL_CALL
-                phase = Phase.AWAITING_MODEL_CALL if is_first else Phase.AWAITING_FINAL_RESPONSE
-                return replace(self, phase=phase, turn=turn, events=events)
+            case TurnStart():
+                turn = event.turn
+                phase = phase if phase is Phase.AWAITING_MODEL_CALL else Phase.AWAITING_FINAL_RESPONSE
             case ToolStart():
-                return replace(self, phase=Phase.EXECUTING_TOOLS, events=events)
+                phase = Phase.EXECUTING_TOOLS
             case Interrupted():
-                return replace(self, phase=Phase.INTERRUPTED, events=events)
+                phase = Phase.INTERRUPTED
             case RunEnd(error=None):
-                return replace(self, phase=Phase.COMPLETED, events=events)
+                phase = Phase.COMPLETED
             case RunEnd(error=ErrorInfo(kind, message)):
                 phase = Phase.CANCELLED if kind == CANCELLED else Phase.FAILED
-                return replace(self, phase=phase, events=events, error=f"{kind}: {message}")
-        return replace(self, events=events)
+                error = f"{kind}: {message}"
+        return RunStatus(self.run_id, phase, turn, self.events + 1, error, self.elsewhere)
 
 
 class BackgroundRun:
@@ -114,13 +113,13 @@ class BackgroundRun:
 
     @property
     def status(self) -> RunStatus:
-        if self._writer.failure is None:
+        if not self.has_journal_failed:
             return self._status
         return replace(self._status, phase=Phase.FAILED, error=str(self.journal_error()))
 
     @property
     def has_journal_failed(self) -> bool:
-        return self._writer.failure is not None
+        return self._writer.error is not None
 
     @property
     def written(self) -> int:
@@ -141,13 +140,13 @@ class BackgroundRun:
         return True
 
     def journal_error(self) -> JournalError:
-        """A new exception that says why the journal did not take the run."""
-        cause = self._writer.failure
+        """Return a new exception that says why the journal did not take the run."""
+        cause = self._writer.error
         assert cause is not None, "asked for after the journal failed"
         if isinstance(cause, RunExists):
             error: JournalError = RunExists(self.id)
         else:
-            error = JournalError(f"run {self.id!r} was stopped because its journal failed: {describe_error(cause)}")
+            error = JournalError(f"run {self.id!r} was cancelled because its journal failed: {describe_error(cause)}")
         error.__cause__ = cause
         error.transcript = self._stream.messages if self.is_over else None
         return error
@@ -167,23 +166,22 @@ class BackgroundRun:
             raise ConfigError(f"the event loop of run {self.id!r} is not running; cancel it there, or close that loop")
 
     async def _cancel_and_wait(self) -> None:
-        if not self._is_cancelled:  # a second cancellation would break off the orderly end
-            self._request_cancel()
+        self._request_cancel()
         await asyncio.wait([self.task])
 
     def _request_cancel(self) -> None:
-        self._is_cancelled = True
-        if self._is_consuming:  # a task that is cancelled before its first step could store nothing
+        if not self._is_cancelled and self._is_consuming:
+            # A second cancellation would break off the orderly end, and one before the first step would store nothing.
             self.task.cancel()
+        self._is_cancelled = True
 
     async def _end_after_loop(self) -> None:
         """End a run whose event loop was closed, so that its task never continues."""
         self._is_cancelled = True
-        if not self.is_over:
-            if not self._status.ended:
-                self._end(_LOOP_CLOSED)
-            await self._writer.close()
-            self._set_over()
+        if not self._status.ended:
+            self._end(_LOOP_CLOSED)
+        await self._writer.close()
+        self._set_over()
 
     async def _run(self) -> None:
         error: BaseException | None = None
@@ -207,7 +205,10 @@ class BackgroundRun:
             async for event in self._stream:
                 self._store(event)
                 if self._must_wait(event):
-                    await self._wait_for_journal()
+                    await self._writer.flush()
+                    if self.has_journal_failed:
+                        raise self.journal_error()
+                    self._has_unstored_intent = False
                 if self._is_cancelled:  # a tool may have swallowed the cancellation
                     return
 
@@ -219,18 +220,10 @@ class BackgroundRun:
             has_more = event.has_more
         return (self._has_unstored_intent and not has_more) or type(event) is RunStart or self._writer.is_behind
 
-    async def _wait_for_journal(self) -> None:
-        await self._writer.flush()
-        if self.has_journal_failed:
-            raise self.journal_error()
-        self._has_unstored_intent = False
-
     def _error_info(self, error: BaseException | None) -> ErrorInfo:
         task = asyncio.current_task()
-        if error is None or (
-            isinstance(error, asyncio.CancelledError)
-            and (self._is_cancelled or (task is not None and task.cancelling()))
-        ):
+        is_cancelling = self._is_cancelled or (task is not None and task.cancelling() > 0)
+        if error is None or (isinstance(error, asyncio.CancelledError) and is_cancelling):
             return _CANCELLED
         kind = type(error).__name__
         _log.info("run %s ended with %s", self.id, kind)
@@ -241,9 +234,9 @@ class BackgroundRun:
         if not self._status.events:
             with suppress(CodecError):  # in this case it is the error of the run
                 self._store(self._start)
-        words = CALL_CANCELLED if error.kind == CANCELLED else CALL_NOT_RUN
+        reason = CALL_CANCELLED if error.kind == CANCELLED else CALL_NOT_RUN
         for (turn, index), call in list(self._open.items()):
-            self._store(ToolEnd(turn, call.error_result(f"{call.name} {words}"), 0.0, index))
+            self._store(ToolEnd(turn, call.error_result(f"{call.name} {reason}"), 0.0, index))
         self._store(RunEnd(self.id, "", self._stream.usage, self._status.turn, limit, error))
 
     def _store(self, event: RunEvent) -> None:
@@ -259,9 +252,8 @@ class BackgroundRun:
     def _on_progress(self) -> None:
         if self.has_journal_failed:
             _log.error("%s", self.journal_error())
-            if not self._is_cancelled:
-                self._request_cancel()
-        self._wake()
+            self._request_cancel()
+        self._waiters.wake(self.id)
 
     def _on_task_done(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled():
@@ -272,23 +264,19 @@ class BackgroundRun:
 
     def _set_over(self) -> None:
         self.is_over = True
-        self._wake()
-
-    def _wake(self) -> None:
-        if self._waiters:
-            self._waiters.wake(self.id)
+        self._waiters.wake(self.id)
 
 
 class _JournalWriter:
     """Appends the events of one run in a task of its own, several at once if the journal is slow.
 
-    After a failure it accepts nothing more. `on_progress` is called after each append and after a failure.
+    After an error it accepts nothing more. `on_progress` is called after each append and after an error.
     """
 
     def __init__(self, journal: Journal, id: str, owner: str | None, on_progress: Callable[[], None]) -> None:
         self.written = 0
         """The number of events that are certainly stored."""
-        self.failure: Exception | None = None
+        self.error: Exception | None = None
         self._journal = journal
         self._id = id
         self._owner = owner
@@ -297,12 +285,12 @@ class _JournalWriter:
         """Documents, each with the summary of the run after it."""
         self._summary: RunSummary | None = None
         """The summary stored last."""
-        self._under_way = 0
+        self._batch = 0
         """The size of the last batch. If its append was cancelled, nobody knows whether it is stored."""
         self._task: asyncio.Task[None] | None = None
 
     def add(self, document: bytes, summary: RunSummary) -> None:
-        if self.failure is None:
+        if self.error is None:
             self._unwritten.append((document, summary))
             self._start()
 
@@ -316,13 +304,13 @@ class _JournalWriter:
             await asyncio.wait([self._start()])
 
     async def close(self) -> None:
-        """The same, also if the caller is cancelled meanwhile."""
+        """Like `flush`, also if the caller is cancelled meanwhile."""
         while self._unwritten:
             with suppress(asyncio.CancelledError):
                 await self.flush()
 
     def _start(self) -> asyncio.Task[None]:
-        """The task that appends; a new one if the last has ended, was cancelled, or belongs to a closed loop."""
+        """Return the task that appends; a new one if the last has ended, was cancelled, or belongs to a closed loop."""
         if self._task is None or self._task.done() or self._task.get_loop().is_closed():
             self._task = asyncio.get_running_loop().create_task(self._append_all())
         return self._task
@@ -336,17 +324,16 @@ class _JournalWriter:
             task = asyncio.current_task()
             if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
                 raise  # at the end of the event loop; `close` continues in a new task
-            self.failure = error if isinstance(error, Exception) else JournalError(f"the journal raised {error!r:.200}")
+            self.error = error if isinstance(error, Exception) else JournalError(f"the journal raised {error!r:.200}")
             self._unwritten.clear()
             self._on_progress()
             if isinstance(error, KeyboardInterrupt | SystemExit):
                 raise
 
     async def _append(self) -> None:
-        is_repeated, self._under_way = self._under_way > 0, self._under_way or len(self._unwritten)
-        batch = self._unwritten[: self._under_way]
-        documents = [document for document, _ in batch]
-        summary = batch[-1][1]
+        is_repeated, self._batch = self._batch > 0, self._batch or len(self._unwritten)
+        documents = [document for document, _ in self._unwritten[: self._batch]]
+        summary = self._unwritten[self._batch - 1][1]
         changed = None if summary is self._summary else summary
         try:
             await self._journal.append(self._id, self.written, documents, owner=self._owner, summary=changed)
@@ -356,10 +343,10 @@ class _JournalWriter:
             is_conflict = isinstance(error, RunExists | RunElsewhere)
             if (is_conflict and not is_repeated) or not await self._is_stored(documents):
                 raise
-        del self._unwritten[: len(batch)]
-        self.written += len(batch)
+        del self._unwritten[: self._batch]
+        self.written += self._batch
         self._summary = summary
-        self._under_way = 0
+        self._batch = 0
 
     async def _is_stored(self, documents: list[bytes]) -> bool:
         try:

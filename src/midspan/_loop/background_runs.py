@@ -32,6 +32,7 @@ from midspan._types.events import (
     TurnStart,
 )
 from midspan._types.exchange import FinishReason
+from midspan._types.messages import History
 from midspan._types.run_state import RunState
 from midspan.errors import (
     ConfigError,
@@ -229,29 +230,27 @@ async def _read_stored(
             number += 1
 
 
-async def final_text(
-    events: AsyncGenerator[tuple[int, RunEvent], None],
-) -> AsyncGenerator[tuple[int, TextDelta | TurnRetry], None]:
-    """The text of the final answer, from numbered events. Raises the error of a run that has no answer.
+async def final_text(events: NumberedEvents) -> AsyncGenerator[tuple[int, TextDelta | TurnRetry], None]:
+    """Yield the text of the final answer from numbered events. Raises the error of a run that has no answer.
 
     Text of a turn in which the model cannot make calls is passed on as it comes. Other text is held back until the run
     has ended, because a call may follow. If text that was passed on turns out not to be the answer (its stream was cut
     and the model is asked again), a TurnRetry says that the text starts anew.
     """
-    passed: list[str] = []
+    passed = ""
     held: list[tuple[int, TextDelta]] = []
     is_answer = continues = False
-    state: RunState | None = None
+    state = RunState.of(History())
     async with aclosing(events):
         async for number, event in events:
             if type(event) is TextDelta:
                 if is_answer:
-                    passed.append(event.text)
+                    passed += event.text
                     yield number, event
                 else:
                     held.append((number, event))
                 continue
-            state = state.after(event) if state is not None else _first_state(event)
+            state = state.after(event)
             match event:
                 case TurnStart():
                     is_answer = event.answer_only
@@ -260,12 +259,12 @@ async def final_text(
                 case ToolStart() | TurnRetry() if not (continues and isinstance(event, TurnRetry)):
                     held.clear()
                     if passed:
-                        passed.clear()
+                        passed = ""
                         yield number, event if isinstance(event, TurnRetry) else TurnRetry(event.turn, _CALL)
                 case RunEnd(error=ErrorInfo() as info):
                     raise error_of(info, event.limit, state)
                 case RunEnd():
-                    for item in _last_text("".join(passed), held, number, event):
+                    for item in _last_text(passed, held, number, event):
                         yield item
                     return
     raise RunError("the events of the run have no RunEnd")
@@ -275,14 +274,10 @@ _CALL = "the model made a call, so its text was not the answer"
 _OTHER_TEXT = "the run ended with another text"
 
 
-def _first_state(event: RunEvent) -> RunState | None:
-    return RunState.of_events([event]) if isinstance(event, RunStart) else None
-
-
 def _last_text(
     passed: str, held: list[tuple[int, TextDelta]], number: int, end: RunEnd
 ) -> list[tuple[int, TextDelta | TurnRetry]]:
-    """What is left of the answer when the run has ended; the text may be a tool's or a limit's, not the model's."""
+    """Return what is left of the answer when the run has ended; the text may be that of a tool or a limit."""
     if passed + "".join(delta.text for _, delta in held) == end.text:
         return [*held]
     if not end.text.startswith(passed):
@@ -291,8 +286,8 @@ def _last_text(
     return [(number, TextDelta(end.turns, rest))] if rest else []
 
 
-def error_of(info: ErrorInfo, limit: str | None, state: RunState | None) -> MidspanError:
-    """The exception for a stored error, of the same class if it is one of ours."""
+def error_of(info: ErrorInfo, limit: str | None, state: RunState) -> MidspanError:
+    """Return the exception for a stored error, of the same class if it is one of ours."""
     kind = getattr(errors, info.kind, None)
     error: MidspanError
     if kind is LimitReached:
@@ -302,7 +297,7 @@ def error_of(info: ErrorInfo, limit: str | None, state: RunState | None) -> Mids
     else:
         error = RunError(f"the run ended without an answer: {info.kind}: {info.message}")
     error.kind = info.kind
-    error.transcript = None if state is None else state.history
+    error.transcript = state.history
     return error
 
 

@@ -1,4 +1,4 @@
-"""What a run gives: the answer, and all that led to it."""
+"""The result of a run, and the stream of its events."""
 
 import asyncio
 from collections import deque
@@ -29,49 +29,48 @@ else:
 
 
 class RunResult(Struct, Generic[Output], frozen=True, eq=False):
-    """The answer and how it came about."""
+    """The answer of a run, and everything that led to it."""
 
     text: str
     output: Output
-    """The answer in the form that was asked for; the text where none was."""
+    """The answer as the requested type; the text if none was requested."""
     messages: History
-    """The whole conversation; give it to the next run to go on."""
+    """The whole conversation; pass it to the next run to continue."""
     new_messages: tuple[Message, ...]
-    """What this run added to it, from the prompt on."""
+    """The messages that this run added, from the prompt on."""
     tool_calls: tuple[ToolRun, ...]
     usage: Usage
-    """Over all requests."""
+    """Of all requests."""
     turns: int
-    """How often the model was asked."""
+    """The number of turns of the model."""
     run_id: str
     finish_reason: FinishReason
     citations: tuple[Citation, ...]
-    """The sources of the answer, where the provider's own tools searched for it."""
+    """The sources of the answer, if the provider's own tools searched for it."""
     response: ModelResponse
-    """What the model said last, with all that the provider sent."""
+    """The last response of the model, with everything that the provider sent."""
     limit: str | None = None
-    """The limit that the run came to, where it ended all the same without an error."""
+    """The limit that the run reached, if it ended without an error."""
 
     def __repr__(self) -> str:
         text = self.text if len(self.text) <= 60 else f"{self.text[:60]}…"
         return f"<result {text!r}, {self.turns} turns, {len(self.tool_calls)} tool calls>"
 
 
-def result_of(run: Run, given: int) -> RunResult[Any]:
-    """Return the result of a run that has ended. `given` is the number of messages before it."""
+def result_of(run: Run, earlier_messages: int) -> RunResult[Any]:
+    """Return the result of a run that has ended. `earlier_messages` is the number of messages before its prompt."""
     state, output, end = run.state, run.prepared.output, run.end
     assert end is not None, "a run ends with RunEnd or raises"
-    final = state.final_result
     value: Any = end.text
-    if final is not None and not run.limits.ended_with_message:
-        value = final.value if output is None else _converted(output, final.value)
+    if state.final_result is not None and not run.limits.ended_with_message:
+        value = _converted(output, state.final_result.value)
     elif output is not None and not run.limits.ended_with_message:
         value = output.read(end.text)
     return RunResult(
         text=end.text,
         output=value,
         messages=state.history,
-        new_messages=state.history[given:],
+        new_messages=state.history[earlier_messages:],
         tool_calls=state.tool_runs,
         usage=state.usage,
         turns=state.turn,
@@ -83,10 +82,10 @@ def result_of(run: Run, given: int) -> RunResult[Any]:
     )
 
 
-def _converted(output: "TypedOutput", value: Any) -> Any:
+def _converted(output: "TypedOutput | None", value: Any) -> Any:
     """Return the result of a final tool as the requested type, if it is of that type."""
     try:
-        return output.type.parse(value)
+        return value if output is None else output.type.parse(value)
     except ArgumentError:
         return value
 
@@ -101,9 +100,9 @@ class RunStream(Generic[Output]):
     _task: "asyncio.Task[None] | None" = None
     _is_taken = _is_closed = _is_reading = False
 
-    def __init__(self, make_run: Callable[[], Awaitable[Run]], history: History, given: int) -> None:
+    def __init__(self, make_run: Callable[[], Awaitable[Run]], history: History, earlier_messages: int) -> None:
         self._history = history
-        self._given = given
+        self._earlier_messages = earlier_messages
         self._channel = _Channel(make_run)
         self._result: RunResult[Output] | None = None
 
@@ -124,7 +123,7 @@ class RunStream(Generic[Output]):
             reason = "was closed before its end" if self._is_closed else "has not ended; read all of its events first"
             raise ConfigError(f"there is no result: the run {reason}")
         if self._result is None:
-            self._result = result_of(run, self._given)
+            self._result = result_of(run, self._earlier_messages)
         return self._result
 
     @property
@@ -218,7 +217,7 @@ class _Channel:
         loop = asyncio.get_running_loop()
         try:
             self.run = await self._make_run()
-            self.run.calls.observer = partial(_put_from_any_thread, loop, get_ident(), self._put)
+            self.run.calls.observer = partial(self._put_from_any_thread, loop, get_ident())
             self.run.wait_for_reader = self._wait_for_reader
             async with aclosing(self.run.events()) as events:
                 async for event in events:
@@ -256,13 +255,10 @@ class _Channel:
         if self._reader is not None and not self._reader.done():
             self._reader.set_result(None)
 
-
-def _put_from_any_thread(
-    loop: asyncio.AbstractEventLoop, thread: int, put: Callable[[RunEvent], None], event: RunEvent
-) -> None:
-    """Put an event into the channel. Tools that run in threads report progress too."""
-    if get_ident() == thread:
-        put(event)
-        return
-    with suppress(RuntimeError):  # the event loop is closed, and nobody reads any more
-        loop.call_soon_threadsafe(put, event)
+    def _put_from_any_thread(self, loop: asyncio.AbstractEventLoop, thread: int, event: RunEvent) -> None:
+        """Put a progress report into the channel; tools that run in threads report too."""
+        if get_ident() == thread:
+            self._put(event)
+            return
+        with suppress(RuntimeError):  # the event loop is closed, and nobody reads any more
+            loop.call_soon_threadsafe(self._put, event)

@@ -64,7 +64,8 @@ async def run_in_task(
     try:
         if not _STARTS_EAGERLY:
             await asyncio.sleep(0)  # a task that never waits is done after this, and needs neither waiter nor timer
-        in_time = task.done() or await _wait(task, timeout)
+        if not task.done():
+            await asyncio.wait([task], timeout=timeout)
     except asyncio.CancelledError as cancelled:
         if await _cancel(task) and not task.cancelled():
             if _is_deadline(cancelled):
@@ -75,7 +76,7 @@ async def run_in_task(
         if not task.get_loop().is_closed():
             task.cancel()
         raise
-    if in_time:
+    if task.done():
         return result_of(task)
     if not await _cancel(task):
         raise Expired(is_abandoned=True)
@@ -116,31 +117,13 @@ def _raise_exit(outcome: Outcome) -> None:
         raise error
 
 
-async def _wait(task: asyncio.Task[Any], timeout: float | None) -> bool:
-    """Wait for the end of a task without cancelling it; return whether it ended in time."""
-    loop = task.get_loop()
-    waiter = loop.create_future()
-
-    def wake(_: object = None) -> None:
-        if not waiter.done():
-            waiter.set_result(None)
-
-    task.add_done_callback(wake)
-    timer = None if timeout is None else loop.call_later(timeout, wake)
-    try:
-        await waiter
-    finally:
-        task.remove_done_callback(wake)
-        if timer is not None:
-            timer.cancel()
-    return task.done()
-
-
 async def _cancel(task: "asyncio.Task[Outcome]") -> bool:
     """Cancel a task and wait for it; return whether it ended. If not, it is abandoned."""
     task.cancel()
     try:
-        return task.done() or await _wait(task, CANCEL_GRACE_SECONDS)
+        if not task.done():
+            await asyncio.wait([task], timeout=CANCEL_GRACE_SECONDS)
+        return task.done()
     finally:
         if not task.done():
             _log.error("tool %s was cancelled but did not end; it was abandoned and keeps running", task.get_name())
@@ -196,12 +179,6 @@ class _Deadline:
 
 def _is_deadline(cancelled: asyncio.CancelledError) -> bool:
     return bool(cancelled.args) and isinstance(cancelled.args[0], _Deadline)
-
-
-async def checkpoint() -> None:
-    """Raise CancelledError if the current task was cancelled while it was running, as by Ctrl-C."""
-    if is_cancelling():
-        await asyncio.sleep(0)
 
 
 def is_cancelling() -> bool:
