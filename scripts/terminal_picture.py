@@ -69,7 +69,7 @@ def main() -> int:
 
 def run_in_terminal() -> tuple[int, str]:
     """Return the exit code and the output of the demo."""
-    ours, theirs = pty.openpty()
+    controller, device = pty.openpty()
     with tempfile.TemporaryDirectory() as empty:
         environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith(("MIDSPAN_", "NO_COLOR"))},
@@ -80,10 +80,10 @@ def run_in_terminal() -> tuple[int, str]:
             "XDG_STATE_HOME": empty,
         }
         command = [sys.executable, "-P", "-m", "midspan", *COMMAND]
-        process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment)  # noqa: S603 - ours
-        os.close(theirs)
-        seen = b"".join(iter(lambda: _read(ours), b""))
-        os.close(ours)
+        process = subprocess.Popen(command, stdin=device, stdout=device, stderr=device, env=environment)  # noqa: S603 - our own command
+        os.close(device)
+        seen = b"".join(iter(lambda: _read(controller), b""))
+        os.close(controller)
         return process.wait(60), seen.decode()
 
 
