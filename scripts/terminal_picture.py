@@ -1,9 +1,9 @@
-"""Draw the terminal: runs the demo in a terminal of its own and writes docs/images/terminal.svg.
+"""Run the demo in a pseudo-terminal and draw what it shows: python scripts/terminal_picture.py [FILE.svg]
 
-`python scripts/terminal_picture.py [FILE.svg]`. The picture is complete in itself: it asks nobody for fonts.
+Writes docs/images/terminal.svg by default. The picture loads nothing from elsewhere, not even fonts.
 """
 
-import project_python  # noqa: F401 - it comes first, before what another Python may not have
+import project_python  # noqa: F401 - imported first: it restarts the script with the Python of .venv if necessary
 
 # isort: split
 import io
@@ -21,12 +21,12 @@ from rich.text import Text
 ROOT = Path(__file__).parent.parent
 COLUMNS = 84
 CELL = 12.2, 24.4
-"""How wide and high Rich draws a character."""
+"""Width and height of a character in the SVG of Rich."""
 QUESTION = "What is 17.5% of 2480, and what time is it in Tokyo?"
 COMMAND = ["ask", "--model", "offline", QUESTION]
 PROMPT = f'$ midspan ask --model offline "{QUESTION}"'
 
-# Rich's own frame asks a server for a font; this one takes what the reader has.
+# The default frame of Rich loads a font from a server; this one uses a font of the reader's system.
 FRAME = """\
 <svg viewBox="0 0 WIDTH HEIGHT" xmlns="http://www.w3.org/2000/svg">
 <style>
@@ -53,7 +53,7 @@ def main() -> int:
     target = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs" / "images" / "terminal.svg"
     code, seen = run_in_terminal()
     if code != 0:
-        print(f"the demo ended with {code}:\n{seen}", file=sys.stderr)
+        print(f"the demo exited with {code}:\n{seen}", file=sys.stderr)
         return 1
     console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True)
     lines = [Text(PROMPT, style="bold"), *map(Text.from_ansi, last_state(seen))]
@@ -68,8 +68,8 @@ def main() -> int:
 
 
 def run_in_terminal() -> tuple[int, str]:
-    """The exit code, and all that a terminal was sent."""
-    ours, theirs = pty.openpty()
+    """Return the exit code and the output of the demo."""
+    controller, device = pty.openpty()
     with tempfile.TemporaryDirectory() as empty:
         environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith(("MIDSPAN_", "NO_COLOR"))},
@@ -79,11 +79,11 @@ def run_in_terminal() -> tuple[int, str]:
             "XDG_CONFIG_HOME": empty,
             "XDG_STATE_HOME": empty,
         }
-        command = [str(Path(sys.executable).parent / "midspan"), *COMMAND]
-        process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment)  # noqa: S603 - ours
-        os.close(theirs)
-        seen = b"".join(iter(lambda: _read(ours), b""))
-        os.close(ours)
+        command = [sys.executable, "-P", "-m", "midspan", *COMMAND]
+        process = subprocess.Popen(command, stdin=device, stdout=device, stderr=device, env=environment)  # noqa: S603 - our own command
+        os.close(device)
+        seen = b"".join(iter(lambda: _read(controller), b""))
+        os.close(controller)
         return process.wait(60), seen.decode()
 
 
@@ -91,11 +91,11 @@ def _read(terminal: int) -> bytes:
     try:
         return os.read(terminal, 65_536)
     except OSError:
-        return b""  # Linux says so when the other side is closed
+        return b""  # Linux reports the end of a pseudo-terminal as an error
 
 
 def last_state(seen: str) -> list[str]:
-    """The lines as they stand at the end, after all that a spinner wrote and took back."""
+    """Return the lines as they are at the end, after the spinner has erased its own."""
     lines, row = [""], 0
     for piece in re.findall(r"\x1b\[[0-9;?]*[A-Za-z]|\r|\n|[^\x1b\r\n]+", seen):
         if piece == "\n":
@@ -113,7 +113,7 @@ def last_state(seen: str) -> list[str]:
 
 
 def _folded(line: str) -> list[str]:
-    """As the terminal breaks a line that is too long for it."""
+    """Break a line that is longer than the terminal is wide, as the terminal does."""
     if "\x1b" in line or len(line) <= COLUMNS:
         return [line]
     return [line[at : at + COLUMNS] for at in range(0, len(line), COLUMNS)]

@@ -73,19 +73,19 @@ class Terminal:
     """The command in a pseudo-terminal."""
 
     def __init__(self, *arguments: str, home: Path, columns: int = 80, **more: str) -> None:
-        self._ours, theirs = pty.openpty()
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        self._controller, device = pty.openpty()
+        fcntl.ioctl(device, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         self.process = subprocess.Popen(
             [*MIDSPAN, *arguments],
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
+            stdin=device,
+            stdout=device,
+            stderr=device,
             cwd=home,
             env=environment(home, **{"TERM": "xterm-256color", **more}),
             start_new_session=True,
             preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
         )
-        os.close(theirs)
+        os.close(device)
         self.seen = ""
 
     def wait_for(self, text: str, seconds: float = BOUND) -> str:
@@ -100,7 +100,7 @@ class Terminal:
         return before + text
 
     def type(self, text: str) -> None:
-        os.write(self._ours, text.encode(errors="surrogateescape"))
+        os.write(self._controller, text.encode(errors="surrogateescape"))
 
     def end(self) -> tuple[int, str]:
         """Wait until the program exits, and return its exit code and the rest of the output."""
@@ -110,10 +110,10 @@ class Terminal:
         return self.process.wait(BOUND), self.seen
 
     def _read(self) -> bool:
-        if not select.select([self._ours], [], [], 1.0)[0]:
+        if not select.select([self._controller], [], [], 1.0)[0]:
             return self.process.poll() is None
         try:
-            data = os.read(self._ours, 65_536)
+            data = os.read(self._controller, 65_536)
         except OSError:
             return False
         self.seen += data.decode(errors="replace")
@@ -126,4 +126,4 @@ class Terminal:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGKILL)
             self.process.wait(BOUND)
-        os.close(self._ours)
+        os.close(self._controller)

@@ -167,11 +167,13 @@ def test_doctor_checks_the_key_and_never_shows_it(tmp_path: Path) -> None:
         ({"MIDSPAN_MODEL": "offline:x"}, "'offline:x'"),
     ],
 )
-def test_doctor_tells_what_every_question_would_fail_for(tmp_path: Path, settings: dict[str, str], words: str) -> None:
+def test_doctor_reports_what_would_make_every_question_fail(
+    tmp_path: Path, settings: dict[str, str], words: str
+) -> None:
     (tmp_path / "poor.py").write_text("1 / 0")
-    told = midspan("doctor", home=tmp_path, GOOGLE_GEMINI_BASE_URL="http://127.0.0.1:9", **settings)
-    assert told.code == 1
-    assert any(words in line for line in told.out.splitlines() if line.startswith("problem"))
+    checked = midspan("doctor", home=tmp_path, GOOGLE_GEMINI_BASE_URL="http://127.0.0.1:9", **settings)
+    assert checked.code == 1
+    assert any(words in line for line in checked.out.splitlines() if line.startswith("problem"))
     assert midspan("ask", "hi", home=tmp_path, **settings).code == 2
 
 

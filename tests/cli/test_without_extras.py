@@ -18,19 +18,19 @@ sys.exit(main(sys.argv[1:]))
 
 
 def run_in_terminal(home: Path, *arguments: str, typed: str = "") -> tuple[int, str]:
-    ours, theirs = pty.openpty()
-    os.write(ours, typed.encode())
+    controller, device = pty.openpty()
+    os.write(controller, typed.encode())
     command = [sys.executable, "-c", HIDDEN, *arguments]
     environ = environment(home, TERM="xterm")
-    process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, cwd=home, env=environ)
-    os.close(theirs)
+    process = subprocess.Popen(command, stdin=device, stdout=device, stderr=device, cwd=home, env=environ)
+    os.close(device)
     seen = b""
     try:
-        while data := os.read(ours, 65_536):
+        while data := os.read(controller, 65_536):
             seen += data
     except OSError:
         pass  # Linux reports the end of a pseudo-terminal as an error
-    os.close(ours)
+    os.close(controller)
     return process.wait(BOUND), seen.decode()
 
 

@@ -145,7 +145,7 @@ def _check_file(name: str) -> Path:
     return path
 
 
-class Report:
+class Report(Display):
     """The JSON object about a run, collected from its events."""
 
     def __init__(self) -> None:
@@ -203,9 +203,6 @@ class Report:
                 "error": None if error is None else error_fields(error),
             }
         )
-
-    def close(self) -> None:
-        """Do nothing: `run` prints the document."""
 
 
 def error_fields(error: BaseException) -> dict[str, str]:

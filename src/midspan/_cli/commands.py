@@ -69,7 +69,7 @@ def complete_paths(action: argparse.Action) -> None:
 def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-m", "--model", metavar="MODEL", help="the model as provider:model; see midspan models")
     parser.add_argument("-s", "--system", metavar="TEXT", help="the system prompt")
-    parser.add_argument("--max-turns", metavar="N", type=_positive_integer, help="how many requests one run may send")
+    parser.add_argument("--max-turns", metavar="N", type=_positive_integer, help="the maximum number of turns of a run")
 
 
 def add_tool_arguments(parser: argparse.ArgumentParser) -> None:

@@ -4,13 +4,13 @@ from rich.console import Console
 from rich.status import Status
 from rich.text import Text
 
-from midspan._cli.output import notice_of, run_summary
+from midspan._cli.output import Display, notice_of, run_summary
 from midspan._cli.text import escape_line, format_arguments, format_seconds, format_value
 from midspan._types.events import RunEnd, RunEvent, TextDelta, ToolEnd, ToolProgress, ToolStart, TurnEnd, TurnStart
 from midspan._types.parts import ToolCall
 
 
-class LiveProgress:
+class LiveProgress(Display):
     """Shows a spinner while something is waited for, and two lines for each call that has ended."""
 
     def __init__(self, *, verbose: int = 0) -> None:

@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
-from typing import Protocol, TextIO
+from typing import TextIO
 
 from midspan._cli.text import (
     WordWrapper,
@@ -17,28 +17,18 @@ from midspan._cli.text import (
     shorten,
     terminal_columns,
 )
-from midspan._types.events import (
-    RequestRetry,
-    RunEnd,
-    RunEvent,
-    SourceUnavailable,
-    TextDelta,
-    ToolEnd,
-    ToolStart,
-    TurnEnd,
-    TurnRetry,
-    TurnStart,
-)
+from midspan._types import events
 from midspan.errors import RunError
 
 
-class Display(Protocol):
+class Display:
     """Shows the events of a run."""
 
-    def show(self, event: RunEvent) -> None: ...
+    def show(self, event: events.RunEvent) -> None:
+        raise NotImplementedError
 
     def close(self) -> None:
-        """Leave the terminal ready for other output, also if the run has not ended."""
+        """Leave the terminal ready for other output, also if the run has not ended. By default do nothing."""
 
 
 @contextmanager
@@ -77,21 +67,18 @@ def answer_display(out: TextIO) -> Display:
     return LiveAnswer(out) if out.isatty() else Answer(out)
 
 
-class Answer:
+class Answer(Display):
     """Prints the answer at the end of the run: for pipes and files."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
 
-    def show(self, event: RunEvent) -> None:
-        if isinstance(event, RunEnd):
+    def show(self, event: events.RunEvent) -> None:
+        if isinstance(event, events.RunEnd):
             write(self._out, event.text if event.text.endswith("\n") else f"{event.text}\n")
 
-    def close(self) -> None:
-        """Do nothing: without a RunEnd there is no answer."""
 
-
-class LiveAnswer:
+class LiveAnswer(Display):
     """Prints the answer while it arrives: for terminals."""
 
     def __init__(self, out: TextIO) -> None:
@@ -99,16 +86,16 @@ class LiveAnswer:
         self._text = ""
         self._wrapper = WordWrapper(terminal_columns())
 
-    def show(self, event: RunEvent) -> None:
+    def show(self, event: events.RunEvent) -> None:
         match event:
-            case TurnStart():
+            case events.TurnStart():
                 self._text, self._wrapper = "", WordWrapper(terminal_columns())
-            case TextDelta(text=text):
+            case events.TextDelta(text=text):
                 self._text += text
                 write(self._out, self._wrapper.feed(escape_lines(text)))
-            case TurnEnd():
+            case events.TurnEnd():
                 self.close()
-            case RunEnd(text=text) if text.strip() != self._text.strip():
+            case events.RunEnd(text=text) if text.strip() != self._text.strip():
                 wrapper = WordWrapper(terminal_columns())
                 write(self._out, f"{wrapper.feed(escape_lines(text))}{wrapper.flush()}\n")
 
@@ -129,7 +116,7 @@ def progress_display(*, verbose: int = 0) -> Display:
     return LiveProgress(verbose=verbose)
 
 
-class PlainProgress:
+class PlainProgress(Display):
     """Prints a line when a call starts and one when it ends."""
 
     def __init__(self, *, verbose: int = 0) -> None:
@@ -137,16 +124,16 @@ class PlainProgress:
         self._max_chars = 20_000 if verbose else 400
         self._is_closed = False
 
-    def show(self, event: RunEvent) -> None:
+    def show(self, event: events.RunEvent) -> None:
         match event:
-            case ToolStart(call=call):
+            case events.ToolStart(call=call):
                 self._print(f"→ {escape_line(call.name)}({format_arguments(call.arguments, self._max_chars)})")
-            case ToolEnd(result=result, duration_seconds=seconds):
+            case events.ToolEnd(result=result, duration_seconds=seconds):
                 name, value = escape_line(result.name), format_value(result.value, self._max_chars)
                 if result.is_error:
                     value = f"failed: {value.removeprefix(f'{name} failed: ')}"
                 self._print(f"{'✗' if result.is_error else '←'} {name}: {value} ({format_seconds(seconds)})")
-            case RunEnd():
+            case events.RunEnd():
                 if self._verbose:
                     self._print(run_summary(event))
             case _:
@@ -162,21 +149,18 @@ class PlainProgress:
         except OSError:
             self._is_closed = True  # nobody reads stderr; the answer may still be read
 
-    def close(self) -> None:
-        """Do nothing: each line is complete."""
 
-
-def notice_of(event: RunEvent, max_chars: int) -> str | None:
+def notice_of(event: events.RunEvent, max_chars: int) -> str | None:
     """Return a line about an event that explains a delay or missing tools."""
     match event:
-        case TurnRetry(reason=reason):
+        case events.TurnRetry(reason=reason):
             return f"asking the model again: {shorten(reason, max_chars)}"
-        case RequestRetry(wait_seconds=seconds, message=message):
+        case events.RequestRetry(wait_seconds=seconds, message=message):
             return f"request failed, next attempt in {format_seconds(seconds)}: {shorten(message, max_chars)}"
-        case SourceUnavailable(source=source, message=message):
+        case events.SourceUnavailable(source=source, message=message):
             return f"no tools from {escape_line(source)}: {shorten(message, max_chars)}"
     return None
 
 
-def run_summary(event: RunEnd) -> str:
+def run_summary(event: events.RunEnd) -> str:
     return f"{count_noun(event.turns, 'turn')}, {event.usage.total:,} tokens, {escape_line(event.run_id)}"
