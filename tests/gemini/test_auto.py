@@ -186,9 +186,9 @@ def test_a_declaration_is_made_by_its_checking_constructor() -> None:
         from_tool_results(["x"])  # type: ignore[list-item]  # that is the point
     values: list[Any] = [None, "x", {}, 5]
     for wrong in values:
-        with pytest.raises(ConfigError, match="give a list"):
+        with pytest.raises(ConfigError, match="pass a list"):
             from_tool_results(wrong)
-        with pytest.raises(ConfigError, match="give a list"):
+        with pytest.raises(ConfigError, match="pass a list"):
             Tools.execute_calls(wrong)
 
 
@@ -199,7 +199,7 @@ def test_a_declaration_is_made_by_its_checking_constructor() -> None:
         ({"parameters": {"properties": {"a": {"anyOf": [{"type": "x"}]}}}}, "unknown type 'x' at /properties/a"),
         ({"response": {"type": "objekt"}}, "add.response: unknown type 'objekt'"),
         ({"parameters_json_schema": {"type": "objekt"}}, "add.parameters_json_schema: unknown type 'objekt'"),
-        ({"foo": 1}, "add takes no 'foo'"),
+        ({"foo": 1}, "unknown option 'foo' for the declaration of add"),
     ],
 )
 def test_a_declaration_that_no_api_would_understand_is_refused(more: dict[str, Any], words: str) -> None:
@@ -319,7 +319,7 @@ def test_an_automatic_stream_is_left_and_taken_like_any_other(client: Client, mo
 
     asyncio.run(main())
     wrong: Any = "no"
-    with pytest.raises(ConfigError, match="auto_execute_tools is True or False, not 'no'"):
+    with pytest.raises(ConfigError, match="auto_execute_tools must be True or False, got 'no'"):
         client.stream_generate_content("?", tools=[add], auto_execute_tools=wrong)
 
 
@@ -367,7 +367,7 @@ def test_wrong_options_are_told(client: Client) -> None:
 
 def test_results_are_values(client: Client) -> None:
     assert Tools.execute_calls([]) == []
-    with pytest.raises(ConfigError, match="is no call"):
+    with pytest.raises(ConfigError, match="is not a call"):
         Tools.execute_calls([5])
     assert isinstance(Tools.execute_calls([{"name": "x"}])[0], ToolResult)
 
@@ -386,7 +386,7 @@ def test_without_a_client_the_one_of_the_process_is_asked(
         assert gemini.get_stream_status(id).phase is Phase.COMPLETED
         assert gemini.stop_stream(id) is False
     gemini.use(None)
-    with pytest.raises(ConfigError, match=r"use\(…\) takes a Client, not str"):
+    with pytest.raises(ConfigError, match=r"use\(…\) needs a Client, got str"):
         gemini.use("client")  # type: ignore[arg-type]
 
 

@@ -15,7 +15,7 @@ import pytest
 from midspan import gemini
 from midspan._types.messages import History, Message
 from midspan.errors import ConfigError, MidspanError
-from midspan.gemini.checking import shown
+from midspan.gemini.checking import describe
 from midspan.gemini.request import request_fields
 from midspan.providers.gemini.capabilities import capabilities_of
 from midspan.providers.gemini.wire import GenerateContentRequest, GenerationConfig
@@ -84,7 +84,7 @@ ODD: list[Any] = [
     Model, Data, Typed, Word, Shape, list[int], int | None, Model(a=1), Data(1), Word.X, Shape(1),
     datetime.datetime(2026, 1, 1), Unspeakable(), Incomparable(),
     gemini.Part, gemini.Part(), gemini.Part(text="x"), gemini.Content(), gemini.Content.text("x"), gemini.Tool(),
-    gemini.Schema(), gemini.Schema(type="STRING"), gemini.GoogleSearch(), gemini.FunctionCall(name="f"),
+    gemini.Schema(type="STRING"), gemini.GoogleSearch(), gemini.FunctionCall(name="f"),
     gemini.GenerationConfig(), Message.user("x"), History(), History([Message.user("x")]),
 ]  # fmt: skip
 
@@ -206,7 +206,7 @@ ENTRIES: dict[str, Try] = {
     "cached contents": lambda client, odd: client.caches.create(odd),
     **{
         f"a cache's {name}": caching(name)
-        for name in ("model", "ttl_seconds", "display_name", "system_instruction", "tools", "tool_config", "bogus")
+        for name in ("model", "ttl_seconds", "display_name", "system_instruction", "tools", "tool_config")
     },
     "caches.get": lambda client, odd: client.caches.get(odd),
     "caches.update": lambda client, odd: client.caches.update(odd, ttl_seconds=5),
@@ -224,35 +224,38 @@ def test_nothing_but_our_own_errors_comes_out(client: gemini.Client, server: Rec
         except MidspanError as error:
             words = str(error)
             if len(words) > 600 or "\n" in words or "\ud800" in words:
-                escaped.append(f"{shown(odd)}: {words[:200]!r}")
+                escaped.append(f"{describe(odd)}: {words[:200]!r}")
         except BaseException as error:  # noqa: BLE001 - any of them would be the bug that is looked for
-            escaped.append(f"{shown(odd)}: {type(error).__name__}")
+            escaped.append(f"{describe(odd)}: {type(error).__name__}")
     assert escaped == []
 
 
 @pytest.mark.parametrize(
     ("request_", "words"),
     [
-        ({"generation_config": {"temprature": 1}}, "no field called 'temprature'; did you mean temperature"),
+        ({"generation_config": {"temprature": 1}}, "unknown field 'temprature'; did you mean temperature"),
         ({"generation_config": {"thinking_config": {"thinkng_level": "LOW"}}}, "'thinkng_level' in thinking_config"),
         (
             {"thinking_config": {"thinkng_level": "LOW"}},
             "'thinkng_level' in thinking_config; did you mean thinking_lev",
         ),
-        ({"thinking_config": {"thinking_budget": "x"}}, "thinking_config.thinking_budget cannot be 'x'; it takes a wh"),
+        (
+            {"thinking_config": {"thinking_budget": "x"}},
+            "thinking_budget cannot be 'x'; pass an integer",
+        ),
         ({"temperature": math.nan}, "temperature cannot be sent: JSON has no number for nan"),
         ({"generation_config": {"topK": 1, "top_k": 2}}, "generation_config.top_k is given twice"),
-        ({"generation_config": 5}, "generation_config cannot be 5; give a GenerationConfig, or a dict"),
-        ({"stop_sequences": "x"}, "stop_sequences cannot be 'x'; it takes a list, each item a text"),
-        ({"safety_settings": [5]}, r"safety_settings cannot be \[5\]; it takes a list, each item a SafetySetting"),
-        ({"labels": {"a": 1}}, "labels cannot be {'a': 1}; it takes a dict, each value a text"),
-        ({"system_instructions": "x"}, "no setting called 'system_instructions'; did you mean system_instruction"),
-        ({"tool": []}, "no setting called 'tool'; did you mean tools"),
+        ({"generation_config": 5}, "generation_config cannot be 5; pass a GenerationConfig, or a dict"),
+        ({"stop_sequences": "x"}, "stop_sequences cannot be 'x'; pass a list, each item a string"),
+        ({"safety_settings": [5]}, r"safety_settings cannot be \[5\]; pass a list, each item a SafetySetting"),
+        ({"labels": {"a": 1}}, "labels cannot be {'a': 1}; pass a dict, each value a string"),
+        ({"system_instructions": "x"}, "unknown setting 'system_instructions'; did you mean system_instruction"),
+        ({"tool": []}, "unknown setting 'tool'; did you mean tools"),
         ({"tool_config": {"function_calling_confg": {}}}, "did you mean function_calling_config"),
         ({"tools": [{"function_declaration": []}]}, r"in tools\[0\]; did you mean function_declarations"),
         ({"tools": [{"name": "f", "descripton": "F."}]}, "did you mean description"),
-        ({"tools": [{"name": "größe"}]}, "'größe' cannot be the name of a function"),
-        ({"response_schema": 5}, "response_schema cannot be 5; give a Schema, a dict, or a Python type"),
+        ({"tools": [{"name": "größe"}]}, "'größe' is not a valid function name"),
+        ({"response_schema": 5}, "response_schema cannot be 5; pass a Schema, a dict, or a Python type"),
         ({"response_schema": {"typ": "OBJECT"}}, "'typ' in response_schema; did you mean type"),
         ({"response_schema": {"propertes": {}}}, "did you mean properties"),
         ({"response_schema": int, "response_json_schema": {}}, "both given"),
@@ -294,13 +297,13 @@ def test_a_field_that_nobody_knows_yet_is_sent(client: gemini.Client, server: Re
 def test_dicts_within_messages_are_read_like_messages() -> None:
     config = gemini.GenerationConfig(thinking_config={"thinking_level": "LOW"})  # type: ignore[arg-type]
     written = request_fields(capabilities_of("gemini-3.8-flash"), generation_config=config)
-    assert written == b',"generationConfig":{"thinkingConfig":{"thinkingLevel":"LOW"}}'
+    assert written.tail == b',"generationConfig":{"thinkingConfig":{"thinkingLevel":"LOW"}}'
 
 
 def test_a_setting_by_its_own_name_counts_before_the_config() -> None:
     config = gemini.GenerationConfig(top_k=3, temperature=1)
     written = request_fields(capabilities_of("gemini-3.8-flash"), generation_config=config, top_k=5)
-    assert written == b',"generationConfig":{"temperature":1,"topK":5}'
+    assert written.tail == b',"generationConfig":{"temperature":1,"topK":5}'
 
 
 @pytest.mark.parametrize("default", [math.nan, None])
@@ -308,15 +311,15 @@ def test_no_number_that_is_none_becomes_a_null_by_itself(default: float | None) 
     declared = gemini.FunctionDeclaration(**F, parameters_json_schema={"type": "object", "default": default})
     capabilities = capabilities_of("gemini-3.8-flash")
     if default is None:
-        assert b'"default":null' in request_fields(capabilities, tools=[declared])
+        assert b'"default":null' in request_fields(capabilities, tools=[declared]).tail
     else:
         with pytest.raises(ConfigError, match="JSON has no number for nan"):
             request_fields(capabilities, tools=[declared])
 
 
 def test_what_is_shown_of_a_value_is_short_and_never_fails() -> None:
-    assert shown(5) == "5"
-    assert len(shown("x" * 10_000)) < 100
-    assert "Unspeakable" in shown(Unspeakable())
-    assert shown(10**5000) == "<int>"
-    assert len(shown(deep([], 3000))) < 100
+    assert describe(5) == "5"
+    assert len(describe("x" * 10_000)) < 100
+    assert "Unspeakable" in describe(Unspeakable())
+    assert describe(10**5000) == "<int>"
+    assert len(describe(deep([], 3000))) < 100

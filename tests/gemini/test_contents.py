@@ -27,7 +27,7 @@ def test_a_role_that_is_none_is_refused_and_that_of_the_system_led_to_its_place(
     for content in ({"role": "system", "parts": ["a"]}, Content.text("a", "system")):
         with pytest.raises(ConfigError, match="as system_instruction="):
             client.generate_content([content, "b"])
-    with pytest.raises(ConfigError, match=r"contents\[0\] has 'usr' for its role; roles are user and model"):
+    with pytest.raises(ConfigError, match=r"contents\[0\] has the role 'usr'; use 'user' or 'model'"):
         client.generate_content([{"role": "usr", "parts": ["a"]}, "b"])
 
 
@@ -59,7 +59,7 @@ def test_a_turn_that_says_nothing_is_left_out_if_it_is_the_models_and_refused_if
     client.generate_content([Content.text("x"), nothing, Content.text("y")])
     assert [one["role"] for one in server.last.body["contents"]] == ["user", "user"]
     for empty in (Content(role="user", parts=[]), {"role": "user", "parts": []}, {"role": "user", "parts": [{}]}):
-        with pytest.raises(ConfigError, match=r"contents\[0\] says nothing"):
+        with pytest.raises(ConfigError, match=r"contents\[0\] is empty"):
             client.generate_content([empty, "x"])
 
 
@@ -117,10 +117,10 @@ def test_the_media_of_a_result_stands_where_the_model_takes_it(
 @pytest.mark.parametrize(
     ("history", "words"),
     [
-        ([5], "message 0 of the history is 5; a History is made of Message"),
-        (["hi"], "message 0 of the history is 'hi'"),
-        ([Message.user("a"), Message("user", (5,))], "message 1 of the history holds 5, which is no part"),  # type: ignore[arg-type]
-        ([Message("user", "hi")], "has 'hi' for its parts"),  # type: ignore[arg-type]
+        ([5], "message 0 of the history must be a Message with a tuple of parts, got 5"),
+        (["hi"], "message 0 of the history must be a Message .* got 'hi'"),
+        ([Message.user("a"), Message("user", (5,))], "message 1 of the history has 5 as a part"),  # type: ignore[arg-type]
+        ([Message("user", "hi")], "must be a Message with a tuple of parts"),  # type: ignore[arg-type]
     ],
 )
 def test_a_history_of_something_else_is_refused(client: Client, history: Any, words: str) -> None:

@@ -11,7 +11,7 @@ from midspan._types.messages import Message
 from midspan._types.parts import Text
 from midspan.errors import ConfigError, MalformedResponse, SchemaError
 from midspan.gemini import Client, GenerateContentResponse, GenerationConfig, GoogleSearch, Schema
-from midspan.gemini.output import form_of
+from midspan.gemini.output import requested_type
 from tests.gemini.recorder import Recorder
 
 
@@ -152,8 +152,8 @@ def test_names_that_the_api_does_not_take_find_back() -> None:
         (Word, '"warm"', "must be one of"),
         (Word, "warm", "must be one of"),
         (Annotated[int, msgspec.Meta(gt=5)], "3", "must be greater than 5"),
-        (int, "five", "not the JSON that was asked for"),
-        (Any, "[" * 100_000, "not the JSON that was asked for"),
+        (int, "five", "not the requested JSON"),
+        (Any, "[" * 100_000, "not the requested JSON"),
         (int, "", "the answer has no text"),
     ],
 )
@@ -163,18 +163,18 @@ def test_an_answer_that_is_not_of_the_type_is_told_by_what_is_wrong_in_it(form: 
 
 
 def test_what_is_no_type_is_refused() -> None:
-    with pytest.raises(SchemaError, match="5 is no type"):
+    with pytest.raises(SchemaError, match="5 is not a type"):
         answer("5").parsed(5)
     with pytest.raises(SchemaError, match="cannot be said in JSON"):
         answer("5").parsed(Client)
 
 
 def test_the_type_of_a_request_is_found_wherever_it_was_given() -> None:
-    assert form_of({"response_schema": Model}) is Model
-    assert form_of({"generation_config": {"responseJsonSchema": list[int]}}) == list[int]
-    assert form_of({"generation_config": GenerationConfig(response_schema=Word)}) is Word  # type: ignore[arg-type]
-    assert form_of({"response_schema": {"type": "string"}}) is Any
-    assert form_of({}) is Any
+    assert requested_type({"response_schema": Model}) is Model
+    assert requested_type({"generation_config": {"responseJsonSchema": list[int]}}) == list[int]
+    assert requested_type({"generation_config": GenerationConfig(response_schema=Word)}) is Word  # type: ignore[arg-type]
+    assert requested_type({"response_schema": {"type": "string"}}) is Any
+    assert requested_type({}) is Any
 
 
 def test_tools_beside_structured_output_are_refused_for_models_that_refuse_them(

@@ -4,7 +4,7 @@ import pydantic
 import pytest
 
 from midspan._types.specs import ToolChoice
-from midspan.errors import ConfigError
+from midspan.errors import ConfigError, InvalidRequest
 from midspan.gemini import (
     Client,
     CodeExecution,
@@ -137,3 +137,74 @@ def test_every_kind_of_built_in_tool_can_be_given_alone(client: Client, server: 
     assert server.last.body["tools"] == [{"mcpServers": [{"name": "m", "streamableHttpTransport": {"url": "u"}}]}]
     with pytest.raises(ConfigError, match=r"tools\[0\].google_search.exclude_domains cannot be 5"):
         client.generate_content("x", tools=GoogleSearch(exclude_domains=5))  # type: ignore[arg-type]
+
+
+def test_a_tool_as_openai_writes_it_is_declared(client: Client, server: Recorder) -> None:
+    server.answer(answer({"text": "x"}))
+    schema = {"type": "object", "properties": {"a_b": {"type": "integer"}}, "required": ["a_b"]}
+    tool = {"type": "function", "function": {"name": "add", "description": "Adds.", "parameters": schema}}
+    for tools in (tool, [tool], {"functionDeclarations": [tool]}):
+        client.generate_content("x", tools=tools)
+        [declared] = server.last.body["tools"][0]["functionDeclarations"]
+        assert (declared["name"], declared["description"]) == ("add", "Adds.")
+        assert declared["parametersJsonSchema"]["properties"] == schema["properties"]
+        assert declared["parametersJsonSchema"]["required"] == ["a_b"]
+
+
+@pytest.mark.parametrize("choice", [{"type": "required"}, "optional"])
+def test_required_without_a_tool_means_the_default_choice(client: Client, server: Recorder, choice: Any) -> None:
+    server.answer(answer({"text": "x"}))
+    client.generate_content("x", tools=[add], tool_choice=choice)
+    assert server.last.body["toolConfig"] == {"functionCallingConfig": {"mode": "AUTO"}}
+
+
+@pytest.mark.parametrize(
+    ("config", "sent"),
+    [
+        ({"functionCallingConfig": {"mode": "AUTO"}}, {"mode": "AUTO"}),
+        ({"function_calling_config": {"mode": "NONE"}}, {"mode": "NONE"}),
+        ({"retrievalConfig": {"languageCode": "de"}}, None),
+    ],
+)
+def test_mode_in_the_tool_config_of_the_caller_is_not_changed(
+    client: Client, server: Recorder, config: Any, sent: Any
+) -> None:
+    server.answer(answer({"text": "x"}))
+    client.generate_content("x", tools=[add, GoogleSearch()], tool_config=config)
+    assert server.last.body["toolConfig"].get("functionCallingConfig") == sent
+    assert server.last.body["toolConfig"]["includeServerSideToolInvocations"] is True
+    explicit = {**config, "includeServerSideToolInvocations": False}
+    client.generate_content("x", tools=[add, GoogleSearch()], tool_config=explicit)
+    assert server.last.body["toolConfig"]["includeServerSideToolInvocations"] is False
+
+
+TOO_LARGE = "The specified schema produces a constraint that has too many states for serving."
+REJECTED = {"error": {"code": 400, "message": TOO_LARGE, "status": "INVALID_ARGUMENT"}}
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_tools_that_the_server_cannot_validate_are_sent_again_unvalidated(
+    client: Client, server: Recorder, streaming: bool
+) -> None:
+    server.answer(REJECTED, status=400)
+    server.answer(answer({"text": "x"}))
+    if streaming:
+        assert [chunk.text for chunk in client.stream_generate_content("x", tools=[add], tool_choice="validated")] == [
+            "x"
+        ]
+    else:
+        assert client.generate_content("x", tools=[add], tool_choice="validated").text == "x"
+    modes = [seen.body["toolConfig"]["functionCallingConfig"]["mode"] for seen in server.seen]
+    assert modes == ["VALIDATED", "AUTO"]
+
+
+@pytest.mark.parametrize(
+    "request_", [{}, {"tool_choice": "required_any"}, {"tool_config": {"functionCallingConfig": {"mode": "VALIDATED"}}}]
+)
+def test_requests_without_a_validated_tool_choice_are_not_sent_again(
+    client: Client, server: Recorder, request_: Any
+) -> None:
+    server.answer(REJECTED, status=400)
+    with pytest.raises(InvalidRequest):
+        client.generate_content("x", tools=[add], **request_)
+    assert len(server.seen) == 1

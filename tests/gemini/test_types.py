@@ -33,16 +33,41 @@ def test_a_tool_holds_declarations_or_built_in_tools() -> None:
     [{}, {"name": "f"}, {"description": "F."}, {"name": " ", "description": "F."}, {"name": "f", "description": ""}],
 )
 def test_a_declaration_needs_a_name_and_a_description(fields: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match=r"a function declaration needs a (name|description)"):
+    with pytest.raises(ConfigError, match=r"a FunctionDeclaration needs a (name|description)"):
         FunctionDeclaration(**fields)
     made = FunctionDeclaration(name="f", description="F.", parameters=Schema(type="OBJECT"))
     assert dump(made) == b'{"name":"f","description":"F.","parameters":{"type":"OBJECT"}}'
 
 
+@pytest.mark.requirement("S0-03")
+def test_a_schema_needs_a_type_that_the_api_knows() -> None:
+    for known in ("STRING", "NUMBER", "INTEGER", "BOOLEAN", "ARRAY", "OBJECT", "object"):
+        assert Schema(type=known).type == known
+    assert Schema(any_of=[Schema(type="STRING"), Schema(type="NULL")]).type is None
+    with pytest.raises(ConfigError, match="a Schema needs a type: STRING, NUMBER"):
+        Schema(description="x")
+    with pytest.raises(ConfigError, match="unknown Schema type 'objekt'; use one of STRING"):
+        Schema(type="objekt")
+
+
+@pytest.mark.requirement("S0-03")
+@pytest.mark.parametrize("place", ["parameters", "response"])
+def test_a_declaration_with_an_unknown_type_at_any_depth_is_refused_where_it_is_made(place: str) -> None:
+    schema: Any = {"type": "OBJECT", "properties": {"a": {"type": "ARRAY", "items": {"type": "objekt"}}}}
+    with pytest.raises(ConfigError, match=f"f.{place}: unknown type 'objekt' at /properties/a/items"):
+        FunctionDeclaration(name="f", description="F.", **{place: schema})
+
+
+@pytest.mark.requirement("S0-03")
+def test_fields_of_a_schema_that_are_not_set_are_not_sent() -> None:
+    schema = Schema(type="OBJECT", properties={"a_b": Schema(type="STRING", enum=["x"])}, required=["a_b"])
+    assert dump(schema) == (b'{"type":"OBJECT","properties":{"a_b":{"type":"STRING","enum":["x"]}},"required":["a_b"]}')
+
+
 @pytest.mark.requirement("S0-05")
 def test_a_call_needs_a_name_and_has_arguments() -> None:
     assert FunctionCall(name="f").args == FunctionCall(name="f", args=None).args == {}  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="a function call needs a name"):
+    with pytest.raises(ConfigError, match="a FunctionCall needs a name"):
         FunctionCall(args={})
 
 
@@ -80,13 +105,13 @@ def test_a_file_is_read_and_its_kind_seen_from_its_name(tmp_path: Path) -> None:
     assert Part.from_file(image).inline_data is not None
     odd = tmp_path / "cat.zzzz"
     odd.write_bytes(b"x")
-    with pytest.raises(ConfigError, match="give mime_type"):
+    with pytest.raises(ConfigError, match="pass mime_type"):
         Part.from_file(odd)
     assert Part.from_file(odd, "text/plain").inline_data is not None
 
 
 def test_what_is_too_large_to_send_inline_is_refused_with_a_way_out() -> None:
-    with pytest.raises(ConfigError, match=r"76\.0 MB of video/mp4 are too much to send inline .* Files API"):
+    with pytest.raises(ConfigError, match=r"76\.0 MB of video/mp4 are too large to send inline .* Files API"):
         Part.from_bytes(bytes(76 * 2**20), "video/mp4")
 
 
@@ -102,7 +127,7 @@ def test_a_file_that_is_too_large_is_not_read_to_its_end(tmp_path: Path) -> None
     ("path", "reason"), [("nowhere.png", "No such file"), (".", "directory"), ("a\0b", "null byte")]
 )
 def test_a_file_that_cannot_be_read_is_told_by_its_name(tmp_path: Path, path: str, reason: str) -> None:
-    with pytest.raises(ConfigError, match=f"the file .* cannot be read: .*{reason}"):
+    with pytest.raises(ConfigError, match=f"cannot read the file .*: .*{reason}"):
         Part.from_file(tmp_path / path, "image/png")
 
 
@@ -113,9 +138,9 @@ def test_results_may_be_whatever_json_says_as_an_object() -> None:
 
     part = Part.from_function_response("f", Weather(datetime.date(2026, 1, 1)))
     assert dump(part) == b'{"functionResponse":{"name":"f","response":{"on":"2026-01-01"}}}'
-    with pytest.raises(ConfigError, match=r"the response of 'f' is 5, but .* only objects; give a dict, as {'result'"):
+    with pytest.raises(ConfigError, match=r"the response of 'f' is 5, but .* only objects; pass a dict, as {'result'"):
         Part.from_function_response("f", 5)
-    with pytest.raises(ConfigError, match="'x' is no media for the response of 'f'"):
+    with pytest.raises(ConfigError, match="media of the response of 'f' cannot be 'x'"):
         Part.from_function_response("f", {}, media="x")
-    with pytest.raises(ConfigError, match="'png' is no mime_type; write it like image/png"):
+    with pytest.raises(ConfigError, match="'png' is not a valid media type; use one like image/png"):
         Part.from_bytes(b"x", "png")

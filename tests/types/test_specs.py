@@ -19,6 +19,7 @@ from midspan.errors import ConfigError
         ("none", ToolChoice("none")),
         ("validated", ToolChoice("auto", strict=True)),
         ({"type": "required", "tool": "add"}, ToolChoice("any", ("add",))),
+        ({"type": "required"}, ToolChoice("auto")),
         ({"mode": "FUNCTION", "name": "add"}, ToolChoice("any", ("add",))),
         ({"type": "any", "names": ["add", "sub"]}, ToolChoice("any", ("add", "sub"))),
         (ToolChoice("any"), ToolChoice("any")),

@@ -1,26 +1,29 @@
-"""Context caches, and the pages in which the API lists things."""
+"""Context caches: contents, system instruction and tools that the server keeps."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
-
-from msgspec.structs import replace
 
 from midspan._loop.blocking import run_blocking
 from midspan.errors import ConfigError
-from midspan.gemini.checking import plain, read_plain, shown
-from midspan.gemini.request import Contents, Toolish, cache_name, request_fields, request_of, tools_of
-from midspan.providers.gemini import responses, wire
+from midspan.gemini.checking import check_text, describe
+from midspan.gemini.request import Contents, cache_name, request_fields
+from midspan.gemini.tools import ToolLike
+from midspan.providers.gemini import responses
 from midspan.providers.gemini.api import GeminiApi
 from midspan.providers.gemini.capabilities import Capabilities
 from midspan.providers.gemini.proto import dump, load
+from midspan.providers.gemini.wire import CachedContent
+
+_MAX_SECONDS = 315_576_000_000
+"""Of a Duration: https://protobuf.dev/reference/protobuf/google.protobuf"""
 
 
-class Caches:
-    """Context caches: contents, system instruction and tools that the server keeps."""
+class AsyncCaches:
+    """The caches of a client."""
 
-    def __init__(self, api: GeminiApi, model: Callable[[str | None], tuple[str, Capabilities]]) -> None:
+    def __init__(self, api: GeminiApi, resolve: Callable[[str | None], tuple[str, Capabilities]]) -> None:
         self._api = api
-        self._model = model
+        self._resolve = resolve
 
     async def create(
         self,
@@ -30,75 +33,68 @@ class Caches:
         ttl_seconds: float = 3600,
         display_name: str | None = None,
         system_instruction: Contents | None = None,
-        tools: Toolish | Iterable[Toolish] | None = (),
+        tools: ToolLike = (),
         tool_config: Any = None,
-        **unknown: Any,
-    ) -> wire.CachedContent:
-        """Make a cache; name it with cached_content=… in requests, and leave out what it holds."""
-        for name in unknown:
-            raise ConfigError(f"there is no setting of a cache called {name!r}; known: {', '.join(_SETTINGS)}")
-        if model is not None and not (isinstance(model, str) and model.isprintable()):
-            raise ConfigError(f"{shown(model)} is no name of a model")
-        path, capabilities = self._model(model)
+    ) -> CachedContent:
+        """Create a cache. Pass it as cached_content=… in requests, and leave out what it holds."""
+        path, capabilities = self._resolve(model)
         if not capabilities.explicit_cache:
             raise ConfigError(f"{path} has no explicit caches; it caches long prefixes by itself")
-        fixed = {"model": path, "ttl": _duration(ttl_seconds), "display_name": plain(display_name, "display_name")}
-        head = dump(replace(read_plain(wire.CachedContent, fixed, ""), tools=tools_of(tools) or None))
-        fields = request_fields(capabilities, system_instruction=system_instruction, tool_config=tool_config)
-        body = request_of(contents, b"," + head[1:-1] + fields, capabilities, needed=False)
-        path = self._api.endpoint.resource("cachedContents")
-        return load(wire.CachedContent, await self._api.call("POST", path, body))
+        name = None if display_name is None else check_text(display_name, "display_name")
+        fields = request_fields(
+            capabilities, system_instruction=system_instruction, tools=tools, tool_config=tool_config
+        )
+        head = dump(CachedContent(model=path, ttl=_duration(ttl_seconds), display_name=name))
+        body = head[:-1] + b"," + fields.body(contents, capabilities, may_be_empty=True)[1:]
+        created: bytes = await self._api.call("POST", self._api.endpoint.resource("cachedContents"), body)
+        return load(CachedContent, created)
 
-    async def get(self, name: str | wire.CachedContent) -> wire.CachedContent:
-        return load(wire.CachedContent, await self._call("GET", name))
+    async def get(self, name: str | CachedContent) -> CachedContent:
+        return load(CachedContent, await self._call("GET", name))
 
-    async def list(self) -> list[wire.CachedContent]:
-        found: list[wire.CachedContent] = []
+    async def list(self) -> list[CachedContent]:
+        caches: list[CachedContent] = []
         path = self._api.endpoint.resource("cachedContents")
         async for page in self._api.pages(path, responses.ListCachedContentsResponse):
-            found += page.cached_contents or []
-        return found
+            caches += page.cached_contents or []
+        return caches
 
-    async def update(self, name: str | wire.CachedContent, *, ttl_seconds: float) -> wire.CachedContent:
-        """Let a cache live on for so long from now."""
-        body = dump(wire.CachedContent(ttl=_duration(ttl_seconds)))
-        return load(wire.CachedContent, await self._call("PATCH", name, body, "?updateMask=ttl"))
+    async def update(self, name: str | CachedContent, *, ttl_seconds: float) -> CachedContent:
+        """Let a cache live for `ttl_seconds` from now."""
+        body = dump(CachedContent(ttl=_duration(ttl_seconds)))
+        return load(CachedContent, await self._call("PATCH", name, body, "?updateMask=ttl"))
 
-    async def delete(self, name: str | wire.CachedContent) -> None:
+    async def delete(self, name: str | CachedContent) -> None:
         await self._call("DELETE", name)
 
-    async def _call(self, method: str, name: str | wire.CachedContent, body: bytes = b"", query: str = "") -> bytes:
+    async def _call(self, method: str, name: str | CachedContent, body: bytes = b"", query: str = "") -> bytes:
         path = self._api.endpoint.resource("cachedContents", cache_name(name, "the name of a cache"))
         return await self._api.call(method, path + query, body)
 
 
-_SETTINGS = ("model", "ttl_seconds", "display_name", "system_instruction", "tools", "tool_config")
-_LONGEST_SECONDS = 315_576_000_000  # of a Duration: https://protobuf.dev/reference/protobuf/google.protobuf
-
-
 def _duration(seconds: float) -> str:
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= _LONGEST_SECONDS:
-        raise ConfigError(f"ttl_seconds is a number of seconds above 0, not {shown(seconds)}")
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= _MAX_SECONDS:
+        raise ConfigError(f"ttl_seconds must be a positive number of seconds, got {describe(seconds)}")
     return f"{seconds:.9f}".rstrip("0").rstrip(".") + "s"
 
 
-class SyncCaches:
-    """`Caches` for plain code."""
+class Caches:
+    """`AsyncCaches` for plain code."""
 
-    def __init__(self, caches: Caches) -> None:
+    def __init__(self, caches: AsyncCaches) -> None:
         self._caches = caches
 
-    def create(self, contents: Contents = (), **cache: Any) -> wire.CachedContent:
+    def create(self, contents: Contents = (), **cache: Any) -> CachedContent:
         return run_blocking(self._caches.create(contents, **cache))
 
-    def get(self, name: str | wire.CachedContent) -> wire.CachedContent:
+    def get(self, name: str | CachedContent) -> CachedContent:
         return run_blocking(self._caches.get(name))
 
-    def list(self) -> list[wire.CachedContent]:
+    def list(self) -> list[CachedContent]:
         return run_blocking(self._caches.list())
 
-    def update(self, name: str | wire.CachedContent, *, ttl_seconds: float) -> wire.CachedContent:
+    def update(self, name: str | CachedContent, *, ttl_seconds: float) -> CachedContent:
         return run_blocking(self._caches.update(name, ttl_seconds=ttl_seconds))
 
-    def delete(self, name: str | wire.CachedContent) -> None:
+    def delete(self, name: str | CachedContent) -> None:
         run_blocking(self._caches.delete(name))

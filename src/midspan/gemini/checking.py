@@ -1,4 +1,7 @@
-"""What a caller gave, as messages of the API, or the reason in words why it can be none."""
+"""Values that a caller passes, as messages of the API; or an error that says what is wrong, where, and what to pass.
+
+A message is first checked by msgspec, strictly. Only what that rejects is looked at field by field, for the error.
+"""
 
 import types
 from collections.abc import Iterator, Mapping
@@ -14,190 +17,188 @@ from msgspec.structs import fields
 from midspan.errors import ConfigError, ResultError
 from midspan.providers.gemini.proto import EXTRA, AnyProto, Proto, dump, from_plain, to_plain
 
-_NEAR = 0.85
-"""How alike an unknown name must be to a known one to be a slip; what is less so may be a field that came later."""
-
-
-_MOST_BITS = 1024
-"""Of the largest number that the API, which counts in doubles, can read."""
-
-
-def shown(value: Any) -> str:
-    """A value in the words of an error: short, whatever it is and however its own repr behaves."""
-    try:
-        return _repr.repr(value)
-    except Exception:  # noqa: BLE001 - the repr of what a caller gave is foreign code
-        return f"<{type(value).__name__}>"
-
+_MAX_INT_BITS = 1024
+"""Of the largest number that the API, which uses doubles, can read."""
+_SIMILARITY = 0.85
+"""How similar an unknown name must be to a known one to count as a typo; others may be fields of a newer API."""
+_SCHEMA_KEYWORDS = frozenset(("$defs", "$ref", "examples"))
+"""Keywords of JSON Schema that look like typos of the API's own keywords."""
 
 _repr = Repr()
 _repr.maxlevel, _repr.maxstring, _repr.maxother = 3, 80, 80
 
 
-def plain(value: Any, where: str) -> Any:
-    """The value as JSON has it: dicts, lists, texts, numbers; dates, dataclasses and models are said as such."""
+def describe(value: Any) -> str:
+    """Return a short repr for an error message."""
+    try:
+        return _repr.repr(value)
+    except Exception:  # noqa: BLE001 - the repr of a caller's value is foreign code
+        return f"<{type(value).__name__}>"
+
+
+def to_json(value: Any, where: str) -> Any:
+    """Return the value as JSON data: dicts, lists, strings, numbers. Dates, dataclasses and models are converted."""
     from midspan._schema.jsonable import to_jsonable  # loaded with the first dict
 
     try:
-        return to_jsonable(_opened(value))
+        return to_jsonable(_without_messages(value))
     except ResultError as error:
-        place = f"{where}{error.path}".lstrip(".")
-        raise ConfigError(f"{place} cannot be sent: {error.problem.partition('; return')[0]}") from error
+        raise ConfigError(f"{f'{where}{error.path}'.lstrip('.')} cannot be sent: {error.problem}") from error
     except RecursionError as error:
         raise ConfigError(f"{where} cannot be sent: it is nested too deeply, or contains itself") from error
 
 
-def check_text(text: str, where: str) -> str:
-    """The text, if it is made of whole characters."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        half = text[error.start]
-        raise ConfigError(f"{where} cannot be sent: the text holds {half!r}, which is no whole character") from error
-    return text
-
-
-def _opened(value: Any) -> Any:
-    """The value without messages in it, however deep they are."""
+def _without_messages(value: Any) -> Any:
+    """Return the value with every message in it converted to a dict."""
     kind = type(value)
-    if kind in _WITHOUT_INSIDE:
+    if kind in (str, float, bool, type(None)):
         return value
     if kind in (list, tuple):
-        return [_opened(item) for item in value]
+        return [_without_messages(item) for item in value]
     if isinstance(value, Proto):
-        return _opened(to_plain(value))
-    if kind is dict or isinstance(value, Mapping):
-        return {name: _opened(item) for name, item in value.items()}
-    if isinstance(value, int) and value.bit_length() > _MOST_BITS:
-        raise ResultError("the number is larger than any that can be read again")
+        return _without_messages(to_plain(value))
+    if isinstance(value, Mapping):
+        return {name: _without_messages(item) for name, item in value.items()}
+    if isinstance(value, int) and value.bit_length() > _MAX_INT_BITS:
+        raise ResultError("the number is too large")
     return value
 
 
-_WITHOUT_INSIDE = frozenset((str, float, bool, type(None)))
+def check_text(text: Any, where: str) -> str:
+    """Return the text; raise an error if it is not a string, or cannot be encoded."""
+    if not isinstance(text, str):
+        raise ConfigError(f"{where} must be a string, got {describe(text)}")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ConfigError(f"{where} cannot be sent: it has an unpaired surrogate, {text[error.start]!r}") from error
+    return text
 
 
 def read(form: type[AnyProto], value: Any, where: str) -> AnyProto:
-    """The message that a caller means: one of its kind, or a dict of its fields, in either casing."""
+    """Return the message that a caller passed, as such or as a dict of its fields, in either casing."""
     if not isinstance(value, form | Mapping):
-        raise ConfigError(f"{where} cannot be {shown(value)}; give a {form.__name__}, or a dict of its fields")
-    if isinstance(value, form) and fitting_json(form, value) is not None:
+        raise ConfigError(f"{where} cannot be {describe(value)}; pass a {form.__name__}, or a dict of its fields")
+    if isinstance(value, form) and encode_strictly(form, value) is not None:
         return value
-    return read_plain(form, plain(value, where), where, names=isinstance(value, Mapping))
+    return read_json(form, to_json(value, where), where, check_names=isinstance(value, Mapping))
 
 
-def given_fields(form: type[Proto], value: Any, where: str) -> dict[str, Any]:
-    """What a caller set, by the names of the attributes and not looked into; other names stay as they are."""
-    known = _known(form)
-    if isinstance(value, form):
-        own = {attribute: getattr(value, attribute) for attribute, _ in known.values()}
-        return {name: one for name, one in own.items() if one is not None and one is not msgspec.UNSET} | value.extra
-    if not isinstance(value, Mapping):
-        raise ConfigError(f"{where} cannot be {shown(value)}; give a {form.__name__}, or a dict of its fields")
-    fields_: dict[str, Any] = {}
-    for name, one in value.items():
-        if not isinstance(name, str):
-            raise ConfigError(f"{where} has {shown(name)} for the name of a field; names are texts")
-        attribute = known[name][0] if name in known else name
-        if attribute in fields_:
-            raise ConfigError(f"{where}.{attribute} is given twice")
-        if one is not None:
-            fields_[attribute] = one
-    return fields_
-
-
-def read_plain(
-    form: type[AnyProto], given: dict[str, Any], where: str, *, names: bool = True, kinds: bool = True
+def read_json(
+    form: type[AnyProto], value: dict[str, Any], where: str, *, check_names: bool = True, check_types: bool = True
 ) -> AnyProto:
-    """The message of these fields; `names` refuses those that look like a slip, `kinds` values of the wrong type."""
-    made = from_plain(form, given)
+    """Return the message of these fields; raise an error for names that look like a typo, or values of a wrong type."""
+    message = from_plain(form, value)
     try:
-        problem = next(_misfits(made, where, names=names, kinds=kinds), None)
+        problem = next(_problems(message, where, check_names, check_types), None)
     except RecursionError:
         problem = f"{where} is nested too deeply"
     if problem is not None:
         raise ConfigError(problem)
-    return made
+    return message
 
 
-def written(form: type[Proto], message: Proto, where: str, *, kinds: bool = True) -> bytes:
-    """The JSON of a message that a caller made, whose fields nobody has looked at yet."""
-    data = fitting_json(form, message)
+def encode(form: type[Proto], message: Proto, where: str, *, check_types: bool = True) -> bytes:
+    """Return the JSON of a message that a caller made, whose fields were not checked yet."""
+    data = encode_strictly(form, message)
     if data is None:
-        data = dump(read_plain(form, plain(message, where), where, names=False, kinds=kinds))
+        value = to_json(message, where)
+        data = dump(read_json(form, value, where, check_names=False, check_types=check_types))
     return data
 
 
-def fitting_json(form: type[Proto], message: Proto) -> bytes | None:
-    """The JSON of a message all of whose fields are of their types and known; None if one is not, or may not be.
+def encode_strictly(form: type[Proto], message: Proto) -> bytes | None:
+    """Return the JSON of a message if all its fields are known and of their types; None if not, or if in doubt.
 
-    What is None is not written, so a null is the caller's own, or a NaN, of which the encoder makes one.
+    Fields that are None are not written. So a null is a value of the caller, or a NaN, which is encoded as null.
     """
     try:
         data = dump(message)
-        _strict(form).decode(data)
+        _strict_decoder(form).decode(data)
     except (msgspec.MsgspecError, TypeError, ValueError, RecursionError, OverflowError):
-        return None  # something odd, or something that only the server knows: the slow way tells them apart
+        return None
     return None if b"null" in data else data
 
 
-_strict = cache(msgspec.json.Decoder)
+_strict_decoder = cache(msgspec.json.Decoder)
 
 
-def _misfits(message: Proto, where: str, *, names: bool, kinds: bool) -> Iterator[str]:
-    """What stands among the leftovers of a message and does not belong there."""
-    known = _known(type(message))
+def set_fields(form: type[Proto], value: Any, where: str) -> dict[str, Any]:
+    """Return the fields that a caller set, by the names of the attributes and unchecked; unknown names stay."""
+    known = _known_fields(form)
+    if isinstance(value, form):
+        values = {attribute: getattr(value, attribute) for attribute, _ in known.values()}
+        return {name: item for name, item in values.items() if item is not None and item is not msgspec.UNSET} | (
+            value.extra
+        )
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{where} cannot be {describe(value)}; pass a {form.__name__}, or a dict of its fields")
+    by_attribute: dict[str, Any] = {}
+    for name, item in value.items():
+        if not isinstance(name, str):
+            raise ConfigError(f"{where} has {describe(name)} as the name of a field; names must be strings")
+        attribute = known[name][0] if name in known else name
+        if attribute in by_attribute:
+            raise ConfigError(f"{where}.{attribute} is given twice")
+        if item is not None:
+            by_attribute[attribute] = item
+    return by_attribute
+
+
+def _problems(message: Proto, where: str, check_names: bool, check_types: bool) -> Iterator[str]:
+    """Yield what is wrong with the fields that `from_plain` could not read, and left in `extra`."""
+    known = _known_fields(type(message))
     for name, value in message.extra.items():
         if name in known:
-            if not kinds:
+            if not check_types:
                 continue
             attribute, hint = known[name]
             place = f"{where}.{attribute}".lstrip(".")
-            twice = getattr(message, attribute) not in (None, msgspec.UNSET, [], {})
-            yield f"{place} is given twice" if twice else f"{place} cannot be {shown(value)}; it takes {_words(hint)}"
-        elif names and name not in _SCHEMA_WORDS and (near := get_close_matches(name, known, 1, _NEAR)):
-            yield f"there is no field called {name!r}{where and ' in ' + where}; did you mean {near[0]}?"
+            if getattr(message, attribute) not in (None, msgspec.UNSET, [], {}):
+                yield f"{place} is given twice"
+            else:
+                yield f"{place} cannot be {describe(value)}; pass {_expected(hint)}"
+        elif check_names and name not in _SCHEMA_KEYWORDS:
+            similar = get_close_matches(name, known, 1, _SIMILARITY)
+            if similar:
+                yield f"unknown field {name!r}{where and f' in {where}'}; did you mean {similar[0]}?"
     for attribute, _ in dict.fromkeys(known.values()):
-        for step, inner in _messages(getattr(message, attribute)):
-            yield from _misfits(inner, f"{where}.{attribute}{step}".lstrip("."), names=names, kinds=kinds)
+        for step, inner in _messages_in(getattr(message, attribute)):
+            yield from _problems(inner, f"{where}.{attribute}{step}".lstrip("."), check_names, check_types)
 
 
-_SCHEMA_WORDS = frozenset(("$defs", "$ref", "examples"))
-"""Of JSON Schema, and no slips for the words of the API's own schemas that they resemble."""
-
-
-def _messages(value: Any) -> Iterator[tuple[str, Proto]]:
-    match value:
-        case Proto():
-            yield "", value
-        case list():
-            yield from ((f"[{at}]", item) for at, item in enumerate(value) if isinstance(item, Proto))
-        case dict():
-            yield from ((f"[{name!r}]", item) for name, item in value.items() if isinstance(item, Proto))
+def _messages_in(value: Any) -> Iterator[tuple[str, Proto]]:
+    if isinstance(value, Proto):
+        yield "", value
+    elif isinstance(value, list):
+        yield from ((f"[{at}]", item) for at, item in enumerate(value) if isinstance(item, Proto))
+    elif isinstance(value, dict):
+        yield from ((f"[{name!r}]", item) for name, item in value.items() if isinstance(item, Proto))
 
 
 @cache
-def _known(form: type[Proto]) -> dict[str, tuple[str, Any]]:
-    """In both casings, the attribute and the hint of each field."""
+def _known_fields(form: type[Proto]) -> dict[str, tuple[str, Any]]:
+    """Return the attribute and the type hint of each field, by its name in both casings."""
     hints = get_type_hints(form)
-    own = [one for one in fields(form) if one.encode_name != EXTRA]
-    return {name: (one.name, hints[one.name]) for one in own for name in (one.name, one.encode_name)}
+    known = [field for field in fields(form) if field.encode_name != EXTRA]
+    return {name: (field.name, hints[field.name]) for field in known for name in (field.name, field.encode_name)}
 
 
-def _words(hint: Any) -> str:
-    """What a field takes, in words."""
+_EXPECTED = {str: "a string", bool: "True or False", int: "an integer", float: "a number"}
+
+
+def _expected(hint: Any) -> str:
+    """Describe what a field accepts."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
-        members = [one for one in arguments if one not in (type(None), UnsetType)]
+        members = [member for member in arguments if member not in (type(None), UnsetType)]
         if float in members:
             members.remove(int)
-        return " or ".join(map(_words, members))
+        return " or ".join(map(_expected, members))
     if origin is list:
-        return f"a list, each item {_words(arguments[0])}"
+        return f"a list, each item {_expected(arguments[0])}"
     if origin is dict:
-        return "a dict" if arguments[1] is Any else f"a dict, each value {_words(arguments[1])}"
+        return "a dict" if arguments[1] is Any else f"a dict, each value {_expected(arguments[1])}"
     if isinstance(hint, type) and issubclass(hint, Proto):
         return f"a {hint.__name__} or a dict of its fields"
-    return _NAMES.get(hint, "any JSON")
-
-
-_NAMES = {str: "a text", bool: "True or False", int: "a whole number", float: "a number"}
+    return _EXPECTED.get(hint, "any JSON")

@@ -1,6 +1,6 @@
-"""The Gemini API as it is, typed: one request, one answer, and the calls in it are yours to execute."""
+"""The Gemini API as it is, typed: one request, one response, and the calls in it are executed by the caller."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
@@ -8,60 +8,66 @@ from typing import TYPE_CHECKING, Any, Literal, Self, overload
 from midspan._http.messages import origin_of
 from midspan._loop.blocking import iterate, run_blocking
 from midspan._types.events import TextDelta
-from midspan.errors import ConfigError
-from midspan.gemini.caches import Caches, SyncCaches
-from midspan.gemini.checking import shown
-from midspan.gemini.output import form_of
-from midspan.gemini.request import Contents, identity_of, request_fields, request_of
-from midspan.gemini.response import ChunkReader, GenerateContentResponse
-from midspan.gemini.streams import AsyncResponseStream, ResponseStream
+from midspan.errors import ConfigError, InvalidRequest
+from midspan.gemini.caches import AsyncCaches, Caches
+from midspan.gemini.checking import describe
+from midspan.gemini.output import requested_type
+from midspan.gemini.request import Contents, RequestFields, request_fields
+from midspan.gemini.response import AsyncResponseStream, ChunkReader, GenerateContentResponse, ResponseStream
+from midspan.gemini.tools import read_choice, read_tools
 from midspan.providers.auth import HiddenArguments
 from midspan.providers.gemini import decode, responses
 from midspan.providers.gemini.api import connect_with
 from midspan.providers.gemini.capabilities import DEFAULT_MODEL, Api, Capabilities, capabilities_of
-from midspan.providers.gemini.client import check_model
+from midspan.providers.gemini.client import check_model, unvalidated_choice
 from midspan.providers.gemini.family import list_models
-from midspan.providers.gemini.proto import load
+from midspan.providers.gemini.proto import Proto, load
 
 if TYPE_CHECKING:
     from midspan._loop.background_runs import RunStatus, View
-    from midspan.gemini.auto import Automatic, AutoResponse, AutoStream
+    from midspan.gemini.auto import AutoResponse, AutoStream, AutoTools
 
-_MOST_KEPT = 64
+_MAX_CACHED_FIELDS = 64
+_SCALARS = frozenset((str, int, float, bool, type(None)))
 
 
 class AsyncClient:
-    """The Gemini API for async code. `connection` is what `connect` takes: api_key, base_url, vertex, project, …"""
+    """The Gemini API for async code. `connection` has the arguments of `connect`: api_key, base_url, vertex, …"""
 
     def __init__(self, model: str = DEFAULT_MODEL, **connection: Any) -> None:
         connection = HiddenArguments(connection)
         check_model(model)
         self.model = model
         self.api = connect_with(connection)
-        self.caches = Caches(self.api, self.known)
-        self._known: dict[str, tuple[str, Capabilities]] = {}
-        self._written: dict[Any, tuple[bytes, list[Any]]] = {}
-        """By the identity of what was asked; that is kept too, so that no other thing gets the same identity."""
+        self.caches = AsyncCaches(self.api, self.resolve)
+        self._models: dict[str, tuple[str, Capabilities]] = {}
+        self._cached_fields: dict[Any, tuple[RequestFields, list[Any]]] = {}
+        """By the identity of the arguments, which are kept too, so that no other object gets the same identity."""
 
     def __repr__(self) -> str:
         api = getattr(self, "api", None)
-        where = origin_of(api.endpoint.base_url) if api is not None else "not connected"
-        return f"{type(self).__name__}({getattr(self, 'model', None)!r}, {where!r})"
+        address = origin_of(api.endpoint.base_url) if api is not None else "not connected"
+        return f"{type(self).__name__}({getattr(self, 'model', None)!r}, {address!r})"
 
     async def generate_content(
         self, contents: Contents, *, model: str | None = None, **request: Any
     ) -> GenerateContentResponse:
-        """Ask, and wait for the whole answer.
+        """Send a request and return the whole response.
 
-        `request` takes system_instruction, tools, tool_choice, tool_config, cached_content, safety_settings, labels,
-        and every field of generationConfig by its snake_case name.
+        `request` has system_instruction, tools, tool_choice, tool_config, cached_content, safety_settings, labels, and
+        every field of generationConfig by its snake_case name.
         """
-        path, capabilities = self.known(model)
-        body = request_of(contents, self._fields(capabilities, request), capabilities)
-        answer = await self.api.call(
-            "POST", f"{path}:generateContent", body, read=lambda answer: decode.response(answer, capabilities.api)
-        )
-        return GenerateContentResponse(answer, form=form_of(request))
+        path, capabilities = self.resolve(model)
+        while True:
+            body = self._fields(capabilities, request).body(contents, capabilities)
+            try:
+                answer = await self.api.call(
+                    "POST", f"{path}:generateContent", body, read=lambda data: decode.response(data, capabilities.api)
+                )
+            except InvalidRequest as error:
+                request = _unvalidated(request, error)
+            else:
+                return GenerateContentResponse(answer, form=requested_type(request))
 
     @overload
     def stream_generate_content(
@@ -76,36 +82,58 @@ class AsyncClient:
     def stream_generate_content(
         self, contents: Contents, *, model: str | None = None, auto_execute_tools: bool = False, **request: Any
     ) -> "AsyncResponseStream | AutoStream":
-        """Ask, and take the answer chunk by chunk; with `auto_execute_tools`, that after all calls were done."""
+        """Send a request and return the chunks of the response.
+
+        With `auto_execute_tools` the calls are executed first, and the chunks are those of the final answer.
+        """
         if not isinstance(auto_execute_tools, bool):
-            raise ConfigError(f"auto_execute_tools is True or False, not {shown(auto_execute_tools)}")
+            raise ConfigError(f"auto_execute_tools must be True or False, got {describe(auto_execute_tools)}")
         if auto_execute_tools:
-            return self._automatic.stream(contents, {"model": model, **request})
-        path, capabilities = self.known(model)
-        body = request_of(contents, self._fields(capabilities, request), capabilities)
-        api, form = capabilities.api, form_of(request)
-        chunks = self.api.stream(f"{path}:streamGenerateContent?alt=sse", body, lambda: ChunkReader(api, form))
-        return AsyncResponseStream(chunks)
+            return self._auto.stream(contents, {"model": model, **request})
+        path, capabilities = self.resolve(model)
+        body = self._fields(capabilities, request).body(contents, capabilities)
+        return AsyncResponseStream(self._stream(path, capabilities, body, contents, request))
+
+    async def _stream(
+        self, path: str, capabilities: Capabilities, body: bytes, contents: Contents, request: dict[str, Any]
+    ) -> AsyncGenerator[tuple[ChunkReader, list[object]], None]:
+        form, has_output = requested_type(request), False
+        while True:
+            chunks = self.api.stream(
+                f"{path}:streamGenerateContent?alt=sse", body, lambda: ChunkReader(capabilities.api, form)
+            )
+            try:
+                async with aclosing(chunks):
+                    async for reader, items in chunks:
+                        has_output = has_output or bool(items)
+                        yield reader, items
+            except InvalidRequest as error:
+                if has_output:
+                    raise  # a second request would repeat what the caller has seen
+                request = _unvalidated(request, error)
+                body = self._fields(capabilities, request).body(contents, capabilities)
+            else:
+                return
 
     async def generate_content_with_auto_tools(
         self, contents: Contents, tools: Any = None, **request: Any
     ) -> "AutoResponse":
-        """Ask, have the tools called as often as the model wants, and give its final answer.
+        """Send a request, execute the calls of the model and send the results until it gives its final answer.
 
-        `turn_limit` is how often the model is asked at most, 10 if nothing is said; `limits` says more. Functions are
-        called as they are; for declarations, what was registered with `Tools.register` is.
+        `turn_limit` is the maximum number of requests, 10 by default; `limits` has further limits. Python functions are
+        called directly; for declarations, the functions that were registered with `Tools.register`.
         """
-        return await self._automatic.generate(contents, {"tools": tools, **request})
+        return await self._auto.generate(contents, {"tools": tools, **request})
 
     def stream_generate_with_auto_tools(self, contents: Contents, tools: Any = None, **request: Any) -> str:
-        """The same in the background; returns an id, under which any number of subscribers find the answer."""
-        return self._automatic.start(contents, {"tools": tools, **request})
+        """Do the same in the background; return an id, under which any number of subscribers get the answer."""
+        return self._auto.start(contents, {"tools": tools, **request})
 
     async def subscribe_stream(
         self, stream_id: str, *, view: "View" = "final", from_event: int = 0
     ) -> AsyncIterator[Any]:
-        """The text of the final answer, piece by piece; with `view="all"` every event of the run with its number."""
-        async with aclosing(self._automatic.runs.subscribe(stream_id, view=view, from_event=from_event)) as events:
+        """Yield the text of the final answer in pieces; with `view="all"`, every event of the run with its number."""
+        async with aclosing(self._auto.runs.subscribe(stream_id, view=view, from_event=from_event)) as events:
             async for number, event in events:
                 if view == "all":
                     yield number, event
@@ -113,64 +141,61 @@ class AsyncClient:
                     yield event.text
 
     async def stop_stream(self, stream_id: str) -> bool:
-        """Stop it; whether it was still going on."""
-        return await self._automatic.runs.cancel(stream_id)
+        """Cancel a background run; return whether it was still running."""
+        return await self._auto.runs.cancel(stream_id)
 
     async def get_stream_status(self, stream_id: str) -> "RunStatus":
-        """Its phase, and how far it is."""
-        return await self._automatic.runs.status(stream_id)
+        return await self._auto.runs.status(stream_id)
 
     @cached_property
-    def _automatic(self) -> "Automatic":
-        from midspan.gemini.auto import Automatic  # the loop is loaded where it is wanted
+    def _auto(self) -> "AutoTools":
+        from midspan.gemini.auto import AutoTools  # imports the loop
 
-        return Automatic(self)
+        return AutoTools(self)
 
     async def count_tokens(
         self, contents: Contents, *, model: str | None = None, **request: Any
     ) -> responses.CountTokensResponse:
-        """How many tokens a request would be."""
-        path, capabilities = self.known(model)
-        body = request_of(contents, self._fields(capabilities, request), capabilities)
+        """Return how many tokens a request has."""
+        path, capabilities = self.resolve(model)
+        body = self._fields(capabilities, request).body(contents, capabilities)
         if capabilities.api is Api.DEVELOPER and request:
             body = b'{"generateContentRequest":{"model":"%b",%b}' % (path.encode(), body[1:])
         return load(responses.CountTokensResponse, await self.api.call("POST", f"{path}:countTokens", body))
 
     async def list_models(self) -> list[responses.Model]:
-        """The models that there are, all pages of them."""
+        """Return all models, from all pages of the list."""
         return await list_models(self.api)
 
     async def get_model(self, model: str | None = None) -> responses.Model:
-        path, _ = self.known(model)
-        return load(responses.Model, await self.api.call("GET", path))
+        return load(responses.Model, await self.api.call("GET", self.resolve(model)[0]))
 
-    def _fields(self, capabilities: Capabilities, request: dict[str, Any]) -> bytes:
-        """What stands beside the contents; written once for each way of asking, as in a loop it is always the same."""
-        key = (capabilities, identity_of(request))
-        kept = self._written.get(key)
-        if kept is None:
-            held = [tuple(value) if isinstance(value, list) else value for value in request.values()]
-            kept = (request_fields(capabilities, **request) if request else b"", held)
-            if key[1] is not None:
-                if len(self._written) >= _MOST_KEPT:
-                    self._written.clear()
-                self._written[key] = kept
-        return kept[0]
+    def _fields(self, capabilities: Capabilities, request: dict[str, Any]) -> RequestFields:
+        """Return the encoded fields beside the contents; in a loop they are the same for every request."""
+        identity = _identity_of(request)
+        cached = self._cached_fields.get((capabilities, identity))
+        if cached is None:
+            kept = [tuple(value) if isinstance(value, list) else value for value in request.values()]
+            cached = (request_fields(capabilities, **request), kept)
+            if identity is not None:
+                if len(self._cached_fields) >= _MAX_CACHED_FIELDS:
+                    self._cached_fields.clear()
+                self._cached_fields[capabilities, identity] = cached
+        return cached[0]
 
-    def known(self, model: str | None) -> tuple[str, Capabilities]:
-        """Where a model is, and what it can do."""
-        name = model or self.model
+    def resolve(self, model: str | None) -> tuple[str, Capabilities]:
+        """Return the path of a model, and what it accepts."""
+        name = self.model if model is None else model
         if not isinstance(name, str) or not name.isprintable():
-            raise ConfigError(f"{shown(name)} is no name of a model")
-        known = self._known.get(name)
-        if known is None:
-            where = self.api.endpoint
-            known = self._known[name] = (where.model(name), capabilities_of(name, where.api, where.version))
-        return known
+            raise ConfigError(f"{describe(name)} is not a valid model name")
+        if name not in self._models:
+            endpoint = self.api.endpoint
+            self._models[name] = endpoint.model(name), capabilities_of(name, endpoint.api, endpoint.version)
+        return self._models[name]
 
     async def close(self) -> None:
-        if "_automatic" in self.__dict__:
-            await self._automatic.close()
+        if "_auto" in self.__dict__:
+            await self._auto.close()
         await self.api.aclose()
 
     async def __aenter__(self) -> Self:
@@ -180,13 +205,37 @@ class AsyncClient:
         await self.close()
 
 
+def _unvalidated(request: dict[str, Any], error: InvalidRequest) -> dict[str, Any]:
+    """Return the request without server-side validation of calls if that may help; raise the error otherwise."""
+    choice = request.get("tool_choice")
+    if choice is None:
+        raise error
+    has_builtins = any(tool.function_declarations is None for tool in read_tools(request.get("tools")))
+    return {**request, "tool_choice": unvalidated_choice(read_choice(choice), error, has_builtins=has_builtins)}
+
+
+def _identity_of(request: dict[str, Any]) -> tuple[Any, ...] | None:
+    """Return a key for these arguments without looking into them; None if one of them may be changed in place."""
+    key: list[Any] = []
+    for name, value in request.items():
+        key.append(name)
+        for item in value if type(value) in (list, tuple) else (value,):
+            if type(item) in _SCALARS:
+                key += (type(item), item)  # the type too, because True equals 1
+            elif callable(item) and not isinstance(item, Proto):
+                key.append(id(item))
+            else:
+                return None
+    return tuple(key)
+
+
 class Client:
-    """The Gemini API for plain code; `aio` is the same for async code. Any number of threads may share one."""
+    """The Gemini API for plain code; `aio` is the same for async code. Any number of threads may share a client."""
 
     def __init__(self, model: str = DEFAULT_MODEL, **connection: Any) -> None:
         connection = HiddenArguments(connection)
         self.aio = AsyncClient(model, **connection)
-        self.caches = SyncCaches(self.aio.caches)
+        self.caches = Caches(self.aio.caches)
 
     @property
     def model(self) -> str:
@@ -196,19 +245,19 @@ class Client:
         return repr(getattr(self, "aio", "Client(not connected)")).removeprefix("Async")
 
     def generate_content(self, contents: Contents, **request: Any) -> GenerateContentResponse:
-        """Ask, and wait for the whole answer; see `AsyncClient.generate_content`."""
+        """Send a request and return the whole response; see `AsyncClient.generate_content`."""
         return run_blocking(self.aio.generate_content(contents, **request))
 
     def stream_generate_content(self, contents: Contents, **request: Any) -> ResponseStream:
-        """Ask, and take the answer chunk by chunk; see `AsyncClient.stream_generate_content`."""
+        """Send a request and return the chunks of the response; see `AsyncClient.stream_generate_content`."""
         return ResponseStream(self.aio.stream_generate_content(contents, **request))
 
     def generate_content_with_auto_tools(self, contents: Contents, tools: Any = None, **request: Any) -> "AutoResponse":
-        """Ask, have the tools called, and give the final answer; see `AsyncClient`."""
+        """Execute calls until the final answer; see `AsyncClient.generate_content_with_auto_tools`."""
         return run_blocking(self.aio.generate_content_with_auto_tools(contents, tools, **request))
 
     def stream_generate_with_auto_tools(self, contents: Contents, tools: Any = None, **request: Any) -> str:
-        """The same in the background; returns the id to subscribe to."""
+        """Do the same in the background; return the id to subscribe to."""
 
         async def start() -> str:
             return self.aio.stream_generate_with_auto_tools(contents, tools, **request)
@@ -216,10 +265,11 @@ class Client:
         return run_blocking(start())
 
     def subscribe_stream(self, stream_id: str, *, view: "View" = "final", from_event: int = 0) -> Iterator[Any]:
-        """The text of the final answer, piece by piece; with `view="all"` every event of the run with its number."""
+        """Yield the text of the final answer in pieces; with `view="all"`, every event of the run with its number."""
         return iterate(self.aio.subscribe_stream(stream_id, view=view, from_event=from_event))
 
     def stop_stream(self, stream_id: str) -> bool:
+        """Cancel a background run; return whether it was still running."""
         return run_blocking(self.aio.stop_stream(stream_id))
 
     def get_stream_status(self, stream_id: str) -> "RunStatus":

@@ -1,144 +1,233 @@
-"""What a caller of the Gemini-level face says, as the body of a request."""
+"""The body of a request, from whatever a caller passes: contents, system instruction, tools and settings."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, NamedTuple
 
-from msgspec.structs import fields, replace
+from msgspec.structs import astuple, fields, replace
 
-from midspan._types.messages import History
-from midspan._types.specs import ToolChoice
+from midspan._types.messages import ROLES, History, Message
+from midspan._types.parts import Blob, Opaque, Text, Thought, ToolCall, ToolResult
 from midspan.errors import ConfigError
-from midspan.gemini.checking import given_fields, plain, read_plain, shown
-from midspan.gemini.contents import Contents, check_messages, encode_contents, system_content
+from midspan.gemini.checking import check_text, describe, encode, read, read_json, set_fields, to_json
 from midspan.gemini.output import output_fields
-from midspan.gemini.tools import Toolish, declaration_of, tool_config_of, tools_of
+from midspan.gemini.tools import ToolLike, read_tool_config, read_tools
 from midspan.providers.gemini import wire
 from midspan.providers.gemini.capabilities import Capabilities
-from midspan.providers.gemini.config import check_json_with_tools
-from midspan.providers.gemini.encode import body_of
-from midspan.providers.gemini.proto import AnyProto, Proto, dump, from_plain, to_plain
+from midspan.providers.gemini.config import HEAD, check_json_with_tools, head_with
+from midspan.providers.gemini.encode import Encoded, body_of, encode_message, encode_messages
+from midspan.providers.gemini.proto import Proto, dump, from_plain, to_plain
 
-__all__ = [
-    "Contents",
-    "Toolish",
-    "declaration_of",
-    "from_plain_or_same",
-    "identity_of",
-    "request_fields",
-    "request_of",
-    "tools_of",
-]
+Contents = Any
+"""A string, a part, a content, a message; a list of them; a History; or dicts as the API has them."""
+
+_EXPECTED = "pass a string, a Part, a Content, a Message, a dict of one of these, or a list of them"
+_PART_TYPES = frozenset((Text, Thought, Blob, ToolCall, ToolResult, Opaque))
+_NAMED = ("system_instruction", "tools", "tool_choice", "tool_config", "cached_content", "generation_config")
+_TOP_FIELDS = {field.name for field in fields(wire.GenerateContentRequest)} - {"extra", "contents", "model", *_NAMED}
+_GENERATION_FIELDS = {field.name for field in fields(wire.GenerationConfig)} - {"extra"}
+
+
+class RequestFields(NamedTuple):
+    """Everything in a request but its contents: what stands before them, and what stands after them."""
+
+    head: bytes
+    tail: bytes
+
+    @property
+    def first_content(self) -> bytes:
+        """The system instruction, for a model that gets it as a content."""
+        return self.head.removeprefix(HEAD).removesuffix(b",")
+
+    def body(self, contents: Contents, capabilities: Capabilities, *, may_be_empty: bool = False) -> bytes:
+        """Return the body of a request with these contents."""
+        if isinstance(contents, History) and len(contents):
+            _check_history(contents)
+            return body_of(contents, self.tail, capabilities, head=self.head)
+        encoded = encode_contents(contents, capabilities)
+        if not encoded and not may_be_empty:
+            raise ConfigError("the contents are empty")
+        return b"".join((self.head, encoded, b"]", self.tail, b"}"))
 
 
 def request_fields(
     capabilities: Capabilities,
     *,
     system_instruction: Contents | None = None,
-    tools: Toolish | Iterable[Toolish] | None = (),
-    tool_choice: ToolChoice | str | dict[str, Any] | None = None,
+    tools: ToolLike | Sequence[ToolLike] | None = (),
+    tool_choice: Any = None,
     tool_config: Any = None,
     cached_content: Any = None,
     generation_config: Any = None,
-    **more: Any,
-) -> bytes:
-    """Every field of a request but its contents, each with a comma before it. `more` are fields of generationConfig
-    (`temperature=…`, `thinking_config=…`), or of the request (`labels=…`, `safety_settings=…`).
+    **settings: Any,
+) -> RequestFields:
+    """Return the fields of a request. `settings` are fields of generationConfig (`temperature=…`) or of the request
+    (`labels=…`, `safety_settings=…`).
     """
-    top = {name: more.pop(name) for name in list(more) if name in _TOP_FIELDS}
-    given = {name: plain(value, name) for name, value in top.items() if value is not None}
-    request = read_plain(wire.GenerateContentRequest, given, "") if given else wire.GenerateContentRequest()
-    declared = tools_of(tools)
-    if cached_content is not None:
-        # It holds system instruction and tools; the API refuses both beside it.
+    top = {name: settings.pop(name) for name in list(settings) if name in _TOP_FIELDS}
+    top = {name: to_json(value, name) for name, value in top.items() if value is not None}
+    request = read_json(wire.GenerateContentRequest, top, "") if top else wire.GenerateContentRequest()
+    declared = read_tools(tools)
+    head = HEAD
+    if cached_content is not None:  # which holds system instruction and tools; the API rejects both beside it
         request = replace(request, cached_content=cache_name(cached_content, "cached_content"))
     else:
-        request = replace(
-            request,
-            system_instruction=system_content(system_instruction),
-            tools=declared or None,
-            tool_config=tool_config_of(declared, tool_choice, tool_config, capabilities),
-        )
-    request = replace(request, generation_config=_generation_config(generation_config, more))
-    _check_output(request, capabilities)
-    inside = dump(request)[1:-1]
-    return b"," + inside if inside else b""
-
-
-def _check_output(request: wire.GenerateContentRequest, capabilities: Capabilities) -> None:
-    config = request.generation_config
-    if request.tools and config and config.response_mime_type == _JSON:
+        system = read_system(system_instruction)
+        if system is not None and not capabilities.system_instruction:
+            head, system = head_with(to_plain(replace(system, role="user"))), None
+        config = read_tool_config(declared, tool_choice, tool_config, capabilities)
+        request = replace(request, system_instruction=system, tools=declared or None, tool_config=config)
+    generation = _generation_config(generation_config, settings)
+    if request.tools and generation and generation.response_mime_type == "application/json":
         check_json_with_tools(capabilities)
-
-
-def request_of(contents: Contents, more: bytes, capabilities: Capabilities, *, needed: bool = True) -> bytes:
-    """The body of a request: contents of any form, and the fields that `request_fields` made."""
-    if isinstance(contents, History) and len(contents):
-        check_messages(contents)
-        return body_of(contents, more, capabilities)
-    written = encode_contents(contents, capabilities)
-    if needed and not written:
-        raise ConfigError("there is nothing to ask: the contents are empty")
-    return b"".join((b'{"contents":[', written, b"]", more, b"}"))
-
-
-def cache_name(given: Any, where: str) -> str:
-    """The name of a cache, also of one that was just made."""
-    name = given.name if isinstance(given, wire.CachedContent) else given
-    if not isinstance(name, str) or not name.strip() or not name.isprintable():
-        raise ConfigError(f"{where} cannot be {shown(given)}; it is not a valid name in cachedContents")
-    return name
-
-
-_JSON = "application/json"
-_SCALARS = frozenset((str, int, float, bool, type(None)))
-
-
-def identity_of(request: dict[str, Any]) -> tuple[Any, ...] | None:
-    """What tells two requests apart without looking far into them; None if something in it may change in place."""
-    key: list[Any] = []
-    for name, value in request.items():
-        items = value if type(value) in (list, tuple) else (value,)
-        key.append(name)
-        for item in items:
-            kind = type(item)
-            if kind in _SCALARS:
-                key += (kind, item)  # the kind too, because True is 1
-            elif not isinstance(item, Proto) and callable(item):
-                key.append(id(item))
-            else:
-                return None
-    return tuple(key)
-
-
-def from_plain_or_same(form: type[AnyProto], value: Any) -> AnyProto:
-    """The message, out of dicts if it is not one already; nothing in it is refused, for it is the server's."""
-    if isinstance(value, form):
-        return value
-    if not isinstance(value, Mapping):
-        raise ConfigError(f"{shown(value)} is no {form.__name__}; give one, or a dict of its fields")
-    return from_plain(form, {name: to_plain(item) for name, item in value.items()})
-
-
-_TOP_FIELDS = {
-    found.name for found in fields(wire.GenerateContentRequest) if found.name not in ("extra", "contents", "model")
-} - {"system_instruction", "tools", "tool_config", "cached_content", "generation_config"}
-_GENERATION_FIELDS = {found.name for found in fields(wire.GenerationConfig) if found.name != "extra"}
-_OTHER_FIELDS = ("system_instruction", "tools", "tool_choice", "tool_config", "cached_content", "generation_config")
-_OUTPUT_FIELDS = ("response_schema", "response_json_schema")
+    inner = dump(replace(request, generation_config=generation))[1:-1]
+    return RequestFields(head, b"," + inner if inner else b"")
 
 
 def _generation_config(config: Any, settings: dict[str, Any]) -> wire.GenerationConfig | None:
-    """What is given by its own name counts before what the config says."""
+    """Return the generation config; a setting that is passed by its own name replaces the one in `config`."""
     for name in settings:
         if name not in _GENERATION_FIELDS:
-            near = get_close_matches(name, [*_GENERATION_FIELDS, *_TOP_FIELDS, *_OTHER_FIELDS], 1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            raise ConfigError(f"there is no setting called {name!r}{hint}")
-    both = {} if config is None else given_fields(wire.GenerationConfig, config, "generation_config")
-    both |= {name: value for name, value in settings.items() if value is not None}
-    schema, json_schema = (both.pop(name, None) for name in _OUTPUT_FIELDS)
-    both |= output_fields(schema, json_schema, both.get("response_mime_type"))
-    if not both:
+            similar = get_close_matches(name, [*_GENERATION_FIELDS, *_TOP_FIELDS, *_NAMED], 1)
+            raise ConfigError(f"unknown setting {name!r}{f'; did you mean {similar[0]}?' if similar else ''}")
+    merged = {} if config is None else set_fields(wire.GenerationConfig, config, "generation_config")
+    merged |= {name: value for name, value in settings.items() if value is not None}
+    schema, json_schema = merged.pop("response_schema", None), merged.pop("response_json_schema", None)
+    merged |= output_fields(schema, json_schema, merged.get("response_mime_type"))
+    if not merged:
         return None
-    return read_plain(wire.GenerationConfig, plain(both, ""), "", names=not isinstance(config, Proto))
+    return read_json(wire.GenerationConfig, to_json(merged, ""), "", check_names=not isinstance(config, Proto))
+
+
+def cache_name(cache: Any, where: str) -> str:
+    """Return the name of a cache, which may be passed itself."""
+    name = cache.name if isinstance(cache, wire.CachedContent) else cache
+    if not isinstance(name, str) or not name.strip() or not name.isprintable():
+        raise ConfigError(f"{where} cannot be {describe(cache)}; it is not a valid name in cachedContents")
+    return name
+
+
+def encode_contents(contents: Contents, capabilities: Capabilities) -> bytes:
+    """Return the contents as JSON, with commas between them."""
+    if isinstance(contents, bytes | bytearray | memoryview):
+        raise ConfigError("contents cannot be bytes; pass Part.from_bytes(data, mime_type)")
+    is_list = isinstance(contents, Sequence | History) and not isinstance(contents, str)
+    items = list(contents) if is_list else [contents]
+    if items and all(_is_part(item) for item in items):
+        return b"" if items == [""] else _encode_user_parts(items, "contents")
+    if items and all(isinstance(item, Message) for item in items):
+        for at, message in enumerate(items):
+            _check_message(message, f"contents[{at}]")
+        return b",".join(encode_messages(items, capabilities))
+    places = [f"contents[{at}]" for at in range(len(items))] if is_list else ["contents"]
+    encoded = [_encode_item(item, place, capabilities) for item, place in zip(items, places, strict=True)]
+    return b",".join([content for content in encoded if content])
+
+
+def _is_part(item: Any) -> bool:
+    return isinstance(item, str | wire.Part) or (
+        isinstance(item, Mapping) and "parts" not in item and "role" not in item
+    )
+
+
+def _encode_item(item: Any, where: str, capabilities: Capabilities) -> Encoded:
+    if isinstance(item, Message):
+        _check_message(item, where)
+        return encode_message(item, capabilities)
+    if isinstance(item, wire.Content):
+        if not isinstance(item.parts, list | tuple) or not all(isinstance(part, wire.Part) for part in item.parts):
+            raise ConfigError(f"the parts of {where} must be a list of Part, got {describe(item.parts)}")
+        role = None if item.role is None else _read_role(item.role, where)
+        return _encode_content(item if role == item.role else replace(item, role=role), where)
+    if isinstance(item, Mapping) and not _is_part(item):
+        return _encode_content(_read_content(item, where), where)
+    return _encode_user_parts([item], where)
+
+
+def _encode_user_parts(items: Sequence[Any], where: str) -> bytes:
+    parts = [item if isinstance(item, wire.Part) else _read_part(item, where) for item in items]
+    return _encode_content(wire.Content(role="user", parts=parts), where)
+
+
+def _encode_content(content: wire.Content, where: str) -> bytes:
+    """Return a content as JSON. What a model said may have fields and types that are not known, and goes back as is."""
+    is_model, parts = content.role == "model", content.parts or []
+    if is_model and not parts:
+        return b""  # the API rejects a content without parts
+    if not is_model and (not parts or any(map(_is_empty, parts))):
+        raise ConfigError(f"{where} is empty, or one of its parts is; {_EXPECTED}")
+    return encode(wire.Content, content, where, check_types=not is_model)
+
+
+def _is_empty(part: wire.Part) -> bool:
+    if part.text is not None or part.function_response is not None:
+        return False  # usually, and it saves looking at the others
+    return all(value is None or (type(value) is dict and not value) for value in astuple(part))
+
+
+def _read_content(content: Mapping[str, Any], where: str) -> wire.Content:
+    """Return a content from a dict; its parts may be strings, or a single one without a list."""
+    parts = content.get("parts")
+    items = parts if isinstance(parts, list | tuple) else [] if parts is None else [parts]
+    data = to_json({**content, "parts": []}, where)
+    if data.get("role") is not None:
+        data["role"] = _read_role(data["role"], where)
+    if data.get("role") == "model":
+        return from_plain(wire.Content, data | {"parts": [to_json(_part_fields(part, where), where) for part in items]})
+    message = read_json(wire.Content, data, where)
+    return replace(message, parts=[_read_part(part, where) for part in items])
+
+
+def _read_part(item: Any, where: str) -> wire.Part:
+    if isinstance(item, str):
+        return wire.Part(text=check_text(item, where))
+    data = to_json(_part_fields(item, where), where)
+    return read_json(wire.Part, data, where, check_names=not isinstance(item, wire.Part))
+
+
+def _part_fields(item: Any, where: str) -> Any:
+    if isinstance(item, str):
+        return {"text": item}
+    if isinstance(item, wire.Part | Mapping):
+        return item
+    raise ConfigError(f"{where} cannot be or contain {describe(item)}; {_EXPECTED}")
+
+
+def _read_role(role: Any, where: str) -> str:
+    if isinstance(role, str) and role in ("system", "developer"):
+        raise ConfigError(f"{where} has the role {role!r}; pass such text as system_instruction=…")
+    if not isinstance(role, str) or role not in ROLES:
+        raise ConfigError(f"{where} has the role {describe(role)}; use 'user' or 'model'")
+    return ROLES[role]
+
+
+def read_system(system: Contents | None) -> wire.Content | None:
+    """Return a system instruction as a content without a role."""
+    where = "system_instruction"
+    if system is None:
+        return None
+    if isinstance(system, wire.Content):
+        return read(wire.Content, system, where)
+    if isinstance(system, Mapping) and "parts" in system:
+        return _read_content({name: value for name, value in system.items() if name != "role"}, where)
+    items = system if isinstance(system, Sequence) and not isinstance(system, str | bytes) else [system]
+    return wire.Content(parts=[_read_part(item, where) for item in items])
+
+
+def _check_history(history: History) -> None:
+    """Check the messages of a history that were not checked before."""
+
+    def check(count: int | None, new: tuple[Message, ...]) -> int:
+        for at, message in enumerate(new, start=count or 0):
+            _check_message(message, f"message {at} of the history")
+        return (count or 0) + len(new)
+
+    history.derived("gemini checked", check)
+
+
+def _check_message(message: Any, where: str) -> None:
+    if not isinstance(message, Message) or not isinstance(message.parts, tuple | list):
+        raise ConfigError(f"{where} must be a Message with a tuple of parts, got {describe(message)}")
+    for part in message.parts:
+        if type(part) not in _PART_TYPES:
+            raise ConfigError(f"{where} has {describe(part)} as a part; pass a Text, Blob, ToolCall or ToolResult")

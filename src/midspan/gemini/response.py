@@ -1,28 +1,32 @@
-"""What the Gemini API answered, for callers who want to see it as it is."""
+"""Responses of the Gemini API, whole and as streams of chunks, with everything that the server sent."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from functools import cached_property
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
 
 from msgspec import Raw
 from msgspec.structs import replace
 
+from midspan._loop.blocking import iterate, run_blocking
 from midspan._types.exchange import FinishReason, ModelResponse, PartDelta, PartEnd, PartStart, TextPartDelta
 from midspan._types.messages import Message
 from midspan._types.parts import Text, ToolCall, is_local_id
-from midspan.errors import MalformedResponse, PromptBlocked
-from midspan.gemini.output import answer_of
+from midspan.errors import ConfigError, MalformedResponse, PromptBlocked, StreamCut
+from midspan.gemini.output import parse_answer
 from midspan.gemini.types import FunctionCall
 from midspan.providers.gemini import decode, responses, wire
 from midspan.providers.gemini.capabilities import Api
 from midspan.providers.gemini.proto import load
 from midspan.providers.gemini.stream import Framing, StreamDecoder
 
+if TYPE_CHECKING:
+    from midspan.gemini.auto import AutoStream
+
 T = TypeVar("T")
 
 
 class GenerateContentResponse:
-    """An answer, or a chunk of one. Everything that the server sent is typed here, when it is asked for."""
+    """A response, or a chunk of one. What the server sent is converted to types when it is used."""
 
     def __init__(
         self,
@@ -32,23 +36,22 @@ class GenerateContentResponse:
         *,
         form: Any = Any,
     ) -> None:
-        self._made = answer
+        """`text` and `calls` replace those of the answer; `form` is the type that was requested for it."""
+        self._answer = answer
         self._text = text
         self._calls = calls
-        """The calls that a chunk completed, which may have begun in chunks before it."""
         self._form = form
-        """The type that the answer was asked to be of."""
 
     @property
     def answer(self) -> ModelResponse:
-        """The answer as every provider gives it; that of a chunk is read when somebody asks."""
-        if not isinstance(self._made, ModelResponse):
-            self._made = self._made()
-        return self._made
+        """The response as every provider returns it; that of a chunk is decoded when it is used."""
+        if not isinstance(self._answer, ModelResponse):
+            self._answer = self._answer()
+        return self._answer
 
     @property
     def message(self) -> Message:
-        """The answer as a turn of a History, which sends it back byte for byte."""
+        """The response as a message of a History, which sends it back byte for byte."""
         return self.answer.message
 
     @cached_property
@@ -58,7 +61,7 @@ class GenerateContentResponse:
 
     @cached_property
     def content(self) -> wire.Content:
-        """The model's turn, to be put into the contents of the next request."""
+        """The turn of the model, for the contents of the next request."""
         data = self.answer.message.provider_data
         if data is None or not data.raw:
             return wire.Content(role="model", parts=[])
@@ -66,7 +69,7 @@ class GenerateContentResponse:
 
     @property
     def candidates(self) -> list[responses.Candidate]:
-        """Those of the last chunk that has any."""
+        """The candidates of the last chunk that has any."""
         return next((chunk.candidates for chunk in reversed(self.chunks) if chunk.candidates), [])
 
     @property
@@ -75,12 +78,12 @@ class GenerateContentResponse:
 
     @property
     def text(self) -> str:
-        """The words of the answer, without thoughts; empty if there are none."""
+        """The text of the answer without thoughts; empty if there is none."""
         return self.answer.message.text if self._text is None else self._text
 
     @property
     def function_calls(self) -> list[FunctionCall]:
-        """The calls that want an answer."""
+        """The complete calls. Of a chunk: the calls that it completed, which may have begun in earlier chunks."""
         calls = self.answer.message.calls if self._calls is None else self._calls
         return [
             FunctionCall(name=call.name, args=call.arguments, id=None if is_local_id(call.id) else call.id)
@@ -92,14 +95,14 @@ class GenerateContentResponse:
         return self.answer.raw_finish_reason
 
     @property
-    def usage_metadata(self) -> Any:
+    def usage_metadata(self) -> responses.UsageMetadata | None:
         return next((chunk.usage_metadata for chunk in reversed(self.chunks) if chunk.usage_metadata), None)
 
     @property
-    def grounding_metadata(self) -> Any:
-        """The sources of the answer, where Google searched for it."""
-        found = (one.grounding_metadata for chunk in reversed(self.chunks) for one in chunk.candidates or [])
-        return next((one for one in found if one is not None), None)
+    def grounding_metadata(self) -> responses.GroundingMetadata | None:
+        """The sources of the answer, if Google searched for it."""
+        candidates = (candidate for chunk in reversed(self.chunks) for candidate in chunk.candidates or [])
+        return next((item.grounding_metadata for item in candidates if item.grounding_metadata is not None), None)
 
     @overload
     def parsed(self, form: type[T]) -> T: ...
@@ -108,11 +111,11 @@ class GenerateContentResponse:
     def parsed(self, form: Any = None) -> Any: ...
 
     def parsed(self, form: Any = None) -> Any:
-        """The answer read as JSON, into a value of this type: a class, a dataclass, a model, `list[int]`, an Enum.
+        """Return the answer, which is JSON, as a value of a type: a class, a dataclass, a model, `list[int]`, an Enum.
 
-        Without one it is a value of the type that was given as `response_schema`; if that was none, plain JSON.
+        The default is the type that was passed as `response_schema`; if that was none, plain JSON data.
         """
-        return answer_of(self.text, self._form if form is None else form)
+        return parse_answer(self.text, self._form if form is None else form)
 
     def __repr__(self) -> str:
         return f"<response {self.finish_reason}: {self.text[:60]!r}, {len(self.function_calls)} calls>"
@@ -120,8 +123,8 @@ class GenerateContentResponse:
 
 def _with_args(chunk: responses.GenerateContentResponse) -> responses.GenerateContentResponse:
     candidates = [
-        one if one.content is None else replace(one, content=_content_with_args(one.content))
-        for one in chunk.candidates or ()
+        candidate if candidate.content is None else replace(candidate, content=_content_with_args(candidate.content))
+        for candidate in chunk.candidates or ()
     ]
     return replace(chunk, candidates=candidates) if candidates else chunk
 
@@ -139,7 +142,7 @@ def _part_with_args(part: wire.Part) -> wire.Part:
 
 
 class ChunkReader:
-    """Bytes of a stream in, chunks out, and in the end the whole answer."""
+    """Reads the bytes of a stream: chunks as they arrive, and the whole response at the end."""
 
     def __init__(self, api: Api, form: Any = Any) -> None:
         self._api = api
@@ -160,25 +163,94 @@ class ChunkReader:
         self._decoder.end()
 
     def _chunk(self, document: bytes) -> GenerateContentResponse:
-        text: list[str] = []
+        texts: list[str] = []
         calls: list[ToolCall] = []
         for event in self._decoder.add(document):
             match event:
-                case PartStart(part=Text(words)) | PartDelta(delta=TextPartDelta(words)):
-                    text.append(words)
+                case PartStart(part=Text(text)) | PartDelta(delta=TextPartDelta(text)):
+                    texts.append(text)
                 case PartEnd(part=ToolCall() as call):
                     calls.append(call)
-        return GenerateContentResponse(lambda: self._alone(document), "".join(text), tuple(calls))
+        return GenerateContentResponse(lambda: self._decode(document), "".join(texts), tuple(calls))
 
-    def _alone(self, document: bytes) -> ModelResponse:
+    def _decode(self, document: bytes) -> ModelResponse:
         try:
             return decode.response(document, self._api)
-        except PromptBlocked:  # told once, by the whole answer
+        except PromptBlocked:  # raised once, by the whole response
             return ModelResponse(Message("model", ()), finish_reason=FinishReason.CUT, raw=(Raw(document),))
 
     @property
     def is_empty(self) -> bool:
         return self._decoder.is_empty
 
-    def whole(self) -> GenerateContentResponse:
+    def response(self) -> GenerateContentResponse:
+        """Return the whole response."""
         return GenerateContentResponse(self._decoder.response(), form=self._form)
+
+
+class AsyncResponseStream:
+    """The chunks of a response, read once. After the last one, `response` is the whole response.
+
+    If the response was cut, StreamCut is raised after the last chunk, and `response` is what arrived.
+    """
+
+    def __init__(self, chunks: AsyncIterator[tuple[ChunkReader, list[object]]]) -> None:
+        self._chunks = cast("AsyncGenerator[tuple[ChunkReader, list[GenerateContentResponse]]]", chunks)
+        self._is_taken = False
+        self._response: GenerateContentResponse | None = None
+
+    @property
+    def response(self) -> GenerateContentResponse:
+        if self._response is None:
+            raise ConfigError("the stream has not ended; read all of its chunks first")
+        return self._response
+
+    async def __aiter__(self) -> AsyncIterator[GenerateContentResponse]:
+        if self._is_taken:
+            raise ConfigError("a stream can be read only once; send the request again for another one")
+        self._is_taken = True
+        reader: ChunkReader | None = None
+        try:
+            async for reader, chunks in self._chunks:  # noqa: B007 - the last reader has the response
+                for chunk in chunks:
+                    yield chunk
+        finally:
+            await self._chunks.aclose()
+        assert reader is not None, "the last item of a stream comes with its reader"
+        self._response = reader.response()
+        if self._response.answer.finish_reason is FinishReason.CUT:
+            raise StreamCut("Gemini ended the stream before the response was complete", status=200)
+
+    async def aclose(self) -> None:
+        """Close the stream, wherever it is."""
+        self._is_taken = True
+        await self._chunks.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+
+class ResponseStream:
+    """`AsyncResponseStream` for plain code."""
+
+    def __init__(self, stream: "AsyncResponseStream | AutoStream") -> None:
+        self._stream = stream
+
+    @property
+    def response(self) -> GenerateContentResponse:
+        return self._stream.response
+
+    def __iter__(self) -> Iterator[GenerateContentResponse]:
+        return iterate(aiter(self._stream))
+
+    def close(self) -> None:
+        run_blocking(self._stream.aclose())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

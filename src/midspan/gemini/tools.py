@@ -1,26 +1,26 @@
-"""What a caller gives as tools, and how they may be chosen, as the API has it."""
+"""Tools and tool choices that a caller passes, as messages of the API."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
-import msgspec
+from msgspec import UNSET
 from msgspec.structs import replace
 
-from midspan._types.specs import ToolChoice
+from midspan._types.specs import ToolChoice, ToolSpec
 from midspan.errors import ConfigError
-from midspan.gemini.checking import fitting_json, given_fields, plain, read, read_plain, shown
-from midspan.gemini.output import is_type, schema_of, told_as
+from midspan.gemini.checking import describe, encode_strictly, read, read_json, set_fields, to_json
+from midspan.gemini.output import is_type, parameters_schema, schema_field
 from midspan.gemini.types import FunctionDeclaration
 from midspan.providers.gemini import wire
 from midspan.providers.gemini.capabilities import Capabilities
 from midspan.providers.gemini.config import tool_config_fields
 from midspan.providers.gemini.proto import Proto, from_plain
 
-Toolish = Any
-"""A tool or a declaration of this package, a built-in tool, a Python function, or a dict as the API has it."""
+ToolLike = Any
+"""A tool or a declaration, a built-in tool, a Python function, or a dict as Gemini or OpenAI write a tool."""
 
-_BUILTIN: dict[type[Proto], str] = {
+_BUILTIN_FIELDS: dict[type[Proto], str] = {
     wire.GoogleSearch: "google_search",
     wire.GoogleSearchRetrieval: "google_search_retrieval",
     wire.UrlContext: "url_context",
@@ -30,146 +30,149 @@ _BUILTIN: dict[type[Proto], str] = {
     wire.ComputerUse: "computer_use",
     wire.EnterpriseWebSearch: "enterprise_web_search",
 }
-# «Must start with a letter or an underscore. Must be alphameric, underscores, dots, colons, or dashes»
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}")
+_FUNCTION_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}")
+_MAX_CHOICE_ERROR = 300
 
 
-def tools_of(tools: Toolish | Iterable[Toolish] | None) -> list[wire.Tool]:
-    """Each built-in tool for itself, then all functions together as one tool."""
-    builtin: list[wire.Tool] = []
-    functions: list[wire.FunctionDeclaration] = []
-    for at, one in enumerate(_several(tools)):
-        made = _tool(one, f"tools[{at}]")
-        functions += made.function_declarations or []
-        rest = msgspec.structs.replace(made, function_declarations=None)
-        if rest != wire.Tool():
-            builtin.append(rest)
-    _check_names([declared.name for declared in functions])
-    return [*builtin, wire.Tool(function_declarations=functions)] if functions else builtin
-
-
-def _several(tools: Any) -> Iterable[Any]:
-    """One tool or many, or none."""
+def read_tools(tools: ToolLike | Iterable[ToolLike] | None) -> list[wire.Tool]:
+    """Return each built-in tool as a tool, then all functions together as one tool."""
     if tools is None:
-        return ()
-    return tools if isinstance(tools, Iterable) and not isinstance(tools, Mapping | str | type) else (tools,)
+        tools = ()
+    elif not isinstance(tools, Iterable) or isinstance(tools, Mapping | str | type):
+        tools = (tools,)
+    builtins: list[wire.Tool] = []
+    functions: list[wire.FunctionDeclaration] = []
+    for at, item in enumerate(tools):
+        tool = _read_tool(item, f"tools[{at}]")
+        functions += tool.function_declarations or []
+        tool = replace(tool, function_declarations=None)
+        if tool != wire.Tool():
+            builtins.append(tool)
+    _check_names([declaration.name for declaration in functions])
+    return [*builtins, wire.Tool(function_declarations=functions)] if functions else builtins
 
 
 def _check_names(names: list[str | None]) -> None:
     for name in names:
-        if not isinstance(name, str) or not _NAME.fullmatch(name):
+        if not isinstance(name, str) or not _FUNCTION_NAME.fullmatch(name):
             raise ConfigError(
-                f"{shown(name)} cannot be the name of a function; the API takes letters of ASCII, digits, _ . : and -, "
-                "not beginning with a digit, at most 128"
+                f"{describe(name)} is not a valid function name; use at most 128 ASCII letters, digits, _ . : and -, "
+                "not starting with a digit"
             )
         if names.count(name) > 1:
-            raise ConfigError(f"two functions are called {name!r}; the API refuses that")
+            raise ConfigError(f"two functions are named {name!r}")
 
 
-def declaration_of(function: Callable[..., Any]) -> FunctionDeclaration:
-    """The declaration of a Python function or tool."""
-    from midspan._schema.dialects.adapt import adapt_schema
-    from midspan.providers.gemini.profile import GEMINI_JSON_SCHEMA  # loaded with the first tool
-    from midspan.tools.function import tool_of
-
-    if not callable(function):
-        raise ConfigError(f"{shown(function)} is no function, so it cannot be declared as one")
-    spec = tool_of(function).spec
-    lowered = adapt_schema(spec.parameters or {}, GEMINI_JSON_SCHEMA)
-    schema = msgspec.UNSET if lowered.is_empty else lowered.schema
-    return FunctionDeclaration(name=spec.name, description=spec.description, parameters_json_schema=schema)
-
-
-def _tool(one: Toolish, where: str) -> wire.Tool:
-    match one:
-        case wire.FunctionDeclaration():
-            return wire.Tool(function_declarations=[_declaration(one, where)])
+def _read_tool(tool: ToolLike, where: str) -> wire.Tool:
+    match tool:
         case wire.McpServer():
-            return wire.Tool(mcp_servers=[read(wire.McpServer, one, where)])
-        case Proto() if type(one) in _BUILTIN:
-            return read_plain(wire.Tool, {_BUILTIN[type(one)]: plain(one, where)}, where, names=False)
-        case Mapping() if "name" in one:
-            return wire.Tool(function_declarations=[_declaration(one, where)])
-        case wire.Tool() | Mapping():
-            return _whole(one, where)
-    if isinstance(one, type) and issubclass(one, Proto):
-        raise ConfigError(f"{one.__name__} is the kind of a tool; the tool is {one.__name__}()")
-    if callable(one):
-        return wire.Tool(function_declarations=[declaration_of(one)])
+            return wire.Tool(mcp_servers=[read(wire.McpServer, tool, where)])
+        case Proto() if type(tool) in _BUILTIN_FIELDS:
+            fields = {_BUILTIN_FIELDS[type(tool)]: to_json(tool, where)}
+            return read_json(wire.Tool, fields, where, check_names=False)
+        case wire.Tool():
+            return _read_whole_tool(tool, where)
+        case Mapping() if not (_is_declaration(tool)):
+            return _read_whole_tool(tool, where)
+    if isinstance(tool, type) and issubclass(tool, Proto):
+        raise ConfigError(f"{where} is the class {tool.__name__}; pass an instance, {tool.__name__}()")
+    return wire.Tool(function_declarations=[_read_function(tool, where)])
+
+
+def _is_declaration(fields: Mapping[Any, Any]) -> bool:
+    return "name" in fields or isinstance(fields.get("function"), Mapping)
+
+
+def _read_whole_tool(tool: wire.Tool | Mapping[str, Any], where: str) -> wire.Tool:
+    """Return a tool with any of its fields; its functions may be given in any form."""
+    fields = set_fields(wire.Tool, tool, where)
+    functions = fields.pop("function_declarations", [])
+    place = f"{where}.function_declarations"
+    if not isinstance(functions, list | tuple):
+        raise ConfigError(f"{place} cannot be {describe(functions)}; pass a list of FunctionDeclaration")
+    declarations = [_read_function(item, f"{place}[{at}]") for at, item in enumerate(functions)]
+    message = read_json(wire.Tool, to_json(fields, where), where, check_names=isinstance(tool, Mapping))
+    return replace(message, function_declarations=declarations or None)
+
+
+def _read_function(function: Any, where: str) -> wire.FunctionDeclaration:
+    if isinstance(function, Mapping) and isinstance(function.get("function"), Mapping):
+        return _declaration_of(ToolSpec.of(to_json(function, where)))
+    if isinstance(function, wire.FunctionDeclaration | Mapping):
+        return _read_declaration(function, where)
+    if callable(function) and not isinstance(function, Proto):
+        return declaration_of(function)
     raise ConfigError(
-        f"{shown(one)} is no tool: give a Tool, a FunctionDeclaration, a built-in tool, a function or a dict"
+        f"{where} cannot be {describe(function)}; pass a function, a FunctionDeclaration, a Tool, a built-in tool "
+        "or a dict"
     )
 
 
-def _whole(one: wire.Tool | Mapping[str, Any], where: str) -> wire.Tool:
-    """A tool of any number of kinds; its functions may be given in any way, too."""
-    fields = given_fields(wire.Tool, one, where)
-    given = fields.pop("function_declarations", [])
-    made = read_plain(wire.Tool, plain(fields, where), where, names=isinstance(one, Mapping))
-    place = f"{where}.function_declarations"
-    if not isinstance(given, list | tuple):
-        raise ConfigError(f"{place} cannot be {shown(given)}; it takes a list of FunctionDeclaration")
-    functions = [_function(item, f"{place}[{at}]") for at, item in enumerate(given)]
-    return msgspec.structs.replace(made, function_declarations=functions or None)
+def declaration_of(function: Callable[..., Any]) -> FunctionDeclaration:
+    """Return the declaration of a Python function or a tool."""
+    from midspan.tools.function import tool_of  # loaded with the first tool
+
+    if not callable(function):
+        raise ConfigError(f"{describe(function)} is not a function")
+    return _declaration_of(tool_of(function).spec)
 
 
-def _function(one: Any, where: str) -> wire.FunctionDeclaration:
-    if isinstance(one, wire.FunctionDeclaration | Mapping):
-        return _declaration(one, where)
-    if callable(one):
-        return declaration_of(one)
-    raise ConfigError(f"{where} cannot be {shown(one)}; give a FunctionDeclaration, a function or a dict")
+def _declaration_of(spec: ToolSpec) -> FunctionDeclaration:
+    from midspan._schema.dialects.adapt import adapt_schema
+    from midspan.providers.gemini.profile import GEMINI_JSON_SCHEMA  # both loaded with the first tool
+
+    adapted = adapt_schema(spec.parameters or {}, GEMINI_JSON_SCHEMA)
+    schema = UNSET if adapted.is_empty else adapted.schema
+    return FunctionDeclaration(name=spec.name, description=spec.description, parameters_json_schema=schema)
 
 
-def _declaration(one: Any, where: str) -> wire.FunctionDeclaration:
-    """A declaration; a schema that says more than the API's own can is sent as JSON Schema, and so is a type."""
-    if isinstance(one, Proto) and fitting_json(wire.FunctionDeclaration, one) is not None:
-        return cast("wire.FunctionDeclaration", one)
-    fields = given_fields(wire.FunctionDeclaration, one, where)
-    for typed in ("parameters", "response"):
-        free = f"{typed}_json_schema"
-        for name in (typed, free):
-            if is_type(fields.get(name)):
-                fields[free] = schema_of(fields.pop(name), f"{where}.{name}")
-        if isinstance(fields.get(typed), Mapping | wire.Schema):
-            fields |= told_as(plain(fields.pop(typed), f"{where}.{typed}"), typed, free)
-        if isinstance(fields.get(free, {}), Mapping):
-            continue
-        raise ConfigError(f"{where}.{free} cannot be {shown(fields[free])}; it takes a dict or a Python type")
-    names = isinstance(one, Mapping)
-    return read_plain(wire.FunctionDeclaration, plain(fields, where), where, names=names)
+def _read_declaration(declaration: Any, where: str) -> wire.FunctionDeclaration:
+    """Return a declaration. Types, and schemas that say more than the API's own can, are sent as JSON Schema."""
+    if isinstance(declaration, Proto) and encode_strictly(wire.FunctionDeclaration, declaration) is not None:
+        return cast("wire.FunctionDeclaration", declaration)
+    fields = set_fields(wire.FunctionDeclaration, declaration, where)
+    for name in ("parameters", "response"):
+        json_name = f"{name}_json_schema"
+        for place in (name, json_name):
+            if is_type(fields.get(place)):
+                fields[json_name] = parameters_schema(fields.pop(place), f"{where}.{place}")
+        if isinstance(fields.get(name), Mapping | wire.Schema):
+            fields |= schema_field(to_json(fields.pop(name), f"{where}.{name}"), f"{where}.{name}", name, json_name)
+        if not isinstance(fields.get(json_name, {}), Mapping):
+            raise ConfigError(f"{where}.{json_name} cannot be {describe(fields[json_name])}; pass a dict or a type")
+    check_names = isinstance(declaration, Mapping)
+    return read_json(wire.FunctionDeclaration, to_json(fields, where), where, check_names=check_names)
 
 
-def tool_config_of(
+def read_tool_config(
     tools: list[wire.Tool], choice: Any, config: Any, capabilities: Capabilities
 ) -> wire.ToolConfig | None:
-    """How the model may call, with what the API requires where functions stand beside built-in tools.
-
-    What the caller says in `tool_config` stays as it is.
-    """
-    functions = [declared.name or "" for made in tools for declared in made.function_declarations or []]
-    has_builtins = len(tools) > bool(functions)
-    chosen = None if choice is None else _choice(choice)
-    fields = tool_config_fields(functions, chosen, capabilities, has_builtins=has_builtins)
-    made = from_plain(wire.ToolConfig, fields)
+    """Return the tool config for these tools. What the caller set in `config` stays as it is."""
+    functions = [function.name or "" for tool in tools for function in tool.function_declarations or []]
+    tool_choice = None if choice is None else read_choice(choice)
+    fields = tool_config_fields(functions, tool_choice, capabilities, has_builtins=len(tools) > bool(functions))
+    message = from_plain(wire.ToolConfig, fields)
     if config is not None:
-        given = read(wire.ToolConfig, config, "tool_config")
-        if given.include_server_side_tool_invocations is None:
-            given = replace(given, include_server_side_tool_invocations=made.include_server_side_tool_invocations)
-        made = given if chosen is None else replace(given, function_calling_config=made.function_calling_config)
-    return made if made != wire.ToolConfig() else None
+        required = message
+        message = read(wire.ToolConfig, config, "tool_config")
+        if message.include_server_side_tool_invocations is None:
+            invocations = required.include_server_side_tool_invocations
+            message = replace(message, include_server_side_tool_invocations=invocations)
+        if tool_choice is not None:
+            message = replace(message, function_calling_config=required.function_calling_config)
+    return message if message != wire.ToolConfig() else None
 
 
-def _choice(choice: Any) -> ToolChoice:
+def read_choice(choice: Any) -> ToolChoice:
+    """Return the tool choice that a caller passed in any form."""
+    import msgspec
+
     try:
-        made = ToolChoice.of(choice)
-        return msgspec.convert(msgspec.to_builtins(made), ToolChoice)
-    except Exception as error:  # of something in it that is no name, or has a repr that fails
-        if isinstance(error, ConfigError) and len(str(error)) <= _LONGEST_WORDS:
+        return msgspec.convert(msgspec.to_builtins(ToolChoice.of(choice)), ToolChoice)
+    except Exception as error:  # of a value in it that is not a name, or whose repr raises
+        if isinstance(error, ConfigError) and len(str(error)) <= _MAX_CHOICE_ERROR:
             raise
-        words = "give 'optional', 'required_any', 'none', 'validated' or {'type': 'required', 'tool': name}"
-        raise ConfigError(f"tool_choice cannot be {shown(choice)}; {words}") from error
-
-
-_LONGEST_WORDS = 300
-"""Beyond this an error quotes more of what was given than anybody wants to read."""
+        raise ConfigError(
+            f"tool_choice cannot be {describe(choice)}; pass 'optional', 'required_any', 'none', 'validated' or "
+            "{'type': 'required', 'tool': name}"
+        ) from error

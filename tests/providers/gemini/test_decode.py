@@ -187,15 +187,20 @@ def test_a_blocked_prompt_is_an_error() -> None:
             read(document)
 
 
-def test_fields_of_odd_types_do_not_harm_the_rest() -> None:
-    document = answer({"text": "x"}, {"text": 5, "thought": "yes"}, {"functionCall": {"name": "f", "id": 5}}, None, 7)
+def test_parts_of_odd_types_are_kept_and_do_not_harm_the_rest() -> None:
+    document = answer({"text": "x"}, {"text": 5, "thought": "yes"}, {"functionCall": {"name": "f"}}, None, 7)
     document["candidates"].insert(0, None)
-    document |= {"usageMetadata": {"promptTokenCount": "many", "totalTokenCount": 7}, "modelVersion": 5}
     response = decoded(document)
     assert response.message.parts[0] == Text("x")
-    assert response.message.calls[0].name == "f"
-    assert response.usage.total == 7
+    assert [type(part) for part in response.message.parts] == [Text, Opaque, ToolCall, Opaque, Opaque]
     assert json.loads(raw_of(response.message)) == document["candidates"][1]["content"]
+
+
+@pytest.mark.parametrize("odd", ["many", {"promptTokenCount": "many"}, {"promptTokenCount": None}, [], 5])
+@pytest.mark.parametrize("field", ["usageMetadata", "modelVersion", "responseId"])
+def test_fields_beside_the_candidates_may_be_malformed(field: str, odd: Any) -> None:
+    response = decoded(answer({"text": "x"}, **{field: odd}))
+    assert (response.message.text, response.finish_reason, response.usage) == ("x", FinishReason.END, Usage())
 
 
 def test_bytes_stay_as_they_are_whatever_is_odd_around_them() -> None:
@@ -204,12 +209,17 @@ def test_bytes_stay_as_they_are_whatever_is_odd_around_them() -> None:
     assert raw_of(decode.response(odd).message) == content
 
 
-def test_arguments_as_text_are_read_and_what_is_no_object_is_no_call_without_arguments() -> None:
+def test_arguments_that_are_the_json_text_of_an_object_are_read() -> None:
     call = decoded(answer({"functionCall": {"name": "f", "args": '{"id": 1}'}})).message.calls[0]
-    assert call.arguments == {"id": 1}
-    for args in ([1], "odd", 5):
-        with pytest.raises(MalformedResponse, match="where a JSON object was expected"):
-            decoded(answer({"functionCall": {"name": "delete_all", "args": args}}))
+    assert (call.arguments, call.arguments_error) == ({"id": 1}, None)
+
+
+@pytest.mark.parametrize(("args", "text"), [([1], "[1]"), ("odd", "odd"), (5, "5"), ("[1]", "[1]")])
+def test_call_whose_arguments_are_not_an_object_has_an_error_and_not_empty_arguments(args: Any, text: str) -> None:
+    call = decoded(answer({"functionCall": {"name": "delete_all", "args": args}})).message.calls[0]
+    assert call.raw_arguments == text
+    assert call.arguments_error is not None
+    assert "must be a JSON object" in call.arguments_error
 
 
 def test_a_call_beside_text_is_a_call() -> None:

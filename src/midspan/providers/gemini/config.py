@@ -8,7 +8,7 @@ from midspan._types.exchange import RequestConfig
 from midspan._types.specs import BuiltinTool, ModelSettings, ThinkingLevel, ToolChoice, ToolSpec
 from midspan.errors import ConfigError
 from midspan.providers.gemini.capabilities import Capabilities
-from midspan.providers.gemini.decode import encode_json
+from midspan.providers.gemini.structs import encode_json
 
 _log = logging.getLogger("midspan.providers.gemini")
 

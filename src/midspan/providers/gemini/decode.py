@@ -1,15 +1,16 @@
 """What Gemini sends, as values of a run: pure functions from bytes to parts, messages and responses.
 
-The structs have the fields that a run needs; everything else stays in the bytes, which go back unchanged. `stream`
-turns the documents of a streamed response into events and one response. Nothing here knows connections or retries.
+Values keep the bytes that they were made of, so that these go back unchanged. `stream` turns the documents of a
+streamed response into events and one response. Nothing here knows connections or retries.
 """
 
+import re
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 from msgspec.structs import replace
 
 from midspan._types.exchange import FinishReason, ModelResponse, Usage
@@ -27,105 +28,29 @@ from midspan._types.parts import (
     is_local_id,
     local_id,
 )
+from midspan.errors import MalformedResponse
 from midspan.providers.gemini.capabilities import FINISH_NUMBERS, FINISH_REASONS, Api
 from midspan.providers.gemini.errors import blocked_error, parse_error
-from midspan.providers.gemini.lenient import READ_ERRORS, fields_of, items_of, recover
-from midspan.providers.gemini.partial_args import OpenCall, is_open
+from midspan.providers.gemini.partial_args import OpenCall
+from midspan.providers.gemini.structs import (
+    READ_ERRORS,
+    Candidate,
+    Chunk,
+    WireCall,
+    WireContent,
+    WirePart,
+    WireResult,
+    encode_json,
+    fields_of,
+    items_of,
+    read_chunk,
+    read_exact_part,
+    read_wire_content,
+    read_wire_part,
+)
 
 ORIGIN = "gemini"
 MakeId = Callable[[], str]
-
-
-class WireCall(Struct, rename="camel", forbid_unknown_fields=True, gc=False):
-    name: str | None = None
-    args: dict[str, Any] | None = None
-    id: str | None = None
-    partial_args: list[dict[str, Any]] | None = None
-    will_continue: bool | None = None
-
-
-class _Result(Struct, rename="camel", forbid_unknown_fields=True, gc=False):
-    name: str = ""
-    response: dict[str, Any] | None = None
-    id: str | None = None
-    parts: list[Raw] | None = None
-
-
-class _Inline(Struct, rename="camel", forbid_unknown_fields=True, gc=False):
-    mime_type: str = ""
-    data: str | None = None
-    display_name: str | None = None
-
-    def blob(self) -> Blob:
-        return Blob(self.mime_type, self.data, None, self.display_name)
-
-
-class _File(Struct, rename="camel", forbid_unknown_fields=True, gc=False):
-    file_uri: str | None = None
-    mime_type: str = ""
-    display_name: str | None = None
-
-    def blob(self) -> Blob | None:
-        return Blob(self.mime_type, None, self.file_uri, self.display_name) if self.file_uri else None
-
-
-class WirePart(Struct, rename="camel", forbid_unknown_fields=True, gc=False):
-    """A part, read strictly: if it can be read, its bytes say nothing beyond these fields."""
-
-    text: str | None = None
-    thought: bool | None = None
-    thought_signature: str | None = None
-    function_call: WireCall | None = None
-    function_response: _Result | None = None
-    inline_data: _Inline | None = None
-    file_data: _File | None = None
-
-
-class _Content(Struct, gc=False):
-    parts: list[Raw] | None = None
-    role: str | None = None
-
-
-class Candidate(Struct, rename="camel", gc=False):
-    content: Raw = NO_BYTES
-    finish_reason: str | int | None = None
-    index: int | None = None
-    finish_message: str | None = None
-    continuation_token: str | None = None
-
-
-class Tokens(Struct, rename="camel", gc=False):
-    prompt_token_count: int = 0
-    candidates_token_count: int = 0
-    thoughts_token_count: int = 0
-    cached_content_token_count: int = 0
-    tool_use_prompt_token_count: int = 0
-    total_token_count: int = 0
-
-    def usage(self) -> Usage:
-        prompt, output, tools = self.prompt_token_count, self.candidates_token_count, self.tool_use_prompt_token_count
-        thoughts = self.thoughts_token_count
-        unexplained = self.total_token_count - (prompt + output + tools + thoughts)
-        if unexplained > 0:
-            thoughts += unexplained  # some models count their thoughts only in the total
-        return Usage(prompt, output, thoughts, self.cached_content_token_count, tools)
-
-
-class Chunk(Struct, rename="camel", gc=False):
-    """One document of a response: the whole, or one chunk of a stream."""
-
-    candidates: list[Candidate] | None = None
-    usage_metadata: Tokens | None = None
-    model_version: str | None = None
-    response_id: str | None = None
-    prompt_feedback: dict[str, Any] | None = None
-    error: Raw = NO_BYTES
-
-
-_read_chunk = msgspec.json.Decoder(Chunk).decode
-_read_content = msgspec.json.Decoder(_Content).decode
-_read_part = msgspec.json.Decoder(WirePart).decode
-encode_json = msgspec.json.Encoder().encode
 _NULL = Raw(b"null")
 _NO_USAGE = Usage()
 
@@ -146,9 +71,9 @@ def response_and_token(body: bytes, api: Api, make_id: MakeId = local_id) -> tup
 
 def _message_of(raw: Raw, make_id: MakeId) -> Message:
     try:
-        content = _read_content(raw)
-        if content.role == "model" and content.parts:  # as nearly always: known parts, read strictly
-            parts = [to_part(_read_part(part), part, True, make_id) for part in content.parts]
+        content = read_wire_content(raw)
+        if content.role == "model" and content.parts:  # as nearly always, and of parts that are known
+            parts = [to_part(read_exact_part(part), part, True, make_id) for part in content.parts]
             return Message("model", linked(parts), ProviderData(ORIGIN, raw))
     except READ_ERRORS:
         pass
@@ -158,17 +83,56 @@ def _message_of(raw: Raw, make_id: MakeId) -> Message:
 
 def read(document: bytes) -> tuple[Raw, Chunk, Candidate | None]:
     """Return the bytes of a document, its fields, and the first candidate. Raise the error that the document holds."""
-    raw = Raw(document)
     try:
-        chunk = _read_chunk(document)
+        chunk = read_chunk(document)
     except READ_ERRORS:
-        chunk, raw = recover(Chunk, raw)
+        chunk, document = _read_leniently(document)
+    raw = Raw(document)
     if chunk.error is not NO_BYTES and chunk.error != _NULL:
         raise parse_error(500, raw)
     for candidate in chunk.candidates or ():
-        if not candidate.index:  # 0, or left out
+        if candidate is not None and not candidate.index:  # 0, or left out
             return raw, chunk, candidate
     return raw, chunk, None
+
+
+def _read_leniently(document: bytes) -> tuple[Chunk, bytes]:
+    """Read the fields without which there is no response; the others may be malformed, and so may characters."""
+    for read_object in (bytes, _repaired):
+        document = read_object(document)
+        try:
+            fields = fields_of(document)
+            essentials = {name: fields[name] for name in _ESSENTIALS if name in fields}
+            return msgspec.json.decode(encode_json(essentials), type=Chunk, strict=False), document
+        except READ_ERRORS:
+            continue
+    raise _malformed(document)
+
+
+_ESSENTIALS = ("candidates", "promptFeedback", "error")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def _repaired(data: bytes) -> bytes:
+    """Return a JSON object without invalid characters, and without a list of one around it, as front ends add it."""
+    import json  # accepts unpaired surrogates; loaded for malformed documents only
+
+    try:
+        document = json.loads(data.decode("utf-8-sig", "replace"), parse_constant=_reject_constant)
+        if isinstance(document, list) and len(document) == 1:
+            document = document[0]
+        return _SURROGATE.sub("\ufffd", json.dumps(document, ensure_ascii=False)).encode()
+    except (ValueError, RecursionError) as error:
+        raise _malformed(data) from error
+
+
+def _reject_constant(constant: str) -> Any:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def _malformed(data: bytes) -> MalformedResponse:
+    shown = repr(data[:120].decode("utf-8", "replace")) + ("…" if len(data) > 120 else "")
+    return MalformedResponse(f"Gemini sent {shown}, which is not the JSON of a response")
 
 
 def no_candidate(feedback: dict[str, Any] | None) -> Candidate:
@@ -190,9 +154,9 @@ def read_content(raw: Raw, *, is_foreign: bool = False) -> tuple[Raw, Role, list
     if not raw or raw == _NULL:
         return NO_BYTES, "model", []
     try:
-        content = _read_content(raw)
+        content = read_wire_content(raw)
     except READ_ERRORS:
-        content, raw = recover(_Content, raw)
+        content = WireContent(raw_parts(raw))  # a single part without its list
     role = ROLES.get(content.role or "user", "user") if is_foreign else "model"
     parts = [_read_any_part(part, is_foreign) for part in content.parts or ()]
     raws = [part[1] for part in parts]
@@ -205,22 +169,31 @@ def read_content(raw: Raw, *, is_foreign: bool = False) -> tuple[Raw, Role, list
 
 
 def _read_any_part(raw: Raw, is_foreign: bool = False) -> ReadPart:
-    """Read a part strictly, or else what can be read of it. Bytes with invalid characters are repaired."""
+    """Read the fields of a part; one that cannot be read has none. Bytes with invalid characters are repaired."""
     try:
-        return _read_part(raw), raw, True
+        return read_exact_part(raw), raw, True
     except READ_ERRORS:
-        if bytes(raw)[:1] != b"{":
-            return WirePart(), raw, False
-    part, raw = recover(WirePart, raw)
-    if is_foreign and part == WirePart():
+        part = _fields_of_part(raw)
+    if part is None:
+        raw = Raw(_repaired(bytes(raw)))
+        part = _fields_of_part(raw) or WirePart()
+    if is_foreign and part == WirePart() and bytes(raw)[:1] == b"{":
         # Perhaps it is in the other casing, which the API reads too: https://protobuf.dev/programming-guides/json
         from midspan.providers.gemini import wire  # all messages of the API, which a plain run does not need
         from midspan.providers.gemini.proto import dump, load
 
-        recased, recased_raw = recover(WirePart, Raw(dump(load(wire.Part, raw))))
-        if recased != part:
-            return recased, recased_raw, False
+        recased = Raw(dump(load(wire.Part, raw)))
+        fields = _fields_of_part(recased)
+        if fields is not None and fields != part:
+            return fields, recased, False
     return part, raw, False
+
+
+def _fields_of_part(raw: Raw) -> WirePart | None:
+    try:
+        return read_wire_part(raw)
+    except READ_ERRORS:
+        return None
 
 
 def to_parts(parts: list[ReadPart], make_id: MakeId) -> tuple[Part, ...]:
@@ -239,8 +212,10 @@ def to_part(part: WirePart, raw: Raw, is_exact: bool, make_id: MakeId) -> Part:
     data = None if is_exact and part.thought_signature is None else ProviderData(ORIGIN, raw)
     if call is not None and call.name:
         arguments = call.args or {}
+        if type(arguments) is not dict:
+            return _call_with_text(call, raw, make_id)
         if call.partial_args is not None or call.will_continue is not None:
-            if is_open(call):
+            if call.is_open:
                 return _opaque_of(raw)  # a call without its end is not a call
             arguments, data = OpenCall(call, raw).arguments(), ProviderData(ORIGIN, raw)
         if text is not None or part.thought is not None:
@@ -312,11 +287,23 @@ def linked(parts: Sequence[Part], calls: Sequence[ToolCall] = ()) -> tuple[Part,
     return tuple(linked_parts)
 
 
+def _call_with_text(call: WireCall, raw: Raw, make_id: MakeId) -> ToolCall:
+    """Return a call whose arguments are not an object. It is executed only if they are the JSON text of one."""
+    text = call.args if isinstance(call.args, str) else encode_json(call.args).decode()
+    arguments, problem = {}, None
+    try:
+        arguments = msgspec.json.decode(text, type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
+        problem = f"the arguments must be a JSON object: {error}"
+    raw_arguments = None if problem is None else text
+    return ToolCall(call.id or make_id(), call.name or "", arguments, raw_arguments, problem, ProviderData(ORIGIN, raw))
+
+
 _ENVELOPES = ("error", "result", "content", "output")
 """The names under which clients put a result, because the API accepts only objects."""
 
 
-def _result_of(result: _Result, raw: Raw, make_id: MakeId) -> ToolResult:
+def _result_of(result: WireResult, raw: Raw, make_id: MakeId) -> ToolResult:
     value: Any = result.response or {}
     error = value.get("error")
     # A result of several fields may have one called `error` that says that there was none.
@@ -339,7 +326,8 @@ def signature_of(part: Part) -> str | None:
     data = part.provider_data
     if data is None or data.origin != ORIGIN or not data.raw:
         return None
-    return _read_any_part(data.raw)[0].thought_signature
+    signature = _read_any_part(data.raw)[0].thought_signature
+    return signature if isinstance(signature, str) else None
 
 
 def raw_parts(content: Raw) -> list[Raw]:

@@ -18,8 +18,8 @@ from midspan._types.parts import Blob, Opaque, Part, Text, Thought, ToolCall, To
 from midspan.errors import ConfigError
 from midspan.providers.gemini.capabilities import Capabilities
 from midspan.providers.gemini.config import HEAD, encode_config
-from midspan.providers.gemini.decode import ORIGIN, encode_json, part_of, raw_parts, signature_of
-from midspan.providers.gemini.lenient import fields_of
+from midspan.providers.gemini.decode import ORIGIN, part_of, raw_parts, signature_of
+from midspan.providers.gemini.structs import encode_json, fields_of
 
 Encoded = bytes | memoryview | Raw
 

@@ -1,94 +1,86 @@
-"""Arguments that Vertex streams piece by piece, put together again.
+"""Arguments that Vertex streams in pieces, put together again.
 
-A call opens with its name; parts without a name go on with it, each a path into the arguments and a value, the same
-path again appending to its string; a part that promises nothing more closes it. The closing part may be missing.
+The first part of a call has its name. Each further part has paths into the arguments with a value each; a path that
+comes again appends to its string. The part after which nothing follows ends the call; it may be missing.
 """
 
 import re
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from msgspec import Raw
 
-if TYPE_CHECKING:
-    from midspan.providers.gemini.decode import WireCall
-
-_STEP = re.compile(r"""\.([^.\[\]]+)|\[(\d{1,6})\]|\['((?:[^'\\]|\\.)*)'\]|\["((?:[^"\\]|\\.)*)"\]""")
-_ESCAPED = re.compile(r"\\(u[0-9a-fA-F]{4}|.)")
-_ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
-_DEEPEST = 64
-_WIDEST_GAP = 100
-"""Arrays are streamed in order; a path that leaves out more than this is nonsense, and would only eat memory."""
+from midspan.providers.gemini.structs import WireCall
 
 Path = tuple[str | int, ...]
 
-
-def is_open(call: "WireCall") -> bool:
-    """Whether more of a call follows: it says so itself, or the last piece of its arguments does."""
-    return bool(call.will_continue or (call.partial_args and call.partial_args[-1].get("willContinue")))
+_STEP = re.compile(r"""\.([^.\[\]]+)|\[(\d{1,6})\]|\['((?:[^'\\]|\\.)*)'\]|\["((?:[^"\\]|\\.)*)"\]""")
+_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)")
+_ESCAPED = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+_MAX_DEPTH = 64
+_MAX_GAP = 100
+"""Arrays are streamed in order. A path that skips more items than this would only use up memory."""
 
 
 class OpenCall:
-    """A call whose arguments are still coming."""
+    """A call whose arguments are still arriving."""
 
-    def __init__(self, call: "WireCall", part: Raw) -> None:
+    def __init__(self, call: WireCall, part: Raw) -> None:
         self._part: dict[str, Any] = {}
         self._call: dict[str, Any] = {}
         self._arguments: dict[str, Any] = {}
-        self._texts: dict[Path, list[str]] = {}
+        self._values: dict[Path, Any] = {}
+        """The values by path, in the order of their first pieces; a string is a list of its pieces."""
         self.add(call, part)
 
-    def add(self, call: "WireCall", part: Raw) -> None:
-        """Go on with the call; whatever else stands on the part is kept, wherever in the stream it comes."""
-        plain = msgspec.json.decode(part)
-        said = plain.pop("functionCall", None)
-        self._part |= plain
+    def add(self, call: WireCall, part: Raw) -> None:
+        """Add a part of the call. Its other fields, such as the signature, are kept."""
+        fields = msgspec.json.decode(part)
+        call_fields = fields.pop("functionCall", None) or {}
+        self._part |= fields
         self._call |= {
-            name: value for name, value in (said or {}).items() if name not in ("args", "partialArgs", "willContinue")
+            name: value for name, value in call_fields.items() if name not in ("args", "partialArgs", "willContinue")
         }
-        self._arguments |= call.args or {}
+        if isinstance(call.args, dict):
+            self._arguments |= call.args
         for piece in call.partial_args or ():
-            self._put(piece)
+            path, value = _parse_path(str(piece.get("jsonPath", ""))), _value(piece)
+            if not path:
+                continue
+            if not isinstance(value, str):
+                self._values[path] = value
+            elif isinstance(self._values.get(path), list):
+                self._values[path].append(value)
+            else:
+                self._values[path] = [value]
 
     def complete(self) -> bytes:
         """Return the part as it would have come unstreamed."""
         return msgspec.json.encode({**self._part, "functionCall": {**self._call, "args": self.arguments()}})
 
     def arguments(self) -> dict[str, Any]:
-        for path, texts in self._texts.items():
-            _put(self._arguments, path, "".join(texts))
+        for path, value in self._values.items():
+            _assign(self._arguments, path, "".join(value) if isinstance(value, list) else value)
         return self._arguments
 
-    def _put(self, piece: dict[str, Any]) -> None:
-        path = _steps(str(piece.get("jsonPath", "")))
-        if not path:
-            return
-        value = _value(piece)
-        if isinstance(value, str):
-            if path not in self._texts:
-                _put(self._arguments, path, "")  # now, so that arguments keep the order in which they come
-            self._texts.setdefault(path, []).append(value)  # and joined once, at the end
-        else:
-            self._texts.pop(path, None)
-            _put(self._arguments, path, value)
 
-
-def _steps(path: str) -> Path:
-    """`$.ops[0].name` as its steps; none where the path cannot be read."""
+def _parse_path(path: str) -> Path:
+    """Return the steps of a path such as `$.ops[0].name`; none if it cannot be read."""
     steps: list[str | int] = []
     position = 1
-    while (found := _STEP.match(path, position)) and len(steps) <= _DEEPEST:
-        name, index, single, double = found.groups()
+    while (step := _STEP.match(path, position)) and len(steps) <= _MAX_DEPTH:
+        name, index, single, double = step.groups()
         quoted = single if single is not None else double
-        steps.append(int(index) if index else name or _ESCAPED.sub(_unescaped, quoted or ""))
-        position = found.end()
-    return tuple(steps) if position == len(path) and path[:1] == "$" and len(steps) <= _DEEPEST else ()
+        steps.append(int(index) if index else name or _ESCAPE.sub(_unescape, quoted or ""))
+        position = step.end()
+    is_complete = path[:1] == "$" and position == len(path) and len(steps) <= _MAX_DEPTH
+    return tuple(steps) if is_complete else ()
 
 
-def _unescaped(found: re.Match[str]) -> str:
-    sign = found[1]
-    return chr(int(sign[1:], 16)) if len(sign) > 1 else _ESCAPES.get(sign, sign)
+def _unescape(escape: re.Match[str]) -> str:
+    character = escape[1]
+    return chr(int(character[1:], 16)) if len(character) > 1 else _ESCAPED.get(character, character)
 
 
 def _value(piece: dict[str, Any]) -> Any:
@@ -96,11 +88,11 @@ def _value(piece: dict[str, Any]) -> Any:
     return next((value for value in values if value is not None), None)
 
 
-def _put(tree: Any, path: Path, value: Any) -> None:
-    for step, after in pairwise(path):
+def _assign(tree: Any, path: Path, value: Any) -> None:
+    for step, next_step in pairwise(path):
         child = _get(tree, step)
         if not isinstance(child, dict | list):
-            child = [] if isinstance(after, int) else {}
+            child = [] if isinstance(next_step, int) else {}
             _set(tree, step, child)
         tree = child
     _set(tree, path[-1], value)
@@ -115,6 +107,6 @@ def _get(tree: Any, step: str | int) -> Any:
 def _set(tree: Any, step: str | int, value: Any) -> None:
     if isinstance(tree, dict):
         tree[str(step)] = value
-    elif isinstance(step, int) and step <= len(tree) + _WIDEST_GAP:
+    elif isinstance(step, int) and step <= len(tree) + _MAX_GAP:
         tree.extend([None] * (step + 1 - len(tree)))
         tree[step] = value

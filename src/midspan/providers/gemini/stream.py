@@ -20,13 +20,8 @@ from midspan.errors import MalformedResponse, ProviderError
 from midspan.providers.gemini.capabilities import Api
 from midspan.providers.gemini.decode import (
     ORIGIN,
-    Candidate,
-    Chunk,
     MakeId,
     ReadPart,
-    Tokens,
-    WireCall,
-    encode_json,
     linked,
     no_candidate,
     part_of,
@@ -36,8 +31,8 @@ from midspan.providers.gemini.decode import (
     response_of,
     to_part,
 )
-from midspan.providers.gemini.lenient import READ_ERRORS, fields_of
-from midspan.providers.gemini.partial_args import OpenCall, is_open
+from midspan.providers.gemini.partial_args import OpenCall
+from midspan.providers.gemini.structs import READ_ERRORS, Candidate, Chunk, Tokens, WireCall, encode_json, fields_of
 from midspan.providers.stream import StreamAccumulator
 
 
@@ -152,9 +147,11 @@ class StreamDecoder:
         self._candidate.finish_reason = candidate.finish_reason or self._candidate.finish_reason
         self._documents.append(Raw(document))
         self._is_verbatim = False
-        value = (Thought if part.thought else Text)(part.text)
-        self._parts.append((value, document))
-        return self._accumulator.add_part(value)
+        if part.thought:
+            self._parts.append((Thought(part.text), document))
+            return self._accumulator.add_thought(part.text)
+        self._parts.append((Text(part.text), document))
+        return self._accumulator.add_text(part.text)
 
     def _merge(self, chunk: Chunk | _Delta) -> None:
         """The latest value of each field counts."""
@@ -224,7 +221,7 @@ class StreamDecoder:
             self._parts.append(None)
         else:
             self._open.add(call, raw)
-        return events if is_open(call) else events + self._close_call()
+        return events if call.is_open else events + self._close_call()
 
     def _close_call(self) -> list[PartEvent]:
         if self._open is None:
