@@ -109,5 +109,5 @@ def test_a_tool_is_executed_by_its_name_only(name: Any) -> None:
 
 
 def test_what_is_no_tool_is_not_registered() -> None:
-    with pytest.raises(ConfigError, match="5 cannot be called, so it is no tool"):
+    with pytest.raises(ConfigError, match="5 cannot be called, so it cannot be a tool"):
         Toolbox().register(5)  # type: ignore[arg-type]

@@ -6,10 +6,11 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from midspan._schema.paths import Problem
 from midspan._schema.validation.coercion import Coercer
 from midspan._schema.validation.compiled import CompiledSchema, measure
 from midspan._schema.validation.defaults import DefaultsPlan, plan_defaults
-from midspan._schema.validation.problems import Problem, format_errors, locate_errors
+from midspan._schema.validation.problems import format_errors, locate_errors
 
 __all__ = ["Problem", "SchemaValidator", "ValidatedArguments", "find_problems"]
 

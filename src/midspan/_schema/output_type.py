@@ -1,4 +1,4 @@
-"""What a value shall look like, by a Python type or a JSON Schema: its schema, and how JSON becomes the value."""
+"""The type that an answer must have, from a Python type or a JSON Schema."""
 
 from collections.abc import Iterable
 from itertools import islice
@@ -7,72 +7,66 @@ from typing import Any
 import msgspec
 
 from midspan._schema.arguments import SchemaValidator
-from midspan._schema.signature import Signature, signature_of
+from midspan._schema.paths import Problem
+from midspan._schema.signatures.conversion import ConversionError
+from midspan._schema.signatures.hints import SchemaBuilder
 from midspan.errors import ArgumentError, SchemaError
 
 _VALUE = "value"
-_MOST_TOLD = 5
+_MAX_PROBLEMS = 5
 
 
 class OutputType:
-    """The shape of values of one type; of a JSON Schema, values stay as JSON has them."""
+    """A schema for answers, and how JSON becomes a value. With a JSON Schema, values stay as they are in JSON."""
 
-    def __init__(self, form: Any) -> None:
-        if isinstance(form, dict):
-            self._signature, self.schema = None, form
-            self._checker = SchemaValidator(form, label="output")
-        else:
-            self._signature = _signature(form)
-            parameters = self._signature.parameters
-            self.schema = {**parameters["properties"][_VALUE]}
-            if "$defs" in parameters:
-                self.schema["$defs"] = parameters["$defs"]
-            self._checker = SchemaValidator(parameters, label="output")
+    def __init__(self, output: Any) -> None:
+        self._convert = None
+        if isinstance(output, dict):
+            self.schema = output
+            self._validator = SchemaValidator(output, label="output")
+            return
+        builder = SchemaBuilder("in")
+        try:
+            built = builder.build(output)
+        except (SchemaError, TypeError) as error:
+            raise SchemaError(f"an answer cannot have the type {output!r}: {error}") from error
+        self._convert = built.convert
+        self.schema = builder.definitions.resolve(built.schema)
+        # As the only property of an object, so that answers are coerced like arguments.
+        outer = {"type": "object", "properties": {_VALUE: built.schema}, "required": [_VALUE]}
+        self._validator = SchemaValidator(builder.definitions.resolve(outer), label="output")
 
     def parse(self, value: Any) -> Any:
-        """The value that JSON says; an ArgumentError in words that a model can act on, if it says none."""
-        if self._signature is None:
-            problems = self._checker.problems(value)
-            if problems:
-                raise _told(map(str, problems))
+        """Return the value that JSON data stands for; an ArgumentError that a model can act on if there is none."""
+        if self._convert is None:
+            if problems := self._validator.problems(value):
+                raise _error(problems)
             return value
-        prepared = self._checker.validate({_VALUE: value})
-        if prepared.problems:
-            raise _told(str(problem).removeprefix(_VALUE).lstrip(".: ") for problem in prepared.problems)
+        validated = self._validator.validate({_VALUE: value})
+        if validated.problems:
+            raise _error(Problem(problem.steps[1:], problem.message) for problem in validated.problems)
         try:
-            positional, keywords = self._signature.bind(prepared.arguments)
-        except ArgumentError as error:
-            raise _told(line.removeprefix(_VALUE).lstrip(".: ") for line in str(error).splitlines()) from error
-        return next(iter((*positional, *keywords.values())))
+            return self._convert(validated.arguments[_VALUE])
+        except ConversionError as error:
+            raise _error(error.problems) from error
+        except RecursionError as error:
+            raise ArgumentError("", "nested too deeply") from error
 
 
 def parse_json(text: str) -> Any:
-    """The JSON that a text is; an ArgumentError if it is none."""
+    """Return the JSON data of a text; an ArgumentError if it is not JSON."""
     try:
         return msgspec.json.decode(_without_fence(text))
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
         raise ArgumentError("", f"it is not JSON: {error}") from error
 
 
-def _signature(form: Any) -> Signature:
-    """A type read as the only parameter of a function, so that answers and arguments follow the same rules."""
-
-    def answer(value: Any) -> None: ...
-
-    answer.__annotations__ = {_VALUE: form}
-    try:
-        return signature_of(answer)
-    except (SchemaError, TypeError) as error:
-        words = str(error).removeprefix(f"parameter {_VALUE!r} of answer: ")
-        raise SchemaError(f"an answer cannot have the form {form!r}: {words}") from error
-
-
-def _told(problems: Iterable[str]) -> ArgumentError:
-    return ArgumentError("", "; ".join(islice(problems, _MOST_TOLD)))
+def _error(problems: Iterable[Problem]) -> ArgumentError:
+    return ArgumentError("", "; ".join(map(str, islice(problems, _MAX_PROBLEMS))))
 
 
 def _without_fence(text: str) -> str:
-    """The text without the marks of a code block, which models put around JSON even where nobody wants them."""
+    """Return the text without the marks of a code block, which models put around JSON even where nobody wants them."""
     bare = text.strip()
     if bare.startswith("```") and bare.endswith("```") and "\n" in bare:
         return bare[bare.index("\n") : -3]

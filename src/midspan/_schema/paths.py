@@ -1,11 +1,27 @@
-"""Locations in values and in schemas, and values themselves, as messages show them."""
+"""Locations in values and in schemas, what is wrong there, and values as messages show them."""
 
 from typing import Any
+
+from msgspec import Struct
 
 Steps = tuple[str | int, ...]
 """The way from a value to a part of it: keys of objects and indexes of arrays."""
 
 MAX_QUOTED_CHARS = 80
+
+
+class Problem(Struct, frozen=True):
+    """One thing that is wrong, and where. The location of the whole value has no steps."""
+
+    steps: Steps
+    message: str
+
+    @property
+    def path(self) -> str:
+        return format_path(self.steps)
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}" if self.steps else self.message
 
 
 def format_path(steps: Steps | list[str | int]) -> str:

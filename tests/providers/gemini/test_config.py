@@ -73,6 +73,8 @@ def test_functions_are_one_tool_and_built_in_tools_are_their_own() -> None:
         ({"$ref": "#/$defs/A", "$defs": {"A": {"type": "object"}}}, True),
         ({"anyOf": [{"type": "object"}]}, True),
         ({"type": "object", "additionalProperties": {"type": "string"}}, True),
+        ({"type": "object", "additionalProperties": True}, True),
+        ({"type": "object", "minProperties": 1}, True),
         ({"type": "object", "properties": {}, "required": []}, False),
         ({"type": "object", "additionalProperties": False, "title": "x"}, False),
         ({}, False),

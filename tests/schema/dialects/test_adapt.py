@@ -199,6 +199,21 @@ def test_parameters_are_an_object_even_if_the_schema_says_otherwise(dialect: Sch
     assert not adapt_schema({"properties": {"a": {}}}, dialect).is_empty
 
 
+@pytest.mark.parametrize("anything", [True, {}])
+def test_properties_of_any_name_are_declared_or_listed_as_dropped(anything: Any) -> None:
+    schema = {"type": "object", "properties": {}, "additionalProperties": anything}
+    adapted = adapt_schema(schema, GEMINI_JSON_SCHEMA)
+    assert (adapted.schema, adapted.dropped) == ({"type": "object", "additionalProperties": True}, ())
+    assert not adapted.is_empty
+    assert lost(schema) == {("", "additionalProperties")}
+    assert lost({"properties": {"p": schema}}) == {("/properties/p", "additionalProperties")}
+
+
+def test_an_object_that_says_nothing_of_other_properties_loses_nothing() -> None:
+    assert adapt_schema({"type": "object", "properties": {}}, GEMINI_PARAMETERS).dropped == ()
+    assert adapt_schema({"type": "object", "properties": {}}, GEMINI_JSON_SCHEMA).is_empty
+
+
 def test_a_response_may_be_anything() -> None:
     assert adapt_schema({"type": "string"}, GEMINI_PARAMETERS, arguments=False).schema == {"type": "STRING"}
 

@@ -70,6 +70,20 @@ def test_arguments_come_back_under_the_names_of_the_schema_at_every_depth() -> N
     }
 
 
+def test_no_property_is_lost_if_the_model_gives_it_under_both_names() -> None:
+    inner = {"type": "object", "properties": {"x y": {}}}
+    schema = {"properties": {"a b": {}, "c": inner, "d": {"items": inner}}, "additionalProperties": inner}
+    adapted = adapt_schema(schema, GEMINI_PARAMETERS)
+    for value in (
+        {"a b": 1, "a_b": 2},
+        {"a_b": 2, "a b": 1},
+        {"c": {"x_y": 1, "x y": 2}},
+        {"d": [{"x y": 1, "x_y": 2}]},
+    ):
+        assert adapted.restore_names(value) == value
+    assert adapted.restore_names({"a_b": 1, "c": {"x_y": 2}}) == {"a b": 1, "c": {"x y": 2}}
+
+
 def test_arguments_are_the_same_object_if_nothing_was_renamed() -> None:
     given = {"a": 1}
     assert adapt_schema({"properties": {"a": {}}}, GEMINI_PARAMETERS).restore_names(given) is given

@@ -8,7 +8,7 @@ def test_a_type_used_once_is_put_in_its_place():
     name = definitions.reserve("A")
     definitions.define(name, {"type": "string", "description": "a"})
     schema = {"type": "array", "items": {**reference(name), "description": "b"}}
-    assert definitions.resolved(schema) == {"type": "array", "items": {"type": "string", "description": "b"}}
+    assert definitions.resolve(schema) == {"type": "array", "items": {"type": "string", "description": "b"}}
 
 
 def test_only_what_is_reached_is_kept():
@@ -16,7 +16,7 @@ def test_only_what_is_reached_is_kept():
     for name in ("Used", "Unused"):
         definitions.define(definitions.reserve(name), {"type": "string"})
     schema = {"prefixItems": [reference("Used"), reference("Used")]}
-    assert definitions.resolved(schema) == {**schema, "$defs": {"Used": {"type": "string"}}}
+    assert definitions.resolve(schema) == {**schema, "$defs": {"Used": {"type": "string"}}}
 
 
 def test_types_that_refer_to_each_other_are_kept():
@@ -24,7 +24,7 @@ def test_types_that_refer_to_each_other_are_kept():
     first, second = definitions.reserve("First"), definitions.reserve("Second")
     definitions.define(first, {"properties": {"next": reference(second)}})
     definitions.define(second, {"properties": {"next": reference(first)}})
-    resolved = definitions.resolved(reference(first))
+    resolved = definitions.resolve(reference(first))
     assert resolved["$ref"] == "#/$defs/First"
     assert set(resolved["$defs"]) == {"First", "Second"}
 
@@ -56,4 +56,4 @@ def test_data_that_looks_like_a_schema_is_left_alone():
         "anyOf": [True, {}],
     }
     definitions = Definitions()
-    assert definitions.resolved(schema) == schema
+    assert definitions.resolve(schema) == schema

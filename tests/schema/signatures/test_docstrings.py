@@ -1,13 +1,21 @@
 """Docstrings of every style, also the odd ones."""
 
+import inspect
 import subprocess
 import sys
 
 import pytest
 
-from midspan._schema.signatures.docstrings import Documentation, documentation
+from midspan._schema.signatures import docstrings
+from midspan._schema.signatures.docstrings import Docstring
 
 pytestmark = pytest.mark.requirement("S0-14")
+
+
+def parse_docstring(text: str) -> Docstring:
+    """Parse a docstring as Python gives it for a function."""
+    return docstrings.parse_docstring(inspect.cleandoc(text))
+
 
 BOTH = {"city": "The city, such as Paris.", "days": "How many days,\nup to ten."}
 
@@ -122,16 +130,39 @@ STYLES = {
 
 @pytest.mark.parametrize("text", STYLES.values(), ids=STYLES.keys())
 def test_every_style_says_the_same(text):
-    assert documentation(text) == Documentation("Look up the weather.\n\nUses the nearest station.", BOTH)
+    assert parse_docstring(text) == Docstring("Look up the weather.\n\nUses the nearest station.", BOTH)
 
 
-@pytest.mark.parametrize("text", [None, "", "  \n "])
+@pytest.mark.parametrize("text", ["", "  \n "])
 def test_nothing_says_nothing(text):
-    assert documentation(text) == Documentation()
+    assert parse_docstring(text) == Docstring()
 
 
 def test_one_line_is_the_description():
-    assert documentation("Say: hello.") == Documentation("Say: hello.")
+    assert parse_docstring("Say: hello.") == Docstring("Say: hello.")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\n    Args:\n        city: The city.\n        days: How many.\n    ",
+        "Args:\n        city: The city.\n        days: How many.\n    ",
+        "Parameters\n    ----------\n    city : str\n        The city.\n    days\n        How many.\n    ",
+        ":param city: The city.\n    :param days: How many.\n    ",
+        "\n    @param city: The city.\n    @param days: How many.",
+    ],
+)
+def test_a_docstring_without_a_description_keeps_those_of_its_parameters(text):
+    assert parse_docstring(text) == Docstring("", {"city": "The city.", "days": "How many."})
+
+
+def test_a_docstring_of_one_line_may_describe_a_parameter():
+    assert parse_docstring(":param city: The city.") == Docstring("", {"city": "The city."})
+
+
+def test_sections_after_the_first_line_keep_their_indentation():
+    text = "Args:\n        city: The city.\n\n    Returns:\n        The weather.\n    "
+    assert parse_docstring(text) == Docstring("Returns:\n    The weather.", {"city": "The city."})
 
 
 def test_words_around_the_parameters_stay():
@@ -151,7 +182,7 @@ def test_words_around_the_parameters_stay():
         Example:
             >>> look_up("Paris")
         """
-    assert documentation(text) == Documentation(
+    assert parse_docstring(text) == Docstring(
         "Look up.\n\nNote:\n    Not at night.\n\nUse it only for today.\n\n"
         'Returns:\n    The weather.\n\nExample:\n    >>> look_up("Paris")',
         {"city": "The city."},
@@ -176,10 +207,10 @@ def test_what_numpy_and_sphinx_say_of_the_result_stays():
         :param city: The city.
         :returns: The weather.
         """
-    assert documentation(numpy) == Documentation(
+    assert parse_docstring(numpy) == Docstring(
         "Look up.\n\nReturns\n-------\nstr\n    The weather.", {"city": "The city."}
     )
-    assert documentation(sphinx) == Documentation("Look up.\n\nReturns: The weather.", {"city": "The city."})
+    assert parse_docstring(sphinx) == Docstring("Look up.\n\nReturns: The weather.", {"city": "The city."})
 
 
 def test_one_description_may_be_of_several_parameters():
@@ -192,7 +223,7 @@ def test_one_description_may_be_of_several_parameters():
         **options
             The rest.
         """
-    assert documentation(text).parameters == {"x": "Where to.", "y": "Where to.", "options": "The rest."}
+    assert parse_docstring(text).parameters == {"x": "Where to.", "y": "Where to.", "options": "The rest."}
 
 
 def test_descriptions_may_have_colons_lists_and_paragraphs():
@@ -206,7 +237,7 @@ def test_descriptions_may_have_colons_lists_and_paragraphs():
 
                 With the street.
         """
-    assert documentation(text).parameters == {
+    assert parse_docstring(text).parameters == {
         "mode": "One of:\n- a: the first\n- b: the second",
         "place": "The place: its name.\nWith the street.",
     }
@@ -230,7 +261,7 @@ def test_attributes_of_classes_are_parameters():
             To the right.
         """
     for text in (google, sphinx, numpy):
-        assert documentation(text) == Documentation("A place.", {"x": "To the right."})
+        assert parse_docstring(text) == Docstring("A place.", {"x": "To the right."})
 
 
 @pytest.mark.parametrize(
@@ -242,22 +273,22 @@ def test_attributes_of_classes_are_parameters():
     ],
 )
 def test_what_no_style_can_read_is_left_to_the_model_as_it_is(text):
-    assert documentation(text) == Documentation(text)
+    assert parse_docstring(text) == Docstring(text)
 
 
 @pytest.mark.parametrize("text", ["Sum.\n\n: : x", "Sum.\n\n:", "Sum.\n\n:param:\n:raises"])
 def test_what_the_parser_cannot_take_is_no_structure(text):
-    assert documentation(text).parameters == {}
-    assert documentation(text).description.startswith("Sum.")
+    assert parse_docstring(text).parameters == {}
+    assert parse_docstring(text).description.startswith("Sum.")
 
 
 def test_the_parser_is_loaded_only_for_a_docstring_with_more_than_one_line():
     code = (
         "import sys\n"
-        "from midspan._schema.signatures.docstrings import documentation\n"
-        "documentation('One line.')\n"
+        "from midspan._schema.signatures.docstrings import parse_docstring\n"
+        "parse_docstring('One line.')\n"
         "before = 'docstring_parser' in sys.modules\n"
-        "documentation('Two.\\n\\nArgs:\\n    x: y')\n"
+        "parse_docstring('Two.\\n\\nArgs:\\n    x: y')\n"
         "print(before, 'docstring_parser' in sys.modules)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

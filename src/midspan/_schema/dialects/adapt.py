@@ -232,7 +232,7 @@ class _Adapter:
             schema["additionalProperties"] = additional.always
         else:
             inner = self.schema(additional, (*path, "additionalProperties"), merged.ref_stack, depth + 1)
-            schema["additionalProperties"] = inner
+            schema["additionalProperties"] = inner or True
 
     def _array(self, schema: Schema, merged: MergedSchema, path: Path, depth: int) -> None:
         size = len(merged.prefix)

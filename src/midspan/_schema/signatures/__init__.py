@@ -1,1 +1,1 @@
-"""What stands behind `signature.py`: callables, hints, docstrings, and JSON made into values."""
+"""The steps of `signature.py`: callables, docstrings and type hints as JSON Schema, and JSON as Python values."""

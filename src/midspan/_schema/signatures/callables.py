@@ -1,7 +1,8 @@
-"""Any callable → its name, its words, its parameters and what it returns, with hints that are types and not text."""
+"""What a callable declares: its name, docstring, parameters and return hint, with hints that are resolved."""
 
 import functools
 import inspect
+import sys
 import types
 import typing
 from collections import abc
@@ -9,12 +10,12 @@ from collections.abc import Callable
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from midspan._schema.signatures.records import NO_DEFAULT, own_docstring
+from midspan._schema.signatures.records import NO_DEFAULT, own_docstring, special_forms
 from midspan.errors import SchemaError
 
-UNKNOWN: Any = inspect.Parameter.empty
-"""The hint of what has none."""
+NO_HINT: Any = inspect.Parameter.empty
 
 
 class Parameter(Struct, frozen=True):
@@ -33,42 +34,55 @@ class Declaration(Struct, frozen=True):
     """None if it has no name of its own, as a lambda."""
     docstring: str
     parameters: tuple[Parameter, ...]
+    dispatch_types: tuple[Any, ...]
+    """The types for which `functools.singledispatch` has an implementation."""
     bound: frozenset[str]
-    """Parameters that a partial has filled in already, so that nobody else shall."""
+    """Parameters that a `functools.partial` has filled in."""
     returns: Any
     is_async: bool
 
 
-def declaration(function: Callable[..., Any]) -> Declaration:
-    """What this callable declares; a SchemaError if Python cannot tell or it gives values one by one."""
+def read_declaration(function: Callable[..., Any]) -> Declaration:
+    """Return what a callable declares; a SchemaError if Python cannot tell, or if it yields values."""
     bound = frozenset(function.keywords) if isinstance(function, functools.partial) else frozenset[str]()
     called = _called(function)
     if not callable(function):
-        raise SchemaError(f"{function!r} cannot be called, so it is no tool")
+        raise SchemaError(f"{function!r} cannot be called, so it cannot be a tool")
     if inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called):
         raise SchemaError(f"{_label(function)} yields its values; return a list instead")
     signature = _signature(function)
     if next(iter(signature.parameters), None) == "self":
-        raise SchemaError(f"{_label(function)} is a method without its object; give the method of an object")
+        raise SchemaError(f"{_label(function)} is a method without its object; pass the method of an object")
     resolve = _Resolver(called, _label(function))
+    parameters = [
+        Parameter(parameter.name, parameter.kind, resolve(parameter.name, parameter.annotation), parameter.default)
+        for parameter in signature.parameters.values()
+        if parameter.name not in bound
+    ]
+    dispatch_types = _dispatch_types(called)
+    if dispatch_types and parameters:
+        # The argument that decides is always passed by position.
+        parameters[0] = replace(parameters[0], kind=inspect.Parameter.POSITIONAL_ONLY)
     return Declaration(
         name=_own_name(function),
         docstring=_docstring(function, called),
-        parameters=tuple(
-            Parameter(each.name, each.kind, resolve(each.name, each.annotation), each.default)
-            for each in signature.parameters.values()
-            if each.name not in bound
-        ),
+        parameters=tuple(parameters),
+        dispatch_types=dispatch_types,
         bound=bound,
-        returns=_returned(function, resolve("return", signature.return_annotation)),
+        returns=_return_hint(function, signature.return_annotation, resolve),
         is_async=inspect.iscoroutinefunction(called),
     )
 
 
-def _called(function: Any) -> Any:
-    """What runs in the end: a plain function, a class that is made, or a wrapper that tells what it wraps."""
+def _unwrap_partial(function: Any) -> Any:
     while isinstance(function, functools.partial):
         function = function.func
+    return function
+
+
+def _called(function: Any) -> Any:
+    """Return what runs in the end: a plain function, a class, or a wrapper that says what it wraps."""
+    function = _unwrap_partial(function)
     if isinstance(function, types.MethodType):
         return _called(function.__func__)
     if isinstance(function, type | types.FunctionType | types.BuiltinFunctionType) or hasattr(function, "__wrapped__"):
@@ -77,49 +91,67 @@ def _called(function: Any) -> Any:
 
 
 def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    options: dict[str, Any] = {}
+    if sys.version_info >= (3, 14):  # annotations are evaluated here, and one that cannot be must not hide the others
+        import annotationlib
+
+        options["annotation_format"] = annotationlib.Format.FORWARDREF
     try:
-        return inspect.signature(function)
-    except (ValueError, TypeError) as error:
+        return inspect.signature(function, **options)
+    except Exception as error:  # `__signature__` may be anything
         raise SchemaError(
-            f"Python cannot tell the parameters of {_label(function)}; write a function with hints that calls it"
+            f"Python does not know the parameters of {_label(function)}; write a function with type hints that calls it"
         ) from error
 
 
 def _own_name(function: Any) -> str | None:
-    while isinstance(function, functools.partial):
-        function = function.func
+    function = _unwrap_partial(function)
     name = getattr(function, "__name__", None) or type(function).__name__
     return None if name == "<lambda>" else str(name)
 
 
 def _label(function: Any) -> str:
-    """How an error names the callable."""
+    """Return how errors name the callable."""
     return _own_name(function) or f"a lambda ({function!r})"
 
 
 def _docstring(function: Any, called: Any) -> str:
     if isinstance(called, type):
         return own_docstring(called)
-    written = inspect.getdoc(called) or ""
-    if written == type.__call__.__doc__:
-        # What Python says of every `__call__` that has nothing to say; its class may have.
-        return own_docstring(type(function))
-    return written
+    function = _unwrap_partial(function)
+    text = inspect.getdoc(called) or ""
+    if callable(getattr(type(function), "__call__", None)) and not inspect.isroutine(function):  # noqa: B004 - as above
+        # A callable object: its method may have no docstring but the one of every `__call__`, while it has one itself.
+        if text in ("", type.__call__.__doc__):
+            text = inspect.cleandoc(vars(function).get("__doc__") or "") if hasattr(function, "__dict__") else ""
+        documented = (own_docstring(cls) for cls in type(function).__mro__ if cls is not object)
+        return text or next(filter(None, documented), "")
+    return text
 
 
-def _returned(function: Any, hint: Any) -> Any:
-    while isinstance(function, functools.partial):
-        function = function.func
+def _return_hint(function: Any, annotation: Any, resolve: "_Resolver") -> Any:
+    """Return the hint of the result; NO_HINT if it says nothing or cannot be resolved."""
+    function = _unwrap_partial(function)
     if isinstance(function, type):
         return function
-    kind = typing.get_origin(hint) or hint
-    if isinstance(kind, type) and issubclass(kind, abc.Awaitable):
-        return (UNKNOWN, *typing.get_args(hint))[-1]
-    return UNKNOWN if hint in (typing.NoReturn, typing.Never) else hint
+    try:
+        hint = resolve("return", annotation)
+    except SchemaError:
+        return NO_HINT
+    origin = typing.get_origin(hint) or hint
+    if isinstance(origin, type) and issubclass(origin, abc.Awaitable):
+        return (NO_HINT, *typing.get_args(hint))[-1]
+    return NO_HINT if hint in (*special_forms("NoReturn"), *special_forms("Never")) else hint
+
+
+def _dispatch_types(called: Any) -> tuple[Any, ...]:
+    registry = getattr(called, "registry", None)
+    is_dispatching = isinstance(registry, types.MappingProxyType) and hasattr(called, "dispatch")
+    return tuple(registry or ()) if is_dispatching else ()
 
 
 class _Resolver:
-    """Turns annotations that are text into types, in the names that the function itself sees."""
+    """Turns annotations that are text into types, with the names that the function itself sees."""
 
     def __init__(self, called: Any, label: str) -> None:
         is_class = isinstance(called, type)
@@ -130,29 +162,27 @@ class _Resolver:
 
     def __call__(self, name: str, annotation: Any) -> Any:
         if annotation is inspect.Parameter.empty or isinstance(annotation, type):
-            return UNKNOWN if annotation is inspect.Parameter.empty else annotation
+            return NO_HINT if annotation is inspect.Parameter.empty else annotation
         carrier = types.SimpleNamespace(__annotations__={name: annotation})
         try:
             hints = typing.get_type_hints(carrier, self._globals, self._locals, include_extras=True)
-        except (NameError, TypeError, SyntaxError, AttributeError) as error:
+        except Exception as error:  # evaluating an annotation is foreign code
+            place = "the return value" if name == "return" else f"parameter {name!r}"
             raise SchemaError(
-                f"{self._label}: the hint {annotation!r} of {_place(name)} cannot be resolved: {error}; "
-                "what it names must be importable in the function's module at run time"
+                f"{self._label}: cannot resolve the hint {annotation!r} of {place}: {error}; "
+                "the names in it must exist in the module of the function at run time"
             ) from error
         return hints[name]
 
 
-def _place(name: str) -> str:
-    return "the return value" if name == "return" else f"parameter {name!r}"
-
-
 def _closure(function: Any) -> dict[str, Any]:
+    """Return the names that a function sees beside its globals: type parameters, and those of functions around it."""
+    names = {parameter.__name__: parameter for parameter in getattr(function, "__type_params__", ())}
     if not isinstance(function, types.FunctionType) or function.__closure__ is None:
-        return {}
-    found = {}
+        return names
     for name, cell in zip(function.__code__.co_freevars, function.__closure__, strict=True):
         try:
-            found[name] = cell.cell_contents
+            names[name] = cell.cell_contents
         except ValueError:  # a name that is not assigned yet
             continue
-    return found
+    return names

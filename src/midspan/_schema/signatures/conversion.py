@@ -1,163 +1,177 @@
-"""JSON values made into values of Python types, by one call of msgspec.
+"""JSON values converted to Python values. All problems of a value are collected, each with its location."""
 
-msgspec makes what it knows. For every other type the hint holds a placeholder, which carries the function that
-makes it, so that a whole set of arguments is still one call.
-"""
-
-import re
-import types
-import typing
-from collections.abc import Callable, Iterator
-from itertools import chain, islice
+import datetime
+import decimal
+import uuid
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
-from midspan._schema.paths import Steps, format_path
+from midspan._schema.paths import Problem, Steps, quoted
 from midspan.errors import ArgumentError
 
-_MOST = 20
+Schema = dict[str, Any]
+Convert = Callable[[Any], Any]
+
+_MAX_PROBLEMS = 20
+_MAX_DECIMAL_EXPONENT = 6_144
+"""That of the decimal128 format. A longer number, written out, would fill the memory."""
+_NOTHING: frozenset[Any] = frozenset()
 
 
-class _PlaceholderType(type):
-    convert: Callable[[Any], Any]
-    inside: Any
+class ConversionError(Exception):
+    """A value cannot be converted, for these reasons."""
 
-    # msgspec checks with isinstance what a hook returns, and a placeholder stands for anything.
-    def __instancecheck__(cls, instance: object) -> bool:
-        return True
-
-
-def placeholder(name: str, convert: Callable[[Any], Any], inside: Any = None) -> Any:
-    """A type that stands in a hint where msgspec shall leave the making to `convert`.
-
-    `inside` is the hint of what it is made from, for telling what is wrong in there.
-    """
-    return _PlaceholderType(name, (), {"convert": staticmethod(convert), "inside": inside})
-
-
-class Several(ValueError):
-    """More than one thing is wrong, each with the steps to it."""
-
-    def __init__(self, problems: list[tuple[Steps, str]]) -> None:
-        super().__init__(
-            " and ".join(f"{format_path(steps)}: {words}" if steps else words for steps, words in problems)
-        )
+    def __init__(self, *problems: Problem) -> None:
+        super().__init__(*problems)
         self.problems = problems
 
+    @classmethod
+    def of(cls, message: str, steps: Steps = ()) -> "ConversionError":
+        return cls(Problem(steps, " ".join(message.split())))
 
-def is_placeholder(hint: Any) -> bool:
-    return isinstance(hint, _PlaceholderType)
+    @classmethod
+    def expected(cls, expected: str, value: Any) -> "ConversionError":
+        return cls.of(f"expected {expected}, got {quoted(value)}")
+
+    def within(self, step: str | int) -> list[Problem]:
+        return [Problem((step, *problem.steps), problem.message) for problem in self.problems]
+
+    def argument_error(self) -> ArgumentError:
+        """Return the error for the model: one problem, or one line for each."""
+        if len(self.problems) == 1:
+            return ArgumentError(self.problems[0].path, self.problems[0].message)
+        return ArgumentError("", "\n".join(map(str, self.problems[:_MAX_PROBLEMS])))
 
 
-def is_accepted(hint: Any) -> bool:
-    """Whether msgspec takes this hint; it refuses some unions, enums and limits."""
+class TypeSchema(Struct, frozen=True):
+    """A type hint as JSON Schema, and the function that converts JSON to its values."""
+
+    schema: Schema
+    convert: Convert
+    plain: frozenset[Any] = _NOTHING
+    """The types of JSON values that need no conversion."""
+    plain_items: frozenset[Any] = _NOTHING
+    """The same for the items of a list or the values of a dict."""
+
+    def describe(self, description: str) -> "TypeSchema":
+        """Return it with this description, unless it has one."""
+        if not description or "description" in self.schema:
+            return self
+        return msgspec.structs.replace(self, schema={**self.schema, "description": description})
+
+    @property
+    def takes_json(self) -> bool:
+        """Whether valid JSON is passed on as it is. Not floats: JSON may write them as integers."""
+        return bool(self.plain) and self.plain <= _JSON_SCALARS and float not in self.plain
+
+
+_JSON_SCALARS = frozenset((str, int, float, bool, type(None)))
+
+
+class ObjectSchema(Struct, frozen=True):
+    """An object with named fields as JSON Schema, and the conversion of its fields."""
+
+    schema: Schema
+    types: dict[str, TypeSchema]
+    required: frozenset[str]
+
+    def convert(self, value: Any) -> dict[str, Any]:
+        """Return the fields that are present, converted."""
+        if not isinstance(value, dict):
+            raise ConversionError.expected("object", value)
+        missing = [name for name in self.types if name in self.required and name not in value]
+        problems = [Problem((name,), "is required but missing") for name in missing]
+        names = ", ".join(self.types) or "none"
+        unknown = f"is not a property of this object; known properties: {names}"
+        problems += [Problem((name,), unknown) for name in value if name not in self.types]
+        known = {name: item for name, item in value.items() if name in self.types}
+        converters = (self.types[name].convert for name in known)
+        return dict(zip(known, convert_items(known.items(), converters, problems), strict=True))
+
+
+def convert_items(
+    items: Iterable[tuple[Any, Any]], converters: Iterable[Convert], problems: Iterable[Problem] = ()
+) -> list[Any]:
+    """Return items, each with its step, converted one by one. Problems are raised together, with those given."""
+    found = list(problems)
+    converted = []
+    for (step, item), convert in zip(items, converters, strict=False):
+        try:
+            converted.append(convert(item))
+        except ConversionError as error:
+            found += error.within(step)
+    if found:
+        raise ConversionError(*found)
+    return converted
+
+
+def call_foreign(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    """Call a constructor or validator of the user. What it raises is a problem of the value."""
     try:
-        msgspec.json.Decoder(hint)
-    except TypeError:
-        return False
-    return True
-
-
-def converted(value: Any, hint: Any) -> Any:
-    """The value as this hint says; a ValueError with msgspec's path if that cannot be."""
-    return msgspec.convert(value, hint, dec_hook=_make, str_keys=True)
-
-
-def _make(kind: Any, value: Any) -> Any:
-    """What msgspec calls for a placeholder."""
-    try:
-        return kind.convert(value)
-    except msgspec.ValidationError as error:
-        # Raised on as it is, it would lose the path that leads here.
-        raise ValueError(str(error)) from error
-    except (ValueError, TypeError, RecursionError):
+        return function(*args, **kwargs)
+    except (ConversionError, RecursionError):
         raise
-    except Exception as error:  # a constructor is foreign code, and what it raises speaks of its argument
-        raise ValueError(f"{type(error).__name__}: {error}") from error
+    except (ValueError, TypeError, AssertionError) as error:
+        raise ConversionError.of(str(error) or type(error).__name__) from error
+    except Exception as error:  # foreign code
+        raise ConversionError.of(f"{type(error).__name__}: {error}") from error
 
 
-def argument_error(given: list[tuple[Any, Any]]) -> ArgumentError:
-    """All that keeps values from becoming what their hints say, one line each, with the path and in words that help."""
-    problems = chain.from_iterable(_problems(value, hint, ()) for value, hint in given)
-    found = list(dict.fromkeys(islice(problems, _MOST)))
-    if len(found) == 1:
-        return ArgumentError(*found[0])
-    lines = [f"{path}: {words}" if path else words for path, words in found]
-    return ArgumentError("", "\n".join(lines) or "it cannot be made into what the tool takes")
+def scalar_type(hint: Any) -> TypeSchema | None:
+    """Return the type that a built-in scalar is; None for other hints."""
+    known = _SCALARS.get(hint) if isinstance(hint, type) else None
+    if known is None:
+        return None
+    schema, expected = known
+
+    def convert(value: Any) -> Any:
+        try:
+            converted = msgspec.convert(value, hint)
+        except msgspec.ValidationError:
+            raise ConversionError.expected(expected, value) from None
+        if hint is decimal.Decimal and not _is_bounded(converted):
+            raise ConversionError.expected("a finite number with a reasonable exponent", value)
+        return converted
+
+    return TypeSchema(dict(schema), convert, frozenset([hint]) & _JSON_SCALARS)
 
 
-def _problems(value: Any, hint: Any, steps: Steps) -> Iterator[tuple[str, str]]:
-    """Each part is tried on its own, because msgspec stops at the first that fails and does not tell a dict's keys."""
-    try:
-        hint.convert(value) if is_placeholder(hint) else converted(value, hint)
-    except Several as several:
-        yield from ((format_path((*steps, *inner)), _one_line(words)) for inner, words in several.problems)
-        return
-    except Exception as error:  # noqa: BLE001 - a constructor is foreign code
-        failure = error
-    else:
-        return
-    told = False
-    for step, inner, inner_hint in _parts(value, hint):
-        for problem in _problems(inner, inner_hint, (*steps, step)):
-            told = True
-            yield problem
-    if not told:
-        yield _told(failure, steps)
+def _is_bounded(number: decimal.Decimal) -> bool:
+    return number.is_finite() and abs(number.adjusted()) <= _MAX_DECIMAL_EXPONENT
 
 
-def _parts(value: Any, hint: Any) -> Iterator[tuple[str | int, Any, Any]]:
-    """What is inside a value, each with the step to it and the hint that it has there."""
-    while is_placeholder(hint) or hasattr(hint, "__metadata__"):
-        hint = hint.inside if is_placeholder(hint) else hint.__origin__
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if origin in (typing.Union, types.UnionType):
-        members = [member for member in arguments if member is not type(None)]
-        yield from _parts(value, members[0]) if len(members) == 1 else ()
-    elif isinstance(value, dict) and origin is dict:
-        yield from ((key, item, arguments[1]) for key, item in value.items())
-    elif isinstance(value, dict) and isinstance(hint, type) and issubclass(hint, msgspec.Struct):
-        for field in msgspec.structs.fields(hint):
-            if field.encode_name in value:
-                yield field.encode_name, value[field.encode_name], field.type
-    elif isinstance(value, list) and origin is tuple and Ellipsis not in arguments:
-        yield from zip(range(len(value)), value, arguments, strict=False)
-    elif isinstance(value, list) and origin in (list, tuple, set, frozenset):
-        yield from ((at, item, arguments[0]) for at, item in enumerate(value))
+def convert_key(hint: Any) -> Convert:
+    """Return the conversion of the keys of a JSON object, which are always text."""
+
+    def convert(key: str) -> Any:
+        try:
+            (converted,) = msgspec.convert({key: None}, dict[hint, None], str_keys=True)
+        except msgspec.ValidationError:
+            raise ConversionError.of(f"is not a valid key of type {hint.__name__}") from None
+        return converted
+
+    return convert
 
 
-def _told(error: Exception, steps: Steps) -> tuple[str, str]:
-    """What msgspec, or a constructor, said of what is there."""
-    place = format_path(steps)
-    if isinstance(error, RecursionError):
-        return place, "nested too deeply"
-    text = str(error) if isinstance(error, ValueError | TypeError) else f"{type(error).__name__}: {error}"
-    inner_first = [match.group(1) for match in _PLACE.finditer(text)]
-    path = place + "".join(reversed(inner_first))
-    problem = _PLACE.sub("", text)
-    if found := _FIELD.fullmatch(problem):
-        return f"{path}.{found[2]}".lstrip("."), _FIELD_PROBLEMS[found[1]]
-    return path.lstrip("."), _WORDS.get(problem, _one_line(problem))
-
-
-def _one_line(words: str) -> str:
-    return " ".join(words.split())
-
-
-_PLACE = re.compile(r" - at `(?:key` in `)?\$([^`]*)`")
-_FIELD = re.compile(r"Object (missing required|contains unknown) field `(.*)`", re.DOTALL)
-_FIELD_PROBLEMS = {
-    "missing required": "required, but missing",
-    "contains unknown": "there is no such parameter or field",
-}
-_WORDS = {
-    "Invalid RFC3339 encoded date": "not a date; write YYYY-MM-DD, and a day that exists",
-    "Invalid RFC3339 encoded datetime": "not a date and time; write YYYY-MM-DDTHH:MM:SS, with Z or an offset "
-    "if the time zone matters, and a moment that exists",
-    "Invalid RFC3339 encoded time": "not a time of day; write HH:MM:SS",
-    "Invalid ISO8601 duration": "not a duration; write it as in ISO 8601, such as P1DT2H30M",
-    "Invalid UUID": "not a UUID; write 32 hexadecimal digits as 8-4-4-4-12",
-    "Invalid decimal string": "not a decimal number; write it in digits, such as 12.50",
-    "Invalid base64 encoded string": "not base64",
+_BASE64 = {"type": "string", "contentEncoding": "base64"}
+_SCALARS: dict[Any, tuple[Schema, str]] = {
+    str: ({"type": "string"}, "string"),
+    int: ({"type": "integer"}, "integer"),
+    float: ({"type": "number"}, "number"),
+    bool: ({"type": "boolean"}, "boolean"),
+    type(None): ({"type": "null"}, "null"),
+    bytes: (_BASE64, "base64 text"),
+    bytearray: (_BASE64, "base64 text"),
+    datetime.datetime: (
+        {"type": "string", "format": "date-time"},
+        "a date and time that exists, as YYYY-MM-DDTHH:MM:SS with Z or an offset if the time zone matters",
+    ),
+    datetime.date: ({"type": "string", "format": "date"}, "a date that exists, as YYYY-MM-DD"),
+    datetime.time: ({"type": "string", "format": "time"}, "a time of day, as HH:MM:SS"),
+    datetime.timedelta: ({"type": "string", "format": "duration"}, "a duration as in ISO 8601, such as P1DT2H30M"),
+    uuid.UUID: ({"type": "string", "format": "uuid"}, "a UUID of 32 hexadecimal digits, as 8-4-4-4-12"),
+    decimal.Decimal: ({"type": "string", "format": "decimal"}, "a decimal number in digits, such as 12.50"),
 }

@@ -1,4 +1,4 @@
-"""The `$defs` of one schema: types with names, kept apart only where they recur."""
+"""The `$defs` of one schema: named types, kept apart only where they are used more than once."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -10,107 +10,96 @@ Schema = dict[str, Any]
 
 
 class Definitions:
-    """Named types while a schema is being made. Every use is a `$ref` until `resolved` puts most of them in place."""
+    """Named types while a schema is built. Every use is a `$ref` until `resolve` inlines most of them."""
 
     def __init__(self) -> None:
         self._schemas: dict[str, Schema] = {}
 
     def reserve(self, name: str) -> str:
-        """A name that is not taken; the definition follows, since it may speak of itself."""
-        free, number = name, 2
-        while free in self._schemas:
-            free, number = f"{name}{number}", number + 1
-        self._schemas[free] = {}
-        return free
+        """Return a name that is not taken. The definition follows later, because it may refer to itself."""
+        unique, number = name, 2
+        while unique in self._schemas:
+            unique, number = f"{name}{number}", number + 1
+        self._schemas[unique] = {}
+        return unique
 
     def define(self, name: str, schema: Schema) -> None:
         self._schemas[name] = schema
 
     def target(self, schema: Schema) -> Schema:
-        """What a schema refers to, or the schema itself."""
-        name = referred(schema)
+        """Return what a schema refers to, or the schema itself."""
+        name = referenced_name(schema)
         return schema if name is None else self._schemas[name]
 
     def adopt(self, schema: Schema) -> Schema:
-        """A schema that somebody else made, with its own `$defs` taken over."""
-        theirs = schema.get("$defs", {})
-        names = {name: self.reserve(name) for name in theirs}
+        """Return a schema from elsewhere after adding its `$defs`, under names that are free here."""
+        definitions = schema.get("$defs", {})
+        names = {name: self.reserve(name) for name in definitions}
 
-        def renamed(node: Schema) -> Schema:
-            name = referred(node)
-            node = mapped(node, renamed)
+        def rename(node: Schema) -> Schema:
+            name = referenced_name(node)
+            node = map_subschemas(node, rename)
             return node if name is None else {**node, **reference(names[name])}
 
-        for name, definition in theirs.items():
-            self.define(names[name], renamed(definition))
-        return renamed({key: value for key, value in schema.items() if key != "$defs"})
+        for name, definition in definitions.items():
+            self.define(names[name], rename(definition))
+        return rename({key: value for key, value in schema.items() if key != "$defs"})
 
-    def resolved(self, schema: Schema) -> Schema:
-        """The schema with `$defs` for what is recursive or used more than once, everything else in its place."""
-        uses = self._uses(schema)
-        kept = {name for name, count in uses.items() if count > 1 or self._is_recursive(name)}
+    def resolve(self, schema: Schema) -> Schema:
+        """Return the schema with `$defs` for what is recursive or used more than once, and everything else inlined."""
+        uses = self._count_uses(schema)
+        kept = {name for name, count in uses.items() if count > 1 or name in self._count_uses(self._schemas[name])}
 
-        def inlined(node: Schema) -> Schema:
-            name = referred(node)
+        def inline(node: Schema) -> Schema:
+            name = referenced_name(node)
             if name is None or name in kept:
-                return mapped(node, inlined)
-            around = {key: value for key, value in node.items() if key != "$ref"}
-            return {**inlined(self._schemas[name]), **around}
+                return map_subschemas(node, inline)
+            siblings = {key: value for key, value in node.items() if key != "$ref"}
+            return {**inline(self._schemas[name]), **siblings}
 
-        result = inlined(schema)
+        result = inline(schema)
         if kept:
-            result["$defs"] = {name: inlined(self._schemas[name]) for name in self._schemas if name in kept}
+            result["$defs"] = {name: inline(self._schemas[name]) for name in self._schemas if name in kept}
         return result
 
-    def _uses(self, schema: Schema) -> Counter[str]:
+    def _count_uses(self, schema: Schema) -> Counter[str]:
         uses: Counter[str] = Counter()
-        waiting = [schema]
-        while waiting:
-            for name in _references(waiting.pop()):
+
+        def visit(node: Schema) -> Schema:
+            name = referenced_name(node)
+            if name is not None:
                 uses[name] += 1
                 if uses[name] == 1:
-                    waiting.append(self._schemas[name])
-        return uses
+                    visit(self._schemas[name])
+            return map_subschemas(node, visit)
 
-    def _is_recursive(self, name: str) -> bool:
-        return name in self._uses(self._schemas[name])
+        visit(schema)
+        return uses
 
 
 def reference(name: str) -> Schema:
     return {"$ref": f"#/$defs/{name}"}
 
 
-def referred(schema: Schema) -> str | None:
-    """The name that a schema refers to, if it does."""
+def referenced_name(schema: Schema) -> str | None:
     target = schema.get("$ref")
     return target.removeprefix("#/$defs/") if isinstance(target, str) else None
 
 
 def without_titles(schema: Schema) -> Schema:
-    """The schema without `title`: they repeat the names, and they make Gemini worse at filling in arguments."""
+    """Return the schema without `title`: it repeats the names, and makes Gemini worse at filling in arguments."""
     # https://github.com/googleapis/python-genai/issues/1732
-    return mapped({key: value for key, value in schema.items() if key != "title"}, without_titles)
+    return map_subschemas({key: value for key, value in schema.items() if key != "title"}, without_titles)
 
 
-def mapped(schema: Schema, change: Callable[[Schema], Schema]) -> Schema:
-    """A copy with every direct subschema changed. What only looks like one, in `default` or `enum`, stays."""
-    return {key: _changed(key, value, change) for key, value in schema.items()}
+def map_subschemas(schema: Schema, change: Callable[[Schema], Schema]) -> Schema:
+    """Return a copy with every direct subschema changed. Data that looks like a schema, as in `default`, stays."""
 
+    def changed(key: str, value: Any) -> Any:
+        if key in MAPS and isinstance(value, dict):
+            return {name: change(item) if isinstance(item, dict) else item for name, item in value.items()}
+        if isinstance(value, list) and (key in LISTS or key in SINGLE):
+            return [change(item) if isinstance(item, dict) else item for item in value]
+        return change(value) if key in SINGLE and isinstance(value, dict) else value
 
-def _changed(key: str, value: Any, change: Callable[[Schema], Schema]) -> Any:
-    if key in MAPS and isinstance(value, dict):
-        return {name: change(item) if isinstance(item, dict) else item for name, item in value.items()}
-    if isinstance(value, list) and (key in LISTS or key in SINGLE):
-        return [change(item) if isinstance(item, dict) else item for item in value]
-    return change(value) if key in SINGLE and isinstance(value, dict) else value
-
-
-def _references(schema: Schema) -> list[str]:
-    found = [name] if (name := referred(schema)) else []
-
-    def collect(node: Schema) -> Schema:
-        found.extend(_references(node))
-        return node
-
-    mapped(schema, collect)
-    return found
+    return {key: changed(key, value) for key, value in schema.items()}

@@ -1,69 +1,66 @@
-"""What a docstring says about a callable or a class, and about each of its parameters or fields.
+"""Docstrings in Google, NumPy, Sphinx and Epydoc style: a description, and one for each parameter or field.
 
-Google, NumPy, Sphinx and Epydoc styles. The parser is loaded with the first docstring that has sections.
+The parser is loaded with the first docstring that has sections.
 """
 
-import inspect
 import re
+import textwrap
 from typing import Any
 
 from msgspec import Struct
 
 
-class Documentation(Struct, frozen=True):
-    """A docstring, taken apart."""
+class Docstring(Struct, frozen=True):
+    """A parsed docstring."""
 
     description: str = ""
     """Everything but the sections about parameters, their types and exceptions, which are not for the model."""
     parameters: dict[str, str] = {}
 
 
-def documentation(text: str | None) -> Documentation:
-    """What this docstring says."""
-    text = inspect.cleandoc(text or "").strip()
-    if "\n" not in text:
-        return Documentation(text)
+def parse_docstring(text: str) -> Docstring:
+    """Return what a docstring says. Its indentation was removed already, as `inspect.cleandoc` does."""
+    text = text.strip()
+    first, _, rest = text.partition("\n")
+    if _TITLE.fullmatch(first) and rest and not rest.startswith((" ", "\n")):
+        # The only section begins on the first line: its indentation was taken for that of the docstring.
+        text = f"{first}\n{textwrap.indent(rest, '    ')}"
+    if not rest and not _FIELD_LIST.match(text):
+        return Docstring(text)
     parameters = _parameters(text)
     if not parameters and _PARAMETER_SECTION.search(text):
-        # There is such a section, in a style nobody can read: better the model sees it as it is.
-        return Documentation(text)
-    return Documentation(_without_sections(text), parameters)
+        # There is such a section in an unknown style: better the model sees it as it is.
+        return Docstring(text)
+    return Docstring(_without_sections(text), parameters)
 
 
 def _parameters(text: str) -> dict[str, str]:
     from docstring_parser import DocstringParam
 
     described: dict[str, str] = {}
-    for item in max(_readings(_without_sphinx_types(text)), key=len, default=[]):
+    # The parser accepts one word as a type and gives up on `:param list of str names:`; hints say the type anyway.
+    for item in max(_parsed(_SPHINX_PARAMETER.sub(r":param \1:", text)), key=len, default=[]):
         if isinstance(item, DocstringParam) and item.description:
             for name in item.arg_name.split(","):
                 described.setdefault(name.strip().lstrip("*"), item.description.strip())
     return described
 
 
-def _readings(text: str) -> list[list[Any]]:
-    """The sections as each style reads them; the right style is the one that finds most."""
+def _parsed(text: str) -> list[list[Any]]:
+    """Return the sections as each style reads them; the right style is the one that finds most."""
     from docstring_parser import epydoc, numpydoc, rest
     from docstring_parser.google import DEFAULT_SECTIONS, GoogleParser, Section, SectionType
 
     keywords = [Section(title, "keyword", SectionType.MULTIPLE) for title in _KEYWORD_TITLES]
-    readings = []
-    for parse in (
-        GoogleParser([*DEFAULT_SECTIONS, *keywords]).parse,
-        numpydoc.parse,
-        rest.parse,
-        epydoc.parse,
-    ):
+    google = GoogleParser([*DEFAULT_SECTIONS, *keywords])
+    parsed = []
+    for parse in (google.parse, numpydoc.parse, rest.parse, epydoc.parse):
         try:
-            readings.append(parse(text).meta)
-        except Exception:  # noqa: BLE001, S112 - what a foreign parser cannot read has no structure
+            # They remove the indentation again, and would take that of the second line for it.
+            parsed.append(parse(f"\n{text}").meta)
+        except Exception:  # noqa: BLE001, S112 - what the parser cannot read has no structure
             continue
-    return readings
-
-
-def _without_sphinx_types(text: str) -> str:
-    # The parser takes one word for a type and gives up on `:param list of str names:`; hints say the type anyway.
-    return _SPHINX_PARAMETER.sub(r":param \1:", text)
+    return parsed
 
 
 def _without_sections(text: str) -> str:
@@ -78,6 +75,7 @@ _GOOGLE_TITLES = "Args|Arguments|Parameters|Params|Keyword Args|Keyword Argument
 _NUMPY_TITLES = "Parameters|Other Parameters|Attributes"
 _RAISES = "Raises|Exceptions|Except"
 
+_TITLE = re.compile(rf"(?:{_GOOGLE_TITLES}):[ \t]*")
 _GOOGLE_SECTION = re.compile(
     rf"^(?:{_GOOGLE_TITLES}|{_RAISES}):[ \t]*\n(?:[ \t]+\S.*(?:\n|\Z)|[ \t]*\n)+", re.MULTILINE
 )

@@ -1,269 +1,269 @@
-"""A type hint → its JSON Schema, and the hint by which msgspec makes its values.
+"""Type hints as JSON Schema, with the conversion of JSON to their values.
 
-Types that msgspec does not make by itself, or makes in another shape than the model is told, become placeholders.
-Unions are tried from left to right where msgspec cannot tell the members apart, so `date | str` prefers the date.
+Records are objects with the names of their fields, whatever class they are. A value of a union is converted to the
+first member that accepts it, so `date | str` prefers the date.
 """
 
-import datetime
-import decimal
 import enum
+import inspect
 import io
 import types
 import typing
-import uuid
 from collections import abc
+from collections.abc import Callable, Iterable
 from dataclasses import InitVar
 from os import PathLike
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec.structs import replace
 
 from midspan._schema.jsonable import to_jsonable
-from midspan._schema.signatures.choices import enum_hint, enum_schema, literal_hint, literal_schema
-from midspan._schema.signatures.constraints import notes
-from midspan._schema.signatures.conversion import converted, is_accepted, is_placeholder, placeholder
-from midspan._schema.signatures.definitions import Definitions, Schema, reference, referred
-from midspan._schema.signatures.hashing import is_hashable
-from midspan._schema.signatures.models import is_pydantic, pydantic_hint, pydantic_schema
-from midspan._schema.signatures.records import NO_DEFAULT, Direction, Field, Record, record_of
+from midspan._schema.paths import quoted
+from midspan._schema.signatures.annotated import read_annotations
+from midspan._schema.signatures.conversion import (
+    ConversionError,
+    ObjectSchema,
+    Schema,
+    TypeSchema,
+    call_foreign,
+    convert_items,
+    convert_key,
+    scalar_type,
+)
+from midspan._schema.signatures.definitions import Definitions, reference, referenced_name
+from midspan._schema.signatures.docstrings import parse_docstring
+from midspan._schema.signatures.pydantic_types import is_pydantic, pydantic_type
+from midspan._schema.signatures.records import NO_DEFAULT, Direction, Field, Record, record_of, special_forms
 from midspan.errors import SchemaError
 
-
-class Form(Struct, frozen=True):
-    """What one hint looks like as JSON, and what msgspec makes of that JSON."""
-
-    schema: Schema
-    hint: Any
-
-    def described(self, description: str) -> "Form":
-        """With this description, unless it has one of its own."""
-        if not description or "description" in self.schema:
-            return self
-        return Form({**self.schema, "description": description}, self.hint)
-
-    def defaulting(self, default: Any) -> "Form":
-        """With this default, if JSON can say it in such a way that the very same value comes back."""
-        if default is NO_DEFAULT:
-            return self
-        try:
-            said = to_jsonable(default)
-            made = converted(said, self.hint)
-            is_same = bool(made == default)
-        except Exception:  # noqa: BLE001 - any class may be a default, and its conversion or == is foreign code
-            return self
-        if not is_same:
-            return self
-        # `x: float = 1` gives 1.0, so that filling it in leaves nothing to convert.
-        return Form({**self.schema, "default": made if type(made) is float else said}, self.hint)
+_CONTAINERS: dict[Any, Any] = {
+    **dict.fromkeys((list, abc.Sequence, abc.MutableSequence, abc.Collection, abc.Iterable), list),
+    **dict.fromkeys((set, abc.Set, abc.MutableSet), set),
+    **dict.fromkeys((dict, abc.Mapping, abc.MutableMapping), dict),
+    frozenset: frozenset,
+}
+_ITERATORS = (abc.Iterator, abc.Generator, abc.AsyncIterable, abc.AsyncIterator, abc.AsyncGenerator)
+"""What a function may return and a model cannot give."""
+_JSON_TYPES: dict[Any, str] = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
+_KEY_KEYWORDS = ("format", "pattern", "minLength", "maxLength")
 
 
-class Forms:
-    """The forms of the hints of one schema, which share its `$defs`."""
+class SchemaBuilder:
+    """Builds the types of the hints of one schema, which share its `$defs`."""
 
     def __init__(self, direction: Direction) -> None:
         self.direction = direction
         self.definitions = Definitions()
-        self._known: dict[Any, Form] = {}
+        self._known: dict[Any, TypeSchema] = {}
 
-    def form(self, hint: Any) -> Form:
-        """The form of this hint; a SchemaError if no schema can say it."""
-        if isinstance(hint, type) and (scalar := _SCALARS.get(hint)) is not None:
-            return Form(dict(scalar), hint)
-        for make in (self._special, self._generic, self._class):
-            if (form := make(hint)) is not None:
-                return form
-        raise refusal(hint)
+    def build(self, hint: Any) -> TypeSchema:
+        """Return the type of a hint; a SchemaError if JSON Schema cannot express it."""
+        for build in (scalar_type, self._special, self._generic, self._class):
+            if (built := build(hint)) is not None:
+                return built
+        raise SchemaError(f"{hint_name(hint)} is not JSON serializable; {_advice(hint)}")
 
-    def object_form(self, fields: abc.Iterable[Field], *, name: str, what: str = "field") -> Form:
-        """The form of an object with these fields; its values are instances of a Struct made for them.
+    def build_at(self, place: str, hint: Any) -> TypeSchema:
+        """Do the same for a hint that error messages call `place`."""
+        try:
+            return self.build(hint)
+        except SchemaError as error:
+            raise SchemaError(f"{place}: {error}") from error
 
-        The Struct calls its fields f0, f1, … because a key need not be a Python name; absent ones are UNSET.
-        """
-        properties: Schema = {}
-        members: list[tuple[str, Any, Any]] = []
+    def build_object(self, fields: Iterable[Field], *, name: str, label: str = "field") -> ObjectSchema:
+        """Return the type of an object with these fields."""
+        built: dict[str, TypeSchema] = {}
         required = []
-        for number, field in enumerate(fields):
-            form = self._field(field, f"{what} {field.key!r} of {name}").described(field.description)
-            properties[field.key] = form.schema
-            missing = msgspec.NODEFAULT if field.required else msgspec.UNSET
-            members.append((f"f{number}", form.hint, msgspec.field(default=missing, name=field.key)))
+        for field in fields:
+            field_type = self.build_at(f"{label} {field.key!r} of {name}", field.hint)
+            if self.direction == "in":
+                field_type = _with_default(field_type, field.default)
+            built[field.key] = field_type.describe(field.description)
             if field.required:
                 required.append(field.key)
-        schema: Schema = {"type": "object", "properties": properties}
+        schema: Schema = {"type": "object", "properties": {key: each.schema for key, each in built.items()}}
         if required:
             schema["required"] = required
         if self.direction == "in":
             schema["additionalProperties"] = False
-        return Form(schema, msgspec.defstruct(name, members, kw_only=True, forbid_unknown_fields=True))
+        return ObjectSchema(schema, built, frozenset(required))
 
-    def _field(self, field: Field, place: str) -> Form:
-        try:
-            form = self.form(field.hint)
-        except SchemaError as error:
-            raise SchemaError(f"{place}: {error}") from error
-        return form.defaulting(field.default) if self.direction == "in" else form
-
-    def _special(self, hint: Any) -> Form | None:
-        """Hints that are neither classes nor have arguments."""
+    def _special(self, hint: Any) -> TypeSchema | None:
+        """Return the type of hints that are neither classes nor have arguments."""
         if hint is None:
-            return Form({"type": "null"}, type(None))
+            return scalar_type(type(None))
         if hint is Any or hint is object:
-            return Form({}, Any)
+            return _ANYTHING
         if isinstance(hint, typing.TypeVar):
             return self._type_variable(hint)
         if isinstance(hint, typing.NewType):
-            return self.form(hint.__supertype__)
+            return self.build(hint.__supertype__)
         if isinstance(hint, InitVar):
-            return self.form(hint.type)
-        if type(hint).__name__ == "TypeAliasType":
-            return self._named(hint, hint.__name__, lambda: self.form(hint.__value__))
-        return Form({"type": "string"}, str) if hint is typing.LiteralString else None
+            return self.build(hint.type)
+        if isinstance(hint, _alias_types()):
+            return self._named(hint, hint.__name__, lambda: self.build(hint.__value__))
+        return scalar_type(str) if hint in special_forms("LiteralString") else None
 
-    def _type_variable(self, hint: typing.TypeVar) -> Form:
+    def _type_variable(self, hint: Any) -> TypeSchema:
+        if hasattr(hint, "has_default") and hint.has_default():
+            return self.build(hint.__default__)
         if hint.__constraints__:
             return self._union(hint.__constraints__)
-        return self.form(hint.__bound__ if hint.__bound__ is not None else Any)
+        return self.build(hint.__bound__ if hint.__bound__ is not None else Any)
 
-    def _generic(self, hint: Any) -> Form | None:
+    def _generic(self, hint: Any) -> TypeSchema | None:
         origin, arguments = typing.get_origin(hint) or hint, typing.get_args(hint)
         if hasattr(hint, "__metadata__"):
-            noted, form = notes(hint.__metadata__), self.form(hint.__origin__)
-            return Form(noted.schema(form.schema), noted.hint(form.hint))
-        if isinstance(origin, list | dict | set):
-            return None  # `[int]` and the like are no hints
+            annotations = read_annotations(hint.__metadata__)
+            is_foreign = annotations.needs_pydantic
+            return self._pydantic(hint) if is_foreign else annotations.apply(self.build(hint.__origin__))
+        if not isinstance(origin, abc.Hashable):
+            return None  # `[int]` and the like are not hints
         if origin in (typing.Union, types.UnionType):
             return self._union(arguments)
-        if origin is typing.Literal:
-            return Form(literal_schema(arguments), literal_hint(arguments))
-        if getattr(origin, "_name", None) in _TRANSPARENT:
-            return self.form(arguments[0] if arguments else Any)
+        if origin in special_forms("Literal"):
+            return _choice(arguments)
+        if any(origin in special_forms(name) for name in ("Final", "Required", "NotRequired", "ReadOnly")):
+            return self.build(arguments[0] if arguments else Any)
         if origin is tuple:
             return self._tuple(hint, arguments)
-        if (container := _CONTAINERS.get(origin)) is not None:
-            return self._container(container, arguments)
-        if type(origin).__name__ == "TypeAliasType":
-            return self.form(origin.__value__[arguments])
+        if origin in _CONTAINERS:
+            return self._container(_CONTAINERS[origin], arguments)
+        if origin in _ITERATORS and self.direction == "out":
+            return self._container(list, arguments[:1])
+        if isinstance(origin, _alias_types()):
+            return self.build(origin.__value__[arguments])
         return None
 
-    def _union(self, members: tuple[Any, ...]) -> Form:
+    def _union(self, members: tuple[Any, ...]) -> TypeSchema:
         # In a Struct, UnsetType says that the field may be absent, which `required` says already.
-        forms = [self.form(member) for member in members if member is not msgspec.UnsetType]
-        if len(forms) == 1:
-            return forms[0]
-        schema: Schema = {"anyOf": [form.schema for form in forms]}
-        hint: Any = typing.Union[tuple(form.hint for form in forms)]  # noqa: UP007 - made from a tuple
-        if is_accepted(hint):
-            return Form(schema, hint)
-        return Form(schema, placeholder("Union", lambda value: _first_fitting(value, forms)))
+        built = [self.build(member) for member in members if member is not msgspec.UnsetType]
+        if len(built) == 1:
+            return built[0]
+        plain: frozenset[Any] = frozenset()
+        if all(member.plain and not member.plain_items for member in built):
+            plain = plain.union(*(member.plain for member in built))
+        schema: Schema = {"anyOf": [member.schema for member in built]}
+        return TypeSchema(schema, lambda value: _first_accepting(value, built), plain)
 
-    def _tuple(self, hint: Any, arguments: tuple[Any, ...]) -> Form:
+    def _tuple(self, hint: Any, arguments: tuple[Any, ...]) -> TypeSchema:
         if hint in (tuple, typing.Tuple):  # noqa: UP006 - the old spelling is a hint of its own
-            return Form({"type": "array", "items": {}}, tuple)
+            return _array(_ANYTHING, tuple)
         if len(arguments) == 2 and arguments[1] is Ellipsis:
-            return self._container(tuple, arguments)
-        forms = [self.form(argument) for argument in arguments]
-        size = len(forms)
+            return _array(self.build(arguments[0]), tuple)
+        built = [self.build(argument) for argument in arguments]
+        size = len(built)
         schema: Schema = {"type": "array", "items": False, "minItems": size, "maxItems": size}
-        if forms:
-            schema["prefixItems"] = [form.schema for form in forms]
-        return Form(schema, types.GenericAlias(tuple, tuple(form.hint for form in forms)))
+        if built:
+            schema["prefixItems"] = [item.schema for item in built]
 
-    def _container(self, container: Any, arguments: tuple[Any, ...]) -> Form:
+        def convert(value: Any) -> Any:
+            if not isinstance(value, list) or len(value) != size:
+                raise ConversionError.expected(f"array of {size} items", value)
+            return tuple(convert_items(enumerate(value), (item.convert for item in built)))
+
+        return TypeSchema(schema, convert)
+
+    def _container(self, container: Any, arguments: tuple[Any, ...]) -> TypeSchema:
         if container is dict:
-            return self._dict(*(self.form(argument) for argument in arguments or (str, Any)))
-        item = arguments[0] if arguments else Any
-        form = self.form(item)
-        if container in (set, frozenset):
-            if arguments and not is_hashable(item):
-                raise SchemaError(f"a set cannot hold {name_of(item)}, which has no hash; use a list")
-            return self._set(container, item, form)
-        inner = (form.hint, ...) if container is tuple else (form.hint,)
-        return Form({"type": "array", "items": form.schema}, types.GenericAlias(container, inner))
+            return self._dict(*(arguments or (str, Any)))
+        item = self.build(arguments[0]) if arguments else _ANYTHING
+        if container in (set, frozenset) and arguments and not _may_be_hashable(arguments[0]):
+            raise SchemaError(f"a set cannot contain {hint_name(arguments[0])}, which is not hashable; use a list")
+        return _array(item, container)
 
-    def _set(self, container: Any, item: Any, form: Form) -> Form:
-        schema: Schema = {"type": "array", "items": form.schema, "uniqueItems": True}
-        if item in _SCALARS:
-            return Form(schema, types.GenericAlias(container, (form.hint,)))
-        # Some of these may turn out to have no hash after all, and msgspec would not say where.
-        items = types.GenericAlias(list, (form.hint,))
-        return Form(schema, placeholder("Set", lambda value: container(converted(value, items)), items))
-
-    def _dict(self, key: Form, value: Form) -> Form:
-        said = self.definitions.target(key.schema)
-        if is_placeholder(key.hint) or said.get("type", "string") not in ("string", "integer", "number"):
+    def _dict(self, key: Any, value: Any) -> TypeSchema:
+        key_schema = self.definitions.target(self.build(key).schema)
+        bare = getattr(key, "__origin__", key) if hasattr(key, "__metadata__") else key
+        is_enum = isinstance(bare, type) and issubclass(bare, enum.Enum)
+        is_text = bare is Any or is_enum or scalar_type(bare) is not None or typing.get_origin(bare) is typing.Literal
+        if not is_text or key_schema.get("type", "string") not in ("string", "integer", "number"):
             raise SchemaError("the keys of a JSON object are text; use str, a number, a date or an Enum of text")
+        values = self.build(value)
         schema: Schema = {"type": "object"}
-        if names := _key_names(said):
+        if names := _key_names(key_schema):
             schema["propertyNames"] = names
-        schema["additionalProperties"] = value.schema or True
-        return Form(schema, types.GenericAlias(dict, (key.hint, value.hint)))
+        schema["additionalProperties"] = values.schema or True
+        convert_name = None if bare in (str, Any) and key is bare else convert_key(key)
 
-    def _class(self, hint: Any) -> Form | None:
-        kind = typing.get_origin(hint) or hint
-        if not isinstance(kind, type):
+        def convert(mapping: Any) -> Any:
+            if not isinstance(mapping, dict):
+                raise ConversionError.expected("object", mapping)
+            items = convert_items(mapping.items(), (values.convert for _ in mapping))
+            if convert_name is None:
+                return dict(zip(mapping, items, strict=True))
+            names = convert_items(((name, name) for name in mapping), (convert_name for _ in mapping))
+            return dict(zip(names, items, strict=True))
+
+        if convert_name is None and len(values.plain) == 1 and not values.plain_items:
+            return TypeSchema(schema, convert, frozenset([dict]), values.plain)
+        return TypeSchema(schema, convert)
+
+    def _class(self, hint: Any) -> TypeSchema | None:
+        cls: Any = typing.get_origin(hint) or hint
+        if not isinstance(cls, type):
             return None
-        if is_pydantic(kind):
+        if is_pydantic(cls):
             return self._pydantic(hint)
-        if issubclass(kind, enum.Enum):
-            return self._enum(kind)
-        if issubclass(kind, PathLike) and issubclass(kind, _pure_path()):
-            return Form({"type": "string"}, placeholder(kind.__name__, _path_maker(kind)))
+        if issubclass(cls, enum.Enum):
+            return self._named(cls, cls.__name__, lambda: _enum(cls))
+        if issubclass(cls, PathLike) and hasattr(cls, "as_posix"):
+            text = self.build(str)
+            return TypeSchema(text.schema, lambda value: call_foreign(cls, text.convert(value)))
         if (record := record_of(hint, self.direction)) is not None:
-            return self._named(hint, kind.__name__, lambda: self._record(record, kind.__name__))
+            return self._named(hint, cls.__name__, lambda: self._record(record, cls.__name__))
         return None
 
-    def _record(self, record: Record, name: str) -> Form:
-        shape = self.object_form(record.fields, name=name)
+    def _record(self, record: Record, name: str) -> TypeSchema:
+        built = self.build_object(record.fields, name=name)
+        keywords = {field.key: field.keyword for field in record.fields if field.keyword}
 
-        def make(value: Any) -> Any:
-            given = zip(record.fields, msgspec.structs.astuple(converted(value, shape.hint)), strict=True)
-            present = ((field.keyword, item) for field, item in given if item is not msgspec.UNSET)
-            return record.make(**{keyword: item for keyword, item in present if keyword})
+        def convert(value: Any) -> Any:
+            present = built.convert(value)
+            arguments = {keywords[key]: item for key, item in present.items() if key in keywords}
+            return call_foreign(record.make, **arguments)
 
-        return Form(shape.schema, placeholder(name, make, shape.hint)).described(record.description)
+        return TypeSchema(built.schema, convert).describe(record.description)
 
-    def _enum(self, kind: type[enum.Enum]) -> Form:
-        if (known := self._known.get(kind)) is None:
-            schema = self._defined(kind.__name__, enum_schema(kind))
-            known = self._known[kind] = Form(schema, enum_hint(kind))
-        return known
-
-    def _pydantic(self, hint: Any) -> Form:
+    def _pydantic(self, hint: Any) -> TypeSchema:
         key = _key(hint)
-        if (known := self._known.get(key)) is None:
-            name = name_of(hint)
-            schema = self.definitions.adopt(pydantic_schema(hint, self.direction))
-            if referred(schema) is None:
-                schema = self._defined(name, schema)
-            known = self._known[key] = Form(schema, pydantic_hint(hint, name))
-        return known
+        if key not in self._known:
+            schema, convert = pydantic_type(hint, self.direction)
+            schema = self.definitions.adopt(schema)
+            if referenced_name(schema) is None and not hasattr(hint, "__metadata__"):
+                name = self.definitions.reserve(hint_name(hint))
+                self.definitions.define(name, schema)
+                schema = reference(name)
+            self._known[key] = TypeSchema(schema, convert)
+        return self._known[key]
 
-    def _defined(self, name: str, schema: Schema) -> Schema:
-        name = self.definitions.reserve(name)
-        self.definitions.define(name, schema)
-        return reference(name)
-
-    def _named(self, hint: Any, name: str, make: abc.Callable[[], Form]) -> Form:
-        """A form that may come to speak of itself while it is being made."""
+    def _named(self, hint: Any, name: str, build: Callable[[], TypeSchema]) -> TypeSchema:
+        """Return a type that may refer to itself while it is built."""
         key = _key(hint)
-        if (known := self._known.get(key)) is None:
+        if key not in self._known:
             name = self.definitions.reserve(name)
-            made: list[Form] = []
-            stand_in = placeholder(name, lambda value: converted(value, made[0].hint))
-            known = self._known[key] = Form(reference(name), stand_in)
-            made.append(make())
-            self.definitions.define(name, made[0].schema)
-            if is_placeholder(made[0].hint):
-                stand_in.convert = made[0].hint.convert
-                stand_in.inside = made[0].hint.inside
-            else:
-                stand_in.inside = made[0].hint
-        return known
+            complete: list[TypeSchema] = []
+            self._known[key] = TypeSchema(reference(name), lambda value: complete[0].convert(value))  # noqa: PLW0108 - not built yet
+            complete.append(build())
+            self.definitions.define(name, complete[0].schema)
+            self._known[key] = replace(complete[0], schema=reference(name))
+        return self._known[key]
+
+
+def hint_name(hint: Any) -> str:
+    """Return a hint nearly as its author wrote it."""
+    if isinstance(hint, type) and typing.get_origin(hint) is None:
+        return hint.__name__
+    return str(hint).removeprefix("typing.").removeprefix("collections.abc.")
+
+
+def _alias_types() -> tuple[Any, ...]:
+    return special_forms("TypeAliasType")
 
 
 def _key(hint: Any) -> Any:
-    """What a hint is remembered by: itself, unless the metadata of an inner Annotated has no hash."""
+    """Return what a hint is remembered by: itself, unless the metadata of an inner Annotated is not hashable."""
     try:
         hash(hint)
     except TypeError:
@@ -271,84 +271,133 @@ def _key(hint: Any) -> Any:
     return hint
 
 
-def _first_fitting(value: Any, forms: list[Form]) -> Any:
-    problems = []
-    for form in forms:
+def _with_default(built: TypeSchema, default: Any) -> TypeSchema:
+    """Return the type with this default, if it can be written in JSON so that the same value comes back."""
+    if default is NO_DEFAULT:
+        return built
+    try:
+        data = to_jsonable(default)
+        converted = built.convert(data)
+        is_same = bool(converted == default)
+    except Exception:  # noqa: BLE001 - any object may be a default, and converting or comparing it is foreign code
+        return built
+    if not is_same:
+        return built
+    # `x: float = 1` gives 1.0, so that filling it in leaves nothing to convert.
+    return replace(built, schema={**built.schema, "default": converted if type(converted) is float else data})
+
+
+def _array(item: TypeSchema, container: Any) -> TypeSchema:
+    schema: Schema = {"type": "array", "items": item.schema}
+    if container in (set, frozenset):
+        schema["uniqueItems"] = True
+
+    def convert(value: Any) -> Any:
+        if not isinstance(value, list):
+            raise ConversionError.expected("array", value)
+        items = convert_items(enumerate(value), (item.convert for _ in value))
+        return items if container is list else call_foreign(container, items)
+
+    if container is list and len(item.plain) == 1 and not item.plain_items:
+        return TypeSchema(schema, convert, frozenset([list]), item.plain)
+    return TypeSchema(schema, convert)
+
+
+def _enum(cls: type[enum.Enum]) -> TypeSchema:
+    """Return an Enum by its values. Values that are not text are explained by their names."""
+    if issubclass(cls, enum.Flag):
+        raise SchemaError(f"{cls.__name__} is a Flag, whose values combine; use a list of the members of an Enum")
+    description = parse_docstring(inspect.cleandoc(cls.__dict__.get("__doc__") or "")).description
+    if not all(isinstance(member.value, str) for member in cls):
+        names = ", ".join(f"{member.value!r} = {member.name}" for member in cls)
+        description = f"{description}\n\n{names}".strip()
+    return replace(_choice(tuple(cls)), plain=frozenset()).describe(description)
+
+
+def _choice(members: tuple[Any, ...]) -> TypeSchema:
+    """Return the type of these values. Members of enums are written by their values."""
+    values = [member.value if isinstance(member, enum.Enum) else member for member in members]
+    if not values:
+        raise SchemaError("there is no value to choose from")
+    if any(type(value) not in _JSON_TYPES for value in values):
+        raise SchemaError(f"not all of {values!r} are JSON serializable; use text or numbers")
+    # Python takes True for 1, JSON does not.
+    by_value = {(isinstance(value, bool), value): member for value, member in zip(values, members, strict=True)}
+    types_ = {_JSON_TYPES[type(value)] for value in values}
+    schema: Schema = {"type": types_.pop(), "enum": values} if len(types_) == 1 else {"enum": values}
+
+    def convert(value: Any) -> Any:
         try:
-            return converted(value, form.hint)
-        except (ValueError, TypeError) as error:
-            problems.append(str(error))
-    raise ValueError(f"it fits none of the allowed forms ({', '.join(problems)})")
+            return by_value[isinstance(value, bool), value]
+        except (KeyError, TypeError):
+            raise ConversionError.expected(f"one of {', '.join(map(quoted, values))}", value) from None
+
+    is_plain = not any(isinstance(member, enum.Enum) for member in members)
+    return TypeSchema(schema, convert, frozenset(map(type, values)) if is_plain else frozenset())
+
+
+def _first_accepting(value: Any, members: list[TypeSchema]) -> Any:
+    """Convert a value to the first member of a union that accepts it; a number to the member of its own type."""
+    if not isinstance(value, str | list | dict):
+        members = sorted(members, key=lambda member: type(value) not in member.plain)
+    errors = []
+    for member in members:
+        try:
+            return member.convert(value)
+        except ConversionError as error:
+            errors.append((member, error))
+    others = [error for member, error in errors if member.schema.get("type") != "null"]
+    if len(others) == 1:
+        raise others[0]
+    reasons = "; ".join(str(problem) for error in others for problem in error.problems[:1])
+    raise ConversionError.of(f"it fits none of the alternatives: {reasons}")
 
 
 def _key_names(schema: Schema) -> Schema:
-    """What a schema of keys says of them as text, which they always are in JSON."""
+    """Return what a schema of keys says of them as text, which they always are in JSON."""
     if "enum" in schema:
         return {"enum": [str(value) for value in schema["enum"]]}
     if schema.get("type") == "integer":
         return {"pattern": r"^-?[0-9]+$"}
-    return {word: said for word, said in schema.items() if word in _KEY_WORDS}
+    return {keyword: value for keyword, value in schema.items() if keyword in _KEY_KEYWORDS}
 
 
-def _pure_path() -> type:
-    from pathlib import PurePath  # slow to import, and few tools take paths
-
-    return PurePath
-
-
-def _path_maker(kind: type[Any]) -> abc.Callable[[Any], Any]:
-    return lambda value: kind(converted(value, str))
-
-
-def refusal(hint: Any) -> SchemaError:
-    return SchemaError(f"{name_of(hint)} cannot be said in JSON; {_advice(hint)}")
-
-
-def name_of(hint: Any) -> str:
-    """A hint as its author wrote it, or nearly."""
-    if isinstance(hint, type) and typing.get_origin(hint) is None:
-        return hint.__name__
-    return str(hint).removeprefix("typing.").removeprefix("collections.abc.")
+def _may_be_hashable(hint: Any) -> bool:
+    """Return whether values of a hint can be in a set, as far as its class tells."""
+    if hint in (Any, object):
+        return False
+    if hasattr(hint, "__metadata__"):
+        return _may_be_hashable(hint.__origin__)
+    origin, arguments = typing.get_origin(hint) or hint, typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType, tuple):
+        return all(_may_be_hashable(argument) for argument in arguments if argument is not Ellipsis)
+    if origin in _CONTAINERS:
+        return origin is frozenset
+    if isinstance(origin, type) and issubclass(origin, msgspec.Struct):
+        return origin.__struct_config__.frozen
+    return not isinstance(origin, type) or origin.__hash__ is not None
 
 
 def _advice(hint: Any) -> str:
-    kind = typing.get_origin(hint) or hint
-    if kind in (abc.Callable, types.FunctionType):
+    origin = typing.get_origin(hint) or hint
+    if origin in (abc.Callable, types.FunctionType):
         return "let the model choose by name, with a Literal or an Enum"
-    if isinstance(kind, type) and issubclass(kind, io.IOBase | typing.IO):
+    if isinstance(origin, type) and issubclass(origin, io.IOBase | typing.IO):
         return "take a path, or the content as str or bytes"
-    if isinstance(kind, type) and issubclass(kind, abc.Awaitable):
-        return f"a model gives values and nothing to wait for; use {_awaited(hint)}"
-    if isinstance(kind, type) and issubclass(kind, abc.Iterator | abc.AsyncIterable):
+    if isinstance(origin, type) and issubclass(origin, abc.Awaitable):
+        arguments = typing.get_args(hint)
+        return f"a model cannot give an awaitable; use {hint_name(arguments[-1]) if arguments else 'its result type'}"
+    if isinstance(origin, type) and issubclass(origin, abc.Iterator | abc.AsyncIterable):
         return "use a list"
-    return "use plain types, a dataclass or a TypedDict; what the model shall not see can be a Context[…]"
+    return "use plain types, a dataclass or a TypedDict; a parameter that the model must not see can be a Context[…]"
 
 
-def _awaited(hint: Any) -> str:
-    arguments = typing.get_args(hint)
-    return name_of(arguments[-1]) if arguments else "the type of what awaiting it gives"
+def _copy(value: Any) -> Any:
+    """Return a copy of JSON data: the function may change it, and the conversation must not change with it."""
+    try:
+        return msgspec.to_builtins(value)
+    except (TypeError, ValueError):
+        return value  # not JSON, and the schema says so
 
 
-_SCALARS: dict[Any, Schema] = {
-    str: {"type": "string"},
-    int: {"type": "integer"},
-    float: {"type": "number"},
-    bool: {"type": "boolean"},
-    type(None): {"type": "null"},
-    bytes: {"type": "string", "contentEncoding": "base64"},
-    bytearray: {"type": "string", "contentEncoding": "base64"},
-    datetime.datetime: {"type": "string", "format": "date-time"},
-    datetime.date: {"type": "string", "format": "date"},
-    datetime.time: {"type": "string", "format": "time"},
-    datetime.timedelta: {"type": "string", "format": "duration"},
-    uuid.UUID: {"type": "string", "format": "uuid"},
-    decimal.Decimal: {"type": "string", "format": "decimal"},
-}
-_CONTAINERS: dict[Any, Any] = {
-    **dict.fromkeys((list, abc.Sequence, abc.MutableSequence, abc.Collection, abc.Iterable), list),
-    **dict.fromkeys((set, abc.Set, abc.MutableSet), set),
-    **dict.fromkeys((dict, abc.Mapping, abc.MutableMapping), dict),
-    frozenset: frozenset,
-}
-_TRANSPARENT = ("Final", "Required", "NotRequired", "ReadOnly", "Unpack")
-_KEY_WORDS = ("format", "pattern", "minLength", "maxLength")
+_ANYTHING = TypeSchema({}, _copy)

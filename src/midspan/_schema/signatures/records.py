@@ -1,28 +1,29 @@
-"""The fields of a class that is a record: dataclass, TypedDict, NamedTuple, msgspec Struct, attrs."""
+"""Classes with fields: dataclass, TypedDict, NamedTuple, msgspec Struct, attrs; and fields as parameter defaults."""
 
 import dataclasses
 import inspect
 import sys
 import typing
 from collections.abc import Callable, Iterator
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
-from midspan._schema.signatures.docstrings import documentation
+from midspan._schema.signatures.docstrings import parse_docstring
 from midspan._types.parts import ProviderData
 from midspan.errors import SchemaError
 
 Direction = Literal["in", "out"]
-"""Whether a value comes from the model or goes to it: what must be there, and what may be, can differ."""
+"""Whether a value comes from the model or goes to it: which fields are required can differ."""
 
 NO_DEFAULT: Any = inspect.Parameter.empty
-"""The default of what has none."""
+_CONTAINERS = (list, dict, set, frozenset, tuple)
 
 
 class Field(Struct, frozen=True):
-    """One field: its name in JSON, what the constructor calls it, and what may stand in it."""
+    """One field: its name in JSON, the keyword of the constructor, and what it may contain."""
 
     key: str
     keyword: str
@@ -31,6 +32,8 @@ class Field(Struct, frozen=True):
     required: bool
     default: Any = NO_DEFAULT
     description: str = ""
+    factory: Callable[[], Any] | None = None
+    """Makes the value if it is missing, where Python itself would not: see `unwrap_default`."""
 
 
 class Record(Struct, frozen=True):
@@ -42,92 +45,135 @@ class Record(Struct, frozen=True):
 
 
 def record_of(hint: Any, direction: Direction) -> Record | None:
-    """The record that this class, or generic class with its arguments, is; None if it is none."""
-    kind = typing.get_origin(hint) or hint
-    read = _reader(kind)
+    """Return the record that a class, or a generic class with its arguments, is; None if it is not a record."""
+    cls = typing.get_origin(hint) or hint
+    read = _field_reader(cls)
     if read is None:
         return None
-    written = documentation(own_docstring(kind))
-    values = dict(zip(getattr(kind, "__parameters__", ()), typing.get_args(hint), strict=False))
+    documentation = parse_docstring(own_docstring(cls))
+    values = dict(zip(getattr(cls, "__parameters__", ()), typing.get_args(hint), strict=False))
     fields = tuple(
-        msgspec.structs.replace(
+        replace(
             field,
-            hint=_substituted(field.hint, values),
-            description=field.description or written.parameters.get(field.keyword, ""),
+            hint=_substitute(field.hint, values),
+            description=field.description or documentation.parameters.get(field.keyword, ""),
         )
-        for field in read(kind, direction)
+        for field in read(cls, direction)
     )
-    make = dict if is_typed_dict(kind) else kind
-    return Record(fields, make, written.description)
+    return Record(fields, dict if is_typed_dict(cls) else cls, documentation.description)
 
 
-def hints_of(kind: type) -> dict[str, Any]:
-    """The hints of a class, strings resolved; it may speak of itself even where it is not global."""
+def special_forms(name: str) -> tuple[Any, ...]:
+    """Return `typing.name`, and that of typing_extensions if it is another object."""
+    modules = (typing, sys.modules.get("typing_extensions"))
+    return tuple(getattr(module, name) for module in modules if hasattr(module, name))
+
+
+def class_hints(cls: type) -> dict[str, Any]:
+    """Return the hints of a class with strings resolved. It may refer to itself even where it is not global."""
+    parameters = {parameter.__name__: parameter for parameter in getattr(cls, "__type_params__", ())}
     try:
-        return typing.get_type_hints(kind, localns={kind.__name__: kind}, include_extras=True)
-    except (NameError, TypeError, SyntaxError, AttributeError) as error:
+        return typing.get_type_hints(cls, localns={**parameters, cls.__name__: cls}, include_extras=True)
+    except Exception as error:  # evaluating an annotation is foreign code
         raise SchemaError(
-            f"the hints of {kind.__name__} cannot be resolved: {error}; "
-            f"what they name must be importable in module {kind.__module__!r} at run time"
+            f"cannot resolve the type hints of {cls.__name__}: {error}; "
+            f"the names in them must exist in module {cls.__module__!r} at run time"
         ) from error
 
 
-def is_typed_dict(kind: Any) -> bool:
+def is_typed_dict(cls: Any) -> bool:
     # typing.is_typeddict does not know those of typing_extensions.
-    return isinstance(kind, type) and hasattr(kind, "__required_keys__")
+    return isinstance(cls, type) and hasattr(cls, "__required_keys__")
 
 
-def is_named_tuple(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_fields")
+def is_named_tuple(cls: Any) -> bool:
+    return isinstance(cls, type) and issubclass(cls, tuple) and hasattr(cls, "_fields")
 
 
-def own_docstring(kind: type) -> str:
-    """What somebody wrote about this class, and not what Python made up or a base class says."""
-    text = kind.__dict__.get("__doc__")
-    if not isinstance(text, str):  # none, or one that each object has of its own
-        return ""
-    # Dataclasses and NamedTuples without a docstring are given their signature for one.
-    return "" if text.startswith(f"{kind.__name__}(") else text
+def own_docstring(cls: type) -> str:
+    """Return the docstring that was written for this class, not one that Python generated or a base class has."""
+    text = cls.__dict__.get("__doc__")
+    # Dataclasses and NamedTuples without a docstring get their signature as one.
+    return inspect.cleandoc(text) if isinstance(text, str) and not text.startswith(f"{cls.__name__}(") else ""
 
 
-def _reader(kind: Any) -> Callable[[Any, Direction], Iterator[Field]] | None:
-    if not isinstance(kind, type):
+def unwrap_default(field: Field) -> Field:
+    """Return a parameter whose default is `pydantic.Field(…)` or a similar object with what that object says."""
+    default = field.default
+    if isinstance(default, dataclasses.Field):
+        return _unwrapped(field, default.default, default.default_factory, default.metadata.get("description"))
+    if isinstance(default, type(msgspec.field())):
+        return _unwrapped(field, default.default, default.default_factory)
+    if (attrs := sys.modules.get("attr")) is not None and isinstance(default, type(attrs.ib())):
+        attribute = attrs.fields(attrs.make_class("Parameter", {"value": default})).value
+        is_factory = isinstance(attribute.default, attrs.Factory)
+        value, factory = (attrs.NOTHING, attribute.default.factory) if is_factory else (attribute.default, None)
+        return _unwrapped(field, value, factory, attribute.metadata.get("description"))
+    fields = sys.modules.get("pydantic.fields")
+    if fields is not None and isinstance(default, fields.FieldInfo):
+        hint: Any = Annotated[(field.hint, default)]
+        if default.is_required():
+            return replace(field, hint=hint, default=NO_DEFAULT, required=True)
+        return _unwrapped(replace(field, hint=hint), default.default, default.default_factory)
+    return field
+
+
+def _unwrapped(field: Field, default: Any, factory: Any, description: Any = None) -> Field:
+    field = replace(field, description=description if isinstance(description, str) else field.description)
+    if callable(factory):
+        return replace(field, default=_known_default(NO_DEFAULT, factory), required=False, factory=factory)
+    if _is_missing(default):
+        return replace(field, default=NO_DEFAULT, required=True)
+    return replace(field, default=default, required=False, factory=lambda: default)
+
+
+def _is_missing(default: Any) -> bool:
+    attrs = sys.modules.get("attr")
+    is_nothing = attrs is not None and default is attrs.NOTHING
+    return is_nothing or default in (msgspec.NODEFAULT, dataclasses.MISSING, NO_DEFAULT)
+
+
+def _known_default(default: Any, factory: Any) -> Any:
+    if not _is_missing(default):
+        return default
+    # Another factory may return something else each time, which no schema can declare.
+    return factory() if factory in _CONTAINERS else NO_DEFAULT
+
+
+def _field_reader(cls: Any) -> Callable[[Any, Direction], Iterator[Field]] | None:
+    if not isinstance(cls, type):
         return None
-    if is_typed_dict(kind):
+    if is_typed_dict(cls):
         return _typed_dict_fields
-    if issubclass(kind, Struct):
+    if issubclass(cls, Struct):
         return _struct_fields
-    if dataclasses.is_dataclass(kind):
+    if dataclasses.is_dataclass(cls):
         return _dataclass_fields
-    if is_named_tuple(kind):
+    if is_named_tuple(cls):
         return _named_tuple_fields
-    return _attrs_fields if hasattr(kind, "__attrs_attrs__") else None
+    return _attrs_fields if hasattr(cls, "__attrs_attrs__") else None
 
 
-def _typed_dict_fields(kind: Any, _: Direction) -> Iterator[Field]:
-    for name, hint in hints_of(kind).items():
-        bare, said = _unqualified(hint)
-        # With annotations that are text, Python itself does not see the words Required and NotRequired.
-        yield Field(name, name, bare, said if said is not None else name in kind.__required_keys__)
+def _typed_dict_fields(cls: Any, _: Direction) -> Iterator[Field]:
+    readonly = special_forms("ReadOnly")
+    qualifiers = dict.fromkeys(special_forms("Required"), True) | dict.fromkeys(special_forms("NotRequired"), False)
+    for name, hint in class_hints(cls).items():
+        bare, required = hint, name in cls.__required_keys__
+        # With annotations that are text, Python itself does not see Required and NotRequired.
+        while (origin := typing.get_origin(bare)) in (*readonly, *qualifiers):
+            required = qualifiers.get(origin, required)
+            (bare,) = typing.get_args(bare)
+        yield Field(name, name, bare, required)
 
 
-def _unqualified(hint: Any) -> tuple[Any, bool | None]:
-    """The hint inside Required, NotRequired and ReadOnly, and which of the first two it was."""
-    said = None
-    while (word := getattr(typing.get_origin(hint), "_name", None)) in ("Required", "NotRequired", "ReadOnly"):
-        said = {"Required": True, "NotRequired": False}.get(word, said)
-        (hint,) = typing.get_args(hint)
-    return hint, said
-
-
-def _struct_fields(kind: Any, direction: Direction) -> Iterator[Field]:
-    if kind.__struct_config__.array_like:
-        raise SchemaError(f"{kind.__name__} is array_like, so its fields have no names for a model to fill in")
-    hints = hints_of(kind)
-    config = kind.__struct_config__
+def _struct_fields(cls: Any, direction: Direction) -> Iterator[Field]:
+    config = cls.__struct_config__
+    if config.array_like:
+        raise SchemaError(f"{cls.__name__} is array_like, so its fields have no names that a model could fill in")
+    hints = class_hints(cls)
     if config.tag is not None:
         yield Field(config.tag_field, "", typing.Literal[config.tag], required=True)
-    for field in msgspec.structs.fields(kind):
+    for field in msgspec.structs.fields(cls):
         if hints[field.name] == ProviderData | None:
             continue  # of our own parts: bytes of a provider, which no tool takes or returns
         default = _known_default(field.default, field.default_factory)
@@ -135,56 +181,41 @@ def _struct_fields(kind: Any, direction: Direction) -> Iterator[Field]:
         yield Field(field.encode_name, field.name, hints[field.name], required, default)
 
 
-def _dataclass_fields(kind: Any, direction: Direction) -> Iterator[Field]:
-    hints = hints_of(kind)
-    own = dataclasses.fields(kind)
-    names = {field.name for field in own}
-    for field in kind.__dataclass_fields__.values():
+def _dataclass_fields(cls: Any, direction: Direction) -> Iterator[Field]:
+    hints = class_hints(cls)
+    names = {field.name for field in dataclasses.fields(cls)}
+    for field in cls.__dataclass_fields__.values():
         hint = hints[field.name]
-        if field.name not in names and not isinstance(hint, dataclasses.InitVar):
+        is_present = field.init if direction == "in" else field.name in names
+        if not is_present or (field.name not in names and not isinstance(hint, dataclasses.InitVar)):
             continue
-        taken = field.init if direction == "in" else field.name in names
-        if not taken:
-            continue
+        is_missing = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
         default = _known_default(field.default, field.default_factory)
-        required = direction == "out" or (
-            field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-        )
         description = field.metadata.get("description", "")
-        yield Field(field.name, field.name, hint, required, default, description)
+        yield Field(field.name, field.name, hint, direction == "out" or is_missing, default, description)
 
 
-def _named_tuple_fields(kind: Any, direction: Direction) -> Iterator[Field]:
-    hints = hints_of(kind)
-    defaults = kind._field_defaults
-    for name in kind._fields:
-        default = defaults.get(name, NO_DEFAULT)
+def _named_tuple_fields(cls: Any, direction: Direction) -> Iterator[Field]:
+    hints, defaults = class_hints(cls), cls._field_defaults
+    for name in cls._fields:
         required = direction == "out" or name not in defaults
-        yield Field(name, name, hints.get(name, Any), required, default)
+        yield Field(name, name, hints.get(name, Any), required, defaults.get(name, NO_DEFAULT))
 
 
-def _attrs_fields(kind: Any, direction: Direction) -> Iterator[Field]:
-    hints = hints_of(kind)
-    nothing = sys.modules["attr"].NOTHING
-    for attribute in kind.__attrs_attrs__:
+def _attrs_fields(cls: Any, direction: Direction) -> Iterator[Field]:
+    hints = class_hints(cls)
+    for attribute in cls.__attrs_attrs__:
         # msgspec writes no private attributes, so a result has none.
         if not (attribute.init if direction == "in" else not attribute.name.startswith("_")):
             continue
-        required = direction == "out" or attribute.default is nothing
-        default = NO_DEFAULT if attribute.default is nothing else attribute.default
+        is_missing = _is_missing(attribute.default)
         hint = hints.get(attribute.name, attribute.type or Any)
+        default = NO_DEFAULT if is_missing else attribute.default
         description = attribute.metadata.get("description", "")
-        yield Field(attribute.name, attribute.alias, hint, required, default, description)
+        yield Field(attribute.name, attribute.alias, hint, direction == "out" or is_missing, default, description)
 
 
-def _known_default(default: Any, factory: Any) -> Any:
-    if default is not msgspec.NODEFAULT and default is not dataclasses.MISSING:
-        return default
-    # Another factory may give something else each time, which no schema can say.
-    return factory() if factory in (list, dict, set, frozenset, tuple) else NO_DEFAULT
-
-
-def _substituted(hint: Any, values: dict[Any, Any]) -> Any:
+def _substitute(hint: Any, values: dict[Any, Any]) -> Any:
     if isinstance(hint, typing.TypeVar):
         return values.get(hint, hint)
     parameters = getattr(hint, "__parameters__", ())

@@ -4,9 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
-
-from midspan._schema.paths import MAX_QUOTED_CHARS, Steps, format_path, quoted
+from midspan._schema.paths import MAX_QUOTED_CHARS, Problem, Steps, quoted
 from midspan._schema.tree import ANYTHING, SchemaNode, SchemaTree
 from midspan._schema.type_aliases import type_of
 
@@ -19,20 +17,6 @@ MAX_PROBLEMS = 20
 _MAX_LISTED = 12
 _MAX_COMPARED = 500
 _UNKNOWN_NAMES = ("additionalProperties", "unevaluatedProperties")
-
-
-class Problem(Struct, frozen=True):
-    """One thing that is wrong, and where. The location of the whole value has no steps."""
-
-    steps: Steps
-    message: str
-
-    @property
-    def path(self) -> str:
-        return format_path(self.steps)
-
-    def __str__(self) -> str:
-        return f"{self.path}: {self.message}" if self.steps else self.message
 
 
 def format_errors(errors: "Iterable[ValidationError]", tree: SchemaTree, value: Any) -> list[Problem]:

@@ -75,7 +75,8 @@ def _declaration(tool: ToolSpec) -> dict[str, Any]:
 
 
 def _is_empty_schema(schema: dict[str, Any]) -> bool:
-    present = {name for name, value in schema.items() if value not in ({}, [], None, False, True)}
+    # `additionalProperties: true` is a parameter: the function takes arguments of any name.
+    present = {name for name, value in schema.items() if value not in ({}, [], None) and value is not False}
     return present <= {"type", "title", "description", "$schema", "$id"}
 
 
