@@ -7,12 +7,15 @@ from pathlib import Path
 
 import pytest
 
+import midspan
+
 PROGRAM = '''
 from dataclasses import dataclass
 from typing import assert_type
 
 from midspan import Agent, BackgroundRuns, Chat, Gemini, Limits, ModelSettings, RunResult, gemini, tool
 from midspan.testing import ScriptedProvider
+from midspan.tools import tool_from_schema
 from midspan._types.events import TextDelta
 
 
@@ -64,11 +67,20 @@ async def main(agent: Agent) -> None:
     Limits(max_turns="ten")  # wrong
     add("1", 2)  # wrong
     Agent("gemini:gemini-3.8-flash", tool_choices="any")  # wrong
+    tool(timeout="5")  # wrong
+    tool_from_schema("add", "Adds.", {}, print, timeouts=5)  # wrong
+    answer.text.append("more")  # wrong
+    stream.result.output.town  # wrong
 '''
 
 
 @pytest.mark.requirement("S4-22")
-def test_a_strict_checker_knows_every_type_and_finds_what_is_wrong(tmp_path: Path) -> None:
+def test_package_is_marked_as_typed() -> None:
+    assert Path(midspan.__file__).with_name("py.typed").exists()
+
+
+@pytest.mark.requirement("S4-22")
+def test_strict_type_checker_knows_every_type_and_finds_errors(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(PROGRAM)
     command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "program.py"]
     checked = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)

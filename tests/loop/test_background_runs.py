@@ -79,7 +79,7 @@ def run(main: Any) -> Any:
     return asyncio.run(bounded())
 
 
-def test_any_number_of_subscribers_see_the_same_from_any_event_on(make_journal: MakeJournal) -> None:
+def test_all_subscribers_see_the_same_events_from_any_number_on(make_journal: MakeJournal) -> None:
     async def main() -> None:
         journal = make_journal()
         async with BackgroundRuns(agent(), journal) as runs:
@@ -97,7 +97,7 @@ def test_any_number_of_subscribers_see_the_same_from_any_event_on(make_journal: 
     run(main())
 
 
-def test_the_final_view_is_the_text_of_the_final_answer_and_nothing_else(make_journal: MakeJournal) -> None:
+def test_final_view_has_only_the_text_of_the_final_answer(make_journal: MakeJournal) -> None:
     async def main() -> None:
         journal = make_journal()
         async with BackgroundRuns(agent(), journal) as runs:
@@ -111,7 +111,7 @@ def test_the_final_view_is_the_text_of_the_final_answer_and_nothing_else(make_jo
 
 
 @pytest.mark.requirement("S4-10")
-def test_the_status_tells_the_phase() -> None:
+def test_status_has_the_phase_of_the_run() -> None:
     phases = []
 
     async def main() -> None:
@@ -139,7 +139,7 @@ def test_the_status_tells_the_phase() -> None:
     assert phases == [Phase.AWAITING_MODEL_CALL, Phase.EXECUTING_TOOLS, Phase.AWAITING_FINAL_RESPONSE]
 
 
-def test_a_stopped_run_ends_for_all_who_watch_it(make_journal: MakeJournal) -> None:
+def test_cancelled_run_ends_for_all_subscribers(make_journal: MakeJournal) -> None:
     async def main() -> None:
         started, ended = asyncio.Event(), []
 
@@ -175,7 +175,7 @@ def test_a_stopped_run_ends_for_all_who_watch_it(make_journal: MakeJournal) -> N
     run(main())
 
 
-def test_an_error_of_the_run_is_told_to_those_who_watch_it() -> None:
+def test_error_of_a_run_is_raised_to_its_subscribers() -> None:
     async def main() -> None:
         async with BackgroundRuns(Agent(ScriptedProvider([RuntimeError("broken")]))) as runs:
             id = runs.start("go")
@@ -193,7 +193,7 @@ def test_an_error_of_the_run_is_told_to_those_who_watch_it() -> None:
 
 
 @pytest.mark.requirement("S4-16")
-def test_a_subscriber_that_takes_nothing_neither_blocks_the_run_nor_holds_events() -> None:
+def test_slow_subscriber_blocks_neither_the_run_nor_others() -> None:
     async def main() -> None:
         journal = MemoryJournal()
         script = [[Text("x")] * 5_000]
@@ -208,7 +208,67 @@ def test_a_subscriber_that_takes_nothing_neither_blocks_the_run_nor_holds_events
     run(main())
 
 
-def test_a_subscriber_far_behind_still_sees_the_end_of_streams_that_were_closed() -> None:
+@pytest.mark.requirement("S4-16")
+def test_only_the_last_thousand_runs_are_kept() -> None:
+    async def main() -> None:
+        async with BackgroundRuns(Agent(ScriptedProvider(lambda _: "done"))) as runs:
+            first = runs.start("go", run_id="first")
+            await taken(runs, first)
+            for _ in range(10):
+                ids = [runs.start("go") for _ in range(101)]
+                await asyncio.gather(*(taken(runs, id) for id in ids))
+            with pytest.raises(UnknownRun):
+                await runs.status(first)
+            assert runs.start("go", run_id="first") == "first"
+            assert (await runs.status(ids[-1])).phase is Phase.COMPLETED
+
+    run(main())
+
+
+@pytest.mark.requirement("S4-12")
+def test_background_run_takes_any_number_of_tool_rounds() -> None:
+    async def main() -> None:
+        rounds = [[Text(f"Round {n}."), ToolCall(str(n), "add", {"a": n, "b": 1})] for n in range(5)]
+        async with BackgroundRuns(agent(*rounds, [Text("It is "), Text("5.")])) as runs:
+            id = runs.start("go")
+            assert "".join(event.text for _, event in await taken(runs, id, view="final")) == "It is 5."  # type: ignore[union-attr]
+            events = [event for _, event in await taken(runs, id)]
+            assert [event.result.value for event in events if isinstance(event, ToolEnd)] == [1, 2, 3, 4, 5]
+
+    run(main())
+
+
+def test_open_calls_of_a_cancelled_run_have_their_ends_in_the_journal(make_journal: MakeJournal) -> None:
+    async def main() -> None:
+        started = asyncio.Event()
+
+        @tool
+        async def stay() -> None:
+            """Stay."""
+            started.set()
+            await asyncio.Event().wait()
+
+        calls = [ToolCall("1", "add", {"a": 1, "b": 2}), ToolCall("2", "stay", {}), ToolCall("3", "stay", {})]
+        runs = BackgroundRuns(Agent(ScriptedProvider([calls]), tools=[add, stay]), make_journal())
+        id = runs.start("go")
+        await started.wait()
+        async for _, event in runs.subscribe(id):
+            if isinstance(event, ToolEnd):
+                break
+        await runs.cancel(id)
+        events = [event for _, event in await taken(runs, id)]
+        starts = [event.index for event in events if isinstance(event, ToolStart)]
+        ends = {event.index: event.result for event in events if isinstance(event, ToolEnd)}
+        assert (starts, sorted(ends)) == ([0, 1, 2], [0, 1, 2])
+        assert ends[0].value == 3
+        assert all("was cancelled before it ended" in ends[index].value for index in (1, 2))
+        assert isinstance(events[-1], RunEnd)
+        await runs.close()
+
+    run(main())
+
+
+def test_slow_subscriber_sees_the_end_of_a_run_after_close() -> None:
     async def main() -> None:
         runs = BackgroundRuns(Agent(ScriptedProvider([[Text("x")] * 5_000])))
         id = runs.start("go")
@@ -221,7 +281,7 @@ def test_a_subscriber_far_behind_still_sees_the_end_of_streams_that_were_closed(
     run(main())
 
 
-def test_closing_cancels_what_was_started_and_leaves_no_task_behind() -> None:
+def test_close_cancels_all_runs_and_leaves_no_task() -> None:
     async def main() -> None:
         async def hang(_: Any) -> Any:
             await asyncio.sleep(60)
@@ -238,7 +298,7 @@ def test_closing_cancels_what_was_started_and_leaves_no_task_behind() -> None:
     run(main())
 
 
-def test_what_is_wrong_is_told_at_once() -> None:
+def test_invalid_arguments_are_errors_at_once() -> None:
     async def main() -> None:
         async with BackgroundRuns(agent()) as runs:
             with pytest.raises(ConfigError, match="nothing to ask"):
@@ -256,7 +316,7 @@ def test_what_is_wrong_is_told_at_once() -> None:
     run(main())
 
 
-def test_a_run_that_ended_is_still_there_for_the_next_process(tmp_path: Path) -> None:
+def test_ended_run_can_be_read_by_the_next_process(tmp_path: Path) -> None:
     async def first() -> list[tuple[int, RunEvent]]:
         journal = SqliteJournal(tmp_path / "journal.db")
         async with BackgroundRuns(agent(), journal) as runs:
@@ -276,7 +336,7 @@ def test_a_run_that_ended_is_still_there_for_the_next_process(tmp_path: Path) ->
 
 
 @pytest.mark.requirement("S4-15")
-def test_many_runs_at_once_do_not_mix() -> None:
+def test_concurrent_runs_do_not_mix() -> None:
     async def main() -> None:
         async def model(request: Any) -> Any:
             await asyncio.sleep(0)
@@ -335,7 +395,7 @@ async def no_task_left() -> bool:
     return len(asyncio.all_tasks()) == 1
 
 
-def test_a_run_that_is_stopped_before_it_could_begin_ends_all_the_same(make_journal: MakeJournal) -> None:
+def test_run_cancelled_before_its_first_step_has_an_end(make_journal: MakeJournal) -> None:
     async def main() -> None:
         journal = make_journal()
         async with BackgroundRuns(agent(), journal) as runs:
@@ -352,7 +412,7 @@ def test_a_run_that_is_stopped_before_it_could_begin_ends_all_the_same(make_jour
     run(main())
 
 
-def test_an_id_that_was_used_is_refused_at_once() -> None:
+def test_used_run_id_is_refused_at_once() -> None:
     async def main() -> None:
         journal = MemoryJournal()
         async with BackgroundRuns(agent(), journal) as runs:
@@ -366,7 +426,7 @@ def test_an_id_that_was_used_is_refused_at_once() -> None:
     run(main())
 
 
-def test_an_id_of_another_process_fails_visibly_and_nothing_is_asked(tmp_path: Path) -> None:
+def test_run_id_used_by_another_process_fails_before_any_request(tmp_path: Path) -> None:
     async def main() -> None:
         journal = SqliteJournal(tmp_path / "journal.db")
         async with BackgroundRuns(agent(), journal) as runs:
@@ -388,7 +448,7 @@ def test_an_id_of_another_process_fails_visibly_and_nothing_is_asked(tmp_path: P
 
 
 @pytest.mark.parametrize("appends", [0, 1])
-def test_a_journal_that_fails_ends_the_run_and_tells_all_who_wait(appends: int) -> None:
+def test_journal_error_ends_the_run_and_notifies_subscribers(appends: int) -> None:
     async def main() -> None:
         async with BackgroundRuns(hanging(), FailingJournal(appends)) as runs:
             id = runs.start("go")
@@ -406,7 +466,7 @@ def test_a_journal_that_fails_ends_the_run_and_tells_all_who_wait(appends: int) 
     run(main())
 
 
-def test_an_end_that_cannot_be_written_is_an_error_and_no_silence() -> None:
+def test_error_while_storing_the_end_is_raised_to_subscribers() -> None:
     async def main() -> None:
         async with BackgroundRuns(Agent(ScriptedProvider([[Text("x")]])), FailingJournal(1)) as runs:
             id = runs.start("go")
@@ -422,7 +482,7 @@ def test_an_end_that_cannot_be_written_is_an_error_and_no_silence() -> None:
     run(main())
 
 
-def test_a_run_that_nobody_here_drives_is_waited_for_only_so_long(make_journal: MakeJournal) -> None:
+def test_run_of_another_process_is_waited_for_until_the_silence_timeout(make_journal: MakeJournal) -> None:
     async def main() -> None:
         journal = make_journal()
         begun: list[RunEvent] = [RunStart("old", "m", (Message.user("q"),)), TurnStart(1)]
@@ -447,7 +507,7 @@ def test_a_run_that_nobody_here_drives_is_waited_for_only_so_long(make_journal: 
 
 
 @pytest.mark.parametrize("second", ["cancel", "close"])
-def test_stopping_twice_waits_for_a_slow_journal_and_loses_nothing(second: str) -> None:
+def test_second_cancel_waits_for_a_slow_journal(second: str) -> None:
     async def main() -> None:
         journal = SlowJournal()
         runs = BackgroundRuns(hanging(), journal)
@@ -469,7 +529,7 @@ def test_stopping_twice_waits_for_a_slow_journal_and_loses_nothing(second: str) 
     run(main())
 
 
-def test_a_program_that_ends_without_closing_leaves_whole_runs_behind(tmp_path: Path) -> None:
+def test_program_that_exits_without_close_leaves_complete_journals(tmp_path: Path) -> None:
     async def first() -> None:
         runs = BackgroundRuns(hanging(), SqliteJournal(tmp_path / "journal.db"))
         kept.append(runs)
@@ -487,7 +547,7 @@ def test_a_program_that_ends_without_closing_leaves_whole_runs_behind(tmp_path: 
     run(second())
 
 
-def test_the_error_of_the_final_view_has_the_transcript_and_the_kind_of_the_fault() -> None:
+def test_error_of_the_final_view_has_transcript_and_kind() -> None:
     async def main() -> None:
         call = [ToolCall("1", "add", {"a": 1, "b": 2})]
         async with BackgroundRuns(agent(call, call, call)) as runs:
@@ -506,7 +566,7 @@ def test_the_error_of_the_final_view_has_the_transcript_and_the_kind_of_the_faul
     run(main())
 
 
-def test_the_journal_of_a_run_without_an_answer_folds_to_a_history_that_can_go_on(make_journal: MakeJournal) -> None:
+def test_journal_of_a_run_without_an_answer_restores_a_valid_history(make_journal: MakeJournal) -> None:
     async def main() -> None:
         started = asyncio.Event()
 
@@ -533,7 +593,7 @@ def test_the_journal_of_a_run_without_an_answer_folds_to_a_history_that_can_go_o
 
 @pytest.mark.parametrize("from_event", ["x", None, -1, True, 1.5])
 @pytest.mark.parametrize("view", ["all", "final"])
-def test_a_number_that_no_event_has_is_refused_in_both_views(from_event: Any, view: str) -> None:
+def test_invalid_event_number_is_an_error_in_both_views(from_event: Any, view: str) -> None:
     async def main() -> None:
         async with BackgroundRuns(agent()) as runs:
             id = runs.start("go")
@@ -543,7 +603,7 @@ def test_a_number_that_no_event_has_is_refused_in_both_views(from_event: Any, vi
     run(main())
 
 
-def test_what_streams_cannot_be_made_of_is_told_in_words() -> None:
+def test_invalid_agent_or_journal_is_an_error() -> None:
     async def main() -> None:
         wrong: Any = "runs.db"
         with pytest.raises(ConfigError, match=r"SqliteJournal\('runs.db'\)"):
@@ -566,7 +626,7 @@ def test_what_streams_cannot_be_made_of_is_told_in_words() -> None:
     run(main())
 
 
-def test_starting_outside_an_event_loop_is_told_and_leaves_nothing() -> None:
+def test_start_outside_an_event_loop_is_an_error() -> None:
     runs = BackgroundRuns(agent())
     with pytest.raises(ConfigError, match="no running event loop"):
         runs.start("go", run_id="a")
@@ -581,7 +641,7 @@ def test_starting_outside_an_event_loop_is_told_and_leaves_nothing() -> None:
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("ending", ["cancel", "close"])
-def test_a_run_whose_event_loop_was_closed_is_ended_from_another_one(ending: str) -> None:
+def test_run_whose_event_loop_was_closed_is_ended_from_another_loop(ending: str) -> None:
     end_from_another_loop(ending)
     gc.collect()  # the abandoned task complains while this test runs, not in another one
 
@@ -618,7 +678,7 @@ def end_from_another_loop(ending: str) -> None:
     run(main())
 
 
-def test_subscribers_and_stops_may_be_in_other_event_loops() -> None:
+def test_subscribers_and_cancel_may_be_in_other_event_loops() -> None:
     ready, ended = threading.Event(), threading.Event()
     runs = BackgroundRuns(hanging())
 
@@ -643,7 +703,7 @@ def test_subscribers_and_stops_may_be_in_other_event_loops() -> None:
 
 
 @pytest.mark.requirement("S4-15")
-def test_a_thousand_runs_in_one_file_do_not_mix(tmp_path: Path) -> None:
+def test_thousand_runs_in_one_file_do_not_mix(tmp_path: Path) -> None:
     async def main() -> None:
         async def model(request: Any) -> Any:
             return [Text(request.history[0].text)]
@@ -665,7 +725,7 @@ class Panic(BaseException):
 
 
 @pytest.mark.parametrize("kind", [Panic, GeneratorExit])
-def test_whatever_a_provider_raises_the_run_has_an_end(kind: type[BaseException]) -> None:
+def test_run_has_an_end_whatever_its_provider_raises(kind: type[BaseException]) -> None:
     async def panics(_: Any) -> Any:
         raise kind("now")
 
@@ -681,7 +741,7 @@ def test_whatever_a_provider_raises_the_run_has_an_end(kind: type[BaseException]
 
 
 @pytest.mark.parametrize("kind", [Panic, asyncio.CancelledError])
-def test_whatever_a_journal_raises_ends_the_run(kind: type[BaseException]) -> None:
+def test_run_ends_whatever_its_journal_raises(kind: type[BaseException]) -> None:
     class Broken(MemoryJournal):
         async def append(self, *_: Any, **__: Any) -> int:
             raise kind("now")
@@ -713,7 +773,7 @@ class RecordingJournal(MemoryJournal):
         return [name for batch in self.batches for name in batch]
 
 
-def test_a_call_that_may_write_is_stored_before_it_runs() -> None:
+def test_call_that_may_write_is_stored_before_it_runs() -> None:
     journal = RecordingJournal()
     stored: list[list[str]] = []
 
@@ -732,7 +792,7 @@ def test_a_call_that_may_write_is_stored_before_it_runs() -> None:
     assert stored == [["RunStart", "TurnStart", "TextDelta", "TurnEnd", "ToolStart"]]
 
 
-def test_the_calls_of_a_turn_are_stored_together_before_the_first_one_runs() -> None:
+def test_calls_of_a_turn_are_stored_together_before_any_of_them_runs() -> None:
     journal = RecordingJournal()
     stored: list[int] = []
 
@@ -752,7 +812,7 @@ def test_the_calls_of_a_turn_are_stored_together_before_the_first_one_runs() -> 
     assert len([batch for batch in journal.batches if "ToolStart" in batch]) <= 2
 
 
-def test_a_call_that_only_reads_does_not_wait_for_the_journal() -> None:
+def test_read_only_call_does_not_wait_for_the_journal() -> None:
     async def main() -> None:
         journal, looked = SlowJournal(), asyncio.Event()
 
@@ -775,7 +835,7 @@ def test_a_call_that_only_reads_does_not_wait_for_the_journal() -> None:
     run(main())
 
 
-def test_a_call_is_not_run_if_it_cannot_be_stored() -> None:
+def test_call_that_cannot_be_stored_is_not_run() -> None:
     paid: list[int] = []
 
     class Refusing(MemoryJournal):
@@ -813,7 +873,7 @@ class ForgetfulJournal(MemoryJournal):
         raise ConnectionResetError("connection lost")
 
 
-def test_an_append_whose_outcome_is_unknown_is_looked_up_and_not_repeated() -> None:
+def test_append_whose_outcome_is_unknown_is_looked_up_and_not_repeated() -> None:
     async def main() -> None:
         async with BackgroundRuns(agent(), ForgetfulJournal()) as runs:
             events = [event for _, event in await taken(runs, runs.start("1 + 2?"))]
@@ -824,7 +884,7 @@ def test_an_append_whose_outcome_is_unknown_is_looked_up_and_not_repeated() -> N
     run(main())
 
 
-def test_another_writer_of_the_run_stops_it() -> None:
+def test_append_by_another_writer_ends_the_run() -> None:
     ran: list[str] = []
 
     async def main() -> None:
@@ -847,7 +907,7 @@ def test_another_writer_of_the_run_stops_it() -> None:
     assert ran == ["here"]
 
 
-def test_a_call_under_the_id_of_another_one_keeps_its_name_when_the_run_is_cancelled() -> None:
+def test_cancelled_calls_that_share_an_id_keep_their_names() -> None:
     async def main() -> None:
         started = asyncio.Event()
 
@@ -876,7 +936,7 @@ def test_a_call_under_the_id_of_another_one_keeps_its_name_when_the_run_is_cance
     run(main())
 
 
-def test_the_journal_has_a_summary_of_every_run() -> None:
+def test_journal_has_a_summary_of_every_run() -> None:
     async def main() -> None:
         journal = MemoryJournal()
         usage = Usage(1, 2)
@@ -916,7 +976,7 @@ except {kind}:
 
 
 @pytest.mark.parametrize("kind", ["SystemExit", "KeyboardInterrupt"])
-def test_a_provider_that_exits_the_program_still_leaves_an_end_in_the_journal(kind: str, tmp_path: Path) -> None:
+def test_provider_that_exits_the_program_leaves_an_end_in_the_journal(kind: str, tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     command = [sys.executable, "-X", "dev", "-W", "error", "-c", PATIENT_PROGRAM + EXITING.format(kind=kind), str(path)]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=BOUND)
@@ -954,7 +1014,7 @@ class Dictating(PartsProvider, ScriptedProvider):
 
 
 @pytest.mark.parametrize("options", [{"tools": ()}, {"tools": [add], "tool_choice": "none"}])
-def test_the_final_view_shows_text_at_once_if_the_model_cannot_make_calls(options: Any) -> None:
+def test_final_view_yields_text_at_once_if_the_model_cannot_make_calls(options: Any) -> None:
     async def main() -> None:
         provider = Dictating(["It is late."])
         async with BackgroundRuns(Agent(provider, **options)) as runs:
@@ -969,7 +1029,7 @@ def test_the_final_view_shows_text_at_once_if_the_model_cannot_make_calls(option
     run(main())
 
 
-def test_the_final_view_holds_text_back_while_a_call_may_follow() -> None:
+def test_final_view_holds_text_back_while_a_call_may_follow() -> None:
     async def main() -> None:
         provider = Dictating(["It is late."])
         async with BackgroundRuns(Agent(provider, tools=[add])) as runs:
@@ -986,7 +1046,7 @@ def test_the_final_view_holds_text_back_while_a_call_may_follow() -> None:
     run(main())
 
 
-def test_the_final_view_tells_that_text_it_has_shown_was_discarded() -> None:
+def test_final_view_reports_that_earlier_text_was_discarded() -> None:
     async def main() -> None:
         provider = Dictating(["It is CUT", "Quite late."])
         async with BackgroundRuns(Agent(provider)) as runs:
@@ -999,7 +1059,7 @@ def test_the_final_view_tells_that_text_it_has_shown_was_discarded() -> None:
     run(main())
 
 
-def test_the_final_view_of_a_run_that_ended_with_another_text_has_that_text_last() -> None:
+def test_final_view_ends_with_the_text_of_a_limit_or_a_final_tool() -> None:
     async def main() -> None:
         provider = Dictating(["It is CUT"])
         for _ in range(3):
@@ -1012,7 +1072,7 @@ def test_the_final_view_of_a_run_that_ended_with_another_text_has_that_text_last
     run(main())
 
 
-def test_an_answer_that_the_model_continues_is_not_started_anew() -> None:
+def test_answer_in_several_parts_is_not_discarded() -> None:
     async def main() -> None:
         first = ModelResponse(Message("model", (Text("It is "),)), FinishReason.CONTINUES)
         for tools in ((), [add]):

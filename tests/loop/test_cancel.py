@@ -76,7 +76,7 @@ def is_legal(history: History) -> bool:
     )
 
 
-def test_there_are_so_many_events() -> None:
+def test_scripted_run_has_the_expected_number_of_events() -> None:
     async def main() -> int:
         return len([event async for event in Workshop().agent().stream("go")])
 
@@ -84,7 +84,7 @@ def test_there_are_so_many_events() -> None:
 
 
 @pytest.mark.parametrize("after", range(1, EVENTS + 1))
-def test_leaving_after_any_event_leaves_nothing_running_and_a_legal_history(after: int) -> None:
+def test_closing_after_any_event_leaves_nothing_running_and_a_valid_history(after: int) -> None:
     async def main() -> None:
         shop = Workshop()
         stream = shop.agent().stream("go")
@@ -104,7 +104,7 @@ def test_leaving_after_any_event_leaves_nothing_running_and_a_legal_history(afte
 
 
 @pytest.mark.parametrize("steps", range(30))
-def test_cancelling_at_any_step_leaves_nothing_running_and_a_legal_history(steps: int) -> None:
+def test_cancelling_at_any_step_leaves_nothing_running_and_a_valid_history(steps: int) -> None:
     async def main() -> None:
         shop = Workshop()
         stream = shop.agent().stream("go")
@@ -141,7 +141,7 @@ def test_cancelling_a_blocking_run_leaves_nothing_running(steps: int) -> None:
     run(main())
 
 
-def test_a_cancelled_call_has_its_result_under_its_own_id() -> None:
+def test_cancelled_call_has_a_result_under_its_id() -> None:
     started = asyncio.Event
 
     async def main() -> History:
@@ -201,7 +201,7 @@ def test_run_that_is_cancelled_while_it_computes_ends_when_it_waits_next(then: s
 
 
 @pytest.mark.parametrize("waits", [False, True])
-def test_cancellation_requested_by_the_consumer_between_two_events_is_no_error_of_the_model(waits: bool) -> None:
+def test_cancellation_between_two_events_is_not_an_error_of_the_model(waits: bool) -> None:
     async def slow(_: Any) -> str:
         await asyncio.sleep(0)
         return "never"

@@ -84,7 +84,7 @@ def run(server: Any, *tools: Any, streaming: bool, model: str = "gemini-3.8-flas
 
 
 @MODES
-def test_a_stream_whose_last_chunk_is_empty_keeps_its_history(server: Server, streaming: bool) -> None:
+def test_stream_with_an_empty_last_chunk_keeps_its_history(server: Server, streaming: bool) -> None:
     signed = {"text": "", "thoughtSignature": "c2ln"}
     server.script = [
         [chunk({"text": "Let me see."}, finish=None), chunk(call(1, thoughtSignature="QQ=="), finish=None), chunk()],
@@ -98,7 +98,7 @@ def test_a_stream_whose_last_chunk_is_empty_keeps_its_history(server: Server, st
 
 
 @MODES
-def test_ten_rounds_later_every_signature_is_still_on_its_part(server: Server, streaming: bool) -> None:
+def test_signatures_stay_on_their_parts_over_ten_turns(server: Server, streaming: bool) -> None:
     server.script = [[chunk(call(n, thoughtSignature=f"c2ln{n:04}"))] for n in range(9)] + [[chunk({"text": "done"})]]
     run(server, add, streaming=streaming)
     calls = [content["parts"] for content in server.last.body["contents"] if content["role"] == "model"]
@@ -106,9 +106,7 @@ def test_ten_rounds_later_every_signature_is_still_on_its_part(server: Server, s
 
 
 @MODES
-def test_parallel_calls_spread_over_chunks_are_one_turn_with_one_turn_of_results(
-    server: Server, streaming: bool
-) -> None:
+def test_parallel_calls_in_several_chunks_are_one_turn(server: Server, streaming: bool) -> None:
     server.script = [
         [chunk(call(1, thoughtSignature="QQ=="), finish=None), chunk(call(2), finish=None), chunk(call(3))],
         [chunk({"text": "done"})],
@@ -120,7 +118,7 @@ def test_parallel_calls_spread_over_chunks_are_one_turn_with_one_turn_of_results
     assert [one.value for one in result.tool_calls] == [2, 3, 4]
 
 
-def test_a_chunk_that_came_twice_is_one_call(server: Server) -> None:
+def test_repeated_chunk_is_one_call(server: Server) -> None:
     doubled = chunk(call(1, thoughtSignature="QQ=="), finish=None)
     server.script = [[doubled, doubled, chunk(call(2))], [chunk({"text": "done"})]]
     result = run(server, add, streaming=True)
@@ -129,7 +127,7 @@ def test_a_chunk_that_came_twice_is_one_call(server: Server) -> None:
 
 
 @MODES
-def test_a_malformed_call_is_salvaged_or_asked_for_again(server: Server, streaming: bool) -> None:
+def test_malformed_call_is_recovered_or_requested_again(server: Server, streaming: bool) -> None:
     words = "Malformed function call: print(default_api.add(a=1, b=1))"
     server.script = [
         [chunk(finish="MALFORMED_FUNCTION_CALL", finishMessage=words)],
@@ -146,9 +144,7 @@ def test_a_malformed_call_is_salvaged_or_asked_for_again(server: Server, streami
 
 
 @MODES
-def test_an_answer_that_goes_on_is_asked_for_with_its_token_and_becomes_one_turn(
-    server: Server, streaming: bool
-) -> None:
+def test_continued_answer_becomes_one_turn(server: Server, streaming: bool) -> None:
     usage = {"usageMetadata": {"totalTokenCount": 10}}
     server.script = [
         [{**chunk({"text": "one "}, finish="CONTINUATION", continuationToken="t1"), **usage}],
@@ -163,7 +159,7 @@ def test_an_answer_that_goes_on_is_asked_for_with_its_token_and_becomes_one_turn
 
 
 @MODES
-def test_an_answer_that_goes_on_and_then_says_nothing_is_asked_for_anew(server: Server, streaming: bool) -> None:
+def test_continued_answer_that_ends_empty_is_requested_again(server: Server, streaming: bool) -> None:
     server.script = [
         [chunk({"text": "one "}, finish="CONTINUATION", continuationToken="t1")],
         [chunk()],
@@ -174,7 +170,7 @@ def test_an_answer_that_goes_on_and_then_says_nothing_is_asked_for_anew(server: 
 
 
 @MODES
-def test_sources_of_built_in_tools_are_in_the_result(server: Server, streaming: bool) -> None:
+def test_citations_of_builtin_tools_are_in_the_result(server: Server, streaming: bool) -> None:
     grounding = {
         "groundingChunks": [
             {"web": {"uri": "https://a.example/", "title": "A"}},
@@ -194,7 +190,7 @@ def test_sources_of_built_in_tools_are_in_the_result(server: Server, streaming: 
 
 
 @MODES
-def test_a_block_in_the_middle_and_one_of_the_prompt_are_told_apart(server: Server, streaming: bool) -> None:
+def test_blocked_answer_and_blocked_prompt_are_different_errors(server: Server, streaming: bool) -> None:
     server.script = [[chunk(call(1))], [chunk({"text": "so"}, finish="SAFETY")]]
     with pytest.raises(AnswerBlocked, match="SAFETY") as caught:
         run(server, add, streaming=streaming)
@@ -207,7 +203,7 @@ def test_a_block_in_the_middle_and_one_of_the_prompt_are_told_apart(server: Serv
 
 
 @MODES
-def test_a_call_without_an_id_gets_its_result_without_one(server: Server, streaming: bool) -> None:
+def test_call_without_an_id_gets_a_result_without_an_id(server: Server, streaming: bool) -> None:
     bare = {"functionCall": {"name": "add", "args": {"a": 1, "b": 1}}, "thoughtSignature": "QQ=="}
     server.script = [[chunk(bare)], [chunk({"text": "done"})]]
     result = run(server, add, streaming=streaming)
@@ -218,7 +214,7 @@ def test_a_call_without_an_id_gets_its_result_without_one(server: Server, stream
 
 
 @MODES
-def test_names_that_the_api_refuses_are_made_legal_and_led_back(server: Server, streaming: bool) -> None:
+def test_invalid_names_are_replaced_and_mapped_back(server: Server, streaming: bool) -> None:
     @tool(name="größe lesen")
     async def size() -> int:
         """The size."""
@@ -252,7 +248,7 @@ def endless(n: int) -> list[dict[str, Any]]:
         (Limits(max_turns=None, max_tokens=20), 4, "max_tokens"),
     ],
 )
-def test_every_portion_of_an_answer_counts_against_the_limits(
+def test_every_request_of_a_continued_answer_counts_against_the_limits(
     server: Server, streaming: bool, limits: Limits, requests: int, limit: str
 ) -> None:
     server.script = [endless(n) for n in range(50)]
@@ -263,7 +259,7 @@ def test_every_portion_of_an_answer_counts_against_the_limits(
 
 
 @MODES
-def test_portions_that_are_no_more_than_the_limit_are_one_answer(server: Server, streaming: bool) -> None:
+def test_continued_answer_within_the_limit_is_one_answer(server: Server, streaming: bool) -> None:
     server.script = [endless(1), endless(2), [chunk({"text": "3"}, finish="STOP")]]
     result = run(server, streaming=streaming, limits=Limits(max_turns=3))
     assert (result.text, result.turns, len(server.seen)) == ("1 2 3", 1, 3)
@@ -273,7 +269,7 @@ def test_portions_that_are_no_more_than_the_limit_are_one_answer(server: Server,
 @pytest.mark.parametrize(
     "twin", [{"name": "add", "args": {"a": 5, "b": 2}}, {"name": "double", "args": {"n": 5}}], ids=["arguments", "name"]
 )
-def test_two_calls_that_share_an_id_are_both_run(server: Server, streaming: bool, twin: dict[str, Any]) -> None:
+def test_calls_that_share_an_id_are_both_run(server: Server, streaming: bool, twin: dict[str, Any]) -> None:
     async def double(n: int) -> int:
         """Twice as much."""
         return 2 * n
@@ -286,7 +282,7 @@ def test_two_calls_that_share_an_id_are_both_run(server: Server, streaming: bool
     assert [one.value for one in result.tool_calls] == [2, 7 if twin["name"] == "add" else 10]
 
 
-def test_a_call_that_came_twice_is_one_and_keeps_its_signature(server: Server) -> None:
+def test_repeated_call_is_run_once_and_keeps_its_signature(server: Server) -> None:
     server.script = [
         [chunk(call(1), finish=None), chunk(call(1, thoughtSignature="c2ln")), chunk(finish="STOP")],
         [chunk({"text": "done"})],
@@ -297,13 +293,13 @@ def test_a_call_that_came_twice_is_one_and_keeps_its_signature(server: Server) -
 
 
 @MODES
-def test_the_last_answer_may_come_in_portions(server: Server, streaming: bool) -> None:
+def test_last_answer_may_take_several_requests(server: Server, streaming: bool) -> None:
     server.script = [[chunk(call(1))], [chunk(call(2))], endless(1), endless(2), [chunk({"text": "3"})]]
     result = run(server, add, streaming=streaming, limits=Limits(max_turns=2, on_limit="answer"))
     assert (result.text, result.limit) == ("1 2 3", "max_turns")
 
 
-def test_the_portions_before_one_that_broke_off_count(server: Server) -> None:
+def test_requests_before_a_broken_one_count(server: Server) -> None:
     class Cutting(Server):
         """Each third portion breaks off in the middle."""
 
@@ -324,7 +320,7 @@ MANY = Literal[tuple(f"value_number_{n:06d}_of_very_many" for n in range(1_200))
 
 
 @MODES
-def test_tools_too_large_to_be_validated_by_the_server_are_called_all_the_same(streaming: bool) -> None:
+def test_tools_too_large_for_validated_mode_are_called(streaming: bool) -> None:
     async def pick(value: str) -> str:
         """Pick one."""
         return value
@@ -359,7 +355,7 @@ class Opaque(Server):
 
 
 @MODES
-def test_where_the_server_does_not_say_what_is_wrong_free_calls_are_tried(streaming: bool) -> None:
+def test_validated_mode_falls_back_after_an_unspecific_error(streaming: bool) -> None:
     with recorder(Opaque()) as opaque:
         assert isinstance(opaque, Opaque)
         opaque.script = [[chunk(call(1))], [chunk({"text": "It is 2."})]]
@@ -390,7 +386,7 @@ LOOKED = Message("model", (ToolCall("a", "look", {}),))
         pytest.param([Message.user("?"), LOOKED, Message.user(ToolResult("a", "tool", 1))], None, id="another name"),
     ],
 )
-def test_histories_that_others_left_broken_are_taken_by_the_server(history: list[Message], words: str | None) -> None:
+def test_repaired_histories_are_accepted_by_the_server(history: list[Message], words: str | None) -> None:
     with LocalGemini(["fine"]) as local:
         agent = Agent(Gemini("gemini-3.8-flash", api_key="k", base_url=local.url))
         assert agent.run_sync("and now?", messages=history).text == "fine"
@@ -399,7 +395,7 @@ def test_histories_that_others_left_broken_are_taken_by_the_server(history: list
     assert words is None or any(words in text for text in texts)
 
 
-def test_limits_and_choices_know_tools_by_the_names_that_the_caller_gave_them() -> None:
+def test_limits_and_tool_choice_use_the_names_of_the_caller() -> None:
     @tool(name="größe messen")
     def size(x: int = 0) -> int:
         """Measure."""

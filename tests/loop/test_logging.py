@@ -38,7 +38,7 @@ def test_prompt_response_calls_and_results_are_logged_at_debug_level(caplog: pyt
     assert {record.levelno for record in caplog.records} == {logging.DEBUG}
 
 
-def test_a_program_that_asks_for_no_log_sees_none() -> None:
+def test_nothing_is_logged_unless_logging_is_configured() -> None:
     code = """
 from midspan import Agent
 from midspan.testing import ScriptedProvider
@@ -53,7 +53,7 @@ print(Agent(ScriptedProvider(script), tools=[broken]).run_sync("?").text)
 
 
 @pytest.mark.requirement("S2-09")
-def test_a_tool_that_is_not_there_is_a_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_call_of_an_unknown_tool_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "midspan"):
         result = Agent(Gemini([ToolCall("1", "ad", {}), "sorry"]), tools=[add]).run_sync("1 + 2?")
     assert [record.getMessage() for record in caplog.records] == ["Gemini called invalid tool: ad"]

@@ -25,7 +25,7 @@ RECORDINGS = ROOT.parent / "shared" / "data" / "gemini_traffic.jsonl"
 
 
 @pytest.mark.skipif(not RECORDINGS.exists(), reason="no recordings beside the project (../shared/data)")
-def test_every_recorded_tool_loop_runs_alike_in_both_modes() -> None:
+def test_recorded_tool_loops_are_equal_in_both_modes() -> None:
     command = [sys.executable, str(ROOT / "scripts" / "replay_loops.py"), str(RECORDINGS)]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert ran.returncode == 0, ran.stdout + ran.stderr
@@ -103,7 +103,7 @@ def told(events: list[RunEvent]) -> list[Any]:
 
 @settings(max_examples=150)
 @given(st.lists(turns, max_size=6), st.sampled_from(["error", "message", "answer"]), st.integers(1, 6))
-def test_whatever_a_model_says_both_modes_are_alike_and_every_call_has_one_result(
+def test_random_runs_are_equal_in_both_modes_and_every_call_has_one_result(
     said: list[tuple[list[Any], FinishReason]], on_limit: Any, most: int
 ) -> None:
     limits = Limits(max_turns=most, on_limit=on_limit)

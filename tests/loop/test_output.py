@@ -47,20 +47,20 @@ class Village(msgspec.Struct):
         (City, '```json\n{"name": "Oslo", "people": 1}\n```', City("Oslo", 1)),
     ],
 )
-def test_an_answer_is_read_as_what_was_asked_for(form: Any, said: str, value: Any) -> None:
+def test_answer_is_parsed_as_the_requested_type(form: Any, said: str, value: Any) -> None:
     provider = ScriptedProvider([said])
     result = Agent(provider, output=form).run_sync("Which?")
     assert (result.output, result.text) == (value, said)
     assert isinstance(provider.requests[0].config.output, Output)
 
 
-def test_plain_text_needs_no_form() -> None:
+def test_text_answer_needs_no_schema() -> None:
     provider = ScriptedProvider(["hi"])
     assert Agent(provider, output=str).run_sync("?").output == "hi"
     assert provider.requests[0].config.output is None
 
 
-def test_an_answer_of_another_form_is_told_what_is_wrong_with_it() -> None:
+def test_answer_of_another_type_is_returned_to_the_model() -> None:
     provider = ScriptedProvider(["It is Oslo.", '{"name": "Oslo"}', '{"name": "Oslo", "people": 7}'])
     result = Agent(provider, output=City).run_sync("Which?")
     assert result.output == City("Oslo", 7)
@@ -68,13 +68,13 @@ def test_an_answer_of_another_form_is_told_what_is_wrong_with_it() -> None:
     assert "people" in provider.requests[2].history[-1].text
 
 
-def test_an_answer_that_never_has_the_form_is_an_error_with_the_transcript() -> None:
+def test_answer_that_never_matches_is_an_error_with_the_transcript() -> None:
     with pytest.raises(OutputError, match="not of the requested type") as caught:
         Agent(ScriptedProvider(["no"] * 9), output=City).run_sync("Which?")
     assert caught.value.transcript is not None
 
 
-def test_the_form_of_an_answer_can_be_another_for_one_run() -> None:
+def test_output_type_can_be_replaced_for_one_run() -> None:
     agent = Agent(ScriptedProvider(["[1]", "plain"]))
     assert agent.run_sync("?", output=list[int]).output == [1]
     assert agent.run_sync("?").output == "plain"
@@ -86,7 +86,7 @@ async def people(city: str) -> int:
     return 700_000
 
 
-def test_tools_and_a_typed_answer_go_together() -> None:
+def test_typed_answer_works_with_tools() -> None:
     script = [[ToolCall("1", "people", {"city": "Oslo"})], '{"name": "Oslo", "people": 700000}']
     provider = ScriptedProvider(script)
     result = Agent(provider, tools=[people], output=City).run_sync("Which?")
@@ -103,7 +103,7 @@ class Old(ScriptedProvider):
 @pytest.mark.parametrize(
     ("form", "value"), [(City, City("Oslo", 7)), (Town, Town(name="Oslo", people=7)), (list[City], [City("Oslo", 7)])]
 )
-def test_a_model_that_cannot_do_both_answers_by_calling_a_tool(form: Any, value: Any) -> None:
+def test_model_without_json_mode_beside_tools_answers_by_a_call(form: Any, value: Any) -> None:
     said: Any = {"name": "Oslo", "people": 7}
     arguments = {"answer": [said] if form == list[City] else said}
     script = [[ToolCall("1", "people", {"city": "Oslo"})], "Oslo, I think", [ToolCall("2", ANSWER_TOOL, arguments)]]
@@ -117,7 +117,7 @@ def test_a_model_that_cannot_do_both_answers_by_calling_a_tool(form: Any, value:
     assert Agent(alone, output=City).run_sync("?").output == City("Oslo", 7)
 
 
-def test_wrong_arguments_of_the_answer_come_back_to_the_model() -> None:
+def test_wrong_arguments_of_the_answer_tool_are_returned_to_the_model() -> None:
     script = [
         [ToolCall("1", ANSWER_TOOL, {"answer": {}})],
         [ToolCall("2", ANSWER_TOOL, {"answer": {"name": "a", "people": 1}})],
@@ -127,19 +127,19 @@ def test_wrong_arguments_of_the_answer_come_back_to_the_model() -> None:
     assert result.tool_calls[0].is_error
 
 
-def test_a_form_that_no_schema_can_say_is_refused() -> None:
+def test_output_type_without_a_schema_is_an_error() -> None:
     with pytest.raises(SchemaError, match="cannot have the form"):
         Agent(ScriptedProvider([]), output=5).run_sync("?")
 
 
-def test_a_limit_with_a_polite_end_gives_the_text() -> None:
+def test_limit_message_is_the_output_of_a_typed_run() -> None:
     script = [[ToolCall(str(n), "people", {"city": str(n)})] for n in range(5)]
     limits = Limits(max_turns=1, on_limit="message")
     result = Agent(ScriptedProvider(script), tools=[people], output=City, limits=limits).run_sync("?")
     assert result.output == result.text
 
 
-def test_settings_that_do_not_exist_are_told() -> None:
+def test_unknown_setting_is_an_error() -> None:
     with pytest.raises(ConfigError, match="settings"):
         Agent(ScriptedProvider([]), settings={"temperature": "hot"})
 
@@ -163,7 +163,7 @@ def same() -> str:
 
 @pytest.mark.parametrize("case", ["in circles", "at a limit", "where no tool may be called"])
 @pytest.mark.parametrize("first", [[], ["It is Oslo."]], ids=["at once", "after words"])
-def test_an_answer_that_is_a_call_can_be_given_whatever_else_may_not_be_called(case: str, first: list[str]) -> None:
+def test_answer_tool_can_be_called_although_other_calls_are_forbidden(case: str, first: list[str]) -> None:
     answer = ToolCall("end", "final_answer", {"answer": {"name": "Oslo"}})
     options: dict[str, Any] = {}
     calls = [ToolCall(str(n), "same", {}) for n in range(7)]
@@ -177,13 +177,13 @@ def test_an_answer_that_is_a_call_can_be_given_whatever_else_may_not_be_called(c
     assert provider.requests[-1].config.tool_choice == ToolChoice("any", ("final_answer",))
 
 
-def test_the_error_says_what_the_answer_was() -> None:
+def test_output_error_quotes_the_answer() -> None:
     with pytest.raises(OutputError, match="it was 'no no no'"):
         Agent(ScriptedProvider(["no no no"] * 9), output=int).run_sync("?")
 
 
 @pytest.mark.parametrize("form", [5, complex, "City"])
-def test_a_form_that_no_answer_can_have_is_told_where_it_is_given(form: Any) -> None:
+def test_invalid_output_type_is_an_error_when_the_agent_is_created(form: Any) -> None:
     with pytest.raises(SchemaError, match="answer"):
         Agent(ScriptedProvider(["x"]), output=form)
     agent = Agent(ScriptedProvider(["x"]))

@@ -1,6 +1,7 @@
 """What other frameworks get wrong, each as a test; through the public API, with a scripted model."""
 
 import asyncio
+import datetime
 import threading
 from collections.abc import AsyncIterator
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from midspan import Agent, Limits, tool
+from midspan import Agent, Limits, Toolbox, tool
 from midspan._types.exchange import FinishReason, ModelRequest, ModelResponse, Usage
 from midspan._types.messages import History, Message
 from midspan._types.parts import Blob, ProviderData, Text, Thought, ToolCall, ToolResult
@@ -34,7 +35,7 @@ def answer(*parts: Any, finish: FinishReason = FinishReason.END, **more: Any) ->
     return ModelResponse(Message("model", tuple(parts)), finish, **more)
 
 
-def test_a_tool_is_called_and_the_answer_comes() -> None:
+def test_tool_is_called_and_the_answer_is_returned() -> None:
     agent = Agent(ScriptedProvider([[call(a=1, b=2)], [Text("3")]]), tools=[add], limits=Limits(max_turns=None))
     result = agent.run_sync("1 + 2?")
     assert (result.text, result.output, result.turns, result.run_id[:4]) == ("3", "3", 2, "run_")
@@ -48,7 +49,7 @@ def test_a_tool_is_called_and_the_answer_comes() -> None:
     assert result.new_messages == result.messages[0:]
 
 
-def test_an_invented_tool_name_does_not_end_the_run() -> None:
+def test_unknown_tool_name_does_not_end_the_run() -> None:
     provider = ScriptedProvider([[call("ad", a=1, b=2)], [call(a=1, b=2)], "3"])
     result = Agent(provider, tools=[add]).run_sync("1 + 2?")
     assert result.text == "3"
@@ -56,8 +57,9 @@ def test_an_invented_tool_name_does_not_end_the_run() -> None:
     assert "did you mean add?" in result.tool_calls[0].value
 
 
+@pytest.mark.requirement("S3-09", "S4-07")
 @pytest.mark.parametrize("pair", [("wait", "block"), ("wait", "wait"), ("block", "block")])
-def test_two_one_second_tools_of_one_turn_take_about_one_second(pair: tuple[str, str]) -> None:
+def test_tools_of_one_turn_run_at_the_same_time(pair: tuple[str, str]) -> None:
     both_run = threading.Barrier(2)  # neither ends before the other has begun
 
     @tool
@@ -99,7 +101,7 @@ def test_call_that_is_repeated_forever_is_refused_and_the_run_ends_in_an_answer(
     assert [len(request.config.tools) for request in provider.requests] == [1] * len(provider.requests)
 
 
-def test_a_model_that_ignores_that_its_tools_were_withdrawn_gets_no_answer_for_ever() -> None:
+def test_model_that_ignores_withdrawn_tools_is_given_up() -> None:
     provider = ScriptedProvider(lambda request: call("add", f"id{len(request.history)}", a=1, b=1))
     with pytest.raises(NoAnswer, match="same calls") as caught:
         Agent(provider, tools=[add], limits=Limits(max_turns=None)).run_sync("?")
@@ -107,7 +109,7 @@ def test_a_model_that_ignores_that_its_tools_were_withdrawn_gets_no_answer_for_e
 
 
 @pytest.mark.parametrize("off", ["repeatable", "limit"])
-def test_repetition_can_be_switched_off(off: str) -> None:
+def test_loop_detection_can_be_turned_off(off: str) -> None:
     runs = []
 
     @tool(repeatable=off == "repeatable")
@@ -121,7 +123,7 @@ def test_repetition_can_be_switched_off(off: str) -> None:
     assert len(runs) == 6
 
 
-def test_different_arguments_or_results_are_never_the_same_call() -> None:
+def test_different_arguments_or_results_are_not_repetitions() -> None:
     numbers = iter(range(100))
 
     @tool
@@ -138,7 +140,7 @@ def test_different_arguments_or_results_are_never_the_same_call() -> None:
     assert not any(one.result.notes for one in result.tool_calls)
 
 
-def test_a_malformed_call_recovers_by_being_told() -> None:
+def test_malformed_call_is_requested_again() -> None:
     malformed = answer(finish=FinishReason.MALFORMED_CALL, finish_message="Malformed function call: add(a=")
     provider = ScriptedProvider([malformed, [call(a=1, b=2)], "3"])
     result = Agent(provider, tools=[add]).run_sync("1 + 2?")
@@ -146,7 +148,7 @@ def test_a_malformed_call_recovers_by_being_told() -> None:
     assert "could not be read: Malformed function call" in provider.requests[1].history[-1].text
 
 
-def test_a_malformed_call_is_salvaged_where_it_says_all() -> None:
+def test_malformed_call_is_recovered_if_it_is_complete() -> None:
     words = "Malformed function call: print(default_api.add(a=1, b=2))"
     provider = ScriptedProvider([answer(finish=FinishReason.MALFORMED_CALL, finish_message=words), "3"])
     result = Agent(provider, tools=[add]).run_sync("1 + 2?")
@@ -154,7 +156,7 @@ def test_a_malformed_call_is_salvaged_where_it_says_all() -> None:
     assert [(one.name, one.arguments, one.value) for one in result.tool_calls] == [("add", {"a": 1, "b": 2}, 3)]
 
 
-def test_types_that_are_nearly_right_take_one_round() -> None:
+def test_coerced_arguments_need_no_second_turn() -> None:
     seen = []
 
     @tool
@@ -187,7 +189,7 @@ def test_usage_is_the_sum_of_all_requests() -> None:
     assert Agent(ScriptedProvider(script), tools=[add]).run_sync("?").usage == Usage(30, 6, 3)
 
 
-def test_text_before_a_call_is_neither_lost_nor_doubled() -> None:
+def test_text_before_a_call_is_kept_once() -> None:
     async def main() -> tuple[list[str], Any]:
         provider = ScriptedProvider([[Text("Let me"), Text(" see."), call(a=1, b=2)], [Text("3")]])
         stream = Agent(provider, tools=[add]).stream("?")
@@ -200,13 +202,13 @@ def test_text_before_a_call_is_neither_lost_nor_doubled() -> None:
     assert result.messages[1].parts == (Text("Let me see."), call(a=1, b=2))
 
 
-def test_a_forced_choice_goes_back_to_auto_after_the_call_ran() -> None:
+def test_forced_choice_is_released_after_the_call_ran() -> None:
     provider = ScriptedProvider([[call(a=1, b=2)], "3"])
     Agent(provider, tools=[add], tool_choice={"type": "required", "tool": "add"}).run_sync("?")
     assert [request.config.tool_choice for request in provider.requests] == [ToolChoice("any", ("add",)), None]
 
 
-def test_a_forced_choice_stays_forced_while_the_calls_are_only_wrong() -> None:
+def test_forced_choice_stays_while_calls_are_invalid() -> None:
     wrong, unknown = call(a="x", b=2), call("ad", "2")
     provider = ScriptedProvider([[wrong], [unknown], [call(a=1, b=2)], "3"])
     Agent(provider, tools=[add], tool_choice="required_any").run_sync("?")
@@ -218,7 +220,7 @@ def test_a_forced_choice_stays_forced_while_the_calls_are_only_wrong() -> None:
     assert Agent(ScriptedProvider(never), tools=[add], tool_choice="required_any").run_sync("?").turns == 5
 
 
-def test_an_invented_name_does_not_end_a_run_in_which_a_call_is_forced() -> None:
+def test_unknown_name_does_not_end_a_run_with_a_forced_call() -> None:
     @tool
     async def sub(a: int, b: int) -> int:
         """Subtract."""
@@ -232,7 +234,7 @@ def test_an_invented_name_does_not_end_a_run_in_which_a_call_is_forced() -> None
         Agent(never, tools=[add, sub], tool_choice={"mode": "any", "names": ["add"]}, calls_only=True).run_sync("?")
 
 
-def test_a_choice_of_a_tool_that_is_not_there_is_told_by_its_name() -> None:
+def test_tool_choice_of_an_unknown_tool_is_an_error_that_names_it() -> None:
     with pytest.raises(ConfigError, match="names sub, but the tools are: add"):
         Agent(ScriptedProvider([]), tools=[add], tool_choice={"type": "required", "tool": "sub"}).run_sync("?")
 
@@ -251,7 +253,7 @@ def test_calls_only_ends_with_a_final_tool() -> None:
 
 
 @pytest.mark.parametrize("nothing", [[], [Text("")], [Thought("hm")], [Text("", ProviderData("x"))]])
-def test_an_empty_turn_is_asked_again(nothing: list[Any]) -> None:
+def test_empty_turn_is_requested_again(nothing: list[Any]) -> None:
     provider = ScriptedProvider([[call(a=1, b=2)], nothing, "3"])
     result = Agent(provider, tools=[add]).run_sync("?")
     assert result.text == "3"
@@ -261,19 +263,19 @@ def test_an_empty_turn_is_asked_again(nothing: list[Any]) -> None:
     assert_legal(caught.value)
 
 
-def test_an_answer_of_media_alone_is_an_answer() -> None:
+def test_media_without_text_are_an_answer() -> None:
     result = Agent(ScriptedProvider([[Blob("image/png", "aGk=")]])).run_sync("draw")
     assert result.text == ""
     assert result.messages[-1].parts == (Blob("image/png", "aGk="),)
 
 
-def test_a_call_that_may_not_be_made_is_told() -> None:
+def test_unexpected_call_is_reported_to_the_model() -> None:
     provider = ScriptedProvider([answer(finish=FinishReason.UNEXPECTED_CALL), "fine"])
     assert Agent(provider).run_sync("?").text == "fine"
     assert "is not available now" in provider.requests[1].history[-1].text
 
 
-def test_a_block_in_the_middle_is_an_error_with_the_transcript_and_runs_nothing() -> None:
+def test_blocked_answer_is_an_error_with_the_transcript_and_runs_no_call() -> None:
     blocked = answer(Text("so"), call(a=1, b=1), finish=FinishReason.BLOCKED, raw_finish_reason="SAFETY")
     with pytest.raises(AnswerBlocked, match="SAFETY") as caught:
         Agent(ScriptedProvider([blocked]), tools=[add]).run_sync("?")
@@ -281,18 +283,18 @@ def test_a_block_in_the_middle_is_an_error_with_the_transcript_and_runs_nothing(
     assert "was not run" in transcript[-1].results[0].value
 
 
-def test_tokens_used_up_before_a_word_are_told() -> None:
+def test_tokens_used_up_before_any_text_are_an_error() -> None:
     with pytest.raises(NoAnswer, match="raise max_tokens"):
         Agent(ScriptedProvider([answer(finish=FinishReason.LENGTH)])).run_sync("?")
 
 
-def test_tokens_used_up_in_the_middle_of_the_answer_give_what_there_is() -> None:
+def test_tokens_used_up_in_the_answer_return_the_partial_text() -> None:
     result = Agent(ScriptedProvider([answer(Text("It is"), finish=FinishReason.LENGTH)])).run_sync("?")
     assert (result.text, result.finish_reason) == ("It is", FinishReason.LENGTH)
 
 
 @pytest.mark.parametrize("finish", [FinishReason.LENGTH, FinishReason.CONTEXT_FULL, FinishReason.INTERRUPTED])
-def test_the_last_call_of_a_turn_that_was_cut_off_is_never_run(finish: FinishReason) -> None:
+def test_last_call_of_a_cut_turn_is_never_run(finish: FinishReason) -> None:
     turn = answer(call("add", "1", a=1, b=2), call("add", "2", a=3, b=4), finish=finish)
     result = Agent(ScriptedProvider([turn, "3"]), tools=[add]).run_sync("?")
     first, last = result.tool_calls
@@ -303,7 +305,7 @@ def test_the_last_call_of_a_turn_that_was_cut_off_is_never_run(finish: FinishRea
 
 
 @pytest.mark.requirement("P-03")
-def test_a_call_whose_arguments_cannot_be_read_is_answered_with_an_error_and_never_run() -> None:
+def test_call_with_unreadable_arguments_gets_an_error_and_is_never_run() -> None:
     broken = ToolCall("1", "add", {}, '{"a": 1, "b"', "the arguments are not valid JSON")
     turn = answer(broken, call("add", "2", a=3, b=4))
     result = Agent(ScriptedProvider([turn, "done"]), tools=[add]).run_sync("?")
@@ -313,7 +315,7 @@ def test_a_call_whose_arguments_cannot_be_read_is_answered_with_an_error_and_nev
     assert last.value == 7
 
 
-def test_a_model_that_makes_nothing_but_unreadable_calls_is_given_up() -> None:
+def test_model_that_only_makes_unreadable_calls_is_given_up() -> None:
     broken = ToolCall("1", "add", {}, "{", "the arguments are not valid JSON")
     with pytest.raises(NoAnswer, match="arguments cannot be read, 4 times in a row"):
         Agent(ScriptedProvider([answer(broken)] * 9), tools=[add], limits=Limits(max_turns=None)).run_sync("?")
@@ -325,7 +327,7 @@ def test_max_tokens_counts_what_a_provider_reports_without_a_total() -> None:
         Agent(ScriptedProvider([turn] * 9), tools=[add], limits=Limits(max_tokens=100)).run_sync("?")
 
 
-def test_a_model_that_declines_gives_its_words_and_without_words_an_error() -> None:
+def test_refusal_of_the_model_is_its_answer_or_an_error_without_text() -> None:
     declined = answer(Text("I cannot help with that."), finish=FinishReason.REFUSED)
     result = Agent(ScriptedProvider([declined])).run_sync("?")
     assert (result.text, result.finish_reason) == ("I cannot help with that.", FinishReason.REFUSED)
@@ -354,7 +356,7 @@ def cut(*parts: Any, error: Exception) -> Any:
 
 
 @pytest.mark.parametrize("error", [StreamCut("gone"), ServerError("busy", status=503)])
-def test_a_cut_stream_is_asked_for_again_and_leaves_nothing(error: Exception) -> None:
+def test_cut_stream_is_requested_again_and_discarded(error: Exception) -> None:
     async def main() -> Any:
         stream = Agent(cut(Text("who"), error=error)).stream("?")
         events = [event async for event in stream]
@@ -366,7 +368,7 @@ def test_a_cut_stream_is_asked_for_again_and_leaves_nothing(error: Exception) ->
     assert [event.reason for event in events if type(event).__name__ == "TurnRetry"] == ["the response was cut off"] * 2
 
 
-def test_a_stream_that_is_always_cut_is_the_error_it_was() -> None:
+def test_stream_that_is_always_cut_raises_its_error() -> None:
     class Broken(PartsProvider, ScriptedProvider):
         async def parts(self, request: ModelRequest) -> AsyncIterator[Any]:
             yield Text("a")
@@ -377,7 +379,7 @@ def test_a_stream_that_is_always_cut_is_the_error_it_was() -> None:
     assert_legal(caught.value)
 
 
-def test_an_error_of_the_provider_carries_the_transcript() -> None:
+def test_provider_error_has_the_transcript() -> None:
     script = [[call(a=1, b=2)], ServerError("down", status=503)]
     with pytest.raises(ServerError) as caught:
         Agent(ScriptedProvider(script), tools=[add]).run_sync("?")
@@ -385,7 +387,7 @@ def test_an_error_of_the_provider_carries_the_transcript() -> None:
     assert transcript[-1].results[0].value == 3
 
 
-def test_ten_rounds_later_every_part_still_has_its_provider_data() -> None:
+def test_provider_data_stays_on_its_parts_over_ten_turns() -> None:
     data = [ProviderData("x", Raw(b"%d" % n)) for n in range(9)]
     turns = [[ToolCall(str(n), "add", {"a": n, "b": n}, provider_data=data[n])] for n in range(9)]
     result = Agent(ScriptedProvider([*turns, "done"]), tools=[add]).run_sync("?")
@@ -393,13 +395,13 @@ def test_ten_rounds_later_every_part_still_has_its_provider_data() -> None:
     assert sent == data
 
 
-def test_two_calls_of_one_id_get_one_result_each() -> None:
+def test_calls_of_one_id_get_one_result_each() -> None:
     provider = ScriptedProvider([[call(a=1, b=1), call(a=2, b=2)], "ok"])
     result = Agent(provider, tools=[add]).run_sync("?")
     assert [one.value for one in result.messages[2].results] == [2, 4]
 
 
-def test_a_call_that_came_twice_is_run_once_and_answered_twice() -> None:
+def test_repeated_call_is_run_once_and_has_two_results() -> None:
     runs = []
 
     @tool
@@ -428,13 +430,13 @@ def test_failing_source_still_gives_one_result_for_each_call() -> None:
     assert [one.is_error for one in result.tool_calls] == [True, True, True]
 
 
-def test_calls_left_unanswered_are_run_first_when_the_run_goes_on() -> None:
+def test_unanswered_calls_of_the_history_are_run_first() -> None:
     history = [Message.user("1 + 2?"), Message("model", (call(a=1, b=2),))]
     result = Agent(ScriptedProvider(["3"]), tools=[add]).run_sync(messages=history)
     assert (result.text, result.tool_calls[0].value) == ("3", 3)
 
 
-def test_calls_that_a_new_prompt_leaves_unanswered_are_answered_first() -> None:
+def test_unanswered_calls_before_a_new_prompt_get_error_results() -> None:
     history = [Message.user("1 + 2?"), Message("model", (call(a=1, b=2),))]
     provider = ScriptedProvider(["hi"])
     result = Agent(provider, tools=[add]).run_sync("never mind", messages=history)
@@ -459,7 +461,7 @@ def test_broken_history_is_repaired() -> None:
 
 
 @pytest.mark.parametrize("form", [list, History])
-def test_results_spread_over_turns_come_together_and_nothing_is_made_up(form: Any) -> None:
+def test_results_in_several_turns_are_put_together(form: Any) -> None:
     calls = (call("add", "1", a=1, b=1), call("add", "2", a=2, b=2))
     one, two = Message.user(ToolResult("1", "add", 2)), Message.user(ToolResult("2", "add", 4))
     provider = ScriptedProvider(["ok", "ok"])
@@ -472,7 +474,7 @@ def test_results_spread_over_turns_come_together_and_nothing_is_made_up(form: An
     assert [(one.id, one.is_error) for one in provider.requests[1].history[2].results] == [("1", True), ("2", False)]
 
 
-def test_a_run_without_anything_to_ask_is_refused() -> None:
+def test_run_without_prompt_and_messages_is_an_error() -> None:
     with pytest.raises(ConfigError, match="nothing to ask"):
         Agent(ScriptedProvider([])).run_sync()
 
@@ -493,7 +495,7 @@ def forever(request: ModelRequest) -> ToolCall:
     return call("add", str(number), a=number, b=0)
 
 
-def test_turns_are_limited_to_ten_requests_with_the_words_of_the_design() -> None:
+def test_turns_are_limited_to_ten_requests_by_default() -> None:
     provider = ScriptedProvider(forever)
     with pytest.raises(LimitReached, match=r"^Maximum tool-calling turns exceeded$") as caught:
         Agent(provider, tools=[add]).run_sync("?")
@@ -503,7 +505,7 @@ def test_turns_are_limited_to_ten_requests_with_the_words_of_the_design() -> Non
     assert "was not run" in assert_legal(caught.value)[-1].results[0].value
 
 
-def test_a_limit_can_end_in_a_polite_text() -> None:
+def test_limit_can_end_with_a_message() -> None:
     provider = ScriptedProvider(forever)
     result = Agent(provider, tools=[add], limits=Limits(max_turns=2, on_limit="message")).run_sync("?")
     assert result.text == "Maximum tool execution iterations reached. Please try breaking down your request."
@@ -512,7 +514,7 @@ def test_a_limit_can_end_in_a_polite_text() -> None:
     assert result.messages[-2].results
 
 
-def test_a_limit_can_end_in_an_answer_without_tools() -> None:
+def test_limit_can_end_with_an_answer_without_tools() -> None:
     provider = ScriptedProvider([[call(a=1, b=1)], [call("add", "2", a=2, b=2)], "as far as I came: 4"])
     result = Agent(provider, tools=[add], limits=Limits(max_turns=2, on_limit="answer")).run_sync("?")
     assert (result.text, result.limit) == ("as far as I came: 4", "max_turns")
@@ -520,7 +522,7 @@ def test_a_limit_can_end_in_an_answer_without_tools() -> None:
     assert [request.config.tool_choice for request in provider.requests] == [None, None, ToolChoice("none")]
 
 
-def test_a_model_that_calls_instead_of_the_last_answer_reaches_the_limit() -> None:
+def test_call_instead_of_the_last_answer_raises_the_limit() -> None:
     with pytest.raises(LimitReached) as caught:
         Agent(ScriptedProvider(forever), tools=[add], limits=Limits(max_turns=2, on_limit="answer")).run_sync("?")
     assert_legal(caught.value)
@@ -534,7 +536,7 @@ def test_a_model_that_calls_instead_of_the_last_answer_reaches_the_limit() -> No
         (Limits(max_calls_per_tool={"add": 3}), "Maximum calls of add exceeded \\(3\\)"),
     ],
 )
-def test_tool_calls_are_limited_in_all_and_per_tool(limits: Limits, words: str) -> None:
+def test_tool_calls_are_limited_in_total_and_per_tool(limits: Limits, words: str) -> None:
     provider = ScriptedProvider(forever)
     with pytest.raises(LimitReached, match=words) as caught:
         Agent(provider, tools=[add], limits=limits).run_sync("?")
@@ -555,13 +557,13 @@ def test_tokens_are_limited() -> None:
         Agent(ScriptedProvider(script), tools=[add], limits=Limits(max_tokens=100)).run_sync("?")
 
 
-def test_the_answer_that_goes_over_the_tokens_is_still_the_answer() -> None:
+def test_answer_that_exceeds_the_token_limit_is_still_returned() -> None:
     script = [answer(Text("long"), usage=Usage(input=400))]
     assert Agent(ScriptedProvider(script), limits=Limits(max_tokens=100)).run_sync("?").text == "long"
 
 
 @pytest.mark.parametrize("slow", ["tool", "model"])
-def test_the_wall_clock_is_limited_and_stops_what_runs(slow: str) -> None:
+def test_time_limit_cancels_running_calls(slow: str) -> None:
     stopped = []
 
     async def hang(*_: Any) -> Any:
@@ -594,12 +596,12 @@ def test_the_wall_clock_is_limited_and_stops_what_runs(slow: str) -> None:
     "wrong",
     [{"max_turns": 0}, {"max_turns": "3"}, {"max_seconds": -1}, {"max_calls_per_tool": {"a": 0}}, {"on_limit": "cry"}],
 )
-def test_a_limit_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
+def test_invalid_limit_is_an_error(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         Limits(**wrong)
 
 
-def test_calls_that_may_end_the_run_count_as_all_others() -> None:
+def test_final_calls_count_against_the_limits() -> None:
     ran = []
 
     @tool(final=lambda value: value > 100)
@@ -616,3 +618,60 @@ def test_calls_that_may_end_the_run_count_as_all_others() -> None:
     enough = [[call("guess", "1", n=1)], [call("guess", "2", n=200), call("guess", "3", n=3)]]
     result = Agent(ScriptedProvider(enough), tools=[guess], limits=Limits(max_tool_calls=2)).run_sync("?")
     assert (result.text, result.messages[-1].results[1].is_error) == ("200", True)
+
+
+def test_calls_that_write_the_same_thing_run_one_after_the_other() -> None:
+    balance = {"a": 100, "b": 100}
+
+    @tool(reads="account:{id}", writes="account:{id}")
+    async def withdraw(id: str, amount: int) -> int:
+        before = balance[id]
+        await asyncio.sleep(0)
+        balance[id] = before - amount
+        return balance[id]
+
+    turn = [
+        call("withdraw", "1", id="a", amount=30),
+        call("withdraw", "2", id="b", amount=1),
+        call("withdraw", "3", id="a", amount=50),
+    ]
+    result = Agent(ScriptedProvider([turn, "done"]), [withdraw]).run_sync("?")
+    assert [run.value for run in result.tool_calls] == [70, 99, 20]
+    assert balance == {"a": 20, "b": 99}
+
+
+def test_forced_choice_stays_while_arguments_cannot_be_bound() -> None:
+    @tool
+    def book(day: datetime.date) -> str:
+        return "booked"
+
+    provider = ScriptedProvider([call("book", day="31 February"), call("book", day="2026-02-28"), "done"])
+    result = Agent(provider, [book], tool_choice="required_any").run_sync("?")
+    assert [run.was_run for run in result.tool_calls] == [False, True]
+    modes = [request.config.tool_choice and request.config.tool_choice.mode for request in provider.requests]
+    assert modes == ["any", "any", None]
+
+
+def test_prepared_run_is_reused_until_the_tools_change() -> None:
+    box = Toolbox()
+    box.register(add)
+    provider = ScriptedProvider(["a", "b", "c"])
+    agent = Agent(provider, box.source())
+    agent.run_sync("?")
+    agent.run_sync("?")
+
+    @box.register
+    def other() -> None: ...
+
+    agent.run_sync("?")
+    first, second, third = (request.config for request in provider.requests)
+    assert first is second
+    assert [spec.name for spec in third.tools] == ["add", "other"]
+
+
+def test_limit_on_an_unknown_tool_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    limits = Limits(max_calls_per_tool={"ad": 1, "add": 1})
+    Agent(ScriptedProvider(["x"]), [add], limits=limits).run_sync("?")
+    assert [record.getMessage() for record in caplog.records] == [
+        "max_calls_per_tool has 'ad', but the tools of the run are: add"
+    ]

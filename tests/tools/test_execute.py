@@ -271,7 +271,7 @@ def test_tool_error_raised_on_cancellation_is_returned() -> None:
     assert told(use(careful, options={"timeout": 0.02})) == "too slow: nothing was booked"
 
 
-def test_a_plain_function_does_not_block_the_event_loop() -> None:
+def test_plain_function_does_not_block_the_event_loop() -> None:
     gate = threading.Event()
 
     @tool

@@ -24,7 +24,7 @@ def names(tools: Any) -> list[str]:
     return [spec.name for spec in asyncio.run(source_of(tools).list_tools())]
 
 
-def test_whatever_a_user_calls_his_tools_is_a_source() -> None:
+def test_functions_tools_and_sources_become_one_source() -> None:
     assert names(add) == ["add"]
     assert names(sub) == ["sub"]
     assert names([add, sub]) == ["add", "sub"]
@@ -33,7 +33,7 @@ def test_whatever_a_user_calls_his_tools_is_a_source() -> None:
     assert names([]) == []
 
 
-def test_what_is_no_tool_is_refused() -> None:
+def test_value_that_is_not_a_tool_is_an_error() -> None:
     with pytest.raises(ConfigError, match="5 is not a tool"):
         source_of([add, 5])  # type: ignore[list-item]
 
@@ -50,40 +50,40 @@ def test_what_is_no_tool_is_refused() -> None:
         ([LocalTools], "LocalTools is a class; pass an instance of it"),
     ],
 )
-def test_what_may_be_meant_instead_of_tools_is_said(tools: Any, words: str) -> None:
+def test_error_for_invalid_tools_says_what_to_pass(tools: Any, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         source_of(tools)
 
 
-def test_only_sources_are_merged() -> None:
+def test_merged_accepts_only_sources() -> None:
     with pytest.raises(ConfigError, match="5 is not a tool source"):
         Merged([LocalTools([add]), 5])  # type: ignore[list-item]
     with pytest.raises(ConfigError, match="sources must be a list of tool sources, got 5"):
         Merged(5)  # type: ignore[arg-type]
 
 
-def test_two_tools_of_one_name_are_refused() -> None:
+def test_two_tools_of_one_name_are_an_error() -> None:
     with pytest.raises(DuplicateTool, match="two tools are named 'add'"):
         source_of([add, add])
     with pytest.raises(DuplicateTool, match="two sources have a tool named 'add'"):
         asyncio.run(Merged([LocalTools([add]), LocalTools([add])]).list_tools())
 
 
-def test_a_call_finds_its_source_without_a_listing_before() -> None:
+def test_merged_call_works_before_any_listing() -> None:
     merged = Merged([LocalTools([add]), LocalTools([sub])])
     assert asyncio.run(merged.call(ToolCall("1", "sub", {"a": 2}))).value == -2
 
 
-def test_a_model_that_puts_its_namespace_before_a_name_is_told_the_name() -> None:
+def test_unknown_tool_error_suggests_the_name_without_namespace() -> None:
     words = asyncio.run(LocalTools([add]).call(ToolCall("1", "default_api.add"))).value
     assert "did you mean add?" in words
 
 
-def test_without_tools_that_is_said() -> None:
+def test_unknown_tool_error_says_that_there_are_no_tools() -> None:
     assert asyncio.run(LocalTools([]).call(ToolCall("1", "add"))).value == "unknown tool: add; there are no tools"
 
 
 @pytest.mark.parametrize("tools", [5, "add", {"add": len}])
-def test_what_is_no_list_of_tools_is_told(tools: Any) -> None:
+def test_local_tools_needs_a_list(tools: Any) -> None:
     with pytest.raises(ConfigError, match="tools must be a list of functions and tools, got "):
         LocalTools(tools)

@@ -8,7 +8,7 @@ import pytest
 
 from midspan.tools import tasks
 from midspan.tools.tasks import Expired, ToolRaised, run_in_task, with_timeout
-from tests.bounds import BOUND
+from tests.bounds import BOUND, time_passes
 
 variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="none")
 
@@ -223,7 +223,7 @@ def test_exceptions_arrive_as_tool_raised(error: BaseException, waits: bool) -> 
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
 @pytest.mark.parametrize("waits", [False, True])
-def test_keyboard_interrupt_and_system_exit_are_raised_in_the_caller_and_the_loop_goes_on(
+def test_keyboard_interrupt_and_system_exit_are_raised_in_the_caller(
     kind: type[BaseException], waits: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def work() -> None:
@@ -305,6 +305,40 @@ def test_cancellation_during_with_timeout_is_not_a_timeout() -> None:
         task = asyncio.create_task(with_timeout(sleep(60), 30))
         await asyncio.sleep(0.01)
         task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    run(main)
+
+
+def test_cancellation_takes_precedence_over_a_timeout_at_the_same_moment() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        task = asyncio.create_task(with_timeout(sleep(60), 10))
+        await asyncio.sleep(0)
+        loop.call_later(11, task.cancel)
+        time_passes(12)  # both are due before the task continues
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert task.cancelled()
+
+    run(main)
+
+
+def test_timeout_of_an_outer_call_passes_through_an_inner_one() -> None:
+    async def main() -> None:
+        with pytest.raises(Expired) as caught:
+            await with_timeout(with_timeout(sleep(60), 30), 0.01)
+        assert caught.value.late_result == ()
+
+    run(main)
+
+
+def test_cancellation_with_a_message_is_not_taken_for_a_timeout() -> None:
+    async def main() -> None:
+        task = asyncio.create_task(run_in_task(return_late, "late"))
+        await asyncio.sleep(0.01)
+        task.cancel("enough")
         with pytest.raises(asyncio.CancelledError):
             await task
 

@@ -16,7 +16,7 @@ def whoami() -> str:
 
 
 @pytest.mark.requirement("S0-12", "S0-16")
-def test_tools_of_a_session_are_seen_there_only() -> None:
+def test_tools_of_a_session_are_visible_there_only() -> None:
     box = Toolbox()
     box.register(add)
     box.register(whoami, session="user_123")
@@ -27,7 +27,7 @@ def test_tools_of_a_session_are_seen_there_only() -> None:
     assert box.sessions == ("user_123", "user_456")
 
 
-def test_a_tool_is_executed_in_its_session() -> None:
+def test_tool_is_executed_in_its_session() -> None:
     box = Toolbox()
     box.register(add)
     box.register(whoami, session="user_123")
@@ -37,7 +37,7 @@ def test_a_tool_is_executed_in_its_session() -> None:
     assert asyncio.run(box.execute_in_session("user_456", "whoami", {})).is_error
 
 
-def test_an_unknown_session_is_an_error() -> None:
+def test_unknown_session_is_an_error() -> None:
     box = Toolbox()
     box.open_session("a")
     for use in (box.list_tools, box.source, box.close_session):
@@ -69,7 +69,7 @@ def test_duplicates_are_an_error_skipped_or_overridden() -> None:
         box.register(other("x"), duplicates="maybe")  # type: ignore[arg-type]
 
 
-def test_a_session_may_have_its_own_tool_of_a_common_name() -> None:
+def test_session_tool_overrides_a_common_tool() -> None:
     def add() -> str:
         return "mine"
 
@@ -79,7 +79,7 @@ def test_a_session_may_have_its_own_tool_of_a_common_name() -> None:
     assert asyncio.run(box.execute_in_session("s", "add", {})).value == "mine"
 
 
-def test_what_is_registered_later_is_seen_by_a_source() -> None:
+def test_source_sees_tools_that_are_registered_later() -> None:
     box = Toolbox()
     box.open_session("s")
     source = box.source("s")
@@ -88,7 +88,7 @@ def test_what_is_registered_later_is_seen_by_a_source() -> None:
 
 
 @pytest.mark.parametrize("session", [5, [], {}, b"user"])
-def test_a_session_that_has_no_name_is_refused_everywhere(session: Any) -> None:
+def test_session_name_must_be_a_string(session: Any) -> None:
     box = Toolbox()
     for use in (box.open_session, box.close_session, box.tools, box.list_tools, box.source):
         with pytest.raises(ConfigError, match="the name of a session must be a str, got"):
@@ -101,13 +101,13 @@ def test_a_session_that_has_no_name_is_refused_everywhere(session: Any) -> None:
 
 
 @pytest.mark.parametrize("name", [5, None, []])
-def test_a_tool_is_executed_by_its_name_only(name: Any) -> None:
+def test_tool_name_must_be_a_string(name: Any) -> None:
     box = Toolbox()
     box.register(add)
     with pytest.raises(ConfigError, match="the name of a tool must be a str, got"):
         asyncio.run(box.execute_in_session(None, name, {}))
 
 
-def test_what_is_no_tool_is_not_registered() -> None:
+def test_value_that_is_not_a_tool_cannot_be_registered() -> None:
     with pytest.raises(ConfigError, match="5 cannot be called, so it cannot be a tool"):
         Toolbox().register(5)  # type: ignore[arg-type]

@@ -34,42 +34,42 @@ def call(source: ToolSource, name: str) -> Any:
     return asyncio.run(source.call(ToolCall("1", name, {"path": "x"})))
 
 
-def test_a_prefix_is_put_before_every_name() -> None:
+def test_prefixed_adds_a_prefix_to_every_name() -> None:
     source = Prefixed(FILES, "fs_")
     assert names(source) == ["fs_read", "fs_write"]
     assert (call(source, "fs_read").value, call(source, "fs_read").name) == ("x", "fs_read")
     assert call(source, "read").is_error
 
 
-def test_names_are_exchanged() -> None:
+def test_renamed_can_swap_names() -> None:
     source = Renamed(FILES, {"read": "write", "write": "read"})
     assert names(source) == ["write", "read"]
     assert call(source, "write").name == "write"
 
 
-def test_a_tool_that_was_renamed_has_lost_its_old_name() -> None:
+def test_renamed_tool_cannot_be_called_by_its_old_name() -> None:
     source = Renamed(FILES, {"read": "read_file"})
     assert names(source) == ["read_file", "write"]
     assert call(source, "read_file").value == "x"
     assert call(source, "read").is_error
 
 
-def test_two_tools_cannot_get_one_name() -> None:
+def test_renaming_two_tools_to_one_name_is_an_error() -> None:
     with pytest.raises(ConfigError, match="the same name"):
         Renamed(FILES, {"read": "x", "write": "x"})
 
 
-def test_a_new_name_that_is_taken_is_refused() -> None:
+def test_renaming_to_an_existing_name_is_an_error() -> None:
     with pytest.raises(DuplicateTool, match="two tools the same name"):
         names(Renamed(FILES, {"read": "write"}))
 
 
-def test_a_lone_name_is_no_set_of_names() -> None:
+def test_filter_must_be_a_set_of_names() -> None:
     with pytest.raises(ConfigError, match="must be a set"):
         Filtered(FILES, "read")
 
 
-def test_what_is_filtered_out_cannot_be_called_either() -> None:
+def test_filtered_tools_cannot_be_called() -> None:
     for keep in ({"read"}, lambda spec: spec.name == "read"):
         source = Filtered(FILES, keep)
         assert names(source) == ["read"]
@@ -77,12 +77,12 @@ def test_what_is_filtered_out_cannot_be_called_either() -> None:
         assert call(source, "write").is_error
 
 
-def test_a_time_limit_holds_for_every_tool_within() -> None:
+def test_time_limit_applies_to_every_tool() -> None:
     result = asyncio.run(TimeLimited(LocalTools([wait]), 0.02).call(ToolCall("1", "wait")))
     assert result.value == "wait timed out after 0.02 seconds and was cancelled"
 
 
-def test_wrappers_can_be_put_around_each_other() -> None:
+def test_wrappers_can_be_nested() -> None:
     source = Filtered(Prefixed(TimeLimited(FILES, 5), "fs_"), {"fs_read"})
     assert names(source) == ["fs_read"]
     assert call(source, "fs_read").value == "x"
@@ -104,13 +104,13 @@ def test_wrappers_can_be_put_around_each_other() -> None:
         (lambda: TimeLimited(FILES, "5"), "seconds must be a positive number, got '5'"),
     ],
 )
-def test_a_change_that_cannot_be_made_is_refused_when_the_wrapper_is_made(make: Any, words: str) -> None:
+def test_invalid_option_of_a_wrapper_is_an_error(make: Any, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         make()
 
 
 @pytest.mark.parametrize("wrap", [Renamed, Prefixed, Filtered, TimeLimited])
-def test_only_sources_are_wrapped(wrap: Any) -> None:
+def test_wrappers_accept_only_sources(wrap: Any) -> None:
     for tools in (5, read, [read, write]):
         with pytest.raises(ConfigError, match=r"is not a tool source; for functions, use LocalTools\(\[…\]\)"):
             wrap(tools, 5)

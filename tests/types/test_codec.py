@@ -54,25 +54,25 @@ VALUES: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize(("kind", "value"), VALUES)
-def test_every_value_comes_back_from_json_as_it_was(kind: str, value: Any) -> None:
+def test_values_are_restored_from_json(kind: str, value: Any) -> None:
     document = codec.to_json(value)
     assert json.loads(document)["midspan"] == codec.VERSION
     assert codec.from_json(document, kind) == value
 
 
-def test_bytes_of_a_provider_are_saved_as_they_are() -> None:
+def test_provider_bytes_are_saved_unchanged() -> None:
     saved = codec.from_json(codec.to_json(MODEL_TURN), "message")
     assert raw_of(saved) == b'{ "parts" : [ ] }'
 
 
-def test_an_empty_turn_of_a_model_can_be_saved() -> None:
+def test_empty_turn_of_a_model_can_be_saved() -> None:
     body = b'{"candidates":[{"content":{"role":"model"},"finishReason":"STOP"}]}'
     response = decode.response(body)
     assert codec.from_json(codec.to_json(response), "response") == response
     assert codec.from_json(codec.to_json(response.message), "message") == response.message
 
 
-def test_a_history_and_a_list_are_saved_as_messages() -> None:
+def test_history_and_list_are_saved_as_messages() -> None:
     for messages in (History([MODEL_TURN]), [MODEL_TURN]):
         assert codec.from_json(codec.to_json(messages), "messages") == (MODEL_TURN,)
 
@@ -91,12 +91,12 @@ def test_a_history_and_a_list_are_saved_as_messages() -> None:
         (b"\xff", "not a valid document"),
     ],
 )
-def test_what_is_no_document_of_ours_is_refused_in_words(document: bytes, words: str) -> None:
+def test_invalid_document_is_an_error(document: bytes, words: str) -> None:
     with pytest.raises(CodecError, match=words):
         codec.from_json(document, "message")
 
 
-def test_what_json_cannot_say_is_refused_in_words() -> None:
+def test_value_that_is_not_json_serializable_is_an_error() -> None:
     with pytest.raises(CodecError, match="not JSON serializable"):
         codec.to_json(Message.user(ToolResult("1", "f", object())))
     with pytest.raises(CodecError, match="cannot encode a int"):
@@ -130,11 +130,11 @@ part_values: st.SearchStrategy[Part] = st.one_of(
 
 
 @given(st.lists(st.builds(Message, st.sampled_from(["user", "model"]), st.lists(part_values, max_size=4).map(tuple))))
-def test_any_conversation_survives_being_saved(messages: list[Message]) -> None:
+def test_random_conversations_are_restored_from_json(messages: list[Message]) -> None:
     assert codec.from_json(codec.to_json(messages), "messages") == tuple(messages)
 
 
 @pytest.mark.parametrize("nothing", [None, 5, [], b"", ""])
-def test_what_is_no_document_at_all_is_told(nothing: Any) -> None:
+def test_document_that_is_not_json_is_an_error(nothing: Any) -> None:
     with pytest.raises(CodecError):
         codec.from_json(nothing, "messages")

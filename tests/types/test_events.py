@@ -53,16 +53,16 @@ FUTURE = b'{"midspan":1,"kind":"event","value":{"type":"tool_dream","turn":1, "d
 PRIVATE = {"provider_data", "origin", "raw", "raw_arguments", "has_more", "meta"}
 
 
-def test_there_is_an_example_of_every_kind() -> None:
+def test_every_kind_of_event_has_an_example() -> None:
     assert [type(event) for event in EVENTS] == [kind for kind in get_args(RunEvent) if kind is not UnknownEvent]
 
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
-def test_every_event_is_read_back_as_it_was_stored(event: RunEvent) -> None:
+def test_events_are_restored_as_they_were_stored(event: RunEvent) -> None:
     assert from_json(to_json(event), "event") == event
 
 
-def test_an_event_of_an_unknown_kind_is_read_and_stored_again_unchanged() -> None:
+def test_unknown_event_is_stored_again_unchanged() -> None:
     event = from_json(FUTURE, "event")
     assert isinstance(event, UnknownEvent)
     assert event.tag == "tool_dream"
@@ -77,19 +77,19 @@ def test_unknown_fields_of_a_known_event_are_ignored() -> None:
 @pytest.mark.parametrize(
     "value", [b'{"type":"text_delta","turn":"one","text":"a"}', b'{"turn":1}', b"[]", b'{"type":5}', b'{"type":']
 )
-def test_an_invalid_event_is_refused(value: bytes) -> None:
+def test_invalid_event_is_an_error(value: bytes) -> None:
     with pytest.raises(CodecError, match="not a valid"):
         from_json(b'{"midspan":1,"kind":"event","value":%b}' % value, "event")
 
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
-def test_the_public_form_is_json_without_provider_data(event: RunEvent) -> None:
+def test_public_form_is_json_without_provider_data(event: RunEvent) -> None:
     text = json.dumps(public_event(event))
     assert SECRET not in text
     assert json.loads(text)["type"] == type(event).__struct_config__.tag
 
 
-def test_the_public_form_keeps_what_users_see() -> None:
+def test_public_form_keeps_public_fields() -> None:
     assert public_event(events.TurnEnd(1, TURN, FinishReason.END, Usage(1)))["message"] == {
         "role": "model",
         "parts": [
@@ -140,7 +140,7 @@ def test_arguments_and_results_may_use_the_names_of_private_fields() -> None:
     assert start["call"]["arguments"] == {"raw": 1, "provider_data": {"origin": 2}}
 
 
-def test_the_public_form_of_an_unknown_event_is_its_kind() -> None:
+def test_public_form_of_an_unknown_event_is_its_kind() -> None:
     assert public_event(from_json(FUTURE, "event")) == {"type": "tool_dream"}
 
 
@@ -157,6 +157,6 @@ def shown_names(value: Any) -> set[str]:
     return set().union(*map(shown_names, value)) if isinstance(value, list) else set()
 
 
-def test_every_field_is_either_public_or_listed_here_as_private() -> None:
+def test_every_field_is_listed_as_public_or_private() -> None:
     public = set().union(*(shown_names(msgspec.to_builtins(public_event(event))) for event in EVENTS))
     assert set().union(*map(field_names, EVENTS)) - public == PRIVATE

@@ -7,17 +7,17 @@ from midspan._types.messages import History, Message
 from midspan._types.parts import ProviderData, Text, Thought, ToolCall, ToolResult
 
 
-def test_the_text_of_a_message_is_its_words_without_thoughts() -> None:
+def test_text_of_a_message_excludes_thoughts() -> None:
     message = Message("model", (Thought("hm"), Text("It is "), ToolCall("1", "f"), Text("5.")))
     assert message.text == "It is 5."
 
 
-def test_a_call_that_the_provider_answered_itself_wants_no_answer() -> None:
+def test_call_answered_by_the_provider_needs_no_result() -> None:
     parts = (ToolCall("1", "search"), ToolResult("1", "search", "found"), ToolCall("2", "add"))
     assert Message("model", parts).calls == (ToolCall("2", "add"),)
 
 
-def test_an_edited_message_keeps_the_data_of_the_parts_that_stay_and_its_origin() -> None:
+def test_edited_message_keeps_the_data_of_remaining_parts() -> None:
     data = ProviderData("gemini", Raw(b'{"text":"a","x":1}'))
     message = Message("model", (Text("a", data), Text("b")), ProviderData("gemini", Raw(b"{}")))
     edited = message.with_parts(message.parts[:1])
@@ -26,7 +26,7 @@ def test_an_edited_message_keeps_the_data_of_the_parts_that_stay_and_its_origin(
     assert Message.user("a").with_parts([Text("b")]) == Message.user("b")
 
 
-def test_a_history_grows_without_changing() -> None:
+def test_append_returns_a_new_history() -> None:
     first = History([Message.user("a")])
     second = first.append(Message.user("b"), Message.user("c"))
     assert [message.text for message in first] == ["a"]
@@ -35,13 +35,13 @@ def test_a_history_grows_without_changing() -> None:
     assert len(second) == 3
 
 
-def test_a_history_can_be_copied_and_pickled() -> None:
+def test_history_can_be_copied_and_pickled() -> None:
     history = History([Message.user("a")])
     history.derived("x", lambda _known, _new: memoryview(b"a"))
     assert copy.deepcopy(history) == pickle.loads(pickle.dumps(history)) == history
 
 
-def test_what_is_derived_from_a_history_is_made_once_and_extended_with_new_messages() -> None:
+def test_derived_values_are_computed_once_and_extended() -> None:
     asked: list[tuple[int | None, int]] = []
 
     def extend(known: int | None, new: tuple[Message, ...]) -> int:
@@ -55,7 +55,7 @@ def test_what_is_derived_from_a_history_is_made_once_and_extended_with_new_messa
     assert asked == [(None, 1), (1, 2)]
 
 
-def test_a_history_of_other_messages_keeps_what_was_derived_from_those_they_share() -> None:
+def test_history_of_other_messages_keeps_derived_values_of_the_shared_start() -> None:
     history = History([Message.user("a"), Message.user("b")])
     history.derived("x", lambda _known, new: len(new))
     longer = history.with_messages([*history, Message.user("c")])

@@ -1,5 +1,6 @@
 """What stays the same during a run: the model, its tools as the model sees them, and the configurations of requests."""
 
+import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Optional
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from midspan._schema.dialects.dialect import AdaptedSchema, SchemaDialect
     from midspan._schema.output_type import OutputType
     from midspan.tools.wrap import AdaptedTools
+
+_log = logging.getLogger("midspan._loop")
 
 ANSWER_TOOL = "final_answer"
 _UNLIMITED_CHARS = 2**40
@@ -111,9 +114,11 @@ class PreparedRun(Struct, frozen=True, eq=False):
     def with_model_names(self, limits: Limits) -> Limits:
         """Return the limits of the caller, under the names that the model uses."""
         per_tool = limits.max_calls_per_tool
-        if not self.aliases or not isinstance(per_tool, dict):
+        if not isinstance(per_tool, dict):
             return limits
         names = {self.aliases.get(name, name): maximum for name, maximum in per_tool.items()}
+        for name in names.keys() - self.specs.keys():
+            _log.warning("max_calls_per_tool has %r, but the tools of the run are: %s", name, ", ".join(self.specs))
         return replace(limits, max_calls_per_tool=names)
 
 

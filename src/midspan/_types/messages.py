@@ -1,4 +1,4 @@
-"""Turns of a conversation, and the conversation itself."""
+"""Messages, and the history of a conversation."""
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any, Literal, Self, TypeVar, overload
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Message(Struct, frozen=True, gc=False, omit_defaults=True):
-    """One turn. A message that came from a provider keeps the exact bytes it came in."""
+    """One turn. A message from a provider keeps the exact bytes that it arrived in."""
 
     role: Role
     parts: tuple[Part, ...]
@@ -23,7 +23,7 @@ class Message(Struct, frozen=True, gc=False, omit_defaults=True):
 
     @classmethod
     def user(cls, *parts: Part | str) -> Self:
-        """A turn of the user, or of the tools, which speak in the user's role."""
+        """Return a message of the user, or with the results of tools, which have the user's role."""
         return cls("user", tuple(Text(part) if isinstance(part, str) else part for part in parts))
 
     @property
@@ -32,7 +32,7 @@ class Message(Struct, frozen=True, gc=False, omit_defaults=True):
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
-        """The calls that want an answer; one that the provider answered itself, in the same turn, does not."""
+        """The calls that need a result; those that the provider answered itself, in the same turn, do not."""
         calls = tuple([part for part in self.parts if type(part) is ToolCall])
         if len(calls) == len(self.parts):  # usually
             return calls
@@ -66,7 +66,7 @@ class History:
         return longer
 
     def with_messages(self, messages: Iterable[Message]) -> "History":
-        """Return a history of these messages that keeps what was derived from the ones at its start that are ours."""
+        """Return a history of these messages. What was derived from messages at its start that are ours is kept."""
         other = History(messages)
         pairs = zip(self.messages, other.messages, strict=False)
         same = next((at for at, (ours, theirs) in enumerate(pairs) if ours is not theirs), len(self.messages))

@@ -1,5 +1,6 @@
-"""What a message is made of."""
+"""The parts of messages."""
 
+import re
 from base64 import b64decode, b64encode
 from os import urandom
 from typing import Any, Self
@@ -41,29 +42,27 @@ class Blob(Struct, frozen=True, gc=False, omit_defaults=True, tag="blob"):
 
     media_type: str
     base64: str | None = None
-    """Kept as it travels, in base64, so that a history holding it is never encoded twice."""
+    """Kept in base64, as it is sent, so that it is never encoded twice."""
     url: str | None = None
     name: str | None = None
     provider_data: ProviderData | None = None
 
     @classmethod
     def of(cls, data: bytes, media_type: str, *, name: str | None = None) -> Self:
-        """A blob of these bytes."""
-        if not isinstance(media_type, str) or not _is_media_type(media_type):
-            raise ConfigError(f"{media_type!r} is no media type; write it like 'image/png'")
-        if name is not None and not isinstance(name, str):
-            raise ConfigError(f"the name of a blob is a text, not {name!r}")
+        """Return a blob of these bytes."""
+        if not isinstance(media_type, str) or not _MEDIA_TYPE.fullmatch(media_type):
+            raise ConfigError(f"{media_type!r} is not a valid media type; write it like 'image/png'")
         try:
             return cls(media_type, base64=b64encode(data).decode(), name=name)
         except (TypeError, BufferError) as error:
-            hint = "; encode() makes bytes of it" if isinstance(data, str) else ""
-            raise ConfigError(f"a blob is made of bytes, not of {type(data).__name__}{hint}") from error
+            raise ConfigError(f"the data of a blob must be bytes, got {type(data).__name__}") from error
 
     @property
     def data(self) -> bytes:
         if self.base64 is None:
-            raise ConfigError(f"the {self.media_type} at {self.url!r} is elsewhere; its bytes are not here")
-        return b64decode(self.base64.translate(_FROM_URLSAFE))
+            raise ConfigError(f"the data of this {self.media_type} is at {self.url!r} and was not loaded")
+        padding = "=" * (-len(self.base64) % 4)  # URL-safe encoders leave it out
+        return b64decode(self.base64.translate(_FROM_URLSAFE) + padding)
 
 
 class ToolCall(Struct, frozen=True, gc=False, omit_defaults=True, tag="call"):
@@ -73,7 +72,7 @@ class ToolCall(Struct, frozen=True, gc=False, omit_defaults=True, tag="call"):
     name: str
     arguments: dict[str, Any] = {}
     raw_arguments: str | None = None
-    """The arguments as text, where the provider sent text that could not be read."""
+    """The arguments as text, if the provider sent text that could not be read."""
     arguments_error: str | None = None
     """Why the arguments could not be read, for the model."""
     provider_data: ProviderData | None = None
@@ -83,19 +82,21 @@ class ToolCall(Struct, frozen=True, gc=False, omit_defaults=True, tag="call"):
         return ToolResult(self.id, self.name, truncate(message), is_error=True, notes=notes)
 
     @classmethod
-    def read(cls, given: Any) -> "ToolCall | None":
-        """A call in the spelling of any API: this kind, or a dict or an object of name and args; None is no call."""
-        if isinstance(given, ToolCall):
-            return given
-        if isinstance(given, dict):
-            found, may_be_bare = given, given.keys() <= {*_WORDS_OF_A_CALL}
+    def read(cls, value: Any) -> "ToolCall | None":
+        """Return a call from a dict or object with name and args, as other APIs have it; None if it is not a call."""
+        if isinstance(value, ToolCall):
+            return value
+        if isinstance(value, dict):
+            fields, may_have_no_arguments = value, value.keys() <= {*_CALL_FIELDS}
         else:
-            found = {word: getattr(given, word) for word in _WORDS_OF_A_CALL if hasattr(given, word)}
-            may_be_bare = "args" in found or "arguments" in found
-        name, arguments = found.get("name"), found.get("args") or found.get("arguments")
-        if not isinstance(name, str) or not isinstance(arguments if arguments or not may_be_bare else {}, dict):
+            fields = {name: getattr(value, name) for name in _CALL_FIELDS if hasattr(value, name)}
+            may_have_no_arguments = "args" in fields or "arguments" in fields
+        name, arguments = fields.get("name"), fields.get("args") or fields.get("arguments")
+        if not arguments and may_have_no_arguments:
+            arguments = {}
+        if not isinstance(name, str) or not isinstance(arguments, dict):
             return None
-        return cls(str(found.get("id") or local_id()), name, arguments or {})
+        return cls(str(fields.get("id") or local_id()), name, arguments)
 
 
 class Resource(Struct, frozen=True, gc=False, omit_defaults=True, tag="resource"):
@@ -130,7 +131,7 @@ class ToolResult(Struct, frozen=True, gc=False, omit_defaults=True, tag="result"
     content: tuple[Text | Blob | Resource, ...] = ()
     """Texts, images, audio, files and links, in the order of the tool."""
     is_final: bool = False
-    """The tool says that the run ends with this result."""
+    """The run ends with this result."""
     notes: tuple[str, ...] = ()
     """What was changed on the way, in the arguments or in the result; for observers, not for the model."""
     hint: str | None = None
@@ -160,36 +161,25 @@ def _text_of(part: Text | Blob | Resource) -> str | None:
 
 
 class Opaque(Struct, frozen=True, gc=False, omit_defaults=True, tag="opaque"):
-    """A part that only the provider which sent it understands; it goes back as it came."""
+    """A part that only the provider which sent it understands. It is sent back unchanged."""
 
     name: str
-    """The provider's own word for this kind of part."""
+    """The provider's name for this kind of part."""
     provider_data: ProviderData
 
 
 Part = Text | Thought | Blob | ToolCall | ToolResult | Opaque
 
-_TOKEN = frozenset("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
-
-
-def _is_media_type(word: str) -> bool:
-    """`audio/L16;rate=16000`: two words as HTTP has them, and whatever is said further."""
-    kind, _, more = word.partition(";")
-    family, _, member = kind.strip().partition("/")
-    is_plain = more.isascii() and more.isprintable()
-    return bool(family and member and is_plain) and _TOKEN.issuperset(family) and _TOKEN.issuperset(member)
-
-
+_NAME = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
+_MEDIA_TYPE = re.compile(rf"{_NAME}/{_NAME}\s*(;[ -~]*)?")
+"""`image/png`, `audio/L16;rate=16000`: two tokens of HTTP, and parameters."""
 _FROM_URLSAFE = str.maketrans("-_", "+/")
-
-
-_WORDS_OF_A_CALL = ("id", "name", "args", "arguments")
-
+_CALL_FIELDS = ("id", "name", "args", "arguments")
 _LOCAL_ID = "midspan_"
 
 
 def local_id() -> str:
-    """An id for a call to which the provider gave none; it tells calls apart here and never leaves."""
+    """Return an id for a call to which the provider gave none. It is never sent."""
     return _LOCAL_ID + urandom(8).hex()
 
 

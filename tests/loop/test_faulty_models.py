@@ -54,13 +54,13 @@ class Turns(PartsProvider, ScriptedProvider):
             yield item
 
 
-def test_a_provider_that_yields_nothing_is_asked_again_and_old_words_are_no_answer() -> None:
+def test_provider_that_yields_nothing_is_asked_again() -> None:
     provider = Turns([answer(Text("Let me see."), call("add", a=1, b=2))], [], [answer(Text("3"))])
     result = Agent(provider, tools=[add]).run_sync("?")
     assert (result.text, result.turns) == ("3", 3)
 
 
-def test_what_broke_one_turn_is_not_told_of_another() -> None:
+def test_error_of_one_turn_is_not_reported_for_another() -> None:
     cut = [answer(finish=FinishReason.CUT)]
     first = [Text("a"), ServerError("first", status=503)]
     provider = Turns(first, [answer(call("add", a=1, b=2))], cut, cut, cut, cut, cut)
@@ -69,7 +69,7 @@ def test_what_broke_one_turn_is_not_told_of_another() -> None:
 
 
 @pytest.mark.parametrize("error", [RuntimeError("bang"), KeyError("x")])
-def test_a_provider_that_raises_anything_gives_a_typed_error_with_the_transcript(error: Exception) -> None:
+def test_exception_of_a_provider_becomes_a_typed_error_with_the_transcript(error: Exception) -> None:
     provider = Turns([answer(call("add", a=1, b=2))], [Text("so"), error])
     with pytest.raises(ProviderError, match="the model failed") as caught:
         Agent(provider, tools=[add]).run_sync("?")
@@ -77,7 +77,7 @@ def test_a_provider_that_raises_anything_gives_a_typed_error_with_the_transcript
     assert len(caught.value.transcript) == 3
 
 
-def test_a_provider_may_give_any_async_iterator() -> None:
+def test_provider_may_return_any_async_iterator() -> None:
     class Plain(PartsProvider, ScriptedProvider):
         def stream(self, request: ModelRequest) -> Any:
             class Items:
@@ -98,12 +98,12 @@ def test_a_provider_may_give_any_async_iterator() -> None:
 
 
 @pytest.mark.parametrize("arguments", [{"a": object()}, {1: 2}, {"a": "\ud800"}])
-def test_arguments_that_json_cannot_say_come_back_to_the_model(arguments: Any) -> None:
+def test_arguments_that_are_not_json_are_returned_as_an_error(arguments: Any) -> None:
     result = Agent(ScriptedProvider([[ToolCall("1", "add", arguments)], "ok"]), tools=[add]).run_sync("?")
     assert result.tool_calls[0].is_error
 
 
-def test_calls_of_one_id_get_their_own_results_in_time() -> None:
+def test_calls_of_one_id_get_their_own_results_at_the_time_limit() -> None:
     @tool
     async def look(x: str) -> str:
         await asyncio.sleep(0.02 if x == "A" else 0)
@@ -117,7 +117,7 @@ def test_calls_of_one_id_get_their_own_results_in_time() -> None:
     assert [one.value for one in result.messages[4].results] == list(range(500))
 
 
-def test_a_tool_that_was_stopped_is_not_told_to_have_never_run() -> None:
+def test_cancelled_tool_is_not_reported_as_never_run() -> None:
     @tool
     async def pay(amount: int) -> str:
         await asyncio.sleep(60)
@@ -135,7 +135,7 @@ def test_a_tool_that_was_stopped_is_not_told_to_have_never_run() -> None:
         assert "unknown" in history[2].results[0].value
 
 
-def test_the_time_is_over_also_after_a_tool_that_will_not_be_stopped() -> None:
+def test_time_limit_ends_the_run_although_a_tool_ignores_its_cancellation() -> None:
     @tool
     async def stubborn() -> str:
         try:
@@ -153,14 +153,14 @@ def test_the_time_is_over_also_after_a_tool_that_will_not_be_stopped() -> None:
 
 
 @pytest.mark.parametrize("limits", [Limits(max_turns=1), Limits(max_tokens=1), Limits(max_turns=1, on_limit="message")])
-def test_a_call_that_gives_the_answer_needs_no_further_request(limits: Limits) -> None:
+def test_final_call_at_the_limit_needs_no_further_request(limits: Limits) -> None:
     script = [answer(call("add", "0", a=1, b=1), call("finish", x="a"), usage=Usage(input=5))]
     result = Agent(ScriptedProvider(script), tools=[add, finish], limits=limits).run_sync("?")
     assert (result.text, result.limit) == ("a", None)
     assert [one.is_error for one in result.messages[2].results] == [True, False]
 
 
-def test_a_tool_that_might_have_been_final_and_was_not_ends_at_the_limit() -> None:
+def test_call_at_the_limit_that_is_not_final_ends_with_the_limit() -> None:
     @tool(final=lambda value: value == "done")
     async def act(what: str) -> str:
         return what
@@ -190,20 +190,20 @@ class City:
             raise ValueError("people cannot be negative")
 
 
-def test_an_answer_by_call_is_no_tool_call_of_the_users() -> None:
+def test_answer_tool_does_not_count_as_a_tool_call() -> None:
     script = [[call("add", a=1, b=1)], [call(ANSWER_TOOL, "2", answer={"name": "Oslo", "people": 1})]]
     limits = Limits(max_tool_calls=1, max_turns=2)
     assert Agent(Old(script), tools=[add], output=City, limits=limits).run_sync("?").output == City("Oslo", 1)
 
 
-def test_an_answer_by_call_that_its_type_refuses_is_told_to_the_model() -> None:
+def test_answer_that_its_type_rejects_is_returned_to_the_model() -> None:
     script = [[call(ANSWER_TOOL, str(people), answer={"name": "Oslo", "people": people})] for people in (-1, 1)]
     result = Agent(Old(script), tools=[add], output=City).run_sync("?")
     assert result.output == City("Oslo", 1)
     assert "negative" in result.tool_calls[0].value
 
 
-def test_a_final_tool_of_ones_own_gives_the_typed_answer_if_it_has_the_form() -> None:
+def test_result_of_a_final_tool_is_the_typed_answer_if_it_matches() -> None:
     @tool(final=True)
     async def found(name: str, people: int) -> dict[str, Any]:
         return {"name": name, "people": people}
@@ -216,18 +216,18 @@ def test_a_final_tool_of_ones_own_gives_the_typed_answer_if_it_has_the_form() ->
 
 
 @pytest.mark.parametrize("nothing", [Opaque("executableCode", b"{}"), Text(" \n")])
-def test_a_turn_without_a_word_is_asked_again_and_in_the_end_taken_for_what_it_is(nothing: Any) -> None:
+def test_turn_without_text_is_requested_again_and_accepted_in_the_end(nothing: Any) -> None:
     assert Agent(ScriptedProvider([[nothing], "words"])).run_sync("?").text == "words"
     result = Agent(ScriptedProvider([[nothing]] * 9)).run_sync("?")
     assert (result.text.strip(), result.turns) == ("", 4)
 
 
-def test_an_answer_that_goes_on_without_a_token_is_kept_whole() -> None:
+def test_continued_answer_without_a_token_is_complete() -> None:
     script = [answer(Text("One two "), finish=FinishReason.CONTINUES), "three"]
     assert Agent(ScriptedProvider(script)).run_sync("?").text == "One two three"
 
 
-def test_a_call_that_is_forbidden_is_not_run() -> None:
+def test_forbidden_call_is_not_run() -> None:
     runs = []
 
     @tool
@@ -248,7 +248,7 @@ def test_a_call_that_is_forbidden_is_not_run() -> None:
     assert runs == []
 
 
-def test_words_are_no_answer_where_only_calls_are() -> None:
+def test_text_is_not_an_answer_with_calls_only() -> None:
     provider = ScriptedProvider(["I would rather talk.", [call("finish", x="a")]])
     result = Agent(provider, tools=[finish], calls_only=True).run_sync("?")
     assert result.text == "a"
@@ -257,7 +257,7 @@ def test_words_are_no_answer_where_only_calls_are() -> None:
         Agent(ScriptedProvider(["no"] * 9), tools=[finish], calls_only=True).run_sync("?")
 
 
-def test_every_call_that_ends_has_begun() -> None:
+def test_every_tool_end_has_a_tool_start() -> None:
     async def main() -> list[str]:
         script = ScriptedProvider([[call("add", "1", a=1, b=1), call("add", "2", a=2, b=2)]])
         stream = Agent(script, tools=[add], limits=Limits(max_turns=1, on_limit="message")).stream("?")
@@ -267,7 +267,7 @@ def test_every_call_that_ends_has_begun() -> None:
     assert names.count("ToolStart") == names.count("ToolEnd") == 2
 
 
-def test_a_stream_is_taken_once_and_its_messages_are_legal_in_between() -> None:
+def test_stream_is_read_once_and_its_messages_are_always_valid() -> None:
     async def main() -> None:
         stream = Agent(ScriptedProvider([[call("add", a=1, b=1)], "2"]), tools=[add]).stream("?")
         async for event in stream:

@@ -56,27 +56,27 @@ def values(notebook: Notebook, *calls: ToolCall) -> list[Any]:
 
 
 @DECLARED
-def test_what_was_written_since_is_read_and_not_remembered(declared: bool) -> None:
+def test_call_after_a_write_runs_again(declared: bool) -> None:
     notebook = Notebook(declared=declared)
     assert values(notebook, look(), look(), put(7), look())[-1] == 7
 
 
 @DECLARED
-def test_a_look_after_each_change_is_no_circle_even_if_it_shows_the_same(declared: bool) -> None:
+def test_same_result_after_each_change_is_not_a_loop(declared: bool) -> None:
     notebook = Notebook(declared=declared)
     calls = itertools.chain.from_iterable((put(n, "other"), look()) for n in range(9))
     assert values(notebook, *calls)[1::2] == [0] * 9
     assert notebook.runs["look"] == 9
 
 
-def test_switching_on_and_off_is_done_each_time_where_it_is_declared() -> None:
+def test_alternating_writes_are_not_a_loop() -> None:
     notebook = Notebook(declared=True)
     values(notebook, *(put(n % 2) for n in range(7)))
     assert (notebook.runs["put"], notebook.notes["a"]) == (7, 0)
 
 
 @DECLARED
-def test_two_calls_in_turn_for_ever_are_a_circle(declared: bool) -> None:
+def test_two_alternating_read_only_calls_are_a_loop(declared: bool) -> None:
     notebook = Notebook(declared=declared)
     forever = itertools.cycle([look(), put(1)])
 
@@ -89,14 +89,14 @@ def test_two_calls_in_turn_for_ever_are_a_circle(declared: bool) -> None:
     assert max(notebook.runs.values()) <= 8
 
 
-def test_who_only_reads_makes_nothing_else_worth_a_second_look() -> None:
+def test_read_only_calls_do_not_reset_the_count_of_others() -> None:
     notebook = Notebook(declared=True)
     notebook.notes |= {str(n): n for n in range(7)}
     values(notebook, *itertools.chain.from_iterable((look(), look(str(n))) for n in range(7)))
     assert notebook.runs["look"] == 5 + 6  # after the second refusal the tools are withdrawn
 
 
-def test_whole_numbers_are_the_same_however_they_are_written() -> None:
+def test_integers_written_as_floats_are_the_same_call() -> None:
     runs: list[int] = []
 
     def show(page: int) -> str:
@@ -113,7 +113,7 @@ def test_whole_numbers_are_the_same_however_they_are_written() -> None:
 
 @DECLARED
 @pytest.mark.parametrize("order", ["before", "after"])
-def test_a_look_beside_a_change_is_done(declared: bool, order: str) -> None:
+def test_read_in_the_same_turn_as_a_write_runs(declared: bool, order: str) -> None:
     notebook = Notebook(declared=declared)
     both = [put(7), look()] if order == "before" else [look(), put(7)]
     together = [ToolCall(str(n), one.name, one.arguments) for n, one in enumerate(both)]
@@ -121,12 +121,12 @@ def test_a_look_beside_a_change_is_done(declared: bool, order: str) -> None:
     assert notebook.runs["look"] == 3
 
 
-def test_what_was_done_before_is_a_change_if_the_way_there_was_another() -> None:
+def test_undeclared_tool_with_a_new_result_resets_the_count() -> None:
     notebook = Notebook(declared=False)
     assert values(notebook, put(1), put(2), look(), look(), put(1), look())[-1] == 1
 
 
-def test_a_status_that_has_moved_is_a_reason_to_look_again() -> None:
+def test_changed_status_resets_the_count() -> None:
     shown = iter(["running", "done"])
     fetched: list[str] = []
 
@@ -146,7 +146,7 @@ def test_a_status_that_has_moved_is_a_reason_to_look_again() -> None:
     assert len(fetched) == 3
 
 
-def test_a_key_is_pressed_as_long_as_the_screen_moves() -> None:
+def test_call_is_repeated_while_another_result_changes() -> None:
     lines = itertools.count()
     pressed: list[str] = []
 
@@ -195,7 +195,7 @@ def failing(old: str) -> str:
     ],
     ids=["fails", "wrong arguments", "not declared", "raises"],
 )
-def test_what_fails_in_the_same_way_for_ever_is_a_circle(source: Any, calls: list[dict[str, str]]) -> None:
+def test_repeated_identical_errors_are_a_loop(source: Any, calls: list[dict[str, str]]) -> None:
     forever = itertools.cycle(calls)
 
     def model(request: ModelRequest) -> Any:
@@ -217,12 +217,12 @@ def test_what_fails_in_the_same_way_for_ever_is_a_circle(source: Any, calls: lis
         (Effects(reads=("a",), writes=("b",), idempotent=True), True),
     ],
 )
-def test_a_declaration_says_whether_a_tool_changes_anything(effects: Effects | None, changes: bool | None) -> None:
+def test_spec_says_whether_a_tool_changes_anything(effects: Effects | None, changes: bool | None) -> None:
     assert ToolSpec("f", effects=effects).changes is changes
 
 
 @pytest.mark.parametrize("said", ["words at last", ToolCall("end", "submit", {"n": 7})])
-def test_at_last_a_call_that_ends_the_run_is_asked_for_where_only_calls_are_wanted(said: Any) -> None:
+def test_final_call_is_requested_after_a_loop_with_calls_only(said: Any) -> None:
     @tool(final=True)
     def submit(n: int) -> int:
         """The end."""
@@ -241,7 +241,7 @@ def test_at_last_a_call_that_ends_the_run_is_asked_for_where_only_calls_are_want
         Agent(ScriptedProvider(lambda _: "words"), tools=tools, calls_only=True).run_sync("go")
 
 
-def test_at_last_words_are_asked_for_where_no_call_ends_the_run() -> None:
+def test_answer_is_requested_after_a_loop_if_no_tool_is_final() -> None:
     def circles(request: ModelRequest) -> Any:
         return "words at last" if request.config.tool_choice == ToolChoice("none") else look()
 

@@ -36,7 +36,7 @@ def goes_on(text: str) -> ModelResponse:
     return ModelResponse(Message("model", (Text(text),)), FinishReason.CONTINUES)
 
 
-def test_the_same_words_with_another_picture_are_another_result() -> None:
+def test_same_text_with_another_image_is_another_result() -> None:
     shots: list[bytes] = []
 
     @tool
@@ -63,7 +63,7 @@ def test_true_is_not_the_same_result_as_one() -> None:
     assert [run.value for run in Agent(provider, tools=[poll]).run_sync("?").tool_calls] == [1, True, 1, True, 1]
 
 
-def test_the_model_is_told_of_its_circles_before_the_tools_are_withdrawn() -> None:
+def test_model_gets_a_note_and_a_refusal_before_tools_are_withdrawn() -> None:
     def both(turn: int) -> list[ToolCall]:
         return [call(f"{turn}a", "echo", n=1), call(f"{turn}b", "echo", n=1)]
 
@@ -73,7 +73,7 @@ def test_the_model_is_told_of_its_circles_before_the_tools_are_withdrawn() -> No
     assert choices == [*[None] * 5, ToolChoice("none")]
 
 
-def test_results_and_tool_calls_are_in_the_order_of_the_calls_whichever_ends_first() -> None:
+def test_results_keep_the_order_of_the_calls() -> None:
     async def main() -> None:
         fast_ended = asyncio.Event()
 
@@ -97,7 +97,7 @@ def test_results_and_tool_calls_are_in_the_order_of_the_calls_whichever_ends_fir
     asyncio.run(main())
 
 
-def test_of_two_calls_under_one_id_each_has_the_result_of_its_name() -> None:
+def test_calls_under_one_id_have_the_results_of_their_names() -> None:
     provider = ScriptedProvider([[call("1", "echo", n=1), call("1", "other", n=2)], "done"])
     limits = Limits(max_tool_calls=1, on_limit="answer")
     result = Agent(provider, tools=[echo, other], limits=limits).run_sync("?")
@@ -107,7 +107,7 @@ def test_of_two_calls_under_one_id_each_has_the_result_of_its_name() -> None:
     ]
 
 
-def test_a_call_that_came_twice_has_the_result_of_the_other_one() -> None:
+def test_repeated_call_has_the_result_of_the_first() -> None:
     calls = [call("1", "echo", n=1), call("1", "other", n=2), call("1", "echo", n=1), call("2", "echo", n=3)]
     result = Agent(ScriptedProvider([calls, "done"]), tools=[echo, other]).run_sync("?")
     assert [(run.name, run.value) for run in result.tool_calls] == [("echo", 1), ("other", 3), ("echo", 1), ("echo", 3)]
@@ -126,24 +126,24 @@ def test_each_refusal_names_its_own_limit() -> None:
     ]
 
 
-def test_an_answer_may_go_on_as_often_as_it_brings_something() -> None:
+def test_answer_may_continue_while_it_has_new_text() -> None:
     script = [*(goes_on(f"{n} ") for n in range(6)), "end"]
     assert Agent(ScriptedProvider(script)).run_sync("?").text == "0 1 2 3 4 5 end"
 
 
-def test_what_was_said_before_a_call_is_no_part_of_the_answer() -> None:
+def test_text_before_a_call_is_not_part_of_the_answer() -> None:
     script = [goes_on("part one "), [Text("two"), call("1", "echo", n=1)], "final"]
     assert Agent(ScriptedProvider(script), tools=[echo]).run_sync("?").text == "final"
 
 
-def test_polite_words_do_not_follow_words_of_the_model() -> None:
+def test_limit_message_is_not_appended_to_a_turn_of_the_model() -> None:
     script = [goes_on("never "), goes_on("ending ")]
     result = Agent(ScriptedProvider(script), limits=Limits(max_turns=2, on_limit="message")).run_sync("?")
     roles = [message.role for message in result.messages]
     assert all(one != next_one for one, next_one in itertools.pairwise(roles))
 
 
-def test_calls_that_were_there_before_are_not_judged_by_what_this_run_forces() -> None:
+def test_calls_of_the_history_are_not_judged_by_the_tool_choice() -> None:
     history = (Message.user("first"), Message("model", (call("1", "echo", n=1),)))
     provider = ScriptedProvider([call("2", "other"), "done"])
     agent = Agent(provider, tools=[echo, other], tool_choice=ToolChoice("any", ("other",)))
@@ -152,7 +152,7 @@ def test_calls_that_were_there_before_are_not_judged_by_what_this_run_forces() -
     assert provider.requests[0].config.tool_choice == ToolChoice("any", ("other",))
 
 
-def test_whoever_reads_the_journal_has_the_transcript_of_the_run() -> None:
+def test_journal_has_the_transcript_of_the_run() -> None:
     async def main() -> None:
         def agent() -> Agent:
             return Agent(ScriptedProvider([call("1", "echo", n=1)]), tools=[echo], limits=Limits(max_turns=1))
@@ -184,14 +184,14 @@ class Source(ToolSource):
     async def call(self, call: ToolCall, context: Any = None) -> Any: ...
 
 
-def test_a_first_run_asks_a_source_once_for_its_tools() -> None:
+def test_first_run_lists_the_tools_once() -> None:
     source = Source()
     assert Agent(ScriptedProvider(["done"]), tools=[source]).run_sync("?").text == "done"
     assert source.asked == 1
 
 
 @pytest.mark.parametrize("streaming", [False, True])
-def test_the_time_of_a_run_begins_before_its_tools_are_listed(*, streaming: bool) -> None:
+def test_time_limit_includes_listing_the_tools(*, streaming: bool) -> None:
     async def main() -> None:
         def never(_: ModelRequest) -> str:
             raise AssertionError

@@ -50,7 +50,7 @@ class BreaksWhenLeft(PartsProvider, ScriptedProvider):
             raise NetworkError("the connection broke while it was being closed")
 
 
-def test_a_provider_that_fails_when_it_is_cancelled_does_not_keep_the_run_alive() -> None:
+def test_run_ends_although_its_provider_fails_when_cancelled() -> None:
     async def main() -> None:
         provider = BreaksWhenLeft()
         task = asyncio.create_task(drained(Agent(provider).stream("?")))
@@ -63,7 +63,7 @@ def test_a_provider_that_fails_when_it_is_cancelled_does_not_keep_the_run_alive(
     run(main)
 
 
-def test_a_provider_that_fails_when_it_is_closed_does_not_keep_the_run_alive() -> None:
+def test_run_ends_although_its_provider_fails_when_closed() -> None:
     async def main() -> None:
         provider = BreaksWhenLeft()
         stream = Agent(provider).stream("?")
@@ -78,7 +78,7 @@ def test_a_provider_that_fails_when_it_is_closed_does_not_keep_the_run_alive() -
     run(main)
 
 
-def test_a_tool_that_will_not_be_cancelled_does_not_keep_the_run_alive() -> None:
+def test_run_ends_although_a_tool_ignores_its_cancellation() -> None:
     async def main() -> None:
         waits = asyncio.Event()
 
@@ -102,7 +102,7 @@ def test_a_tool_that_will_not_be_cancelled_does_not_keep_the_run_alive() -> None
 
 
 @pytest.mark.parametrize("calls", [1, 2])
-def test_a_stream_can_be_closed_from_another_task_while_a_tool_runs(calls: int) -> None:
+def test_stream_can_be_closed_by_another_task_while_a_tool_runs(calls: int) -> None:
     async def main() -> None:
         waits = asyncio.Event()
         ended = []
@@ -133,7 +133,7 @@ def test_a_stream_can_be_closed_from_another_task_while_a_tool_runs(calls: int) 
     run(main)
 
 
-def test_a_stream_can_be_closed_while_the_model_is_waited_for_and_by_a_tool() -> None:
+def test_stream_can_be_closed_during_a_request_and_by_a_tool() -> None:
     async def main() -> None:
         asked = asyncio.Event()
 
@@ -179,7 +179,7 @@ class SlowSource(ToolSource):
     async def call(self, call: ToolCall, context: Any = None) -> Any: ...
 
 
-def test_a_stream_can_be_closed_while_its_tools_are_being_listed() -> None:
+def test_stream_can_be_closed_while_its_tools_are_listed() -> None:
     async def main() -> None:
         source = SlowSource()
         stream = Agent(ScriptedProvider([]), tools=[source]).stream("?")
@@ -194,7 +194,7 @@ def test_a_stream_can_be_closed_while_its_tools_are_being_listed() -> None:
     run(main)
 
 
-def test_closing_and_cancelling_at_once_is_a_cancellation() -> None:
+def test_closing_and_cancelling_together_is_a_cancellation() -> None:
     async def main() -> None:
         source = SlowSource()
         stream = Agent(ScriptedProvider([]), tools=[source]).stream("?")
@@ -225,7 +225,7 @@ class Iterates:
         self.closed += 1
 
 
-def test_an_iterator_that_is_no_generator_is_closed_too() -> None:
+def test_iterator_of_a_provider_that_is_not_a_generator_is_closed() -> None:
     async def main() -> None:
         items = Iterates()
 
@@ -242,7 +242,7 @@ def test_an_iterator_that_is_no_generator_is_closed_too() -> None:
     run(main)
 
 
-def test_a_cancellation_that_a_provider_makes_up_is_an_error_of_its_own() -> None:
+def test_cancelled_error_raised_by_a_provider_is_an_error_of_the_model() -> None:
     class Cancels(ScriptedProvider):
         async def generate(self, request: ModelRequest) -> ModelResponse:
             raise asyncio.CancelledError
@@ -257,7 +257,7 @@ def test_a_cancellation_that_a_provider_makes_up_is_an_error_of_its_own() -> Non
 
 
 @pytest.mark.parametrize("odd", ["hello", None, [], ModelResponse(None, FinishReason.END)])  # type: ignore[arg-type]
-def test_a_whole_answer_that_is_none_is_told(odd: Any) -> None:
+def test_generate_that_returns_no_response_is_an_error(odd: Any) -> None:
     class Odd(ScriptedProvider):
         async def generate(self, request: ModelRequest) -> Any:
             return odd
@@ -267,7 +267,7 @@ def test_a_whole_answer_that_is_none_is_told(odd: Any) -> None:
     assert caught.value.transcript == (Message.user("?"),)  # type: ignore[attr-defined]
 
 
-def test_a_stream_that_is_a_coroutine_is_told_and_not_left_unawaited() -> None:
+def test_stream_that_is_a_coroutine_is_an_error() -> None:
     class Odd(ScriptedProvider):
         async def stream(self, request: ModelRequest) -> Any:  # type: ignore[override]
             return []
@@ -279,7 +279,7 @@ def test_a_stream_that_is_a_coroutine_is_told_and_not_left_unawaited() -> None:
     run(main)
 
 
-def test_a_run_asks_for_whole_responses_and_a_stream_for_streamed_ones() -> None:
+def test_run_uses_generate_and_stream_uses_stream() -> None:
     class Both(PartsProvider, ScriptedProvider):
         async def generate(self, request: ModelRequest) -> ModelResponse:
             return ModelResponse(Message("model", (Text("whole"),)), FinishReason.END)
@@ -313,7 +313,7 @@ async def failing_group() -> str:
 
 @pytest.mark.parametrize("calls", [1, 2])
 @pytest.mark.parametrize("limits", [Limits(), Limits(max_seconds=BOUND)], ids=["plain", "timed"])
-def test_a_group_of_tasks_that_fails_inside_a_tool_cancels_nobody(calls: int, limits: Limits) -> None:
+def test_failing_task_group_inside_a_tool_affects_only_the_tool(calls: int, limits: Limits) -> None:
     @tool
     async def pages() -> str:
         """Looks at several."""
@@ -331,7 +331,7 @@ def test_a_group_of_tasks_that_fails_inside_a_tool_cancels_nobody(calls: int, li
     run(main)
 
 
-def test_a_stream_may_be_closed_by_several_at_once() -> None:
+def test_stream_can_be_closed_by_several_tasks_at_once() -> None:
     async def main() -> None:
         waits = asyncio.Event()
 
@@ -381,7 +381,7 @@ class Keeps(SlowSource):
 
 
 @pytest.mark.parametrize("error", [None, ConnectionError("gone")])
-def test_a_source_that_keeps_a_cancellation_does_not_keep_the_run_alive(error: Exception | None) -> None:
+def test_run_ends_although_a_source_swallows_its_cancellation(error: Exception | None) -> None:
     async def main() -> None:
         provider = ScriptedProvider(["never"])
         with pytest.raises(TimeoutError):
@@ -398,7 +398,7 @@ def test_a_source_that_keeps_a_cancellation_does_not_keep_the_run_alive(error: E
     run(main)
 
 
-def test_a_cancellation_of_long_ago_changes_nothing() -> None:
+def test_earlier_cancellation_of_the_task_has_no_effect() -> None:
     @tool
     async def own() -> None:
         """Waits for something that was cancelled."""
@@ -420,7 +420,7 @@ def test_a_cancellation_of_long_ago_changes_nothing() -> None:
     asyncio.run(main())
 
 
-def test_a_provider_that_makes_an_error_of_the_end_of_the_time_does_not_hide_it() -> None:
+def test_provider_that_converts_the_timeout_to_an_error_does_not_hide_it() -> None:
     async def turned(_: ModelRequest) -> str:
         try:
             await asyncio.sleep(60)

@@ -112,7 +112,7 @@ async def check_every_event(stream: RunStream, *, leave_after: int | None = None
     history=histories,
     leave_after=st.none() | st.integers(1, 20),
 )
-def test_the_fold_of_any_run_is_its_live_state(
+def test_state_restored_from_events_equals_the_live_state(
     script: list[Any], limits: Limits, history: History, leave_after: int | None
 ) -> None:
     async def main() -> None:

@@ -11,7 +11,7 @@ from midspan.providers.gemini.capabilities import capabilities_of
 from midspan.providers.gemini.encode import SKIP_SIGNATURE, encode_message
 
 
-def test_signatures_and_unknown_parts_of_the_turn_stay_and_go_back() -> None:
+def test_recovered_turn_keeps_signatures_and_unknown_parts() -> None:
     parts = [
         {"text": "Let me look.", "thoughtSignature": "SIG"},
         {"executableCode": {"language": "PYTHON", "code": "1"}},
