@@ -256,6 +256,11 @@ ORDINARY_VARIABLES = {
 }
 
 
+def test_overlapping_secrets_are_masked_completely() -> None:
+    masker = SecretMasker(["mask", "swordfish-7", "swordfish"], environment={})
+    assert masker.mask(b'"swordfish-7 swordfish mask"') == b'"[masked] [masked] [masked]"'
+
+
 @pytest.mark.parametrize("name", SECRET_VARIABLES)
 def test_variable_that_holds_a_secret_is_masked(name: str) -> None:
     value = SECRET_VARIABLES[name]

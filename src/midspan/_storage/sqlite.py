@@ -17,7 +17,7 @@ from concurrent.futures import Future as ThreadFuture
 from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from midspan._storage import sqlite_file
 from midspan._storage.journal import (
@@ -36,7 +36,8 @@ from midspan._storage.waiters import Waiters, resolve_in_loop
 from midspan.errors import ConfigError, JournalError, MidspanError
 
 T = TypeVar("T")
-Work = Callable[[sqlite3.Connection], T | JournalError]
+P = ParamSpec("P")
+Work = Callable[Concatenate[sqlite3.Connection, P], T | JournalError]
 
 _MAX_BUSY_SECONDS = 2_147_483
 """SQLite counts milliseconds in 32 bits."""
@@ -86,16 +87,14 @@ class SqliteJournal:
         check_run(run)
         copied = tuple(events)  # the caller may change the list before it is stored
         try:
-            return await self._writer().do(
-                lambda file: sqlite_file.append(file, run, expected_seq, copied, owner=owner, summary=summary)
-            )
+            return await self._write(sqlite_file.append, run, expected_seq, copied, owner=owner, summary=summary)
         finally:
             self._waiters.wake(run)
 
     async def read(self, run: str, from_seq: int = 0, limit: int | None = None) -> NumberedEvents:
         check_run(run)
         check_range(from_seq, limit)
-        return await self._reader().do(lambda file: sqlite_file.read(file, run, from_seq, limit))
+        return await self._read(sqlite_file.read, run, from_seq, limit)
 
     async def watch(self, run: str, from_seq: int = 0) -> AsyncGenerator[tuple[int, bytes], None]:
         check_run(run)
@@ -104,7 +103,7 @@ class SqliteJournal:
         page = Page(None, [], is_last=False)
         while not page.is_last:
             with self._waiters.waiting(run) as woken:
-                page = await self._next_page(run, page.run_id, seq)
+                page = await self._read(sqlite_file.read_page, run, page.run_id, seq)
                 if not page.events and not page.is_last:
                     await woken
             for numbered in page.events:
@@ -113,7 +112,7 @@ class SqliteJournal:
 
     async def get(self, run: str) -> RunInfo:
         check_run(run)
-        return await self._reader().do(lambda file: sqlite_file.get(file, run))
+        return await self._read(sqlite_file.get, run)
 
     async def list(
         self,
@@ -125,34 +124,32 @@ class SqliteJournal:
     ) -> Runs:
         check_range(0, limit)
         before = check_filter(after, state)
-        return await self._reader().do(lambda file: sqlite_file.list_runs(file, before, owner, state, limit))
+        return await self._read(sqlite_file.list_runs, before, owner, state, limit)
 
     async def delete(self, run: str) -> bool:
         """Delete a run. The file keeps its size, and later runs reuse the space."""
         check_run(run)
         try:
-            return await self._writer().do(lambda file: sqlite_file.delete(file, run))
+            return await self._write(sqlite_file.delete, run)
         finally:
             self._waiters.wake(run)
 
     async def close(self) -> None:
         """Finish the requests made so far and end the threads. A second call does nothing."""
-        workers = self._writer(), self._reader()
+        workers = self._workers_here()
         _stop(workers)
         self._waiters.wake_all()
         for worker in workers:
-            await worker.stopped()
+            await worker.wait_ended()
 
-    async def _next_page(self, run: str, run_id: int | None, seq: int) -> Page:
-        return await self._reader().do(lambda file: sqlite_file.read_page(file, run, run_id, seq))
+    async def _write(self, work: Work[P, T], *arguments: P.args, **options: P.kwargs) -> T:
+        return await self._workers_here()[0].do(lambda connection: work(connection, *arguments, **options))
 
-    def _writer(self) -> "_Worker":
-        return self._workers_here()[0]
-
-    def _reader(self) -> "_Worker":
-        return self._workers_here()[1]
+    async def _read(self, work: Work[P, T], *arguments: P.args, **options: P.kwargs) -> T:
+        return await self._workers_here()[1].do(lambda connection: work(connection, *arguments, **options))
 
     def _workers_here(self) -> tuple["_Worker", "_Worker"]:
+        """The worker that writes, and the one that reads."""
         if self._process != os.getpid():  # a forked child has no threads and must not use the parent's connections
             self._start_workers()
         return self._workers
@@ -174,7 +171,7 @@ def _stop(workers: Iterable["_Worker"]) -> None:
 
 
 class _Job(NamedTuple):
-    work: Work[Any]
+    work: Work[[], Any]
     future: asyncio.Future[Any]
 
 
@@ -205,7 +202,7 @@ class _Worker:
         self._rows: dict[str, object] = {}
         """The watched runs, as they were at that version."""
 
-    async def do(self, work: Work[T]) -> T:
+    async def do(self, work: Work[[], T]) -> T:
         """The result of the work. An error that it returns is raised for its caller alone.
 
         An exception that it raises rolls back the transaction and is raised for all requests that share it. Work that
@@ -228,8 +225,8 @@ class _Worker:
                 self._queue.put(None)
             self._is_closed = True
 
-    async def stopped(self) -> None:
-        """Wait for the end of a thread that was stopped."""
+    async def wait_ended(self) -> None:
+        """Wait for the end of the thread, after `stop`."""
         if self._is_started:
             await asyncio.wrap_future(self._ended)
 

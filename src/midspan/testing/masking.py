@@ -73,6 +73,7 @@ class SecretMasker:
 
     def mask(self, data: bytes) -> bytes:
         """Mask the secrets of a JSON document, in keys, strings and numbers, escaped or not."""
+        # The longest first: of two secrets that begin alike, all of the longer one is masked.
         secrets = sorted(self._known | secrets_in_use(), key=len, reverse=True)
         return _STRING_OR_NUMBER.sub(lambda match: self._mask_token(match[0], secrets), data)
 
@@ -90,8 +91,8 @@ class SecretMasker:
 
 
 def _mask_text(text: str, secrets: list[str]) -> str:
-    for secret in secrets:
-        text = text.replace(secret, MASK)
+    if any(secret in text for secret in secrets):
+        text = re.sub("|".join(map(re.escape, secrets)), MASK, text)
     for marker, shape in _SHAPES.items():
         if marker in text:
             text = shape.sub(MASK, text)

@@ -220,7 +220,7 @@ def _write_end(writer: RecordingWriter, outcome: RunResult | Exception) -> None:
 
 
 class Session(NamedTuple):
-    """What wraps the model and the tools of one run, and is told its outcome."""
+    """What wraps the model and the tools of one run, and gets its outcome."""
 
     wrap_provider: Callable[[Provider], Provider]
     wrap_tools: Callable[[ToolSource], ToolSource]
@@ -270,15 +270,15 @@ class ObservedAgent(Agent):
         messages = tuple(messages) if isinstance(messages, Iterator) else messages  # an iterator can be read only once
         run_id = options.get("run_id") or f"run_{os.urandom(8).hex()}"
         agent = self._agent.replace(**{name: options[name] for name in ("model", "tools") if name in options})
-        given = {name: value for name, value in options.items() if value is not None}
+        overrides = {name: value for name, value in options.items() if value is not None}
         run = RunLine(
             version=FORMAT,
             run_id=run_id,
             model=agent.model.model,
             recorded_at=datetime.now(UTC).isoformat(timespec="seconds"),
             messages=self._agent.stream(prompt, messages=messages).messages.messages,  # a stream that is not started
-            options={name: _to_json(given[name]) for name in RECORDED_OPTIONS if name in given},
-            unrecorded_options=tuple(name for name in _UNRECORDED_OPTIONS if name in given),
+            options={name: _to_json(overrides[name]) for name in RECORDED_OPTIONS if name in overrides},
+            unrecorded_options=tuple(name for name in _UNRECORDED_OPTIONS if name in overrides),
         )
         session = self._start(run)
         tools = ToolSet(agent.tools)

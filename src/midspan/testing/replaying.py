@@ -226,8 +226,10 @@ class Replayer:
         raise NotRecorded(f"the call {call.name}({quoted(call.arguments)}) {problem} {str(recording.path)!r}{place}")
 
     def _difference(self, position: int, call: ToolCall) -> str | None:
-        arguments = [msgspec.json.encode(made.arguments) for made in (self._calls[position].call, call)]
-        recorded, now = [comparable(document, self._library.masker) for document in arguments]
+        documents = [
+            msgspec.json.encode(arguments) for arguments in (self._calls[position].call.arguments, call.arguments)
+        ]
+        recorded, now = [comparable(document, self._library.masker) for document in documents]
         return diff(recorded, now, ("arguments",))
 
 
