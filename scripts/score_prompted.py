@@ -1,9 +1,10 @@
 """Score prompt mode: `python scripts/score_prompted.py FILE…`, each a .jsonl of Berkeley function-calling rows.
 
-Every true call is written as a model would write it, as it should be and damaged in many ways, and read again. Read are
-name and arguments as written, before any validation. A call is exact, or the model is asked about it, or it is wrong:
-read with another name or another value, made up, or lost without a word. Exits 1 unless undamaged calls are all exact
-and none is wrong under any damage.
+Every true call is written in the forms of many models, intact and damaged, and read again, whole and in pieces. A call
+is exact, or the model is asked about it, or it is lost (read as text), or it is wrong: another name or other arguments
+than the true ones, before any validation. Every sign of a form is damaged in turn: removed, doubled, swapped with the
+next character, replaced by another sign. Exits 1 unless all intact calls are exact, no call is wrong, and no plain
+answer contains a call.
 """
 
 import project_python  # noqa: F401 - it comes first, before what another Python may not have
@@ -23,81 +24,144 @@ from typing import Any
 from replay_schemas import arguments_of, helper
 from row_files import lines_of
 
+from midspan._schema.arguments import find_problems
+from midspan._schema.normalize import normalize
 from midspan._types.parts import Text, ToolCall
 from midspan._types.specs import ToolSpec
-from midspan.providers.prompted.dialects.tags import types_of
-from midspan.providers.prompted.findings import Refused
-from midspan.providers.prompted.reader import Piece, Reader
+from midspan.providers.prompted.reader import Piece, Reader, RejectedCall
+from midspan.providers.prompted.tag_calls import types_of
 
 Row = dict[str, Any]
 Call = tuple[str, dict[str, Any]]
 Write = Callable[[dict[str, Any]], str]
+Form = Callable[[Write, Sequence[Call]], str]
 Damage = Callable[[random.Random, Sequence[Call]], str]
 
 SEED = 20_260_101
+_COLUMNS = ("calls", "exact", "asked", "lost", "wrong", "valid")
+_COUNTS = ("rows", "calls", "plain_not_exact", "damaged", "wrong", "wrong_valid", "answers", "false_calls", "failures")
 
 
 def main(files: list[str]) -> int:
     if not files:
         print(__doc__)
         return 2
-    scores: dict[str, Counter[str]] = {}
-    totals: Counter[str] = Counter()
+    score = Score()
     for name in files:
-        score_file(Path(name), scores, totals)
-    width = max(map(len, scores), default=0)
-    print(f"{'':{width}}  {'calls':>6}  {'exact':>6}  {'asked':>6}  {'wrong':>6}")
-    for name, score in scores.items():
-        counts = "  ".join(f"{score[kind]:>6}" for kind in ("calls", "exact", "asked", "wrong"))
-        print(f"{name:{width}}  {counts}")
-    undamaged = [score for name, score in scores.items() if name.endswith("plain")]
-    totals["calls"] = scores["plain"]["calls"] if "plain" in scores else 0
-    totals["plain_not_exact"] = sum(score["calls"] - score["exact"] for score in undamaged)
-    totals["wrong"] = sum(score["wrong"] for score in scores.values())
-    print(" ".join(f"{name}={totals[name]}" for name in _COUNTS))
-    failed = (
-        any(totals[name] for name in ("plain_not_exact", "wrong", "false_calls", "failures")) or not totals["calls"]
-    )
-    return 1 if failed else 0
+        score.add_file(Path(name))
+    return score.report()
 
 
-_COUNTS = ("rows", "calls", "plain_not_exact", "wrong", "answers", "false_calls", "failures")
+class Score:
+    """The counts of each form and damage."""
 
+    def __init__(self) -> None:
+        self.rows: dict[str, Counter[str]] = {}
+        self.totals: Counter[str] = Counter()
+        self._next_form = 0
 
-def score_file(file: Path, scores: dict[str, Counter[str]], totals: Counter[str]) -> None:
-    def fail(what: str) -> None:
+    def report(self) -> int:
+        width = max(map(len, self.rows), default=0)
+        print(f"{'':{width}}  " + "  ".join(f"{column:>7}" for column in _COLUMNS))
+        for name, counts in self.rows.items():
+            print(f"{name:{width}}  " + "  ".join(f"{counts[column]:>7}" for column in _COLUMNS))
+        intact = [counts for name, counts in self.rows.items() if name.endswith("plain")]
+        self.totals["calls"] = self.rows["plain"]["calls"] if "plain" in self.rows else 0
+        self.totals["plain_not_exact"] = sum(counts["calls"] - counts["exact"] for counts in intact)
+        self.totals["wrong"] = sum(counts["wrong"] for counts in self.rows.values())
+        self.totals["wrong_valid"] = sum(counts["valid"] for counts in self.rows.values())
+        print(" ".join(f"{name}={self.totals[name]}" for name in _COUNTS))
+        has_errors = any(self.totals[name] for name in ("plain_not_exact", "wrong", "false_calls", "failures"))
+        return 1 if has_errors or not self.totals["calls"] else 0
+
+    def add_file(self, file: Path) -> None:
+        for place, line in lines_of(file, self.fail):
+            self.totals["rows"] += 1
+            try:
+                self.add_row(json.loads(line), file)
+            except (KeyError, TypeError, AttributeError, ValueError) as error:
+                self.fail(f"{place}: a row of an unknown shape: {type(error).__name__}: {error}")
+
+    def fail(self, what: str) -> None:
         print(f"FAIL {what}")
-        totals["failures"] += 1
+        self.totals["failures"] += 1
 
-    for place, line in lines_of(file, fail):
-        totals["rows"] += 1
-        try:
-            score_row(json.loads(line), file, scores, totals)
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
-            fail(f"{place}: a row of an unknown shape: {type(error).__name__}: {error}")
+    def add_row(self, row: Row, file: Path) -> None:
+        functions = list(row["functions"])
+        for name in row.get("functions_ref") or ():
+            functions += helper(file, "bfcl_multi_turn_functions.json")[name]
+        tools = [
+            ToolSpec(item["name"], item.get("description", ""), item.get("parameters") or {}) for item in functions
+        ]
+        dice = dice_of(row.get("id"))
+        if row["expect"] == "no_call":
+            self.add_answer(plain_answer(dice, row, tools), tools)
+        for calls in answers_of(row, functions):
+            for name, damage in DAMAGES.items():
+                self.add(name, damage(dice, calls), calls, tools, dice)
+            fits_tags = all(in_tags(value, tools, call[0], key) for call in calls for key, value in call[1].items())
+            usable = {name: form for name, form in FORMS.items() if fits_tags or name not in TAGS}
+            if not all(key.isidentifier() for _, arguments in calls for key in arguments):
+                usable = {name: form for name, form in usable.items() if name not in PYTHON}
+            for name, form in usable.items():
+                for word, write in (WRITERS if name in JSON else {"plain": compact}).items():
+                    self.add(f"{name}: {word}", around(dice, form(write, calls)), calls, tools, dice)
+                self.add(f"{name}: cut", cut(dice, form(compact, calls), calls), calls, tools, dice)
+            self.add_damaged_signs(list(usable.items()), calls, tools, dice)
+
+    def add_answer(self, answer: str, tools: list[ToolSpec]) -> None:
+        self.totals["answers"] += 1
+        pieces = read(answer, tools)
+        if any(not isinstance(piece, Text) for piece in pieces) or text_of(pieces) != answer:
+            self.totals["false_calls"] += 1
+            print(f"FALSE CALL {answer!r}: {pieces}")
+
+    def add(self, name: str, text: str, calls: Sequence[Call], tools: list[ToolSpec], dice: random.Random) -> None:
+        pieces = read(text, tools)
+        self.compare(name, text, pieces, calls, tools)
+        cuts = len(text.encode()) if name == "split at any byte" else dice.choice((1, 3, 12))
+        if joined(read_split(text, tools, dice, cuts)) != joined(pieces):
+            self.rows[name]["wrong"] += 1
+            print(f"SPLIT {name}: another reading of {text!r}")
+
+    def compare(self, name: str, text: str, pieces: list[Piece], calls: Sequence[Call], tools: list[ToolSpec]) -> None:
+        counts = self.rows.setdefault(name, Counter())
+        missing = list(calls)
+        exact = 0
+        for piece in pieces:
+            if not isinstance(piece, ToolCall):
+                continue
+            place = next((at for at, call in enumerate(missing) if same(call, (piece.name, piece.arguments))), None)
+            if place is None:
+                is_valid = is_valid_call(piece, tools)
+                counts["wrong"] += 1
+                counts["valid"] += is_valid
+                print(f"WRONG{' AND VALID' * is_valid} {name}: {piece.name}({piece.arguments!r}) read from {text!r}")
+            else:
+                exact += 1
+                del missing[: place + 1]
+        counts["calls"] += len(calls)
+        counts["exact"] += exact
+        is_asked = any(isinstance(piece, RejectedCall) for piece in pieces)
+        counts["asked" if is_asked else "lost"] += len(calls) - exact
+
+    def add_damaged_signs(
+        self, forms: list[tuple[str, Form]], calls: Sequence[Call], tools: list[ToolSpec], dice: random.Random
+    ) -> None:
+        """Damage every sign of one form; each answer takes the next form."""
+        name, form = forms[self._next_form % len(forms)]
+        self._next_form += 1
+        before, after = dice.choice(BEFORE), dice.choice(AFTER)
+        write = dice.choice((compact, pretty))
+        for text in damaged_signs(form(write, marked(calls)), dice):
+            self.totals["damaged"] += 1
+            whole = before + text + after
+            self.compare(f"{name}: signs", whole, read(whole, tools), calls, tools)
 
 
-def score_row(row: Row, file: Path, scores: dict[str, Counter[str]], totals: Counter[str]) -> None:
-    functions = list(row["functions"])
-    for name in row.get("functions_ref") or ():
-        functions += helper(file, "bfcl_multi_turn_functions.json")[name]
-    tools = [ToolSpec(one["name"], one.get("description", ""), one.get("parameters") or {}) for one in functions]
-    dice = dice_of(row.get("id"))
-    if row["expect"] == "no_call":
-        for answer in plain_answers(dice, row, tools):
-            totals["answers"] += 1
-            pieces = read(answer, tools)
-            if any(not isinstance(piece, Text) for piece in pieces) or text_of(pieces) != answer:
-                totals["false_calls"] += 1
-                print(f"FALSE CALL {row.get('id')}: {answer!r}: {pieces}")
-    for calls in answers_of(row, functions):
-        for name, damage in DAMAGES.items():
-            score(name, damage(dice, calls), calls, tools, dice, scores.setdefault(name, Counter()), row)
-        sayable = all(in_tags(value, tools, call[0], key) for call in calls for key, value in call[1].items())
-        for name, damage in DIALECTS.items():
-            text = damage(dice, calls) if sayable or not name.startswith("function tags") else ""
-            if text:
-                score(name, text, calls, tools, dice, scores.setdefault(name, Counter()), row)
+def is_valid_call(call: ToolCall, tools: list[ToolSpec]) -> bool:
+    parameters = next((tool.parameters for tool in tools if tool.name == call.name), None)
+    return not find_problems(call.arguments, normalize(parameters or {}))
 
 
 def dice_of(seed: object) -> random.Random:
@@ -105,8 +169,8 @@ def dice_of(seed: object) -> random.Random:
 
 
 def answers_of(row: Row, functions: list[Row]) -> Iterator[list[Call]]:
-    """The true calls, one list for each answer of the model."""
-    parameters = {one["name"]: one.get("parameters") or {} for one in functions}
+    """Yield the true calls, one list for each answer of the model."""
+    parameters = {item["name"]: item.get("parameters") or {} for item in functions}
     calls = row.get("calls") or []
     turns = calls if calls and isinstance(calls[0], list) else [calls]
     for turn in turns:
@@ -115,43 +179,9 @@ def answers_of(row: Row, functions: list[Row]) -> Iterator[list[Call]]:
             yield [(call["name"], arguments_of(call, parameters[call["name"]])) for call in known]
 
 
-def score(
-    kind: str,
-    text: str,
-    calls: Sequence[Call],
-    tools: list[ToolSpec],
-    dice: random.Random,
-    counts: Counter[str],
-    row: Row,
-) -> None:
-    pieces = read(text, tools)
-    found = [(piece.name, piece.arguments) for piece in pieces if isinstance(piece, ToolCall)]
-    asked = any(isinstance(piece, Refused) for piece in pieces)
-    wanted = list(calls)
-    exact = 0
-    for call in found:
-        place = next((at for at, one in enumerate(wanted) if same(one, call)), None)
-        if place is None:
-            counts["wrong"] += 1
-            print(f"WRONG {kind} {row.get('id')}: {call!r} read from {text!r}")
-        else:
-            exact += 1
-            del wanted[: place + 1]
-    missing = len(calls) - exact
-    counts["calls"] += len(calls)
-    counts["exact"] += exact
-    counts["asked" if asked else "wrong"] += missing
-    if missing and not asked:
-        print(f"LOST {kind} {row.get('id')}: {missing} calls in {text!r}")
-    cuts = len(text.encode()) if kind == "split at any byte" else dice.choice((1, 3, 12))
-    if joined(read_split(text, tools, dice, cuts)) != joined(pieces):
-        counts["wrong"] += 1
-        print(f"SPLIT {kind} {row.get('id')}: another reading of {text!r}")
-
-
-def same(one: Call, other: Call) -> bool:
+def same(call: Call, other: Call) -> bool:
     """Whether two calls are the same, to the type: 1 is not 1.0, and not true."""
-    return one[0] == other[0] and json.dumps(one[1], sort_keys=True) == json.dumps(other[1], sort_keys=True)
+    return call[0] == other[0] and json.dumps(call[1], sort_keys=True) == json.dumps(other[1], sort_keys=True)
 
 
 def read(text: str, tools: list[ToolSpec]) -> list[Piece]:
@@ -160,7 +190,7 @@ def read(text: str, tools: list[ToolSpec]) -> list[Piece]:
 
 
 def read_split(text: str, tools: list[ToolSpec], dice: random.Random, count: int) -> list[Piece]:
-    """The same, the bytes cut at any place, also within a letter."""
+    """Read the text with its bytes cut at any place, also within a character."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     reader = Reader(tools)
     data = text.encode()
@@ -173,13 +203,13 @@ def read_split(text: str, tools: list[ToolSpec], dice: random.Random, count: int
 
 
 def joined(pieces: list[Piece]) -> list[Piece]:
-    made: list[Piece] = []
+    result: list[Piece] = []
     for piece in pieces:
-        if isinstance(piece, Text) and made and isinstance(made[-1], Text):
-            made[-1] = Text(made[-1].text + piece.text)
+        if isinstance(piece, Text) and result and isinstance(result[-1], Text):
+            result[-1] = Text(result[-1].text + piece.text)
         else:
-            made.append(piece)
-    return made
+            result.append(piece)
+    return result
 
 
 def text_of(pieces: list[Piece]) -> str:
@@ -203,22 +233,22 @@ def around(dice: random.Random, body: str) -> str:
     return dice.choice(BEFORE) + body + dice.choice(AFTER)
 
 
-def plain_answers(dice: random.Random, row: Row, tools: list[ToolSpec]) -> Iterator[str]:
-    """What a model says that calls nothing, although it may speak of tools."""
-    asked = str(row["question"][0][-1]["content"] if row.get("question") else "")[:300]
-    asked = re.sub(r"\s+", " ", asked)
+def plain_answer(dice: random.Random, row: Row, tools: list[ToolSpec]) -> str:
+    """Return what a model says that calls nothing, although it may speak of tools."""
+    question = str(row["question"][0][-1]["content"] if row.get("question") else "")[:300]
+    question = re.sub(r"\s+", " ", question)
     name = tools[0].name if tools else "the_tool"
     data = json.dumps({"name": "Ada", "arguments": ["for", "against"], "score": 5})
-    yield dice.choice(
+    return dice.choice(
         (
-            f"I'm sorry, none of my tools can help with this: {asked}",
-            f"You asked: “{asked}” I can answer that without a tool.\n\n1. First (see above).\n2. Then {{that}}.",
+            f"I'm sorry, none of my tools can help with this: {question}",
+            f"You asked: “{question}” I can answer that without a tool.\n\n1. First (see above).\n2. Then {{that}}.",
             f"`{name}` does something else, so I did not call {name}(…). Could you tell me more?",
             f"In Python you could write:\n```python\nresult = {name}(1, 2)\nprint(result)\n```\nbut I cannot run it.",
             f"Here is the data:\n```json\n{data}\n```\nThat is all [1](https://example.org/a_(b)).",
             f"No tool call is needed. A tool call: that is what I would make if {name} fitted.",
-            f"Action: none is required here.\nFinal Answer: {asked}",
-            f"[Note] {asked}\n{{draft}} **Summary:** nothing to call.",
+            f"Action: none is required here.\nFinal Answer: {question}",
+            f"[Note] {question}\n{{draft}} **Summary:** nothing to call.",
         )
     )
 
@@ -230,30 +260,22 @@ def compact(arguments: dict[str, Any]) -> str:
     return json.dumps(arguments, ensure_ascii=False)
 
 
-def ascii_only(arguments: dict[str, Any]) -> str:
-    return json.dumps(arguments)
-
-
 def pretty(arguments: dict[str, Any]) -> str:
     return json.dumps(arguments, ensure_ascii=False, indent=2)
 
 
-def trailing_commas(arguments: dict[str, Any]) -> str:
-    return written(arguments, '"', end=",")
-
-
 def single_quotes(arguments: dict[str, Any]) -> str:
-    """Each double quote turned into a single one, whatever that does to apostrophes."""
+    """Replace each double quote by a single one, whatever that does to apostrophes."""
     return compact(arguments).replace('"', "'")
-
-
-def python_literals(arguments: dict[str, Any]) -> str:
-    return repr(arguments)
 
 
 def smart_quotes(arguments: dict[str, Any]) -> str:
     marks = iter("“”" * 100_000)
     return re.sub('"', lambda _: next(marks), compact(arguments))
+
+
+def trailing_commas(arguments: dict[str, Any]) -> str:
+    return written(arguments, '"', end=",")
 
 
 def unquoted_keys(arguments: dict[str, Any]) -> str:
@@ -264,12 +286,8 @@ def comments(arguments: dict[str, Any]) -> str:
     return written(arguments, '"', after=" // as asked\n", before="/* see {above} */ ")
 
 
-def raw_line_breaks(arguments: dict[str, Any]) -> str:
-    return compact(arguments).replace("\\n", "\n")
-
-
 def written(value: Any, quote: str, *, end: str = "", before: str = "", after: str = "") -> str:
-    """JSON with keys, commas and comments in another manner."""
+    """Write JSON with other keys, commas and comments."""
     if isinstance(value, dict) and value:
         members = [
             f"{before}{name if quote == '' and name.isidentifier() else json.dumps(name)}: "
@@ -278,162 +296,155 @@ def written(value: Any, quote: str, *, end: str = "", before: str = "", after: s
         ]
         return "{" + (f",{after}" if after else ", ").join(members) + end + after + "}"
     if isinstance(value, list) and value:
-        return "[" + ", ".join(written(one, quote, end=end, before=before, after=after) for one in value) + end + "]"
+        return "[" + ", ".join(written(item, quote, end=end, before=before, after=after) for item in value) + end + "]"
     return json.dumps(value, ensure_ascii=False)
 
 
-def keywords(arguments: dict[str, Any]) -> str:
-    return ", ".join(f"{name}={inner!r}" for name, inner in arguments.items())
+def keywords(arguments: dict[str, Any], between: str = ", ") -> str:
+    return between.join(f"{name}={inner!r}" for name, inner in arguments.items())
 
 
-# How calls are damaged.
-
-
-def lines(write: Write = compact, *, form: str = "TOOL_CALL: {name}({arguments})", between: str = "\n") -> Damage:
-    def damage(dice: random.Random, calls: Sequence[Call]) -> str:
-        body = between.join(form.format(name=name, arguments=write(arguments)) for name, arguments in calls)
-        return around(dice, body)
-
-    return damage
-
-
-def keyword_lines(dice: random.Random, calls: Sequence[Call]) -> str:
-    good = all(name.isidentifier() for _, arguments in calls for name in arguments)
-    return lines(keywords if good else compact)(dice, calls)
-
-
-def cut(dice: random.Random, calls: Sequence[Call]) -> str:
-    """The last call broken off anywhere between its marker and its end."""
-    body = "\n".join(f"TOOL_CALL: {name}({compact(arguments)})" for name, arguments in calls)
-    last = len(body) - len(compact(calls[-1][1])) - len(calls[-1][0]) - 2
-    return dice.choice(BEFORE) + body[: dice.randrange(last, len(body))]
-
-
-def without_quote(dice: random.Random, calls: Sequence[Call]) -> str:
-    """One quote anywhere is missing."""
-    body = "\n".join(f"TOOL_CALL: {name}({compact(arguments)})" for name, arguments in calls)
-    places = [match.start() for match in re.finditer('"', body)]
-    at = dice.choice(places) if places else len(body)
-    return around(dice, body[:at] + body[at + 1 :])
-
-
-def without_letter(dice: random.Random, calls: Sequence[Call]) -> str:
-    """One of the signs that hold the arguments together is missing; those inside texts do not count."""
-    body = "\n".join(f"TOOL_CALL: {name}({compact(arguments)})" for name, arguments in calls)
-    hidden = re.sub(r'"(?:[^"\\]|\\.)*"|TOOL_CALL:', lambda text: "_" * len(text[0]), body)
-    at = dice.choice([place.start() for place in re.finditer(r"[{}\[\]:,]", hidden)])
-    return around(dice, body[:at] + body[at + 1 :])
-
-
-DAMAGES: dict[str, Damage] = {
-    "plain": lines(),
-    "escaped to ASCII": lines(ascii_only),
-    "split at any byte": lines(),
-    "in a code fence": lines(form="```\nTOOL_CALL: {name}({arguments})\n```"),
-    "all in one fence": lambda dice, calls: around(dice, "```tool\n" + lines()(dice_of(1), calls) + "\n```"),
-    "list and bold marks": lines(form="1. **TOOL_CALL: {name}({arguments})**"),
-    "bold marker": lines(form="- **TOOL_CALL:** `{name}({arguments})`"),
-    "brackets around": lines(form="[TOOL_CALL: {name}({arguments})]"),
-    "marker in lower case": lines(form="tool_call: {name}({arguments})"),
-    "spaces everywhere": lines(form="TOOL_CALL :  {name} ( {arguments} )"),
-    "newlines inside": lines(pretty),
-    "newlines around": lines(form="TOOL_CALL: {name}(\n{arguments}\n)"),
-    "raw line breaks in texts": lines(raw_line_breaks),
-    "trailing commas": lines(trailing_commas),
-    "single quotes": lines(single_quotes),
-    "Python literals": lines(python_literals),
-    "smart quotes": lines(smart_quotes),
-    "comments": lines(comments),
-    "unquoted keys": lines(unquoted_keys),
-    "keyword arguments": keyword_lines,
-    "text glued to the call": lines(form="Sure.TOOL_CALL: {name}({arguments})Done"),
-    "two calls on a line": lines(between=" "),
-    "calls without a space": lines(between=""),
-    "missing final parenthesis": lines(form="TOOL_CALL: {name}({arguments}"),
-    "missing final brace": lines(lambda arguments: compact(arguments)[:-1]),
-    "missing brace and parenthesis": lines(lambda given: compact(given)[:-1], form="TOOL_CALL: {name}({arguments}"),
-    "without parentheses": lines(form="TOOL_CALL: {name} {arguments}"),
-    "braces twice": lines(form="TOOL_CALL: {name}({{{arguments}}})"),
-    "a quote missing": without_quote,
-    "a bracket, colon or comma missing": without_letter,
-    "cut at the end": cut,
-}  # fmt: skip
-
-
-# The forms of other models.
-
-
-def objects(write: Write, name_word: str = "name", arguments_word: str = "arguments") -> Callable[[Call], str]:
-    return lambda call: f'{{"{name_word}": {json.dumps(call[0])}, "{arguments_word}": {write(call[1])}}}'
-
-
-def tagged(head: str, tail: str, between: str, before: str = "", after: str = "") -> Callable[[Write], Damage]:
-    """Each call between tags."""
-
-    def form(write: Write) -> Damage:
-        def damage(dice: random.Random, calls: Sequence[Call]) -> str:
-            body = between.join(
-                head.replace("NAME", name) + write_call(write, name, arguments, head) + tail
-                for name, arguments in calls
-            )
-            return around(dice, before + body + after)
-
-        return damage
-
-    return form
-
-
-def write_call(write: Write, name: str, arguments: dict[str, Any], head: str) -> str:
-    if "NAME" in head:
-        return write(arguments)
-    return objects(write, arguments_word="parameters" if "python_tag" in head else "arguments")((name, arguments))
-
-
-def python_call(call: Call) -> str:
-    return f"{call[0]}({keywords(call[1])})"
-
-
-def code(head: str, form: str, between: str, tail: str) -> Damage:
-    def damage(dice: random.Random, calls: Sequence[Call]) -> str:
-        if not all(name.isidentifier() for _, arguments in calls for name in arguments):
-            return ""
-        body = between.join(form.replace("CALL", python_call(call)) for call in calls)
-        return around(dice, head + body + tail)
-
-    return damage
+def gemma(value: Any) -> str:
+    """Write a value as Gemma 4 does: keys without quotes, strings between special tokens."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{name}:{gemma(inner)}" for name, inner in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(gemma, value)) + "]"
+    return f'<|"|>{value}<|"|>' if isinstance(value, str) else json.dumps(value)
 
 
 def tag_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def function_tags(dice: random.Random, calls: Sequence[Call]) -> str:
-    """Values without quotes: what is no text, but stands where the tool wants one, cannot be written so."""
-    made = []
-    for name, arguments in calls:
-        values = "".join(f"<parameter={key}>\n{tag_text(value)}\n</parameter>\n" for key, value in arguments.items())
-        made.append(f"<tool_call>\n<function={name}>\n{values}</function>\n</tool_call>")
-    return around(dice, "\n".join(made))
-
-
 def in_tags(value: Any, tools: list[ToolSpec], name: str, key: str) -> bool:
-    """Whether a value without quotes can be told from others: a text where one is wanted, else anything but a text."""
+    """Whether a value without quotes can be told from others: a string where one is wanted, else anything else."""
     parameters = next((tool.parameters or {} for tool in tools if tool.name == name), {})
-    types = types_of(parameters.get("properties", {}).get(key))
-    return types == {"string"} and value != "null" if isinstance(value, str) else bool(types) and "string" not in types
+    types = types_of(parameters.get("properties", {}).get(key), parameters)
+    if isinstance(value, str):
+        return types == {"string"} and value != "null" and not value.startswith(">") and not value.endswith("<")
+    return bool(types) and "string" not in types
 
 
-def cut_off(form: Damage, sure: str) -> Damage:
-    """The last call broken off anywhere after it was sure that one is meant."""
-
-    def damage(dice: random.Random, calls: Sequence[Call]) -> str:
-        text = form(dice, calls)
-        places = list(re.finditer(sure.replace("NAME", re.escape(calls[-1][0])), text))
-        return text[: dice.randrange(places[-1].end(), len(text) + 1)] if places else ""
-
-    return damage
+# The forms of models.
 
 
+def lines(form: str = "TOOL_CALL: NAME(ARGUMENTS)", *, between: str = "\n", before: str = "", after: str = "") -> Form:
+    def write_form(write: Write, calls: Sequence[Call]) -> str:
+        texts = [form.replace("NAME", name).replace("ARGUMENTS", write(arguments)) for name, arguments in calls]
+        return before + between.join(texts) + after
+
+    return write_form
+
+
+def python(form: str, *, between: str, before: str = "", after: str = "") -> Form:
+    """Write keyword arguments, each on a line of its own where JSON would be on several lines."""
+
+    def write_form(write: Write, calls: Sequence[Call]) -> str:
+        write = (lambda arguments: keywords(arguments, ",\n    ")) if write is pretty else keywords
+        return lines(form, between=between, before=before, after=after)(write, calls)
+
+    return write_form
+
+
+def tagged(call: str, parameter: str, *, before: str = "", after: str = "", between: str = "\n") -> Form:
+    """Write each argument in tags of its own."""
+
+    def write_form(_: Write, calls: Sequence[Call]) -> str:
+        texts = []
+        for name, arguments in calls:
+            values = [
+                parameter.replace("KEY", key)
+                .replace("STRING", str(isinstance(value, str)).lower())
+                .replace("VALUE", tag_text(value))
+                for key, value in arguments.items()
+            ]
+            texts.append(call.replace("NAME", name).replace("PARAMETERS", "".join(values)))
+        return before + between.join(texts) + after
+
+    return write_form
+
+
+def cut(dice: random.Random, text: str, calls: Sequence[Call]) -> str:
+    """Break off the last call anywhere after its name."""
+    last = text.rindex(calls[-1][0]) + len(calls[-1][0]) + 2
+    return dice.choice(BEFORE) + text[: dice.randrange(last, len(text) + 1) if last <= len(text) else len(text)]
+
+
+OBJECT = '{"name": "NAME", "arguments": ARGUMENTS}'
+BAR, LOW = "\uff5c", "\u2581"
+
+
+def token(words: str, join: str = LOW) -> str:
+    return f"<{BAR}{join.join(words.split())}{BAR}>"
+
+
+_DEEP = {"before": token("tool calls begin"), "after": token("tool calls end")}
+_STEP = {"before": token("tool calls begin", "_"), "after": token("tool calls end", "_")}
+_STEP_CALL = token("tool call begin", "_") + "function" + token("tool sep", "_")
+_DSML = f"{BAR}DSML{BAR}"
+JSON: dict[str, Form] = {
+    "Hermes": lines(f"<tool_call>\n{OBJECT}\n</tool_call>"),
+    "Hermes list": lines(OBJECT, between=", ", before="<tool_call>\n[", after="]\n</tool_call>"),
+    "Llama": lines('<|python_tag|>{"name": "NAME", "parameters": ARGUMENTS}<|eom_id|>'),
+    "Mistral": lines(OBJECT, between=", ", before="[TOOL_CALLS] [", after="]"),
+    "Mistral 11": lines("[TOOL_CALLS]NAME[ARGS]ARGUMENTS", between=""),
+    "DeepSeek": lines(
+        f"{token('tool call begin')}function{token('tool sep')}NAME\n```json\nARGUMENTS\n```{token('tool call end')}",
+        **_DEEP,
+    ),
+    "DeepSeek 3.1": lines(
+        f"{token('tool call begin')}NAME{token('tool sep')}ARGUMENTS{token('tool call end')}", between="", **_DEEP
+    ),
+    "Kimi K2": lines(
+        "<|tool_call_begin|>functions.NAME:0<|tool_call_argument_begin|>ARGUMENTS<|tool_call_end|>",
+        between="",
+        before="<|tool_calls_section_begin|>",
+        after="<|tool_calls_section_end|>",
+    ),
+    "Granite": lines(OBJECT, between=", ", before="<|tool_call|>[", after="]"),
+    "Phi-4": lines(OBJECT, between=", ", before="functools[", after="]"),
+    "InternLM": lines('<|action_start|><|plugin|>\n{"name": "NAME", "parameters": ARGUMENTS}<|action_end|>'),
+    "gpt-oss": lines(
+        "<|start|>assistant<|channel|>commentary to=functions.NAME <|constrain|>json<|message|>ARGUMENTS<|call|>"
+    ),
+    "ReAct": lines("Thought: I need NAME.\nAction: NAME\nAction Input: ARGUMENTS", between="\n\n", before="\n"),
+    "function tag": lines("<function=NAME>ARGUMENTS</function>"),
+    "fenced JSON": lines(f"```json\n{OBJECT}\n```", before="\n"),
+    "bare JSON": lines(OBJECT, before="\n"),
+    "leaked": lines("call:NAMEARGUMENTS"),
+}
+PYTHON: dict[str, Form] = {
+    "keyword arguments": python("TOOL_CALL: NAME(ARGUMENTS)", between="\n"),
+    "Llama list": python("NAME(ARGUMENTS)", between=", ", before="\n[", after="]"),
+    "LFM2": python("NAME(ARGUMENTS)", between=", ", before="<|tool_call_start|>[", after="]<|tool_call_end|>"),
+    "tool_code": python("print(default_api.NAME(ARGUMENTS))", between="\n", before="\n```tool_code\n", after="\n```"),
+    "default_api": python("print(default_api.NAME(ARGUMENTS))", between="\n", before="\n"),
+    "Gemma 4": lambda _, calls: lines("<|tool_call>call:NAMEARGUMENTS<tool_call|>", between="")(gemma, calls),
+}
+TAGS: dict[str, Form] = {
+    "Qwen Coder": tagged(
+        "<tool_call>\n<function=NAME>\nPARAMETERS</function>\n</tool_call>", "<parameter=KEY>\nVALUE\n</parameter>\n"
+    ),
+    "GLM": tagged(
+        "<tool_call>NAME\nPARAMETERS</tool_call>", "<arg_key>KEY</arg_key>\n<arg_value>VALUE</arg_value>\n"
+    ),
+    "MiniMax": tagged(
+        '<invoke name="NAME">\nPARAMETERS</invoke>', '<parameter name="KEY">VALUE</parameter>\n',
+        before="<minimax:tool_call>\n", after="\n</minimax:tool_call>",
+    ),
+    "DeepSeek 3.2": tagged(
+        f'<{_DSML}invoke name="NAME">\nPARAMETERS</{_DSML}invoke>',
+        f'<{_DSML}parameter name="KEY" string="STRING">VALUE</{_DSML}parameter>\n',
+        before=f"<{_DSML}function_calls>\n", after=f"\n</{_DSML}function_calls>",
+    ),
+    "Step-3": tagged(
+        f'{_STEP_CALL}<steptml:invoke name="NAME">PARAMETERS</steptml:invoke>{token("tool call end", "_")}',
+        '<steptml:parameter name="KEY">VALUE</steptml:parameter>',
+        between="", **_STEP,
+    ),
+}  # fmt: skip
+FORMS: dict[str, Form] = {"TOOL_CALL": lines(), **JSON, **PYTHON, **TAGS}
 WRITERS: dict[str, Write] = {
     "plain": compact,
     "newlines inside": pretty,
@@ -444,36 +455,101 @@ WRITERS: dict[str, Write] = {
     "unquoted keys": unquoted_keys,
     "missing final brace": lambda arguments: compact(arguments)[:-1],
 }
-BAR, LOW = "\uff5c", "\u2581"
-_DEEP = f"<{BAR}tool{LOW}call{LOW}begin{BAR}>", f"<{BAR}tool{LOW}call{LOW}end{BAR}>", f"<{BAR}tool{LOW}sep{BAR}>"
-_DEEPS = f"<{BAR}tool{LOW}calls{LOW}begin{BAR}>", f"<{BAR}tool{LOW}calls{LOW}end{BAR}>"
-TAGGED = {
-    "Hermes": tagged("<tool_call>\n", "\n</tool_call>", "\n"),
-    "Llama": tagged("<|python_tag|>", "<|eom_id|>", "\n"),
-    "Mistral": tagged("", "", ", ", "[TOOL_CALLS] [", "]"),
-    "Mistral 11": tagged("[TOOL_CALLS]NAME[ARGS]", "", ""),
-    "DeepSeek": tagged(f"{_DEEP[0]}function{_DEEP[2]}NAME\n```json\n", f"\n```{_DEEP[1]}", "\n", *_DEEPS),
-    "DeepSeek 3.1": tagged(f"{_DEEP[0]}NAME{_DEEP[2]}", _DEEP[1], "", *_DEEPS),
-    "ReAct": tagged("Thought: I need NAME.\nAction: NAME\nAction Input: ", "", "\n\n", "\n"),
-    "function tag": tagged("<function=NAME>", "</function>", "\n"),
-    "fenced JSON": tagged("```json\n", "\n```", "\n", "\n"),
-    "bare JSON": tagged("", "", "\n", "\n"),
-    "leaked": tagged("call:NAME", "", "\n"),
-}
-CODE = {
-    "Llama list": code("\n[", "CALL", ", ", "]"),
-    "tool_code": code("\n```tool_code\n", "print(default_api.CALL)", "\n", "\n```"),
-    "default_api": code("", "print(default_api.CALL)", "\n", ""),
-}
-SURE = r'NAME(?:["(>\[\n{]|' + _DEEP[2] + ")"
-DIALECTS: dict[str, Damage] = {
-    **{f"{name}: {word}": form(write) for name, form in TAGGED.items() for word, write in WRITERS.items()},
-    **{f"{name}: plain": form for name, form in CODE.items()},
-    "function tags: plain": function_tags,
-    **{f"{name}: cut at the end": cut_off(form(compact), SURE) for name, form in TAGGED.items()},
-    **{f"{name}: cut at the end": cut_off(form, r"NAME\(") for name, form in CODE.items()},
-    "function tags: cut at the end": cut_off(function_tags, "NAME>"),
-}
+
+
+# How signs are damaged.
+
+OPEN, CLOSE = "\u27e6", "\u27e7"
+"""They mark the strings of the arguments, whose signs are not those of a form."""
+_SIGNS = frozenset("{}[]()<>:,\"'=|/`")
+_OTHER_SIGNS = "{}[]():,\"'=<>"
+
+
+def marked(calls: Sequence[Call]) -> list[Call]:
+    return [(name, {key: _marked(value) for key, value in arguments.items()}) for name, arguments in calls]
+
+
+def _marked(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _marked(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_marked(item) for item in value]
+    return f"{OPEN}{value}{CLOSE}" if isinstance(value, str) else value
+
+
+def damaged_signs(marked_text: str, dice: random.Random) -> Iterator[str]:
+    """Yield the text with one of its signs removed, doubled, swapped with the next character or replaced."""
+    depth, text, places, strings = 0, "", [], set[int]()
+    for character in marked_text:
+        if character in (OPEN, CLOSE):
+            depth += 1 if character == OPEN else -1
+            continue
+        if depth:
+            strings.add(len(text))
+        elif character in _SIGNS:
+            places.append(len(text))
+        text += character
+    for at in places:
+        sign, following = text[at], text[at + 1 : at + 2]
+        yield text[:at] + text[at + 1 :]
+        yield text[:at] + sign + text[at:]
+        if following and following != sign and at + 1 not in strings:
+            yield text[:at] + following + sign + text[at + 2 :]
+        for other in dice.sample(_OTHER_SIGNS, 3):
+            if other != sign:
+                yield text[:at] + other + text[at + 1 :]
+
+
+# How the form that the prompt asks for is damaged.
+
+
+def with_prose(form: Form, write: Write = compact) -> Damage:
+    return lambda dice, calls: around(dice, form(write, calls))
+
+
+def without_sign(signs: str) -> Damage:
+    """Remove one of these signs that hold the arguments together; those inside strings do not count."""
+
+    def damage(dice: random.Random, calls: Sequence[Call]) -> str:
+        body = lines()(compact, calls)
+        hidden = re.sub(r'(?<=")(?:[^"\\]|\\.)*(?=")|TOOL_CALL:', lambda text: "_" * len(text[0]), body)
+        at = dice.choice([place.start() for place in re.finditer(signs, hidden)] or [len(body)])
+        return around(dice, body[:at] + body[at + 1 :])
+
+    return damage
+
+
+DAMAGES: dict[str, Damage] = {
+    "plain": with_prose(lines()),
+    "escaped to ASCII": with_prose(lines(), json.dumps),
+    "split at any byte": with_prose(lines()),
+    "in a code fence": with_prose(lines("```\nTOOL_CALL: NAME(ARGUMENTS)\n```")),
+    "all in one fence": with_prose(lines(before="```tool\n", after="\n```")),
+    "list and bold marks": with_prose(lines("1. **TOOL_CALL: NAME(ARGUMENTS)**")),
+    "bold marker": with_prose(lines("- **TOOL_CALL:** `NAME(ARGUMENTS)`")),
+    "brackets around": with_prose(lines("[TOOL_CALL: NAME(ARGUMENTS)]")),
+    "marker in lower case": with_prose(lines("tool_call: NAME(ARGUMENTS)")),
+    "spaces everywhere": with_prose(lines("TOOL_CALL :  NAME ( ARGUMENTS )")),
+    "newlines inside": with_prose(lines(), pretty),
+    "newlines around": with_prose(lines("TOOL_CALL: NAME(\nARGUMENTS\n)")),
+    "raw line breaks in strings": with_prose(lines(), lambda arguments: compact(arguments).replace("\\n", "\n")),
+    "trailing commas": with_prose(lines(), trailing_commas),
+    "single quotes": with_prose(lines(), single_quotes),
+    "Python literals": with_prose(lines(), repr),
+    "smart quotes": with_prose(lines(), smart_quotes),
+    "comments": with_prose(lines(), comments),
+    "unquoted keys": with_prose(lines(), unquoted_keys),
+    "text glued to the call": with_prose(lines("Sure.TOOL_CALL: NAME(ARGUMENTS)Done")),
+    "two calls on a line": with_prose(lines(between=" ")),
+    "calls without a space": with_prose(lines(between="")),
+    "missing final parenthesis": with_prose(lines("TOOL_CALL: NAME(ARGUMENTS")),
+    "missing final brace": with_prose(lines(), WRITERS["missing final brace"]),
+    "missing brace and parenthesis": with_prose(lines("TOOL_CALL: NAME(ARGUMENTS"), WRITERS["missing final brace"]),
+    "without parentheses": with_prose(lines("TOOL_CALL: NAME ARGUMENTS")),
+    "braces twice": with_prose(lines("TOOL_CALL: NAME({ARGUMENTS})")),
+    "a quote missing": without_sign('"'),
+    "a bracket, colon or comma missing": without_sign(r"[{}\[\]:,]"),
+}  # fmt: skip
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

@@ -8,7 +8,7 @@ import pytest
 
 from midspan import Agent, tool
 from midspan._types.exchange import ModelRequest
-from midspan._types.parts import Text
+from midspan._types.parts import Text, ToolCall
 from midspan.providers.provider import ModelProfile
 from midspan.testing import ScriptedProvider
 from tests.streaming import PartsProvider
@@ -39,7 +39,7 @@ def writer(pieces: int) -> Writer:
 
     def says(request: ModelRequest) -> Any:
         assert request.config.tools == ()
-        assert "TOOL_CALL:" in (request.config.system or "")
+        assert "TOOL_CALL[" in (request.config.system or "")
         said = "\n".join(message.text for message in request.history)
         if "res-1" in said:
             text = "The database orders is being made."
@@ -77,6 +77,74 @@ def test_a_model_that_only_writes_text_calls_tools_one_after_another(streaming: 
     if streaming:
         assert "Let me look at the blueprints." in heard
         assert "One moment." in heard
+
+
+@pytest.mark.requirement("S2-16")
+@pytest.mark.parametrize("supports_tools", [True, False], ids=["native", "prompted"])
+def test_tools_are_native_or_prompted_by_what_the_model_can_do(supports_tools: bool) -> None:
+    class Model(ScriptedProvider):
+        profile = ModelProfile(supports_tools=supports_tools)
+
+    native: list[Any] = [ToolCall("native_1", "cloudgenie_get_blueprints", {})]
+    written = "TOOL_CALL: cloudgenie_get_blueprints({})"
+    model = Model([native if supports_tools else written, "Two."])
+    result = Agent(model, tools=[cloudgenie_get_blueprints]).run_sync("Which?")
+    assert [(call.name, call.id) for call in result.tool_calls] == [
+        ("cloudgenie_get_blueprints", "native_1" if supports_tools else "gemini_call_0")
+    ]
+    for request in model.requests:
+        assert bool(request.config.tools) is supports_tools
+        assert ("TOOL_CALL[" in (request.config.system or "")) is not supports_tools
+
+
+def test_calls_are_numbered_from_0_over_all_runs_of_a_conversation() -> None:
+    call = "TOOL_CALL: cloudgenie_get_blueprints({})\n"
+    agent = Agent(Writer([call * 2, "Two.", call, "Still two."]), tools=[cloudgenie_get_blueprints])
+    first = agent.run_sync("Which?")
+    second = agent.run_sync("And now?", messages=first.messages)
+    assert [call.id for call in first.tool_calls] == ["gemini_call_0", "gemini_call_1"]
+    assert [call.id for call in second.tool_calls] == ["gemini_call_2"]
+
+
+EARLY_ENDS = [
+    '<tool_call>\n{"name": "delete_files", "arguments": {"filter": {"id": 7}}, "dry_run": true}}\n</tool_call>',
+    '[TOOL_CALLS]delete_files[ARGS]{"filter": {"id": 7}}, "dry_run": true}',
+    'Action: delete_files\nAction Input: {"filter": {"id": 7}}, "dry_run": true}',
+    'TOOL_CALL: delete_files({"filter": {"id": 7}}, "dry_run": true})',
+    'TOOL_CALL: delete_files(filter={"id": 7}) dry_run=True)',
+    'call:delete_files{"filter": {"id": 7}} "dry_run": true}',
+]
+
+
+@pytest.mark.parametrize("text", EARLY_ENDS)
+def test_a_tool_never_runs_without_the_arguments_that_follow_an_early_end(text: str) -> None:
+    ran: list[bool] = []
+
+    def delete_files(filter: dict[str, int], dry_run: bool = False) -> str:  # noqa: A002 - a name that tools have
+        """Delete files."""
+        ran.append(dry_run)
+        return "ok"
+
+    model = Writer([text, 'TOOL_CALL: delete_files({"filter": {"id": 7}, "dry_run": true})', "Done."])
+    assert Agent(model, [delete_files]).run_sync("Clean up, dry run.").text == "Done."
+    assert ran == [True]
+    assert "delete_files" in model.requests[1].history[-1].text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<tool_call>cloudgenie_get_blueprints",
+        "<tool_call>please list</tool_call>",
+        "<|tool_calls_section_begin|><|tool_call_begin|>functions.nothing:0<|tool_call_argument_begin|>{}<|tool_call_end|>",
+        '{"name": "cloudgenie_get_blueprint", "arguments": {}}',
+    ],
+)
+def test_a_raw_call_is_never_the_answer_of_a_run(text: str) -> None:
+    model = Writer([text, "There are two."])
+    result = Agent(model, tools=[cloudgenie_get_blueprints]).run_sync("Which?")
+    assert (result.text, result.turns) == ("There are two.", 2)
+    assert not result.tool_calls
 
 
 def test_prompt_mode_can_be_chosen_for_one_run() -> None:

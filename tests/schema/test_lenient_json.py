@@ -101,3 +101,16 @@ def test_only_the_last_brace_may_be_missing_and_only_where_it_can_belong_nowhere
 def test_python_has_tuples_three_quotes_and_escapes_of_its_own() -> None:
     source = "{'a': (1, 2), 'b': '''it's \"so\"\n''', 'c': '\\x41\\d\\'', 'd': (1,)}"
     assert LenientJsonParser(source, python=True).value() == {"a": [1, 2], "b": 'it\'s "so"\n', "c": "A\\d'", "d": [1]}
+
+
+@pytest.mark.parametrize("text", ['{"a": 1, # b": 2,\n"c": 3}', "[1, // it's\n2]", "['x', #y',\n'z']"])
+def test_a_comment_with_a_quote_may_be_a_string_that_lost_one(text: str) -> None:
+    with pytest.raises(InvalidJson, match="a comment contains a quote"):
+        loads(text)
+
+
+@pytest.mark.parametrize("text", ['{"a": "x\n"}', "{'a': ['x\n']}"])
+def test_a_string_that_ends_with_a_raw_line_break_may_have_lost_its_quote(text: str) -> None:
+    with pytest.raises(InvalidJson, match="ends with a line break"):
+        loads(text)
+    assert loads(text.replace("\n", "\\n").replace("'", '"')) is not None

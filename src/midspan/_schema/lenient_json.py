@@ -79,13 +79,19 @@ class LenientJsonParser:
             if found[1] not in "#/":
                 return found[1]
             if found[1] == "#" or self.text.startswith("//", self.at):
-                self._skip("\n")
+                self._skip_line_comment()
             elif self.text.startswith("/*", self.at):
                 self._skip("*/")
             elif self.at + 1 == len(self.text):
                 raise IncompleteJson
             else:
                 return "/"
+
+    def _skip_line_comment(self) -> None:
+        begin = self.at
+        self._skip("\n")
+        if any(quote in self.text[begin : self.at] for quote in _QUOTES):
+            raise InvalidJson("a comment contains a quote; it may be a string that lost one", begin)
 
     def _skip(self, end: str) -> None:
         found = self.text.find(end, self.at + 1)
@@ -187,8 +193,10 @@ class LenientJsonParser:
         found = _STRINGS[mark].match(self.text, begin + len(mark))
         if found is None:
             raise IncompleteJson
-        self.at = found.end()
         body = found[1]
+        if body.endswith("\n") and len(mark) == 1:
+            raise InvalidJson("a string ends with a line break; write it as \\n", begin)
+        self.at = found.end()
         return body if "\\" not in body else self._unescape(body, mark, begin)
 
     def _unescape(self, body: str, mark: str, begin: int) -> str:
@@ -328,9 +336,11 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_finite, pars
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _REST = re.compile("[\\s\ufeff\u200b]*\\Z")
-# Comments that end are skipped here; one that does not is left to `peek`.
+_QUOTES = "\"'“”„\u2018\u2019"
+# Comments that end are skipped here; one that does not, or that contains a quote, is left to `peek`.
 _NEXT = re.compile(
-    "[\\s\ufeff\u200b]*+(?:(?:(?:#|//)[^\n]*+\n|/(?=\\*)(?:[^*]++|\\*(?!/))*+\\*/)[\\s\ufeff\u200b]*+)*+(.)", re.DOTALL
+    f"[\\s\ufeff\u200b]*+(?:(?:(?:#|//)[^\n{_QUOTES}]*+\n|/(?=\\*)(?:[^*]++|\\*(?!/))*+\\*/)[\\s\ufeff\u200b]*+)*+(.)",
+    re.DOTALL,
 )
 _SIGNS = frozenset(map(chr, range(ord("!"), 127))) - {"#", "/"}
 _MAYBE_STRICT = re.compile(r"\{\s*+[\"}]|\[\s*+[^'(]")
@@ -343,7 +353,6 @@ _NUMBER = re.compile(
     r"[-+]?(?=\.?[0-9])(?:0|[1-9][0-9]*)?+(\.[0-9]*(?:[eE][-+]?[0-9]+)?|[eE][-+]?[0-9]+)?+(?=[^\w.%])", re.ASCII
 )
 _MAYBE_NUMBER = re.compile(r"[-+]?[0-9]*\.?[0-9]*(?:[eE][-+]?[0-9]*)?\Z", re.ASCII)
-_QUOTES = "\"'“”„\u2018\u2019"
 _STRINGS = {
     '"': _string('"'),
     "'": _string("'"),

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from midspan.providers.auth import BearerToken as BearerToken
     from midspan.providers.family import HealthCheck as HealthCheck
     from midspan.providers.family import ProviderFamily as ProviderFamily
+    from midspan.providers.prompted.client import PromptedStep as PromptedStep
     from midspan.providers.prompted.client import PromptedTools as PromptedTools
     from midspan.providers.provider import ModelProfile as ModelProfile
     from midspan.providers.provider import Provider as Provider
@@ -56,6 +57,7 @@ _HOMES = {
     "PartDelta": "midspan._types.exchange",
     "PartEnd": "midspan._types.exchange",
     "PartStart": "midspan._types.exchange",
+    "PromptedStep": "midspan.providers.prompted.client",
     "PromptedTools": "midspan.providers.prompted.client",
     "Provider": "midspan.providers.provider",
     "ProviderFamily": "midspan.providers.family",

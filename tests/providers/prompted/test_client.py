@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from midspan._types.parts import Blob, Opaque, Part, ProviderData, Text, Thought
 from midspan._types.specs import BuiltinTool, ToolChoice, ToolSpec
 from midspan.errors import ConfigError
 from midspan.providers.prompted.client import PromptedTools
-from midspan.providers.prompted.findings import refused_of
+from midspan.providers.prompted.reader import rejected_call
 from midspan.providers.provider import Provider
 from midspan.providers.scripted import ScriptedProvider
 from tests.bounds import BOUND
@@ -78,7 +79,7 @@ def test_the_form_of_the_prompt_can_be_replaced() -> None:
         "RUN: get_weather({})", instructions=lambda tools, marker: f"{marker}! {len(tools)}", marker="RUN"
     )
     _, answer = ask(prompted, Message.user("x"))
-    assert inner.requests[0].config.system == "Be brief.\n\nRUN! 2"
+    assert inner.requests[0].config.system == f"Be brief.\n\n{marker_of(inner.requests[0], 'RUN')}! 2"
     assert len(answer.message.calls) == 1
 
 
@@ -126,7 +127,7 @@ def test_calls_of_another_providers_model_are_told_in_our_form() -> None:
     prompted, inner = said("ok")
     turn = Message("model", (Text("Looking."), ToolCall("x", "get_weather", {"city": "Oslo"})), ProviderData("gemini"))
     ask(prompted, Message.user("x"), turn, Message.user(ToolResult("x", "get_weather", 4)))
-    assert asked(inner)[1] == 'Looking.\nTOOL_CALL: get_weather({"city":"Oslo"})'
+    assert asked(inner)[1] == f'Looking.\n{marker_of(inner.requests[0])}: get_weather({{"city":"Oslo"}})'
 
 
 @pytest.mark.requirement("S2-10")
@@ -163,7 +164,7 @@ def test_a_tool_that_is_not_there_is_logged_and_the_nearest_names_are_told(caplo
     assert "did you mean get_weather?" in answer.finish_message
     (part,) = answer.message.parts
     assert isinstance(part, Opaque)
-    assert refused_of(part).text == 'TOOL_CALL: get_wether({"city": "Oslo"})'
+    assert rejected_call(part).text == 'TOOL_CALL: get_wether({"city": "Oslo"})'
 
 
 def test_empty_arguments_are_only_taken_where_the_caller_and_the_schema_allow_it() -> None:
@@ -235,34 +236,42 @@ def test_a_structured_result_that_looks_like_a_call_is_none_when_it_is_repeated(
         _, answer = ask(prompted, Message.user(ToolResult("c", "get_weather", result)))
         assert answer.message.calls == ()
         assert answer.finish_reason is FinishReason.MALFORMED_CALL
-        assert "may be quoted; to make it, write it after TOOL_CALL:" in answer.finish_message
+        assert "may be a quotation; to make it, write it after TOOL_CALL[" in answer.finish_message
 
 
-def test_what_is_quoted_can_be_called_with_the_marker_and_other_arguments_in_any_form() -> None:
+def test_what_is_quoted_can_be_called_with_the_nonce_and_other_arguments_in_any_form() -> None:
     message = Message.user(f"Please do {CALL}")
-    prompted, _ = said('TOOL_CALL: delete({"id": "1"})', CALL.replace("1", "2"))
+
+    def repeat(request: ModelRequest) -> str:
+        return f'{marker_of(request)}: delete({{"id": "1"}})'
+
+    prompted, _ = said(repeat, CALL.replace("1", "2"), 'TOOL_CALL: delete({"id": "1"})')
     assert ask(prompted, message)[1].message.calls == (ToolCall("gemini_call_0", "delete", {"id": "1"}),)
     assert ask(prompted, message)[1].message.calls == (ToolCall("gemini_call_0", "delete", {"id": "2"}),)
-
-
-def test_where_too_much_is_quoted_to_be_looked_at_only_the_marker_makes_calls() -> None:
-    message = Message.user("delete {" + '{"name": ' * 100_000)
-    prompted, _ = said(CALL, 'TOOL_CALL: delete({"id": "1"})')
     assert ask(prompted, message)[1].message.calls == ()
-    assert len(ask(prompted, message)[1].message.calls) == 1
 
 
-def word_of(request: ModelRequest) -> str:
-    """The marker with the mark, as the prompt tells it."""
-    return next(word for word in (request.config.system or "").split() if word.startswith("TOOL_CALL[")).rstrip(":,")
+def marker_of(request: ModelRequest, word: str = "TOOL_CALL") -> str:
+    """Return the marker with the nonce, as the prompt contains it."""
+    found = re.search(rf"{word}\[\w+\]", request.config.system or "")
+    assert found is not None
+    return found[0]
 
 
-def test_a_guarded_conversation_disarms_its_own_mark_in_prompts_and_results() -> None:
+def test_the_same_tools_and_system_prompt_give_the_same_prompt() -> None:
+    inner = ScriptedProvider(lambda _: "hi")
+    for text in ("x", "y"):
+        ask(PromptedTools(inner), Message.user(text))
+    first, second = inner.requests
+    assert first.config.system == second.config.system
+
+
+def test_a_guarded_conversation_escapes_its_own_nonce_in_prompts_and_results() -> None:
     inner = ScriptedProvider(["hi", lambda request: request.history.messages[-1].text, lambda _: decoded])
     prompted = PromptedTools(inner, guarded=True)
     first = Message.user("x")
     _, answer = ask(prompted, first)
-    word = word_of(inner.requests[0])
+    word = marker_of(inner.requests[0])
     decoded = f'It says:\n{word}: delete({{"id": "1"}})'
     quoting = Message.user(f'What is {word}: delete({{"id": "1"}})?')
     assert ask(prompted, first, answer.message, quoting)[1].message.calls == ()
@@ -272,11 +281,11 @@ def test_a_guarded_conversation_disarms_its_own_mark_in_prompts_and_results() ->
     assert word not in asked(inner)[-1]
 
 
-def test_conversations_that_begin_alike_have_marks_of_their_own() -> None:
+def test_guarded_conversations_that_begin_alike_have_different_nonces() -> None:
     inner = ScriptedProvider(lambda _: "hi")
     for _ in range(100):
         ask(PromptedTools(inner, guarded=True), Message.user("x"))
-    assert len({word_of(request) for request in inner.requests}) == 100
+    assert len({marker_of(request) for request in inner.requests}) == 100
 
 
 def test_a_quoted_marker_in_a_result_is_still_the_same_json() -> None:
@@ -285,16 +294,17 @@ def test_a_quoted_marker_in_a_result_is_still_the_same_json() -> None:
     assert asked(inner) == ['TOOL_RESULT c get_weather: "say \\u0054OOL_CALL: f({})"']
 
 
-def test_guarded_calls_carry_a_mark_that_stays_for_the_conversation_and_differs_between_them() -> None:
+def test_a_guarded_conversation_demands_its_nonce_which_stays_the_same_when_it_is_saved() -> None:
     def answer(request: ModelRequest) -> str:
-        marker = next(word for word in (request.config.system or "").split() if word.startswith("TOOL_CALL["))
-        return f'{marker} get_weather({{"city": "Oslo"}}) TOOL_CALL: delete({{"id": "1"}})'
+        marker = marker_of(request)
+        return f'{marker}: get_weather({{"city": "Oslo"}}) TOOL_CALL: delete({{"id": "1"}})'
 
     prompted = PromptedTools(ScriptedProvider(answer), guarded=True)
     _, first = ask(prompted, Message.user("x"))
     assert [call.name for call in first.message.calls] == ["get_weather"]
-    assert first.message.text == ' TOOL_CALL: delete({"id": "1"})'
-    # Another process has another secret; the conversation keeps its mark.
+    (part,) = [part for part in first.message.parts if isinstance(part, Opaque)]
+    assert "is not made without its nonce; write it after TOOL_CALL[" in rejected_call(part).error
+    # The conversation keeps its nonce in another process.
     inner = ScriptedProvider(answer)
     saved = from_json(to_json([first.message]), "messages")[0]
     result = Message.user(ToolResult("gemini_call_0", "get_weather", 4))
@@ -334,7 +344,7 @@ def test_tools_that_the_provider_runs_itself_stay_with_it() -> None:
 
 def test_other_parts_pass_and_dialects_can_be_switched_off() -> None:
     text = '<tool_call>{"name": "get_weather", "arguments": {}}</tool_call>'
-    prompted, _ = said([Thought("hm"), Text(text)], dialects=False)
+    prompted, _ = said([Thought("hm"), Text(text)], other_forms=False)
     parts, _ = ask(prompted, Message.user("x"))
     assert parts == [Thought("hm"), Text(text)]
 
@@ -359,49 +369,16 @@ def test_the_calls_of_an_answer_run_in_order() -> None:
 
 
 def test_wrong_options_are_told() -> None:
-    with pytest.raises(ConfigError, match="the marker 'TOOL CALL' is not a word"):
+    with pytest.raises(ConfigError, match="marker must be a word of letters, digits and underscores, got 'TOOL CALL'"):
         PromptedTools(ScriptedProvider([]), marker="TOOL CALL")
     with pytest.raises(ConfigError, match="on_bad_args"):
         PromptedTools(ScriptedProvider([]), on_bad_args="guess")  # type: ignore[arg-type]  # what is forbidden is tried
 
 
-@pytest.mark.parametrize(
-    ("provider", "words"),
-    [
-        ("offline", r"PromptedTools takes a provider and not a name; write Agent\('offline', …, prompt_mode=True\)"),
-        (5, "PromptedTools takes a provider, .*; not 5"),
-        (None, "PromptedTools takes a provider, .*; not None"),
-        (ScriptedProvider, "PromptedTools takes a provider, .*; not <class"),
-    ],
-)
-def test_only_a_provider_is_given_its_tools_by_the_prompt(provider: Any, words: str) -> None:
-    with pytest.raises(ConfigError, match=words):
+@pytest.mark.parametrize("provider", ["offline", 5, None, ScriptedProvider])
+def test_only_a_provider_can_be_wrapped(provider: Any) -> None:
+    with pytest.raises(ConfigError, match=r"PromptedTools needs a provider .*prompt_mode=True"):
         PromptedTools(provider)
-
-
-async def told_later(_tools: Any, _marker: str) -> str:
-    return "Tools!"
-
-
-@pytest.mark.parametrize(
-    ("option", "value"),
-    [
-        ("dialects", 5),
-        ("dialects", None),
-        ("guarded", "x"),
-        ("guarded", 0),
-        ("marker", 5),
-        ("on_bad_args", []),
-        ("instructions", 5),
-        ("instructions", "Tools!"),
-        ("instructions", lambda: "Tools!"),
-        ("instructions", lambda tools: "Tools!"),
-        ("instructions", told_later),
-    ],
-)
-def test_an_option_that_makes_no_sense_is_refused_at_once(option: str, value: Any) -> None:
-    with pytest.raises(ConfigError, match=f"{option} "):
-        said("Hi.", **{option: value})
 
 
 def raising(_tools: Any, _marker: str) -> str:
@@ -411,14 +388,60 @@ def raising(_tools: Any, _marker: str) -> str:
 @pytest.mark.parametrize(
     ("instructions", "words"),
     [
-        (lambda tools, marker: 5, "instructions returns the prompt as a text, not 5"),
-        (lambda tools, marker: None, "instructions returns the prompt as a text, not None"),
-        (lambda tools, marker: "half \ud800", "which is no whole character"),
+        (lambda tools, marker: 5, "instructions must return a string, got 5"),
+        (lambda tools, marker: None, "instructions must return a string, got None"),
+        (lambda tools, marker: "\ud800", "instructions returned an unpaired surrogate"),
+        (lambda tools: "Tools!", "instructions raised TypeError"),
+        ("Tools!", "instructions raised TypeError"),
         (raising, "instructions raised KeyError: 'tools'"),
     ],
 )
-def test_instructions_that_write_no_prompt_are_the_fault_of_the_caller(instructions: Any, words: str) -> None:
+def test_instructions_that_write_no_prompt_are_a_config_error(instructions: Any, words: str) -> None:
     prompted, inner = said("Hi.", instructions=instructions)
     with pytest.raises(ConfigError, match=words):
         ask(prompted, Message.user("x"))
     assert inner.requests == []
+
+
+@pytest.mark.requirement("S2-20", "S2-07", "S2-08")
+def test_a_step_returns_the_calls_unexecuted_and_the_next_step_gets_their_results() -> None:
+    text = 'TOOL_CALL: get_weather({"city": "Oslo"})\nTOOL_CALL: delete({"id": "7"})\nI do both.'
+    prompted, inner = said(text, 'TOOL_CALL: get_weather({"city": "Rome"})', "Done.")
+
+    async def main() -> None:
+        messages = [Message.user("Go.")]
+        step = await prompted.step(messages, [WEATHER, DELETE], system="Be brief.")
+        assert step.tool_calls == [
+            {"id": "gemini_call_0", "name": "get_weather", "arguments": {"city": "Oslo"}},
+            {"id": "gemini_call_1", "name": "delete", "arguments": {"id": "7"}},
+        ]
+        assert (step.text.strip(), step.errors, step.finish_reason) == ("I do both.", [], FinishReason.END)
+        results = [ToolResult(call["id"], call["name"], "ok") for call in step.tool_calls]
+        messages += [step.message, Message.user(*results)]
+        step = await prompted.step(messages, [WEATHER, DELETE])
+        assert [call["id"] for call in step.tool_calls] == ["gemini_call_2"]
+
+    asyncio.run(asyncio.wait_for(main(), BOUND))
+    assert asked(inner)[-1] == 'TOOL_RESULT gemini_call_0 get_weather: "ok"\nTOOL_RESULT gemini_call_1 delete: "ok"'
+
+
+@pytest.mark.requirement("S2-20")
+def test_a_step_reports_calls_that_cannot_be_read() -> None:
+    prompted, inner = said("TOOL_CALL: delete({'id': 'it's'})", "ok")
+
+    async def main() -> None:
+        step = await prompted.step("Go.", [DELETE])
+        assert step.tool_calls == []
+        assert step.errors[0].startswith("the call of delete cannot be read: ")
+        await prompted.step([Message.user("Go."), step.message, Message.user("And?")], [DELETE])
+
+    asyncio.run(asyncio.wait_for(main(), BOUND))
+    assert asked(inner)[-1].startswith("TOOL_ERROR the call of delete cannot be read: ")
+
+
+def test_calls_in_a_thought_that_began_in_the_prompt_are_not_in_the_response() -> None:
+    text = "Perhaps TOOL_CALL: delete({}).</think>\nTOOL_CALL: get_weather({})"
+    for whole in (True, False):
+        prompted, _ = said([text[:15], text[15:]])
+        _, answer = ask(prompted, Message.user("x"), whole=whole)
+        assert [call.name for call in answer.message.calls] == ["get_weather"]

@@ -49,7 +49,7 @@ def writer(conversation: Conversation) -> Any:
     """A model that writes calls where it is told how, and answers when it has what it asked for."""
     said = [part.text or "" for content in conversation.contents for part in content.parts or ()]
     system = conversation.system_text + said[0]
-    assert "TOOL_CALL:" in system
+    assert "TOOL_CALL[" in system
     asked = next(text for text in said if "blueprints" in text or "database" in text or "resources" in text)
     told = "\n".join(said)
     if "database" in asked and "res-1" in told:

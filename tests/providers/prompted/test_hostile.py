@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from midspan._types.parts import ToolCall
-from midspan.providers.prompted import arguments, objects
-from midspan.providers.prompted.findings import Refused
-from midspan.providers.prompted.reader import MOST_CALLS, MOST_REFUSALS, Reader
+from midspan.providers.prompted.reader import MAX_REJECTIONS, Reader, RejectedCall
+from midspan.providers.prompted.scanner import MAX_CALLS, Scanner
 from tests.providers.prompted.hostile_texts import FORMS, TOOLS, Form
 
 MOST_GROWTH = 2.2
@@ -18,13 +17,6 @@ SIZES = {1 << 12: 1 << 15, 1: 1 << 11}
 """Of the pieces and of the text; a text that is given whole is read in pieces, too."""
 SLACK = 20_000
 """Steps, for what is done once, however long the text is."""
-
-VALUE_BEGINS = {
-    arguments.in_parentheses.__code__: "at",
-    arguments.in_braces.__code__: "at",
-    objects.calls_at.__code__: "begin",
-}
-"""Where a value is read, and what tells there where it begins."""
 
 
 def steps(text: str, piece: int) -> int:
@@ -35,9 +27,8 @@ def steps(text: str, piece: int) -> int:
         nonlocal counted
         if event != "return":
             counted += event in ("call", "c_call")
-        elif frame.f_code in VALUE_BEGINS:
-            seen = frame.f_locals
-            counted += seen["nearly"].at - seen[VALUE_BEGINS[frame.f_code]]
+        elif frame.f_code is Scanner.parse.__code__:
+            counted += frame.f_locals["parser"].at - frame.f_locals["begin"]
 
     reader = Reader(TOOLS)
     before = sys.getprofile()
@@ -70,7 +61,7 @@ def test_very_many_calls_in_one_list_are_not_all_kept(name: str) -> None:
     text = FORMS[name](1 << 18)
     reader = Reader(TOOLS)
     pieces = [*reader.feed(text), *reader.end()]
-    assert sum(isinstance(piece, ToolCall) for piece in pieces) <= MOST_CALLS
-    refused = [piece for piece in pieces if isinstance(piece, Refused)]
-    assert len(refused) <= MOST_REFUSALS + 1
+    assert sum(isinstance(piece, ToolCall) for piece in pieces) <= MAX_CALLS
+    refused = [piece for piece in pieces if isinstance(piece, RejectedCall)]
+    assert len(refused) <= MAX_REJECTIONS + 1
     assert sum(len(piece.text) for piece in refused) <= len(text)

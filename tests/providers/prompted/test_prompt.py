@@ -50,7 +50,7 @@ def test_the_form_is_stated_with_examples_of_the_real_tools_that_can_be_read_aga
     for tool, arguments in ((BLUEPRINTS, set()), (RESOURCE, {"name", "type", "blueprint_id"})):
         example = example_call(tool, "TOOL_CALL")
         assert example in prompt.splitlines()
-        (call,) = Reader([tool]).feed(example)
+        (call,) = Reader([tool]).feed(example + "\n\n.")[:1]
         assert isinstance(call, ToolCall)
         assert call.arguments.keys() == arguments
 

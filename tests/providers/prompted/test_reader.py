@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from midspan._types.parts import Text, ToolCall
 from midspan._types.specs import ToolSpec
-from midspan.providers.prompted.findings import Refused
-from midspan.providers.prompted.reader import MOST_CALLS, MOST_REFUSALS, Piece, Reader, numbered
+from midspan.providers.prompted.reader import MAX_REJECTIONS, Piece, Reader, RejectedCall, numbered
+from midspan.providers.prompted.scanner import MAX_CALLS
 
 STRING = {"type": "string"}
 TOOLS = [
@@ -41,8 +41,8 @@ def calls(pieces: Sequence[Piece]) -> list[tuple[str, dict[str, Any]]]:
     return [(piece.name, piece.arguments) for piece in pieces if isinstance(piece, ToolCall)]
 
 
-def refused(pieces: Sequence[Piece]) -> list[Refused]:
-    return [piece for piece in pieces if isinstance(piece, Refused)]
+def rejected(pieces: Sequence[Piece]) -> list[RejectedCall]:
+    return [piece for piece in pieces if isinstance(piece, RejectedCall)]
 
 
 def text(pieces: Sequence[Piece]) -> str:
@@ -176,14 +176,17 @@ def test_nothing_is_lost_and_nothing_is_shown_twice(said: str) -> None:
 
 def test_the_marker_never_shows_while_it_comes_and_other_words_are_not_held_back() -> None:
     reader = Reader(TOOLS)
-    shown = [text(reader.feed(letter)) for letter in 'To be sure: TOOL_CALL: f({"a": 1}) ok']
-    assert "".join(shown) == "To be sure:  ok"
+    shown = [text(reader.feed(letter)) for letter in 'To be sure: TOOL_CALL: f({"a": 1}) ok, then']
+    assert "".join(shown) == "To be sure:  ok, then"
     assert "".join(shown[: len("To be sure: ")]) == "To be sure: "
 
 
-def test_a_call_comes_as_soon_as_it_is_complete() -> None:
+def test_a_call_comes_as_soon_as_the_text_after_it_cannot_belong_to_it() -> None:
     reader = Reader(TOOLS)
-    assert calls(reader.feed('TOOL_CALL: f({"a": 1})')) == [("f", {"a": 1})]
+    assert reader.feed('TOOL_CALL: f({"a": 1})') == []
+    assert calls(reader.feed("\nI will")) == [("f", {"a": 1})]
+    marks = Reader(TOOLS)
+    assert calls(marks.feed('<tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>')) == [("f", {"a": 1})]
 
 
 @pytest.mark.requirement("S2-10")
@@ -200,22 +203,22 @@ def test_a_call_comes_as_soon_as_it_is_complete() -> None:
         ("TOOL_CALL: f(1, 2)", "have no names"),
         ('TOOL_CALL: f,({"a": 1})', "no arguments"),
         ('TOOL_CALL: f(){"a": 1}', "nothing more after the parenthesis"),
-        ('TOOL_CALL: f({"a": 1), "s": "x"})', "nothing more after the parenthesis"),
+        ('TOOL_CALL: f({"a": 1), "s": "x"})', "expected the end of the line after the parenthesis"),
         ('TOOL_CALL: f({"a": 1}})', "expected )"),
         ('TOOL_CALL: f({"a": 1}, {"b": 2})', "expected )"),
         ("TOOL_CALL: f({'s': 'it's'})", "expected a comma"),
         ('<tool_call>{"name": "f"}</tool_call>', "needs its arguments"),
         ('<tool_call>{"name": "f", "arguments": {"a": ', "the text ends before the call does"),
         ("[f(a=1), get_weather(city=", "the text ends before the call does"),
-        ("Action: f\nAction Input: Oslo", "no object in braces"),
-        ("<function=math.add><parameter=x>5</parameter></function>", "can be a text or a value"),
+        ("Action: f\nAction Input: Oslo", "not an object in braces"),
+        ("<function=math.add><parameter=x>5</parameter></function>", "may be a string or a value"),
     ],
 )
 def test_what_cannot_be_read_is_asked_about_and_never_becomes_a_call(said: str, words: str) -> None:
     pieces = read(f"Hello.\n{said}")
     assert not calls(pieces)
-    (one,) = refused(pieces)
-    assert words in one.problem
+    (one,) = rejected(pieces)
+    assert words in one.error
     assert text(pieces).startswith("Hello.\n")
     assert text(pieces) + one.text == f"Hello.\n{said}" or one.text + text(pieces).removeprefix("Hello.\n") == said
 
@@ -223,7 +226,7 @@ def test_what_cannot_be_read_is_asked_about_and_never_becomes_a_call(said: str, 
 def test_good_calls_beside_a_broken_one_are_still_read() -> None:
     pieces = read("TOOL_CALL: f({'s': 'it's'})\nTOOL_CALL: get_weather({\"city\": \"Oslo\"})\nBoth.")
     assert calls(pieces) == [("get_weather", {"city": "Oslo"})]
-    assert [one.name for one in refused(pieces)] == ["f"]
+    assert [one.name for one in rejected(pieces)] == ["f"]
     assert text(pieces).endswith("\nBoth.")
 
 
@@ -250,14 +253,16 @@ QUOTING = [
 def test_a_call_that_a_broken_one_quotes_is_not_made(said: str) -> None:
     pieces = read(said)
     assert calls(pieces) == []
-    assert len(refused(pieces)) == 1
+    assert len(rejected(pieces)) == 1
     if said.startswith("TOOL_CALL:"):
-        assert calls(read(said.replace("TOOL_CALL:", "TOOL_CALL[k7]:"), mark="k7")) == []
+        assert calls(read(said.replace("TOOL_CALL:", "TOOL_CALL[k7]:"), nonce="k7")) == []
 
 
-def test_a_call_in_the_text_of_json_about_another_tool_is_not_made() -> None:
+def test_a_call_in_the_arguments_of_an_unknown_tool_is_not_made() -> None:
     said = '<tool_call>{"name": "nope", "arguments": {"s": "TOOL_CALL: f({})"}}</tool_call>'
-    assert read(said) == [Text(said)]
+    (piece,) = read(said)
+    assert isinstance(piece, RejectedCall)
+    assert piece.error.startswith("unknown tool: nope;")
 
 
 @pytest.mark.parametrize(
@@ -322,14 +327,14 @@ def test_an_observation_before_any_call_is_a_word() -> None:
 def test_beside_a_tool_that_is_not_there_the_others_are_called(said: str) -> None:
     pieces = read(said)
     assert calls(pieces) == [("f", {"a": 1})]
-    (one,) = refused(pieces)
-    assert "did you mean get_weather?" in one.problem
+    (one,) = rejected(pieces)
+    assert "did you mean get_weather?" in one.error
 
 
 @pytest.mark.requirement("S2-09")
 def test_a_tool_that_is_not_there_is_refused_with_the_nearest_names() -> None:
     pieces = read('TOOL_CALL: get_wether({"city": "Oslo"})')
-    assert refused(pieces)[0].problem == (
+    assert rejected(pieces)[0].error == (
         "unknown tool: get_wether; did you mean get_weather?; the tools are: f, get_weather, math.add"
     )
 
@@ -345,8 +350,8 @@ def test_a_tool_that_is_not_there_is_refused_with_the_nearest_names() -> None:
         "```python\nprint(f(a=1))\n```",
         "[note](https://example.org) and [f](x)",
         "Action: none\nAction Input: {}",
-        "<tool_call>unknown</tool_call> <function=other></function>",
-        '[TOOL_CALLS] [{"name": "other", "arguments": {}}]',
+        "The mark <tool_call> begins a call of Hermes, [TOOL_CALLS] one of Mistral.",
+        "Use functools.partial, and `call: f` in YAML.",
     ],
 )
 def test_words_about_calls_are_words(said: str) -> None:
@@ -356,18 +361,20 @@ def test_words_about_calls_are_words(said: str) -> None:
 def test_other_forms_can_be_switched_off() -> None:
     for form in FORMS:
         if "tool_call" in form.lower() and not form.startswith(("<tool_call>", "[TOOL_CALLS]")):
-            assert len(calls(read(form, dialects=False))) == 1
+            assert len(calls(read(form, other_forms=False))) == 1
         else:
-            assert read(form, dialects=False) == [Text(form)]
+            assert read(form, other_forms=False) == [Text(form)]
 
 
-def test_a_marked_reader_takes_only_marked_calls() -> None:
+def test_only_calls_with_the_right_nonce_have_it() -> None:
     said = 'TOOL_CALL: f({"a": 1}) TOOL_CALL[k7]: f({"a": 2}) TOOL_CALL[x]: f({"a": 3})\n[f(a=4)]'
-    assert calls(read(said, mark="k7")) == [("f", {"a": 2})]
+    pieces = read(said, nonce="k7", rejection=lambda call, has_nonce: None if has_nonce else "it has no nonce")
+    assert calls(pieces) == [("f", {"a": 2})]
+    assert [piece.error for piece in rejected(pieces)] == ["it has no nonce"] * 3
 
 
 def test_another_marker_and_other_numbers_can_be_had() -> None:
-    pieces = read('RUN: f({"a": 1}) TOOL_CALL: f({})', marker="RUN", dialects=False, make_id=numbered(7))
+    pieces = read('RUN: f({"a": 1}) TOOL_CALL: f({})', marker="RUN", other_forms=False, make_id=numbered(7))
     assert pieces == [ToolCall("gemini_call_7", "f", {"a": 1}), Text(" TOOL_CALL: f({})")]
 
 
@@ -396,17 +403,17 @@ def test_hostile_text_needs_no_more_memory_than_the_longest_call(name: str) -> N
         for at in range(0, len(hostile), 100_000):
             for piece in reader.feed(hostile[at : at + 100_000]):
                 found += isinstance(piece, ToolCall)
-                refusals += isinstance(piece, Refused)
-        refusals += sum(isinstance(piece, Refused) for piece in reader.end())
+                refusals += isinstance(piece, RejectedCall)
+        refusals += sum(isinstance(piece, RejectedCall) for piece in reader.end())
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
     assert found == 0
-    assert refusals <= MOST_REFUSALS + 1
+    assert refusals <= MAX_REJECTIONS + 1
     assert peak < 40_000_000
 
 
 def test_an_answer_of_nothing_but_calls_comes_to_an_end() -> None:
-    pieces = read('TOOL_CALL: f({"a": 1})\n' * (MOST_CALLS + 10))
-    assert len(calls(pieces)) == MOST_CALLS
-    assert "not read" in refused(pieces)[-1].problem
+    pieces = read('TOOL_CALL: f({"a": 1})\n' * (MAX_CALLS + 10))
+    assert len(calls(pieces)) == MAX_CALLS
+    assert "not read" in rejected(pieces)[-1].error

@@ -13,7 +13,7 @@ DATA = ROOT.parent / "shared" / "data"
 
 
 def score(file: Path) -> tuple[int, dict[str, int], str]:
-    """The exit code, the counts of the last line, and all that was said."""
+    """Return the exit code, the counts of the last line, and the whole output."""
     done = subprocess.run([sys.executable, str(SCRIPT), str(file)], capture_output=True, text=True, timeout=120)
     last = done.stdout.strip().splitlines()[-1]
     return (
@@ -28,11 +28,12 @@ def score(file: Path) -> tuple[int, dict[str, int], str]:
 def test_true_calls_are_read_exactly_and_damaged_ones_never_wrong(tmp_path: Path) -> None:
     rows = (DATA / "bfcl.jsonl").read_text("utf-8").splitlines()
     sample = tmp_path / "sample.jsonl"
-    sample.write_text("\n".join(rows[::20]) + "\n", "utf-8")
+    sample.write_text("\n".join(rows[::40]) + "\n", "utf-8")
     code, counts, output = score(sample)
     assert code == 0, output[-5000:]
-    assert counts["calls"] > 100
-    assert counts["answers"] > 20
+    assert counts["calls"] > 50
+    assert counts["answers"] > 10
+    assert counts["damaged"] > 5_000
     assert counts["wrong"] == counts["false_calls"] == counts["plain_not_exact"] == 0
 
 

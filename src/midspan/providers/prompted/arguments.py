@@ -1,128 +1,276 @@
-"""The arguments of a call as text → a dict: `({"a": 1})`, `(a=1)`, `()`, each as far as nothing in it is guessed."""
+"""The arguments of a call: `({"a": 1})`, `(a=1)`, `{"a": 1}`; and whether the text after them could belong to them.
 
+Nothing is guessed. A call whose arguments end too early is not run with a part of them: text that follows a call and
+could be one of its arguments makes the call unreadable.
+"""
+
+import json
 import re
 from typing import Any
 
-from midspan._schema.lenient_json import IncompleteJson, InvalidJson, LenientJsonParser
-from midspan.providers.prompted.findings import Broken
+from midspan._schema.lenient_json import IncompleteJson, InvalidJson, LenientJsonParser, loads
+from midspan.providers.prompted.scanner import MAX_CALL_CHARS, Incomplete, Scanner, Unreadable, skip
 
+_NO_NAMES = 'the arguments have no names; write them as an object: {"name": value}'
+_NO_OBJECT = "its arguments are not an object in braces"
 
-def in_parentheses(text: str, at: int, name: str, *, python: bool = False) -> tuple[dict[str, Any], int]:
-    """The arguments that begin with the parenthesis at `at`, and where the call ends."""
-    nearly = LenientJsonParser(text, at + 1, python=python)
-    try:
-        return _arguments(nearly, python)
-    except InvalidJson as error:
-        raise Broken(error.problem, error.at, name) from None
-    except IncompleteJson as error:
-        raise IncompleteJson(error.end, name, depth=error.depth) from None
-
-
-def in_braces(text: str, at: int, name: str) -> tuple[dict[str, Any], int]:
-    """The object that begins with the brace at `at`, and where it ends."""
-    nearly = LenientJsonParser(text, at)
-    try:
-        value: dict[str, Any] = nearly.value()
-    except InvalidJson as error:
-        raise Broken(error.problem, error.at, name) from None
-    except IncompleteJson as error:
-        raise IncompleteJson(name=name, depth=error.depth) from None
-    return value, nearly.at
-
-
-def object_in(text: str) -> dict[str, Any] | None:
-    """The object that a text spells, as some models put it into a string."""
-    nearly = LenientJsonParser(text)
-    try:
-        value = nearly.value()
-        return value if isinstance(value, dict) and not text[nearly.at :].strip() else None
-    except (InvalidJson, IncompleteJson):
-        return None
-
-
-def _arguments(nearly: LenientJsonParser, python: bool) -> tuple[dict[str, Any], int]:
-    first = nearly.peek()
-    if first == ")":
-        return {}, _nothing_after(nearly, nearly.at + 1, "{(")
-    if first == "{" and not python:
-        value: dict[str, Any] = nearly.value(closed_by=")")
-        return value, _closed(nearly)
-    if first in "\"'" and not python:
-        return _quoted(nearly)
-    if not _KEYWORD.match(nearly.text, nearly.at):
-        if len(nearly.text) - nearly.at < _LONGEST_KEYWORD and _KEYWORD_BEGUN.fullmatch(nearly.text, nearly.at):
-            raise IncompleteJson
-        raise InvalidJson('the arguments have no names; they stand in an object: {"name": value}', nearly.at)
-    keyword = LenientJsonParser(nearly.text, nearly.at, python=True)
-    return _members(keyword, "=:")
-
-
-def _closed(nearly: LenientJsonParser) -> int:
-    """Where the call ends, after its object; a missing parenthesis is no doubt where no argument can follow."""
-    end = nearly.at
-    try:
-        following = nearly.peek()
-    except IncompleteJson:
-        raise IncompleteJson(end) from None  # if the text is over, the call is still whole
-    if following == ",":
-        nearly.at += 1
-        if nearly.peek() != ")":
-            raise nearly.unexpected(") after the object of the arguments")
-        following = ")"
-    if following == ")" and nearly.lacks_brace:
-        return _line_ends(nearly, nearly.at + 1, "nothing more after the parenthesis")
-    if following == ")":
-        return nearly.at + 1
-    return _line_ends(nearly, end, ") after the object of the arguments")
-
-
-def _line_ends(nearly: LenientJsonParser, end: int, wanted: str) -> int:
-    """The end of a call that lacks a bracket, if nothing but marks come after it on its line."""
-    nearly.at = _MARKS.match(nearly.text, end).end()  # type: ignore[union-attr]  # it matches everywhere
-    if nearly.at == len(nearly.text):
-        raise IncompleteJson(end)
-    if nearly.text[nearly.at] not in "\r\n":
-        raise nearly.unexpected(wanted)
-    return end
-
-
-def _nothing_after(nearly: LenientJsonParser, end: int, signs: str) -> int:
-    """The end of the call, if no sign on its line says that there is more: `f(){"a": 1}`, `f({"a": 1), "b": 2})`."""
-    nearly.at = _BLANKS.match(nearly.text, end).end()  # type: ignore[union-attr]  # it matches everywhere
-    if nearly.at == len(nearly.text):
-        raise IncompleteJson(end)
-    if nearly.text[nearly.at] in signs:
-        raise nearly.unexpected("nothing more after the parenthesis")
-    return end
-
-
-def _quoted(nearly: LenientJsonParser) -> tuple[dict[str, Any], int]:
-    """Either an object that lacks its braces, or one that is written as a text."""
-    begin = nearly.at
-    words = nearly.string()
-    if nearly.peek() == ":":
-        nearly.at = begin
-        return _members(nearly, ":")
-    value = object_in(words)
-    if value is None or nearly.peek() != ")":
-        raise InvalidJson('the arguments have no names; they stand in an object: {"name": value}', begin)
-    return value, nearly.at + 1
-
-
-def _members(nearly: LenientJsonParser, separators: str) -> tuple[dict[str, Any], int]:
-    members: dict[str, Any] = {}
-    while True:
-        if nearly.peek() == ")":
-            return members, nearly.at + 1
-        nearly.member(members, separators)
-        following = nearly.peek()
-        if following not in ",)":
-            raise nearly.unexpected("a comma or ) after a value")
-        nearly.at += following == ","
-
-
-_BLANKS = re.compile(r"[ \t]*")
-_MARKS = re.compile(r"[ \t*`\]>.;]*")
-_LONGEST_KEYWORD = 300
+_MAX_KEYWORD_CHARS = 300
 _KEYWORD = re.compile(r"[^\W\d][\w-]{0,199}\s{0,20}[=:](?!=)")
-_KEYWORD_BEGUN = re.compile(r"[^\W\d][\w-]{0,199}\s{0,20}[=:]?\Z")
+_KEYWORD_START = re.compile(r"[^\W\d][\w-]{0,199}\s{0,20}[=:]?\Z")
+_BLANKS = re.compile(r"\s*")
+_SAME_LINE = re.compile(r"[ \t]*")
+_LINE_REST = re.compile(r"[ \t*`\]>.;]*")
+
+
+def read_parentheses(scanner: Scanner, *, python: bool = False) -> dict[str, Any]:
+    """Read the arguments from the opening parenthesis to the closing one."""
+    scanner.at += 1
+    first = scanner.text[(at := skip(_BLANKS, scanner.text, scanner.at)) : at + 1]
+    arguments = scanner.parse(
+        lambda parser: _arguments(parser, python=python, is_final=scanner.is_final), python=python
+    )
+    if first not in ("{", '"', "'"):
+        check_names(scanner, arguments)
+    return arguments
+
+
+def check_names(scanner: Scanner, arguments: dict[str, Any]) -> None:
+    """Check names that were written without quotes: in `days1=2` a digit of the value may have moved into the name."""
+    unknown = _unknown_name(arguments, scanner.tools.schema(scanner.tool or ""))
+    if unknown is not None:
+        raise scanner.error(f"it has no parameter {unknown[:80]!r}", end=scanner.at)
+
+
+def _unknown_name(value: Any, schema: Any) -> str | None:
+    """Return a name that the schema does not declare, although it declares others."""
+    if not isinstance(schema, dict) or not isinstance(value, dict | list):
+        return None
+    if isinstance(value, list):
+        return next((name for item in value if (name := _unknown_name(item, schema.get("items"))) is not None), None)
+    properties = schema.get("properties")
+    if not isinstance(properties, dict) or not properties:
+        return None
+    for key, item in value.items():
+        if key not in properties and not schema.get("additionalProperties") and "patternProperties" not in schema:
+            return str(key)
+        if (name := _unknown_name(item, properties.get(key))) is not None:
+            return name
+    return None
+
+
+def _arguments(parser: LenientJsonParser, *, python: bool, is_final: bool) -> dict[str, Any]:
+    first = parser.peek()
+    if first == ")":
+        return _no_arguments(parser, is_final=is_final)
+    if first == "{" and not python:
+        value: dict[str, Any] = parser.value(closed_by=")")
+        if parser.lacks_brace and _last_string(value).endswith(("}", "]")):
+            raise parser.unexpected("} before the parenthesis")  # it may be the one in the last string
+        _close(parser, is_final=is_final)
+        return value
+    if first in "\"'" and not python:
+        return _quoted(parser)
+    if not _KEYWORD.match(parser.text, parser.at):
+        is_short = len(parser.text) - parser.at < _MAX_KEYWORD_CHARS
+        if is_short and not is_final and _KEYWORD_START.fullmatch(parser.text, parser.at):
+            raise IncompleteJson
+        raise InvalidJson(_NO_NAMES, parser.at)
+    keywords = LenientJsonParser(parser.text, parser.at, python=True)
+    members = _members(keywords, "=:")
+    parser.at = keywords.at
+    return members
+
+
+def _no_arguments(parser: LenientJsonParser, *, is_final: bool) -> dict[str, Any]:
+    """Read the end of `f()`, after which no arguments may follow on the line, as in `f(){"a": 1}`."""
+    end = parser.at + 1
+    parser.at = skip(_SAME_LINE, parser.text, end)
+    if parser.at == len(parser.text) and not is_final:
+        raise IncompleteJson
+    if parser.text[parser.at : parser.at + 1] in ("{", "("):
+        raise parser.unexpected("nothing more after the parenthesis")
+    parser.at = end
+    return {}
+
+
+def _close(parser: LenientJsonParser, *, is_final: bool) -> None:
+    """Read the parenthesis after the object. It may be missing where nothing else follows on the line."""
+    end = parser.at
+    try:
+        following = parser.peek()
+    except IncompleteJson:
+        if not is_final:
+            raise
+        parser.at = end
+        return
+    if following == ",":
+        parser.at += 1
+        if parser.peek() != ")":
+            raise parser.unexpected(") after the object of the arguments")
+        following = ")"
+    if following != ")":
+        _check_line_end(parser, end, ") after the object of the arguments", is_final=is_final)
+    elif parser.lacks_brace:
+        _check_line_end(parser, parser.at + 1, "the end of the line after the parenthesis", is_final=is_final)
+    else:
+        parser.at += 1
+
+
+def _last_string(value: Any) -> str:
+    """Return the string at the end of a value; an empty one if there is something else."""
+    while isinstance(value, dict | list) and value:
+        value = list(value.values() if isinstance(value, dict) else value)[-1]
+    return value if isinstance(value, str) else ""
+
+
+def _check_line_end(parser: LenientJsonParser, end: int, expected: str, *, is_final: bool) -> None:
+    """Check that only punctuation follows on the line of a call that lacks a bracket."""
+    parser.at = skip(_LINE_REST, parser.text, end)
+    if parser.at == len(parser.text) and not is_final:
+        raise IncompleteJson
+    if parser.at < len(parser.text) and parser.text[parser.at] not in "\r\n":
+        raise parser.unexpected(expected)
+    parser.at = end
+
+
+def _quoted(parser: LenientJsonParser) -> dict[str, Any]:
+    """Read an object that lacks its braces, or one that is written as a string."""
+    begin = parser.at
+    text = parser.string()
+    if parser.peek() == ":":
+        parser.at = begin
+        return _members(parser, ":")
+    value = parse_object(text)
+    if value is None or parser.peek() != ")":
+        raise InvalidJson(_NO_NAMES, begin)
+    parser.at += 1
+    return value
+
+
+def _members(parser: LenientJsonParser, separators: str) -> dict[str, Any]:
+    members: dict[str, Any] = {}
+    while parser.peek() != ")":
+        parser.member(members, separators)
+        following = parser.peek()
+        if following not in ",)":
+            raise parser.unexpected("a comma or ) after a value")
+        parser.at += following == ","
+    parser.at += 1
+    return members
+
+
+def read_object(scanner: Scanner) -> dict[str, Any]:
+    """Read the object in braces that stands here."""
+    scanner.space()
+    if not scanner.sees("{"):
+        raise scanner.error(_NO_OBJECT)
+    return scanner.parse(lambda parser: parser.value())
+
+
+def parse_object(text: str) -> dict[str, Any] | None:
+    """Return the object that a string contains, as some models write it."""
+    try:
+        value = loads(text)
+    except InvalidJson:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+# The quotes of Gemma 4, FunctionGemma and Gemini. There are no escapes between them.
+_TOKEN_QUOTES = ('<|"|>', "<escape>", "<ctrl46>")
+_TOKEN_QUOTE = re.compile("|".join([*map(re.escape, _TOKEN_QUOTES), r"(?<!<\|)[\"']"]))
+_BRACKET = re.compile(r"[{}\[\]]")
+
+
+def read_gemma_object(scanner: Scanner) -> dict[str, Any]:
+    """Read an object whose strings may stand between special tokens: `{city:<|"|>Oslo<|"|>}`."""
+    begin = scanner.at
+    limit = begin + MAX_CALL_CHARS
+    if not scanner.is_final and "<" in scanner.text[-8:]:
+        raise Incomplete  # it may be the beginning of such a token
+    quote = _TOKEN_QUOTE.search(scanner.text, begin, limit)
+    if quote is None or len(quote[0]) == 1:
+        return read_object(scanner)
+    pieces: list[str] = []
+    depth, at = 0, begin
+    for number, piece in enumerate(scanner.text[begin:limit].split(quote[0])):
+        if number % 2:
+            if piece.startswith(">") or piece.endswith("<"):
+                raise scanner.error("a sign too many stands beside the quote of a string")
+            pieces.append(json.dumps(piece))
+        else:
+            for bracket in _BRACKET.finditer(piece):
+                depth += 1 if bracket[0] in "{[" else -1
+                if depth == 0:
+                    value = parse_object("".join([*pieces, piece[: bracket.end()]]))
+                    scanner.at = at + bracket.end()
+                    if value is None:
+                        raise scanner.error(_NO_OBJECT)
+                    return value
+            pieces.append(piece)
+        at += len(piece) + len(quote[0])
+    raise Incomplete
+
+
+_SIGNS_AFTER_OBJECT = ("", "\r", "\n", "<", "[", "*", "`", ".", ",", ";")
+_DECORATION = re.compile(r"[ \t]*(?:[*`_\])>.]+[ \t]*)*")
+_KEY = r"(?:[\"'“”][^\"'“”\n]{0,99}|[^\W\d][\w$.-]{0,63})[\"'“”]?"
+_MEMBER = re.compile(rf"[,;]?\s*{_KEY}\s{{0,8}}[:=](?!=)")
+_MEMBER_START = re.compile(rf"[,;]?\s*(?:{_KEY}\s{{0,8}}[:=]?)?\Z")
+_STRAY_BRACKET = re.compile(r"[\"'“”]?\s{0,16}[)}\]]")
+_STRAY_START = re.compile(r"[\"'“”]\s{0,16}\Z")
+
+
+def check_rest(scanner: Scanner, *, python: bool = False, in_parentheses: bool = False) -> None:
+    """Raise `Unreadable` if the text after a call could belong to it.
+
+    That is a bracket that closes nothing, or a member; and after a brace any words on the same line.
+    """
+    scanner.awaits_rest = True
+    text, end = scanner.text, scanner.at
+    at = skip(_DECORATION if in_parentheses else _SAME_LINE, text, end)
+    if at == len(text) and not scanner.is_final:
+        raise Incomplete
+    line_sign = text[at : at + 1]
+    if in_parentheses:
+        is_stray = line_sign == "}" or text[end : end + 1] in ("{", "(")
+    else:
+        is_stray = line_sign not in _SIGNS_AFTER_OBJECT
+    at = skip(_BLANKS, text, at)
+    if not is_stray and at == len(text) and not scanner.is_final:
+        raise Incomplete
+    is_stray = is_stray or bool(_STRAY_BRACKET.match(text, at) and not in_parentheses)
+    if is_stray or _is_member(scanner, at, python=python):
+        raise Unreadable("the text after the call could belong to its arguments", at)
+    if not scanner.is_final and _STRAY_START.match(text, at):
+        raise Incomplete
+    scanner.awaits_rest = False
+
+
+def _is_member(scanner: Scanner, at: int, *, python: bool) -> bool:
+    """Whether members follow that end with a bracket, as in `, "dry_run": true}`."""
+    text = scanner.text
+    while (member := _MEMBER.match(text, at)) is not None:
+        if text.startswith(_TOKEN_QUOTES, member.end()):
+            return True
+        parser = LenientJsonParser(text, member.end(), python=python)
+        try:
+            parser.value()
+            following = parser.peek()
+            at = parser.at
+            if following == ",":
+                parser.at += 1
+                following += parser.peek()
+        except InvalidJson:
+            return False
+        except IncompleteJson:
+            if not scanner.is_final:
+                raise Incomplete from None
+            return False
+        if following[-1] in ")}]":
+            return True
+        if following[0] != ",":
+            return False
+    if not scanner.is_final and len(text) - at < _MAX_KEYWORD_CHARS and _MEMBER_START.match(text, at):
+        raise Incomplete
+    return False

@@ -1,25 +1,41 @@
 """`PromptedTools(provider)`: a provider around a provider, for models that only write text.
 
-Tools go into the system prompt, results into text of the user, and calls are read from what the model writes, while it
-writes. A call that cannot be read, or is one of a tool that is not there, never becomes a `ToolCall`: nobody can run
-what does not exist. It is an `Opaque` part of the answer, and the model is told of it with the next request, beside the
-results of the calls that could be read. If there are none, the answer ends with `MALFORMED_CALL` and says in
-`finish_message` what is wrong, because a run that sees no calls would take the answer for the last.
+Tools go into the system prompt, results into text of the user, and calls are read from the text of the model while it
+streams. A call that cannot be read, or that calls an unknown tool, never becomes a `ToolCall`, so nothing can run it.
+It is an `Opaque` part of the response, and the next request reports its error beside the results of the other calls.
+If there are no other calls, the response ends with `MALFORMED_CALL` and the errors in `finish_message`.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import aclosing
-from inspect import iscoroutinefunction, signature
 from typing import Any, Literal, Self
 
-from midspan._types.exchange import ModelEvent, ModelRequest, ModelResponse
+from msgspec import Struct
+
+from midspan._types.exchange import FinishReason, ModelEvent, ModelRequest, ModelResponse, RequestConfig
+from midspan._types.messages import History, Message
+from midspan._types.parts import Opaque
+from midspan._types.specs import ModelSettings, ToolSpec
 from midspan.errors import ConfigError
-from midspan.providers.prompted.history import Renderer
-from midspan.providers.prompted.marker import MARKER
+from midspan.providers.prompted.history import TextRenderer
+from midspan.providers.prompted.patterns import call_patterns
 from midspan.providers.prompted.prompt import system_prompt
-from midspan.providers.prompted.triggers import ANY_MARK, triggers
-from midspan.providers.prompted.turn import Instructions, Manner, Turn
+from midspan.providers.prompted.reader import DEFAULT_MARKER, rejected_call
+from midspan.providers.prompted.turn import Instructions, PromptStyle, Turn
 from midspan.providers.provider import ModelProfile, Provider, WrapperProvider, ensure_aclose
+
+
+class PromptedStep(Struct, frozen=True):
+    """One response of the model in prompt mode. Its calls were read and not run."""
+
+    text: str
+    tool_calls: list[dict[str, Any]]
+    """Each with `id`, `name` and `arguments`."""
+    errors: list[str]
+    """What is wrong with calls that were not read. The next step reports it to the model."""
+    message: Message
+    """The turn of the model, for the history of the next step."""
+    finish_reason: FinishReason
 
 
 class PromptedTools(WrapperProvider):
@@ -30,30 +46,29 @@ class PromptedTools(WrapperProvider):
         provider: Provider,
         *,
         instructions: Instructions = system_prompt,
-        marker: str = MARKER,
-        dialects: bool = True,
+        marker: str = DEFAULT_MARKER,
+        other_forms: bool = True,
         guarded: bool = False,
         on_bad_args: Literal["error", "empty"] = "error",
     ) -> None:
-        """`instructions` writes the prompt about the tools. `dialects` also reads the forms in which other models print
-        calls. `guarded` demands a mark in every call, which only the prompt tells; the forms of others have none.
-        `on_bad_args="empty"` runs a tool whose arguments cannot be read without any, if its schema allows that.
+        """`instructions` writes the prompt about the tools. `other_forms` also reads the forms in which other models
+        write calls. `guarded` demands in every call a nonce that only the prompt contains. `on_bad_args="empty"` calls
+        a tool without arguments if its arguments cannot be read and its schema allows that.
         """
-        _check_provider(provider)
-        _check_instructions(instructions)
-        for name, value in (("dialects", dialects), ("guarded", guarded)):
-            if not isinstance(value, bool):
-                raise ConfigError(f"{name} is True or False, not {value!r}")
+        if isinstance(provider, type) or not isinstance(provider, Provider):
+            raise ConfigError(
+                f"PromptedTools needs a provider such as Gemini(…), got {provider!r}; "
+                "with the name of a model, use Agent(name, …, prompt_mode=True)"
+            )
         if not isinstance(marker, str) or not marker.isidentifier() or not marker.isascii():
-            raise ConfigError(f"the marker {marker!r} is not a word of letters, digits and underscores")
+            raise ConfigError(f"marker must be a word of letters, digits and underscores, got {marker!r}")
         if on_bad_args not in ("error", "empty"):
-            raise ConfigError(f"on_bad_args is 'error' or 'empty', not {on_bad_args!r}")
+            raise ConfigError(f"on_bad_args must be 'error' or 'empty', got {on_bad_args!r}")
         super().__init__(provider)
-        self._manner = Manner(instructions, marker, dialects and not guarded, guarded, on_bad_args)
-        self._renderer = Renderer(marker, triggers(marker, ANY_MARK, True))
-        # Calls are text, which is no JSON; and they run one after another, for a later one may need them.
-        inner = provider.profile
-        self._profile = ModelProfile(inner.service, supports_json_with_tools=False, calls_in_order=True)
+        self._style = PromptStyle(instructions, marker, other_forms, guarded, on_bad_args)
+        self._renderer = TextRenderer(call_patterns(marker, other_forms=True))
+        # Calls are text, so the response cannot be JSON. They run in order: a later one may need an earlier one.
+        self._profile = ModelProfile(provider.profile.service, supports_json_with_tools=False, calls_in_order=True)
 
     @property
     def profile(self) -> ModelProfile:
@@ -61,60 +76,55 @@ class PromptedTools(WrapperProvider):
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """Yield the parts as they arrive, with calls where the model writes some, then the response."""
-        turn = Turn(request, self._manner, self._renderer)
+        turn = Turn(request, self._style, self._renderer)
         response = None
-        async with aclosing(ensure_aclose(self.wrapped.stream(turn.question))) as events:
+        async with aclosing(ensure_aclose(self.wrapped.stream(turn.request))) as events:
             async for event in events:
                 if isinstance(event, ModelResponse):
                     response = event
                     continue
-                for made in turn.heard(event):
-                    yield made
+                for part_event in turn.add(event):
+                    yield part_event
         if response is None:
-            return  # the inner stream was cut, which the missing response says
-        for made in turn.ended(response):
-            yield made
+            return  # the inner stream was cut off
+        for part_event in turn.finish(response):
+            yield part_event
         yield turn.response(response)
 
     async def generate(self, request: ModelRequest) -> ModelResponse:
         """Return the whole response."""
-        turn = Turn(request, self._manner, self._renderer)
-        response = await self.wrapped.generate(turn.question)
-        turn.ended(response)
+        turn = Turn(request, self._style, self._renderer)
+        response = await self.wrapped.generate(turn.request)
+        turn.finish(response)
         return turn.response(response)
+
+    async def step(
+        self,
+        messages: str | Iterable[Message],
+        tools: Sequence[ToolSpec],
+        *,
+        system: str | None = None,
+        settings: ModelSettings | None = None,
+    ) -> PromptedStep:
+        """Ask the model once and return the calls that it wrote, for a caller that runs them itself.
+
+        The next step gets these messages, `step.message`, and a message with a `ToolResult` for each call.
+        """
+        history = History([Message.user(messages)] if isinstance(messages, str) else messages)
+        config = RequestConfig(self.model, system, tuple(tools), settings=settings or ModelSettings())
+        response = await self.generate(ModelRequest(config, history))
+        message = response.message
+        rejected = [rejected_call(part) for part in message.parts if isinstance(part, Opaque)]
+        return PromptedStep(
+            text=message.text,
+            tool_calls=[{"id": call.id, "name": call.name, "arguments": call.arguments} for call in message.calls],
+            errors=[call.error for call in rejected if call is not None],
+            message=message,
+            finish_reason=response.finish_reason,
+        )
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
-
-
-def _check_provider(provider: Any) -> None:
-    if isinstance(provider, str):
-        raise ConfigError(
-            f"PromptedTools takes a provider and not a name; write Agent({provider!r}, …, prompt_mode=True)"
-        )
-    if isinstance(provider, type) or not isinstance(provider, Provider):
-        raise ConfigError(f"PromptedTools takes a provider, as Gemini(…) or ScriptedProvider(…); not {provider!r}")
-
-
-def _check_instructions(instructions: Any) -> None:
-    if instructions is system_prompt:
-        return
-    if not callable(instructions) or iscoroutinefunction(instructions) or not _takes_two(instructions):
-        raise ConfigError(
-            f"instructions is a plain function of the tools and the marker that returns a text, not {instructions!r}"
-        )
-
-
-def _takes_two(function: Instructions) -> bool:
-    try:
-        taken = signature(function)
-    except (TypeError, ValueError):
-        return True  # one that does not tell what it takes
-    try:
-        taken.bind((), MARKER)
-    except TypeError:
-        return False
-    return True

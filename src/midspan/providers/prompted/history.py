@@ -1,12 +1,12 @@
-"""A conversation in the words of a model that only knows text.
+"""Renders a conversation for a model that only knows text.
 
-What the model wrote goes back as it wrote it. Results become text of the user, one line each, because a line break in
-JSON is escaped and so no result can look like two. What others quote is marked, so that a model which repeats it makes
-no call by that.
+What the model wrote goes back as it wrote it. Results become text of the user, one line each: line breaks are escaped
+in JSON, so no result can look like two. Start marks of calls in prompts and results are escaped, so a model that
+repeats them makes no call.
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Any
 
@@ -14,140 +14,123 @@ import msgspec
 from msgspec import Raw, Struct
 
 from midspan._types.messages import History, Message
-from midspan._types.parts import Blob, Opaque, Part, Text, Thought, ToolCall, ToolResult
-from midspan.providers.prompted.findings import PART, Declared, refused_of
-from midspan.providers.prompted.triggers import Triggers
+from midspan._types.parts import Blob, Opaque, Part, ProviderData, Text, Thought, ToolCall, ToolResult
+from midspan.providers.prompted.patterns import CallPatterns
+from midspan.providers.prompted.reader import REJECTED_PART, rejected_call
 
 ORIGIN = "prompted"
-_NEAR = 300
 _CALL_ID = re.compile(r"gemini_call_(\d{1,9})")
 
 
-class Kept(Struct, frozen=True, omit_defaults=True):
-    """What a turn of the model keeps beside its parts: the turn as the inner provider gave it, and the mark."""
+class TurnData(Struct, frozen=True, omit_defaults=True):
+    """What a turn of the model keeps beside its parts: the message of the inner provider, and the nonce."""
 
     message: Message
-    mark: str | None = None
+    nonce: str
+
+    def provider_data(self) -> ProviderData:
+        return ProviderData(ORIGIN, Raw(msgspec.json.encode(self)))
 
 
-def kept_in(message: Message) -> Kept | None:
+def turn_data(message: Message) -> TurnData | None:
     data = message.provider_data
-    return msgspec.json.decode(data.raw, type=Kept) if data is not None and data.origin == ORIGIN and data.raw else None
+    if data is None or data.origin != ORIGIN or not data.raw:
+        return None
+    return msgspec.json.decode(data.raw, type=TurnData)
 
 
-def next_number(history: History) -> int:
-    """The number of the next call in a conversation."""
+def next_call_number(history: History) -> int:
+    """Return the number of the next call in a conversation."""
     ids = (part.id for message in history for part in message.parts if type(part) is ToolCall)
-    found = (_CALL_ID.fullmatch(id) for id in ids)
-    return max((int(one[1]) + 1 for one in found if one), default=0)
+    numbers = (_CALL_ID.fullmatch(id) for id in ids)
+    return max((int(number[1]) + 1 for number in numbers if number), default=0)
 
 
-class Renderer:
-    """Messages as a model without tools takes them; each message of a history is rendered once."""
+class TextRenderer:
+    """Renders messages as text. Each message of a history is rendered once."""
 
-    def __init__(self, marker: str, triggers: Triggers) -> None:
-        self._marker = marker
-        self._triggers = triggers
+    def __init__(self, patterns: CallPatterns) -> None:
+        self._patterns = patterns
 
-    def history(self, history: History, tools: Declared, mark: str | None) -> History:
-        """The same conversation as text. It keeps what the inner provider derives from it, such as encoded bytes."""
-        word = f"{self._marker}[{mark}]" if mark else self._marker
+    def render(self, history: History, names: tuple[str, ...], marker: str) -> History:
+        """Return the conversation as text. It keeps what the inner provider derives from it, such as encoded bytes.
 
-        def extend(known: History | None, new: tuple[Message, ...]) -> History:
-            known = History() if known is None else known
-            before = history.messages[len(known) - 1] if len(known) else None
+        `marker` is the one with which calls of other providers are written.
+        """
+
+        def extend(rendered: History | None, new: tuple[Message, ...]) -> History:
+            rendered = History() if rendered is None else rendered
+            before = history.messages[len(rendered) - 1] if len(rendered) else None
             pairs = zip((before, *new), new, strict=False)
-            return known.append(*(self._rendered(previous, message, tools, word) for previous, message in pairs))
+            return rendered.append(*(self._message(previous, message, names, marker) for previous, message in pairs))
 
-        return history.derived((ORIGIN, word, tools.names), extend)
+        return history.derived((ORIGIN, marker, names), extend)
 
-    def _rendered(self, before: Message | None, message: Message, tools: Declared, word: str) -> Message:
+    def _message(self, before: Message | None, message: Message, names: tuple[str, ...], marker: str) -> Message:
         if message.role == "model":
-            kept = kept_in(message)
-            return kept.message if kept is not None else self._foreign(message, word)
-        told = "\n".join(self._untold(before, message))
-        parts: list[Part] = [Text(told)] if told else []
-        for part in self._whole(message.parts, tools):
-            parts += self._said(part, tools)
-        return message if parts == list(message.parts) else Message("user", tuple(_joined(parts)))
-
-    def _whole(self, parts: Iterable[Part], tools: Declared) -> Iterable[Part]:
-        """The parts, but texts as one where a call would begin in one and end in another."""
-        made: list[Part] = []
-        for is_text, run in groupby(parts, lambda part: type(part) is Text):
-            some = list(run)
-            texts = [part.text for part in some if type(part) is Text]
-            whole = "".join(texts)
-            if (
-                is_text
-                and len(texts) > 1
-                and self.quoted(whole, tools) != "".join(self.quoted(one, tools) for one in texts)
-            ):
-                some = [Text(whole)]
-            made += some
-        return made
-
-    def _said(self, part: Part, tools: Declared) -> Iterable[Part]:
-        match part:
-            case Text(text):
-                return [Text(self.quoted(text, tools))]
-            case ToolResult():
-                kind = "TOOL_ERROR" if part.is_error else "TOOL_RESULT"
-                note = "" if part.hint is None else f"\nNote: {part.hint}"
-                return [Text(f"{kind} {part.id} {part.name}: {self._value(part.model_value)}{note}"), *part.media]
-        return [part]
-
-    def _untold(self, before: Message | None, message: Message) -> Iterable[str]:
-        """What was wrong with calls of the turn before, unless this turn says it already."""
-        words = message.text
-        for part in before.parts if before is not None and before.role == "model" else ():
-            refused = refused_of(part) if type(part) is Opaque else None
-            if refused is not None and refused.problem not in words:
-                yield f"TOOL_ERROR {refused.problem}"
-
-    def _foreign(self, message: Message, word: str) -> Message:
-        """A turn of another provider's model, or one that was edited: its calls in our form."""
-        if not any(type(part) in (ToolCall, ToolResult, Opaque) for part in message.parts):
-            return message
-        parts: list[Part] = []
-        for part in message.parts:
+            data = turn_data(message)
+            return data.message if data is not None else _foreign_turn(message, marker)
+        parts: list[Part] = [Text(f"TOOL_ERROR {error}") for error in _unreported_errors(before, message)]
+        for part in self._merge_split_marks(message.parts, names):
             match part:
-                case ToolCall():
-                    parts.append(Text(f"{word}: {part.name}({_json(part.arguments)})"))
-                case Text() | Thought() | Blob():
+                case Text(text):
+                    parts.append(Text(self._escape(text, names)))
+                case ToolResult():
+                    parts += self._result(part)
+                case _:
                     parts.append(part)
-                case Opaque(name) if name == PART:
-                    refused = refused_of(part)
-                    parts.append(Text(refused.text if refused else ""))
-        return Message("model", tuple(_joined(parts)))
+        return message if parts == list(message.parts) else Message("user", tuple(_join_texts(parts)))
 
-    def quoted(self, text: str, tools: Declared) -> str:
-        """The text with a backslash before whatever a reader would take for the beginning of a call."""
-        return self._marked(text, tools, lambda first: "\\" + first)
+    def _merge_split_marks(self, parts: Iterable[Part], names: tuple[str, ...]) -> Iterator[Part]:
+        """Yield the parts, with texts as one where a mark begins in one and ends in another."""
+        for is_text, group in groupby(parts, lambda part: type(part) is Text):
+            items = list(group)
+            texts = [part.text for part in items if type(part) is Text]
+            merged = "".join(texts)
+            if is_text and self._escape(merged, names) != "".join(self._escape(text, names) for text in texts):
+                yield Text(merged)
+            else:
+                yield from items
 
-    def _value(self, value: Any) -> str:
-        # In JSON an escape says the same letter, so the value stays what it is.
-        return self._marked(_json(value), None, lambda first: f"\\u{ord(first):04x}")
+    def _escape(self, text: str, names: tuple[str, ...]) -> str:
+        return self._patterns.escape("\n" + text, lambda first: "\\" + first, names)[1:]
 
-    def _marked(self, text: str, tools: Declared | None, escaped: Callable[[str], str]) -> str:
-        source = "\n" + text if tools is not None else text
-
-        def mark(place: re.Match[str]) -> str:
-            if self._triggers.is_result(place):
-                return place[0]
-            if self._triggers.is_line(place):
-                near = place.string[place.start() : place.start() + _NEAR]
-                if tools is None or not any(name in near for name in tools.names):
-                    return place[0]
-            return escaped(place[0][0]) + place[0][1:]
-
-        # Twice, because one beginning can stand within another: print(default_api.
-        marked = self._triggers.place.sub(mark, self._triggers.place.sub(mark, source))
-        return marked[1:] if tools is not None else marked
+    def _result(self, result: ToolResult) -> Iterator[Part]:
+        word = "TOOL_ERROR" if result.is_error else "TOOL_RESULT"
+        # An escape in JSON stands for the same letter, so the value does not change.
+        value = self._patterns.escape(to_json(result.model_value), lambda first: f"\\u{ord(first):04x}", ())
+        note = "" if result.hint is None else f"\nNote: {result.hint}"
+        yield Text(f"{word} {result.id} {result.name}: {value}{note}")
+        yield from result.media
 
 
-def _joined(parts: Iterable[Part]) -> Iterable[Part]:
-    """Texts one below the other, as one."""
+def _unreported_errors(before: Message | None, message: Message) -> Iterator[str]:
+    """Yield the errors of rejected calls in the turn before, unless this message already reports them."""
+    for part in before.parts if before is not None and before.role == "model" else ():
+        rejected = rejected_call(part) if type(part) is Opaque else None
+        if rejected is not None and rejected.error not in message.text:
+            yield rejected.error
+
+
+def _foreign_turn(message: Message, marker: str) -> Message:
+    """Return a turn of another provider, or one that was edited, with its calls in our form."""
+    if not any(type(part) in (ToolCall, ToolResult, Opaque) for part in message.parts):
+        return message
+    parts: list[Part] = []
+    for part in message.parts:
+        match part:
+            case ToolCall():
+                parts.append(Text(f"{marker}: {part.name}({to_json(part.arguments)})"))
+            case Text() | Thought() | Blob():
+                parts.append(part)
+            case Opaque(name) if name == REJECTED_PART:
+                rejected = rejected_call(part)
+                parts.append(Text(rejected.text if rejected else ""))
+    return Message("model", tuple(_join_texts(parts)))
+
+
+def _join_texts(parts: Iterable[Part]) -> Iterable[Part]:
+    """Return the parts with adjacent texts as one, each on a line of its own."""
     joined: list[Part] = []
     for part in parts:
         if type(part) is Text and joined and type(joined[-1]) is Text:
@@ -157,12 +140,8 @@ def _joined(parts: Iterable[Part]) -> Iterable[Part]:
     return joined
 
 
-def _json(value: Any) -> str:
+def to_json(value: Any) -> str:
     try:
         return msgspec.json.encode(value).decode()
     except (TypeError, ValueError, RecursionError) as error:
-        return msgspec.json.encode(f"a value that JSON cannot say: {error}").decode()
-
-
-def kept_bytes(message: Message, mark: str | None) -> Raw:
-    return Raw(msgspec.json.encode(Kept(message, mark)))
+        return msgspec.json.encode(f"a value that is not JSON serializable: {error}").decode()

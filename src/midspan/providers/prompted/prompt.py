@@ -1,4 +1,4 @@
-"""The system prompt: which tools there are, and in which form to call them. The same tools give the same prompt."""
+"""Writes the system prompt: the tools, and the form of a call. The same tools give the same prompt."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,26 +7,27 @@ import msgspec
 
 from midspan._types.specs import ToolChoice, ToolSpec
 
-_DEEPEST = 4
+_MAX_DEPTH = 4
+_EXAMPLES: dict[str, Any] = {"integer": 1, "int": 1, "number": 1.5, "float": 1.5, "boolean": True, "bool": True}
 
 
 def system_prompt(tools: Sequence[ToolSpec], marker: str) -> str:
-    """What a model is told of its tools; `marker` is the word with which a call begins."""
-    return "\n".join(["Available tools:", *(_tool(tool) for tool in tools), "", *_rules(tools, marker)])
+    """Return what a model is told about its tools. `marker` is what a call begins with."""
+    return "\n".join(["Available tools:", *map(_describe_tool, tools), "", *_rules(tools, marker)])
 
 
 def choice_rule(choice: ToolChoice | None) -> str:
-    """What the caller's choice of tools adds to the prompt."""
+    """Return what the caller's tool choice adds to the prompt."""
     if choice is None or choice.mode not in ("any", "none"):
         return ""
     if choice.mode == "none":
-        return "\n\nDo not call any tool now. Answer in words, with what you know."
-    which = f"one of these tools: {', '.join(choice.names)}" if choice.names else "at least one tool"
-    return f"\n\nYou must call {which} in this answer."
+        return "\n\nDo not call any tool now. Answer in words, with the information you have."
+    tools = f"one of these tools: {', '.join(choice.names)}" if choice.names else "at least one tool"
+    return f"\n\nYou must call {tools} in this answer."
 
 
 def example_call(tool: ToolSpec, marker: str) -> str:
-    """A call of this tool, as it should be written."""
+    """Return a call of this tool as the model should write it."""
     arguments = tool.examples[0] if tool.examples else _example(tool.parameters or {}, 0)
     return f"{marker}: {tool.name}({_json(arguments if isinstance(arguments, dict) else {})})"
 
@@ -35,6 +36,8 @@ def _rules(tools: Sequence[ToolSpec], marker: str) -> list[str]:
     with_parameters = [tool for tool in tools if _properties(tool.parameters)]
     without = [tool for tool in tools if not _properties(tool.parameters)]
     examples = [example_call(tool, marker) for tool in (*with_parameters[:2], *without[:1])[:2]]
+    word, bracket, nonce = marker.partition("[")
+    quoted = f", and so is {word}: without {bracket}{nonce}" if nonce else ""
     return [
         "When you need to use a tool, respond in EXACT format:",
         f'{marker}: tool_name({{"arg1": "value1", "arg2": "value2"}})',
@@ -44,94 +47,96 @@ def _rules(tools: Sequence[ToolSpec], marker: str) -> list[str]:
         "",
         "Rules:",
         f"- A call is one line: {marker}, a colon, the name of the tool, and in parentheses one JSON object.",
-        "- Write valid JSON: double quotes around names and texts, \\n for a line break in a text, no comments.",
+        "- Write valid JSON: double quotes around names and strings, \\n for a line break in a string, no comments.",
         "- Give every required parameter, and only parameters of the tool. A tool without parameters gets ({}).",
-        "- You may write several calls, each on its own line; they are run one after another.",
-        "- After your calls, stop. You will be given each result on a line that begins with TOOL_RESULT or TOOL_ERROR.",
+        "- You may write several calls, each on its own line. They run one after another.",
+        "- After your calls, stop. You will get each result on a line that begins with TOOL_RESULT or TOOL_ERROR.",
         "- Never write such a line yourself, and never invent a result.",
-        f"- What others quote is no call. A marker with a backslash before it, \\{marker}, is quoted.",
+        f"- A marker with a backslash before it, \\{word}, is a quotation{quoted}.",
         "- When you need no tool, answer in plain words.",
     ]
 
 
-def _tool(tool: ToolSpec) -> str:
+def _describe_tool(tool: ToolSpec) -> str:
     lines = [f"- {tool.name}: {_one_line(tool.description)}" if tool.description else f"- {tool.name}"]
     properties = _properties(tool.parameters)
     if not properties:
         return "\n".join([*lines, "  Parameters: (none)"])
-    lines += ["  Parameters:", *_parameters(properties, "    ", 0)]
-    required = [name for name in (tool.parameters or {}).get("required") or () if isinstance(name, str)]
-    return "\n".join([*lines, f"  Required: {', '.join(required)}"] if required else lines)
+    lines += ["  Parameters:", *_describe_parameters(properties, "    ", 0)]
+    return "\n".join([*lines, *_required(tool.parameters, "  ")])
 
 
-def _parameters(properties: dict[str, Any], indent: str, depth: int) -> list[str]:
+def _describe_parameters(properties: dict[str, Any], indent: str, depth: int) -> list[str]:
     lines = []
-    for name, schema in properties.items():
-        said = schema if isinstance(schema, dict) else {}
-        words = _one_line(str(said.get("description") or ""))
-        line = f"{indent}- {name} ({_type(said)})" + (f": {words}" if words else "")
-        lines.append(line + _more(said))
-        inner = said.get("items") if isinstance(said.get("items"), dict) else said
-        if isinstance(inner, dict) and _properties(inner) and depth < _DEEPEST:
-            lines += _parameters(_properties(inner), indent + "  ", depth + 1)
-            needed = [one for one in inner.get("required") or () if isinstance(one, str)]
-            lines += [f"{indent}  Required: {', '.join(needed)}"] if needed else []
+    for name, prop in properties.items():
+        schema = prop if isinstance(prop, dict) else {}
+        description = _one_line(str(schema.get("description") or ""))
+        line = f"{indent}- {name} ({_type(schema)})" + (f": {description}" if description else "")
+        lines.append(line + _values(schema))
+        inner = schema.get("items") if isinstance(schema.get("items"), dict) else schema
+        if _properties(inner) and depth < _MAX_DEPTH:
+            lines += _describe_parameters(_properties(inner), indent + "  ", depth + 1)
+            lines += _required(inner, indent + "  ")
     return lines
 
 
+def _required(schema: Any, indent: str) -> list[str]:
+    names = [name for name in schema.get("required") or () if isinstance(name, str)]
+    return [f"{indent}Required: {', '.join(names)}"] if names else []
+
+
 def _type(schema: dict[str, Any]) -> str:
-    word = schema.get("type")
-    if isinstance(word, list):
-        return " or ".join(map(str, word))
-    if word in ("array", "list") and isinstance(schema.get("items"), dict):
-        return f"{word} of {_type(schema['items'])}"
-    if word is None:
-        for keyword in ("anyOf", "oneOf"):
-            if isinstance(schema.get(keyword), list):
-                return " or ".join(dict.fromkeys(_type(one) for one in schema[keyword] if isinstance(one, dict)))
-        return "any" if "enum" not in schema and "const" not in schema else "one of the values"
-    return str(word)
+    name = schema.get("type")
+    if isinstance(name, list):
+        return " or ".join(map(str, name))
+    if name in ("array", "list") and isinstance(schema.get("items"), dict):
+        return f"{name} of {_type(schema['items'])}"
+    if name is not None:
+        return str(name)
+    for keyword in ("anyOf", "oneOf"):
+        if isinstance(schema.get(keyword), list):
+            branches = [_type(branch) for branch in schema[keyword] if isinstance(branch, dict)]
+            return " or ".join(dict.fromkeys(branches))
+    return "any" if "enum" not in schema and "const" not in schema else "one of the values"
 
 
-def _more(schema: dict[str, Any]) -> str:
-    """What a model must know of a parameter beside its type."""
+def _values(schema: dict[str, Any]) -> str:
+    """Return which values a parameter accepts, and its default."""
     items = schema.get("items")
     enum = schema.get("enum") or (items.get("enum") if isinstance(items, dict) else None)
-    said = f" One of: {', '.join(map(_json, enum))}." if isinstance(enum, list) and enum else ""
-    said += f" Always {_json(schema['const'])}." if "const" in schema else ""
-    return said + (f" Default: {_json(schema['default'])}." if "default" in schema else "")
+    text = f" One of: {', '.join(map(_json, enum))}." if isinstance(enum, list) and enum else ""
+    text += f" Always {_json(schema['const'])}." if "const" in schema else ""
+    return text + (f" Default: {_json(schema['default'])}." if "default" in schema else "")
 
 
-def _example(schema: Any, depth: int) -> Any:
-    """A value that shows the form, and is one of the schema as far as its type goes."""
-    said = schema if isinstance(schema, dict) else {}
+def _example(prop: Any, depth: int) -> Any:
+    """Return a value that has the type of a schema."""
+    schema = prop if isinstance(prop, dict) else {}
     for keyword in ("examples", "enum"):
-        if isinstance(said.get(keyword), list) and said[keyword]:
-            return said[keyword][0]
+        if isinstance(schema.get(keyword), list) and schema[keyword]:
+            return schema[keyword][0]
     for keyword in ("example", "default", "const"):
-        if keyword in said:
-            return said[keyword]
-    word = said.get("type")
-    word = str(next((one for one in word if one != "null"), "null") if isinstance(word, list) else word).lower()
-    if word in ("object", "dict") or (depth == 0 and "properties" in said):
-        properties, required = _properties(said), said.get("required") or ()
-        names = [name for name in properties if name in required] or list(properties)[:1]
-        return {name: _example(properties[name], depth + 1) for name in names} if depth < _DEEPEST else {}
-    if word in ("array", "list", "tuple"):
-        return [_example(said.get("items"), depth + 1)] if depth < _DEEPEST else []
-    return _EXAMPLES.get(word, "text")
-
-
-_EXAMPLES: dict[str, Any] = {"integer": 1, "int": 1, "number": 1.5, "float": 1.5, "boolean": True, "bool": True}
+        if keyword in schema:
+            return schema[keyword]
+    names = schema.get("type")
+    name = next((name for name in names if name != "null"), "null") if isinstance(names, list) else names
+    name = str(name).lower()
+    if name in ("object", "dict") or (depth == 0 and "properties" in schema):
+        properties, required = _properties(schema), schema.get("required") or ()
+        keys = [key for key in properties if key in required] or list(properties)[:1]
+        return {key: _example(properties[key], depth + 1) for key in keys} if depth < _MAX_DEPTH else {}
+    if name in ("array", "list", "tuple"):
+        return [_example(schema.get("items"), depth + 1)] if depth < _MAX_DEPTH else []
+    return _EXAMPLES.get(name, "text")
 
 
 def _properties(schema: Any) -> dict[str, Any]:
-    found = schema.get("properties") if isinstance(schema, dict) else None
-    return found if isinstance(found, dict) else {}
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    return properties if isinstance(properties, dict) else {}
 
 
-def _one_line(words: str) -> str:
-    return " ".join(words.split())
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
 
 
 def _json(value: Any) -> str:

@@ -6,13 +6,13 @@ import pytest
 
 from midspan._types.parts import is_local_id
 from midspan._types.specs import BuiltinTool, ToolSpec
-from midspan.providers.prompted.salvage import salvage
+from midspan.providers.prompted.recovery import recover_calls
 
 TOOLS = (ToolSpec("get_weather"), ToolSpec("send"), BuiltinTool("googleSearch"))
 
 
-def salvaged(text: str) -> list[tuple[str, dict[str, Any]]]:
-    return [(call.name, call.arguments) for call in salvage(text, TOOLS)]
+def recovered(text: str) -> list[tuple[str, dict[str, Any]]]:
+    return [(call.name, call.arguments) for call in recover_calls(text, TOOLS)]
 
 
 @pytest.mark.parametrize(
@@ -32,12 +32,12 @@ def salvaged(text: str) -> list[tuple[str, dict[str, Any]]]:
         '<tool_call>{"name": "get_weather", "arguments": {"city": "Paris"}}</tool_call>',
     ],
 )
-def test_a_whole_call_is_salvaged(text: str) -> None:
-    assert salvaged(text) == [("get_weather", {"city": "Paris"})]
+def test_a_whole_call_is_recovered(text: str) -> None:
+    assert recovered(text) == [("get_weather", {"city": "Paris"})]
 
 
-def test_several_calls_are_salvaged_with_ids_of_our_own() -> None:
-    calls = salvage(
+def test_several_calls_are_recovered_with_ids_of_our_own() -> None:
+    calls = recover_calls(
         'print(default_api.get_weather(city="Oslo"))\nprint(default_api.send(text="hi\\n", to=["a"]))', TOOLS
     )
     assert [(call.name, call.arguments) for call in calls] == [
@@ -64,5 +64,5 @@ def test_several_calls_are_salvaged_with_ids_of_our_own() -> None:
         'the call of get_weather cannot be read: expected a comma after "TOOL_CALL: get_weather({"',
     ],
 )
-def test_where_anything_would_be_guessed_nothing_is_salvaged(text: str) -> None:
-    assert salvaged(text) == []
+def test_where_anything_would_be_guessed_nothing_is_recovered(text: str) -> None:
+    assert recovered(text) == []

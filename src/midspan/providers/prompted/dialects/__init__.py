@@ -1,1 +1,0 @@
-"""How other models write a call when they print it instead of making it."""

@@ -1,0 +1,192 @@
+"""A position in a text that may still grow: the marks, names and values that can be read from there."""
+
+import re
+from collections.abc import Callable, Iterable, Sized
+from difflib import get_close_matches
+from typing import Any, TypeVar
+
+from msgspec import Struct
+
+from midspan._schema.lenient_json import IncompleteJson, InvalidJson, LenientJsonParser
+from midspan._types.specs import AnyTool, ToolSpec
+
+T = TypeVar("T")
+
+MAX_CALLS = 1_000
+"""In one answer."""
+MAX_CALL_CHARS = 1 << 20
+_MAX_NAME_CHARS = 200
+_SPACE = re.compile(r"\s*")
+_NAME = re.compile(rf"[^\W\d][\w./:-]{{0,{_MAX_NAME_CHARS - 1}}}")
+_NAMESPACE = re.compile(r"default_api[.:]|functions\.|tools\.")
+_CALL_NUMBER = re.compile(r":\d+\Z")
+
+
+class WrittenCall(Struct, frozen=True):
+    """A call as it stands in a text."""
+
+    name: str
+    arguments: dict[str, Any]
+
+
+class Form(Struct, frozen=True, eq=False):
+    """One form in which models write calls."""
+
+    name: str
+    starts: tuple[str, ...]
+    """The marks with which a call begins."""
+    ends: tuple[str, ...] = ()
+    parse: "Callable[[Scanner], list[WrittenCall] | None] | None" = None
+    """Reads the calls; returns None if the text is not a call. Without it, the calls stand between two marks."""
+    needs_end: bool = True
+    """Without the end mark the call is not complete. Some models end their turn with it, so servers remove it."""
+    list_needs_end: bool = True
+    """The same for a list. Granite writes a list without an end mark, where others write the end mark."""
+    at_line_start: bool = False
+    """The start marks also occur in plain text, so they count only at the beginning of a line."""
+    is_content: bool = False
+    """The start mark is a part of what `parse` reads."""
+
+
+class Incomplete(Exception):
+    """The text so far does not tell what stands here."""
+
+
+class Unreadable(Exception):
+    """A call is meant here, but it cannot be read. `at` is where that shows, `end` where the call ends if known."""
+
+    def __init__(self, problem: str, at: int, *, end: int | None = None) -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.at = at
+        self.end = end
+
+
+class ToolIndex:
+    """The declared tools by name."""
+
+    def __init__(self, tools: Iterable[AnyTool]) -> None:
+        self.specs = {tool.name: tool for tool in tools if isinstance(tool, ToolSpec)}
+        self.names = tuple(self.specs)
+
+    def resolve(self, name: str) -> str | None:
+        """Return the declared name. Some models add a namespace before it, and Kimi the number of the call after it."""
+        if name in self.specs:
+            return name
+        namespace = _NAMESPACE.match(name)
+        bare = _CALL_NUMBER.sub("", name[namespace.end() :] if namespace else name)
+        return bare if bare in self.specs else None
+
+    def similar(self, name: str) -> list[str]:
+        return get_close_matches(name[:_MAX_NAME_CHARS], self.names, 3, 0.6)
+
+    def unknown(self, name: str) -> str:
+        """Return what to tell a model that called a tool which is not declared."""
+        similar = self.similar(_NAMESPACE.sub("", name, count=1))
+        hint = f"; did you mean {' or '.join(similar)}?" if similar else ""
+        known = f"the tools are: {', '.join(self.names[:50])}" if self.names else "there are no tools"
+        return f"unknown tool: {name[:_MAX_NAME_CHARS]}{hint}; {known}"
+
+    def schema(self, name: str) -> dict[str, Any]:
+        """Return the schema of the parameters of a tool."""
+        spec = self.specs.get(name)
+        return (spec.parameters if spec is not None else None) or {}
+
+    def properties(self, name: str) -> dict[str, Any]:
+        properties = self.schema(name).get("properties")
+        return properties if isinstance(properties, dict) else {}
+
+
+class Scanner:
+    """Reads from `at` on. Every method moves `at`, and raises `Incomplete` where more text could change the result."""
+
+    def __init__(self, text: str, at: int, tools: ToolIndex, form: Form, *, is_final: bool) -> None:
+        self.text = text
+        self.at = at
+        self.tools = tools
+        self.form = form
+        self.is_final = is_final
+        """No more text will come."""
+        self.tool: str | None = None
+        """The tool of the call; empty if a call is certain and its tool is not known, None if no call is certain."""
+        self.reach = at
+        """How far values were read."""
+        self.awaits_rest = False
+        """The call is complete, and only the text after it is missing."""
+
+    def space(self) -> None:
+        self.at = skip(_SPACE, self.text, self.at)
+        if self.at == len(self.text) and not self.is_final:
+            raise Incomplete
+
+    def take(self, *marks: str) -> str:
+        """Return the first of these marks that stands here, or an empty string."""
+        rest = len(self.text) - self.at
+        for mark in marks:
+            if self.text.startswith(mark, self.at):
+                self.at += len(mark)
+                return mark
+            if rest < len(mark) and not self.is_final and mark.startswith(self.text[self.at :]):
+                raise Incomplete
+        return ""
+
+    def take_after_space(self, *marks: str) -> str:
+        """Do the same after any space, which is not skipped if no mark follows."""
+        before = self.at
+        self.space()
+        mark = self.take(*marks)
+        if not mark:
+            self.at = before
+        return mark
+
+    def sees(self, *marks: str) -> str:
+        """Return the mark that stands here without moving."""
+        before = self.at
+        mark = self.take(*marks)
+        self.at = before
+        return mark
+
+    def name(self) -> str:
+        """Return the name that stands here, or an empty string."""
+        name = _NAME.match(self.text, self.at)
+        end = name.end() if name else self.at
+        if end == len(self.text) and not self.is_final:
+            raise Incomplete
+        self.at = end
+        return name[0] if name else ""
+
+    def parse(self, parse: Callable[[LenientJsonParser], T], *, python: bool = False) -> T:
+        """Return what `parse` reads here."""
+        begin = self.at
+        parser = LenientJsonParser(self.text, begin, python=python)
+        try:
+            value = parse(parser)
+        except InvalidJson as error:
+            self.reach = max(self.reach, error.at)
+            raise Unreadable(error.problem, error.at) from None
+        except IncompleteJson:
+            raise Incomplete from None
+        self.at = self.reach = parser.at
+        return value
+
+    def expect(self, *marks: str) -> str:
+        """Take one of these marks after any space. A call without the end mark of its form is not complete."""
+        mark = self.take_after_space(*marks)
+        if mark:
+            return mark
+        if skip(_SPACE, self.text, self.at) == len(self.text):
+            raise Incomplete
+        raise self.error(f"expected {marks[0]} after it")
+
+    def error(self, problem: str, *, end: int | None = None) -> Unreadable:
+        return Unreadable(problem, self.at, end=end)
+
+    def check_count(self, calls: Sized) -> None:
+        if len(calls) > MAX_CALLS:
+            raise self.error(f"there are more than {MAX_CALLS:,} calls in it")
+
+
+def skip(pattern: re.Pattern[str], text: str, at: int) -> int:
+    """Return where a match of the pattern at this position ends; the same position if there is none."""
+    match = pattern.match(text, at)
+    return match.end() if match else at
