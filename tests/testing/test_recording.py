@@ -424,6 +424,15 @@ def test_asked_returns_the_prompt_and_options_of_a_run(tmp_path: Path) -> None:
         assert replay(nobody(), path).run_sync(**asked(path)).text == "yes"
 
 
+def test_conversation_that_ends_with_an_open_call_is_recorded_and_replayed(tmp_path: Path) -> None:
+    history = [Message.user("Cold?"), Message("model", (CALL,))]
+    recorded = record(agent_of(["It is 4."]), tmp_path).run_sync(messages=history)
+    assert [run.result.value for run in recorded.tool_calls] == [{"temp_c": 4}]
+    path = tmp_path / "run-00001.jsonl"
+    replayed = replay(nobody(), path).run_sync(**asked(path))
+    assert (replayed.text, replayed.messages) == (recorded.text, recorded.messages)
+
+
 def test_run_that_reached_a_limit_reaches_it_again(tmp_path: Path) -> None:
     for again in (False, True):
         agent = replay(nobody(), tmp_path) if again else record(agent_of(), tmp_path)

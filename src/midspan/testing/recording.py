@@ -13,7 +13,7 @@ from msgspec import Raw
 
 from midspan._loop.agent import Agent
 from midspan._loop.prepare import ToolSet
-from midspan._loop.prompt import Prompt
+from midspan._loop.prompt import Prompt, conversation
 from midspan._loop.result import RunResult, RunStream
 from midspan._types.context import NO_CONTEXT, RunContext
 from midspan._types.events import RunEvent
@@ -276,7 +276,7 @@ class ObservedAgent(Agent):
             run_id=run_id,
             model=agent.model.model,
             recorded_at=datetime.now(UTC).isoformat(timespec="seconds"),
-            messages=self._agent.stream(prompt, messages=messages).messages.messages,  # a stream that is not started
+            messages=conversation(prompt, messages)[0].messages,
             options={name: _to_json(overrides[name]) for name in RECORDED_OPTIONS if name in overrides},
             unrecorded_options=tuple(name for name in _UNRECORDED_OPTIONS if name in overrides),
         )
