@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from midspan import Agent, gemini
+from midspan import Agent, Limits, gemini
 from midspan._loop.background_runs import Phase
 from midspan._types.exchange import FinishReason
 from midspan._types.parts import ToolCall, ToolResult
@@ -449,3 +449,12 @@ def test_a_client_that_was_closed_can_be_asked_again(client: Client) -> None:
         id = client.stream_generate_with_auto_tools("?", tools=[add])
         assert "".join(client.subscribe_stream(id)) == "It is 3."
         client.close()
+
+
+@pytest.mark.requirement("S4-18")
+def test_text_of_the_answer_is_that_of_the_run(client: Client, model: Model) -> None:
+    model.rounds = 99
+    limited = Limits(max_turns=1, on_limit="message")
+    answer = client.generate_content_with_auto_tools("?", tools=[add], limits=limited)
+    assert answer.text
+    assert answer.text == answer.result.text == extract_text(answer)

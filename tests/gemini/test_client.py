@@ -578,3 +578,46 @@ def test_a_request_that_is_too_large_as_a_whole_is_refused(client: Client, serve
     with pytest.raises(errors.ConfigError, match=r"has 104\.\d MB, and the API accepts 100"):
         client.generate_content([part, part, part])
     assert server.seen == []
+
+
+@pytest.mark.requirement("S0-08", "S1-11", "S1-17")
+def test_a_streamed_request_is_the_same_as_a_plain_one(server: Recorder) -> None:
+    server.answer(said({"text": "x"}))
+    request: dict[str, Any] = {
+        "system_instruction": "Be brief.",
+        "tools": [add],
+        "tool_choice": "required_any",
+        "temperature": 0.5,
+        "top_p": 0.9,
+        "top_k": 3,
+        "max_output_tokens": 9,
+    }
+    contents = ["see", Part.from_bytes(b"x", "image/png")]
+    with Client(api_key="k", base_url=server.url, headers={"x-team": "a"}) as client:
+        client.generate_content(contents, **request)
+        list(client.stream_generate_content(contents, **request))
+    plain, streamed = server.seen
+    assert plain.body == streamed.body
+    assert plain.headers["x-team"] == streamed.headers["x-team"] == "a"
+    assert plain.body["contents"] == [{"role": "user", "parts": [{"text": "see"}, INLINE]}]
+    assert plain.body["systemInstruction"] == {"parts": [{"text": "Be brief."}]}
+    assert [one["name"] for one in plain.body["tools"][0]["functionDeclarations"]] == ["add"]
+    assert plain.body["toolConfig"] == {"functionCallingConfig": {"mode": "ANY"}}
+    assert plain.body["generationConfig"] == {"temperature": 0.5, "topP": 0.9, "topK": 3, "maxOutputTokens": 9}
+
+
+@pytest.mark.requirement("S0-09")
+def test_names_that_users_chose_keep_their_casing_both_ways(client: Client, server: Recorder) -> None:
+    odd = {"snake_case": 1, "camelCase": {"in_side": [{"deep_er": 2}]}}
+    server.answer(said({"functionCall": {"name": "do_it", "args": odd}}))
+    response = client.generate_content("x")
+    assert response.function_calls[0].args == odd
+    assert response.message.calls[0].arguments == odd
+    assert response.parts[0].function_call is not None
+    assert response.parts[0].function_call.args == odd
+    result = Part.from_function_response("do_it", odd)
+    client.generate_content(["x", response.content, Content(role="user", parts=[result])], labels={"cost_center": "a"})
+    _, model, user = server.last.body["contents"]
+    assert model["parts"][0]["functionCall"]["args"] == odd
+    assert user["parts"][0]["functionResponse"]["response"] == odd
+    assert server.last.body["labels"] == {"cost_center": "a"}
