@@ -14,10 +14,10 @@ import pytest
 from midspan import errors
 from midspan._http.retry import RetryPolicy
 from midspan._http.transport import Transport
-from midspan._types.exchange import ModelRequest, ModelResponse, RequestConfig
+from midspan._types.exchange import FinishReason, ModelRequest, ModelResponse, RequestConfig
 from midspan._types.messages import History, Message
 from midspan._types.parts import Part, Text
-from midspan._types.specs import ToolChoice, ToolSpec
+from midspan._types.specs import BuiltinTool, ToolChoice, ToolSpec
 from midspan.providers.gemini.client import Gemini
 from midspan.providers.provider import Provider
 from midspan.providers.stream import StreamAccumulator
@@ -436,3 +436,37 @@ def test_the_parts_of_a_response_that_takes_two_requests_have_indices_of_their_o
         accumulator.add(event)
     assert accumulator.parts() == response.message.parts == (Text("one "), Text("two"))
     assert response.requests == 2
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_continuation_token_that_comes_again_ends_the_response(whole: bool) -> None:
+    paused = said("one ", "CONTINUATION")
+    paused["candidates"][0]["continuationToken"] = "t1"
+    with recorder() as server:
+        server.answer(paused)
+
+        async def main() -> ModelResponse:
+            async with Gemini(api_key="k", base_url=server.url) as gemini:
+                return (await listen(gemini, REQUEST, whole=whole))[1]
+
+        response = asyncio.run(asyncio.wait_for(main(), BOUND))
+    assert [seen.body.get("continuationToken") for seen in server.seen] == [None, "t1"]
+    assert (response.requests, response.message.text) == (2, "one one ")
+    assert response.finish_reason is FinishReason.CONTINUES
+
+
+def test_each_source_is_cited_once_in_the_order_of_its_first_mention() -> None:
+    document = said("x")
+    chunks = [{"web": {"uri": uri, "title": title}} for uri, title in (("u1", "A"), ("u2", "B"), ("u1", "C"))]
+    document["candidates"][0]["groundingMetadata"] = {"groundingChunks": chunks}
+    document["candidates"][0]["urlContextMetadata"] = {"urlMetadata": [{"retrievedUrl": "u2"}, {"retrievedUrl": "u3"}]}
+    config = RequestConfig("gemini-3.8-flash", tools=(BuiltinTool("googleSearch"),))
+    with recorder() as server:
+        server.answer(document)
+
+        async def main() -> ModelResponse:
+            async with Gemini(api_key="k", base_url=server.url) as gemini:
+                return await gemini.generate(ModelRequest(config, History([Message.user("hi")])))
+
+        response = asyncio.run(main())
+    assert [(citation.url, citation.title) for citation in response.citations] == [("u1", "A"), ("u2", "B"), ("u3", "")]
