@@ -45,6 +45,7 @@ from midspan.providers.gemini.structs import (
     items_of,
     read_chunk,
     read_exact_part,
+    read_signature,
     read_wire_content,
     read_wire_part,
 )
@@ -326,7 +327,10 @@ def signature_of(part: Part) -> str | None:
     data = part.provider_data
     if data is None or data.origin != ORIGIN or not data.raw:
         return None
-    signature = _read_any_part(data.raw)[0].thought_signature
+    try:
+        signature = read_signature(data.raw).thought_signature
+    except READ_ERRORS:
+        return None
     return signature if isinstance(signature, str) else None
 
 

@@ -86,6 +86,10 @@ class _ExactPart(WirePart, forbid_unknown_fields=True, gc=False):
     file_data: _ExactFile | None = None
 
 
+class _SignedPart(Struct, rename="camel", gc=False):
+    thought_signature: Any = None
+
+
 class WireContent(Struct, gc=False):
     parts: list[Raw] | None = None
     role: str | None = None
@@ -130,6 +134,7 @@ class Chunk(Struct, rename="camel", gc=False):
 read_chunk = msgspec.json.Decoder(Chunk).decode
 read_wire_content = msgspec.json.Decoder(WireContent).decode
 read_exact_part = msgspec.json.Decoder(_ExactPart).decode
+read_signature = msgspec.json.Decoder(_SignedPart).decode
 read_wire_part = msgspec.json.Decoder(WirePart).decode
 encode_json = msgspec.json.Encoder().encode
 fields_of = msgspec.json.Decoder(dict[str, Raw]).decode
