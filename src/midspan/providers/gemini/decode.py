@@ -36,6 +36,7 @@ from midspan.providers.gemini.structs import (
     READ_ERRORS,
     Candidate,
     Chunk,
+    Tokens,
     WireCall,
     WireContent,
     WirePart,
@@ -216,7 +217,7 @@ def to_part(part: WirePart, raw: Raw, is_exact: bool, make_id: MakeId) -> Part:
         if type(arguments) is not dict:
             return _call_with_text(call, raw, make_id)
         if call.partial_args is not None or call.will_continue is not None:
-            if call.is_open:
+            if is_open(call):
                 return _opaque_of(raw)  # a call without its end is not a call
             arguments, data = OpenCall(call, raw).arguments(), ProviderData(ORIGIN, raw)
         if text is not None or part.thought is not None:
@@ -250,11 +251,25 @@ def response_of(
         finish,
         reason,  # type: ignore[arg-type]  # it is no number any more
         candidate.finish_message,
-        _NO_USAGE if tokens is None else tokens.usage(),
+        _NO_USAGE if tokens is None else _usage_of(tokens),
         chunk.model_version,
         chunk.response_id,
         documents,
     )
+
+
+def _usage_of(tokens: Tokens) -> Usage:
+    prompt, output, tools = tokens.prompt_token_count, tokens.candidates_token_count, tokens.tool_use_prompt_token_count
+    thoughts = tokens.thoughts_token_count
+    unexplained = tokens.total_token_count - (prompt + output + tools + thoughts)
+    if unexplained > 0:
+        thoughts += unexplained  # some models count their thoughts only in the total
+    return Usage(prompt, output, thoughts, tokens.cached_content_token_count, tools)
+
+
+def is_open(call: WireCall) -> bool:
+    """Whether more of the call follows: it says so itself, or the last piece of its arguments does."""
+    return bool(call.will_continue or (call.partial_args and call.partial_args[-1].get("willContinue")))
 
 
 def raw_finish_reason(reason: str | int | None, api: Api) -> str | None:

@@ -22,6 +22,7 @@ from midspan.providers.gemini.decode import (
     ORIGIN,
     MakeId,
     ReadPart,
+    is_open,
     linked,
     no_candidate,
     part_of,
@@ -221,7 +222,7 @@ class StreamDecoder:
             self._parts.append(None)
         else:
             self._open.add(call, raw)
-        return events if call.is_open else events + self._close_call()
+        return events if is_open(call) else events + self._close_call()
 
     def _close_call(self) -> list[PartEvent]:
         if self._open is None:

@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from midspan._types.exchange import Usage
 from midspan._types.parts import NO_BYTES, Blob
 
 READ_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -21,11 +20,6 @@ class WireCall(Struct, rename="camel", gc=False):
     id: str | None = None
     partial_args: list[dict[str, Any]] | None = None
     will_continue: bool | None = None
-
-    @property
-    def is_open(self) -> bool:
-        """Whether more of the call follows: it says so itself, or the last piece of its arguments does."""
-        return bool(self.will_continue or (self.partial_args and self.partial_args[-1].get("willContinue")))
 
 
 class WireResult(Struct, rename="camel", gc=False):
@@ -110,14 +104,6 @@ class Tokens(Struct, rename="camel", gc=False):
     cached_content_token_count: int = 0
     tool_use_prompt_token_count: int = 0
     total_token_count: int = 0
-
-    def usage(self) -> Usage:
-        prompt, output, tools = self.prompt_token_count, self.candidates_token_count, self.tool_use_prompt_token_count
-        thoughts = self.thoughts_token_count
-        unexplained = self.total_token_count - (prompt + output + tools + thoughts)
-        if unexplained > 0:
-            thoughts += unexplained  # some models count their thoughts only in the total
-        return Usage(prompt, output, thoughts, self.cached_content_token_count, tools)
 
 
 class Chunk(Struct, rename="camel", gc=False):
