@@ -290,7 +290,7 @@ def test_watcher_of_a_long_run_yields_to_other_tasks(journal: Journal) -> None:
         other.cancel()
         assert turns > 20
 
-    run(main())
+    run(main(), seconds=30)
 
 
 def test_cancelled_watcher_leaves_no_task_behind(journal: Journal) -> None:
