@@ -38,7 +38,7 @@ def journal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Journal]
     asyncio.run(journal.close())
 
 
-def run(coroutine: Coroutine[Any, Any, T], seconds: float = 5) -> T:
+def run(coroutine: Coroutine[Any, Any, T], seconds: float = 30) -> T:
     async def bounded() -> T:
         async with asyncio.timeout(seconds):
             return await coroutine
