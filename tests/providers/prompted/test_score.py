@@ -28,12 +28,12 @@ def score(file: Path) -> tuple[int, dict[str, int], str]:
 def test_true_calls_are_read_exactly_and_damaged_ones_never_wrong(tmp_path: Path) -> None:
     rows = (DATA / "bfcl.jsonl").read_text("utf-8").splitlines()
     sample = tmp_path / "sample.jsonl"
-    sample.write_text("\n".join(rows[::40]) + "\n", "utf-8")
+    sample.write_text("\n".join(rows[::160]) + "\n", "utf-8")
     code, counts, output = score(sample)
     assert code == 0, output[-5000:]
-    assert counts["calls"] > 50
-    assert counts["answers"] > 10
-    assert counts["damaged"] > 5_000
+    assert counts["calls"] > 15
+    assert counts["answers"] >= 3
+    assert counts["damaged"] > 1_000
     assert counts["wrong"] == counts["false_calls"] == counts["plain_not_exact"] == 0
 
 
