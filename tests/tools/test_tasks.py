@@ -322,7 +322,8 @@ def test_cancellation_takes_precedence_over_a_timeout_at_the_same_moment() -> No
             await task
         assert task.cancelled()
 
-    run(main)
+    with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:  # uvloop has a clock of its own
+        runner.run(main())
 
 
 def test_timeout_of_an_outer_call_passes_through_an_inner_one() -> None:
