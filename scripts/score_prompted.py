@@ -24,7 +24,7 @@ from typing import Any
 from replay_schemas import arguments_of, helper
 from row_files import lines_of
 
-from midspan._schema.arguments import find_problems
+from midspan._schema.arguments import SchemaValidator
 from midspan._schema.normalize import normalize
 from midspan._types.parts import Text, ToolCall
 from midspan._types.specs import ToolSpec
@@ -165,7 +165,7 @@ class Score:
 
 def is_valid_call(call: ToolCall, tools: list[ToolSpec]) -> bool:
     parameters = next((tool.parameters for tool in tools if tool.name == call.name), None)
-    return not find_problems(call.arguments, normalize(parameters or {}))
+    return SchemaValidator(normalize(parameters or {})).accepts(call.arguments)
 
 
 def dice_of(seed: object) -> random.Random:

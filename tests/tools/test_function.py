@@ -124,6 +124,7 @@ async def final_later(_result: Any) -> bool:
         {"timeout": "5"},
         {"timeout": float("nan")},
         {"max_result_chars": None},
+        {"check_formats": 1},
         {"max_result_chars": -1},
         {"final": "yes"},
         {"final": lambda: True},

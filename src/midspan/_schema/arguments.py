@@ -6,13 +6,13 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from midspan._schema.paths import Problem
+from midspan._schema.paths import Problem, measure
 from midspan._schema.validation.coercion import Coercer
-from midspan._schema.validation.compiled import CompiledSchema, measure
-from midspan._schema.validation.defaults import DefaultsPlan, plan_defaults
+from midspan._schema.validation.compiled import CompiledSchema
+from midspan._schema.validation.defaults import DefaultsPlan
 from midspan._schema.validation.problems import format_errors, locate_errors
 
-__all__ = ["Problem", "SchemaValidator", "ValidatedArguments", "find_problems"]
+__all__ = ["Problem", "SchemaValidator", "ValidatedArguments"]
 
 _MAX_WORK = 50_000
 """Beyond this the validator's list of errors takes seconds to make, so it is not asked for one."""
@@ -29,7 +29,7 @@ class ValidatedArguments(Struct, frozen=True):
 class SchemaValidator:
     """A schema compiled once, for any number of values. Errors call it "invalid `label` schema"."""
 
-    __slots__ = ("_compiled", "_defaults", "accepts", "fast_path")
+    __slots__ = ("_compiled", "_plan", "accepts", "fast_path")
 
     def __init__(
         self,
@@ -40,8 +40,8 @@ class SchemaValidator:
         remotes: Mapping[str, Any] | None = None,
     ) -> None:
         self._compiled = CompiledSchema(schema, label=label, formats=formats, remotes=remotes)
-        self._defaults = plan_defaults(self._compiled)
-        self.fast_path = _fast_path(self._compiled, self._defaults)
+        self._plan = DefaultsPlan(self._compiled)
+        self.fast_path = _fast_path(self._compiled, self._plan)
         """Returns the arguments as the tool gets them if defaults are all that they lack; else None.
 
         This is the way of most calls, and costs little more than validation.
@@ -59,7 +59,9 @@ class SchemaValidator:
         if measure(arguments, max_depth)[1] > max_depth:
             return ValidatedArguments(arguments, problems=self.problems(arguments))
         # A default can break what is valid without it (`oneOf`, `maxProperties`): then it is not filled in.
-        filled = [self._filled(arguments, defaults=use) for use in ((True, False) if self._defaults else (False,))]
+        filled = [self._filled(arguments, defaults=True), self._filled(arguments, defaults=False)]
+        if filled[0].arguments is filled[1].arguments:
+            del filled[1]
         attempts = []
         for attempt in (*filled, *map(self._coerced, filled)):
             attempts.append(msgspec.structs.replace(attempt, problems=self.problems(attempt.arguments)))
@@ -75,10 +77,8 @@ class SchemaValidator:
         return not self.problems(value)
 
     def _filled(self, arguments: dict[str, Any], *, defaults: bool) -> ValidatedArguments:
-        if self._defaults is None:
-            return ValidatedArguments(arguments)
         changes: list[str] = []
-        filled = self._defaults.apply_defaults(arguments, (), changes, defaults=defaults)
+        filled = self._plan.apply_defaults(arguments, self._compiled.root, (), changes, defaults=defaults)
         return ValidatedArguments(filled, tuple(changes))
 
     def _coerced(self, filled: ValidatedArguments) -> ValidatedArguments:
@@ -91,23 +91,6 @@ class SchemaValidator:
         if again.arguments is coerced or self.problems(again.arguments):
             again = self._filled(coerced, defaults=False)
         return ValidatedArguments(again.arguments, (*filled.changes, *coercer.changes, *again.changes))
-
-
-def find_problems(
-    value: Any,
-    schema: Any,
-    *,
-    formats: bool = False,
-    remotes: Mapping[str, Any] | None = None,
-    draft: str | None = None,
-) -> list[Problem]:
-    """Return all that is wrong with a value; nothing is filled in, coerced or fetched.
-
-    `remotes` are the documents that references may lead to, by URL. `draft` ("7", "2020-12", …) is for schemas that do
-    not name theirs.
-    """
-    compiled = CompiledSchema(schema, label="JSON", formats=formats, remotes=remotes, draft=draft)
-    return list(_problems(value, compiled))
 
 
 def _problems(value: Any, compiled: CompiledSchema) -> tuple[Problem, ...]:
@@ -130,19 +113,19 @@ def _needs_depth_check(compiled: CompiledSchema) -> bool:
     return compiled.cost.is_recursive or compiled.cost.compares
 
 
-def _fast_path(
-    compiled: CompiledSchema, plan: DefaultsPlan | None
-) -> Callable[[dict[str, Any]], dict[str, Any] | None]:
+def _fast_path(compiled: CompiledSchema, plan: DefaultsPlan) -> Callable[[dict[str, Any]], dict[str, Any] | None]:
     """Return the check for calls that are valid as they are; a closure, because looking up attributes costs as much."""
     is_valid = compiled.validator.is_valid
-    plan = plan or DefaultsPlan()
-    if plan.reaches_deeper or _needs_depth_check(compiled):
+    schemas = compiled.root.applying
+    others = [node for schema in schemas for keyword, node in schema.children if keyword not in ("properties", "$defs")]
+    if _needs_depth_check(compiled) or any(map(plan.is_active, others)):
         return lambda _arguments: None
-    defaults = plan.defaults
+    defaults = plan.defaults(compiled.root)
     # The function may change a default that is a container, so each call gets its own copy.
     containers = {name: default for name, default in defaults.items() if isinstance(default, dict | list)}
-    integers = tuple(name for name, inner in plan.properties.items() if inner.only_numbers)
-    nested = tuple((name, inner) for name, inner in plan.properties.items() if not inner.only_numbers)
+    properties = [item for schema in schemas for item in schema.properties.items() if plan.is_active(item[1])]
+    nested = tuple((name, node) for name, node in properties if node.types & {"object", "array"})
+    integers = tuple(name for name, node in properties if not node.types & {"object", "array"})
     has_containers = bool(containers or nested)
 
     def fast_path(arguments: dict[str, Any]) -> dict[str, Any] | None:
@@ -155,9 +138,9 @@ def _fast_path(
                 for name in containers:
                     if name not in arguments:
                         filled[name] = msgspec.to_builtins(containers[name])
-                for name, inner in nested:
+                for name, node in nested:
                     value = filled.get(name)
-                    if inner.apply_defaults(value, (), []) is not value:
+                    if plan.apply_defaults(value, node, (), []) is not value:
                         return None
             return filled if is_valid(filled) else None
         except (ValueError, TypeError, AttributeError, RecursionError):

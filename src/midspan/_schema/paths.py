@@ -8,6 +8,7 @@ Steps = tuple[str | int, ...]
 """The way from a value to a part of it: keys of objects and indexes of arrays."""
 
 MAX_QUOTED_CHARS = 80
+_MAX_VALUES = 2_000_000
 
 
 class Problem(Struct, frozen=True):
@@ -51,3 +52,25 @@ def quoted(value: Any) -> str:
     except (ValueError, RecursionError):
         text = f"a {type(value).__name__}"
     return text if len(text) <= MAX_QUOTED_CHARS else text[: MAX_QUOTED_CHARS - 1] + "…"
+
+
+def measure(value: Any, max_depth: int, max_values: int = _MAX_VALUES) -> tuple[int, int]:
+    """Return the number of values in a value, and its depth: `max_depth + 1` if it is deeper or has too many values.
+
+    It goes level by level, so neither a deeply nested value nor one that contains itself can exhaust the stack.
+    """
+    level, size = [value], 1
+    for depth in range(max_depth + 1):
+        inner: list[Any] = []
+        for item in level:
+            if isinstance(item, dict):
+                inner.extend(item.values())
+            elif isinstance(item, list | tuple):
+                inner.extend(item)
+            if size + len(inner) > max_values:
+                return size + len(inner), max_depth + 1
+        if not inner:
+            return size, depth
+        size += len(inner)
+        level = inner
+    return size, max_depth + 1

@@ -11,11 +11,10 @@ from collections.abc import Callable, Iterable
 from typing import Annotated, Any, Optional, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from midspan._schema.jsonable import to_jsonable
-from midspan._schema.paths import Problem
 from midspan._schema.signatures.callables import NO_HINT, Declaration, Parameter, read_declaration
-from midspan._schema.signatures.conversion import ConversionError, ObjectSchema, Schema, TypeSchema, convert_items
+from midspan._schema.signatures.conversion import ConversionError, ObjectSchema, Schema, TypeSchema
 from midspan._schema.signatures.docstrings import Docstring, parse_docstring
 from midspan._schema.signatures.hints import SchemaBuilder, hint_name
 from midspan._schema.signatures.records import NO_DEFAULT, Field, record_of, special_forms, unwrap_default
@@ -41,21 +40,13 @@ class Binding(Struct, frozen=True, eq=False):
     """How one function takes its arguments."""
 
     parameters: ObjectSchema
-    plain: dict[str, frozenset[Any]]
-    """For parameters that need no conversion of some JSON types: these types."""
-    plain_items: tuple[tuple[str, frozenset[Any]], ...]
-    """The same for the items of lists and the values of dicts."""
-    is_simple: bool
-    """Whether plain arguments are the whole call: no context, nothing by position, no defaults to add."""
+    takes_json: bool
+    """Whether arguments that are valid by the schema can be passed to the function as they are."""
     positional: tuple[tuple[str, Any], ...] = ()
     """Parameters without a keyword, with their defaults."""
     before_variadic: tuple[tuple[str, Any], ...] = ()
     """Parameters that must be positional if `*variadic` gets anything, with their defaults."""
     variadic: str | None = None
-    extra: TypeSchema | None = None
-    """The type of the values of `**keywords`."""
-    reserved: frozenset[str] = frozenset()
-    """Names that `**keywords` must not get, because they are filled in otherwise."""
     factories: dict[str, Callable[[], Any]] = {}
     """For parameters whose default is `Field(…)` or similar: what makes the value if it is missing."""
     context: str | None = None
@@ -63,30 +54,13 @@ class Binding(Struct, frozen=True, eq=False):
     """The context of a function if the caller passes none."""
     run_context: str | None = None
 
-    @property
-    def takes_json(self) -> bool:
-        """Whether arguments that are valid by the schema can be passed to the function as they are."""
-        return self.is_simple and self.extra is None and all(each.takes_json for each in self.parameters.types.values())
-
     def __call__(self, arguments: dict[str, Any], context: RunContext[Any] = NO_CONTEXT) -> Call:
-        # Most functions have plain parameters and get them in the types that JSON has, so this way is short.
-        plain = self.plain
-        for name, value in arguments.items():
-            if name not in plain or type(value) not in plain[name]:
-                return self._call(self._convert(arguments), context)
-        if not self.parameters.required <= arguments.keys():
-            return self._call(self._convert(arguments), context)
-        values = arguments.copy()
-        for name, item_types in self.plain_items:
-            items = values.get(name)
-            if items is not None:
-                if not item_types.issuperset(map(type, items.values() if type(items) is dict else items)):
-                    return self._call(self._convert(arguments), context)
-                # The function may change what it gets, and the conversation must not change with it.
-                values[name] = items.copy()
-        return ((), values) if self.is_simple else self._call(values, context)
-
-    def _call(self, values: dict[str, Any], context: RunContext[Any]) -> Call:
+        try:
+            values = self.parameters.convert(arguments)
+        except ConversionError as error:
+            raise error.argument_error() from error
+        except RecursionError as error:
+            raise ArgumentError("", "nested too deeply") from error
         for name, factory in self.factories.items():
             if name not in values:
                 values[name] = factory()
@@ -98,30 +72,6 @@ class Binding(Struct, frozen=True, eq=False):
         leading = (*self.positional, *(self.before_variadic if rest else ()))
         return (*(values.pop(name, default) for name, default in leading), *rest), values
 
-    def _convert(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        further = {}
-        if self.extra is not None:
-            names = arguments.keys() - self.reserved - self.parameters.types.keys()
-            further = {name: value for name, value in arguments.items() if name in names}
-        named = {name: value for name, value in arguments.items() if name not in further}
-        try:
-            problems: list[Problem] = []
-            try:
-                named = self.parameters.convert(named)
-            except ConversionError as error:
-                problems += error.problems
-            if self.extra is not None:
-                extra = self.extra.convert
-                converted = convert_items(further.items(), (extra for _ in further), problems)
-                return {**named, **dict(zip(further, converted, strict=True))}
-            if problems:
-                raise ConversionError(*problems)
-        except ConversionError as error:
-            raise error.argument_error() from error
-        except RecursionError as error:
-            raise ArgumentError("", "nested too deeply") from error
-        return named
-
 
 class Signature(Struct, frozen=True, eq=False):
     """What a model is told about a callable, and how JSON goes in and out of it."""
@@ -131,8 +81,6 @@ class Signature(Struct, frozen=True, eq=False):
     parameters: Schema
     response: Schema | None
     """None if the return hint says nothing, or nothing that JSON Schema can express."""
-    is_async: bool
-    context_parameter: str | None
     binding: Binding
 
     def bind(self, arguments: dict[str, Any], context: RunContext[Any] = NO_CONTEXT) -> Call:
@@ -141,10 +89,6 @@ class Signature(Struct, frozen=True, eq=False):
         It converts values, and checks them only as far as that needs; the schema is validated elsewhere, before.
         """
         return self.binding(arguments, context)
-
-    def result(self, value: Any) -> Any:
-        """Return what the function returned as JSON data; a ResultError if it is not JSON serializable."""
-        return to_jsonable(value)
 
 
 def signature_of(function: Callable[..., Any], *, name: str | None = None, description: str | None = None) -> Signature:
@@ -159,10 +103,12 @@ def signature_of(function: Callable[..., Any], *, name: str | None = None, descr
     builder = SchemaBuilder("in")
     fields = [field for parameter in visible for field in _fields(parameter, declared, docstring)]
     parameters = builder.build_object(fields, name=name, label="parameter")
-    extra = _extra(builder, visible, name, docstring)
-    schema = parameters.schema
+    schema, extra = parameters.schema, _extra(builder, visible, name, docstring)
     if extra is not None:
         schema = {**schema, "additionalProperties": extra.schema or True}
+        # Not the names that are filled in otherwise.
+        reserved = declared.bound | {injected for injected in (context, run_context) if injected}
+        parameters = replace(parameters, extra=extra, reserved=reserved)
     elif not parameters.types:
         schema = {"type": "object", "properties": {}}
     return Signature(
@@ -170,9 +116,7 @@ def signature_of(function: Callable[..., Any], *, name: str | None = None, descr
         description=description or docstring.description or name.replace("_", " ").strip().capitalize(),
         parameters=builder.definitions.resolve(schema),
         response=_response(declared.returns),
-        is_async=declared.is_async,
-        context_parameter=context,
-        binding=_binding(declared, fields, parameters, extra, (context, run_context)),
+        binding=_binding(declared, fields, parameters, (context, run_context)),
     )
 
 
@@ -276,7 +220,6 @@ def _binding(
     declared: Declaration,
     fields: list[Field],
     parameters: ObjectSchema,
-    extra: TypeSchema | None,
     injected: tuple[str | None, str | None],
 ) -> Binding:
     context, run_context = injected
@@ -290,14 +233,11 @@ def _binding(
     defaults = {each.name: each.default for each in declared.parameters if each.default is not NO_DEFAULT}
     return Binding(
         parameters=parameters,
-        plain={name: each.plain for name, each in parameters.types.items() if each.plain},
-        plain_items=tuple((name, each.plain_items) for name, each in parameters.types.items() if each.plain_items),
-        is_simple=not (positional or variadic or factories or context or run_context),
+        takes_json=not (positional or variadic or factories or parameters.extra or context or run_context)
+        and all(each.takes_json for each in parameters.types.values()),
         positional=tuple((each.name, each.default) for each in positional),
         before_variadic=tuple((each.name, each.default) for each in either) if variadic else (),
         variadic=variadic[0].name if variadic else None,
-        extra=extra,
-        reserved=declared.bound | {name for name in injected if name},
         factories=factories,
         context=context,
         context_default=None if context is None else defaults.get(context),

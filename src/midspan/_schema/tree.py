@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
-from midspan._schema.paths import format_pointer
+from midspan._schema.paths import format_pointer, measure
 from midspan._schema.type_aliases import TYPES, type_of
 from midspan.errors import SchemaError
 
 MAX_DEPTH = 128
-MAX_NODES = 50_000
+MAX_VALUES = 50_000
 
 SINGLE = frozenset({"items", "additionalItems", "additionalProperties", "contains", "contentSchema"}) | frozenset(
     {"unevaluatedItems", "unevaluatedProperties", "propertyNames", "not", "if", "then", "else"}
@@ -30,7 +30,7 @@ class SchemaNode:
         self.schema: dict[str, Any] = schema if isinstance(schema, dict) else {}
         self.always: bool | None = schema if isinstance(schema, bool) else None
         """True for the schema `true`, which any value fits, and False for `false`, which no value fits."""
-        self.path = path
+        self.pointer = format_pointer(path)
         """Where it is in the document."""
         self.target: SchemaNode | None = None
         self.single: dict[str, SchemaNode] = {}
@@ -49,10 +49,6 @@ class SchemaNode:
     def raw(self) -> Any:
         """The schema as it is in the document."""
         return self.schema if self.always is None else self.always
-
-    @property
-    def pointer(self) -> str:
-        return format_pointer(self.path)
 
     @property
     def properties(self) -> "dict[str, SchemaNode]":
@@ -92,8 +88,8 @@ class SchemaNode:
         return self.lists.get("anyOf") or self.lists.get("oneOf", [])
 
     @property
-    def is_null(self) -> bool:
-        return self.schema.get("type") == "null"
+    def not_null_variants(self) -> "list[SchemaNode]":
+        return [variant for variant in self.variants if variant.schema.get("type") != "null"]
 
     @property
     def options(self) -> list[Any] | None:
@@ -130,6 +126,15 @@ class SchemaNode:
                 found[id(node)] = node
                 pending += reversed(([node.target] if node.target else []) + node.all_of)
         return tuple(found.values())
+
+    @cached_property
+    def applying(self) -> "tuple[SchemaNode, ...]":
+        """The conjuncts, and those of a schema that is the only alternative to null."""
+        found = list(self.conjuncts)
+        for node in found:  # grows while it is read
+            if len(node.not_null_variants) == 1:
+                found += [part for part in node.not_null_variants[0].conjuncts if part not in found]
+        return tuple(found)
 
     @property
     def types(self) -> frozenset[str]:
@@ -277,22 +282,9 @@ def find_pointer(document: Any, pointer: str) -> Any:
 
 
 def check_size(schema: Any) -> None:
-    """Reject schemas that are nested too deeply, or too large, to be walked by recursion.
-
-    It goes level by level itself; a Python object that contains itself ends here too.
-    """
-    level, count = [schema], 0
-    for _ in range(MAX_DEPTH):
-        level = [inner for value in level for inner in _members(value)]
-        count += len(level)
-        if not level:
-            return
-        if count > MAX_NODES:
-            raise SchemaError(f"the schema is too large: more than {MAX_NODES:,} values")
-    raise SchemaError(f"the schema is nested more than {MAX_DEPTH} levels deep")
-
-
-def _members(value: Any) -> Iterator[Any]:
-    if isinstance(value, dict):
-        return iter(value.values())
-    return iter(value) if isinstance(value, list | tuple) else iter(())
+    """Reject schemas that are too large to be walked, or nested too deeply for recursion."""
+    size, depth = measure(schema, MAX_DEPTH, MAX_VALUES)
+    if size > MAX_VALUES:
+        raise SchemaError(f"the schema is too large: more than {MAX_VALUES:,} values")
+    if depth > MAX_DEPTH:
+        raise SchemaError(f"the schema is nested more than {MAX_DEPTH} levels deep")

@@ -53,6 +53,8 @@ class ToolOptions(Struct, frozen=True, kw_only=True):
     """In seconds; None means no limit."""
     max_result_chars: int = 200_000
     """Longer results, in characters of JSON, are cut before a model pays for them."""
+    check_formats: bool = False
+    """Arguments and results must have the `format` that a schema declares, such as `ipv4` or `email`."""
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> "ToolOptions":
@@ -91,7 +93,7 @@ class ToolOptions(Struct, frozen=True, kw_only=True):
         )
 
     def _check(self) -> None:
-        for option in ("idempotent", "repeatable"):
+        for option in ("idempotent", "repeatable", "check_formats"):
             if not isinstance(getattr(self, option), bool):
                 raise ConfigError(f"{option} must be True or False, got {getattr(self, option)!r}")
         if self.title is not None:
@@ -141,6 +143,7 @@ class ToolKeywords(TypedDict, total=False):
     examples: Iterable[dict[str, Any]]
     timeout: float | None
     max_result_chars: int
+    check_formats: bool
 
 
 class FunctionKeywords(ToolKeywords, total=False):
@@ -226,8 +229,11 @@ class Tool(Generic[P, R]):
         self.enforces_response = enforces_response
         """Whether a return value that does not match `spec.response` is an error, or the model only gets a note."""
         try:
-            self.parameters = SchemaValidator(spec.parameters or {"type": "object"}, label="parameters")
-            self.response = None if spec.response is None else SchemaValidator(spec.response, label="response")
+            formats = self.options.check_formats
+            parameters = spec.parameters or {"type": "object"}
+            self.parameters = SchemaValidator(parameters, label="parameters", formats=formats)
+            response = spec.response
+            self.response = None if response is None else SchemaValidator(response, label="response", formats=formats)
             self._check_examples()
         except SchemaError as error:
             raise SchemaError(f"failed to create tool {spec.name}: {error}") from error

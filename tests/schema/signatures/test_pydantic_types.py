@@ -6,6 +6,7 @@ from typing import Annotated
 import jsonschema_rs
 import pytest
 
+from midspan._schema.jsonable import to_jsonable
 from midspan._schema.signature import signature_of
 from midspan.errors import ArgumentError
 
@@ -69,7 +70,7 @@ def test_a_model_goes_the_whole_way():
     assert "$defs" not in signature.parameters
     _, kwargs = signature.bind({"person": {"name": "Ann", "addresses": [{"street": "A", "from": "2024-01-01"}]}})
     assert kwargs["person"] == Person(name="Ann", addresses=[Address(**{"street": "A", "from": "2024-01-01"})])
-    result = signature.result(move(**kwargs))
+    result = to_jsonable(move(**kwargs))
     assert result == {"street": "A", "title": "home", "from": "2024-01-01"}
     assert jsonschema_rs.validator_for(signature.response).is_valid(result)
 
@@ -104,7 +105,7 @@ def test_models_stand_in_lists_unions_and_dataclasses():
     assert jsonschema_rs.validator_for(signature.parameters).is_valid(given)
     _, kwargs = signature.bind(given)
     assert kwargs == {"visit": Visit(Person(name="Ann"), [Meal("soup", 3.0)]), "extra": Meal("tea", 1.0)}
-    assert signature.result(plan(**kwargs)) == {
+    assert to_jsonable(plan(**kwargs)) == {
         "who": {"name": "Ann", "addresses": []},
         "meals": [{"dish": "soup", "price": 3.0}],
     }
@@ -145,7 +146,7 @@ def test_types_that_only_pydantic_knows_are_made_by_it():
     assert signature.parameters["properties"]["url"]["format"] == "uri"
     _, kwargs = signature.bind({"url": "https://example.org/a"})
     assert type(kwargs["url"]) is pydantic.HttpUrl
-    assert signature.result(fetch(**kwargs)) == "https://example.org/a"
+    assert to_jsonable(fetch(**kwargs)) == "https://example.org/a"
     with pytest.raises(ArgumentError, match="url: Input should be a valid URL"):
         signature.bind({"url": "no"})
 
@@ -168,7 +169,7 @@ def test_a_generic_model_and_a_root_model_are_models():
     assert signature.parameters["properties"]["tags"] == {"type": "array", "items": {"type": "string"}}
     _, kwargs = signature.bind({"page": {"items": [1]}, "tags": ["a"]})
     assert kwargs["page"].items == [1]
-    assert signature.result(show(**kwargs)) == ["a"]
+    assert to_jsonable(show(**kwargs)) == ["a"]
 
 
 def test_models_that_share_a_model_and_models_of_the_same_name_are_kept_apart():

@@ -39,7 +39,6 @@ class Declaration(Struct, frozen=True):
     bound: frozenset[str]
     """Parameters that a `functools.partial` has filled in."""
     returns: Any
-    is_async: bool
 
 
 def read_declaration(function: Callable[..., Any]) -> Declaration:
@@ -70,7 +69,6 @@ def read_declaration(function: Callable[..., Any]) -> Declaration:
         dispatch_types=dispatch_types,
         bound=bound,
         returns=_return_hint(function, signature.return_annotation, resolve),
-        is_async=inspect.iscoroutinefunction(called),
     )
 
 

@@ -18,7 +18,6 @@ Convert = Callable[[Any], Any]
 _MAX_PROBLEMS = 20
 _MAX_DECIMAL_EXPONENT = 6_144
 """That of the decimal128 format. A longer number, written out, would fill the memory."""
-_NOTHING: frozenset[Any] = frozenset()
 
 
 class ConversionError(Exception):
@@ -51,10 +50,8 @@ class TypeSchema(Struct, frozen=True):
 
     schema: Schema
     convert: Convert
-    plain: frozenset[Any] = _NOTHING
-    """The types of JSON values that need no conversion."""
-    plain_items: frozenset[Any] = _NOTHING
-    """The same for the items of a list or the values of a dict."""
+    plain: frozenset[Any] = frozenset()
+    """The scalar types of JSON that need no conversion, if the hint allows no others."""
 
     def describe(self, description: str) -> "TypeSchema":
         """Return it with this description, unless it has one."""
@@ -65,7 +62,7 @@ class TypeSchema(Struct, frozen=True):
     @property
     def takes_json(self) -> bool:
         """Whether valid JSON is passed on as it is. Not floats: JSON may write them as integers."""
-        return bool(self.plain) and self.plain <= _JSON_SCALARS and float not in self.plain
+        return bool(self.plain) and float not in self.plain
 
 
 _JSON_SCALARS = frozenset((str, int, float, bool, type(None)))
@@ -77,34 +74,46 @@ class ObjectSchema(Struct, frozen=True):
     schema: Schema
     types: dict[str, TypeSchema]
     required: frozenset[str]
+    extra: TypeSchema | None = None
+    """The type of fields of any other name, if there may be such."""
+    reserved: frozenset[str] = frozenset()
+    """Names that are not allowed even then."""
 
     def convert(self, value: Any) -> dict[str, Any]:
         """Return the fields that are present, converted."""
         if not isinstance(value, dict):
             raise ConversionError.expected("object", value)
-        missing = [name for name in self.types if name in self.required and name not in value]
-        problems = [Problem((name,), "is required but missing") for name in missing]
-        names = ", ".join(self.types) or "none"
-        unknown = f"is not a property of this object; known properties: {names}"
-        problems += [Problem((name,), unknown) for name in value if name not in self.types]
-        known = {name: item for name, item in value.items() if name in self.types}
-        converters = (self.types[name].convert for name in known)
-        return dict(zip(known, convert_items(known.items(), converters, problems), strict=True))
+        converted: dict[str, Any] = {}
+        problems: list[Problem] = []
+        for name, item in value.items():
+            field_type = self.types.get(name) or (None if name in self.reserved else self.extra)
+            if field_type is None:
+                known = ", ".join(self.types) or "none"
+                problems.append(Problem((name,), f"is not a property of this object; known properties: {known}"))
+                continue
+            try:
+                converted[name] = field_type.convert(item)
+            except ConversionError as error:
+                problems += error.within(name)
+        if not self.required <= value.keys():
+            missing = [name for name in self.types if name in self.required and name not in value]
+            problems += [Problem((name,), "is required but missing") for name in missing]
+        if problems:
+            raise ConversionError(*problems)
+        return converted
 
 
-def convert_items(
-    items: Iterable[tuple[Any, Any]], converters: Iterable[Convert], problems: Iterable[Problem] = ()
-) -> list[Any]:
-    """Return items, each with its step, converted one by one. Problems are raised together, with those given."""
-    found = list(problems)
+def convert_items(items: Iterable[tuple[str | int, Any]], convert: Convert) -> list[Any]:
+    """Return the converted items of a container. Each comes with its step, and all problems are raised together."""
     converted = []
-    for (step, item), convert in zip(items, converters, strict=False):
+    problems: list[Problem] = []
+    for step, item in items:
         try:
             converted.append(convert(item))
         except ConversionError as error:
-            found += error.within(step)
-    if found:
-        raise ConversionError(*found)
+            problems += error.within(step)
+    if problems:
+        raise ConversionError(*problems)
     return converted
 
 
@@ -128,6 +137,8 @@ def scalar_type(hint: Any) -> TypeSchema | None:
     schema, expected = known
 
     def convert(value: Any) -> Any:
+        if type(value) is hint:
+            return value
         try:
             converted = msgspec.convert(value, hint)
         except msgspec.ValidationError:

@@ -142,7 +142,7 @@ class SchemaBuilder:
         if len(built) == 1:
             return built[0]
         plain: frozenset[Any] = frozenset()
-        if all(member.plain and not member.plain_items for member in built):
+        if all(member.plain for member in built):
             plain = plain.union(*(member.plain for member in built))
         schema: Schema = {"anyOf": [member.schema for member in built]}
         return TypeSchema(schema, lambda value: _first_accepting(value, built), plain)
@@ -161,7 +161,8 @@ class SchemaBuilder:
         def convert(value: Any) -> Any:
             if not isinstance(value, list) or len(value) != size:
                 raise ConversionError.expected(f"array of {size} items", value)
-            return tuple(convert_items(enumerate(value), (item.convert for item in built)))
+            converters = iter(built)
+            return tuple(convert_items(enumerate(value), lambda item: next(converters).convert(item)))
 
         return TypeSchema(schema, convert)
 
@@ -169,8 +170,10 @@ class SchemaBuilder:
         if container is dict:
             return self._dict(*(arguments or (str, Any)))
         item = self.build(arguments[0]) if arguments else _ANYTHING
-        if container in (set, frozenset) and arguments and not _may_be_hashable(arguments[0]):
-            raise SchemaError(f"a set cannot contain {hint_name(arguments[0])}, which is not hashable; use a list")
+        if container in (set, frozenset) and arguments:
+            cls = typing.get_origin(arguments[0]) or arguments[0]
+            if getattr(_CONTAINERS.get(cls, cls), "__hash__", True) is None:
+                raise SchemaError(f"a set cannot contain {hint_name(arguments[0])}, which is not hashable; use a list")
         return _array(item, container)
 
     def _dict(self, key: Any, value: Any) -> TypeSchema:
@@ -190,14 +193,12 @@ class SchemaBuilder:
         def convert(mapping: Any) -> Any:
             if not isinstance(mapping, dict):
                 raise ConversionError.expected("object", mapping)
-            items = convert_items(mapping.items(), (values.convert for _ in mapping))
+            items = convert_items(mapping.items(), values.convert)
             if convert_name is None:
                 return dict(zip(mapping, items, strict=True))
-            names = convert_items(((name, name) for name in mapping), (convert_name for _ in mapping))
+            names = convert_items(((name, name) for name in mapping), convert_name)
             return dict(zip(names, items, strict=True))
 
-        if convert_name is None and len(values.plain) == 1 and not values.plain_items:
-            return TypeSchema(schema, convert, frozenset([dict]), values.plain)
         return TypeSchema(schema, convert)
 
     def _class(self, hint: Any) -> TypeSchema | None:
@@ -295,11 +296,9 @@ def _array(item: TypeSchema, container: Any) -> TypeSchema:
     def convert(value: Any) -> Any:
         if not isinstance(value, list):
             raise ConversionError.expected("array", value)
-        items = convert_items(enumerate(value), (item.convert for _ in value))
+        items = convert_items(enumerate(value), item.convert)
         return items if container is list else call_foreign(container, items)
 
-    if container is list and len(item.plain) == 1 and not item.plain_items:
-        return TypeSchema(schema, convert, frozenset([list]), item.plain)
     return TypeSchema(schema, convert)
 
 
@@ -360,22 +359,6 @@ def _key_names(schema: Schema) -> Schema:
     if schema.get("type") == "integer":
         return {"pattern": r"^-?[0-9]+$"}
     return {keyword: value for keyword, value in schema.items() if keyword in _KEY_KEYWORDS}
-
-
-def _may_be_hashable(hint: Any) -> bool:
-    """Return whether values of a hint can be in a set, as far as its class tells."""
-    if hint in (Any, object):
-        return False
-    if hasattr(hint, "__metadata__"):
-        return _may_be_hashable(hint.__origin__)
-    origin, arguments = typing.get_origin(hint) or hint, typing.get_args(hint)
-    if origin in (typing.Union, types.UnionType, tuple):
-        return all(_may_be_hashable(argument) for argument in arguments if argument is not Ellipsis)
-    if origin in _CONTAINERS:
-        return origin is frozenset
-    if isinstance(origin, type) and issubclass(origin, msgspec.Struct):
-        return origin.__struct_config__.frozen
-    return not isinstance(origin, type) or origin.__hash__ is not None
 
 
 def _advice(hint: Any) -> str:

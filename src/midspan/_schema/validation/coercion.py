@@ -42,7 +42,7 @@ class Coercer:
         for part in ([node.target] if node.target else []) + node.all_of:
             value = self.coerce(value, part, steps, depth + 1)
         if node.variants:
-            value = self._variant(value, node.variants, steps, depth)
+            value = self._variant(value, node, steps, depth)
         value = self._retype(value, node, steps, depth)
         if isinstance(value, dict):
             return self._object(value, node, steps, depth)
@@ -51,23 +51,23 @@ class Coercer:
             return [self.coerce(item, node.item(index), (*steps, index), depth + 1) for index, item in items]
         return value
 
-    def _variant(self, value: Any, variants: list[SchemaNode], steps: Steps, depth: int) -> Any:
+    def _variant(self, value: Any, node: SchemaNode, steps: Steps, depth: int) -> Any:
         """Return the value as the first variant that it can be made to fit, preferably without wrapping it."""
         for new_types in dict.fromkeys((frozenset[str](), self._new_types)):
-            for variant in variants:
+            for variant in node.variants:
                 attempt = Coercer(self._compiled, self._attempts, new_types=new_types)
                 candidate = attempt.coerce(value, variant, steps, depth + 1)
                 if self._compiled.fits(candidate, variant):
                     self.changes += attempt.changes
                     return candidate
-        others = [variant for variant in variants if not variant.is_null]
+        others = node.not_null_variants
         return self.coerce(value, others[0], steps, depth + 1) if len(others) == 1 else value
 
     def _object(self, value: dict[str, Any], node: SchemaNode, steps: Steps, depth: int) -> dict[str, Any]:
         result = {}
         for name, original in value.items():
             item = original
-            for schema in self._property_schemas(name, node):
+            for schema in self._compiled.property_schemas(node, name):
                 item = self.coerce(item, schema, (*steps, name), depth + 1)
             prop = node.properties.get(name)
             if prop is not None and name not in node.schema.get("required", ()) and self._means_absent(item, prop):
@@ -75,12 +75,6 @@ class Coercer:
             else:
                 result[name] = item
         return result
-
-    def _property_schemas(self, name: str, node: SchemaNode) -> list[SchemaNode]:
-        named = [node.properties[name]] if name in node.properties else []
-        patterns = node.pattern_properties.items()
-        named += [schema for pattern, schema in patterns if self._compiled.matches(pattern, name)]
-        return named or [node.additional]
 
     def _means_absent(self, value: Any, node: SchemaNode) -> bool:
         """Return whether this is null, or the default, and does not fit the schema: both mean "not given"."""

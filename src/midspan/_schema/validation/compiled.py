@@ -14,7 +14,6 @@ from midspan.errors import SchemaError
 if TYPE_CHECKING:
     import jsonschema_rs
 
-MAX_VALUES = 2_000_000
 MAX_CHECKS = 50_000
 MAX_REF_DEPTH = 500
 MAX_VALUE_DEPTH = 100
@@ -22,7 +21,6 @@ _MAX_STACK = 1_000
 """How deep the validator may recurse; it has no limit of its own, and 512 KiB of stack on some systems."""
 _MAX_BACKTRACKS = 100_000
 _CEILING = 10**12
-_DRAFTS = {"4": "4", "6": "6", "7": "7", "2019-09": "201909", "2020-12": "202012"}
 
 
 class CompiledSchema:
@@ -35,11 +33,9 @@ class CompiledSchema:
         label: str,
         formats: bool = False,
         remotes: Mapping[str, Any] | None = None,
-        draft: str | None = None,
     ) -> None:
         self.schema = schema
         self._options: dict[str, Any] = {"validate_formats": formats, "retriever": _retriever(remotes or {})}
-        self._draft = draft
         self._parts: Any = None
         self._patterns: dict[str, Any] = {}
         try:
@@ -69,6 +65,12 @@ class CompiledSchema:
         except ValueError:  # something in it that is not JSON
             return False
 
+    def property_schemas(self, node: SchemaNode, name: str) -> list[SchemaNode]:
+        """Return the schemas that apply to a property of this name."""
+        named = [node.properties[name]] if name in node.properties else []
+        named += [schema for pattern, schema in node.pattern_properties.items() if self.matches(pattern, name)]
+        return named or [node.additional]
+
     def matches(self, pattern: str, text: str) -> bool:
         """Return whether a text matches the pattern, as the validator reads patterns, in bounded time."""
         import jsonschema_rs
@@ -85,15 +87,12 @@ class CompiledSchema:
         """Compile with regular expressions of the linear-time engine if it supports all patterns of the schema."""
         import jsonschema_rs
 
-        build: Callable[..., jsonschema_rs.Validator] = jsonschema_rs.validator_for
-        if self._draft is not None and "$schema" not in (self.schema if isinstance(self.schema, dict) else ()):
-            build = getattr(jsonschema_rs, f"Draft{_DRAFTS[self._draft]}Validator")
         self._options["pattern_options"] = jsonschema_rs.RegexOptions()
         try:
-            return build(self.schema, **self._options)
+            return jsonschema_rs.validator_for(self.schema, **self._options)
         except ValueError:
             self._options["pattern_options"] = jsonschema_rs.FancyRegexOptions(backtrack_limit=_MAX_BACKTRACKS)
-            return build(self.schema, **self._options)
+            return jsonschema_rs.validator_for(self.schema, **self._options)
 
     def _describe(self, error: ValueError) -> str:
         """Say what is wrong with the schema, and where."""
@@ -126,28 +125,6 @@ def _retriever(remotes: Mapping[str, Any]) -> Callable[[str], Any]:
         return document
 
     return retrieve
-
-
-def measure(value: Any, max_depth: int) -> tuple[int, int]:
-    """Return the number of values in a value, and its depth. It stops counting beyond `max_depth` or two million.
-
-    It goes level by level, so neither a deeply nested value nor one that contains itself can exhaust the stack.
-    """
-    level, size = [value], 1
-    for depth in range(max_depth + 1):
-        inner: list[Any] = []
-        for item in level:
-            if isinstance(item, dict):
-                inner.extend(item.values())
-            elif isinstance(item, list | tuple):
-                inner.extend(item)
-            if len(inner) > MAX_VALUES:
-                return size + len(inner), max_depth + 1
-        if not inner:
-            return size, depth
-        size += len(inner)
-        level = inner
-    return size, max_depth + 1
 
 
 class ValidationCost(Struct, frozen=True):
