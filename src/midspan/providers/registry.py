@@ -1,15 +1,16 @@
 """From the name of a model to its provider. Providers are imported when they are needed."""
 
 import os
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from inspect import signature
 from typing import Any
 
-from midspan._types.exchange import ModelEvent, ModelRequest, ModelResponse
+from midspan._types.exchange import ModelRequest, ModelResponse
 from midspan.errors import ConfigError
 from midspan.providers.family import BUILTIN, ENTRY_POINTS, ProviderFamily
 from midspan.providers.provider import ModelProfile, Provider
+from midspan.providers.stream import NonStreamingProvider
 
 
 def provider_of(name: str) -> Provider:
@@ -44,14 +45,11 @@ def credential_variables() -> str:
     return " or ".join(name for family in families() for name in family.environment)
 
 
-class MissingModel:
+class MissingModel(NonStreamingProvider):
     """Stands in for a model if none is named and no key is set. Its first request raises ConfigError."""
 
     model = "missing"
     profile = ModelProfile()
-
-    def __repr__(self) -> str:
-        return "MissingModel()"
 
     async def generate(self, request: ModelRequest) -> ModelResponse:  # noqa: ARG002 - of the protocol
         """Raise ConfigError with the ways to configure a model."""
@@ -60,12 +58,6 @@ class MissingModel:
             f"no model is configured: set {credential_variables()}, name a model, for example Agent({example!r}), or "
             f"use Agent({fallback_family().name!r}), which only calls tools"
         )
-
-    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        yield await self.generate(request)
-
-    async def aclose(self) -> None:
-        """Do nothing: there is no connection."""
 
 
 def families() -> Iterator[ProviderFamily]:

@@ -16,6 +16,7 @@ from midspan._types.exchange import (
     Delta,
     FinishReason,
     ModelEvent,
+    ModelRequest,
     ModelResponse,
     PartDelta,
     PartEnd,
@@ -183,6 +184,25 @@ def events_of(response: ModelResponse) -> Iterator[ModelEvent]:
     accumulator = StreamAccumulator()
     yield from parts_as_events(response.message.parts, accumulator)
     yield response
+
+
+class NonStreamingProvider:
+    """A base class for providers that do not stream. They define `model`, `profile` and `generate`."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+    async def generate(self, request: ModelRequest) -> ModelResponse:
+        """Return the whole response. See `Provider`."""
+        raise NotImplementedError
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        """Yield the parts of the response, and then the whole response."""
+        for event in events_of(await self.generate(request)):
+            yield event
+
+    async def aclose(self) -> None:
+        """Do nothing: there is no connection."""
 
 
 def parts_as_events(parts: Iterable[Part], accumulator: StreamAccumulator) -> Iterator[PartEvent]:

@@ -3,6 +3,7 @@
 import pytest
 
 from midspan.providers.offline.choose import choose_calls
+from midspan.toolsets import ready_tools
 from tests.providers.offline import sample_tools as tools
 from tests.providers.offline.sample_tools import call, reading, writing
 
@@ -308,3 +309,32 @@ def test_email_address_is_the_recipient_and_not_an_id() -> None:
     assert call("Send an email to bob@example.com with the subject 'Hi'", offered) == ("send_email", arguments)
     assert call("Delete the email to bob@example.com", offered) is None
     assert call("Delete email E-5", offered) == ("delete_email", {"email_id": "E-5"})
+
+
+@pytest.mark.parametrize(
+    ("question", "calls"),
+    [
+        (
+            "What is 17.5% of 2480, and what time is it in Tokyo?",
+            [("calculate", {"expression": "17.5% of 2480"}), ("get_time", {"zone": "Tokyo"})],
+        ),
+        ("How much is 3 plus 4?", [("calculate", {"expression": "3 + 4"})]),
+        ("What's the weather in Oslo?", [("get_weather", {"location": "Oslo"})]),
+        (
+            "Convert 14:30 from Oslo to Tokyo",
+            [("convert_time", {"time": "14:30", "source": "Oslo", "target": "Tokyo"})],
+        ),
+        ("What time is sunset in Tokyo?", []),
+        ("I love the weather in Oslo", []),
+        ("where is it?", []),
+    ],
+)
+def test_questions_to_the_ready_tools(question: str, calls: list[tuple[str, dict[str, object]]]) -> None:
+    chosen = choose_calls(question, [tool.spec for tool in ready_tools()])
+    assert sorted(chosen, key=lambda call: call[0]) == calls
+
+
+def test_question_with_words_that_the_call_does_not_account_for_calls_nothing() -> None:
+    offered = reading(tools.get_weather, tools.stock_level)
+    for question in ("Tell me a joke about the weather in Oslo", "How many lamps in stock are broken?"):
+        assert call(question, offered) is None, question

@@ -2,14 +2,15 @@
 
 import pytest
 
-from midspan.providers.offline.language import Question, name_words, same_stem, singular, stem, unit_of
+from midspan.providers.offline.language import Question, name_words, singular, stem, unit_of
 
 
 @pytest.mark.parametrize(
     ("text", "mentions"),
     [
         ("Order 3 lamps", [("number", 3)]),
-        ("It costs $1,250.50 or 5% less", [("number", 1250.5), ("percent", 5)]),
+        ("It costs $1,250.50 or 5% less", [("number", 1250.5), ("unclear", 5)]),
+        ("between May 3rd, 2026 and the 4 of june 2026", [("date", "2026-05-03"), ("date", "2026-06-04")]),
         ("user 'Ann' of \"Acme Inc.\"", [("quoted", "Ann"), ("quoted", "Acme Inc.")]),
         ("the Bank of England in New York", [("name", "Bank of England"), ("name", "New York")]),
         (
@@ -51,7 +52,6 @@ def test_inflections_share_a_stem() -> None:
     assert stem("cities") == stem("city")
     assert stem("calculating") == stem("calculation") == stem("calculate")
     assert stem("lock") != stem("unlock")
-    assert same_stem(stem("temp"), stem("temperature"))
 
 
 def test_identifiers_nouns_and_units_are_read() -> None:

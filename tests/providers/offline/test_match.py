@@ -1,19 +1,19 @@
-"""How the arguments of a call are read from a question."""
+"""What the offline model reads in a declaration, and how it reads the arguments of a call from a question."""
 
 from typing import Any, Literal
 
 import pytest
 
 from midspan import tool
-from midspan.providers.offline.declaration import Tool
+from midspan._types.specs import Effects, ToolSpec
 from midspan.providers.offline.language import Question
-from midspan.providers.offline.match import Matcher
+from midspan.providers.offline.match import Matcher, Parameter, Tool
 from tests.providers.offline import sample_tools as tools
 
 
 def read(question: str, function: Any) -> dict[str, Any] | None:
-    match = Matcher(Tool(tool(reads="*")(function).spec), Question(question)).match()
-    return None if match is None else match.arguments
+    matcher = Matcher(Tool(tool(reads="*")(function).spec), Question(question))
+    return matcher.arguments if matcher.match() else None
 
 
 @pytest.mark.parametrize(
@@ -69,14 +69,6 @@ def test_two_listed_values_for_one_parameter_are_no_reading() -> None:
     assert read("List the orders", list_orders) is None
 
 
-def test_percent_is_a_fraction_unless_the_parameter_is_a_percentage() -> None:
-    def interest(rate: float, fee_percent: int = 0) -> None:
-        """The interest at a rate."""
-
-    assert read("the interest at a rate of 5%", interest) == {"rate": 0.05}
-    assert read("the interest at a rate of 5% and a fee percent of 2%", interest) == {"rate": 0.05, "fee_percent": 2}
-
-
 def test_name_is_not_used_where_a_code_is_asked_for() -> None:
     def quote(symbol: str) -> None:
         """The price of a stock."""
@@ -85,7 +77,7 @@ def test_name_is_not_used_where_a_code_is_asked_for() -> None:
     assert read("the stock price of Acme Corporation", quote) is None
 
 
-def test_date_is_used_only_in_the_form_that_is_asked_for() -> None:
+def test_date_in_any_spelling_is_given_in_iso_form_if_no_other_is_asked_for() -> None:
     def events(date: str) -> None:
         """Events on a date.
 
@@ -107,7 +99,16 @@ def test_date_is_used_only_in_the_form_that_is_asked_for() -> None:
             date: In ISO 8601.
         """
 
-    assert read("events on 2026-11-16", iso_events) == {"date": "2026-11-16"}
+    for date in (
+        "2026-11-16",
+        "2026/11/16",
+        "2026.11.16",
+        "16 Nov 2026",
+        "the 16th of november 2026",
+        "Nov. 16th, 2026",
+    ):
+        assert read(f"events on {date}", iso_events) == {"date": "2026-11-16"}
+    assert read("events on February 30, 2026", iso_events) is None
     assert read("events on 2026-11-16", named_events) == {"date": "2026-11-16"}
     assert read("events on 2026-11-16", events) is None
     assert read("events tomorrow", iso_events) is None
@@ -122,3 +123,59 @@ def test_expression_is_written_as_the_calculator_reads_it() -> None:
     assert read("What is (1 + 2) / 4?", calculate) == {"expression": "(1 + 2) / 4"}
     assert read("What is 5 of 7?", calculate) is None
     assert read("What is 5?", calculate) is None
+
+
+def average(numbers: list[float], digits: int = 0) -> None:
+    """The average of numbers."""
+
+
+@pytest.mark.parametrize("numbers", ["1, 2 and 3.5", "[1, 2, 3.5]", "1 and 2, and 3.5"])
+def test_values_that_commas_connect_are_a_list(numbers: str) -> None:
+    assert read(f"the average of the numbers {numbers}", average) == {"numbers": [1, 2, 3.5]}
+    assert read(f"the average of the numbers {numbers} with 2 digits", average) == {
+        "numbers": [1, 2, 3.5],
+        "digits": 2,
+    }
+
+
+def test_free_text_is_taken_only_if_it_is_quoted() -> None:
+    def count_words(text: str) -> None:
+        """Count the words in a text."""
+
+    assert read("Count the words in 'to be'", count_words) == {"text": "to be"}
+    assert read("Count the words in Hamlet", count_words) is None
+
+
+def test_repeated_name_is_one_value() -> None:
+    question = "I will be in Oslo. What is the weather in Oslo?"
+    assert read(question, tools.get_weather) == {"city": "Oslo"}
+
+
+def test_verbs_are_those_that_name_and_description_begin_with() -> None:
+    assert Tool(ToolSpec("cancel_order", "Cancels an order.")).verbs == {"cancel"}
+    assert Tool(ToolSpec("shop.order_item", "Buys an item.")).verbs == {"order", "buy"}
+    assert Tool(ToolSpec("turn_off", "Turn off a lamp.")).verbs == {"turn"}
+    assert Tool(ToolSpec("turn_off", "Turn off a lamp.")).particles == {"off"}
+    assert Tool(ToolSpec("x")).verbs == {"x"}
+
+
+def test_only_a_tool_that_declares_reads_and_no_writes_is_read_only() -> None:
+    assert Tool(ToolSpec("a", effects=Effects(reads=("x",)))).is_read_only
+    assert not Tool(ToolSpec("a")).is_read_only
+    assert not Tool(ToolSpec("a", effects=Effects(idempotent=True))).is_read_only
+    assert not Tool(ToolSpec("a", effects=Effects(reads=("x",), writes=("x",)))).is_read_only
+
+
+def test_kind_side_and_units_of_a_parameter_come_from_its_words() -> None:
+    city = Parameter("to_city", {"type": "string"}, required=True)
+    assert (city.kind, city.side) == ("place", "to")
+    speed = Parameter("speed", {"type": "number", "description": "The speed in km."}, required=True)
+    assert (speed.kind, speed.side, speed.units) == ("number", "", {"kilometer"})
+    assert Parameter("when", {"type": "string"}, required=False).kind == "date"
+    assert Parameter("note", {"type": "string", "description": "A URL."}, required=False).kind == "link"
+
+
+def test_types_are_read_in_any_spelling() -> None:
+    spellings = [{"type": "int"}, {"type": ["null", "integer"]}, {"anyOf": [{"type": "null"}, {"type": "Integer"}]}]
+    assert [Parameter("a", schema, required=True).type for schema in spellings] == ["integer"] * 3
+    assert Parameter("a", {}, required=True).type == "any"

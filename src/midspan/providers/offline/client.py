@@ -1,59 +1,46 @@
 """The offline model as a provider: calls tools where a question leaves one reading, and reports their results."""
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
 
-from midspan._types.exchange import FinishReason, ModelEvent, ModelRequest, ModelResponse, Output, Usage
+from midspan._types.exchange import FinishReason, ModelRequest, ModelResponse, Output, Usage
 from midspan._types.messages import History, Message
 from midspan._types.parts import Part, Text, ToolCall, ToolResult
 from midspan._types.specs import ToolChoice, ToolSpec
 from midspan.errors import NoAnswer
 from midspan.providers.family import ProviderFamily
 from midspan.providers.provider import ModelProfile
-from midspan.providers.stream import events_of
+from midspan.providers.stream import NonStreamingProvider
 
-_MAX_CHARS = 4000
 _REAL_MODEL = "For a language model, set GEMINI_API_KEY or name one, for example 'gemini:gemini-3.8-flash'."
 
 
-class Offline:
+class Offline(NonStreamingProvider):
     """A deterministic program in place of a model. It needs no network and no key, and knows nothing by itself."""
 
     profile = ModelProfile(supports_prompted_tools=False)
     model = "offline"
 
-    def __repr__(self) -> str:
-        return "Offline()"
-
     async def generate(self, request: ModelRequest) -> ModelResponse:
         """Return the whole response. See `Provider`."""
         return respond(request)
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        """Yield the text or the calls, and then the whole response."""
-        for event in events_of(respond(request)):
-            yield event
-
-    async def aclose(self) -> None:
-        """Do nothing: there is no connection."""
-
 
 def respond(request: ModelRequest) -> ModelResponse:
-    """The calls that the last question asks for, or an answer in words."""
+    """Return the calls that the last question asks for, or an answer in words."""
     question, results = _last_question(request.history)
     parts: tuple[Part, ...] = () if results else _calls(request, question)
     output = request.config.output
     text = "" if parts else _answer(request, results) if output is None else _typed_answer(output, results)
     message = Message("model", parts or (Text(text),))
-    read, written = (1 + sum(len(one.text) for one in texts) // 4 for texts in (request.history, [message]))
-    usage = Usage(read, written)  # an estimate: four characters are a token
+    tokens = (1 + sum(len(item.text) for item in items) // 4 for items in (request.history, [message]))
+    usage = Usage(*tokens)  # an estimate: four characters are a token
     return ModelResponse(message, FinishReason.END, usage=usage, model=Offline.model)
 
 
 def _last_question(history: History) -> tuple[str, list[ToolResult]]:
-    """What the user said last, and the results of the calls since then."""
+    """Return the last question of the user, and the results of the calls since then."""
     results: list[ToolResult] = []
     for message in reversed(history.messages):
         if message.role == "user" and message.text and not message.results:
@@ -66,19 +53,17 @@ def _calls(request: ModelRequest, question: str) -> tuple[ToolCall, ...]:
     from midspan.providers.offline.choose import choose_calls  # the word lists load with the first question
 
     choice = request.config.tool_choice or ToolChoice("auto")
-    if choice.mode == "none":
-        return ()
-    specs = [tool for tool in request.config.tools if isinstance(tool, ToolSpec)]
+    specs = [tool for tool in request.config.tools if isinstance(tool, ToolSpec) and choice.mode != "none"]
     tools = [spec for spec in specs if not choice.names or spec.name in choice.names]
-    before = sum(len(message.calls) for message in request.history)
-    chosen = enumerate(choose_calls(question, tools), before)
-    return tuple(ToolCall(f"offline_{number}", name, arguments) for number, (name, arguments) in chosen)
+    first = sum(len(message.calls) for message in request.history)
+    calls = enumerate(choose_calls(question, tools), first)
+    return tuple(ToolCall(f"offline_{number}", name, arguments) for number, (name, arguments) in calls)
 
 
 def _answer(request: ModelRequest, results: list[ToolResult]) -> str:
     if results:
-        heads = [f"{one.name}{' failed' * one.is_error}: " for one in results]
-        texts = [_in_words(one.model_value) for one in results]
+        heads = [f"{result.name} failed: " if result.is_error else f"{result.name}: " for result in results]
+        texts = [_in_words(result.model_value) for result in results]
         return "\n".join(f"{head}{text.removeprefix(head)}." for head, text in zip(heads, texts, strict=True))
     tools = ", ".join(tool.name for tool in request.config.tools[:20]) or "none"
     return (
@@ -91,12 +76,12 @@ def _in_words(value: Any) -> str:
     if isinstance(value, dict):
         value = [f"{str(key).replace('_', ' ')}: {_in_words(item)}" for key, item in value.items()]
     if isinstance(value, list):
-        return ", ".join(map(_in_words, value))[:_MAX_CHARS]
-    return {"None": "none", "True": "yes", "False": "no"}.get(repr(value), str(value)[:_MAX_CHARS].rstrip("."))
+        return ", ".join(map(_in_words, value))[:4000]
+    return {"None": "none", "True": "yes", "False": "no"}.get(repr(value), str(value)[:4000].rstrip("."))
 
 
 def _typed_answer(output: Output, results: list[ToolResult]) -> str:
-    """The one tool result as JSON, if it has exactly the form that was asked for."""
+    """Return the only tool result as JSON, if it has exactly the requested form."""
     from midspan._schema.arguments import SchemaValidator  # only typed answers need it
 
     checker = SchemaValidator(_closed(output.json_schema or {}), label="output")
@@ -110,7 +95,7 @@ def _typed_answer(output: Output, results: list[ToolResult]) -> str:
 
 
 def _closed(schema: Any) -> Any:
-    """A schema that accepts no other properties than those it declares."""
+    """Return a schema that accepts no other properties than those it declares."""
     if not isinstance(schema, dict):
         return [_closed(item) for item in schema] if isinstance(schema, list) else schema
     closed = {"additionalProperties": False} if isinstance(schema.get("properties"), dict) else {}

@@ -1,32 +1,100 @@
-"""Reads a question as a call of one tool; fails where an argument has no reading or more than one."""
+"""Declared tools, and the reading of a question as a call of one of them; it fails if an argument has two readings."""
 
 import re
-from collections.abc import Iterator
-from itertools import pairwise
-from typing import Any, NamedTuple
+from collections.abc import Collection, Iterator
+from typing import Any
 
+from midspan._types.specs import ToolSpec
 from midspan.providers.offline import language as english
-from midspan.providers.offline.declaration import Parameter, Tool
 from midspan.providers.offline.language import Mention, Question
 
-LISTED, _NAMED, _MEASURED, _LIKELY, _FITS, _BARE, _NO = 9, 4, 3, 2, 1, 0, -1
-"""How clearly a value belongs to a parameter: it is listed, or the name, the unit, the kind or only the type fits."""
+_NAMED, _MEASURED, _LIKELY, _FITS, _NO = 4, 3, 2, 1, 0
+"""How clearly a value belongs to a parameter: the name, the unit, the kind or only the type fits."""
 _PLAIN, _BETWEEN, _FILLING = english.STOP | english.ASKING, english.words("between"), english.words("filling")
 _SWITCHES = english.stems(english.words("switches"))
 _CUES = {cue: frozenset(names.split()) for cue, names in english.LISTS["cues"].items()}
+_SIDES = {"from": "from", "to": "to", "into": "to", "in": "to"}
+_KINDS_OF_TEXT = {kind: frozenset(kinds.split()) for kind, kinds in english.LISTS["kinds_of_text"].items()}
 _SIGNS = {"plus": "+", "minus": "-", "times": "*", "multiplied by": "*", "divided by": "/"}
 _NUMBER, _SIGN = r"(?:\d[\d,]*\d|\d)(?:\.\d+)?%?", rf"(?:\*\*|//|[-+*/^%]|of|{'|'.join(_SIGNS)})"
 _EXPRESSION = re.compile(rf"(?i)[-(\s]*(?<![\w.]){_NUMBER}[\s)!]*(?:{_SIGN}[\s(]*-?{_NUMBER}[\s)!]*)+(?!\w)")
+_TYPES = {"str": "string", "int": "integer", "float": "number", "double": "number", "long": "integer",
+          "bool": "boolean", "list": "array", "tuple": "array", "arraylist": "array", "dict": "object"}  # fmt: skip
+_KINDS = {kind: re.compile(rf"\b(?:{'|'.join(names.split())})\b") for kind, names in english.LISTS["kinds"].items()}
+_GENERIC, _FROM, _TO, _FREE_TEXT = map(english.words, ("generic", "from", "to", "free_text"))
 
 
-class Match(NamedTuple):
-    """A complete call."""
+class Parameter:
+    """A parameter of a tool."""
 
-    tool: Tool
-    arguments: dict[str, Any]
-    unexplained: list[str]  # the words that neither the tool nor an argument accounts for
-    certainty: int
-    taken: dict[str, Mention]  # where each argument stands
+    def __init__(self, name: str, schema: dict[str, Any], *, required: bool) -> None:
+        self.name = name
+        self.required = required
+        self.description = str(schema.get("description") or "")
+        self.type = _type(schema)
+        values = schema.get("enum", [schema["const"]] if "const" in schema else [])
+        self.values = tuple(values) if isinstance(values, list) else ()  # the listed values
+        self.examples = tuple(re.findall(r"(?<!\w)['\"`]([^'\"`]{2,40})['\"`](?!\w)", self.description))
+        """The values that the description quotes."""
+        self.words = english.name_words(name)
+        self.stems = english.stems(self.words)
+        telling = [word for word in self.words if word not in _GENERIC]
+        self.heads = [english.stem(word) for word in telling or self.words] or [name.lower()]
+        """The stems of the name that tell this parameter from others."""
+        described = english.text_words(self.description)
+        self.description_stems = english.stems(described)
+        self.units = frozenset(map(english.unit_of, {*self.words, *described} - {"in", "a", "s"})) - {""}
+        self.is_switch = self.type == "boolean" or {"true", "false"} <= {str(value).lower() for value in self.values}
+        self.could_be_meant = bool(self.values) or self.type not in ("integer", "number")
+        is_from, is_to = not _FROM.isdisjoint(self.words), not _TO.isdisjoint(self.words)
+        self.side = "" if is_from == is_to else "from" if is_from else "to"  # of a pair, as the name says it
+        by_name = [kind for kind, pattern in _KINDS.items() if pattern.search(" ".join(self.words))]
+        by_description = [
+            kind for kind in ("expression", "link", "date", "symbol") if _KINDS[kind].search(self.description.lower())
+        ]
+        self.kind = [*by_name, *by_description, "text"][0] if self.type in ("string", "any") else self.type
+        """What a text is: a date, a place, …; the type of everything else."""
+
+
+class Tool:
+    """A declared tool."""
+
+    def __init__(self, spec: ToolSpec) -> None:
+        self.spec = spec
+        self.name = spec.name
+        self.is_read_only = spec.changes is False
+        schema = spec.parameters or {}
+        properties, required = schema.get("properties") or {}, schema.get("required") or ()
+        self.parameters = [
+            Parameter(name, prop if isinstance(prop, dict) else {}, required=name in required)
+            for name, prop in properties.items()
+        ]
+        names, described = english.name_words(spec.name), english.text_words(spec.description)
+        self.name_words = frozenset(names)
+        self.first_sentence = english.text_words(re.split(r"[.;!?\n]", spec.description)[0])
+        self.name_stems = english.stems(names)
+        self.topics = english.stems({name for name in names if len(name) > 1} - english.ASKING - english.STOP)
+        self.vocabulary = self.name_stems.union(english.stems(described), *(prop.stems for prop in self.parameters))
+        beginnings = english.name_words(spec.name.rpartition(".")[2])[:1] + described[:1]
+        self.verbs = frozenset(map(english.singular, beginnings))  # with which the name and the description begin
+        self.particles = self.name_words & english.words("particles")
+
+    def known_stems(self, arguments: Collection[str] | None = None) -> frozenset[str]:
+        """The stems that a call accounts for: all but those of the options that it leaves out."""
+        known = {*self.name_stems, *english.stems(english.text_words(self.spec.description))}
+        for prop in self.parameters:
+            if arguments is None or prop.required or prop.name in arguments:
+                values = (english.stem(word) for value in prop.values for word in english.text_words(str(value)))
+                known.update(prop.stems, prop.description_stems, values)
+        return frozenset(known)
+
+
+def _type(schema: dict[str, Any]) -> str:
+    choices = [schema, *(schema.get("anyOf") or schema.get("oneOf") or ())]
+    declared = [choice.get("type") for choice in choices if isinstance(choice, dict)]
+    names = [name for types in declared for name in (types if isinstance(types, list) else [types])]
+    first = next((str(name).lower() for name in names if name not in (None, "null")), "any")
+    return _TYPES.get(first, first)
 
 
 class Matcher:
@@ -36,156 +104,128 @@ class Matcher:
         self.tool = tool
         self.question = question
         self.arguments: dict[str, Any] = {}
+        self.taken: dict[str, Mention] = {}  # where each argument stands
         self.used: set[int] = set()  # the tokens that arguments took
-        self.taken: dict[str, Mention] = {}
-        self.certainty = LISTED
+        self.has_bare_text = False
 
-    def match(self) -> Match | None:
-        """The one reading there is, or None."""
+    def match(self) -> bool:
+        """Fill in the arguments; False if there is not exactly one reading."""
         if not self._fill_listed() or not self._fill_mentioned():
-            return None
+            return False
         self._fill_switches()
         self._fill_examples()
         missing = [prop for prop in self._unset() if prop.required]
-        if len(missing) > 1 or (missing and not self._fill_bare(missing[0])):
-            return None
-        unexplained = [self.question.lowers[at] for at in self._unexplained()]
-        return Match(self.tool, self.arguments, unexplained, self.certainty, self.taken)
+        return not missing or (len(missing) == 1 and self._fill_bare(missing[0]))
 
     def _unset(self) -> list[Parameter]:
         return [prop for prop in self.tool.parameters if prop.name not in self.arguments]
 
-    def _take(self, prop: Parameter, mention: Mention, certainty: int) -> None:
-        is_share, is_text = mention.kind == "percent" and not prop.is_percent, prop.type == "string"
-        text = self.question.tokens[mention.first].text if mention.kind == "number" and is_text else mention.value
-        self.arguments[prop.name] = mention.value / 100 if is_share else text
+    def _take(self, prop: Parameter, mention: Mention) -> None:
+        is_id = mention.kind == "number" and prop.type == "string"
+        text = self.question.tokens[mention.first][0].removeprefix("#")
+        self.arguments[prop.name] = text if is_id else mention.value
         self.taken[prop.name] = mention
-        self.used.update(range(mention.first, mention.last + 1))
-        self.certainty = min(self.certainty, certainty)
+        self.used.update(mention.tokens)
 
     def _fill_listed(self) -> bool:
         """Fill the parameters whose values are listed; False if more values are named than can be placed."""
-        groups: dict[str, list[Parameter]] = {}
-        for prop in (prop for prop in self.tool.parameters if prop.values and not prop.is_switch):
-            groups.setdefault(repr(prop.values), []).append(prop)
-        for props in groups.values():
-            found = list(self._listed(props[0], props[0].values))
-            is_clear = self._place(found, props) if len(props) > 1 else len({mention.value for mention in found}) < 2
-            if not is_clear:
-                return False
-            for mention in found if len(props) == 1 else ():
-                self._take(props[0], mention, LISTED)
-        return True
+        listed = [prop for prop in self.tool.parameters if prop.values and not prop.is_switch]
+        groups = {repr(prop.values): [other for other in listed if other.values == prop.values] for prop in listed}
+        return all(self._place(list(self._listed(props[0], props[0].values)), props) for props in groups.values())
 
     def _listed(self, prop: Parameter, values: tuple[Any, ...]) -> Iterator[Mention]:
-        """Those of the values that stand in the question, the longest first."""
+        """Yield those of the values that stand in the question, each once, the longest first."""
         words_at, taken = self.question.words_at, set[int]()
         for value in sorted(values, key=lambda value: -len(str(value))):
             words = [english.stem(word) for word in english.text_words(str(value).replace("_", " "))]
-            is_digit = str(value).isdigit()
             for at in range(len(words_at) - len(words) + 1 if words and words[0] not in english.STOP else 0):
-                found, indexes = zip(*words_at[at : at + len(words)], strict=True)
-                is_meant = "year" in prop.words or self._is_named(prop, *indexes) if is_digit else len(str(value)) > 1
-                if list(found) == words and taken.isdisjoint(indexes) and is_meant:
+                stems, indexes = zip(*words_at[at : at + len(words)], strict=True)
+                is_named = "year" in prop.words or self._is_named(prop, indexes[0], indexes[-1])
+                is_meant = is_named if str(value).isdigit() else len(str(value)) > 1
+                if is_meant and list(stems) == words and taken.isdisjoint(indexes):
                     taken.update(indexes)
                     yield Mention("listed", value, indexes[0], indexes[-1])
+                    break
 
     def _fill_mentioned(self) -> bool:
         """Give every mentioned value to one parameter; False if one is left over or could belong to two."""
-        mentions = [one for one in self.question.mentions if one.first not in self.used and not self._is_own_word(one)]
+        mentions = [item for item in self.question.mentions if item.first not in self.used and not self._is_word(item)]
         kinds = [prop.kind for prop in self.tool.parameters]
         expression = _expression(self.question) if "expression" in kinds else None
         if expression is not None:
-            mentions = [one for one in mentions if not expression.first <= one.first <= expression.last] + [expression]
-        mentions = _joined_places(mentions, self.question, always=kinds.count("place") < 2)
-        return self._place(mentions, [prop for prop in self._unset() if not prop.values])
+            mentions = [*(item for item in mentions if item.first not in expression.tokens), expression]
+        mentions = _grouped(mentions, self.question, kinds)
+        keys = [item.value if isinstance(item.value, str) else at for at, item in enumerate(mentions)]
+        distinct = dict(zip(reversed(keys), reversed(mentions), strict=True))  # a text may be repeated
+        return self._place(list(distinct.values()), [prop for prop in self._unset() if not prop.values])
 
-    def _is_own_word(self, mention: Mention) -> bool:
-        """Whether a value is a word of the tool, such as BMI, or `two` for two numbers."""
-        if mention.value == "today":
-            return not any(prop.kind in ("date", "time") for prop in self.tool.parameters)
-        is_word = mention.kind == "name" or self.question.lower(mention.first) == "two"
-        return is_word and english.stems(english.text_words(self.question.span(*mention[2:]))) <= self.tool.vocabulary
+    def _is_word(self, mention: Mention) -> bool:
+        """Whether a value is rather a word of the tool, such as BMI."""
+        stems = english.stems(english.text_words(self.question.span(*mention[2:])))
+        return mention.kind == "name" and stems <= self.tool.vocabulary
 
     def _place(self, mentions: list[Mention], props: list[Parameter]) -> bool:
         """Pair values and parameters, the clearest pairs first; False if a value is left."""
-        scores = {(a, b): self._score(one, prop) for a, one in enumerate(mentions) for b, prop in enumerate(props)}
+        scores = {(a, b): self._score(item, prop) for a, item in enumerate(mentions) for b, prop in enumerate(props)}
 
         def settle(pairs: list[tuple[int, int]]) -> bool:
             """Take the pairs of which neither side has another partner."""
             clear = [(a, b) for a, b in pairs if sum(a == x or b == y for x, y in pairs) == 1]
             for a, b in clear:
-                self._take(props[b], mentions[a], scores[a, b])
+                self._take(props[b], mentions[a])
             for a, b in [(a, b) for a, b in scores if any(a == x or b == y for x, y in clear)]:
                 del scores[a, b]
             return bool(clear)
 
         for level in (_NAMED, _MEASURED, _LIKELY):
             settle([pair for pair, score in scores.items() if score >= level])
-        while True:
+        is_settling = True
+        while is_settling:
             fitting = [pair for pair, score in scores.items() if score >= _FITS]
             needed = [(a, b) for a, b in fitting if props[b].required]
-            if not settle(needed) and not settle([(a, b) for a, b in fitting if a not in {x for x, _ in needed}]):
-                return all(mention.first in self.used for mention in mentions)
+            is_settling = settle(needed) or settle([(a, b) for a, b in fitting if a not in {x for x, _ in needed}])
+        return all(mention.first in self.used for mention in mentions)
 
     def _score(self, mention: Mention, prop: Parameter) -> int:
-        """How clearly the question ties a value to a parameter."""
-        if mention.kind == "listed":
-            return self._side(mention, prop)
-        if not _fits(mention, prop) or self._contradicts(mention, prop):
+        """Say how clearly the question ties a value to a parameter."""
+        kind, side = mention.kind, self._side(mention, prop)
+        if kind == "listed":
+            return side
+        is_text = kind in ("name", "quoted", "link", "date")
+        before, after = self.question.lower(mention.first - 1), self.question.lower(mention.last + 1)
+        sign = re.sub(r"[\d.,]", "", self.question.tokens[mention.first][0])
+        unit = english.unit_of(sign) or english.unit_of(after)
+        is_count = unit or before == self.question.verb or after.endswith("s")
+        is_measure = prop.units and unit not in {"", *prop.units}
+        is_other = kind == "number" and (is_measure or ("id" in prop.words and is_count))
+        if not _fits(mention, prop) or is_other or (is_text and side == _NO):
             return _NO
-        before = self.question.lower(mention.first - 1)
-        has_cue = self._side(mention, prop) == _NAMED or not _CUES.get(before, frozenset()).isdisjoint(prop.words)
-        is_text = mention.kind in ("name", "quoted", "link")
+        has_cue = side == _NAMED or not _CUES.get(before, frozenset()).isdisjoint(prop.words)
         if (is_text and has_cue) or self._is_named(prop, mention.first, mention.last):
             return _NAMED
-        if mention.kind == "number" and self._unit(mention) in prop.units:
+        if kind == "number" and unit in prop.units:
             return _MEASURED
-        is_place = mention.kind == "name" and prop.kind == "place" and before in ("in", "at", "near", "around", "for")
-        if is_place or mention.kind in ("date", "link", "expression"):
-            return _LIKELY
-        return _NO if mention.kind == "name" and prop.is_category else _FITS
+        is_place = kind == "name" and prop.kind == "place" and before in ("in", "at", "near", "around", "for")
+        return _LIKELY if is_place or kind in ("date", "link", "expression") else _FITS
 
     def _side(self, mention: Mention, prop: Parameter) -> int:
-        """Whether `from`, `to` or a number before the value says on which side of a pair it stands."""
+        """Say whether `from`, `to` or a number before the value tells on which side of a pair it stands."""
         before = mention.first - 1 - (self.question.lower(mention.first - 1) in ("the", "degrees"))
-        side = {"from": "from", "to": "to", "into": "to"}.get(self.question.lower(before), "")
-        if mention.kind == "listed" and before >= 0 and self.question.tokens[before].kind == "number":
-            side = "from"
-        elif mention.kind == "listed" and self.question.lower(before) == "in":
-            side = "to"
+        is_measure = mention.kind == "listed" and self.question.kind(before) == "number"
+        side = "from" if is_measure else _SIDES.get(self.question.lower(before), "")
         return _FITS if not side or not prop.side else _NAMED if side == prop.side else _NO
 
-    def _is_named(self, prop: Parameter, first: int, *more: int) -> bool:
+    def _is_named(self, prop: Parameter, first: int, last: int) -> bool:
         """Whether the parameter's name stands before or after the value: `radius of 5`, `a = 2`, `3 bedrooms`."""
-        lower, index = self.question.lower, first - 1
-        if len(prop.name) == 1:
-            while lower(index) in ("=", "is", ":", "of"):
-                index -= 1
-            return index < first - 1 and lower(index) == prop.name.lower()
-        after = (more[-1] if more else first) + 1
-        after += bool(english.unit_of(lower(after))) and self.question.stem(after) != prop.heads[0]
-        is_counted = len(prop.heads) == 1 and self.question.tokens[first].kind in ("number", "code")
-        if is_counted and lower(after) and english.same_stem(self.question.stem(after), prop.heads[0]):
-            return True
-        while first - index <= 4 and lower(index) in _BETWEEN:
+        lower, index, is_letter = self.question.lower, first - 1, len(prop.name) == 1
+        while first - index <= 4 and lower(index) in (("=", "is", ":", "of") if is_letter else _BETWEEN):
             index -= 1
+        if is_letter:
+            return index < first - 1 and lower(index) == prop.name.lower()
+        if self.question.kind(first) in ("number", "code") and [self.question.stem(last + 1)] == prop.heads:
+            return True
         near = [self.question.stem(at) for at in range(max(0, index - len(prop.words)), index + 1)]
-        is_close = near and (near[-1] in prop.stems or english.same_stem(near[-1], prop.heads[-1]))
-        return bool(is_close) and all(any(english.same_stem(word, head) for word in near) for head in prop.heads)
-
-    def _contradicts(self, mention: Mention, prop: Parameter) -> bool:
-        """Whether the value counts things, has another unit or stands on the other side of a pair."""
-        before, after = self.question.lower(mention.first - 1), self.question.lower(mention.last + 1)
-        if mention.kind == "number":
-            is_count = before == self.question.verb or after.endswith("s") or bool(self._unit(mention))
-            has_other_unit = bool(prop.units) and self._unit(mention) not in {"", *prop.units}
-            return has_other_unit or ("id" in prop.words and is_count)
-        return mention.kind in ("name", "quoted", "link") and self._side(mention, prop) == _NO
-
-    def _unit(self, mention: Mention) -> str:
-        sign = re.sub(r"[\d.,]", "", self.question.tokens[mention.first].text)
-        return english.unit_of(sign) or english.unit_of(self.question.lower(mention.last + 1))
+        return bool(near) and near[-1] in prop.stems and set(prop.heads) <= set(near)
 
     def _fill_switches(self) -> None:
         """Set a boolean to true if the question names it. Questions that negate anything are never matched."""
@@ -195,47 +235,41 @@ class Matcher:
                 self.arguments[prop.name] = next((value for value in prop.values if str(value).lower() == "true"), True)
 
     def _fill_examples(self) -> None:
-        """Fill a text with the one value that its description quotes and the question names."""
-        texts = [prop for prop in self._unset() if prop.type == "string" and prop.kind == "text" and not prop.values]
-        for prop in texts:
-            found = [one for one in self._listed(prop, prop.examples) if one.first not in self.used]
-            if len(found) == 1:
-                self._take(prop, found[0], _LIKELY)
+        """Fill a text with the only value that its description quotes and the question names."""
+        for prop in self._unset():
+            if prop.type == "string" and prop.kind == "text" and not prop.values:
+                mentions = [item for item in self._listed(prop, prop.examples) if item.first not in self.used]
+                if len(mentions) == 1:
+                    self._take(prop, mentions[0])
 
     def _fill_bare(self, prop: Parameter) -> bool:
         """Give the words that nothing else accounts for to the one text that is missing: `lamps` for `item`."""
         if prop.type != "string" or prop.values or prop.kind not in ("text", "person"):
             return False
-        bare = [at for at in self._unexplained() if self.question.tokens[at].kind == "word"]
-        head, lower, word = prop.heads[-1], self.question.lower, self.question.stem
-        beside = [at for at in bare if word(at - 1) == head or (word(at + 1) == head and lower(at - 1) == "the")]
-        texts = [one for one in self._unset() if one.type == "string"]
+        bare = [at for at in self.unexplained() if self.question.kind(at) == "word"]
+        head, lower, stem = prop.heads[-1], self.question.lower, self.question.stem
+        beside = [at for at in bare if stem(at - 1) == head or (stem(at + 1) == head and lower(at - 1) == "the")]
         chosen = beside if len(beside) == 1 else bare
-        if not 1 <= len(chosen) <= (1 if len(texts) > 1 else 3) or chosen[-1] - chosen[0] != len(chosen) - 1:
+        most = 1 if sum(other.type == "string" for other in self._unset()) > 1 else 3
+        if not 1 <= len(chosen) <= most or chosen[-1] - chosen[0] != len(chosen) - 1:
             return False
-        words = [self.question.tokens[at].text.removesuffix("'s") for at in chosen]
+        words = [self.question.tokens[at][0].removesuffix("'s") for at in chosen]
         is_counted = lower(chosen[0] - 1) == "many" or chosen[0] - 1 in self.used
         words[-1] = english.singular(words[-1]) if is_counted else words[-1]
-        certainty = _LIKELY if len(beside) == 1 else _FITS if is_counted else _BARE
-        self._take(prop, Mention("bare", " ".join(words), chosen[0], chosen[-1]), certainty)
+        self.has_bare_text = len(beside) != 1 and not is_counted
+        self._take(prop, Mention("bare", " ".join(words), chosen[0], chosen[-1]))
         return True
 
-    def _unexplained(self) -> list[int]:
-        """The indexes of the words that nothing accounts for."""
+    def unexplained(self) -> list[int]:
+        """Return the indexes of the words that neither the tool nor an argument accounts for."""
         known = self.tool.known_stems(self.arguments)
+        plain = _PLAIN | _FILLING if self.tool.is_read_only else _PLAIN
         return [
             at
-            for at, token in enumerate(self.question.tokens)
-            if at not in self.used and token.kind != "mark" and not self._is_plain(at)
-            and not any(english.same_stem(self.question.stem(at), word) for word in self.tool.name_stems)
-            and self.question.stem(at) not in known
+            for at, word in enumerate(self.question.lowers)
+            if at not in self.used and self.question.kind(at) != "mark" and self.question.stem(at) not in known
+            and word not in plain and not (english.unit_of(word) and at - 1 in self.used)
         ]  # fmt: skip
-
-    def _is_plain(self, at: int) -> bool:
-        """Whether a word says nothing by itself: a function word, a verb of asking, the unit of a number."""
-        word = self.question.lowers[at]
-        is_filling = self.tool.is_read_only and (word in _FILLING or word == "today")
-        return word in _PLAIN or is_filling or (bool(english.unit_of(word)) and at - 1 in self.used)
 
 
 def _fits(mention: Mention, prop: Parameter) -> bool:
@@ -245,56 +279,52 @@ def _fits(mention: Mention, prop: Parameter) -> bool:
         case "number":
             is_whole = prop.type == "integer" or (prop.type == "string" and prop.kind == "id")
             return prop.type == "number" or (is_whole and isinstance(value, int))
-        case "percent":
-            return prop.type == ("integer" if prop.is_percent else "number")
         case "date":
-            form = re.search(r"(?i)yyyy-mm-dd|iso ?8601|format|yy|/|month|-day", prop.description)
-            is_iso = form is None or form[0].lower().startswith(("yyyy-mm-dd", "iso"))
-            return prop.kind == "date" and is_iso
-        case "day":
-            return is_text and value in prop.examples
-        case "link" | "expression":
-            return prop.kind == mention.kind or (prop.type, prop.kind, mention.kind) == ("string", "text", "link")
-        case "code":
-            return is_text and prop.kind in ("id", "symbol", "text")
-        case "quoted":
-            return is_text and prop.kind != "expression"
+            is_iso = re.search(r"(?i)yyyy-mm-dd(?!.{0,3}hh)|iso.?8601(?!.*time)", prop.description)
+            is_other = re.search(r"(?i)format|yy|hh|/|month|-day|timestamp", prop.description)
+            return prop.kind == "date" and bool(is_iso or not is_other)
         case "name":
             return prop.type == "string" and _fits_name(value, prop)
-    return False
+        case "quoted" | "link" | "code":
+            return is_text and prop.kind in _KINDS_OF_TEXT[mention.kind]
+    return mention.kind in (prop.kind, "list") and prop.kind in ("array", "expression")
 
 
 def _fits_name(value: str, prop: Parameter) -> bool:
     """Whether a proper name is what the description asks for, and not a code or `City, State`."""
     text = prop.description.lower()
-    if prop.kind not in ("place", "person", "text", "link"):
+    if prop.kind not in ("place", "person", "text", "link") or not _FREE_TEXT.isdisjoint(prop.words):
         return prop.kind == "symbol" and value.isupper() and len(value) <= 5
     if "format" in text and re.search(r"city,? (?:and )?(?:state|country)|\w+, [a-z]{2}\b", text):
         return ", " in value
-    is_code = re.search(r"\b(?:code|abbreviat\w*|ticker|symbol|format|iso)\b", text)
-    return not is_code or bool(re.search(r"\b(?:city|place|town)\b", text)) or ("iso" not in text and value.isupper())
+    is_code = re.search(r"\b(?:code|abbreviat\w*|ticker|symbol|iso)\b", text)
+    return not is_code or value.isupper() or bool(re.search(r"\b(?:city|place|town)\b", text))
 
 
-def _joined_places(mentions: list[Mention], question: Question, *, always: bool) -> list[Mention]:
-    """Two names with a comma between them as one place: Austin, TX."""
-    joined = mentions[:1]
-    for before, mention in pairwise(mentions):
-        is_pair = before.kind == mention.kind == "name" and question.lowers[before.last + 1 : mention.first] == [","]
-        if is_pair and (always or (mention.value.isupper() and len(mention.value) == 2)):
-            first = joined.pop().first
-            joined.append(Mention("name", question.span(first, mention.last), first, mention.last))
+def _grouped(mentions: list[Mention], question: Question, kinds: list[str]) -> list[Mention]:
+    """Join values that a comma or `and` connects: `Austin, TX` is one place, `1, 2 and 3` a list if there is one."""
+    joined: list[Mention] = []
+    for item in mentions:
+        last = joined[-1] if joined else item
+        between = question.lowers[last.last + 1 : item.first]
+        is_state = kinds.count("place") < 2 or (str(item.value).isupper() and len(item.value) == 2)
+        if "array" in kinds and between and set(between) <= {",", "and"} and last.kind in (item.kind, "list"):
+            values = [*(last.value if last.kind == "list" else [last.value]), item.value]
+            joined[-1] = Mention("list", values, last.first, item.last)
+        elif last.kind == item.kind == "name" and between == [","] and is_state:
+            joined[-1] = Mention("name", question.span(last.first, item.last), last.first, item.last)
         else:
-            joined.append(mention)
+            joined.append(item)
     return joined
 
 
 def _expression(question: Question) -> Mention | None:
-    """The one arithmetic expression in a question, as the calculator writes it."""
-    found = list(_EXPRESSION.finditer(question.text))
-    if len(found) != 1:
+    """Return the only arithmetic expression in a question, as the calculator reads it."""
+    matches = list(_EXPRESSION.finditer(question.text))
+    if len(matches) != 1:
         return None
-    indexes = [at for at, token in enumerate(question.tokens) if found[0].start() <= token.start < found[0].end()]
-    text = re.sub(r"(?<=\d),(?=\d{3})", "", found[0][0].strip())
+    indexes = [at for at, token in enumerate(question.tokens) if token.start() in range(*matches[0].span())]
+    text = re.sub(r"(?<=\d),(?=\d{3})", "", matches[0][0].strip())
     for word, sign in _SIGNS.items():
         text = re.sub(rf"(?i)\b{word}\b", sign, text)
     is_odd = text.count("(") != text.count(")") or re.search(r"\bof\b", re.sub(r"%\s+of\b", "", text))
