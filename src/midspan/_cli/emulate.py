@@ -20,7 +20,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     source = parser.add_mutually_exclusive_group()
     complete_paths(source.add_argument("--script", metavar="FILE", help="take the answers from a TOML file"))
-    source.add_argument("-m", "--model", metavar="MODEL", help="let a model answer, for example offline")
+    source.add_argument("-m", "--model", metavar="MODEL", help="let another model answer")
     parser.add_argument(
         "--faults",
         metavar="SEED|PLAN",

@@ -290,7 +290,7 @@ def _key(key: str) -> ApiKey:
 def _no_key() -> CredentialsError:
     names, page = " or ".join(KEY_VARIABLES), "create a key at https://aistudio.google.com/apikey"
     error = CredentialsError(f"no Gemini API key: set {names}, or pass api_key=…; {page}")
-    error.shell_message = f"no Gemini API key: set {names}, or use the offline model with --model offline; {page}"
+    error.shell_message = f"no Gemini API key: set {names}, or name another model with --model; {page}"
     return error
 
 
