@@ -266,7 +266,7 @@ def test_missing_key_is_reported_with_advice_for_a_shell(home: Path, arguments: 
     ended = midspan(*arguments, home=home)
     assert ended.code == 3
     assert "no Gemini API key: set GOOGLE_API_KEY or GEMINI_API_KEY" in ended.err
-    assert "--model offline" in ended.err
+    assert "--model" in ended.err
     assert "api_key=" not in ended.err + ended.out
 
 

@@ -372,6 +372,17 @@ def test_prose_after_a_call_does_not_belong_to_it(rest: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
+        "TOOL_CALL: delete_files(dry_run=True, price=5)",
+        "<|tool_call>call:delete_files{dry_run:true,price:5}<tool_call|>",
+    ],
+)
+def test_a_parameter_that_the_schema_does_not_declare_is_read(text: str) -> None:
+    assert calls(read(text)) == [("delete_files", {"dry_run": True, "price": 5})]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
         'TOOL_CALL: delete_files({"note": "x}")',
         'TOOL_CALL: delete_files({"filter": {}, "note": "x}")',
         'TOOL_CALL: delete_files({"note": {"a": "x}"})',

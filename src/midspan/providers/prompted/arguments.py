@@ -36,24 +36,23 @@ def read_parentheses(scanner: Scanner, *, python: bool = False) -> dict[str, Any
 
 def check_names(scanner: Scanner, arguments: dict[str, Any]) -> None:
     """Check names that were written without quotes: in `days1=2` a digit of the value may have moved into the name."""
-    unknown = _unknown_name(arguments, scanner.tools.schema(scanner.tool or ""))
-    if unknown is not None:
-        raise scanner.error(f"it has no parameter {unknown[:80]!r}", end=scanner.at)
+    name = _damaged_name(arguments, scanner.tools.schema(scanner.tool or ""))
+    if name is not None:
+        raise scanner.error(f"it has no parameter {name[:80]!r}", end=scanner.at)
 
 
-def _unknown_name(value: Any, schema: Any) -> str | None:
-    """Return a name that the schema does not declare, although it declares others."""
+def _damaged_name(value: Any, schema: Any) -> str | None:
+    """Return a name that the schema does not declare and that begins with a declared one."""
     if not isinstance(schema, dict) or not isinstance(value, dict | list):
         return None
     if isinstance(value, list):
-        return next((name for item in value if (name := _unknown_name(item, schema.get("items"))) is not None), None)
+        return next((name for item in value if (name := _damaged_name(item, schema.get("items"))) is not None), None)
     properties = schema.get("properties")
-    if not isinstance(properties, dict) or not properties:
-        return None
+    declared = properties if isinstance(properties, dict) else {}
     for key, item in value.items():
-        if key not in properties and not schema.get("additionalProperties") and "patternProperties" not in schema:
+        if key not in declared and any(key.startswith(name) for name in declared if name):
             return str(key)
-        if (name := _unknown_name(item, properties.get(key))) is not None:
+        if (name := _damaged_name(item, declared.get(key))) is not None:
             return name
     return None
 
