@@ -515,8 +515,8 @@ def test_context_variables_set_by_a_tool_stay_inside_it() -> None:
 
 
 def test_unknown_option_is_reported() -> None:
-    with pytest.raises(ConfigError, match=r"unknown tool option 'foo'; known options: name, .*timeout"):
-        tool(foo=1)(lambda: 1)  # type: ignore[call-overload]
+    with pytest.raises(ConfigError, match=r"unknown tool option 'foo'; known options: .*name, .*timeout"):
+        tool(foo=1)(use)  # type: ignore[call-overload]
     with pytest.raises(ConfigError, match="unknown tool option 'foo'"):
         tool_from_schema("f", "F.", {"type": "object"}, lambda _: 1, foo=1)
 

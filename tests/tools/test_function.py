@@ -48,7 +48,7 @@ def test_options_of_the_decorator_are_in_the_spec() -> None:
     async def add(a: int) -> int:
         return a
 
-    assert (add.spec.name, add.spec.description, add.spec.examples, add.options.timeout) == (
+    assert (add.spec.name, add.spec.description, add.spec.examples, add.timeout) == (
         "plus",
         "Sums.",
         ({"a": 1},),
@@ -163,7 +163,7 @@ def test_name_must_be_a_non_empty_text(name: Any) -> None:
 
 
 def test_examples_must_be_a_list() -> None:
-    with pytest.raises(SchemaError, match=r"add: examples must be a list of dicts.*, got \{'a': 1\}"):
+    with pytest.raises(ConfigError, match=r"add: invalid option: Expected `array`.*at `\$.examples`"):
         tool(examples={"a": 1})(lambda_named_add())  # type: ignore[arg-type]
 
 
@@ -350,7 +350,7 @@ def test_decorated_method_is_still_callable() -> None:
 def test_tool_of_a_method_has_its_options_and_schema() -> None:
     made = Shop(3).buy
     assert isinstance(made, Tool)
-    assert (made.name, made.options.timeout) == ("buy_item", 5)
+    assert (made.name, made.timeout) == ("buy_item", 5)
     assert list(Shop(3).price.spec.parameters["properties"]) == ["item"]
     assert Shop(3).price.spec.description == "What an item costs."
 

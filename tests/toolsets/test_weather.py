@@ -267,8 +267,8 @@ def test_slow_service_is_reported_as_a_timeout(behaviour: Behaviour) -> None:
 
 @pytest.mark.requirement("S3-10")
 def test_timeout_is_three_seconds_by_default() -> None:
-    assert weather_tool().options.timeout == 13.0  # longer than the request
-    assert weather_tool(timeout=20).options.timeout == 30.0
+    assert weather_tool().timeout == 13.0  # longer than the request
+    assert weather_tool(timeout=20).timeout == 30.0
 
 
 @pytest.mark.parametrize(

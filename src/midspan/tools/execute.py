@@ -107,7 +107,7 @@ async def execute(tool: Tool[..., Any], call: ToolCall, context: RunContext[Any]
         if validated.problems:
             return call.error_result(f"invalid parameters:{bulleted(map(str, validated.problems))}", NOT_RUN)
         arguments, changes = validated.arguments, validated.changes
-    context.start(tool.options.timeout)
+    context.start(tool.timeout)
     try:
         value, notes = await _call(tool, arguments, context)
     except asyncio.CancelledError:
@@ -115,7 +115,7 @@ async def execute(tool: Tool[..., Any], call: ToolCall, context: RunContext[Any]
         raise
     except Expired as expired:
         context.cancel()
-        return call.error_result(timeout_message(call.name, tool.options.timeout, expired, is_async=tool.is_async))
+        return call.error_result(timeout_message(call.name, tool.timeout, expired, is_async=tool.is_async))
     except ToolRaised as raised:
         return _error_result(call, raised.error)
     except ToolError as error:  # no thread could be started
@@ -131,7 +131,7 @@ async def _call(
     tool: Tool[..., Any], arguments: dict[str, Any], context: RunContext[Any]
 ) -> tuple[Any, tuple[str, ...]]:
     """Return what the function returns, and notes about it."""
-    timeout, start = tool.options.timeout, monotonic()
+    timeout, start = tool.timeout, monotonic()
     function = partial(tool.function, **arguments) if tool.bind is None else partial(_bind, tool, arguments, context)
     if tool.is_async:
         value = await run_in_task(function, timeout=timeout, name=tool.spec.name)
@@ -230,10 +230,10 @@ def _to_tool_result(tool: Tool[..., Any], call: ToolCall, returned: Any, notes: 
                 return call.error_result(f"invalid response:{problems}")
             _log.warning("the result of tool %s does not match its return annotation:%s", call.name, problems)
             hint = f"The result does not match the declared output:{problems}"
-    final = tool.options.final
+    final = tool.final
     is_final = final if isinstance(final, bool) else _is_final(call.name, final, value)
-    if size > tool.options.max_result_chars:
-        value, notes = _cut(value, tool.options.max_result_chars, notes)
+    if size > tool.max_result_chars:
+        value, notes = _cut(value, tool.max_result_chars, notes)
     return ToolResult(call.id, call.name, value, False, tuple(media), is_final, notes, hint)
 
 

@@ -1,15 +1,15 @@
 """Run the calls of one turn, concurrently or in order, with exactly one result for each call."""
 
 import asyncio
-import re
-from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from midspan._types.context import NO_CONTEXT, RunContext
 from midspan._types.parts import ToolCall, ToolResult
 from midspan._types.specs import ToolSpec
 from midspan.tools.execute import SourceCall, run_call
+from midspan.tools.function import PLACEHOLDER
 from midspan.tools.tasks import Outcome, result_of, start
 
 Planned = tuple[ToolCall, RunContext[Any]]
@@ -48,81 +48,41 @@ async def each_call(
         for position, (call, context) in enumerate(calls):
             yield position, *await run_call(run, call, context, in_task=in_task)
         return
+    predecessors = order or {}
+    settled = {position: asyncio.Event() for earlier in predecessors.values() for position in earlier}
+    slots = asyncio.Semaphore(max_concurrency or len(calls))
+    finished: asyncio.Queue[int] = asyncio.Queue()
 
-    def run_one(call: ToolCall, context: RunContext[Any]) -> Awaitable[tuple[ToolResult, float]]:
-        return run_call(run, call, context, in_task=in_task)
+    async def run_one(position: int) -> tuple[ToolResult, float]:
+        for earlier in predecessors.get(position, ()):
+            await settled[earlier].wait()
+        await slots.acquire()
+        call, context = calls[position]
+        return await run_call(run, call, context, in_task=in_task)
 
-    concurrent = _ConcurrentCalls(calls, run_one, max_concurrency or len(calls), order or {})
+    def on_done(position: int, task: asyncio.Task[Outcome]) -> None:
+        finished.put_nowait(position)
+        if task.cancelled() or task.result()[0]:  # otherwise the program shall exit, and no further call must start
+            slots.release()
+            if position in settled:
+                settled[position].set()
+
+    tasks: list[asyncio.Task[Outcome]] = []
     try:
+        for position in range(len(calls)):
+            tasks.append(start(run_one, position))
+            tasks[position].add_done_callback(partial(on_done, position))
         for _ in calls:
-            yield await concurrent.next()
-    finally:
-        await concurrent.cancel()
-
-
-class _ConcurrentCalls:
-    """Calls that run at the same time, each in a task."""
-
-    def __init__(
-        self, calls: Sequence[Planned], run: Callable[..., Awaitable[Any]], max_concurrency: int, order: Order
-    ) -> None:
-        self._calls = calls
-        self._run = run
-        self._max_concurrency = max_concurrency
-        self._blocked = {position: len(set(earlier)) for position, earlier in order.items()}
-        """How many calls a call waits for."""
-        self._successors: dict[int, list[int]] = {}
-        for position, earlier in order.items():
-            for predecessor in set(earlier):
-                self._successors.setdefault(predecessor, []).append(position)
-        self._ready = deque(position for position in range(len(calls)) if not self._blocked.get(position))
-        self._running: dict[asyncio.Task[Outcome], int] = {}
-        self._finished: deque[tuple[asyncio.Task[Outcome], int]] = deque()
-        self._wake = asyncio.Event()
-
-    async def next(self) -> Finished:
-        """Return the next call that finishes."""
-        self._start_calls()
-        while not self._finished:
-            self._wake.clear()
-            await self._wake.wait()
-        task, position = self._finished.popleft()
-        if task.cancelled():  # by user code that cancels tasks which are not its own
-            call, _ = self._calls[position]
-            return position, call.error_result(f"{call.name} was cancelled"), 0.0
-        return position, *result_of(task)
-
-    async def cancel(self) -> None:
-        """Cancel the running calls and wait for them."""
-        self._ready.clear()
-        self._successors.clear()
-        running = list(self._running)
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
-
-    def _start_calls(self) -> None:
-        while self._ready and len(self._running) < self._max_concurrency:
-            position = self._ready.popleft()
-            task = start(self._run, *self._calls[position])
-            if task.done():
-                self._finish(task, position)
+            position = await finished.get()
+            if tasks[position].cancelled():  # by user code that cancels tasks which are not its own
+                call, _ = calls[position]
+                yield position, call.error_result(f"{call.name} was cancelled"), 0.0
             else:
-                self._running[task] = position
-                task.add_done_callback(self._on_done)
-
-    def _on_done(self, task: "asyncio.Task[Outcome]") -> None:
-        self._finish(task, self._running.pop(task))
-        self._wake.set()
-        if not task.cancelled() and task.result()[0]:  # otherwise all calls may be about to be cancelled
-            self._start_calls()
-
-    def _finish(self, task: "asyncio.Task[Outcome]", position: int) -> None:
-        self._finished.append((task, position))
-        for successor in self._successors.get(position, ()):
-            self._blocked[successor] -= 1
-            if not self._blocked[successor]:
-                self._ready.append(successor)
+                yield position, *result_of(tasks[position])
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def call_order(calls: Sequence[ToolCall], specs: Mapping[str, ToolSpec]) -> Order:
@@ -162,7 +122,7 @@ def _effects(call: ToolCall, spec: ToolSpec | None) -> tuple[list[str], list[str
         return [], []
 
     def fill(template: str) -> str:
-        return _PLACEHOLDER.sub(lambda match: _text(call.arguments.get(match[1], "*")), template)
+        return PLACEHOLDER.sub(lambda match: _text(call.arguments.get(match[1], "*")), template)
 
     return [fill(template) for template in spec.effects.reads], [fill(template) for template in spec.effects.writes]
 
@@ -174,6 +134,3 @@ def _text(value: Any) -> str:
 
 def _covering(name: str, wildcards: Iterable[str]) -> str:
     return min((prefix for prefix in wildcards if name.startswith(prefix)), key=len, default=name)
-
-
-_PLACEHOLDER = re.compile(r"\{([^{}]*)\}")

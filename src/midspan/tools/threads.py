@@ -13,15 +13,14 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from queue import Empty, SimpleQueue
-from typing import Any
+from queue import SimpleQueue
+from typing import Any, Literal
 
 from midspan.errors import ToolError
 from midspan.tools.tasks import Expired, Outcome, ToolRaised
 
 _log = logging.getLogger("midspan.tools")
 
-_IDLE_SECONDS = 10.0
 _depth: contextvars.ContextVar[int] = contextvars.ContextVar("midspan_thread_depth", default=0)
 """How many functions, each waiting for the next, the current code runs inside of."""
 
@@ -59,7 +58,13 @@ class Threads:
         pool = self._pools.get(depth) or self._pools.setdefault(depth, _ThreadPool(self._max_threads))
         context = contextvars.copy_context()
         context.run(_depth.set, depth + 1)
-        succeeded, value = await pool.run(_Job(partial(context.run, function, *args)), timeout)
+        job = _Job(partial(context.run, function, *args), timeout)
+        try:
+            pool.submit(job)
+            succeeded, value = await job.outcome
+        except BaseException:
+            pool.abandon(job)
+            raise
         if succeeded:
             return value
         if isinstance(value, KeyboardInterrupt | SystemExit):
@@ -78,31 +83,34 @@ class _ThreadPool:
         self.abandoned = 0
         """Threads whose function is no longer waited for and has not ended; they do not count as `_threads`."""
         self._max_threads = max_threads
-        self._queue: SimpleQueue[_Job] = SimpleQueue()
-        self._lock = threading.Lock()
         self._threads = 0
         self._idle = 0
-        self._waiting = 0
-        """Jobs that no thread has taken."""
+        """Threads without a job, minus jobs that wait for a thread."""
+        self._lock = threading.Lock()
+        self._jobs: SimpleQueue[_Job] = SimpleQueue()
 
-    async def run(self, job: "_Job", timeout: float | None) -> Outcome:
-        try:
-            with self._lock:
-                self._waiting += 1
+    def submit(self, job: "_Job") -> None:
+        with self._lock:
+            self._idle -= 1
+            self._add_thread()
+            if not self._threads:
+                self._idle += 1
+                raise ToolError("not run: no thread could be started")
+            self._jobs.put(job)
+
+    def abandon(self, job: "_Job") -> None:
+        """Stop waiting for a job. If it is running, another thread takes the slot of its thread."""
+        with self._lock:
+            if job.state == "running":
+                self._threads -= 1
+                self.abandoned += 1
                 self._add_thread()
-                if not self._threads:
-                    self._waiting -= 1
-                    raise ToolError("not run: no thread could be started")
-                job.set_timeout(timeout, starts_at_once=self._waiting <= self._idle)
-                self._queue.put(job)
-            return await job.outcome
-        except BaseException:
-            self._abandon(job)
-            raise
+            if job.state != "ended":
+                job.state, job.function = "abandoned", None
 
     def _add_thread(self) -> None:
         """Start a thread if a waiting job needs one; call it with the lock held."""
-        if self._waiting <= self._idle or self._threads >= self._max_threads:
+        if self._idle >= 0 or self._threads >= self._max_threads:
             return
         try:
             threading.Thread(target=self._work, name="midspan-tool", daemon=True).start()
@@ -113,104 +121,66 @@ class _ThreadPool:
         self._idle += 1
 
     def _work(self) -> None:
-        while (job := self._next_job()) is not None:
-            outcome = job.run()
+        while True:
+            job = self._jobs.get()
             with self._lock:
-                if job.end():
+                function = job.start()
+                if function is None:  # it was cancelled before
+                    self._idle += 1
+                    continue
+            outcome = _outcome(function)
+            with self._lock:
+                if job.state == "abandoned":
                     self.abandoned -= 1
                     return
-                self._idle += 1  # before the result is set: its receiver may submit the next job to this thread
+                job.state = "ended"
+                self._idle += 1  # before the outcome is set: its receiver may submit the next job to this thread
             job.set_outcome(outcome)
-            del job, outcome  # an idle thread keeps nothing alive
+            del job, function, outcome  # an idle thread keeps nothing alive
 
-    def _next_job(self) -> "_Job | None":
-        while True:
-            try:
-                job = self._queue.get(timeout=_IDLE_SECONDS)
-            except Empty:
-                job = None
-            with self._lock:
-                if job is None and self._waiting:
-                    continue  # a job was submitted to this thread just now
-                self._idle -= 1
-                if job is None:
-                    self._threads -= 1
-                    return None
-                self._waiting -= 1
-                if job.start():
-                    return job
-                self._idle += 1
 
-    def _abandon(self, job: "_Job") -> None:
-        with self._lock:
-            if job.abandon():
-                self._threads -= 1
-                self.abandoned += 1
-                self._add_thread()
+def _outcome(function: Callable[[], Any]) -> Outcome:
+    try:
+        return True, function()
+    except BaseException as error:  # noqa: BLE001 - user code; the caller gets it
+        return False, error
 
 
 class _Job:
     """One function to run. The pool holds its lock while the state of a job changes."""
 
-    def __init__(self, function: Callable[[], Any]) -> None:
-        self._function: Callable[[], Any] | None = function
+    def __init__(self, function: Callable[[], Any], timeout: float | None) -> None:
+        self.function: Callable[[], Any] | None = function
+        self.state: Literal["waiting", "running", "ended", "abandoned"] = "waiting"
         self._loop = asyncio.get_running_loop()
         self.outcome: asyncio.Future[Outcome] = self._loop.create_future()
-        self._timeout: float | None = None
-        """Of a job that waits for a thread; its timer is started with the function."""
-        self._has_started = self._has_ended = self._is_abandoned = False
+        self._started_at: float | None = None
+        if timeout is not None:
+            self._timer = self._loop.call_later(timeout, self._expire, timeout)
+            self.outcome.add_done_callback(lambda _: self._timer.cancel())
 
-    def set_timeout(self, timeout: float | None, *, starts_at_once: bool) -> None:
-        if timeout is not None and starts_at_once:
-            self._start_timer(timeout)
-        else:
-            self._timeout = timeout
+    def start(self) -> Callable[[], Any] | None:
+        """Return the function to run now; None if nobody waits for it any more."""
+        function, self.function = self.function, None
+        if function is not None:
+            self.state, self._started_at = "running", self._loop.time()
+        return function
 
-    def _start_timer(self, timeout: float) -> None:
-        timer = self._loop.call_later(timeout, self._set, Expired())
-        self.outcome.add_done_callback(lambda _: timer.cancel())
-
-    def start(self) -> bool:
-        """Mark the job as started; return false if it was cancelled before."""
-        self._has_started = not self._is_abandoned
-        if self._has_started and self._timeout is not None:
-            self._call_soon(self._start_timer, self._timeout)
-        return self._has_started
-
-    def run(self) -> Outcome:
-        assert self._function is not None, "it is deleted only if the job is not started"
-        try:
-            return True, self._function()
-        except BaseException as error:  # noqa: BLE001 - user code; the caller gets it
-            return False, error
-
-    def end(self) -> bool:
-        """Mark the job as ended; return whether nobody waits for it any more."""
-        self._has_ended = True
-        return self._is_abandoned
-
-    def abandon(self) -> bool:
-        """Mark the job as no longer waited for; return whether it is running."""
-        is_running = self._has_started and not self._has_ended
-        self._is_abandoned = True
-        if not self._has_started:
-            self._function = None
-        return is_running
+    def _expire(self, timeout: float) -> None:
+        now = self._loop.time()
+        seconds_left = timeout + (now if self._started_at is None else self._started_at) - now
+        if seconds_left > 0:
+            self._timer = self._loop.call_later(seconds_left, self._expire, timeout)
+        elif not self.outcome.done():
+            self.outcome.set_exception(Expired())
 
     def set_outcome(self, outcome: Outcome) -> None:
-        self._call_soon(self._set, outcome)
-
-    def _set(self, outcome: Outcome | Expired) -> None:
-        if self.outcome.done():
-            return
-        if isinstance(outcome, Expired):
-            self.outcome.set_exception(outcome)
-        else:
-            self.outcome.set_result(outcome)
-
-    def _call_soon(self, function: Callable[..., None], *args: Any) -> None:
         with suppress(RuntimeError):  # the event loop is closed, and nobody waits any more
-            self._loop.call_soon_threadsafe(function, *args)
+            self._loop.call_soon_threadsafe(self._set, outcome)
+
+    def _set(self, outcome: Outcome) -> None:
+        if not self.outcome.done():
+            self.outcome.set_result(outcome)
 
 
 THREADS = Threads()

@@ -13,12 +13,12 @@ from midspan._types.parts import ToolCall, ToolResult
 from midspan._types.specs import ToolSpec
 from midspan.errors import ConfigError, DuplicateTool
 from midspan.tools.execute import LocalTools, timeout_message
-from midspan.tools.function import Tool, is_seconds
+from midspan.tools.function import Tool, check_seconds
 from midspan.tools.source import ToolListing, ToolSource, UnavailableSource, describe_error, unknown
 from midspan.tools.tasks import Expired, ToolRaised, run_in_task
 
 if TYPE_CHECKING:
-    from midspan._schema.dialects.dialect import AdaptedSchema, DroppedConstraint, SchemaDialect
+    from midspan._schema.dialects.dialect import AdaptedSchema, SchemaDialect
     from midspan._schema.dialects.names import Renaming
 
 _log = logging.getLogger("midspan.tools")
@@ -92,38 +92,29 @@ class Merged(ToolSource):
     """The tools of all sources. Listing raises DuplicateTool if two of them have the same name."""
 
     def __init__(self, sources: Iterable[ToolSource]) -> None:
-        if not isinstance(sources, Iterable):
-            raise ConfigError(f"sources must be a list of tool sources, got {sources!r}")
         self._sources = tuple(map(check_source, sources))
-        self._parts: tuple[ToolListing, ...] = ()
-        self._listing: ToolListing | None = None
-        self._owners: dict[str, ToolSource] = {}
+        self._owners: dict[str, ToolSource] | None = None
 
     async def list_tools(self) -> ToolListing:
-        parts = tuple(await asyncio.gather(*map(list_source, self._sources)))
-        if self._listing is None or not all(new.is_same_as(old) for new, old in zip(parts, self._parts, strict=True)):
-            self._owners = self._owners_of(parts)
-            self._parts = parts
-            self._listing = ToolListing(
-                tuple(spec for part in parts for spec in part.tools),
-                unavailable=tuple(source for part in parts for source in part.unavailable),
-            )
-        return self._listing
-
-    def _owners_of(self, parts: tuple[ToolListing, ...]) -> dict[str, ToolSource]:
+        listings = await asyncio.gather(*map(list_source, self._sources))
         owners: dict[str, ToolSource] = {}
-        for source, part in zip(self._sources, parts, strict=True):
-            for spec in part.tools:
+        for source, listing in zip(self._sources, listings, strict=True):
+            for spec in listing:
                 if spec.name in owners:
                     raise DuplicateTool(f"two sources have a tool named {spec.name!r}; wrap one of them in Prefixed")
                 owners[spec.name] = source
-        return owners
+        self._owners = owners
+        return ToolListing(
+            tuple(spec for listing in listings for spec in listing),
+            unavailable=tuple(source for listing in listings for source in listing.unavailable),
+        )
 
     async def call(self, call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:
-        if self._listing is None:
+        if self._owners is None:
             await self.list_tools()
-        owner = self._owners.get(call.name)
-        return unknown(call, self._owners) if owner is None else await owner.call(call, context)
+        owners = self._owners or {}
+        owner = owners.get(call.name)
+        return unknown(call, owners) if owner is None else await owner.call(call, context)
 
     async def aclose(self) -> None:
         """Close all sources, also if one of them fails."""
@@ -158,11 +149,6 @@ class WrapperSource(ToolSource):
             self._inner = inner
         return self._listing
 
-    async def known_tools(self) -> tuple[ToolSpec, ...]:
-        """The adapted tools of the last listing."""
-        listing = self._listing or await self.list_tools()
-        return listing.tools
-
     async def call(self, call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:
         return await self.source.call(call, context)
 
@@ -170,67 +156,53 @@ class WrapperSource(ToolSource):
         await self.source.aclose()
 
 
-class Renamed(WrapperSource):
-    """Tools under other names: `Renamed(source, {"read": "read_file"})`; the others keep theirs."""
+class _NamedTools(WrapperSource):
+    """Tools under other names, or only some of them. `name_of` returns the name of a tool here; None hides it."""
 
-    def __init__(self, source: ToolSource, names: Mapping[str, str]) -> None:
+    def __init__(self, source: ToolSource, name_of: Callable[[ToolSpec], str | None]) -> None:
         super().__init__(source)
-        if not isinstance(names, Mapping) or not all(isinstance(name, str) and name for name in names.values()):
-            raise ConfigError(f"names must be a dict from old to new names, {{'old': 'new'}}, got {names!r}")
-        self._names = dict(names)
+        self._name_of = name_of
         self._originals: dict[str, str] = {}
-        if len(set(names.values())) < len(names):
-            raise ConfigError(f"two tools would get the same name: {', '.join(names.values())}")
-
-    def _new_name(self, name: str) -> str:
-        return self._names.get(name, name)
 
     def adapt(self, tools: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
-        originals = {self._new_name(spec.name): spec.name for spec in tools}
-        if len(originals) < len(tools):
+        named = [(name, spec) for spec in tools if (name := self._name_of(spec)) is not None]
+        originals = {name: spec.name for name, spec in named}
+        if len(originals) < len(named):
             raise DuplicateTool(f"renaming gives two tools the same name: {', '.join(originals)}")
         self._originals = originals
-        return tuple(replace(spec, name=self._new_name(spec.name)) for spec in tools)
+        return tuple(replace(spec, name=name) for name, spec in named)
 
     async def call(self, call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:
-        await self.known_tools()
+        if self._listing is None:
+            await self.list_tools()
         original = self._originals.get(call.name)
         if original is None:
             return unknown(call, self._originals)
         return replace(await self.source.call(replace(call, name=original), context), name=call.name)
 
 
-class Prefixed(Renamed):
+class Renamed(_NamedTools):
+    """Tools under other names: `Renamed(source, {"read": "read_file"})`; the others keep theirs."""
+
+    def __init__(self, source: ToolSource, names: Mapping[str, str]) -> None:
+        super().__init__(source, lambda spec: names.get(spec.name, spec.name))
+
+
+class Prefixed(_NamedTools):
     """Every name with a prefix before it."""
 
     def __init__(self, source: ToolSource, prefix: str) -> None:
-        super().__init__(source, {})
-        if not isinstance(prefix, str):
-            raise ConfigError(f"prefix must be a string, got {prefix!r}")
-        self._prefix = prefix
-
-    def _new_name(self, name: str) -> str:
-        return self._prefix + name
+        super().__init__(source, lambda spec: prefix + spec.name)
 
 
-class Filtered(WrapperSource):
+class Filtered(_NamedTools):
     """Only the tools with these names, or those for which a function returns true. No other tool can be called."""
 
     def __init__(self, source: ToolSource, keep: Collection[str] | Callable[[ToolSpec], bool]) -> None:
-        super().__init__(source)
-        if isinstance(keep, str) or not (callable(keep) or isinstance(keep, Collection)):
+        if isinstance(keep, str):
             raise ConfigError(f"keep must be a set of names or a function of a ToolSpec, got {keep!r}")
-        self._keep = keep if callable(keep) else lambda spec: spec.name in keep
-        self._names: tuple[str, ...] = ()
-
-    def adapt(self, tools: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
-        kept = tuple(spec for spec in tools if self._keep(spec))
-        self._names = tuple(spec.name for spec in kept)
-        return kept
-
-    async def call(self, call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:
-        await self.known_tools()
-        return await super().call(call, context) if call.name in self._names else unknown(call, self._names)
+        keeps = keep if callable(keep) else lambda spec: spec.name in keep
+        super().__init__(source, lambda spec: spec.name if keeps(spec) else None)
 
 
 class ToolSubset(Filtered):
@@ -254,8 +226,7 @@ class TimeLimited(WrapperSource):
 
     def __init__(self, source: ToolSource, seconds: float) -> None:
         super().__init__(source)
-        if not is_seconds(seconds):
-            raise ConfigError(f"seconds must be a positive number, got {seconds!r}")
+        check_seconds(seconds, "the timeout")
         self._seconds = seconds
 
     async def call(self, call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:
@@ -360,7 +331,8 @@ class AdaptedTools(WrapperSource):
         return all(tool.keeps_names for tool in self._tools.values())
 
     async def call(self, call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:
-        await self.known_tools()
+        if self._listing is None:
+            await self.list_tools()
         tool = self._tools.get(call.name)
         if tool is None:
             return unknown(call, self._tools)
@@ -369,11 +341,6 @@ class AdaptedTools(WrapperSource):
         original = replace(call, name=tool.original.name, arguments=tool.schema.restore_names(call.arguments))
         result = replace(await self.source.call(original, context), name=call.name)
         return _with_aliases(result, tool) if result.is_error and isinstance(result.value, str) else result
-
-    async def dropped_constraints(self) -> dict[str, tuple["DroppedConstraint", ...]]:
-        """By tool, what its schema says and the dialect cannot express."""
-        await self.list_tools()
-        return {tool.original.name: tool.schema.dropped for tool in self._tools.values() if tool.schema.dropped}
 
 
 def _with_aliases(result: ToolResult, tool: _AdaptedTool) -> ToolResult:
