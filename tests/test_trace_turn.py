@@ -40,8 +40,7 @@ def test_every_file_of_the_trace_exists_and_is_listed_once(trace: str) -> None:
 def test_run_is_entered_once_and_its_policies_once_per_phase(trace: str) -> None:
     entries = {line.split()[0]: int(line.split()[1]) for line in trace.splitlines() if ".py" in line.partition(" ")[0]}
     assert entries["_loop/run.py"] == entries["_loop/turn.py"] == entries["_loop/calls.py"] == 1
-    assert entries["_loop/policies.py"] <= 3, "ask, decide, act"
-    assert entries["_loop/limits.py"] <= 2, "ask, decide"
+    assert entries["_loop/policies.py"] == entries["_loop/loop_detector.py"] == 2, "ask, decide"
 
 
 def test_architecture_page_shows_the_files_of_the_trace(trace: str) -> None:

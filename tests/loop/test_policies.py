@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from midspan import Agent, Limits, tool
-from midspan._loop.policies import LoopDetector
+from midspan._loop.loop_detector import LoopDetector
 from midspan._types.context import RunContext
 from midspan._types.events import RunEvent, ToolProgress
 from midspan._types.parts import ToolCall, ToolResult
@@ -95,11 +95,17 @@ def test_loop_detector_that_is_restored_at_once_decides_as_the_live_one() -> Non
     async def main() -> None:
         events: list[RunEvent] = []
         live = LoopDetector(5, specs)
+        next_call = [(0, ToolCall("next", "look", {"n": 1}))]
+        refused = 0
         async for event in Agent(ScriptedProvider(script), shop.tools, limits=Limits(max_turns=None)).stream("?"):
             events.append(event)
             state = RunState.of_events(events)
             restored = LoopDetector(5, specs)
-            assert restored.request(state) == live.request(state)
+            refusals = live.refuse(state, next_call)
+            assert restored.refuse(state, next_call) == refusals
+            assert restored.repeated == live.repeated
+            refused += bool(refusals)
+        assert refused
 
     asyncio.run(main())
 

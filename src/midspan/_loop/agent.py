@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import force_setattr, replace
 
 from midspan._loop.blocking import run_blocking
-from midspan._loop.limits import LimitTracker, out_of_time
+from midspan._loop.policies import LimitTracker, out_of_time
 from midspan._loop.prepare import PreparedRun, RunConfig, ToolSet, prepare_run
 from midspan._loop.prompt import Messages, Prompt, check_messages, conversation, to_message, to_turn
 from midspan._loop.result import Output, RunResult, RunStream, result_of

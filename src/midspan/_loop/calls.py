@@ -7,7 +7,6 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec.structs import replace
 
 from midspan._loop.policies import Refusal
 from midspan._types.context import AskUser, RunContext
@@ -51,12 +50,6 @@ def _identity(call: ToolCall) -> Any:
 
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
-
-
-def refused(call: ToolCall, refusal: Refusal) -> ToolResult:
-    """Return the result of a call that a policy refused."""
-    result = call.error_result(f"{call.name} {refusal.message}", refusal.note)
-    return result if refusal.limit is None else replace(result, meta={"limit": refusal.limit})
 
 
 class CallRunner:
@@ -148,7 +141,7 @@ class CallRunner:
         call = ToolCall(local_id(), run.prepared.aliases.get(name, name), arguments)
         refusal = self._refuse_nested(parent, call)
         if refusal is not None:
-            return refused(call, refusal)
+            return refusal.result(call)
         run.limits.nested_calls.append(call.name)
         context = RunContext(
             parent.user,

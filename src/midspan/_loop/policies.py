@@ -1,26 +1,25 @@
 """Policies: the rules of a run, and how what they say is merged.
 
-The run asks, decides and acts; it has no rules of its own. Each rule is a policy. What a policy remembers is derived
-from the RunState, so a run that is restored from its events continues under the same rules.
+The run asks, decides and acts; it has no rules of its own. Each rule is a policy, and the limits are asked last. What
+they remember is derived from the RunState, so a run that is restored from its events continues under the same rules.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections import Counter
+from collections.abc import Collection, Sequence
+from time import monotonic
+from typing import Protocol
 
-import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from midspan._types.exchange import Budget, FinishReason, ModelResponse
-from midspan._types.messages import Message
-from midspan._types.parts import FORBIDDEN, REPEATED, UNREADABLE, ToolCall, ToolResult
-from midspan._types.run_state import MAX_FAILED_TURNS, RunState, ToolRun, has_no_answer, is_empty
-from midspan._types.specs import ToolChoice, ToolSpec
-from midspan.errors import AnswerBlocked, MidspanError, NoAnswer
+from midspan._types.parts import FORBIDDEN, OVER_LIMIT, UNREADABLE, ToolCall, ToolResult
+from midspan._types.run_state import MAX_FAILED_TURNS, RunState, has_no_answer, is_empty
+from midspan._types.specs import Limits, ToolChoice, ToolSpec
+from midspan.errors import AnswerBlocked, LimitReached, NoAnswer, ProviderError
 
-if TYPE_CHECKING:
-    from midspan._loop.limits import LimitTracker
-
-UNLIMITED = Budget()
+LIMIT_MESSAGE = "Maximum tool execution iterations reached. Please try breaking down your request."
+"""The answer of a run that reached a limit with `on_limit="message"`."""
 
 
 class Changes(Struct, frozen=True, gc=False):
@@ -32,7 +31,7 @@ class Changes(Struct, frozen=True, gc=False):
     """The caller's tool choice applies: the model has to make a call."""
     limit: str | None = None
     """The limit because of which the model may only answer."""
-    budget: Budget = UNLIMITED
+    budget: Budget = Budget()
 
 
 class Retry(Struct, frozen=True, gc=False):
@@ -41,20 +40,6 @@ class Retry(Struct, frozen=True, gc=False):
     reason: str
     text: str | None = None
     """What to tell the model first; None repeats the request."""
-
-    @property
-    def message(self) -> Message | None:
-        return None if self.text is None else Message.user(self.text)
-
-
-class Fail(Struct, frozen=True, gc=False):
-    """End the run with an error."""
-
-    error: MidspanError
-
-
-Verdict = Retry | Fail | None
-"""None accepts the response."""
 
 
 class Refusal(Struct, frozen=True, gc=False):
@@ -66,6 +51,10 @@ class Refusal(Struct, frozen=True, gc=False):
     """The kind of refusal, one of the constants in `_types/parts.py`."""
     limit: str | None = None
     """The limit that forbids the call, if that is the reason."""
+
+    def result(self, call: ToolCall) -> ToolResult:
+        result = call.error_result(f"{call.name} {self.message}", self.note)
+        return result if self.limit is None else replace(result, meta={"limit": self.limit})
 
 
 Calls = Sequence[tuple[int, ToolCall]]
@@ -82,17 +71,13 @@ class Policy(Protocol):
         """Return the changes to the next request."""
         return NO_CHANGES
 
-    def after_response(self, state: RunState, response: ModelResponse) -> Verdict:  # noqa: ARG002 - the default
-        """Judge a response. The state already includes it."""
+    def after_response(self, state: RunState, response: ModelResponse) -> Retry | None:  # noqa: ARG002 - the default
+        """Accept a response (None), ask again, or raise to end the run. The state already includes the response."""
         return None
 
     def refuse(self, state: RunState, calls: Calls) -> Refusals:  # noqa: ARG002 - the default
         """Return the calls that must not run. Calls that an earlier policy refused are not asked about."""
         return {}
-
-    def hint(self, call: ToolCall, result: ToolResult) -> str | None:  # noqa: ARG002 - the default
-        """Return a note for the model beside the result of a call."""
-        return None
 
 
 class Policies:
@@ -107,20 +92,19 @@ class Policies:
         merged = self._limits.request(state)
         for policy in self._policies:
             changes = policy.request(state)
-            if changes is NO_CHANGES or merged.answer_only:
-                continue
-            forces_call = changes.forces_call or merged.forces_call
-            merged = Changes(changes.answer_only, forces_call, merged.limit, merged.budget)
+            if changes is not NO_CHANGES and not merged.answer_only:
+                merged = changes if changes.answer_only else replace(merged, forces_call=True)
         return merged
 
     def decide(self, state: RunState, response: ModelResponse) -> tuple[Retry | None, Refusals]:
         """Judge the response and its calls: ask again, or refuse some of the calls. Raises if the run has to stop."""
         limits = self._limits
         is_late = limits.deadline is not None and limits.out_of_time() is not None
-        verdict = self._verdict(state, response) if state.turn and not is_late else None
-        if isinstance(verdict, Fail):
-            raise verdict.error
-        if not state.calls and verdict is None and not is_late:
+        retry: Retry | None = None
+        if state.turn and not is_late:
+            verdicts = (policy.after_response(state, response) for policy in self._policies)
+            retry = next((verdict for verdict in verdicts if verdict is not None), None)
+        if not state.calls and retry is None and not is_late:
             return None, {}
         calls: Calls = state.unanswered
         refusals: Refusals = {}
@@ -130,22 +114,7 @@ class Policies:
                 refusals |= refused
                 calls = [item for item in calls if item[0] not in refused]
         refusals |= limits.check(state, calls)
-        return (None if limits.ended_with_message else verdict), refusals
-
-    def _verdict(self, state: RunState, response: ModelResponse) -> Verdict:
-        for policy in self._policies:
-            verdict = policy.after_response(state, response)
-            if verdict is not None:
-                return verdict
-        return None
-
-    def hint(self, call: ToolCall, result: ToolResult) -> str | None:
-        """Return the first note for the model."""
-        for policy in self._policies:
-            hint = policy.hint(call, result)
-            if hint is not None:
-                return hint
-        return None
+        return (None if limits.ended_with_message else retry), refusals
 
 
 _FORCED = Changes(forces_call=True)
@@ -167,15 +136,14 @@ class ToolChoicePolicy(Policy):
         is_forced = self._forces_call and not state.has_run_call and state.turn <= MAX_FAILED_TURNS
         return _FORCED if is_forced else NO_CHANGES
 
-    def after_response(self, state: RunState, response: ModelResponse) -> Verdict:  # noqa: ARG002 - of the policy
+    def after_response(self, state: RunState, response: ModelResponse) -> None:  # noqa: ARG002 - of the policy
         choice = state.tool_choice
         if choice is None or not state.calls:
-            return None
+            return
         # A model that has to call a certain tool gets more chances than one that only has to answer.
         max_turns = 1 if choice.mode == "none" else 1 + MAX_FAILED_TURNS
-        if state.forbidden_turns < max_turns or len(_forbidden(choice, state.unanswered)) < len(state.calls):
-            return None
-        return Fail(NoAnswer("the model only makes calls that it may not make, and gives no answer"))
+        if state.forbidden_turns >= max_turns and len(_forbidden(choice, state.unanswered)) == len(state.calls):
+            raise NoAnswer("the model only makes calls that it may not make, and gives no answer")
 
     def refuse(self, state: RunState, calls: Calls) -> Refusals:
         refusals = {} if state.tool_choice is None else _forbidden(state.tool_choice, calls)
@@ -193,6 +161,13 @@ def _forbidden(choice: ToolChoice, calls: Calls) -> Refusals:
     return {index: refusal for index, call in calls if call.name not in choice.names}
 
 
+_CUT_CALL = Refusal(
+    "was not run: the response was cut off, so the arguments may be incomplete. Call it again, with less text.",
+    UNREADABLE,
+)
+_INCOMPLETE = (FinishReason.LENGTH, FinishReason.CONTEXT_FULL, FinishReason.INTERRUPTED)
+
+
 class ResponsePolicy(Policy):
     """Asks again after malformed, empty, cut and unexpected responses, at most MAX_FAILED_TURNS times in a row.
 
@@ -202,48 +177,38 @@ class ResponsePolicy(Policy):
     def __init__(self, *, calls_only: bool) -> None:
         self._calls_only = calls_only
 
-    def after_response(self, state: RunState, response: ModelResponse) -> Verdict:
+    def after_response(self, state: RunState, response: ModelResponse) -> Retry | None:
         reason = response.finish_reason
         if reason is FinishReason.BLOCKED or (reason is FinishReason.REFUSED and has_no_answer(response.message)):
-            return Fail(_blocked(response))
+            raise _blocked(response)
         if state.calls:
-            return self._after_calls(state)
+            times = state.unreadable_turns + 1
+            if times > MAX_FAILED_TURNS and len(self.refuse(state, state.unanswered)) == len(state.calls):
+                raise NoAnswer(f"the model made calls whose arguments cannot be read, {times} times in a row")
+            return None
         retry = _retry(response, after_results=bool(state.tool_runs))
         # A model that was asked for its answer may give it in words after all.
         calls_only = self._calls_only and not state.tools_withdrawn
         if retry is None and calls_only:
             retry = Retry("the model answered with text", "Do not answer with text. Call one of your functions.")
-        if retry is None or isinstance(retry, Fail) or not state.retries_exhausted:
+        if retry is None or not state.retries_exhausted:
             return retry
         if reason is FinishReason.END and not is_empty(response.message) and not calls_only:
             return None  # there is content, although none that we can read
-        return Fail(NoAnswer(f"{retry.reason}, {state.failed_turns + 1} times in a row"))
-
-    def _after_calls(self, state: RunState) -> Verdict:
-        if state.unreadable_turns < MAX_FAILED_TURNS or len(self.refuse(state, state.unanswered)) < len(state.calls):
-            return None
-        times = state.unreadable_turns + 1
-        return Fail(NoAnswer(f"the model made calls whose arguments cannot be read, {times} times in a row"))
+        raise NoAnswer(f"{retry.reason}, {state.failed_turns + 1} times in a row")
 
     def refuse(self, state: RunState, calls: Calls) -> Refusals:
-        refusals: Refusals = {}
-        for index, call in calls:
-            if call.arguments_error is not None:
-                message = f"was not run: {call.arguments_error}. Call it again with valid arguments."
-                refusals[index] = Refusal(message, UNREADABLE)
+        refusals = {
+            index: Refusal(f"was not run: {call.arguments_error}. Call it again with valid arguments.", UNREADABLE)
+            for index, call in calls
+            if call.arguments_error is not None
+        }
         if state.finish_reason in _INCOMPLETE:
             refusals.setdefault(len(state.calls) - 1, _CUT_CALL)
         return refusals
 
 
-_CUT_CALL = Refusal(
-    "was not run: the response was cut off, so the arguments may be incomplete. Call it again, with less text.",
-    UNREADABLE,
-)
-_INCOMPLETE = (FinishReason.LENGTH, FinishReason.CONTEXT_FULL, FinishReason.INTERRUPTED)
-
-
-def _retry(response: ModelResponse, *, after_results: bool) -> Verdict:
+def _retry(response: ModelResponse, *, after_results: bool) -> Retry | None:
     detail = f": {response.finish_message}" if response.finish_message else ""
     has_text = not has_no_answer(response.message)
     match response.finish_reason:
@@ -263,9 +228,9 @@ def _retry(response: ModelResponse, *, after_results: bool) -> Verdict:
         case FinishReason.CONTINUES:
             return Retry("the model paused", "Continue exactly where you stopped.")
         case FinishReason.LENGTH if not has_text:
-            return Fail(NoAnswer("the model used up its tokens before it answered; raise max_tokens in the settings"))
+            raise NoAnswer("the model used up its tokens before it answered; raise max_tokens in the settings")
         case FinishReason.CONTEXT_FULL if not has_text:
-            return Fail(NoAnswer("the context window was full before the model answered; shorten the conversation"))
+            raise NoAnswer("the context window was full before the model answered; shorten the conversation")
     if has_text:
         return None
     if after_results:
@@ -285,145 +250,159 @@ def _blocked(response: ModelResponse) -> AnswerBlocked:
     return AnswerBlocked(f"{what}{reason}{detail}", response.raw_finish_reason)
 
 
-_NOTE_FROM = 3
-"""The repetition from which on the model gets a note."""
-_NOTE = "This call has given the same result {count} times in a row. Repeat it only if you expect another result."
-_REPEATED = (
-    "was not run again: the same call has given the same result {count} times in a row. "
-    "Answer with the information you have, or make another call."
-)
-_CallKey = tuple[str, bytes]
+class LimitTracker:
+    """Compares a run with its limits, and applies `on_limit`.
 
-
-class _Repetition(Struct):
-    """How often a call was made in a row with the same result."""
-
-    result: ToolResult
-    count: int
-    epoch: int
-    """The number of changes before the count started; after another change it starts anew."""
-
-
-class LoopDetector(Policy):
-    """Detects a model that repeats the same call with the same result. A result is never made up.
-
-    A repeated call is run. From the third time on the model gets a note beside the result; after `max_repeats` times
-    the call is refused, and if the model still repeats it, the tools are withdrawn. A different result, or a change in
-    between, resets the count. A call counts as a change if its tool declares to write, or declares nothing and gave a
-    new result. A read-only call shows a change if it gives another result than before.
+    `uncounted` are tools that no limit counts; `finals` are tools whose result may end the run.
     """
 
-    def __init__(self, max_repeats: int | None, specs: Mapping[str, ToolSpec]) -> None:
-        self._max_repeats = max_repeats
-        self._specs = specs
-        self._seen = 0
-        """How many of the state's tool runs are counted."""
-        self._known: dict[_CallKey, _Repetition] = {}
-        self._keys: dict[int, _CallKey] = {}
-        """The keys of the calls of the turn, by the identities of their objects."""
-        self._epoch = 0
-        self._refused_turns = 0
-        """Turns since the last change in which a repeated call was refused."""
+    def __init__(
+        self, limits: Limits, *, started: float, uncounted: Collection[str] = (), finals: Collection[str] = ()
+    ) -> None:
+        self.deadline = None if limits.max_seconds is None else started + limits.max_seconds
+        """When the time is over, as a value of `time.monotonic()`."""
+        self.ended_with_message = False
+        """Whether the run ends with LIMIT_MESSAGE."""
+        self.last_chance: LimitReached | None = None
+        """The limit that stops the run unless one of the calls that run now ends it."""
+        self.nested_calls: list[str] = []
+        """The tools that other tools called."""
+        self.limits = limits
+        self._uncounted = uncounted
+        self._finals = finals
+        self._counts_calls = limits.max_tool_calls is not None or limits.max_calls_per_tool is not None
+        self._cause: ProviderError | None = None
+        """The error of the model's service that used up the time."""
+        self._has_expired = False
+        self._first_error: LimitReached | None = None
+        """The limit that the run reached, if it continues or ends with a message."""
 
     def request(self, state: RunState) -> Changes:
-        self._update(state)
-        return Changes(answer_only=True) if self._refused_turns > 1 else NO_CHANGES
+        """Return the budget of the next request. After a limit, the model is only asked for its answer."""
+        limit = state.limit
+        if limit is None and (error := self._of_requests(state)) is not None:
+            limit = error.limit
+        if limit is not None:
+            return Changes(answer_only=True, limit=limit)
+        turns, tokens = self.limits.max_turns, self.limits.max_tokens
+        if turns is None and tokens is None:
+            return NO_CHANGES
+        requests_left = None if turns is None else max(1, turns - state.requests)
+        return Changes(budget=Budget(requests_left, None if tokens is None else tokens - state.usage.total))
 
-    def after_response(self, state: RunState, response: ModelResponse) -> Verdict:  # noqa: ARG002 - of the policy
-        if self._refused_turns > 2 and state.calls:
-            return Fail(NoAnswer("the model repeats the same calls forever and gives no answer"))
+    def check(self, state: RunState, calls: Calls) -> Refusals:
+        """Refuse calls over a limit, and all calls but those that may end the run if no request can follow them.
+
+        `calls` are those that no other rule refuses. Raises LimitReached if the run has to stop with an error.
+        """
+        over = self._calls_over_limit(state, calls) if self._counts_calls else {}
+        limit = self._of_requests(state) or self.out_of_time() or next(iter(over.values()), None)
+        if limit is None:
+            return {}
+        can_end_by_call = False
+        if self.limits.on_limit != "answer" or state.limit is not None:  # otherwise a request for the answer follows
+            can_end_by_call = any(call.name in self._finals and index not in over for index, call in calls)
+            over = {index: limit for index, call in calls if call.name not in self._finals} | over
+        if can_end_by_call:
+            self.last_chance = limit
+        else:
+            self._stop_at(limit, state)
+        return {index: _over_limit(error) for index, error in over.items()}
+
+    def after_calls(self, state: RunState) -> bool:
+        """Return whether the run ends with LIMIT_MESSAGE now that no call has ended it. Raises LimitReached."""
+        limit, self.last_chance = self.last_chance or self.out_of_time(), None
+        if limit is not None:
+            self._stop_at(limit, state)
+        return self.ended_with_message
+
+    def _stop_at(self, limit: LimitReached, state: RunState) -> None:
+        """Apply `on_limit`: raise the error, end with a message, or continue to the request for the answer."""
+        on_limit = self.limits.on_limit
+        if on_limit == "error" or (state.limit is not None and state.tools_withdrawn):
+            raise self._first_error or limit
+        self._first_error = limit
+        # When the time is over, no further request is possible.
+        self.ended_with_message = on_limit == "message" or limit.limit == "max_seconds"
+
+    def final_limit(self, state: RunState) -> str | None:
+        """Return the name of the limit that the run reached, for its end."""
+        if self._first_error is not None:
+            return self._first_error.limit
+        return state.limit if state.tools_withdrawn else None
+
+    def refuse_nested(self, state: RunState, call: ToolCall) -> Refusal | None:
+        """Return why a call that a tool makes is over a limit; the calls that run now count too."""
+        limit = self.out_of_time()
+        if limit is None and self._counts_calls:
+            limit = self._call_limit(self._call_counts(state, state.unanswered), call)
+        return None if limit is None else _over_limit(limit)
+
+    def _of_requests(self, state: RunState) -> LimitReached | None:
+        limits = self.limits
+        if limits.max_turns is not None and state.requests >= limits.max_turns:
+            return LimitReached("Maximum tool-calling turns exceeded", "max_turns")
+        if limits.max_tokens is not None and state.usage.total >= limits.max_tokens:
+            used = f"{state.usage.total:,} of {limits.max_tokens:,}"
+            return LimitReached(f"Maximum tokens exceeded ({used})", "max_tokens")
         return None
 
-    def refuse(self, state: RunState, calls: Calls) -> Refusals:
-        maximum = self._max_repeats
-        if maximum is None or not state.tool_runs:
-            return {}
-        self._update(state)
-        self._keys = {id(call): (call.name, _canonical(call.arguments)) for _, call in calls}
-        refusals: Refusals = {}
+    def _calls_over_limit(self, state: RunState, calls: Calls) -> dict[int, LimitReached]:
+        counts = self._call_counts(state)
+        over: dict[int, LimitReached] = {}
         for index, call in calls:
-            known = self._known_repetition(call)
-            if known is not None and known.count >= maximum:
-                refusals[index] = Refusal(_REPEATED.format(count=known.count), REPEATED)
-        return refusals
+            if call.name in self._uncounted:
+                continue
+            limit = self._call_limit(counts, call)
+            if limit is None:
+                counts[call.name] += 1
+            else:
+                over[index] = limit
+        return over
 
-    def hint(self, call: ToolCall, result: ToolResult) -> str | None:
-        known = self._known_repetition(call)
-        if known is None or known.count < _NOTE_FROM - 1 or not _looks_the_same(known.result, result):
+    def _call_counts(self, state: RunState, running: Calls = ()) -> Counter[str]:
+        """Return how often each tool was run, by the model or by another tool."""
+        counts = Counter(run.name for run in (*state.tool_runs, *state.ended) if run.was_run)
+        counts.update(self.nested_calls)
+        counts.update(call.name for _, call in running)
+        for name in self._uncounted:
+            del counts[name]
+        return counts
+
+    def _call_limit(self, counts: Counter[str], call: ToolCall) -> LimitReached | None:
+        limits = self.limits
+        if limits.max_tool_calls is not None and counts.total() >= limits.max_tool_calls:
+            return LimitReached(f"Maximum tool calls exceeded ({limits.max_tool_calls})", "max_tool_calls")
+        maximum = limits.calls_of(call.name)
+        if maximum is not None and counts[call.name] >= maximum:
+            return LimitReached(f"Maximum calls of {call.name} exceeded ({maximum})", "max_calls_per_tool")
+        return None
+
+    @property
+    def seconds_left(self) -> float | None:
+        return None if self.deadline is None else self.deadline - monotonic()
+
+    def out_of_time(self) -> LimitReached | None:
+        if self.deadline is None or (monotonic() < self.deadline and not self._has_expired):
             return None
-        return _NOTE.format(count=known.count + 1)
+        return out_of_time(self.limits, self._cause)
 
-    def _known_repetition(self, call: ToolCall) -> _Repetition | None:
-        """Return how often a call of this turn was made before, since the last change."""
-        key = self._keys.get(id(call))
-        known = None if key is None else self._known.get(key)
-        if known is None or known.epoch != self._epoch:
-            return None
-        spec = self._specs.get(call.name)
-        return None if spec is not None and spec.repeatable else known
-
-    def _update(self, state: RunState) -> None:
-        """Count the calls that were completed since the last time."""
-        runs = state.tool_runs
-        if self._max_repeats is None or self._seen == len(runs):
-            return
-        turn: list[ToolRun] = []
-        for run in runs[self._seen :]:
-            if turn and run.index <= turn[-1].index:  # the positions start again in each turn
-                self._add_turn(turn)
-                turn = []
-            turn.append(run)
-        self._add_turn(turn)
-        self._seen = len(runs)
-
-    def _add_turn(self, runs: list[ToolRun]) -> None:
-        notes = {note for run in runs for note in run.result.notes}
-        if REPEATED in notes or (FORBIDDEN in notes and self._refused_turns):
-            self._refused_turns += 1
-        for run in runs:
-            if not notes or (REPEATED not in run.result.notes and FORBIDDEN not in run.result.notes):
-                self._add(run)
-
-    def _add(self, run: ToolRun) -> None:
-        call = run.call
-        key = self._keys.get(id(call)) or (call.name, _canonical(call.arguments))
-        known = self._known.get(key)
-        is_repeated = known is not None and _looks_the_same(known.result, run.result)
-        spec = self._specs.get(call.name)
-        writes = None if spec is None else spec.changes
-        shows_change = not is_repeated and (writes is None or (known is not None and not writes))
-        if shows_change or (writes and not run.is_error):
-            self._epoch += 1
-            self._refused_turns = 0
-            continues = known is not None and known.epoch == self._epoch - 1
-        else:
-            continues = known is not None and known.epoch == self._epoch
-        count = known.count + 1 if known is not None and is_repeated and continues else 1
-        self._known[key] = _Repetition(run.result, count, self._epoch)
+    def note_expiry(self, expired: BaseException) -> None:
+        """Note that the time is over, and which error of the model's service used it up."""
+        self._has_expired = True
+        cause: BaseException | None = expired
+        while cause is not None and not isinstance(cause, ProviderError):
+            cause = cause.__cause__
+        self._cause = cause
 
 
-def _looks_the_same(result: ToolResult, other: ToolResult) -> bool:
-    """Whether the model cannot tell two results apart."""
-    if result.is_error is not other.is_error:
-        return False
-    return _canonical([result.value, result.content]) == _canonical([other.value, other.content])
+def out_of_time(limits: Limits, cause: ProviderError | None = None) -> LimitReached:
+    """Return the error for a run whose time is over. `cause` is the error that used it up, if it is known."""
+    why = "" if cause is None else f"; the last attempt failed: {cause}"
+    error = LimitReached(f"Maximum run time exceeded ({limits.max_seconds:g} seconds){why}", "max_seconds")
+    error.__cause__ = cause
+    return error
 
 
-def _canonical(value: Any) -> bytes:
-    """Encode a value so that equal JSON gives equal bytes; 3.0 and 3 are one number, and models write both."""
-    try:
-        encoded = _encode(value)
-        return _encode(_with_integers(msgspec.json.decode(encoded))) if b".0" in encoded else encoded
-    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
-        return repr(value).encode("utf-8", "backslashreplace")  # not JSON, which only a faulty provider sends
-
-
-def _with_integers(value: Any) -> Any:
-    if isinstance(value, float):
-        return int(value) if value.is_integer() else value
-    if isinstance(value, dict):
-        return {key: _with_integers(item) for key, item in value.items()}
-    return [_with_integers(item) for item in value] if isinstance(value, list) else value
-
-
-_encode = msgspec.json.Encoder(order="deterministic").encode
+def _over_limit(limit: LimitReached) -> Refusal:
+    return Refusal(f"was not run: {limit}", OVER_LIMIT, limit.limit)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Optional
 from msgspec import Struct
 from msgspec.structs import replace
 
-from midspan._loop.policies import Fail, Policy, ResponsePolicy, Retry, ToolChoicePolicy, Verdict
+from midspan._loop.policies import Policy, ResponsePolicy, Retry, ToolChoicePolicy
 from midspan._types.exchange import ModelResponse, Output, RequestConfig
 from midspan._types.run_state import RunState
 from midspan._types.specs import BuiltinTool, Limits, ModelSettings, ToolChoice, ToolSpec
@@ -292,7 +292,7 @@ class OutputPolicy(Policy):
     def __init__(self, output: TypedOutput) -> None:
         self._output = output
 
-    def after_response(self, state: RunState, response: ModelResponse) -> Verdict:
+    def after_response(self, state: RunState, response: ModelResponse) -> Retry | None:
         if state.calls:
             return None
         text = state.partial_text + response.message.text
@@ -302,9 +302,7 @@ class OutputPolicy(Policy):
             reason = f"the answer is not of the requested type: {error}"
             if state.retries_exhausted:
                 quoted = text if len(text) <= _MAX_QUOTED_CHARS else f"{text[:_MAX_QUOTED_CHARS]}…"
-                output_error = OutputError(f"{reason}; it was {quoted!r}")
-                output_error.__cause__ = error
-                return Fail(output_error)
+                raise OutputError(f"{reason}; it was {quoted!r}") from error
             how = f"Call {ANSWER_TOOL} with it." if self._output.by_tool else "Answer again, with JSON only."
             return Retry(reason, f"Your answer does not have the requested form: {error}. {how}")
         return None

@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from midspan._loop.calls import CallRunner, Planned, plan_calls, refused
-from midspan._loop.limits import LIMIT_MESSAGE, LimitTracker
-from midspan._loop.policies import UNLIMITED, LoopDetector, Policies, Refusals
+from midspan._loop.calls import CallRunner, Planned, plan_calls
+from midspan._loop.loop_detector import LoopDetector
+from midspan._loop.policies import LIMIT_MESSAGE, LimitTracker, Policies, Refusals
 from midspan._loop.prepare import PreparedRun
 from midspan._loop.turn import NO_RESPONSE, TurnStream, generate
 from midspan._types.context import AskUser
@@ -30,8 +30,8 @@ from midspan._types.events import (
     TurnStart,
 )
 from midspan._types.exchange import ModelRequest, ModelResponse
-from midspan._types.messages import History
-from midspan._types.parts import ToolCall, ToolResult
+from midspan._types.messages import History, Message
+from midspan._types.parts import ToolResult
 from midspan._types.run_state import CALL_CANCELLED, CALL_NOT_RUN, RunState
 from midspan.errors import MidspanError
 
@@ -59,8 +59,8 @@ class Run:
         self.calls = CallRunner(self, context, ask_user)
         self.wait_for_reader: Callable[[], Awaitable[None]] = _do_not_wait
         """Awaited before a streamed turn ends, so that the state is not ahead of the events that were read."""
-        loops = LoopDetector(limits.limits.max_repeats, prepared.specs)
-        self._policies = Policies((loops, *prepared.policies), limits)
+        self._loops = LoopDetector(limits.limits.max_repeats, prepared.specs)
+        self._policies = Policies((self._loops, *prepared.policies), limits)
         self._streams = streams
         self._logs = _log.isEnabledFor(logging.DEBUG)
         self._is_over = False
@@ -94,11 +94,11 @@ class Run:
                     [(call, indexes)] = planned
                     result, seconds = await self.calls.run_single(call, indexes[0])
                     for index in indexes:
-                        yield self._end_call(call, result, seconds, index)
+                        yield self._end_call(result, seconds, index)
                 elif planned:
                     async with aclosing(self.calls.run(planned)) as results:
                         async for index, result, seconds in results:
-                            yield self._end_call(self.state.calls[index], result, seconds, index)
+                            yield self._end_call(result, seconds, index)
                 self._check_end()
             for event in self._finish():
                 yield event
@@ -141,9 +141,8 @@ class Run:
         choice = config.tool_choice
         is_answer = prepared.answers_in_text and (not prepared.specs or (choice is not None and choice.mode == "none"))
         start = TurnStart(self.state.turn + 1, is_answer, choice, changes.answer_only, changes.limit)
-        budget = UNLIMITED if changes.answer_only else changes.budget
         on_retry = None if self.calls.observer is None else self.calls.report_retry
-        return start, ModelRequest(config, self.state.history, budget, on_retry)
+        return start, ModelRequest(config, self.state.history, changes.budget, on_retry)
 
     def _decide(self, response: ModelResponse | None) -> Iterator[RunEvent]:
         """Yield the end of the turn, then a retry or the start of the calls. Raises if the run cannot continue."""
@@ -154,7 +153,8 @@ class Run:
             yield self._apply(TurnEnd(self.state.turn, response.message, reason, usage, citations, response.requests))
         retry, refusals = self._policies.decide(self.state, self.response)
         if retry is not None:
-            yield self._apply(TurnRetry(self.state.turn, retry.reason, retry.message))
+            message = None if retry.text is None else Message.user(retry.text)
+            yield self._apply(TurnRetry(self.state.turn, retry.reason, message))
         elif self.state.calls and not self.limits.ended_with_message:
             yield from self._start_calls(refusals)
         else:
@@ -174,15 +174,15 @@ class Run:
             may_write = not is_refused and call.name not in prepared.read_only
             yield ToolStart(turn, call, index, may_write, index != last)
             if is_refused:
-                yield self._apply(ToolEnd(turn, refused(call, refusals[index]), 0.0, index))
+                yield self._apply(ToolEnd(turn, refusals[index].result(call), 0.0, index))
         if refusals:
             unanswered = [item for item in unanswered if item[0] not in refusals]
         is_single = len(unanswered) == 1
         self._planned = [(call, [index]) for index, call in unanswered] if is_single else plan_calls(unanswered)
 
-    def _end_call(self, call: ToolCall, result: ToolResult, seconds: float, index: int) -> ToolEnd:
+    def _end_call(self, result: ToolResult, seconds: float, index: int) -> ToolEnd:
         self._debug("Tool Result", result)
-        hint = self._policies.hint(call, result)
+        hint = self._loops.hint(index, result) if self._loops.repeated else None
         if hint is not None:
             result = replace(result, hint=hint if result.hint is None else f"{result.hint} {hint}")
         return self._apply(ToolEnd(self.state.turn, result, seconds, index))

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from midspan._loop.limits import LimitTracker
+from midspan._loop.policies import LimitTracker
 from midspan._types.events import RunEvent, TextDelta, ThoughtDelta, ToolCallDelta
 from midspan._types.exchange import (
     ArgumentsPartDelta,
