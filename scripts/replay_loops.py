@@ -193,7 +193,8 @@ async def played(server: "Playback", loop: Loop, *, streaming: bool) -> list[Any
 
 async def events_of(agent: Agent, history: History, *, streaming: bool) -> list[RunEvent]:
     """The events of a run. After each one, the fold of the stored events must be the live state."""
-    run = await agent._run(agent._run_input(None, messages=history), streams=streaming)
+    start, _, _ = agent._begin(None, messages=history)
+    run = await start(streams=streaming)
     events: list[RunEvent] = []
     folded = RunState.of_events([])
     async for event in run.events():

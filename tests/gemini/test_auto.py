@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from midspan import Agent, Limits, gemini
-from midspan._loop.background_runs import Phase
+from midspan._loop.background import Phase
 from midspan._types.exchange import FinishReason
 from midspan._types.parts import ToolCall, ToolResult
 from midspan.errors import ConfigError, LimitReached, NetworkError, RunError, StreamCut

@@ -96,7 +96,6 @@ def test_invalid_option_of_a_run_is_an_error_that_names_it() -> None:
         ({"messages": Message.user("a")}, "messages must be a History or a list"),
         ({"messages": History(["a"])}, "consists of Message objects"),
         ({"messages": [Message("system", (Text("a"),))]}, "of user and model"),
-        ({"calls_only": "no"}, "calls_only must be True or False"),
         ({"run_id": 5}, "run_id must be a non-empty string"),
         ({"settings": {"temprature": 1}}, "unknown setting 'temprature'"),
         ({"model": Agent(ScriptedProvider([]))}, "model must be a provider or a name"),

@@ -75,7 +75,8 @@ def events_of(provider: ScriptedProvider, limits: Limits, *, whole: bool) -> tup
     events: list[RunEvent] = []
 
     async def main() -> tuple[str, bool]:
-        run = await agent._run(agent._run_input("go", run_id="r"), streams=not whole)
+        start, _, _ = agent._begin("go", run_id="r")
+        run = await start(streams=not whole)
         try:
             async for event in run.events():
                 events.append(event)  # noqa: PERF401 - those before an error count too

@@ -1,7 +1,7 @@
 """What a user holds: `Agent`, a model with tools and limits, and `Chat`, a conversation with an agent."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from os import urandom
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Generic, Optional, Self, TypedDict, TypeVar, Unpack, overload
@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import force_setattr, replace
 
 from midspan._loop.blocking import run_blocking
-from midspan._loop.policies import LimitTracker, out_of_time
+from midspan._loop.policies import out_of_time
 from midspan._loop.prepare import PreparedRun, RunConfig, ToolSet, prepare_run
 from midspan._loop.prompt import Messages, Prompt, check_messages, conversation, to_message, to_turn
 from midspan._loop.result import Output, RunResult, RunStream, result_of
@@ -60,20 +60,6 @@ class TypedRunOptions(RunOptions, total=False):
     """All options of a single run."""
 
     output: Any
-
-
-class _RunInput(Struct, frozen=True, eq=False):
-    """The arguments of one run."""
-
-    history: History
-    earlier_messages: int
-    """The number of messages before the prompt."""
-    context: Any
-    ask_user: AskUser | None
-    limits: Limits
-    run_id: str
-    config: RunConfig | None
-    """The configuration of this run, if it differs from the agent's."""
 
 
 class Agent(Generic[Output]):
@@ -135,8 +121,8 @@ class Agent(Generic[Output]):
             settings=ModelSettings.of(settings),
             output=output_type(output),
             tool_choice=_tool_choice(tool_choice),
-            calls_only=bool(check_bool("calls_only", calls_only)),
-            prompt_mode=check_bool("prompt_mode", prompt_mode),
+            calls_only=calls_only,
+            prompt_mode=prompt_mode,
         )
         self._own(all_tools)
         self._prepared: PreparedRun | None = None
@@ -193,11 +179,11 @@ class Agent(Generic[Output]):
         `settings`, `limits`, `output`, `tool_choice`, `calls_only` and `prompt_mode` replace those of the agent for
         this run. A string among the tools is the name of one of the agent's tools.
         """
-        run_input = self._run_input(prompt, **options)
-        run = await self._run(run_input, streams=False)
+        start, _, earlier_messages = self._begin(prompt, **options)
+        run = await start(streams=False)
         async for _ in run.events():
             pass  # nobody reads them
-        return result_of(run, run_input.earlier_messages)
+        return result_of(run, earlier_messages)
 
     @overload
     def run_sync(self, prompt: Prompt | None = None, **options: Unpack[RunOptions]) -> RunResult[Output]: ...
@@ -220,10 +206,10 @@ class Agent(Generic[Output]):
 
     def stream(self, prompt: Prompt | None = None, **options: Any) -> RunStream[Any]:
         """Return the events of a run as they come; the options are those of `run`."""
-        run_input = self._run_input(prompt, **options)
-        return RunStream(lambda: self._run(run_input, streams=True), run_input.history, run_input.earlier_messages)
+        start, history, earlier_messages = self._begin(prompt, **options)
+        return RunStream(lambda: start(streams=True), history, earlier_messages)
 
-    def _run_input(
+    def _begin(
         self,
         prompt: Any,
         *,
@@ -233,39 +219,29 @@ class Agent(Generic[Output]):
         limits: Limits | None = None,
         run_id: str | None = None,
         **other: Any,
-    ) -> _RunInput:
+    ) -> tuple[Callable[..., Awaitable[Run]], History, int]:
+        """Check the options of a run. Return how to start it, its conversation, and the number of earlier messages."""
         if run_id is not None and (not isinstance(run_id, str) or not run_id):
             raise ConfigError(f"run_id must be a non-empty string, got {run_id!r}")
         history, earlier_messages = conversation(prompt, messages)
-        return _RunInput(
-            history=history,
-            earlier_messages=earlier_messages,
-            context=context,
-            ask_user=ask_user,
-            limits=self._limits if limits is None else _check_limits(limits),
-            run_id=run_id or new_run_id(),
-            config=self._with_overrides(other) if other else None,
-        )
+        run_limits = self._limits if limits is None else _check_limits(limits)
+        config = self._with_overrides(other) if other else None
 
-    async def _run(self, run: _RunInput, *, streams: bool) -> Run:
-        started = monotonic()
-        try:
-            preparing = self._prepare() if run.config is None else prepare_run(run.config)
-            prepared = await with_timeout(preparing, run.limits.max_seconds)
-        except Expired:
-            raise _with_transcript(out_of_time(run.limits), run.history) from None
-        except MidspanError as error:
-            _with_transcript(error, run.history)
-            raise
-        limits = LimitTracker(
-            prepared.with_model_names(run.limits),
-            started=started,
-            uncounted=prepared.uncounted,
-            finals=prepared.finals,
-        )
-        return Run(
-            run.run_id, prepared, run.history, limits, streams=streams, context=run.context, ask_user=run.ask_user
-        )
+        async def start(*, streams: bool) -> Run:
+            started = monotonic()
+            try:
+                preparing = self._prepare() if config is None else prepare_run(config)
+                prepared = await with_timeout(preparing, run_limits.max_seconds)
+            except Expired:
+                raise _with_transcript(out_of_time(run_limits), history) from None
+            except MidspanError as error:
+                _with_transcript(error, history)
+                raise
+            tracker = prepared.track(run_limits, started)
+            id = run_id or new_run_id()
+            return Run(id, prepared, history, tracker, streams=streams, context=context, ask_user=ask_user)
+
+        return start, history, earlier_messages
 
     async def _prepare(self) -> PreparedRun:
         """Return the prepared run; it is built again only if the tools have changed."""
@@ -349,12 +325,6 @@ def as_list(tools: Any) -> Sequence[Any]:
     return (tools,) if is_single or not isinstance(tools, Iterable) else tuple(tools)
 
 
-def check_bool(name: str, value: Any) -> bool | None:
-    if value is not None and not isinstance(value, bool):
-        raise ConfigError(f"{name} must be True or False, got {value!r}")
-    return value
-
-
 def output_type(output: Any) -> Optional["OutputType"]:
     """Return the type of the answer; None if it is text."""
     if output is None or output is str:
@@ -385,8 +355,8 @@ _CONVERTERS: dict[str, Callable[[Any], Any]] = {
     "settings": ModelSettings.of,
     "output": output_type,
     "tool_choice": _tool_choice,
-    "calls_only": lambda value: check_bool("calls_only", value),
-    "prompt_mode": lambda value: check_bool("prompt_mode", value),
+    "calls_only": bool,
+    "prompt_mode": lambda value: value,
 }
 """By name, how the value of an option becomes a field of RunConfig. Raises ConfigError if it is not valid."""
 

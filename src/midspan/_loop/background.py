@@ -1,8 +1,7 @@
-"""One background run: its status, and the task that stores all of its events in a journal."""
+"""One background run: its status, and the tasks that consume its events and store them in a journal."""
 
 import asyncio
 import logging
-from collections.abc import Callable
 from contextlib import aclosing, suppress
 from enum import StrEnum
 
@@ -32,8 +31,6 @@ from midspan.tools.source import describe_error
 
 _log = logging.getLogger("midspan._loop")
 
-_CANCELLED = ErrorInfo(CANCELLED, "the run was cancelled")
-_LOOP_CLOSED = ErrorInfo(CANCELLED, "the event loop of the run was closed")
 _MAX_UNWRITTEN = 256
 """The run waits for the journal if so many events are not stored yet."""
 
@@ -87,25 +84,37 @@ class RunStatus(Struct, frozen=True):
 class BackgroundRun:
     """A run and the task that consumes its events, in the event loop in which it was created.
 
-    Events are stored while the run goes on, with two exceptions for which the run waits. RunStart is stored before the
-    model is asked, so a run_id that is already used causes no request. The ToolStart of a call that may write is stored
-    before the call runs, so after a crash the journal has every call that may have changed something.
+    Another task appends the events to the journal while the run goes on, with two exceptions for which the run waits.
+    RunStart is stored before the model is asked, so a run_id that is already used causes no request. The ToolStart of a
+    call that may write is stored before the call runs, so after a crash the journal has every call that may have
+    changed something.
     """
 
     def __init__(self, start: RunStart, stream: RunStream, journal: Journal, owner: str | None = None) -> None:
         """`start` is stored if the run ends before its own first event."""
         self.id = start.run_id
         self.is_over = False
+        self.written = 0
+        """The number of events that are certainly stored."""
         self._start = start
         self._stream = stream
+        self._journal = journal
+        self._owner = owner
         self._status = RunStatus(self.id)
         self._summary = RunSummary()
         self._waiters = Waiters()
-        self._writer = _JournalWriter(journal, self.id, owner, self._on_progress)
         self._open: dict[tuple[int, int], ToolCall] = {}
         """Calls that have started, by turn and index."""
         self._has_unstored_intent = False
         """A call that may write has started, and its ToolStart is not known to be stored."""
+        self._unwritten: list[tuple[bytes, RunSummary]] = []
+        """Documents, each with the summary of the run after it."""
+        self._stored_summary: RunSummary | None = None
+        self._batch = 0
+        """The size of the last batch. If its append was cancelled, nobody knows whether it is stored."""
+        self._cause: Exception | None = None
+        """Why the journal failed. Nothing is written after that."""
+        self._writer: asyncio.Task[None] | None = None
         self._is_cancelled = self._is_consuming = False
         # Not an eager task: its first step may have to be cancelled.
         self.task = asyncio.Task(self._run(), loop=asyncio.get_running_loop(), name=self.id)
@@ -113,18 +122,14 @@ class BackgroundRun:
 
     @property
     def status(self) -> RunStatus:
-        if not self.has_journal_failed:
+        if self._cause is None:
             return self._status
         return replace(self._status, phase=Phase.FAILED, error=str(self.journal_error()))
 
     @property
-    def has_journal_failed(self) -> bool:
-        return self._writer.error is not None
-
-    @property
-    def written(self) -> int:
-        """The number of events that are stored."""
-        return self._writer.written
+    def is_stored(self) -> bool:
+        """Whether the run has ended and is completely in the journal."""
+        return self.is_over and self.written > 0 and self._cause is None
 
     async def wait_stored(self, number: int) -> bool:
         """Wait until the event of this number is stored; false if the run ended before it. Raises journal errors."""
@@ -132,7 +137,7 @@ class BackgroundRun:
             with self._waiters.waiting(self.id) as woken:
                 if self.written > number:
                     break
-                if self.has_journal_failed:
+                if self._cause is not None:
                     raise self.journal_error()
                 if self.is_over:
                     return False
@@ -141,29 +146,27 @@ class BackgroundRun:
 
     def journal_error(self) -> JournalError:
         """Return a new exception that says why the journal did not take the run."""
-        cause = self._writer.error
-        assert cause is not None, "asked for after the journal failed"
-        if isinstance(cause, RunExists):
+        assert self._cause is not None, "asked for after the journal failed"
+        if isinstance(self._cause, RunExists):
             error: JournalError = RunExists(self.id)
         else:
-            error = JournalError(f"run {self.id!r} was cancelled because its journal failed: {describe_error(cause)}")
-        error.__cause__ = cause
+            reason = describe_error(self._cause)
+            error = JournalError(f"run {self.id!r} was cancelled because its journal failed: {reason}")
+        error.__cause__ = self._cause
         error.transcript = self._stream.messages if self.is_over else None
         return error
 
     async def cancel(self) -> None:
         """Cancel the run, and wait until it has ended and everything is stored."""
         loop = self.task.get_loop()
-        if self.task.done() or self.is_over:
-            return
         if loop is asyncio.get_running_loop():
             await self._cancel_and_wait()
-        elif loop.is_closed():
-            await self._end_after_loop()
         elif loop.is_running():
             await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._cancel_and_wait(), loop))
-        else:
+        elif not loop.is_closed() and not self.is_over:
             raise ConfigError(f"the event loop of run {self.id!r} is not running; cancel it there, or close that loop")
+        else:
+            self._set_over()
 
     async def _cancel_and_wait(self) -> None:
         self._request_cancel()
@@ -175,14 +178,6 @@ class BackgroundRun:
             self.task.cancel()
         self._is_cancelled = True
 
-    async def _end_after_loop(self) -> None:
-        """End a run whose event loop was closed, so that its task never continues."""
-        self._is_cancelled = True
-        if not self._status.ended:
-            self._end(_LOOP_CLOSED)
-        await self._writer.close()
-        self._set_over()
-
     async def _run(self) -> None:
         error: BaseException | None = None
         try:
@@ -192,7 +187,9 @@ class BackgroundRun:
         self._is_consuming = False
         if not self._status.ended:
             self._end(self._error_info(error), error.limit if isinstance(error, LimitReached) else None)
-        await self._writer.close()
+        while self._unwritten:
+            with suppress(asyncio.CancelledError):  # of the event loop at its end
+                await self._flush()
         self._set_over()
         if isinstance(error, KeyboardInterrupt | SystemExit):
             raise error
@@ -205,8 +202,8 @@ class BackgroundRun:
             async for event in self._stream:
                 self._store(event)
                 if self._must_wait(event):
-                    await self._writer.flush()
-                    if self.has_journal_failed:
+                    await self._flush()
+                    if self._cause is not None:
                         raise self.journal_error()
                     self._has_unstored_intent = False
                 if self._is_cancelled:  # a tool may have swallowed the cancellation
@@ -218,13 +215,14 @@ class BackgroundRun:
         if type(event) is ToolStart:
             self._has_unstored_intent = self._has_unstored_intent or event.may_write
             has_more = event.has_more
-        return (self._has_unstored_intent and not has_more) or type(event) is RunStart or self._writer.is_behind
+        is_behind = len(self._unwritten) >= _MAX_UNWRITTEN
+        return (self._has_unstored_intent and not has_more) or type(event) is RunStart or is_behind
 
     def _error_info(self, error: BaseException | None) -> ErrorInfo:
         task = asyncio.current_task()
         is_cancelling = self._is_cancelled or (task is not None and task.cancelling() > 0)
         if error is None or (isinstance(error, asyncio.CancelledError) and is_cancelling):
-            return _CANCELLED
+            return ErrorInfo(CANCELLED, "the run was cancelled")
         kind = type(error).__name__
         _log.info("run %s ended with %s", self.id, kind)
         return ErrorInfo(kind, truncate(describe_error(error).removeprefix(kind).removeprefix(": ")))
@@ -247,86 +245,48 @@ class BackgroundRun:
             self._open.pop((event.turn, event.index), None)
         self._status = self._status.after(event)
         self._summary = self._summary.after(event)
-        self._writer.add(document, self._summary)
-
-    def _on_progress(self) -> None:
-        if self.has_journal_failed:
-            _log.error("%s", self.journal_error())
-            self._request_cancel()
-        self._waiters.wake(self.id)
+        if self._cause is None:
+            self._unwritten.append((document, self._summary))
+            self._start_writer()
 
     def _on_task_done(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled():
             task.exception()  # it is in the journal; without this, asyncio logs it as never retrieved
-        if not self.is_over:  # the event loop was shut down before the first step
-            self._status = replace(self._status, phase=Phase.CANCELLED, error=f"{CANCELLED}: {_LOOP_CLOSED.message}")
-            self._set_over()
+        self._set_over()
 
     def _set_over(self) -> None:
+        if not self._status.ended:  # the event loop was shut down before the run could end
+            error = f"{CANCELLED}: the event loop of the run was closed"
+            self._status = replace(self._status, phase=Phase.CANCELLED, error=error)
         self.is_over = True
         self._waiters.wake(self.id)
 
-
-class _JournalWriter:
-    """Appends the events of one run in a task of its own, several at once if the journal is slow.
-
-    After an error it accepts nothing more. `on_progress` is called after each append and after an error.
-    """
-
-    def __init__(self, journal: Journal, id: str, owner: str | None, on_progress: Callable[[], None]) -> None:
-        self.written = 0
-        """The number of events that are certainly stored."""
-        self.error: Exception | None = None
-        self._journal = journal
-        self._id = id
-        self._owner = owner
-        self._on_progress = on_progress
-        self._unwritten: list[tuple[bytes, RunSummary]] = []
-        """Documents, each with the summary of the run after it."""
-        self._summary: RunSummary | None = None
-        """The summary stored last."""
-        self._batch = 0
-        """The size of the last batch. If its append was cancelled, nobody knows whether it is stored."""
-        self._task: asyncio.Task[None] | None = None
-
-    def add(self, document: bytes, summary: RunSummary) -> None:
-        if self.error is None:
-            self._unwritten.append((document, summary))
-            self._start()
-
-    @property
-    def is_behind(self) -> bool:
-        return len(self._unwritten) >= _MAX_UNWRITTEN
-
-    async def flush(self) -> None:
+    async def _flush(self) -> None:
         """Wait until everything is stored, or the journal has failed."""
         while self._unwritten:
-            await asyncio.wait([self._start()])
+            await asyncio.wait([self._start_writer()])
 
-    async def close(self) -> None:
-        """Like `flush`, also if the caller is cancelled meanwhile."""
-        while self._unwritten:
-            with suppress(asyncio.CancelledError):
-                await self.flush()
-
-    def _start(self) -> asyncio.Task[None]:
-        """Return the task that appends; a new one if the last has ended, was cancelled, or belongs to a closed loop."""
-        if self._task is None or self._task.done() or self._task.get_loop().is_closed():
-            self._task = asyncio.get_running_loop().create_task(self._append_all())
-        return self._task
+    def _start_writer(self) -> asyncio.Task[None]:
+        """Return the task that appends; a new one if the last has ended or was cancelled."""
+        if self._writer is None or self._writer.done():
+            self._writer = asyncio.get_running_loop().create_task(self._append_all())
+        return self._writer
 
     async def _append_all(self) -> None:
+        """Append all events, several at once if the journal is slow."""
         try:
             while self._unwritten:
                 await self._append()
-                self._on_progress()
+                self._waiters.wake(self.id)
         except BaseException as error:
             task = asyncio.current_task()
             if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
-                raise  # at the end of the event loop; `close` continues in a new task
-            self.error = error if isinstance(error, Exception) else JournalError(f"the journal raised {error!r:.200}")
+                raise  # at the end of the event loop; the run continues in a new task
+            self._cause = error if isinstance(error, Exception) else JournalError(f"the journal raised {error!r:.200}")
             self._unwritten.clear()
-            self._on_progress()
+            _log.error("%s", self.journal_error())
+            self._request_cancel()
+            self._waiters.wake(self.id)
             if isinstance(error, KeyboardInterrupt | SystemExit):
                 raise
 
@@ -334,23 +294,23 @@ class _JournalWriter:
         is_repeated, self._batch = self._batch > 0, self._batch or len(self._unwritten)
         documents = [document for document, _ in self._unwritten[: self._batch]]
         summary = self._unwritten[self._batch - 1][1]
-        changed = None if summary is self._summary else summary
+        changed = None if summary is self._stored_summary else summary
         try:
-            await self._journal.append(self._id, self.written, documents, owner=self._owner, summary=changed)
+            await self._journal.append(self.id, self.written, documents, owner=self._owner, summary=changed)
         except Exception as error:
             # A conflict is our own earlier append if that was cancelled; otherwise it is another writer's. After any
             # other error the append may have been stored, for example if only the acknowledgement was lost.
             is_conflict = isinstance(error, RunExists | RunElsewhere)
-            if (is_conflict and not is_repeated) or not await self._is_stored(documents):
+            if (is_conflict and not is_repeated) or not await self._has_stored(documents):
                 raise
         del self._unwritten[: self._batch]
         self.written += self._batch
-        self._summary = summary
+        self._stored_summary = summary
         self._batch = 0
 
-    async def _is_stored(self, documents: list[bytes]) -> bool:
+    async def _has_stored(self, documents: list[bytes]) -> bool:
         try:
-            stored = await self._journal.read(self._id, self.written)
+            stored = await self._journal.read(self.id, self.written)
         except Exception:  # noqa: BLE001 - a journal that cannot be read either has not stored them as far as we know
             return False
         return [document for _, document in stored] == documents

@@ -11,41 +11,17 @@ from typing import Any, Literal, Self
 
 from msgspec.structs import replace
 
-from midspan import errors
 from midspan._loop.agent import Agent, new_run_id
-from midspan._loop.background import BackgroundRun
-from midspan._loop.background import Phase as Phase
-from midspan._loop.background import RunStatus as RunStatus
+from midspan._loop.background import BackgroundRun, RunStatus
 from midspan._loop.prompt import Prompt
+from midspan._loop.result import NumberedEvents, final_text
 from midspan._storage.journal import Journal, check_run
 from midspan._storage.memory import MemoryJournal
 from midspan._types.codec import from_json
-from midspan._types.events import (
-    ErrorInfo,
-    RunEnd,
-    RunEvent,
-    RunStart,
-    TextDelta,
-    ToolStart,
-    TurnEnd,
-    TurnRetry,
-    TurnStart,
-)
-from midspan._types.exchange import FinishReason
-from midspan._types.messages import History
-from midspan._types.run_state import RunState
-from midspan.errors import (
-    ConfigError,
-    JournalError,
-    LimitReached,
-    MidspanError,
-    ProviderError,
-    RunError,
-    RunExists,
-)
+from midspan._types.events import RunStart
+from midspan.errors import ConfigError, JournalError, RunError, RunExists
 
 View = Literal["all", "final"]
-NumberedEvents = AsyncGenerator[tuple[int, RunEvent], None]
 
 _MAX_PAST_RUNS = 1_000
 _SILENCE_TIMEOUT = 60.0
@@ -80,7 +56,10 @@ class BackgroundRuns:
         """
         if self._closed:
             raise ConfigError("these background runs are closed; create new ones")
-        _check_loop()
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            raise ConfigError("no running event loop; start background runs inside asyncio.run") from None
         id = new_run_id() if run_id is None else run_id
         self._check_unused(id)
         agent = self._agent if agent is None else _checked_agent(agent)
@@ -113,8 +92,10 @@ class BackgroundRuns:
         """
         if view not in ("all", "final"):
             raise ConfigError(f"unknown view {view!r}; known views: all, final")
-        _check_number(from_event)
-        _check_timeout(silence_timeout)
+        if type(from_event) is not int or from_event < 0:
+            raise ConfigError(f"events are numbered from 0; from_event must not be {from_event!r}")
+        if silence_timeout is not None and (type(silence_timeout) not in (int, float) or not silence_timeout >= 0):
+            raise ConfigError(f"silence_timeout must be a number of seconds from 0 or None, got {silence_timeout!r}")
         events = await self._events(run_id, from_event if view == "all" else 0, silence_timeout)
         chosen: AsyncGenerator[tuple[int, Any], None] = events if view == "all" else final_text(events)
         async with aclosing(chosen):
@@ -171,7 +152,7 @@ class BackgroundRuns:
     def _find(self, run_id: str) -> BackgroundRun | None:
         """A run that this process runs, or that is not completely in the journal."""
         run = self._running.get(run_id) or self._past.get(run_id)
-        return None if run is None or _is_stored(run) else run
+        return None if run is None or run.is_stored else run
 
     def _check_unused(self, id: str) -> None:
         check_run(id)
@@ -186,7 +167,7 @@ class BackgroundRuns:
     def _retire(self, run: BackgroundRun) -> None:
         if self._running.pop(run.id, None) is None:
             return
-        self._past[run.id] = None if _is_stored(run) else run
+        self._past[run.id] = None if run.is_stored else run
         if len(self._past) > _MAX_PAST_RUNS:
             del self._past[next(iter(self._past))]
 
@@ -230,84 +211,8 @@ async def _read_stored(
             number += 1
 
 
-async def final_text(events: NumberedEvents) -> AsyncGenerator[tuple[int, TextDelta | TurnRetry], None]:
-    """Yield the text of the final answer from numbered events. Raises the error of a run that has no answer.
-
-    Text of a turn in which the model cannot make calls is passed on as it comes. Other text is held back until the run
-    has ended, because a call may follow. If text that was passed on turns out not to be the answer (its stream was cut
-    and the model is asked again), a TurnRetry says that the text starts anew.
-    """
-    passed = ""
-    held: list[tuple[int, TextDelta]] = []
-    is_answer = continues = False
-    state = RunState.of(History())
-    async with aclosing(events):
-        async for number, event in events:
-            if type(event) is TextDelta:
-                if is_answer:
-                    passed += event.text
-                    yield number, event
-                else:
-                    held.append((number, event))
-                continue
-            state = state.after(event)
-            match event:
-                case TurnStart():
-                    is_answer = event.answer_only
-                case TurnEnd():
-                    continues = event.finish_reason is FinishReason.CONTINUES
-                case ToolStart() | TurnRetry() if not (continues and isinstance(event, TurnRetry)):
-                    held.clear()
-                    if passed:
-                        passed = ""
-                        yield number, event if isinstance(event, TurnRetry) else TurnRetry(event.turn, _CALL)
-                case RunEnd(error=ErrorInfo() as info):
-                    raise error_of(info, event.limit, state)
-                case RunEnd():
-                    for item in _last_text(passed, held, number, event):
-                        yield item
-                    return
-    raise RunError("the events of the run have no RunEnd")
-
-
-_CALL = "the model made a call, so its text was not the answer"
-_OTHER_TEXT = "the run ended with another text"
-
-
-def _last_text(
-    passed: str, held: list[tuple[int, TextDelta]], number: int, end: RunEnd
-) -> list[tuple[int, TextDelta | TurnRetry]]:
-    """Return what is left of the answer when the run has ended; the text may be that of a tool or a limit."""
-    if passed + "".join(delta.text for _, delta in held) == end.text:
-        return [*held]
-    if not end.text.startswith(passed):
-        return [(number, TurnRetry(end.turns, _OTHER_TEXT)), *_last_text("", [], number, end)]
-    rest = end.text[len(passed) :]
-    return [(number, TextDelta(end.turns, rest))] if rest else []
-
-
-def error_of(info: ErrorInfo, limit: str | None, state: RunState) -> MidspanError:
-    """Return the exception for a stored error, of the same class if it is one of ours."""
-    kind = getattr(errors, info.kind, None)
-    error: MidspanError
-    if kind is LimitReached:
-        error = LimitReached(info.message, limit or "max_turns")
-    elif isinstance(kind, type) and issubclass(kind, RunError | ConfigError | ProviderError):
-        error = kind(info.message)
-    else:
-        error = RunError(f"the run ended without an answer: {info.kind}: {info.message}")
-    error.kind = info.kind
-    error.transcript = state.history
-    return error
-
-
 def _deleted(id: str) -> JournalError:
     return JournalError(f"run {id!r} was deleted from the journal, so the rest of it cannot be read")
-
-
-def _is_stored(run: BackgroundRun) -> bool:
-    """Whether the run has ended and is completely in the journal."""
-    return run.is_over and run.written > 0 and not run.has_journal_failed
 
 
 def _checked_agent(agent: Any) -> Agent:
@@ -321,20 +226,3 @@ def _checked_journal(journal: Any) -> Journal:
         hint = f"; for a file, pass SqliteJournal({journal!r})" if isinstance(journal, str) else ""
         raise ConfigError(f"expected a journal such as MemoryJournal(), got {journal!r}{hint}")
     return journal
-
-
-def _check_loop() -> None:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        raise ConfigError("no running event loop; start background runs from async code, inside asyncio.run") from None
-
-
-def _check_number(from_event: Any) -> None:
-    if not isinstance(from_event, int) or isinstance(from_event, bool) or from_event < 0:
-        raise ConfigError(f"events are numbered from 0; from_event must not be {from_event!r}")
-
-
-def _check_timeout(seconds: Any) -> None:
-    if seconds is not None and (not isinstance(seconds, int | float) or isinstance(seconds, bool) or not seconds >= 0):
-        raise ConfigError(f"silence_timeout must be a number of seconds from 0 or None, got {seconds!r}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Optional
 from msgspec import Struct
 from msgspec.structs import replace
 
-from midspan._loop.policies import Policy, ResponsePolicy, Retry, ToolChoicePolicy
+from midspan._loop.policies import LimitTracker, Policy, ResponsePolicy, Retry, ToolChoicePolicy
 from midspan._types.exchange import ModelResponse, Output, RequestConfig
 from midspan._types.run_state import RunState
 from midspan._types.specs import BuiltinTool, Limits, ModelSettings, ToolChoice, ToolSpec
@@ -111,15 +111,15 @@ class PreparedRun(Struct, frozen=True, eq=False):
     policies: tuple[Policy, ...]
     """The rules that depend on nothing but the state of a run."""
 
-    def with_model_names(self, limits: Limits) -> Limits:
-        """Return the limits of the caller, under the names that the model uses."""
+    def track(self, limits: Limits, started: float) -> LimitTracker:
+        """Return the tracker for a run with these limits of the caller; it uses the names that the model uses."""
         per_tool = limits.max_calls_per_tool
-        if not isinstance(per_tool, dict):
-            return limits
-        names = {self.aliases.get(name, name): maximum for name, maximum in per_tool.items()}
-        for name in names.keys() - self.specs.keys():
-            _log.warning("max_calls_per_tool has %r, but the tools of the run are: %s", name, ", ".join(self.specs))
-        return replace(limits, max_calls_per_tool=names)
+        if isinstance(per_tool, dict):
+            names = {self.aliases.get(name, name): maximum for name, maximum in per_tool.items()}
+            for name in names.keys() - self.specs.keys():
+                _log.warning("max_calls_per_tool has %r, but the tools of the run are: %s", name, ", ".join(self.specs))
+            limits = replace(limits, max_calls_per_tool=names)
+        return LimitTracker(limits, started=started, uncounted=self.uncounted, finals=self.finals)
 
 
 async def prepare_run(run: RunConfig) -> PreparedRun:

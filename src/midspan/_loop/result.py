@@ -1,8 +1,8 @@
-"""The result of a run, and the stream of its events."""
+"""The result of a run, the stream of its events, and the final answer as those events tell it."""
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import aclosing, suppress
 from functools import partial
 from threading import get_ident
@@ -10,13 +10,25 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from msgspec import Struct
 
+from midspan import errors
 from midspan._loop.blocking import iterate
 from midspan._loop.run import Run
-from midspan._types.events import RunEvent, TextDelta, ThoughtDelta, ToolCallDelta
+from midspan._types.events import (
+    ErrorInfo,
+    RunEnd,
+    RunEvent,
+    TextDelta,
+    ThoughtDelta,
+    ToolCallDelta,
+    ToolStart,
+    TurnEnd,
+    TurnRetry,
+    TurnStart,
+)
 from midspan._types.exchange import Citation, FinishReason, ModelResponse, Usage
 from midspan._types.messages import History, Message
 from midspan._types.run_state import CALL_CANCELLED, RunState, ToolRun
-from midspan.errors import ArgumentError, ConfigError
+from midspan.errors import ArgumentError, ConfigError, LimitReached, MidspanError, ProviderError, RunError
 
 if TYPE_CHECKING:
     import typing_extensions  # checkers know it; Python has such defaults from 3.13 on
@@ -26,6 +38,9 @@ if TYPE_CHECKING:
     Output = typing_extensions.TypeVar("Output", default=Any)
 else:
     Output = TypeVar("Output")
+
+
+NumberedEvents = AsyncGenerator[tuple[int, RunEvent], None]
 
 
 class RunResult(Struct, Generic[Output], frozen=True, eq=False):
@@ -262,3 +277,74 @@ class _Channel:
             return
         with suppress(RuntimeError):  # the event loop is closed, and nobody reads any more
             loop.call_soon_threadsafe(self._put, event)
+
+
+async def final_text(events: NumberedEvents) -> AsyncGenerator[tuple[int, TextDelta | TurnRetry], None]:
+    """Yield the text of the final answer from numbered events. Raises the error of a run that has no answer.
+
+    Text of a turn in which the model cannot make calls is passed on as it comes. Other text is held back until the run
+    has ended, because a call may follow. If text that was passed on turns out not to be the answer (its stream was cut
+    and the model is asked again), a TurnRetry says that the text starts anew.
+    """
+    passed = ""
+    held: list[tuple[int, TextDelta]] = []
+    is_answer = continues = False
+    state = RunState.of(History())
+    async with aclosing(events):
+        async for number, event in events:
+            if type(event) is TextDelta:
+                if is_answer:
+                    passed += event.text
+                    yield number, event
+                else:
+                    held.append((number, event))
+                continue
+            state = state.after(event)
+            match event:
+                case TurnStart():
+                    is_answer = event.answer_only
+                case TurnEnd():
+                    continues = event.finish_reason is FinishReason.CONTINUES
+                case ToolStart() | TurnRetry() if not (continues and isinstance(event, TurnRetry)):
+                    held.clear()
+                    if passed:
+                        passed = ""
+                        yield number, event if isinstance(event, TurnRetry) else TurnRetry(event.turn, _CALL)
+                case RunEnd(error=ErrorInfo() as info):
+                    raise error_of(info, event.limit, state)
+                case RunEnd():
+                    for item in _last_text(passed, held, number, event):
+                        yield item
+                    return
+    raise RunError("the events of the run have no RunEnd")
+
+
+_CALL = "the model made a call, so its text was not the answer"
+_OTHER_TEXT = "the run ended with another text"
+
+
+def _last_text(
+    passed: str, held: list[tuple[int, TextDelta]], number: int, end: RunEnd
+) -> list[tuple[int, TextDelta | TurnRetry]]:
+    """Return what is left of the answer when the run has ended; the text may be that of a tool or a limit."""
+    if passed + "".join(delta.text for _, delta in held) == end.text:
+        return [*held]
+    if not end.text.startswith(passed):
+        return [(number, TurnRetry(end.turns, _OTHER_TEXT)), *_last_text("", [], number, end)]
+    rest = end.text[len(passed) :]
+    return [(number, TextDelta(end.turns, rest))] if rest else []
+
+
+def error_of(info: ErrorInfo, limit: str | None, state: RunState) -> MidspanError:
+    """Return the exception for a stored error, of the same class if it is one of ours."""
+    kind = getattr(errors, info.kind, None)
+    error: MidspanError
+    if kind is LimitReached:
+        error = LimitReached(info.message, limit or "max_turns")
+    elif isinstance(kind, type) and issubclass(kind, RunError | ConfigError | ProviderError):
+        error = kind(info.message)
+    else:
+        error = RunError(f"the run ended without an answer: {info.kind}: {info.message}")
+    error.kind = info.kind
+    error.transcript = state.history
+    return error

@@ -9,8 +9,8 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from midspan._loop.agent import Agent
-from midspan._loop.background_runs import BackgroundRuns, final_text
-from midspan._loop.result import RunResult, RunStream
+from midspan._loop.background_runs import BackgroundRuns
+from midspan._loop.result import RunResult, RunStream, final_text
 from midspan._types.events import RunEvent, TextDelta, TurnRetry
 from midspan._types.exchange import CachePolicy, FinishReason, ModelRequest, ModelResponse
 from midspan._types.messages import History, Message

@@ -24,7 +24,8 @@ from midspan.providers.gemini.family import list_models
 from midspan.providers.gemini.proto import Proto, load
 
 if TYPE_CHECKING:
-    from midspan._loop.background_runs import RunStatus, View
+    from midspan._loop.background import RunStatus
+    from midspan._loop.background_runs import View
     from midspan.gemini.auto import AutoResponse, AutoStream, AutoTools
 
 _MAX_CACHED_FIELDS = 64

@@ -33,7 +33,8 @@ from midspan.tools.schedule import run_calls
 from midspan.tools.toolbox import Duplicates, Toolbox
 
 if TYPE_CHECKING:
-    from midspan._loop.background_runs import RunStatus, View
+    from midspan._loop.background import RunStatus
+    from midspan._loop.background_runs import View
     from midspan.gemini.auto import AutoResponse
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
