@@ -20,10 +20,10 @@ from urllib.parse import urlsplit
 
 from row_files import Tally, lines_of
 
-from midspan.emulator.gemini.checks.check import Target, check
-from midspan.emulator.gemini.checks.reading import Dialect, read
+from midspan.emulator.gemini.check import Target, check
 from midspan.emulator.gemini.errors import ApiError
 from midspan.emulator.gemini.models import exists
+from midspan.emulator.gemini.reading import Dialect, read
 from midspan.emulator.gemini.route import Route, route_of
 from midspan.providers.gemini.wire import CachedContent, CountTokensRequest
 

@@ -5,7 +5,10 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import closing
+from http.client import HTTPConnection
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -231,6 +234,20 @@ def test_emulate_serves_a_gemini_that_ask_can_use(tmp_path: Path) -> None:
     assert "Traceback" not in rest
 
 
+@pytest.mark.parametrize(("arguments", "code"), [([], 404), (["--retired-models"], 200)])
+def test_emulate_has_retired_models_only_on_demand(tmp_path: Path, arguments: list[str], code: int) -> None:
+    process = started("emulate", *arguments, home=tmp_path)
+    try:
+        assert process.stdout is not None
+        url = urlsplit(process.stdout.readline().strip())
+        with closing(HTTPConnection(url.hostname or "", url.port, timeout=BOUND)) as connection:
+            connection.request("GET", "/v1beta/models/gemini-1.5-pro", headers={"x-goog-api-key": "k"})
+            assert connection.getresponse().status == code
+    finally:
+        os.kill(process.pid, signal.SIGINT)
+        process.communicate(timeout=BOUND)
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -239,6 +256,7 @@ def test_emulate_serves_a_gemini_that_ask_can_use(tmp_path: Path) -> None:
         (["--faults", "0:no_such_fault"], "no_such_fault"),
         (["--model", "nobody:x"], "nobody"),
         (["--models", ","], "--models"),
+        (["--models", "a", "--retired-models"], "not allowed with argument --models"),
     ],
 )
 def test_emulate_reports_wrong_arguments_in_one_sentence(tmp_path: Path, arguments: list[str], words: str) -> None:

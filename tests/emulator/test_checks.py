@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from midspan.emulator.gemini.checks.check import Target, check
+from midspan.emulator.gemini.check import Target, check
 from midspan.emulator.gemini.errors import ApiError
 from midspan.providers.gemini.capabilities import Api
 from tests.emulator.plain_client import calling, model, result, tools, user

@@ -1,7 +1,6 @@
 """The HTTP server: valid and invalid requests, streams, connections, and starting and stopping."""
 
 import asyncio
-import gzip
 import json
 import re
 import threading
@@ -10,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from midspan.emulator import LocalGemini, answer, call
-from midspan.emulator.http import messages
-from midspan.emulator.http.messages import BadRequest, Request, RequestParser
+from midspan.emulator import LocalGemini, answer, call, http
+from midspan.emulator.http import BadRequest, Request, RequestParser
 from midspan.errors import ConfigError
 from tests.bounds import BOUND
 from tests.emulator.plain_client import DEVELOPER, Reply, ask, events, post, raw, send, stream, user
@@ -24,15 +22,18 @@ PATH = DEVELOPER.format("gemini-3.8-flash", "generateContent")
 
 def parse(*pieces: bytes) -> list[Request]:
     parser = RequestParser()
-    requests = [request for piece in pieces for request in parser.feed(piece)]
-    if parser.error is not None:
-        raise parser.error
+    requests = []
+    for piece in pieces:
+        for request in parser.feed(piece):
+            if isinstance(request, BadRequest):
+                raise request
+            requests.append(request)
     return requests
 
 
 def test_the_http_server_does_not_import_the_gemini_part() -> None:
-    for path in Path(messages.__file__).parent.glob("*.py"):
-        assert not re.search(r"^(from|import) .*(gemini|providers)", path.read_text(), re.MULTILINE), path
+    source = Path(http.__file__).read_text()
+    assert not re.search(r"^(from|import) .*(gemini|providers)", source, re.MULTILINE)
 
 
 def test_requests_are_parsed_however_their_bytes_are_split() -> None:
@@ -70,7 +71,7 @@ def test_requests_are_parsed_however_their_bytes_are_split() -> None:
         (b"GET / HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n", 501),
         (b"GET / HTTP/2.0\r\n\r\n", 505),
         (b"POST / HTTP/1.1\r\nContent-Encoding: br\r\nContent-Length: 2\r\n\r\n{}", 415),
-        (b"POST / HTTP/1.1\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{}", 400),
+        (b"POST / HTTP/1.1\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{}", 415),
     ],
 )
 def test_an_invalid_request_is_rejected_and_the_connection_closed(data: bytes, status: int, echo: LocalGemini) -> None:
@@ -99,14 +100,6 @@ def test_long_headers_and_trailers_may_arrive_byte_by_byte(start: bytes) -> None
     lines = b"X: " + b"a" * 50_000 + b"\r\n\r\n"
     (request,) = parse(start, *(lines[at : at + 1] for at in range(len(lines))))
     assert request.body == b""
-
-
-def test_a_compressed_body_is_decompressed_up_to_a_limit(echo: LocalGemini) -> None:
-    packed = gzip.compress(json.dumps(HI).encode())
-    headers = {"x-goog-api-key": "k", "Content-Encoding": "gzip"}
-    assert send(echo.url, "POST", PATH, packed, headers).parts[0]["text"] == "You said: Hi."
-    bomb = gzip.compress(bytes(65 * 1024 * 1024))
-    assert send(echo.url, "POST", PATH, bomb, headers).status == 413
 
 
 def test_a_valid_request_is_answered_before_the_invalid_one_after_it() -> None:
@@ -148,7 +141,9 @@ def test_a_client_that_expects_100_continue_receives_it(echo: LocalGemini) -> No
     parser = RequestParser()
     assert parser.feed(head + b"\r\n\r\n") == []
     assert parser.awaits_continue
-    assert [request.body for request in parser.feed(body)] == [body]
+    (request,) = parser.feed(body)
+    assert isinstance(request, Request)
+    assert request.body == body
     assert b"HTTP/1.1 200 OK" in raw(echo.url, data)
 
 

@@ -9,7 +9,7 @@ from midspan._types.exchange import FinishReason, ModelRequest, ModelResponse, U
 from midspan._types.messages import Message
 from midspan._types.parts import Part, Text, Thought, ToolCall, ToolResult
 from midspan.emulator import Conversation, LocalGemini, Rule, Script, When, answer, call
-from midspan.emulator.gemini.sources.script import load_script
+from midspan.emulator.gemini.script import load_script
 from midspan.errors import ConfigError, RateLimited
 from midspan.providers.offline.client import Offline
 from tests.emulator.plain_client import VERTEX, ask, calling, events, model, result, stream, tools, user
@@ -235,6 +235,13 @@ def test_a_signature_is_valid_only_on_the_first_call_with_the_signed_arguments()
             ({**first, "functionCall": {**first["functionCall"], "args": {**args, "days": 4}}}, second),
         ):
             assert ask(server.url, next_request(*parts)).message == "Invalid thought signature."
+
+
+def test_documents_of_an_answer_are_sent_unchanged() -> None:
+    documents = [{"candidates": [{"content": {"parts": [{"text": part}]}}], "more": 1} for part in ("On", "e.")]
+    with LocalGemini(lambda _: answer(documents=documents)) as server:
+        assert events(stream(server.url, HI)) == documents
+        assert ask(server.url, HI).json == documents[-1]
 
 
 TOML = """

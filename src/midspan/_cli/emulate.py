@@ -27,9 +27,9 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="inject errors: a random seed, or a plan like 0:status_503 2:stall(chunk=1)",
     )
     parser.add_argument("--api-key", metavar="KEY", help="accept only this key")
-    parser.add_argument(
-        "--models", metavar="current|NAME,…", help="accept only these models; «current» means those not retired"
-    )
+    models = parser.add_mutually_exclusive_group()
+    models.add_argument("--models", metavar="NAME,…", help="accept only these models")
+    models.add_argument("--retired-models", action="store_true", help="also accept models that were shut down")
 
 
 def run(options: Namespace) -> int:
@@ -56,6 +56,7 @@ def _server(options: Namespace) -> Any:
         faults=faults,
         api_key=options.api_key,
         models=_models(options.models),
+        retired_models=options.retired_models,
         host=options.host,
         port=options.port,
     )
@@ -64,13 +65,9 @@ def _server(options: Namespace) -> Any:
 def _models(value: str | None) -> list[str] | None:
     if value is None:
         return None
-    if value == "current":
-        from midspan.providers.gemini.family import FAMILY
-
-        return list(FAMILY.known_models)
     names = [name.strip() for name in value.split(",") if name.strip()]
     if not names:
-        raise ConfigError("--models must be «current» or names separated by commas")
+        raise ConfigError("--models must be names separated by commas")
     return names
 
 

@@ -25,7 +25,6 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(options: Namespace) -> int:
     from midspan.testing import freeze
 
-    _check_recordings(Path(options.directory))
     source = freeze(options.directory, agent=options.agent, output=options.output)
     if options.agent is not None:
         _check_agent(options.agent)
@@ -38,14 +37,6 @@ def run(options: Namespace) -> int:
         raise ConfigError(f"cannot write {options.output!r}: {error.strerror}") from error
     print_line(f"wrote the test to {options.output}")
     return 0
-
-
-def _check_recordings(path: Path) -> None:
-    hint = f"record runs with midspan ask --record {str(path)!r}"
-    if not path.exists():
-        raise ConfigError(f"there is no recording {str(path)!r}; {hint}")
-    if path.is_dir() and not any(path.glob("run-*.jsonl")):
-        raise ConfigError(f"there are no recordings in {str(path)!r}; {hint}")
 
 
 def _check_agent(place: str) -> None:

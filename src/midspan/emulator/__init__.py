@@ -4,12 +4,11 @@ with LocalGemini(script=["Hello."]) as server:
     ...  # a client of the Gemini API with the base URL server.url
 """
 
+from midspan.emulator.gemini.conversation import Answer, Conversation, answer, call
 from midspan.emulator.gemini.fault_plan import Fault, FaultKind, FaultPlan, fault, shrink
 from midspan.emulator.gemini.local import LocalGemini, ScaledClock
 from midspan.emulator.gemini.request_log import Report
-from midspan.emulator.gemini.sources.recording import Recording
-from midspan.emulator.gemini.sources.script import Rule, Script, When
-from midspan.emulator.gemini.sources.source import Answer, Conversation, answer, call
+from midspan.emulator.gemini.script import Rule, Script, When
 
 __all__ = [
     "Answer",
@@ -18,7 +17,6 @@ __all__ = [
     "FaultKind",
     "FaultPlan",
     "LocalGemini",
-    "Recording",
     "Report",
     "Rule",
     "ScaledClock",

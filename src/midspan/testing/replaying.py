@@ -144,7 +144,8 @@ def _recordings_at(path: Path) -> list[Path]:
         raise ConfigError(f"cannot read the recordings in {str(path)!r}: {error}") from error
     if not files:
         problem = f"no runs are recorded in {str(path)!r}" if is_directory else f"there is no recording {str(path)!r}"
-        raise ConfigError(f"{problem}; record runs with record(agent, directory)")
+        command = f"midspan ask --record {str(path)!r}"
+        raise ConfigError(f"{problem}; record runs with record(agent, directory), or with {command}")
     return files
 
 

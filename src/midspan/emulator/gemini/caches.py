@@ -8,13 +8,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from midspan._http.retry import Clock
-from midspan.emulator.gemini.checks.check import Target
-from midspan.emulator.gemini.checks.contents import check_each, count_tokens
-from midspan.emulator.gemini.checks.reading import Dialect, read
-from midspan.emulator.gemini.checks.tools import check_declarations
+from midspan.emulator.gemini.check import Target
+from midspan.emulator.gemini.contents import check_each, count_tokens
 from midspan.emulator.gemini.errors import ApiError, invalid
 from midspan.emulator.gemini.models import Models, not_found, page_of
+from midspan.emulator.gemini.reading import Dialect, read
 from midspan.emulator.gemini.route import Route
+from midspan.emulator.gemini.tools import check_declarations
 from midspan.providers.gemini.capabilities import Api
 from midspan.providers.gemini.wire import CachedContent
 

@@ -4,18 +4,17 @@ from itertools import count
 from typing import Any
 
 import msgspec
-from msgspec import Struct
 
-from midspan.emulator.gemini.checks.contents import text_tokens
+from midspan.emulator.gemini.contents import CALL_TOKENS, text_tokens
+from midspan.emulator.gemini.conversation import Answer, Conversation
 from midspan.emulator.gemini.route import Route
 from midspan.emulator.gemini.signatures import sign
-from midspan.emulator.gemini.sources.source import Answer, Conversation
 from midspan.providers.gemini.capabilities import FINISH_NUMBERS
-from midspan.providers.gemini.wire import ThinkingConfig
 
 Document = dict[str, Any]
-_PART_TOKENS = 8
 _TOTAL = ("promptTokenCount", "candidatesTokenCount", "thoughtsTokenCount", "toolUsePromptTokenCount")
+
+encode = msgspec.json.Encoder().encode
 
 
 class Numbering:
@@ -42,66 +41,54 @@ def documents_of(answer: Answer, conversation: Conversation, route: Route, numbe
     if answer.blocked is not None:
         usage = _usage(answer, conversation, 0)
         return [{"promptFeedback": {"blockReason": answer.blocked}, "usageMetadata": usage, **rest}]
-    framing = _Framing(answer, conversation, wants_enum_numbers=route.wants_enum_numbers)
+    last = _last_fields(answer, conversation, route)
     if route.is_streaming:
-        chunks = _chunks(framing.parts(numbering), answer.chunks)
-        last = len(chunks) - 1
-        candidates = [[framing.candidate(parts, 0, is_last=at == last)] for at, parts in enumerate(chunks)]
+        *chunks, final = _chunks(_parts(answer, conversation, numbering), answer.chunks)
+        groups = [*([_candidate(parts, 0)] for parts in chunks), [_candidate(final, 0) | last]]
     else:
         amount = conversation.generation_config.candidate_count or 1
-        candidates = [[framing.candidate(framing.parts(numbering), index) for index in range(amount)]]
+        groups = [[_candidate(_parts(answer, conversation, numbering), at) | last for at in range(amount)]]
     documents = []
     tokens = 0
-    for group in candidates:
-        tokens += sum(_tokens(part) for candidate in group for part in candidate["content"].get("parts", ()))
-        documents.append({"candidates": group, "usageMetadata": _usage(answer, conversation, tokens), **rest})
+    for candidates in groups:
+        tokens += sum(_tokens(part) for candidate in candidates for part in candidate["content"].get("parts", ()))
+        documents.append({"candidates": candidates, "usageMetadata": _usage(answer, conversation, tokens), **rest})
     return documents
 
 
-class _Framing(Struct, frozen=True):
-    """Frames the candidates of one answer."""
+def _parts(answer: Answer, conversation: Conversation, numbering: Numbering) -> list[Document]:
+    """Return the parts with the ids and signatures that the model sends."""
+    family = conversation.target.family
+    thinks = bool(conversation.functions) and conversation.thinking_config.thinking_budget != 0
+    signs = family.sends_signatures and (family.requires_signatures or thinks)
+    parts: list[Document] = []
+    for part in answer.parts:
+        call = part.get("functionCall")
+        framed = dict(part)
+        if call is not None:
+            if family.sends_ids and not call.get("id"):
+                framed["functionCall"] = {"id": numbering.call_id(), **call}
+            if signs and "thoughtSignature" not in part:
+                framed["thoughtSignature"] = numbering.signature(str(call.get("name", "")), call.get("args"))
+            signs = False  # only the first of parallel calls is signed
+        parts.append(framed)
+    if signs and family.requires_signatures and parts and "text" in parts[-1] and not parts[-1].get("thought"):
+        parts[-1] = {"thoughtSignature": numbering.signature(""), **parts[-1]}
+    return parts
 
-    answer: Answer
-    conversation: Conversation
-    wants_enum_numbers: bool
 
-    def parts(self, numbering: Numbering) -> list[Document]:
-        """Return the parts with the ids and signatures that the model sends."""
-        family = self.conversation.target.family
-        signs = family.sends_signatures and (family.requires_signatures or self._thinks())
-        parts: list[Document] = []
-        for part in self.answer.parts:
-            call = part.get("functionCall")
-            framed = dict(part)
-            if call is not None:
-                if family.sends_ids and not call.get("id"):
-                    framed["functionCall"] = {"id": numbering.call_id(), **call}
-                if signs and "thoughtSignature" not in part:
-                    framed["thoughtSignature"] = numbering.signature(str(call.get("name", "")), call.get("args"))
-                signs = False  # only the first of parallel calls is signed
-            parts.append(framed)
-        if signs and family.requires_signatures and parts and "text" in parts[-1] and not parts[-1].get("thought"):
-            parts[-1] = {"thoughtSignature": numbering.signature(""), **parts[-1]}
-        return parts
+def _candidate(parts: list[Document], index: int) -> Document:
+    return {"content": {**({"parts": parts} if parts else {}), "role": "model"}, "index": index}
 
-    def _thinks(self) -> bool:
-        thinking = self.conversation.generation_config.thinking_config or ThinkingConfig()
-        return bool(self.conversation.functions) and thinking.thinking_budget != 0
 
-    def candidate(self, parts: list[Document], index: int, *, is_last: bool = True) -> Document:
-        content = {"parts": parts, "role": "model"} if parts else {"role": "model"}
-        candidate: Document = {"content": content, "index": index}
-        if is_last:
-            if self.answer.finish is not None:
-                candidate["finishReason"] = self._finish_reason(self.answer.finish)
-            if self.answer.finish_message is not None:
-                candidate["finishMessage"] = self.answer.finish_message
-            candidate.update(self.answer.extra)
-        return candidate
-
-    def _finish_reason(self, reason: str) -> str | int:
-        numbers = FINISH_NUMBERS[self.conversation.target.api]
-        return numbers.index(reason) if self.wants_enum_numbers and reason in numbers else reason
+def _last_fields(answer: Answer, conversation: Conversation, route: Route) -> Document:
+    """Return the fields of a candidate that are in its last chunk."""
+    reason: str | int | None = answer.finish
+    numbers = FINISH_NUMBERS[conversation.target.api]
+    if route.wants_enum_numbers and answer.finish in numbers:
+        reason = numbers.index(answer.finish)
+    fields = {"finishReason": reason, "finishMessage": answer.finish_message}
+    return {name: value for name, value in fields.items() if value is not None} | answer.extra
 
 
 def _chunks(parts: list[Document], text_chunks: int) -> list[list[Document]]:
@@ -129,12 +116,11 @@ def _pieces(part: Document, amount: int) -> list[Document]:
 
 
 def _tokens(part: Document) -> int:
-    return text_tokens(part["text"]) if "text" in part else _PART_TOKENS
+    return text_tokens(part["text"]) if "text" in part else CALL_TOKENS
 
 
 def _usage(answer: Answer, conversation: Conversation, tokens: int) -> Document:
-    prompt = conversation.prompt_tokens
-    usage: Document = {"promptTokenCount": prompt, "candidatesTokenCount": tokens}
+    usage: Document = {"promptTokenCount": conversation.prompt_tokens, "candidatesTokenCount": tokens}
     if conversation.cached_tokens:
         usage["cachedContentTokenCount"] = conversation.cached_tokens
     usage |= answer.usage
@@ -143,17 +129,12 @@ def _usage(answer: Answer, conversation: Conversation, tokens: int) -> Document:
     return usage
 
 
-encode = msgspec.json.Encoder().encode
-
-
 def frames_of(documents: list[Document], route: Route) -> list[bytes]:
     """Encode documents as the caller wants them: one alone, server-sent events, or pieces of one JSON array."""
+    encoded = [encode(document) for document in documents]
     if not route.is_streaming:
-        return [encode(documents[-1]) + b"\n"]
+        return [encoded[-1] + b"\n"]
     if route.is_sse:
-        return [b"data: %b\r\n\r\n" % encode(document) for document in documents]
-    last = len(documents) - 1
-    return [
-        b"%b%b%b" % (b"," if at else b"[", encode(document), b"]" if at == last else b"\r\n")
-        for at, document in enumerate(documents)
-    ]
+        return [b"data: %b\r\n\r\n" % document for document in encoded]
+    *others, last = [b"%b%b" % (b"," if at else b"[", document) for at, document in enumerate(encoded)]
+    return [*(other + b"\r\n" for other in others), last + b"]"]

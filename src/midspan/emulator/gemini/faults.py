@@ -7,11 +7,11 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from midspan.emulator.gemini.conversation import Answer
 from midspan.emulator.gemini.documents import Document
 from midspan.emulator.gemini.errors import DETAIL_TYPE, ApiError
 from midspan.emulator.gemini.fault_plan import Fault, FaultKind, FaultPlan, PlanLike
-from midspan.emulator.gemini.sources.source import Answer
-from midspan.emulator.http.messages import HTML, Disconnect, Reply, Step, Wait, reply
+from midspan.emulator.http import HTML, Disconnect, Reply, Step, Wait, reply
 
 _MESSAGES = {
     FaultKind.STATUS_500: (
@@ -30,19 +30,13 @@ _PAGE = (
     b"  <p>The server encountered a temporary error and could not complete your request."
     b"<p>Please try again in 30 seconds.  <ins>That is all we know.</ins>\n"
 )
+_RATE_LIMITS = "https://ai.google.dev/gemini-api/docs/rate-limits"
 _QUOTA = (
     "You exceeded your current quota, please check your plan and billing details. For more information on this error, "
-    "head to: https://ai.google.dev/gemini-api/docs/rate-limits."
+    f"head to: {_RATE_LIMITS}."
 )
-_HELP = {
-    "@type": f"{DETAIL_TYPE}Help",
-    "links": [
-        {
-            "description": "Learn more about Gemini API quotas",
-            "url": "https://ai.google.dev/gemini-api/docs/rate-limits",
-        }
-    ],
-}
+_LINK = {"description": "Learn more about Gemini API quotas", "url": _RATE_LIMITS}
+_HELP = {"@type": f"{DETAIL_TYPE}Help", "links": [_LINK]}
 
 
 class PlanProgress:
@@ -52,18 +46,11 @@ class PlanProgress:
         self.plan = plan
         self.injected: list[Fault] = []
         self._requests = 0
-        self._postponed: tuple[Fault, ...] = ()
-        """Doubled chunks wait for the next streaming request."""
 
     def next(self, *, is_streaming: bool) -> "RequestFaults":
         """Return the faults of the next request."""
-        faults = self._postponed + self.plan.at(self._requests)
         self._requests += 1
-        if is_streaming:
-            self._postponed = ()
-        else:
-            self._postponed = tuple(fault for fault in faults if fault.kind is FaultKind.DOUBLED_CHUNK)
-        return RequestFaults(tuple(fault for fault in faults if fault not in self._postponed), is_streaming)
+        return RequestFaults(self.plan.at(self._requests - 1), is_streaming)
 
 
 class Plans(UserDict[str, Any]):
@@ -90,10 +77,13 @@ class RequestFaults(Struct, frozen=True):
     faults: tuple[Fault, ...]
     is_streaming: bool
 
-    def instead(self) -> tuple[Fault, Reply] | None:
-        """Return the fault that replaces the answer, and its reply; None if there is an answer."""
+    def has(self, kind: FaultKind) -> bool:
+        return any(fault.kind is kind for fault in self.faults)
+
+    def replace_reply(self) -> tuple[Fault, Reply] | None:
+        """Return the fault that replaces the whole reply, and that reply; None if there is no such fault."""
         for fault in self.faults:
-            replacement = self._reply(fault)
+            replacement = _reply(fault, is_streaming=self.is_streaming)
             if replacement is not None:
                 return fault, replacement
         return None
@@ -101,59 +91,53 @@ class RequestFaults(Struct, frozen=True):
     def change_answer(self, answer: Answer) -> Answer:
         """Return what the model answers under these faults."""
         for fault in self.faults:
-            change = _ANSWERS.get(fault.kind)
-            answer = answer if change is None else change(answer, fault)
+            if fault.kind in _ANSWERS:
+                answer = _ANSWERS[fault.kind](answer, fault)
         return answer
 
     def change_documents(self, documents: list[Document]) -> list[Document]:
         """Return the JSON documents that are sent under these faults."""
         for fault in self.faults:
-            change = _DOCUMENTS.get(fault.kind)
-            if change is not None:
-                documents = change(documents, min(fault.chunk, len(documents) - 1), fault)
+            if fault.kind in _DOCUMENTS:
+                documents = _DOCUMENTS[fault.kind](documents, min(fault.chunk, len(documents) - 1), fault)
         return documents
 
     def change_frames(self, frames: Sequence[bytes]) -> list[Step]:
         """Return the steps that send the frames of the documents under these faults."""
         steps: list[Step] = list(frames)
         for fault in self.faults:
-            change = _STEPS.get(fault.kind)
-            if change is None or any(isinstance(step, Disconnect) for step in steps):
+            if fault.kind not in _STEPS or any(isinstance(step, Disconnect) for step in steps):
                 continue
             if fault.kind is FaultKind.STALL and not self.is_streaming:
-                steps = _split_body(steps)
+                body = _frame(steps, -1)
+                steps[-1:] = [body[: len(body) // 2], body[len(body) // 2 :]]
             places = [at for at, step in enumerate(steps) if isinstance(step, bytes)]
-            steps = change(steps, places[min(fault.chunk, len(places) - 1)], fault)
+            steps = _STEPS[fault.kind](steps, places[min(fault.chunk, len(places) - 1)], fault)
         return steps
 
-    def has(self, kind: FaultKind) -> bool:
-        return any(fault.kind is kind for fault in self.faults)
 
-    def _reply(self, fault: Fault) -> Reply | None:
-        match fault.kind:
-            case FaultKind.RESET_BEFORE_HEADERS:
-                return [Disconnect.RESET]
-            case FaultKind.ERROR_EVENT | FaultKind.ERROR_BARE:
-                # Without a stream there is no answer in which the error could occur.
-                return None if self.is_streaming else reply(_OVERLOADED.body(), _OVERLOADED.code)
-            case FaultKind.HTML_PAGE:
-                return reply(_PAGE, 502, HTML)
-            case FaultKind.ERROR_LIST:
-                return reply(b"[%b]" % _OVERLOADED.body(), _OVERLOADED.code)
-        error = _error_of(fault)
-        return None if error is None else reply(error.body(), error.code)
-
-
-def _error_of(fault: Fault) -> ApiError | None:
+def _reply(fault: Fault, *, is_streaming: bool) -> Reply | None:
+    """Return the reply that a fault sends instead of the answer; None if there is an answer."""
+    error: ApiError | None = None
     match fault.kind:
+        case FaultKind.RESET_BEFORE_HEADERS:
+            return [Disconnect.RESET]
+        case FaultKind.HTML_PAGE:
+            return reply(_PAGE, 502, HTML)
+        case FaultKind.ERROR_LIST:
+            return reply(b"[%b]" % _OVERLOADED.body(), _OVERLOADED.code)
+        case FaultKind.ERROR_EVENT | FaultKind.ERROR_BARE if not is_streaming:
+            error = _OVERLOADED  # without a stream there is no answer in which the error could occur
         case FaultKind.RATE_LIMIT:
             retry = {"@type": f"{DETAIL_TYPE}RetryInfo", "retryDelay": f"{fault.seconds:g}s"}
             details = [_quota("GenerateRequestsPerMinutePerProjectPerModel"), _HELP, retry]
-            return ApiError(429, f"{_QUOTA} Please retry in {fault.seconds:g}s.", details=details)
+            error = ApiError(429, f"{_QUOTA} Please retry in {fault.seconds:g}s.", details=details)
         case FaultKind.DAILY_QUOTA:
             details = [_quota("GenerateRequestsPerDayPerProjectPerModel-FreeTier"), _HELP]
-            return ApiError(429, _QUOTA, details=details)
-    return ApiError(*_MESSAGES[fault.kind]) if fault.kind in _MESSAGES else None
+            error = ApiError(429, _QUOTA, details=details)
+        case kind if kind in _MESSAGES:
+            error = ApiError(*_MESSAGES[kind])
+    return None if error is None else reply(error.body(), error.code)
 
 
 def _quota(quota_id: str) -> dict[str, Any]:
@@ -172,15 +156,16 @@ def _malformed_call(answer: Answer, _fault: Fault) -> Answer:
     return Answer(finish="MALFORMED_FUNCTION_CALL", finish_message=message)
 
 
+def _delay(answer: Answer, fault: Fault) -> Answer:
+    return replace(answer, delay_seconds=answer.delay_seconds + fault.seconds)
+
+
+_UNEXPECTED_CALL = Answer(finish="UNEXPECTED_TOOL_CALL", finish_message="Unexpected tool call.")
 _ANSWERS: dict[FaultKind, Callable[[Answer, Fault], Answer]] = {
     FaultKind.MALFORMED_CALL: _malformed_call,
-    FaultKind.UNEXPECTED_CALL: lambda _answer, _fault: Answer(
-        finish="UNEXPECTED_TOOL_CALL", finish_message="Unexpected tool call."
-    ),
+    FaultKind.UNEXPECTED_CALL: lambda _answer, _fault: _UNEXPECTED_CALL,
     FaultKind.EMPTY_STOP: lambda _answer, _fault: Answer(),
-    FaultKind.SLOW_FIRST_BYTE: lambda answer, fault: replace(
-        answer, delay_seconds=answer.delay_seconds + fault.seconds
-    ),
+    FaultKind.SLOW_FIRST_BYTE: _delay,
 }
 
 
@@ -206,11 +191,6 @@ _DOCUMENTS: dict[FaultKind, Callable[[list[Document], int, Fault], list[Document
     FaultKind.HUGE_EVENT: _enlarge,
     FaultKind.NO_FINISH: _remove_finish,
 }
-
-
-def _split_body(steps: list[Step]) -> list[Step]:
-    body = _frame(steps, -1)
-    return [*steps[:-1], body[: len(body) // 2], body[len(body) // 2 :]]
 
 
 def _frame(steps: Sequence[Step], at: int) -> bytes:

@@ -12,15 +12,11 @@ from midspan.emulator.gemini.caches import Caches
 from midspan.emulator.gemini.errors import ApiError
 from midspan.emulator.gemini.fault_plan import Fault, FaultPlan, PlanLike
 from midspan.emulator.gemini.faults import PlanProgress, Plans
-from midspan.emulator.gemini.generate import Generation
 from midspan.emulator.gemini.models import Models
-from midspan.emulator.gemini.request_log import Report, RequestLog
+from midspan.emulator.gemini.request_log import Report
 from midspan.emulator.gemini.service import Service
-from midspan.emulator.gemini.sources.provider import ProviderSource
-from midspan.emulator.gemini.sources.script import to_source
-from midspan.emulator.gemini.sources.source import Echo, Source
-from midspan.emulator.http.messages import Request
-from midspan.emulator.http.server import HttpServer
+from midspan.emulator.gemini.sources import source_of
+from midspan.emulator.http import HttpServer, Request
 from midspan.emulator.validate import Validated
 from midspan.errors import ConfigError
 from midspan.providers.provider import Provider
@@ -39,8 +35,8 @@ class LocalGemini(HttpServer):
 
     `with` runs it in a thread of its own, `async with` in the running event loop.
 
-    - `script`: answers, as a list, a function of the conversation, a Script, a Recording or the path of a TOML file;
-      `model`: a provider that answers instead. Without both, the server repeats what the user wrote.
+    - `script`: answers, as a list, a function of the conversation, a Script or the path of a TOML file; `model`: a
+      provider that answers instead. Without both, the server repeats what the user wrote.
     - `faults`: the fault plan of all requests that name none.
     - `api_key`: the only valid key; by default any key is valid.
     - `models`: the only models; by default those of the real API, with `retired_models` also those that were shut down.
@@ -67,12 +63,14 @@ class LocalGemini(HttpServer):
         names: Any = models
         options = _Options(api_key, names, retired_models, strict_signatures, min_cache_tokens)
         known = Models(options.models, retired=retired_models)
-        caches = Caches(clock, known, min_tokens=min_cache_tokens)
-        self._log = RequestLog()
-        source = _to_source(script, model)
-        self._generation = Generation(source, known, caches, self._log, strict_signatures=strict_signatures)
-        service = Service(self._generation, known, caches, self._log, api_key=api_key)
-        super().__init__(service.handle, host=host, port=port, clock=clock)
+        self._service = Service(
+            source_of(script, model),
+            known,
+            Caches(clock, known, min_tokens=min_cache_tokens),
+            api_key=api_key,
+            strict_signatures=strict_signatures,
+        )
+        super().__init__(self._service.handle, host=host, port=port, clock=clock)
         self.plan = faults
 
     def url_for(self, plan: str) -> str:
@@ -82,50 +80,39 @@ class LocalGemini(HttpServer):
     @property
     def plan(self) -> FaultPlan:
         """The fault plan of all requests that name none. Setting it starts the count of requests again."""
-        return self._generation.default_plan.plan
+        return self._service.default_plan.plan
 
     @plan.setter
     def plan(self, plan: PlanLike) -> None:
-        self._generation.default_plan = PlanProgress(FaultPlan.of(plan))
+        self._service.default_plan = PlanProgress(FaultPlan.of(plan))
 
     @property
     def plans(self) -> Plans:
         """Plans by name, for requests to `url_for(name)` or with the header `x-midspan-plan: name`."""
-        return self._generation.plans
+        return self._service.plans
 
     @property
     def injected(self) -> tuple[Fault, ...]:
         """The faults of `plan` that have been injected."""
-        return tuple(self._generation.default_plan.injected)
+        return tuple(self._service.default_plan.injected)
 
     @property
     def requests(self) -> tuple[Request, ...]:
         """The last requests, without those with large bodies."""
-        return tuple(self._log.requests)
+        return tuple(self._service.log.requests)
 
     @property
     def errors(self) -> tuple[ApiError, ...]:
         """The last errors that were sent, without injected ones."""
-        return tuple(self._log.errors)
+        return tuple(self._service.log.errors)
 
     def report(self) -> Report:
         """Count requests, answers, errors, faults and open connections."""
-        return self._log.report(self.open_connections)
+        return self._service.log.report(self.open_connections)
 
     def clear(self) -> None:
         """Forget all requests and errors, and set the counts to zero."""
-        self._log.clear()
-
-
-def _to_source(script: Any, model: Provider | None) -> Source:
-    if script is not None and model is not None:
-        raise ConfigError("pass either a script or a model, not both")
-    if model is None:
-        source: Source = Echo() if script is None else to_source(script)
-        return source
-    if not isinstance(model, Provider) or isinstance(model, type):
-        raise ConfigError(f"model must be a provider, got {model!r:.80}")
-    return ProviderSource(model)
+        self._service.log.clear()
 
 
 class ScaledClock(SystemClock):

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from midspan.emulator.gemini.errors import ApiError
 from midspan.emulator.gemini.fault_plan import Fault
-from midspan.emulator.http.messages import Request
+from midspan.emulator.http import Request
 
 _MAX_ENTRIES = 256
 _MAX_BODY_BYTES = 65_536

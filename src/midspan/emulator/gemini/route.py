@@ -6,7 +6,7 @@ from urllib.parse import parse_qs, unquote
 from msgspec import Struct
 
 from midspan.emulator.gemini.errors import DETAIL_TYPE, ApiError
-from midspan.emulator.http.messages import Request
+from midspan.emulator.http import Request
 from midspan.providers.gemini.capabilities import Api
 
 _PATH = re.compile(
@@ -73,14 +73,14 @@ def route_of(target: str) -> Route | None:
 
 def check_credentials(request: Request, route: Route, api_key: str | None) -> None:
     """Check the key or token of a request; any is valid if `api_key` is None."""
-    key = request.header("x-goog-api-key")
+    key = request.headers.get("x-goog-api-key")
     if key is None:
         key = route.query.get("key")
     if key is not None:
         if not _is_valid(key.strip(), api_key):
             raise _invalid_key(route)
         return
-    token = request.header("authorization")
+    token = request.headers.get("authorization")
     if token is not None and token.lower().startswith("bearer"):
         if not _is_valid(token[len("bearer") :].strip(), api_key):
             raise _unauthenticated(f"Request had invalid authentication credentials. {_EXPECTED}")

@@ -1,40 +1,66 @@
-"""The endpoints of the API: finds the handler of a request and turns errors into replies."""
+"""The endpoints of the API: checks requests, asks the source, injects faults and frames the answers."""
 
+from inspect import isawaitable
 from typing import Any
 
+from msgspec.structs import replace
+
 from midspan.emulator.gemini.caches import Caches
-from midspan.emulator.gemini.checks.check import Target
-from midspan.emulator.gemini.checks.contents import check_each, check_size, count_tokens
-from midspan.emulator.gemini.checks.reading import Dialect, read
-from midspan.emulator.gemini.checks.tools import check_declarations
-from midspan.emulator.gemini.documents import encode
+from midspan.emulator.gemini.check import Target, check
+from midspan.emulator.gemini.contents import check_each, check_size, count_tokens
+from midspan.emulator.gemini.conversation import Answer, Conversation, Source, to_answer
+from midspan.emulator.gemini.documents import Numbering, documents_of, encode, frames_of
 from midspan.emulator.gemini.errors import ApiError, invalid
-from midspan.emulator.gemini.generate import Generation
+from midspan.emulator.gemini.fault_plan import FaultKind, FaultPlan
+from midspan.emulator.gemini.faults import PlanProgress, Plans, RequestFaults, split_for_continuation
 from midspan.emulator.gemini.models import Models
+from midspan.emulator.gemini.reading import Dialect, read
 from midspan.emulator.gemini.request_log import RequestLog
 from midspan.emulator.gemini.route import Route, check_credentials, route_of
-from midspan.emulator.http.messages import HTML, Reply, Request, reply
+from midspan.emulator.gemini.tool_choice import apply_tool_choice
+from midspan.emulator.gemini.tools import check_declarations
+from midspan.emulator.http import (
+    EVENT_STREAM,
+    HTML,
+    JSON,
+    LAST_CHUNK,
+    Disconnect,
+    Reply,
+    Request,
+    Step,
+    Wait,
+    chunk,
+    head,
+    reply,
+)
 from midspan.providers.gemini.capabilities import Api
 from midspan.providers.gemini.proto import to_plain
 from midspan.providers.gemini.wire import CountTokensRequest
 
+_MAX_CONTINUATIONS = 1_000
 _NOT_FOUND = b"<!DOCTYPE html>\n<title>Error 404 (Not Found)!!1</title>\n<p><b>404.</b> <ins>That is an error.</ins>\n"
 
 
 class Service:
-    """Handles the requests of one server."""
+    """Handles the requests of one server, under its fault plans."""
 
     def __init__(
-        self, generation: Generation, models: Models, caches: Caches, log: RequestLog, *, api_key: str | None
+        self, source: Source, models: Models, caches: Caches, *, api_key: str | None, strict_signatures: bool
     ) -> None:
-        self._generation = generation
+        self._source = source
         self._models = models
         self._caches = caches
-        self._log = log
         self._api_key = api_key
+        self._strict_signatures = strict_signatures
+        self._numbering = Numbering()
+        self._continuations: dict[str, Answer] = {}
+        self.log = RequestLog()
+        self.default_plan = PlanProgress(FaultPlan())
+        """For requests that name no plan."""
+        self.plans = Plans()
 
     async def handle(self, request: Request) -> Reply:
-        self._log.add_request(request)
+        self.log.add_request(request)
         try:
             return await self._reply(request)
         except ApiError as error:
@@ -43,7 +69,7 @@ class Service:
             return self._error(ApiError(500, f"{type(error).__name__}: {error}"))
 
     def _error(self, error: ApiError) -> Reply:
-        self._log.add_error(error)
+        self.log.add_error(error)
         return reply(error.body(), error.code)
 
     async def _reply(self, request: Request) -> Reply:
@@ -52,7 +78,7 @@ class Service:
             return reply(_NOT_FOUND, 404, HTML)
         check_credentials(request, route, self._api_key)
         if request.method == "POST" and route.method in ("generateContent", "streamGenerateContent"):
-            return await self._generation.reply(request, route)
+            return await self._generate(request, route)
         document = self._document(request, route)
         return reply(_NOT_FOUND, 404, HTML) if document is None else reply(encode(document))
 
@@ -72,6 +98,82 @@ class Service:
                 return self._caches.handle(request.method, route, request.body)
         return None
 
+    async def _generate(self, request: Request, route: Route) -> Reply:
+        name = route.plan or request.headers.get("x-midspan-plan")
+        if name is not None and name not in self.plans:
+            raise invalid(f"There is no fault plan {name!r}; set it in server.plans")
+        plan = self.default_plan if name is None else self.plans.progress(name)
+        faults = plan.next(is_streaming=route.is_streaming)
+        replaced = faults.replace_reply()
+        if replaced is not None:
+            fault, error_reply = replaced
+            plan.injected.append(fault)
+            self.log.add_faults([fault])
+            return error_reply
+        conversation = self._conversation(request, route)
+        plan.injected.extend(faults.faults)
+        self.log.add_faults(faults.faults)
+        answer = apply_tool_choice(await self._answer(conversation), conversation)
+        answer = self._apply(faults, answer)
+        documents = documents_of(answer, conversation, route, self._numbering)
+        self.log.answered += 1
+        frames = frames_of(faults.change_documents(documents), route)
+        return _frame(faults.change_frames(frames), len(frames[0]), answer, request, route)
+
+    def _conversation(self, request: Request, route: Route) -> Conversation:
+        target = Target(self._models.require(route, route.method or ""), route.api, route.version, route.is_streaming)
+        checked = check(request.body, target, strict_signatures=self._strict_signatures)
+        tokens = count_tokens(checked.contents or ())
+        if checked.cached_content is None:
+            return Conversation(target, checked, request.body, tokens)
+        cache = self._caches.for_request(checked.cached_content, target)
+        merged = replace(
+            checked,
+            contents=[*(cache.content.contents or ()), *(checked.contents or ())],
+            system_instruction=cache.content.system_instruction,
+            tools=cache.content.tools,
+            tool_config=cache.content.tool_config,
+        )
+        return Conversation(target, merged, request.body, tokens + cache.tokens, cache.tokens)
+
+    async def _answer(self, conversation: Conversation) -> Answer:
+        token = conversation.request.continuation_token
+        if token is not None:
+            if (key := _token_key(token)) not in self._continuations:
+                raise invalid("Invalid continuation token.")
+            return self._continuations[key]
+        answer = self._source(conversation)
+        return to_answer(await answer if isawaitable(answer) else answer)
+
+    def _apply(self, faults: RequestFaults, answer: Answer) -> Answer:
+        answer = faults.change_answer(answer)
+        if not faults.has(FaultKind.CONTINUATION):
+            return answer
+        now, rest = split_for_continuation(answer)
+        token = self._numbering.signature("continuation")
+        self._continuations[_token_key(token)] = rest
+        if len(self._continuations) > _MAX_CONTINUATIONS:
+            del self._continuations[next(iter(self._continuations))]
+        return replace(now, extra={**now.extra, "continuationToken": token})
+
+
+def _token_key(token: str) -> str:
+    """Return a token in one form: clients send it in either base64 alphabet, with or without padding."""
+    return token.replace("-", "+").replace("_", "/").rstrip("=")
+
+
+def _frame(steps: list[Step], size: int, answer: Answer, request: Request, route: Route) -> Reply:
+    delay: Reply = [Wait(answer.delay_seconds)] if answer.delay_seconds else []
+    if not route.is_streaming:
+        return [*delay, head(200, JSON, f"Content-Length: {size}"), *steps]
+    if answer.gap_seconds:
+        steps = [item for step in steps for item in (step, Wait(answer.gap_seconds))][:-1]
+    content_type = EVENT_STREAM if route.is_sse else JSON
+    if not request.accepts_chunks:
+        return [*delay, head(200, content_type, "Connection: close"), *steps, Disconnect.CLOSE]
+    chunks: list[Step] = [chunk(step) if isinstance(step, bytes) else step for step in steps]
+    return [*delay, head(200, content_type, "Transfer-Encoding: chunked"), *chunks, LAST_CHUNK]
+
 
 def _count_tokens(body: bytes, model: str, route: Route) -> dict[str, Any]:
     request = read(CountTokensRequest, body, Dialect(route.api, route.version))
@@ -83,8 +185,8 @@ def _count_tokens(body: bytes, model: str, route: Route) -> dict[str, Any]:
     tokens = count_tokens([*contents, *([counted.system_instruction] if counted.system_instruction else [])])
     if counted.tools:
         tokens += len(encode(to_plain(counted.tools))) // 4
-    details = [{"modality": "TEXT", "tokenCount": tokens}]
-    if route.api is Api.DEVELOPER:
-        return {"totalTokens": tokens, "promptTokensDetails": details}
-    characters = sum(len(part.text or "") for content in contents for part in content.parts or ())
-    return {"totalTokens": tokens, "totalBillableCharacters": characters, "promptTokensDetails": details}
+    document = {"totalTokens": tokens, "promptTokensDetails": [{"modality": "TEXT", "tokenCount": tokens}]}
+    if route.api is Api.VERTEX:
+        texts = [part.text or "" for content in contents for part in content.parts or ()]
+        document["totalBillableCharacters"] = sum(map(len, texts))
+    return document

@@ -1,13 +1,13 @@
 """Thought signatures: the emulator recognises its own, and whether one was changed or moved to another call."""
 
 from base64 import b64decode, b64encode
-from enum import Enum
 from hashlib import blake2b
 from typing import Any
 
 import msgspec
 
 from midspan.providers.gemini.encode import SKIP_SIGNATURE
+from midspan.providers.gemini.wire import FunctionCall
 
 _PREFIX = b"\x12midspan:"
 _PREFIX_BASE64 = b64encode(_PREFIX).decode()
@@ -16,18 +16,10 @@ _TAG_SIZE = 17
 """Makes the size a multiple of 3, so that the base64 has no padding that a client could drop."""
 _FROM_URLSAFE = str.maketrans("-_", "+/")
 
+_INVALID = "Invalid thought signature."
 _DUMMIES = (SKIP_SIGNATURE, "context_engineering_is_the_way_to_go")
 _DUMMIES_BASE64 = tuple(b64encode(dummy.encode()).decode().rstrip("=") for dummy in _DUMMIES)
 """The API accepts these words in place of a signature; some clients encode them."""
-
-
-class Verdict(Enum):
-    VALID = "valid"
-    FOREIGN = "foreign"
-    """Created by another server; only that server can verify it."""
-    CORRUPTED = "Corrupted thought signature."
-    INVALID = "Invalid thought signature."
-    """It belongs to another call."""
 
 
 def sign(name: str, nonce: int, args: dict[str, Any] | None = None) -> str:
@@ -36,17 +28,20 @@ def sign(name: str, nonce: int, args: dict[str, Any] | None = None) -> str:
     return b64encode(data + _tag(data, name, args)).decode()
 
 
-def verify(signature: str, name: str, args: dict[str, Any] | None, *, is_first: bool) -> Verdict:
-    """Check a signature on a call; `is_first` says whether it is the first call of its content."""
+def signature_error(signature: str, call: FunctionCall, *, is_first: bool, strict: bool) -> str | None:
+    """Return what is wrong with the signature of a call; `is_first` says whether it is the first of its content.
+
+    Signatures of other servers cannot be verified; `strict` rejects them.
+    """
     if not signature.startswith(_PREFIX_BASE64):
         is_dummy = signature.rstrip("=") in (*_DUMMIES, *_DUMMIES_BASE64)
-        return Verdict.VALID if is_dummy else Verdict.FOREIGN
+        return _INVALID if strict and not is_dummy else None
     data = b64decode(signature.translate(_FROM_URLSAFE) + "=" * (-len(signature) % 4))
     signed, tag = data[: len(_PREFIX) + _NONCE_SIZE], data[len(_PREFIX) + _NONCE_SIZE :]
     if len(tag) != _TAG_SIZE:
-        return Verdict.CORRUPTED
+        return "Corrupted thought signature."
     # Only the first of parallel calls is signed.
-    return Verdict.VALID if is_first and tag == _tag(signed, name, args) else Verdict.INVALID
+    return None if is_first and tag == _tag(signed, call.name or "", call.args) else _INVALID
 
 
 def _tag(data: bytes, name: str, args: dict[str, Any] | None) -> bytes:

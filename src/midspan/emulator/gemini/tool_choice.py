@@ -4,39 +4,35 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from midspan.emulator.gemini.checks.tools import declarations_in
-from midspan.emulator.gemini.sources.source import Answer, Conversation, call
-from midspan.providers.gemini.proto import to_plain
-from midspan.providers.gemini.wire import FunctionDeclaration, ThinkingConfig
+from midspan._schema.normalize import normalize_tree
+from midspan._schema.tree import SchemaNode
+from midspan.emulator.gemini.conversation import Answer, Conversation, call
+from midspan.emulator.gemini.tools import declarations_in, parameters_of
+from midspan.providers.gemini.wire import FunctionDeclaration
 
 _MAX_DEPTH = 16
+_TYPES = ("object", "array", "string", "integer", "number", "boolean", "null")
+"""In the order in which a sample prefers them."""
 
 
 def apply_tool_choice(answer: Answer, conversation: Conversation) -> Answer:
     """Return the answer that the function calling config of the request allows."""
     if answer.documents or answer.blocked:
         return answer
-    answer = _without_hidden_thoughts(answer, conversation)
+    if not conversation.thinking_config.include_thoughts:
+        answer = replace(answer, parts=tuple(part for part in answer.parts if not part.get("thought")))
     mode = conversation.calling_config.mode
     called = [part["functionCall"].get("name") for part in answer.parts if "functionCall" in part]
     allowed = _allowed_functions(conversation)
-    if mode == "NONE":
+    is_allowed = all(name in allowed for name in called)
+    if mode == "NONE" or (mode == "VALIDATED" and allowed and not is_allowed):
         return _without_calls(answer) if called else answer
     if mode == "ANY" and allowed:
-        is_allowed = called and all(name in allowed for name in called)
-        return answer if is_allowed else replace(answer, parts=(_forced_call(allowed),), finish="STOP")
-    if mode == "VALIDATED" and allowed:
-        return answer if all(name in allowed for name in called) else _without_calls(answer)
+        forced = _forced_call(next(iter(allowed.values())))
+        return answer if called and is_allowed else replace(answer, parts=(forced,), finish="STOP")
     if called and not conversation.request.tools:
         return Answer(finish="UNEXPECTED_TOOL_CALL", finish_message="Model tried to call an undeclared function.")
     return answer
-
-
-def _without_hidden_thoughts(answer: Answer, conversation: Conversation) -> Answer:
-    thinking = conversation.generation_config.thinking_config or ThinkingConfig()
-    if thinking.include_thoughts or not any("thought" in part for part in answer.parts):
-        return answer
-    return replace(answer, parts=tuple(part for part in answer.parts if not part.get("thought")))
 
 
 def _without_calls(answer: Answer) -> Answer:
@@ -50,51 +46,36 @@ def _allowed_functions(conversation: Conversation) -> dict[str, FunctionDeclarat
     return {name: declared[name] for name in names if name in declared} if names else declared
 
 
-def _forced_call(allowed: dict[str, FunctionDeclaration]) -> dict[str, Any]:
-    name, declaration = next(iter(allowed.items()))
-    plain = to_plain(declaration)
-    schema = plain.get("parametersJsonSchema", plain.get("parameters"))
-    arguments = _sample(schema, _definitions(schema)) if schema else {}
-    return call(name, **(arguments if isinstance(arguments, dict) else {}))
+def _forced_call(declaration: FunctionDeclaration) -> dict[str, Any]:
+    schema = parameters_of(declaration)
+    arguments = _sample(normalize_tree(schema)[0].root) if schema else {}
+    return call(declaration.name or "", **(arguments if isinstance(arguments, dict) else {}))
 
 
-def _definitions(schema: dict[str, Any]) -> dict[str, Any]:
-    return schema.get("$defs") or schema.get("defs") or {}
-
-
-def _sample(schema: Any, definitions: dict[str, Any], depth: int = 0) -> Any:
-    """Return a value of a schema, in JSON Schema or in the API's subset of OpenAPI."""
-    if not isinstance(schema, dict) or depth > _MAX_DEPTH:
+def _sample(node: SchemaNode, depth: int = 0) -> Any:
+    """Return a value of a schema."""
+    schema = {keyword: value for part in node.conjuncts for keyword, value in part.schema.items()}
+    options = [option for part in node.conjuncts for option in part.options or ()]
+    variants = [variant for part in node.conjuncts for variant in part.variants]
+    if options or "default" in schema:
+        return schema.get("default", next(iter(options), None))
+    if depth > _MAX_DEPTH:
         return "text"
-    reference = schema.get("$ref") or schema.get("ref")
-    if isinstance(reference, str):
-        return _sample(definitions.get(reference.rsplit("/", 1)[-1], {}), definitions, depth + 1)
-    for keyword in ("const", "default"):
-        if keyword in schema:
-            return schema[keyword]
-    if schema.get("enum"):
-        return schema["enum"][0]
-    for keyword in ("anyOf", "oneOf", "allOf"):
-        if schema.get(keyword):
-            return _sample(schema[keyword][0], definitions, depth + 1)
-    return _sample_of_type(schema, definitions, depth)
-
-
-def _sample_of_type(schema: dict[str, Any], definitions: dict[str, Any], depth: int) -> Any:
-    types = schema.get("type", "object" if "properties" in schema else "string")
-    match str(types[0] if isinstance(types, list) and types else types).lower():
+    if variants:
+        return _sample(variants[0], depth + 1)
+    match next((name for name in _TYPES if name in node.types), None):
         case "object":
-            properties = schema.get("properties") or {}
-            required = schema.get("required") or ()
-            return {name: _sample(properties.get(name), definitions, depth + 1) for name in required}
+            properties = {name: inner for part in node.conjuncts for name, inner in part.properties.items()}
+            names = [name for part in node.conjuncts for name in part.schema.get("required", ()) if name in properties]
+            return {name: _sample(properties[name], depth + 1) for name in names}
         case "array":
-            return [_sample(schema.get("items"), definitions, depth + 1)] * int(schema.get("minItems") or 0)
+            return [_sample(node.item(at), depth + 1) for at in range(int(schema.get("minItems", 0)))]
         case "integer" | "number":
-            minimum = schema.get("minimum", schema.get("exclusiveMinimum", 0) or 0)
+            minimum = schema.get("minimum", schema.get("exclusiveMinimum", 0))
             smallest = int(minimum) + ("exclusiveMinimum" in schema)
             return max(smallest, 1 if schema.get("maximum", 1) >= 1 else int(minimum))
         case "boolean":
             return True
         case "null":
             return None
-    return "text".ljust(int(schema.get("minLength") or 0), "t")
+    return "text".ljust(int(schema.get("minLength", 0)), "t")

@@ -7,13 +7,12 @@ from msgspec import Struct
 
 from midspan.emulator.gemini.errors import ApiError, invalid, invalid_fields
 from midspan.emulator.gemini.models import Family
-from midspan.emulator.gemini.signatures import Verdict, verify
+from midspan.emulator.gemini.signatures import signature_error
 from midspan.providers.gemini.capabilities import Api
 from midspan.providers.gemini.wire import Content, FunctionCall, FunctionResponse, Part
 
 _MAX_TOKENS = 1_048_576
-_CALL_TOKENS = 8
-_RESULT_TOKENS = 16
+CALL_TOKENS = 8
 _FILE_TOKENS = 258
 _ROLES = ("user", "model", "function", "tool")
 _UNSUPPORTED_FILES = ("application/vnd.", "application/msword", "application/zip", "application/octet-stream")
@@ -116,16 +115,15 @@ def check_size(contents: Sequence[Content], api: Api) -> None:
 
 
 def count_tokens(contents: Sequence[Content]) -> int:
-    """Estimate the tokens of contents: four characters are one token."""
+    """Estimate the tokens of contents."""
     return sum(_part_tokens(part) for content in contents for part in content.parts or ())
 
 
 def _part_tokens(part: Part) -> int:
-    if part.function_call is not None:
-        return _CALL_TOKENS
-    if part.function_response is not None:
-        return _RESULT_TOKENS
-    return text_tokens(part.text) if part.text is not None else _FILE_TOKENS
+    if part.text is not None:
+        return text_tokens(part.text)
+    is_call = part.function_call is not None or part.function_response is not None
+    return CALL_TOKENS if is_call else _FILE_TOKENS
 
 
 def text_tokens(text: str) -> int:
@@ -199,18 +197,13 @@ def _check_results(called: _Turn, turn: _Turn, family: Family) -> None:
 
 
 def _check_ids(called: _Turn, results: Sequence[FunctionResponse]) -> None:
-    """Check that each result belongs to a different call; a result without an id is matched by name."""
+    """Check that each result, also of tools that the server runs, belongs to a different call: by id, else by name."""
     ids = [call.id for call in called.calls if call.id]
     if len(set(ids)) < len(ids):
         raise invalid(_WRONG_ID)
     open_calls = list(called.calls)
-    for result in called.results:  # of tools that the server runs
-        by_id = [call for call in open_calls if call.id == result.id and call.name == result.name]
-        by_name = [call for call in open_calls if call.name == result.name]
-        if by_id or by_name:
-            open_calls.remove((by_id or by_name)[0])
     # Results with an id come first, so that the others are matched with what is left.
-    for result in sorted(results, key=lambda result: not result.id):
+    for result in sorted((*called.results, *results), key=lambda result: not result.id):
         matching = [call for call in open_calls if call.id == result.id] if result.id else open_calls
         if not matching:
             raise invalid(_WRONG_ID)
@@ -222,27 +215,15 @@ def _check_ids(called: _Turn, results: Sequence[FunctionResponse]) -> None:
 
 def _check_signatures(contents: Sequence[Content], family: Family, *, strict: bool) -> None:
     """Check the signatures on calls, and that each step of the current turn has one on its first call."""
-    for content in contents:
-        parts = [part for part in content.parts or () if part.function_call is not None]
-        for at, part in enumerate(parts):
-            _check_signature(part, is_first=at == 0, strict=strict)
-    if not family.requires_signatures:
-        return
-    for index in range(_start_of_current_turn(contents), len(contents)):
-        parts = [part for part in contents[index].parts or () if part.function_call is not None]
-        if _turn_of(contents[index]).open_calls > 0 and not parts[0].thought_signature:
-            raise _missing_signature(parts[0], index)
-
-
-def _check_signature(part: Part, *, is_first: bool, strict: bool) -> None:
-    call = part.function_call
-    if call is None or not part.thought_signature:
-        return
-    verdict = verify(part.thought_signature, call.name or "", call.args, is_first=is_first)
-    if verdict is Verdict.FOREIGN and strict:
-        verdict = Verdict.INVALID
-    if verdict in (Verdict.CORRUPTED, Verdict.INVALID):
-        raise invalid(verdict.value)
+    start = _start_of_current_turn(contents) if family.requires_signatures else len(contents)
+    for index, content in enumerate(contents):
+        signed = [(part.function_call, part.thought_signature) for part in content.parts or () if part.function_call]
+        for at, (call, signature) in enumerate(signed):
+            error = signature_error(signature, call, is_first=at == 0, strict=strict) if signature else None
+            if error is not None:
+                raise invalid(error)
+        if index >= start and _turn_of(content).open_calls > 0 and not signed[0][1]:
+            raise _missing_signature(signed[0][0], index)
 
 
 def _start_of_current_turn(contents: Sequence[Content]) -> int:
@@ -255,12 +236,11 @@ def _start_of_current_turn(contents: Sequence[Content]) -> int:
     return 0
 
 
-def _missing_signature(part: Part, index: int) -> ApiError:
-    assert part.function_call is not None, "only calls need a signature"
+def _missing_signature(call: FunctionCall, index: int) -> ApiError:
     return invalid(
         "Function call is missing a thought_signature in functionCall parts. This is required for tools to work "
         "correctly, and missing thought_signature may lead to degraded model performance. Additional data, function "
-        f"call `default_api:{part.function_call.name}` , position {index + 1}. Please refer to "
+        f"call `default_api:{call.name}` , position {index + 1}. Please refer to "
         "https://ai.google.dev/gemini-api/docs/thought-signatures for more details."
     )
 

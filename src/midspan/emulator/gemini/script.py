@@ -4,10 +4,9 @@ A script has no state. Its answer depends only on the conversation, so a repeate
 conversations can use one script at the same time.
 """
 
-import inspect
 import re
 import tomllib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,13 +15,10 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import force_setattr
 
-from midspan.emulator.gemini.sources.source import Answer, Conversation, PartLike, call, to_answer
+from midspan.emulator.gemini.conversation import Answer, AnswerLike, Conversation, call, to_answer
 from midspan.emulator.validate import Validated
 from midspan.errors import ConfigError
 from midspan.providers.gemini.capabilities import FINISH_NUMBERS, FINISH_REASONS
-
-AnswerLike = Answer | PartLike | Sequence[PartLike]
-ScriptFunction = Callable[[Conversation], AnswerLike | Awaitable[AnswerLike]]
 
 
 class When(Validated, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -81,13 +77,12 @@ class Script:
         if not entries:
             raise ConfigError("a script needs at least one answer or rule")
         self.rules = tuple(entry for entry in entries if isinstance(entry, Rule))
-        self.answers = tuple(_entry(entry, at) for at, entry in enumerate(entries) if not isinstance(entry, Rule))
+        self.answers = tuple(_answer(entry, at) for at, entry in enumerate(entries) if not isinstance(entry, Rule))
 
     def answer(self, conversation: Conversation) -> Answer:
         for rule in self.rules:
             if rule.when.holds(conversation):
-                answer: Answer = rule.answer
-                return answer
+                return to_answer(rule.answer)
         if not self.answers:
             raise ConfigError(
                 f"no rule of the script matches step {conversation.step}, text {conversation.last_text[:80]!r}"
@@ -95,44 +90,21 @@ class Script:
         return self.answers[min(conversation.step, len(self.answers) - 1)]
 
 
-def _entry(entry: AnswerLike, at: int) -> Answer:
+def _answer(entry: AnswerLike, at: int) -> Answer:
     try:
         return to_answer(entry)
     except ConfigError as error:
         raise ConfigError(f"entry {at + 1} of the script: {error}") from error
 
 
-class FunctionSource:
-    """Answers from a function of the conversation, plain or async."""
-
-    def __init__(self, function: ScriptFunction) -> None:
-        self._function = function
-
-    async def answer(self, conversation: Conversation) -> Answer:
-        result = self._function(conversation)
-        return to_answer(await result if inspect.isawaitable(result) else result)
-
-
-def to_source(script: Any) -> Any:
-    """Convert a list, a function or the path of a TOML file to a source; a source is returned as it is."""
-    if isinstance(script, str | Path):
-        return load_script(Path(script))
-    if callable(getattr(script, "answer", None)) and not isinstance(script, type):
-        return script
-    if isinstance(script, Sequence):
-        return Script(script)
-    if callable(script) and not isinstance(script, type):
-        return FunctionSource(script)
-    raise ConfigError(
-        f"a script must be a list of answers, a function of the conversation or the path of a TOML file, got "
-        f"{script!r:.80}"
-    )
-
-
 class _Call(Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     args: dict[str, Any] = {}
     id: str | None = None
+
+    def to_part(self) -> dict[str, Any]:
+        fields = call(self.name, **self.args)["functionCall"]
+        return {"functionCall": fields if self.id is None else {"id": self.id, **fields}}
 
 
 class _Entry(Answer, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -144,17 +116,14 @@ class _Entry(Answer, frozen=True, kw_only=True, forbid_unknown_fields=True):
     calls: tuple[_Call, ...] = ()
 
     def to_entry(self) -> Rule | Answer:
-        parts: list[dict[str, Any]] = [] if self.thought is None else [{"text": self.thought, "thought": True}]
-        if self.text is not None:
-            parts.append({"text": self.text})
-        parts += self.parts
-        for item in self.calls:
-            part = call(item.name, **item.args)
-            parts.append({"functionCall": {**({"id": item.id} if item.id is not None else {}), **part["functionCall"]}})
         if self.finish not in _FINISH_REASONS:
             raise ConfigError(f"unknown finish {self.finish!r}; known: {', '.join(sorted(_FINISH_REASONS - {''}))}")
+        thoughts = () if self.thought is None else ({"text": self.thought, "thought": True},)
+        texts = () if self.text is None else ({"text": self.text},)
         options = {name: getattr(self, name) for name in Answer.__struct_fields__}
-        answer = Answer(**{**options, "parts": tuple(parts), "finish": self.finish or None})
+        options["parts"] = (*thoughts, *texts, *self.parts, *(item.to_part() for item in self.calls))
+        options["finish"] = self.finish or None
+        answer = Answer(**options)
         return answer if self.when is None else Rule(self.when, answer)
 
 

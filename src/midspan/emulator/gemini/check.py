@@ -2,11 +2,11 @@
 
 from msgspec import Struct
 
-from midspan.emulator.gemini.checks.contents import check_each, check_together, has_calls
-from midspan.emulator.gemini.checks.reading import TOO_DEEP, Dialect, read
-from midspan.emulator.gemini.checks.tools import check_declarations, check_tools, declarations_in, is_set, schema_errors
+from midspan.emulator.gemini.contents import check_each, check_together, has_calls
 from midspan.emulator.gemini.errors import ApiError, invalid, invalid_fields
 from midspan.emulator.gemini.models import Family, family_of
+from midspan.emulator.gemini.reading import TOO_DEEP, Dialect, read
+from midspan.emulator.gemini.tools import check_declarations, check_tools, declarations_in, is_set, schema_errors
 from midspan.providers.gemini.capabilities import Api
 from midspan.providers.gemini.wire import GenerateContentRequest, GenerationConfig, ThinkingConfig, ToolConfig
 
@@ -52,14 +52,14 @@ def _check_request(request: GenerateContentRequest, target: Target, *, strict_si
     check_each(contents, target.api)
     _check_system_instruction(request, family)
     _check_ranges(config, target)
-    _check_candidates(config, target)
     _check_thinking(config.thinking_config or ThinkingConfig(), family)
     _check_output(config, family)
     _check_cached_content(request, family)
     check_declarations(tools, family)
     check_tools(tools, request.tool_config or ToolConfig(), family, is_streaming=target.is_streaming)
-    if has_calls(contents) or declarations_in(tools):
-        _check_output_with_functions(config, family)
+    rejects_functions = config.response_mime_type == "application/json" and not family.capabilities.json_with_functions
+    if rejects_functions and (has_calls(contents) or declarations_in(tools)):
+        raise invalid("Function calling with a response mime type: 'application/json' is unsupported")
     check_together(contents, family, strict_signatures=strict_signatures)
 
 
@@ -75,6 +75,7 @@ def _check_system_instruction(request: GenerateContentRequest, family: Family) -
 
 def _check_ranges(config: GenerationConfig, target: Target) -> None:
     is_vertex = target.api is Api.VERTEX
+    count = config.candidate_count or 1
     if config.temperature is not None and not 0 <= config.temperature <= 2:
         if is_vertex:
             raise _out_of_range("temperature", f"{config.temperature:g}", "from 0 (inclusive) to 2.0001 (exclusive)")
@@ -85,22 +86,17 @@ def _check_ranges(config: GenerationConfig, target: Target) -> None:
         raise invalid(f"Invalid value at 'generation_config.top_k' (TYPE_INT32), {config.top_k}")
     if config.max_output_tokens is not None and config.max_output_tokens < 0:
         raise _invalid_config("max_output_tokens", "max_output_tokens must be positive.", target.api)
-
-
-def _check_candidates(config: GenerationConfig, target: Target) -> None:
-    count = config.candidate_count or 1
-    is_vertex = target.api is Api.VERTEX
     if not 1 <= count <= 8:
         if is_vertex:
             raise _out_of_range("candidateCount", str(count), "from 1 (inclusive) to 9 (exclusive)")
         raise _invalid_config("candidate_count", "candidate_count must be in the range [1, 8].", target.api)
     if count > 1 and target.is_streaming:
-        raise invalid(
-            f"Unable to submit request because candidateCount must be 1 but the entered value was {count}. Update the "
-            "candidateCount value and try again."
-            if is_vertex
-            else "Only one candidate can be specified"
-        )
+        if is_vertex:
+            raise invalid(
+                f"Unable to submit request because candidateCount must be 1 but the entered value was {count}. Update "
+                "the candidateCount value and try again."
+            )
+        raise invalid("Only one candidate can be specified")
     if count > target.family.max_candidates:
         raise invalid("Multiple candidates is not enabled for this model")
 
@@ -141,11 +137,6 @@ def _check_output(config: GenerationConfig, family: Family) -> None:
     errors = list(schema_errors(config.response_schema, "generation_config.response_schema", api))
     if errors:
         raise invalid_fields(errors, api)
-
-
-def _check_output_with_functions(config: GenerationConfig, family: Family) -> None:
-    if config.response_mime_type == "application/json" and not family.capabilities.json_with_functions:
-        raise invalid("Function calling with a response mime type: 'application/json' is unsupported")
 
 
 def _check_cached_content(request: GenerateContentRequest, family: Family) -> None:

@@ -5,13 +5,15 @@ the API reports them together.
 """
 
 import binascii
+import re
+from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Struct, inspect
 
-from midspan.emulator.gemini.errors import ApiError, invalid, invalid_json
+from midspan.emulator.gemini.errors import invalid, invalid_json
 from midspan.providers.gemini.capabilities import Api
 from midspan.providers.gemini.proto import EXTRA, Proto
 
@@ -22,6 +24,50 @@ _MAX_QUOTED_CHARS = 200
 _FROM_URLSAFE = bytes.maketrans(b"-_", b"+/")
 _TYPE_URL = "type.googleapis.com/"
 TOO_DEEP = "A FunctionDeclaration in the request exceeds the maximum allowed nesting depth."
+
+_ENUM_TABLE = """
+Schema.type: Type = TYPE_UNSPECIFIED STRING NUMBER INTEGER BOOLEAN ARRAY OBJECT NULL
+FunctionCallingConfig.mode: FunctionCallingConfig.Mode = MODE_UNSPECIFIED AUTO ANY NONE VALIDATED
+ThinkingConfig.thinking_level: ThinkingConfig.ThinkingLevel = THINKING_LEVEL_UNSPECIFIED LOW MEDIUM HIGH MINIMAL
+FunctionDeclaration.behavior: FunctionDeclaration.Behavior = UNSPECIFIED BEHAVIOR_UNSPECIFIED BLOCKING NON_BLOCKING
+FunctionResponse.scheduling: FunctionResponse.Scheduling = SCHEDULING_UNSPECIFIED SILENT WHEN_IDLE INTERRUPT
+GenerationConfig.response_modalities: GenerationConfig.Modality = MODALITY_UNSPECIFIED TEXT IMAGE AUDIO VIDEO
+ExecutableCode.language: ExecutableCode.Language = LANGUAGE_UNSPECIFIED PYTHON
+CodeExecutionResult.outcome: CodeExecutionResult.Outcome =
+    OUTCOME_UNSPECIFIED OUTCOME_OK OUTCOME_FAILED OUTCOME_DEADLINE_EXCEEDED
+SafetySetting.threshold: SafetySetting.HarmBlockThreshold =
+    HARM_BLOCK_THRESHOLD_UNSPECIFIED BLOCK_LOW_AND_ABOVE BLOCK_MEDIUM_AND_ABOVE BLOCK_ONLY_HIGH BLOCK_NONE OFF
+SafetySetting.category: HarmCategory =
+    HARM_CATEGORY_UNSPECIFIED HARM_CATEGORY_HARASSMENT HARM_CATEGORY_HATE_SPEECH HARM_CATEGORY_SEXUALLY_EXPLICIT
+    HARM_CATEGORY_DANGEROUS_CONTENT HARM_CATEGORY_CIVIC_INTEGRITY HARM_CATEGORY_JAILBREAK HARM_CATEGORY_DEROGATORY
+    HARM_CATEGORY_TOXICITY HARM_CATEGORY_VIOLENCE HARM_CATEGORY_SEXUAL HARM_CATEGORY_MEDICAL HARM_CATEGORY_DANGEROUS
+    HARM_CATEGORY_IMAGE_HATE HARM_CATEGORY_IMAGE_DANGEROUS_CONTENT HARM_CATEGORY_IMAGE_HARASSMENT
+    HARM_CATEGORY_IMAGE_SEXUALLY_EXPLICIT
+"""
+"""Message and field, the name of the enum, and its members. Other enum fields accept any word."""
+_ENUMS_IN_ORDER = ("Type", "FunctionCallingConfig.Mode")
+"""Enums whose members are listed in the order of their numbers."""
+_ENUMS = {
+    place: (name, members.split())
+    for place, name, members in re.findall(r"(\S+): (\S+) =((?:\s+[A-Z_]+\b)+)", _ENUM_TABLE)
+}
+
+_BASE64 = ("Blob.data", "Part.thought_signature", "GenerateContentRequest.continuation_token")
+_CALL_IDS = ("FunctionCall.id", "FunctionResponse.id")
+_ONLY_IN_DEVELOPER_API = """
+    Part.tool_call Part.tool_response Part.part_metadata Tool.file_search Tool.mcp_servers
+    ToolConfig.include_server_side_tool_invocations FunctionResponse.will_continue GenerateContentRequest.store
+    CountTokensRequest.generate_content_request
+"""
+_ONLY_IN_VERTEX = """
+    GenerateContentRequest.model_armor_config GenerateContentRequest.generation_output_config
+    GenerationConfig.audio_timestamp GenerationConfig.routing_config GenerationConfig.model_selection_config
+    FunctionCall.partial_args FunctionCall.will_continue FunctionCallingConfig.stream_function_call_arguments
+    Tool.retrieval Tool.enterprise_web_search Tool.parallel_ai_search Tool.exa_ai_search SafetySetting.method
+    Schema.additional_properties Schema.defs Schema.ref
+"""
+_UNKNOWN = {Api.DEVELOPER: _ONLY_IN_VERTEX.split(), Api.VERTEX: _ONLY_IN_DEVELOPER_API.split()}
+"""Fields that an API does not know."""
 
 
 class Dialect(Struct, frozen=True):
@@ -34,6 +80,9 @@ class Dialect(Struct, frozen=True):
     def type_url(self, name: str) -> str:
         package = "google.ai.generativelanguage" if self.api is Api.DEVELOPER else "google.cloud.aiplatform"
         return f"{_TYPE_URL}{package}.{self.version}.{name}"
+
+    def knows(self, place: str) -> bool:
+        return place not in _UNKNOWN[self.api] and (self.call_ids or place not in _CALL_IDS)
 
 
 def read(message: type[AnyProto], body: bytes, dialect: Dialect) -> AnyProto:
@@ -48,7 +97,7 @@ def read(message: type[AnyProto], body: bytes, dialect: Dialect) -> AnyProto:
     try:
         return msgspec.convert(canonical, message)
     except (msgspec.ValidationError, RecursionError) as error:  # such as a number too large for its field
-        raise ApiError(400, f"Invalid JSON payload received. {error}") from error
+        raise invalid(f"Invalid JSON payload received. {error}") from error
 
 
 def _decode(body: bytes) -> dict[str, Any]:
@@ -65,26 +114,24 @@ def _decode(body: bytes) -> dict[str, Any]:
 
 
 class _Field(NamedTuple):
-    message: str
     name: str
     """As in the messages of the server."""
     json_name: str
+    place: str
+    """The message and the name."""
     type: inspect.Type
-
-    @property
-    def place(self) -> tuple[str, str]:
-        return self.message, self.name
 
 
 @cache
-def _fields(message: type[Proto]) -> dict[str, _Field]:
+def _fields(message: type[Proto], dialect: Dialect) -> dict[str, _Field]:
     """Return the fields of a message under both of their names, camelCase and snake_case."""
     info = inspect.type_info(message)
     assert isinstance(info, inspect.StructType), "a message is a Struct"
     fields = {}
     for field in info.fields:
-        if field.encode_name != EXTRA:
-            known = _Field(message.__name__, field.name, field.encode_name, _without_none(field.type))
+        place = f"{message.__name__}.{field.name}"
+        if field.encode_name != EXTRA and dialect.knows(place):
+            known = _Field(field.name, field.encode_name, place, _without_none(field.type))
             fields[field.encode_name] = fields[field.name] = known
     return fields
 
@@ -104,33 +151,24 @@ class _Reader:
         self._dialect = dialect
 
     def message(self, message: type[Proto], data: dict[str, Any], path: str) -> dict[str, Any]:
-        fields = _fields(message)
+        fields = _fields(message, self._dialect)
         canonical = {}
         for name, value in data.items():
             field = fields.get(name)
-            if field is None or not self._is_known(field):
+            if field is None:
                 self._unknown_name(name, path, "Cannot find field.")
             elif value is not None:
                 canonical[field.json_name] = self._field(field, name, value, path)
         return canonical
 
-    def _is_known(self, field: _Field) -> bool:
-        if field.place in _CALL_IDS:
-            return self._dialect.call_ids
-        return all(api is self._dialect.api for api, places in _ONLY_IN.items() if field.place in places)
-
     def _field(self, field: _Field, name: str, value: Any, parent: str) -> Any:
         path = f"{parent}.{field.name}" if parent else field.name
-        match field.type:
-            case inspect.ListType(item_type=item_type):
-                items = value if isinstance(value, list) else [value]
-                return [
-                    self._value(field, item_type, item, f"{path}[{index}]")
-                    for index, item in enumerate(items)
-                    if item is not None
-                ]
-            case inspect.AnyType():
-                return value
+        if isinstance(field.type, inspect.AnyType):
+            return value
+        if isinstance(field.type, inspect.ListType):
+            items = enumerate(value if isinstance(value, list) else [value])
+            item_type = field.type.item_type
+            return [self._value(field, item_type, item, f"{path}[{at}]") for at, item in items if item is not None]
         if isinstance(value, list):
             return self._unknown_name(name, parent, "Proto field is not repeating, cannot start list.")
         return self._value(field, field.type, value, path)
@@ -148,10 +186,10 @@ class _Reader:
             case inspect.DictType(value_type=value_type):
                 if not isinstance(value, dict):
                     return self._invalid(path, "Map", value)
+                items = [(key, item) for key, item in value.items() if item is not None]
                 return {
-                    key: self._value(field, value_type, item, f"{path}[{index}].value")
-                    for index, (key, item) in enumerate(value.items())
-                    if item is not None
+                    key: self._value(field, value_type, item, f"{path}[{at}].value")
+                    for at, (key, item) in enumerate(items)
                 }
         return self._scalar(field, type_, value, path)
 
@@ -193,10 +231,6 @@ def _quote(value: Any) -> str:
     return text if len(text) <= _MAX_QUOTED_CHARS else f"{text[:_MAX_QUOTED_CHARS]}…"
 
 
-def _to_string(value: Any) -> str | None:
-    return value if isinstance(value, str) else None
-
-
 def _to_bool(value: Any) -> bool | None:
     return value if isinstance(value, bool) else {"true": True, "false": False}.get(str(value))
 
@@ -228,98 +262,10 @@ def _to_base64(value: Any) -> str | None:
     return str(value)
 
 
-_SCALARS: dict[Any, tuple[str, Any]] = {
-    inspect.StrType: ("TYPE_STRING", _to_string),
+_SCALARS: dict[Any, tuple[str, Callable[[Any], Any]]] = {
+    inspect.StrType: ("TYPE_STRING", lambda value: value if isinstance(value, str) else None),
     inspect.BoolType: ("TYPE_BOOL", _to_bool),
     inspect.IntType: ("TYPE_INT32", _to_integer),
     (inspect.IntType, inspect.StrType): ("TYPE_INT64", _to_integer),
     (inspect.IntType, inspect.FloatType): ("TYPE_DOUBLE", _to_number),
 }
-_BASE64 = frozenset((("Blob", "data"), ("Part", "thought_signature"), ("GenerateContentRequest", "continuation_token")))
-_CALL_IDS = frozenset((("FunctionCall", "id"), ("FunctionResponse", "id")))
-
-_HARMS = (
-    *("HARASSMENT", "HATE_SPEECH", "SEXUALLY_EXPLICIT", "DANGEROUS_CONTENT", "CIVIC_INTEGRITY", "JAILBREAK"),
-    *("DEROGATORY", "TOXICITY", "VIOLENCE", "SEXUAL", "MEDICAL", "DANGEROUS", "UNSPECIFIED"),
-    *("IMAGE_HATE", "IMAGE_DANGEROUS_CONTENT", "IMAGE_HARASSMENT", "IMAGE_SEXUALLY_EXPLICIT"),
-)
-_ENUMS: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {
-    ("Schema", "type"): (
-        "Type",
-        ("TYPE_UNSPECIFIED", "STRING", "NUMBER", "INTEGER", "BOOLEAN", "ARRAY", "OBJECT", "NULL"),
-    ),
-    ("FunctionCallingConfig", "mode"): (
-        "FunctionCallingConfig.Mode",
-        ("MODE_UNSPECIFIED", "AUTO", "ANY", "NONE", "VALIDATED"),
-    ),
-    ("ThinkingConfig", "thinking_level"): (
-        "ThinkingConfig.ThinkingLevel",
-        ("THINKING_LEVEL_UNSPECIFIED", "LOW", "MEDIUM", "HIGH", "MINIMAL"),
-    ),
-    ("FunctionDeclaration", "behavior"): (
-        "FunctionDeclaration.Behavior",
-        ("UNSPECIFIED", "BEHAVIOR_UNSPECIFIED", "BLOCKING", "NON_BLOCKING"),
-    ),
-    ("FunctionResponse", "scheduling"): (
-        "FunctionResponse.Scheduling",
-        ("SCHEDULING_UNSPECIFIED", "SILENT", "WHEN_IDLE", "INTERRUPT"),
-    ),
-    ("SafetySetting", "category"): ("HarmCategory", tuple(f"HARM_CATEGORY_{harm}" for harm in _HARMS)),
-    ("SafetySetting", "threshold"): (
-        "SafetySetting.HarmBlockThreshold",
-        (
-            *("HARM_BLOCK_THRESHOLD_UNSPECIFIED", "BLOCK_LOW_AND_ABOVE", "BLOCK_MEDIUM_AND_ABOVE"),
-            *("BLOCK_ONLY_HIGH", "BLOCK_NONE", "OFF"),
-        ),
-    ),
-    ("GenerationConfig", "response_modalities"): (
-        "GenerationConfig.Modality",
-        ("MODALITY_UNSPECIFIED", "TEXT", "IMAGE", "AUDIO", "VIDEO"),
-    ),
-    ("ExecutableCode", "language"): ("ExecutableCode.Language", ("LANGUAGE_UNSPECIFIED", "PYTHON")),
-    ("CodeExecutionResult", "outcome"): (
-        "CodeExecutionResult.Outcome",
-        ("OUTCOME_UNSPECIFIED", "OUTCOME_OK", "OUTCOME_FAILED", "OUTCOME_DEADLINE_EXCEEDED"),
-    ),
-}
-"""By message and field: the name of the enum and its members. Other enum fields accept any word."""
-_ENUMS_IN_ORDER = ("Type", "FunctionCallingConfig.Mode")
-"""Enums whose members are listed in the order of their numbers."""
-
-_ONLY_IN: dict[Api, frozenset[tuple[str, str]]] = {
-    Api.DEVELOPER: frozenset(
-        (
-            ("Part", "tool_call"),
-            ("Part", "tool_response"),
-            ("Part", "part_metadata"),
-            ("Tool", "file_search"),
-            ("Tool", "mcp_servers"),
-            ("ToolConfig", "include_server_side_tool_invocations"),
-            ("FunctionResponse", "will_continue"),
-            ("GenerateContentRequest", "store"),
-            ("CountTokensRequest", "generate_content_request"),
-        )
-    ),
-    Api.VERTEX: frozenset(
-        (
-            ("GenerateContentRequest", "model_armor_config"),
-            ("GenerateContentRequest", "generation_output_config"),
-            ("GenerationConfig", "audio_timestamp"),
-            ("GenerationConfig", "routing_config"),
-            ("GenerationConfig", "model_selection_config"),
-            ("FunctionCall", "partial_args"),
-            ("FunctionCall", "will_continue"),
-            ("FunctionCallingConfig", "stream_function_call_arguments"),
-            ("Tool", "retrieval"),
-            ("Tool", "enterprise_web_search"),
-            ("Tool", "parallel_ai_search"),
-            ("Tool", "exa_ai_search"),
-            ("SafetySetting", "method"),
-            # The Developer API does not know these three in `parameters`; use `parametersJsonSchema` there.
-            ("Schema", "additional_properties"),
-            ("Schema", "defs"),
-            ("Schema", "ref"),
-        )
-    ),
-}
-"""Fields that only one of the two APIs knows."""

@@ -4,12 +4,14 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-import msgspec
 from msgspec import UNSET
 
+from midspan._schema.tree import SchemaTree
 from midspan.emulator.gemini.errors import invalid, invalid_fields
 from midspan.emulator.gemini.models import Family
+from midspan.errors import SchemaError
 from midspan.providers.gemini.capabilities import Api
+from midspan.providers.gemini.proto import to_plain
 from midspan.providers.gemini.wire import FunctionCallingConfig, FunctionDeclaration, Schema, Tool, ToolConfig
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,63}")
@@ -52,11 +54,10 @@ def check_declarations(tools: Sequence[Tool], family: Family) -> None:
     errors = [error for path, declaration in declared for error in _declaration_errors(declaration, path, api)]
     if errors:
         raise invalid_fields(errors, api)
-    names = set()
-    for _, declaration in declared:
-        if declaration.name in names:
-            raise invalid(f"Duplicate function declaration found: {declaration.name}")
-        names.add(declaration.name)
+    names = [declaration.name for _, declaration in declared]
+    for at, name in enumerate(names):
+        if name in names[:at]:
+            raise invalid(f"Duplicate function declaration found: {name}")
 
 
 def declarations_in(tools: Sequence[Tool] | None) -> list[FunctionDeclaration]:
@@ -88,6 +89,15 @@ def _declaration_errors(declaration: FunctionDeclaration, path: str, api: Api) -
 
 def is_set(value: Any) -> bool:
     return value is not UNSET and value is not None
+
+
+def parameters_of(declaration: FunctionDeclaration) -> Any:
+    """Return the schema of the parameters, in whichever of the two fields it is; None if there is none."""
+    return schema_of(declaration.parameters, declaration.parameters_json_schema)
+
+
+def schema_of(schema: Schema | None, json_schema: Any) -> Any:
+    return json_schema if is_set(json_schema) else to_plain(schema)
 
 
 def schema_errors(schema: Schema, path: str, api: Api) -> Iterator[tuple[str, str]]:
@@ -159,28 +169,13 @@ def _check_schema_size(tools: Sequence[Tool], calling: FunctionCallingConfig) ->
     if calling.mode not in ("ANY", "VALIDATED"):
         return
     allowed = calling.allowed_function_names
-    size = sum(
-        len(word)
-        for declaration in declarations_in(tools)
-        if not allowed or declaration.name in allowed
-        for schema in (msgspec.to_builtins(declaration.parameters), declaration.parameters_json_schema)
-        for word in _words_in(schema)
-    )
+    size = 0
+    for declaration in declarations_in(tools):
+        if not allowed or declaration.name in allowed:
+            try:
+                nodes = SchemaTree(parameters_of(declaration)).nodes
+            except SchemaError as error:  # too many values
+                raise invalid(_TOO_MANY_STATES) from error
+            size += sum(len(str(word)) for node in nodes for word in (*node.properties, *(node.options or ())))
     if size > _MAX_SCHEMA_CHARS:
         raise invalid(_TOO_MANY_STATES)
-
-
-def _words_in(schema: Any) -> Iterator[str]:
-    """Yield the property names and enum values of a schema."""
-    if isinstance(schema, list):
-        for inner in schema:
-            yield from _words_in(inner)
-    elif isinstance(schema, dict):
-        for keyword, inner in schema.items():
-            if keyword == "properties" and isinstance(inner, dict):
-                yield from inner
-                yield from _words_in(list(inner.values()))
-            elif keyword == "enum" and isinstance(inner, list):
-                yield from map(str, inner)
-            else:
-                yield from _words_in(inner)

@@ -1,26 +1,26 @@
-"""What a source receives and returns: a conversation and an answer.
-
-Above is the server, which has checked the request and frames the answer. Below is a script, a provider or a recording.
-A source does not know HTTP, faults or chunks.
-"""
+"""A conversation and its answer: what the server gives to a script, a provider or a recording, and gets back."""
 
 import json
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import pairwise
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 from msgspec import Meta, Struct, field
 
 from midspan._types.parts import Blob, Opaque, Part, Text, Thought, ToolCall
-from midspan.emulator.gemini.checks.check import Target
-from midspan.emulator.gemini.checks.tools import declarations_in
+from midspan.emulator.gemini.check import Target
+from midspan.emulator.gemini.tools import declarations_in
 from midspan.emulator.validate import Seconds, Validated
 from midspan.errors import ConfigError
 from midspan.providers.gemini.decode import signature_of
-from midspan.providers.gemini.wire import Content, FunctionCallingConfig, GenerateContentRequest, GenerationConfig
-
-PartLike = str | Mapping[str, Any] | Part
-"""Text, a part as the API writes it, or a part of a Midspan message."""
+from midspan.providers.gemini.wire import (
+    Content,
+    FunctionCallingConfig,
+    GenerateContentRequest,
+    GenerationConfig,
+    ThinkingConfig,
+    ToolConfig,
+)
 
 
 class Conversation(Struct, frozen=True):
@@ -61,25 +61,24 @@ class Conversation(Struct, frozen=True):
     @property
     def last_text(self) -> str:
         """The last text of the user."""
-        for content in reversed(self.contents):
-            text = _text_of(content)
-            if content.role != "model" and text:
-                return text
-        return ""
+        texts = (_text_of(content) for content in reversed(self.contents) if content.role != "model")
+        return next(filter(None, texts), "")
 
     @property
     def system_text(self) -> str:
-        instruction = self.request.system_instruction
-        return _text_of(instruction) if instruction is not None else ""
+        return _text_of(self.request.system_instruction or Content())
 
     @property
     def generation_config(self) -> GenerationConfig:
         return self.request.generation_config or GenerationConfig()
 
     @property
+    def thinking_config(self) -> ThinkingConfig:
+        return self.generation_config.thinking_config or ThinkingConfig()
+
+    @property
     def calling_config(self) -> FunctionCallingConfig:
-        config = self.request.tool_config.function_calling_config if self.request.tool_config is not None else None
-        return config or FunctionCallingConfig()
+        return (self.request.tool_config or ToolConfig()).function_calling_config or FunctionCallingConfig()
 
 
 def _text_of(content: Content) -> str:
@@ -115,14 +114,18 @@ class Answer(Validated, frozen=True, kw_only=True):
                 raise ConfigError(f"the text of a part must be a string, got {part['text']!r:.80}")
             if not isinstance(part.get("functionCall", {}), Mapping):
                 raise ConfigError(f"functionCall must be a dict as call() makes it, got {part['functionCall']!r:.80}")
-        _check_encodable([*self.parts, self.extra, *self.documents])
+        try:
+            documents = [*self.parts, self.extra, *self.documents]
+            json.dumps(documents, allow_nan=False, ensure_ascii=False).encode()
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ConfigError(f"an answer must be JSON serializable: {error}") from error
 
 
-def _check_encodable(values: list[dict[str, Any]]) -> None:
-    try:
-        json.dumps(values, allow_nan=False, ensure_ascii=False).encode()
-    except (TypeError, ValueError, RecursionError) as error:
-        raise ConfigError(f"an answer must be JSON serializable: {error}") from error
+PartLike = str | Mapping[str, Any] | Part
+"""Text, a part as the API writes it, or a part of a Midspan message."""
+AnswerLike = Answer | PartLike | Sequence[PartLike]
+Source = Callable[[Conversation], AnswerLike | Awaitable[AnswerLike]]
+"""Returns the next answer of a conversation. It does not know HTTP, faults or chunks."""
 
 
 def answer(*parts: PartLike, **options: Any) -> Answer:
@@ -145,14 +148,13 @@ def call(name: str, /, **arguments: Any) -> dict[str, Any]:
 
 def to_part(part: PartLike) -> dict[str, Any]:
     """Convert to a part as the API writes it."""
+    signature = signature_of(part) if isinstance(part, Part) else None
+    signed = {"thoughtSignature": signature} if signature else {}
     match part:
         case str():
             return {"text": part}
         case Mapping():
             return dict(part)
-    signature = signature_of(part) if isinstance(part, Part) else None
-    signed = {"thoughtSignature": signature} if signature else {}
-    match part:
         case Text():
             return {"text": part.text, **signed}
         case Thought():
@@ -168,27 +170,10 @@ def to_part(part: PartLike) -> dict[str, Any]:
     raise ConfigError(f"a part must be text, a dict or a part of a model message, got {type(part).__name__}")
 
 
-def to_answer(value: "Answer | PartLike | Sequence[PartLike]") -> Answer:
+def to_answer(value: AnswerLike) -> Answer:
     """Convert an answer, a part or a list of parts."""
     if isinstance(value, Answer):
         return value
     if isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray):
         return answer(*value)
     return answer(value)
-
-
-class Source(Protocol):
-    """Answers conversations."""
-
-    def answer(self, conversation: Conversation) -> Answer | Awaitable[Answer]:
-        """Return the next answer in this conversation."""
-        ...
-
-
-class Echo:
-    """Repeats what the user wrote; the source of a server without a script."""
-
-    def answer(self, conversation: Conversation) -> Answer:
-        if conversation.results:
-            return Answer(parts=({"text": f"Results came from {', '.join(conversation.results)}."},))
-        return Answer(parts=({"text": f"You said: {conversation.last_text}"},))

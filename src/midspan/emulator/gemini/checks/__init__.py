@@ -1,1 +1,0 @@
-"""The rules of the API; every error is worded like the real server words it."""

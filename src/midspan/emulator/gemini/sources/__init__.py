@@ -1,1 +1,0 @@
-"""Sources of answers: scripts, providers and recordings."""
