@@ -1,9 +1,13 @@
 """What a strict type checker makes of a program that uses Midspan."""
 
+import inspect
 import re
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -87,3 +91,31 @@ def test_strict_type_checker_knows_every_type_and_finds_errors(tmp_path: Path) -
     found = {int(line) for line in re.findall(r"^program\.py:(\d+): error", checked.stdout, re.MULTILINE)}
     wrong = {at for at, line in enumerate(PROGRAM.splitlines(), 1) if line.endswith("# wrong")}
     assert found == wrong, checked.stdout + checked.stderr
+
+
+PUBLIC_MODULES = ("midspan", "midspan.errors", "midspan.events", "midspan.gemini", "midspan.messages",
+    "midspan.providers", "midspan.testing", "midspan.tools", "midspan.emulator", "midspan.toolsets")  # fmt: skip
+
+
+def public_functions(module: str) -> Iterator[tuple[str, Callable[..., Any]]]:
+    """Yield the public functions of a module, and the public methods of its classes, with their names."""
+    for name in dir(import_module(module)):
+        value = getattr(import_module(module), name)
+        if name.startswith("_") or not getattr(value, "__module__", "").startswith("midspan"):
+            continue
+        members = vars(value).items() if isinstance(value, type) else [(name, value)]
+        for member, attribute in members:
+            function = getattr(attribute, "__func__", attribute)
+            function = function.fget if isinstance(function, property) else function
+            is_public = not member.startswith("_") or member in ("__init__", "__call__")
+            if is_public and inspect.isfunction(function) and function.__module__.startswith("midspan"):
+                yield f"{module}.{name}.{member}", function
+
+
+@pytest.mark.requirement("S4-22")
+@pytest.mark.parametrize("module", PUBLIC_MODULES)
+def test_every_public_function_is_annotated(module: str) -> None:
+    for name, function in public_functions(module):
+        names = [*inspect.signature(function).parameters]
+        expected = {*names[names[:1] in (["self"], ["cls"]) :], "return"}
+        assert expected <= function.__annotations__.keys(), name
