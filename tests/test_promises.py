@@ -3,19 +3,20 @@
 import asyncio
 import gc
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from midspan import Agent, BackgroundRuns, Gemini, ModelSettings
-from midspan.errors import ConfigError
+from midspan import Agent, BackgroundRuns, Gemini, ModelSettings, RunContext, Toolbox
+from midspan.errors import ConfigError, UnknownSession
 from midspan.gemini import (
     Client,
     Content,
-    FunctionDeclaration,
     GoogleSearch,
+    Part,
     Tool,
     ToolRegistry,
     new_function_declaration,
@@ -215,11 +216,19 @@ def test_registered_functions_run_at_the_same_time() -> None:
     assert [(result.id, result.value) for result in results] == [("1", True), ("2", True)]
 
 
-@pytest.mark.requirement("S4-07")
-def test_a_registered_function_has_thirty_seconds() -> None:
-    assert ToolRegistry().register(add).options.timeout == 30.0
-    declaration = FunctionDeclaration(name="add", description="Add.")
-    assert ToolRegistry().register(declaration, lambda _: 0).options.timeout == 30.0
+@pytest.mark.requirement("S4-07", "S3-16")
+def test_a_function_has_thirty_seconds() -> None:
+    deadlines: list[float | None] = []
+
+    def look(context: RunContext[Any]) -> None:
+        """Look."""
+        deadlines.append(context.deadline)
+
+    start = time.monotonic()
+    Agent(ScriptedProvider([ToolCall("1", "look"), "Done."]), [look]).run_sync("Look.")
+    [deadline] = deadlines
+    assert deadline is not None
+    assert start + 30 <= deadline <= time.monotonic() + 30
 
 
 @pytest.mark.requirement("S4-08")
@@ -369,3 +378,62 @@ def test_a_tool_runs_only_with_arguments_that_match_every_keyword(wrong: dict[st
     assert str(rejected.value).startswith("invalid parameters: ")
     assert not executed.is_error
     assert calls == [right]
+
+
+@pytest.mark.requirement("S0-07", "S0-18", "S1-08", "S3-08")
+def test_a_caller_can_execute_calls_and_continue_by_hand(client: Client, server: Recorder) -> None:
+    with_id = {"functionCall": {"id": "7", "name": "add", "args": {"first_number": 1}}}
+    without_id = {"functionCall": {"name": "add", "args": {"first_number": 2}}}
+    server.answer(response(with_id, without_id))
+    answer = client.generate_content("Add.", tools=[add])
+    assert [(call.name, call.args, call.id) for call in answer.function_calls] == [
+        ("add", {"first_number": 1}, "7"),
+        ("add", {"first_number": 2}, None),
+    ]
+    [declaration] = server.last.body["tools"][0]["functionDeclarations"]
+    assert declaration["parametersJsonSchema"]["required"] == ["first_number"]
+    results = [
+        Part.from_function_response(call.name or "", add(**call.args), id=call.id) for call in answer.function_calls
+    ]
+    client.generate_content([Content.text("Add."), answer.content, Content(role="user", parts=results)], tools=[add])
+    assert server.last.body["contents"] == [
+        {"role": "user", "parts": [{"text": "Add."}]},
+        {"role": "model", "parts": [with_id, without_id]},
+        {
+            "role": "user",
+            "parts": [
+                {"functionResponse": {"name": "add", "response": {"the_sum": 1}, "id": "7"}},
+                {"functionResponse": {"name": "add", "response": {"the_sum": 2}}},
+            ],
+        },
+    ]
+    assert Content.text("Yes.", "model") == Content(role="model", parts=[Part.from_text("Yes.")])
+
+
+@pytest.mark.requirement("S0-10", "P-04")
+def test_parts_of_unknown_kinds_go_back_also_in_a_message_that_was_edited(client: Client, server: Recorder) -> None:
+    hologram = {"hologram": {"data": "eA=="}, "thoughtSignature": "s"}
+    server.answer(response({"text": "Look:"}, hologram, {"text": "Nice."}))
+    message = client.generate_content("Draw.").message
+    for edited in (message, message.with_parts(message.parts[1:])):
+        client.generate_content([Message.user("Draw."), edited, Message.user("Again.")])
+        assert hologram in server.last.body["contents"][1]["parts"]
+
+
+@pytest.mark.requirement("S0-16", "S0-12")
+def test_a_session_that_was_never_opened_is_an_error() -> None:
+    box = Toolbox()
+    box.register(add, session="user_123")
+    assert [spec.name for spec in box.list_tools("user_123")] == ["add"]
+    for use in (box.list_tools, box.source, box.tools):
+        with pytest.raises(UnknownSession, match="user_456"):
+            use("user_456")
+
+
+@pytest.mark.requirement("S1-03")
+def test_results_in_messages_of_their_own_are_sent_as_one_content(client: Client, server: Recorder) -> None:
+    server.answer(response({"text": "x"}))
+    calls = ToolCall("1", "add", {"first_number": 1}), ToolCall("2", "add", {"first_number": 2})
+    messages = [Message.user("x"), Message("model", calls), *(Message.user(ToolResult(id, "add", 1)) for id in "12")]
+    agent_of(client, [add]).run_sync(messages=messages)
+    assert [len(content["parts"]) for content in server.last.body["contents"]] == [1, 2, 2]

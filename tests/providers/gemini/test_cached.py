@@ -100,6 +100,7 @@ def test_declarations_live_in_the_cache_and_tools_still_run(server: Server) -> N
     assert server.asked()[-1]["generationConfig"] == {"temperature": 0.1}
 
 
+@pytest.mark.requirement("S3-15")
 @pytest.mark.parametrize(("system", "model"), [("short", "gemini-3.8-flash"), (LONG, "gemini-4-argon")])
 def test_nothing_is_cached_where_it_is_too_small_or_cannot_be(server: Server, system: str, model: str) -> None:
     assert agent(server, system, model=model).run_sync("go").text == "done"
