@@ -14,8 +14,15 @@ from midspan.gemini.output import output_fields
 from midspan.gemini.tools import ToolLike, read_tool_config, read_tools
 from midspan.providers.gemini import wire
 from midspan.providers.gemini.capabilities import Capabilities
-from midspan.providers.gemini.config import HEAD, check_json_with_tools, head_with
-from midspan.providers.gemini.encode import Encoded, body_of, encode_message, encode_messages
+from midspan.providers.gemini.encode import (
+    HEAD,
+    Encoded,
+    body_of,
+    check_json_with_tools,
+    encode_message,
+    encode_messages,
+    head_with,
+)
 from midspan.providers.gemini.proto import Proto, dump, from_plain, to_plain
 
 Contents = Any

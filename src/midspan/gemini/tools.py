@@ -14,7 +14,7 @@ from midspan.gemini.output import is_type, parameters_schema, schema_field
 from midspan.gemini.types import FunctionDeclaration
 from midspan.providers.gemini import wire
 from midspan.providers.gemini.capabilities import Capabilities
-from midspan.providers.gemini.config import tool_config_fields
+from midspan.providers.gemini.encode import tool_config_fields
 from midspan.providers.gemini.proto import Proto, from_plain
 
 ToolLike = Any

@@ -4,7 +4,7 @@ from msgspec.structs import replace
 from midspan._types.exchange import RequestConfig
 from midspan._types.specs import ModelSettings
 from midspan.providers.gemini.capabilities import DEFAULT_MODEL, Api, Capabilities, capabilities_of, successor_of
-from midspan.providers.gemini.config import config_fields
+from midspan.providers.gemini.encode import config_fields
 
 
 @pytest.mark.parametrize("model", ["gemini-9-xenon", "something-else", "UNKNOWN", "", "gemini-nova"])

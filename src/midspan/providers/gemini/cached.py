@@ -20,7 +20,7 @@ from midspan._types.exchange import CachePolicy, ModelEvent, ModelRequest, Model
 from midspan.errors import ConfigError, InvalidRequest, PermissionDenied, ProviderError
 from midspan.providers.gemini.capabilities import Capabilities
 from midspan.providers.gemini.client import Gemini
-from midspan.providers.gemini.config import config_fields
+from midspan.providers.gemini.encode import config_fields
 from midspan.providers.gemini.proto import load
 from midspan.providers.gemini.wire import CachedContent
 from midspan.providers.provider import WrapperProvider, ensure_aclose

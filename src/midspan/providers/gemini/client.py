@@ -27,10 +27,9 @@ from midspan.errors import ConfigError, InvalidRequest, ProviderError
 from midspan.providers.auth import HiddenArguments
 from midspan.providers.gemini.api import GeminiApi, connect_with
 from midspan.providers.gemini.capabilities import DEFAULT_MODEL, Capabilities, capabilities_of, successor_of
-from midspan.providers.gemini.decode import ORIGIN, raw_parts, response_and_token
+from midspan.providers.gemini.decode import ORIGIN, encode_json, fields_of, raw_parts, response_and_token
 from midspan.providers.gemini.encode import request_body
 from midspan.providers.gemini.profile import profile_of
-from midspan.providers.gemini.structs import encode_json, fields_of
 from midspan.providers.provider import WireRequest
 
 if TYPE_CHECKING:

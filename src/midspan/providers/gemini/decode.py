@@ -1,16 +1,16 @@
-"""What Gemini sends, as values of a run: pure functions from bytes to parts, messages and responses.
+"""Gemini's responses as values of a run: pure functions from bytes to parts, messages and responses.
 
-Values keep the bytes that they were made of, so that these go back unchanged. `stream` turns the documents of a
-streamed response into events and one response. Nothing here knows connections or retries.
+Only the fields that a run needs are decoded; `responses` has all of them. Values keep the bytes that they were made of,
+so that these go back unchanged. `stream` reads the documents of a streamed response. Nothing here knows connections.
 """
 
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import Raw
+from msgspec import Meta, Raw, Struct
 from msgspec.structs import replace
 
 from midspan._types.exchange import FinishReason, ModelResponse, Usage
@@ -31,30 +31,132 @@ from midspan._types.parts import (
 from midspan.errors import MalformedResponse
 from midspan.providers.gemini.capabilities import FINISH_NUMBERS, FINISH_REASONS, Api
 from midspan.providers.gemini.errors import blocked_error, parse_error
-from midspan.providers.gemini.partial_args import OpenCall
-from midspan.providers.gemini.structs import (
-    READ_ERRORS,
-    Candidate,
-    Chunk,
-    Tokens,
-    WireCall,
-    WireContent,
-    WirePart,
-    WireResult,
-    encode_json,
-    fields_of,
-    items_of,
-    read_chunk,
-    read_exact_part,
-    read_signature,
-    read_wire_content,
-    read_wire_part,
-)
+from midspan.providers.gemini.partial_args import arguments_of
+from midspan.providers.gemini.proto import READ_ERRORS
 
 ORIGIN = "gemini"
 MakeId = Callable[[], str]
 _NULL = Raw(b"null")
 _NO_USAGE = Usage()
+
+
+class _PlainCall(Struct, forbid_unknown_fields=True, gc=False):
+    name: Annotated[str, Meta(min_length=1)]
+    args: dict[str, Any] | None = None
+    id: str | None = None
+
+
+class _PlainInline(Struct, rename="camel", forbid_unknown_fields=True, gc=False):
+    data: str
+    mime_type: str = ""
+
+
+class _PlainFile(Struct, rename="camel", forbid_unknown_fields=True, gc=False):
+    file_uri: str
+    mime_type: str = ""
+
+
+class PlainPart(Struct, rename="camel", forbid_unknown_fields=True, gc=False):
+    """A part without any other fields, as most parts are: a value of ours says everything that it says."""
+
+    text: str | None = None
+    thought: bool | None = None
+    thought_signature: str | None = None
+    function_call: _PlainCall | None = None
+    inline_data: _PlainInline | None = None
+    file_data: _PlainFile | None = None
+
+
+class PlainContent(Struct, gc=False):
+    parts: list[PlainPart]
+    role: Literal["model"]
+
+
+class WireCall(Struct, rename="camel", gc=False):
+    name: str | None = None
+    args: Any = None
+    id: str | None = None
+    partial_args: list[dict[str, Any]] | None = None
+    will_continue: bool | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether more of the call follows: it says so itself, or the last piece of its arguments does."""
+        return bool(self.will_continue or (self.partial_args and self.partial_args[-1].get("willContinue")))
+
+
+class _WireResult(Struct, rename="camel", gc=False):
+    name: str = ""
+    response: dict[str, Any] | None = None
+    id: str | None = None
+    parts: list[Raw] | None = None
+
+
+class _WireMedia(Struct, rename="camel", gc=False):
+    mime_type: str = ""
+    data: str | None = None
+    file_uri: str | None = None
+    display_name: str | None = None
+
+
+class WirePart(Struct, rename="camel", gc=False):
+    """The fields of any part that a run needs; the part may have others."""
+
+    text: str | None = None
+    thought: bool | None = None
+    function_call: WireCall | None = None
+    function_response: _WireResult | None = None
+    inline_data: _WireMedia | None = None
+    file_data: _WireMedia | None = None
+
+
+class _WireContent(Struct, gc=False):
+    parts: list[Raw] | None = None
+    role: str | None = None
+
+
+class Candidate(Struct, rename="camel", gc=False):
+    content: Raw = NO_BYTES
+    finish_reason: str | int | None = None
+    index: int | None = None
+    finish_message: str | None = None
+    continuation_token: str | None = None
+
+
+class Tokens(Struct, rename="camel", gc=False):
+    prompt_token_count: int = 0
+    candidates_token_count: int = 0
+    thoughts_token_count: int = 0
+    cached_content_token_count: int = 0
+    tool_use_prompt_token_count: int = 0
+    total_token_count: int = 0
+
+
+class Chunk(Struct, rename="camel", gc=False):
+    """One document of a response: the whole, or one chunk of a stream."""
+
+    candidates: list[Candidate | None] | None = None
+    usage_metadata: Tokens | None = None
+    model_version: str | None = None
+    response_id: str | None = None
+    prompt_feedback: dict[str, Any] | None = None
+    error: Raw = NO_BYTES
+
+
+class _Signed(Struct, rename="camel", omit_defaults=True, gc=False):
+    thought_signature: Any = None
+
+
+_read_chunk = msgspec.json.Decoder(Chunk).decode
+_read_plain_content = msgspec.json.Decoder(PlainContent).decode
+_read_content = msgspec.json.Decoder(_WireContent).decode
+_read_plain_part = msgspec.json.Decoder(PlainPart).decode
+_read_part = msgspec.json.Decoder(WirePart).decode
+_read_signature = msgspec.json.Decoder(_Signed).decode
+encode_json = msgspec.json.Encoder().encode
+fields_of = msgspec.json.Decoder(dict[str, Raw]).decode
+"""The fields of a JSON object, each as its own bytes."""
+_items_of = msgspec.json.Decoder(list[Raw]).decode
 
 
 def response(body: bytes, api: Api = Api.DEVELOPER, *, make_id: MakeId = local_id) -> ModelResponse:
@@ -73,20 +175,19 @@ def response_and_token(body: bytes, api: Api, make_id: MakeId = local_id) -> tup
 
 def _message_of(raw: Raw, make_id: MakeId) -> Message:
     try:
-        content = read_wire_content(raw)
-        if content.role == "model" and content.parts:  # as nearly always, and of parts that are known
-            parts = [to_part(read_exact_part(part), part, True, make_id) for part in content.parts]
-            return Message("model", linked(parts), ProviderData(ORIGIN, raw))
+        parts = tuple([_plain_value(part, make_id) for part in _read_plain_content(raw).parts])
+        if parts and None not in parts:
+            return Message("model", parts, ProviderData(ORIGIN, raw))  # type: ignore[arg-type]  # none of them is None
     except READ_ERRORS:
         pass
     raw, _, read_parts = read_content(raw)
-    return Message("model", to_parts(read_parts, make_id), ProviderData(ORIGIN, raw))
+    return Message("model", linked([to_part(*part, make_id) for part in read_parts]), ProviderData(ORIGIN, raw))
 
 
 def read(document: bytes) -> tuple[Raw, Chunk, Candidate | None]:
     """Return the bytes of a document, its fields, and the first candidate. Raise the error that the document holds."""
     try:
-        chunk = read_chunk(document)
+        chunk = _read_chunk(document)
     except READ_ERRORS:
         chunk, document = _read_leniently(document)
     raw = Raw(document)
@@ -104,14 +205,13 @@ def _read_leniently(document: bytes) -> tuple[Chunk, bytes]:
         document = read_object(document)
         try:
             fields = fields_of(document)
-            essentials = {name: fields[name] for name in _ESSENTIALS if name in fields}
+            essentials = {name: fields[name] for name in ("candidates", "promptFeedback", "error") if name in fields}
             return msgspec.json.decode(encode_json(essentials), type=Chunk, strict=False), document
         except READ_ERRORS:
             continue
     raise _malformed(document)
 
 
-_ESSENTIALS = ("candidates", "promptFeedback", "error")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -120,16 +220,13 @@ def _repaired(data: bytes) -> bytes:
     import json  # accepts unpaired surrogates; loaded for malformed documents only
 
     try:
-        document = json.loads(data.decode("utf-8-sig", "replace"), parse_constant=_reject_constant)
+        document = json.loads(data.decode("utf-8-sig", "replace"))
         if isinstance(document, list) and len(document) == 1:
             document = document[0]
-        return _SURROGATE.sub("\ufffd", json.dumps(document, ensure_ascii=False)).encode()
+        text = json.dumps(document, ensure_ascii=False, allow_nan=False)
+        return _SURROGATE.sub("\ufffd", text).encode()
     except (ValueError, RecursionError) as error:
         raise _malformed(data) from error
-
-
-def _reject_constant(constant: str) -> Any:
-    raise ValueError(f"{constant} is not JSON")
 
 
 def _malformed(data: bytes) -> MalformedResponse:
@@ -144,8 +241,8 @@ def no_candidate(feedback: dict[str, Any] | None) -> Candidate:
     return Candidate()
 
 
-ReadPart = tuple[WirePart, Raw, bool]
-"""The fields of a part, its bytes, and whether the bytes say nothing beyond these fields."""
+ReadPart = tuple[PlainPart | WirePart, Raw]
+"""The fields of a part, and its bytes."""
 
 
 def read_content(raw: Raw, *, is_foreign: bool = False) -> tuple[Raw, Role, list[ReadPart]]:
@@ -156,12 +253,12 @@ def read_content(raw: Raw, *, is_foreign: bool = False) -> tuple[Raw, Role, list
     if not raw or raw == _NULL:
         return NO_BYTES, "model", []
     try:
-        content = read_wire_content(raw)
+        content = _read_content(raw)
     except READ_ERRORS:
-        content = WireContent(raw_parts(raw))  # a single part without its list
+        content = _WireContent(raw_parts(raw))  # a single part without its list
     role = ROLES.get(content.role or "user", "user") if is_foreign else "model"
-    parts = [_read_any_part(part, is_foreign) for part in content.parts or ()]
-    raws = [part[1] for part in parts]
+    parts = [read_part(part, is_foreign) for part in content.parts or ()]
+    raws = [part_raw for _, part_raw in parts]
     changes: dict[str, Any] = {} if raws == content.parts else {"parts": raws}
     if content.role is None or (is_foreign and content.role != role):
         changes["role"] = role  # without a role, the model's words would count as the user's
@@ -170,70 +267,106 @@ def read_content(raw: Raw, *, is_foreign: bool = False) -> tuple[Raw, Role, list
     return raw if parts else NO_BYTES, role, parts
 
 
-def _read_any_part(raw: Raw, is_foreign: bool = False) -> ReadPart:
+def read_part(raw: Raw, is_foreign: bool = False) -> ReadPart:
     """Read the fields of a part; one that cannot be read has none. Bytes with invalid characters are repaired."""
     try:
-        return read_exact_part(raw), raw, True
+        return _read_plain_part(raw), raw
     except READ_ERRORS:
-        part = _fields_of_part(raw)
+        part = _read_any_part(raw)
     if part is None:
         raw = Raw(_repaired(bytes(raw)))
-        part = _fields_of_part(raw) or WirePart()
+        part = _read_any_part(raw) or WirePart()
     if is_foreign and part == WirePart() and bytes(raw)[:1] == b"{":
         # Perhaps it is in the other casing, which the API reads too: https://protobuf.dev/programming-guides/json
         from midspan.providers.gemini import wire  # all messages of the API, which a plain run does not need
         from midspan.providers.gemini.proto import dump, load
 
         recased = Raw(dump(load(wire.Part, raw)))
-        fields = _fields_of_part(recased)
+        fields = _read_any_part(recased)
         if fields is not None and fields != part:
-            return fields, recased, False
-    return part, raw, False
+            return fields, recased
+    return part, raw
 
 
-def _fields_of_part(raw: Raw) -> WirePart | None:
+def _read_any_part(raw: Raw) -> WirePart | None:
     try:
-        return read_wire_part(raw)
+        return _read_part(raw)
     except READ_ERRORS:
         return None
 
 
-def to_parts(parts: list[ReadPart], make_id: MakeId) -> tuple[Part, ...]:
-    """Return our values for the parts of one whole content."""
-    return linked([to_part(*part, make_id) for part in parts])
-
-
-def part_of(raw: Raw, make_id: MakeId) -> Part:
+def part_of(raw: Raw, make_id: MakeId = local_id) -> Part:
     """Return our value for the bytes of a part."""
-    return to_part(*_read_any_part(raw), make_id)
+    return to_part(*read_part(raw), make_id)
 
 
-def to_part(part: WirePart, raw: Raw, is_exact: bool, make_id: MakeId) -> Part:
-    """Return our value for a part. It keeps the bytes as provider data if they say more than the value does."""
-    call, text = part.function_call, part.text
-    data = None if is_exact and part.thought_signature is None else ProviderData(ORIGIN, raw)
+def to_part(part: PlainPart | WirePart, raw: Raw, make_id: MakeId) -> Part:
+    """Return our value for a part. It keeps as provider data what the value itself does not say."""
+    if isinstance(part, PlainPart):
+        value = _plain_value(part, make_id)
+        if value is not None:
+            return value
+        part = _read_part(raw)
+    data = ProviderData(ORIGIN, raw)
+    call, result, media = part.function_call, part.function_response, part.inline_data or part.file_data
     if call is not None and call.name:
-        arguments = call.args or {}
-        if type(arguments) is not dict:
-            return _call_with_text(call, raw, make_id)
-        if call.partial_args is not None or call.will_continue is not None:
-            if is_open(call):
-                return _opaque_of(raw)  # a call without its end is not a call
-            arguments, data = OpenCall(call, raw).arguments(), ProviderData(ORIGIN, raw)
-        if text is not None or part.thought is not None:
-            data = ProviderData(ORIGIN, raw)
-        return ToolCall(call.id or make_id(), call.name, arguments, None, None, data)
+        # A call without its end is not a call.
+        return _opaque(raw) if call.is_open else _call_of(call, data, make_id)
+    if part.text is not None:
+        return (Thought if part.thought else Text)(part.text, data)
+    if media is not None and (media.file_uri or part.inline_data is not None):
+        return Blob(media.mime_type, media.data, media.file_uri, media.display_name, data)
+    return _opaque(raw) if result is None else _result_of(result, data, make_id)
+
+
+def _plain_value(part: PlainPart, make_id: MakeId) -> Part | None:
+    """Return our value for a part that has nothing but one of its kinds and a signature; None for all others."""
+    call, text, signature = part.function_call, part.text, part.thought_signature
+    data = None if signature is None else ProviderData(ORIGIN, Raw(encode_json(_Signed(signature))))
+    if call is not None:
+        if text is not None or part.thought is not None or part.inline_data or part.file_data:
+            return None
+        return ToolCall(call.id or make_id(), call.name, call.args or {}, None, None, data)
+    inline, file = part.inline_data, part.file_data
     if text is not None:
-        if call or part.function_response or part.inline_data or part.file_data:
-            data = ProviderData(ORIGIN, raw)
-        return (Thought if part.thought else Text)(text, data)
-    media = part.inline_data or part.file_data
-    if media is not None and (blob := media.blob()) is not None:
-        is_plain = data is None and blob.name is None and part.thought is None
-        return blob if is_plain else replace(blob, provider_data=ProviderData(ORIGIN, raw))
-    if part.function_response is not None:
-        return _result_of(part.function_response, raw, make_id)
-    return _opaque_of(raw)
+        return None if inline or file else Thought(text, data) if part.thought else Text(text, data)
+    if data is not None or part.thought is not None or (inline and file):
+        return None
+    if inline:
+        return Blob(inline.mime_type, inline.data)
+    return Blob(file.mime_type, None, file.file_uri) if file and file.file_uri else None
+
+
+def _call_of(call: WireCall, data: ProviderData, make_id: MakeId) -> ToolCall:
+    """Return a call. If its arguments are not an object, it is executed only if they are the JSON text of one."""
+    id, name, arguments = call.id or make_id(), call.name or "", call.args or {}
+    if isinstance(arguments, dict):
+        return ToolCall(id, name, arguments_of(arguments, call.partial_args), None, None, data)
+    text = arguments if isinstance(arguments, str) else encode_json(arguments).decode()
+    try:
+        return ToolCall(id, name, msgspec.json.decode(text, type=dict[str, Any]), None, None, data)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
+        return ToolCall(id, name, {}, text, f"the arguments must be a JSON object: {error}", data)
+
+
+_ENVELOPES = ("error", "result", "content", "output")
+"""The names under which clients put a result, because the API accepts only objects."""
+
+
+def _result_of(result: _WireResult, data: ProviderData, make_id: MakeId) -> ToolResult:
+    value: Any = result.response or {}
+    error = value.get("error")
+    # A result of several fields may have one called `error` that says that there was none.
+    is_error = error is not None and (len(value) == 1 or bool(error))
+    if len(value) == 1:
+        value = next((value[key] for key in _ENVELOPES if key in value and (is_error or key != "error")), value)
+    media = tuple([blob for item in result.parts or () if isinstance(blob := part_of(item), Blob)])
+    return ToolResult(result.id or make_id(), result.name, value, is_error, media, provider_data=data)
+
+
+def _opaque(raw: Raw) -> Opaque:
+    names = [name for name in fields_of(raw) if not name.startswith("thought")] if bytes(raw)[:1] == b"{" else []
+    return Opaque(names[0] if names else "", ProviderData(ORIGIN, raw))
 
 
 def response_of(
@@ -246,16 +379,10 @@ def response_of(
         reason = raw_finish_reason(reason, api)
         finish = FinishReason.CUT if reason is None else FINISH_REASONS.get(reason, FinishReason.OTHER)
     tokens = chunk.usage_metadata
+    usage = _NO_USAGE if tokens is None else _usage_of(tokens)
     return ModelResponse(
-        message,
-        finish,
-        reason,  # type: ignore[arg-type]  # it is no number any more
-        candidate.finish_message,
-        _NO_USAGE if tokens is None else _usage_of(tokens),
-        chunk.model_version,
-        chunk.response_id,
-        documents,
-    )
+        message, finish, reason, candidate.finish_message, usage, chunk.model_version, chunk.response_id, documents  # type: ignore[arg-type]  # the reason is no number any more
+    )  # fmt: skip
 
 
 def _usage_of(tokens: Tokens) -> Usage:
@@ -265,11 +392,6 @@ def _usage_of(tokens: Tokens) -> Usage:
     if unexplained > 0:
         thoughts += unexplained  # some models count their thoughts only in the total
     return Usage(prompt, output, thoughts, tokens.cached_content_token_count, tools)
-
-
-def is_open(call: WireCall) -> bool:
-    """Whether more of the call follows: it says so itself, or the last piece of its arguments does."""
-    return bool(call.will_continue or (call.partial_args and call.partial_args[-1].get("willContinue")))
 
 
 def raw_finish_reason(reason: str | int | None, api: Api) -> str | None:
@@ -282,11 +404,6 @@ def raw_finish_reason(reason: str | int | None, api: Api) -> str | None:
 
 def linked(parts: Sequence[Part], calls: Sequence[ToolCall] = ()) -> tuple[Part, ...]:
     """Return the parts, with each result that came without an id under the id of its call: by name, in order."""
-    for part in parts:
-        if type(part) is ToolResult:
-            break
-    else:
-        return tuple(parts)
     unanswered: dict[str, deque[str]] = {}
     for call in calls:
         unanswered.setdefault(call.name, deque()).append(call.id)
@@ -303,47 +420,13 @@ def linked(parts: Sequence[Part], calls: Sequence[ToolCall] = ()) -> tuple[Part,
     return tuple(linked_parts)
 
 
-def _call_with_text(call: WireCall, raw: Raw, make_id: MakeId) -> ToolCall:
-    """Return a call whose arguments are not an object. It is executed only if they are the JSON text of one."""
-    text = call.args if isinstance(call.args, str) else encode_json(call.args).decode()
-    arguments, problem = {}, None
-    try:
-        arguments = msgspec.json.decode(text, type=dict[str, Any])
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
-        problem = f"the arguments must be a JSON object: {error}"
-    raw_arguments = None if problem is None else text
-    return ToolCall(call.id or make_id(), call.name or "", arguments, raw_arguments, problem, ProviderData(ORIGIN, raw))
-
-
-_ENVELOPES = ("error", "result", "content", "output")
-"""The names under which clients put a result, because the API accepts only objects."""
-
-
-def _result_of(result: WireResult, raw: Raw, make_id: MakeId) -> ToolResult:
-    value: Any = result.response or {}
-    error = value.get("error")
-    # A result of several fields may have one called `error` that says that there was none.
-    is_error = error is not None and (len(value) == 1 or bool(error))
-    if len(value) == 1:
-        value = next((value[key] for key in _ENVELOPES if key in value and (is_error or key != "error")), value)
-    media = tuple([blob for item in result.parts or () if isinstance(blob := part_of(item, make_id), Blob)])
-    return ToolResult(
-        result.id or make_id(), result.name, value, is_error, media, provider_data=ProviderData(ORIGIN, raw)
-    )
-
-
-def _opaque_of(raw: Raw) -> Opaque:
-    names = [name for name in fields_of(raw) if not name.startswith("thought")] if bytes(raw)[:1] == b"{" else []
-    return Opaque(names[0] if names else "", ProviderData(ORIGIN, raw))
-
-
 def signature_of(part: Part) -> str | None:
     """Return the thought signature of a part that Gemini sent."""
     data = part.provider_data
     if data is None or data.origin != ORIGIN or not data.raw:
         return None
     try:
-        signature = read_signature(data.raw).thought_signature
+        signature = _read_signature(data.raw).thought_signature
     except READ_ERRORS:
         return None
     return signature if isinstance(signature, str) else None
@@ -352,13 +435,13 @@ def signature_of(part: Part) -> str | None:
 def raw_parts(content: Raw) -> list[Raw]:
     """Return the bytes of each part of a content; a single part may stand there without its list."""
     parts = fields_of(content)["parts"]
-    return items_of(parts) if bytes(parts)[:1] == b"[" else [parts]
+    return _items_of(parts) if bytes(parts)[:1] == b"[" else [parts]
 
 
 def message(content: bytes, *, make_id: MakeId = local_id) -> Message:
     """Return a content of a conversation, also one that we did not receive, as a message that keeps its bytes."""
     raw, role, parts = read_content(Raw(content), is_foreign=True)
-    return Message(role, to_parts(parts, make_id), ProviderData(ORIGIN, raw))
+    return Message(role, linked([to_part(*part, make_id) for part in parts]), ProviderData(ORIGIN, raw))
 
 
 def conversation(contents: Iterable[bytes], *, make_id: MakeId = local_id) -> tuple[Message, ...]:

@@ -1,9 +1,10 @@
-"""A conversation as the body of a request, joined from pieces that were encoded once.
+"""A request to Gemini as JSON, joined from pieces that were encoded once: the config, and each message.
 
 Above is the client, which sends the body. This module knows the model and the API only through `Capabilities`. What
-Gemini sent goes back as it came; what another provider's model said is encoded anew. `config` encodes all but contents.
+Gemini sent goes back as it came; what another provider's model said is encoded anew.
 """
 
+import logging
 from collections.abc import Sequence
 from threading import Lock
 from typing import Any
@@ -12,17 +13,18 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
-from midspan._types.exchange import ModelRequest
+from midspan._types.exchange import ModelRequest, RequestConfig
 from midspan._types.messages import History, Message
 from midspan._types.parts import Blob, Opaque, Part, Text, Thought, ToolCall, ToolResult, is_local_id
+from midspan._types.specs import BuiltinTool, ModelSettings, ThinkingLevel, ToolChoice, ToolSpec
 from midspan.errors import ConfigError
 from midspan.providers.gemini.capabilities import Capabilities
-from midspan.providers.gemini.config import HEAD, encode_config
-from midspan.providers.gemini.decode import ORIGIN, part_of, raw_parts, signature_of
-from midspan.providers.gemini.structs import encode_json, fields_of
+from midspan.providers.gemini.decode import ORIGIN, encode_json, fields_of, part_of, raw_parts, signature_of
+
+_log = logging.getLogger("midspan.providers.gemini")
 
 Encoded = bytes | memoryview | Raw
-
+HEAD = b'{"contents":['
 SKIP_SIGNATURE = "skip_thought_signature_validator"
 """For calls that Gemini did not make itself: https://ai.google.dev/gemini-api/docs/thought-signatures"""
 
@@ -30,7 +32,7 @@ SKIP_SIGNATURE = "skip_thought_signature_validator"
 def request_body(request: ModelRequest, capabilities: Capabilities, continuation_token: str | None = None) -> bytes:
     """Return the JSON that asks for the next turn."""
     config = request.config
-    head, tail = config.derived(("gemini", capabilities), lambda: encode_config(config, capabilities))
+    head, tail = config.derived(capabilities, lambda: _encode_config(config, capabilities))
     if continuation_token is not None:
         tail += b',"continuationToken":' + encode_json(continuation_token)
     return body_of(request.history, tail, capabilities, head=head)
@@ -47,42 +49,38 @@ def body_of(history: History, tail: bytes, capabilities: Capabilities, *, head: 
         nonlocal body
         if known and _is_one_turn(history.messages[-len(messages) - 1], messages[0]):
             known, messages = None, history.messages
-        contents: list[Encoded] = [known.encoded] if known else []
-        for content in encode_messages(messages, capabilities):
-            contents += (b",", content) if contents else (content,)
-        body = _joined(head, contents, tail)
+        contents = encode_messages(messages, capabilities)
+        body = _joined(head, [known.encoded, *contents] if known else contents, tail)
         # The bytes are kept as a view into this body, not copied out of it.
         encoded = memoryview(body)[len(head) : -len(tail) - 2]
-        return known.extended(encoded) if known else _Contents(_Buffer(encoded), len(encoded))
+        return known.extended(encoded) if known else _Contents([encoded], len(encoded))
 
     contents = history.derived(capabilities.contents_dialect, extend)
     return body or _joined(head, [contents.encoded] if contents else [], tail)
 
 
 def _joined(head: bytes, contents: list[Encoded], tail: bytes) -> bytes:
-    return b"".join((head if contents else head.removesuffix(b","), *contents, b"]", tail, b"}"))
-
-
-class _Buffer:
-    """The encoded contents of the longest history of a conversation."""
-
-    __slots__ = ("encoded", "lock")
-
-    def __init__(self, encoded: memoryview) -> None:
-        self.encoded = encoded
-        self.lock = Lock()
+    if not contents:
+        return head.removesuffix(b",") + b"]" + tail + b"}"
+    pieces: list[Encoded] = [head]
+    for content in contents:
+        pieces += (content, b",")
+    pieces[-1] = b"]"
+    pieces += (tail, b"}")
+    return b"".join(pieces)
 
 
 class _Contents:
-    """The encoded contents of a history: the first `length` bytes of a buffer.
+    """The encoded contents of a history: the first `length` bytes of a buffer, which is a list of one item.
 
-    Each longer history of a conversation replaces the buffer, so all the histories that a caller keeps, as of a series
-    of chats, share the bytes of one request instead of holding one each.
+    Each longer history of a conversation replaces the bytes in the buffer. So all histories that a caller keeps, such
+    as those of a series of chats, share the bytes of one request instead of holding one each.
     """
 
     __slots__ = ("_buffer", "_length")
+    _lock = Lock()
 
-    def __init__(self, buffer: _Buffer, length: int) -> None:
+    def __init__(self, buffer: list[memoryview], length: int) -> None:
         self._buffer = buffer
         self._length = length
 
@@ -91,27 +89,31 @@ class _Contents:
 
     @property
     def encoded(self) -> memoryview:
-        return self._buffer.encoded[: self._length]
+        return self._buffer[0][: self._length]
 
     def extended(self, encoded: memoryview) -> "_Contents":
         """Return the contents of a longer history, which begin with these."""
         buffer = self._buffer
-        with buffer.lock:
-            if len(buffer.encoded) == self._length:
-                buffer.encoded = encoded
+        with self._lock:
+            if len(buffer[0]) == self._length:
+                buffer[0] = encoded
                 return _Contents(buffer, len(encoded))
-        return _Contents(_Buffer(encoded), len(encoded))  # another history has continued this one already
+        return _Contents([encoded], len(encoded))  # another history has continued this one already
 
 
 def encode_messages(messages: Sequence[Message], capabilities: Capabilities) -> list[Encoded]:
     """Return the contents for these messages. Messages that Gemini wants as one turn are joined."""
-    turns: list[list[Message]] = []
-    for message in messages:
-        if turns and _is_one_turn(turns[-1][-1], message):
-            turns[-1].append(message)
-        else:
-            turns.append([message])
-    return [content for turn in turns if (content := _encode_turn(turn, capabilities))]
+    contents: list[Encoded] = []
+    at = 0
+    while at < len(messages):
+        end = at + 1
+        while end < len(messages) and _is_one_turn(messages[end - 1], messages[end]):
+            end += 1
+        turn, at = messages[at:end], end
+        content = encode_message(turn[0], capabilities) if len(turn) == 1 else _encode_turn(turn, capabilities)
+        if content:
+            contents.append(content)
+    return contents
 
 
 def _is_one_turn(first: Message, second: Message) -> bool:
@@ -127,9 +129,7 @@ def _is_one_turn(first: Message, second: Message) -> bool:
     return not (_is_as_sent(first) and _is_as_sent(second))
 
 
-def _encode_turn(turn: list[Message], capabilities: Capabilities) -> Encoded:
-    if len(turn) == 1:
-        return encode_message(turn[0], capabilities)
+def _encode_turn(turn: Sequence[Message], capabilities: Capabilities) -> Encoded:
     fields: dict[str, Any] = {}
     parts: list[Raw] = []
     for message in turn:
@@ -164,15 +164,18 @@ def encode_message(message: Message, capabilities: Capabilities) -> Encoded:
 def _needs_changes(parts: tuple[Part, ...], capabilities: Capabilities) -> bool:
     """Whether this model rejects something in a content that another model of Gemini sent."""
     if capabilities.signatures:
-        first_call = next((part for part in parts if type(part) is ToolCall), None)
-        if first_call is not None and signature_of(first_call) is None:
-            return True
+        for part in parts:
+            if type(part) is ToolCall:
+                if signature_of(part) is None:
+                    return True
+                break
     return (not capabilities.call_ids and any(map(_has_id, parts))) or (
         not capabilities.server_side_parts and any(map(_is_server_side, parts))
     )
 
 
 def _has_id(part: Part) -> bool:
+    """Whether the server gave an id to this part. One of ours is never sent."""
     return isinstance(part, ToolCall | ToolResult) and not is_local_id(part.id)
 
 
@@ -186,7 +189,13 @@ def _encode_parts(message: Message, capabilities: Capabilities) -> list[Any]:
     needs_signature = capabilities.signatures and message.role == "model"
     parts: list[Any] = []
     for part in message.parts:
-        encoded = _encode_part(part, is_ours, capabilities)
+        data = part.provider_data
+        if data is not None and data.origin == ORIGIN and data.raw:
+            encoded = _encode_sent_part(part, data.raw, capabilities)
+        elif is_ours and isinstance(part, Thought):
+            encoded = {"text": part.text, "thought": True}
+        else:
+            encoded = _encode_plain_part(part, capabilities)
         if encoded is None:
             continue
         if needs_signature and type(part) is ToolCall:  # only the first call of a turn must have a signature
@@ -198,15 +207,6 @@ def _encode_parts(message: Message, capabilities: Capabilities) -> list[Any]:
     if not capabilities.media_in_results:
         parts += [_blob(blob) for result in message.results if result.content for blob in result.media]
     return parts
-
-
-def _encode_part(part: Part, is_ours: bool, capabilities: Capabilities) -> Any:
-    data = part.provider_data
-    if data is not None and data.origin == ORIGIN and data.raw:
-        return _encode_sent_part(part, data.raw, capabilities)
-    if is_ours and isinstance(part, Thought):
-        return {"text": part.text, "thought": True}
-    return _encode_plain_part(part, capabilities)
 
 
 def _encode_sent_part(part: Part, raw: Raw, capabilities: Capabilities) -> Any:
@@ -244,7 +244,7 @@ def _encode_plain_part(part: Part, capabilities: Capabilities) -> Any:
         return {"text": part.text} if part.text else None
     if isinstance(part, ToolCall):
         call: dict[str, Any] = {"name": part.name, "args": part.arguments}
-        return {"functionCall": {"id": part.id, **call} if _sends_id(part.id, capabilities) else call}
+        return {"functionCall": {"id": part.id, **call} if capabilities.call_ids and _has_id(part) else call}
     return _blob(part) if isinstance(part, Blob) else None
 
 
@@ -255,7 +255,9 @@ def _blob(blob: Blob) -> dict[str, Any]:
 
 
 def _encode_result(result: ToolResult, capabilities: Capabilities) -> dict[str, Any]:
-    value = result.model_value if result.content else result.value
+    value = result.value
+    if result.content:
+        value = result.model_value
     if result.is_error:
         value = value if isinstance(value, dict) and value.get("error") else {"error": value}
     elif not isinstance(value, dict):
@@ -263,13 +265,182 @@ def _encode_result(result: ToolResult, capabilities: Capabilities) -> dict[str, 
     if result.hint is not None:
         value = {**value, "note": result.hint}
     response: dict[str, Any] = {"name": result.name, "response": value}
-    if _sends_id(result.id, capabilities):
+    if capabilities.call_ids and not is_local_id(result.id):
         response["id"] = result.id
     if result.content and capabilities.media_in_results and result.media:
         response["parts"] = [_blob(blob) for blob in result.media]
     return response
 
 
-def _sends_id(id: str, capabilities: Capabilities) -> bool:
-    """Whether the server gave this id and takes it back; one of ours is never sent."""
-    return capabilities.call_ids and not is_local_id(id)
+def _encode_config(config: RequestConfig, capabilities: Capabilities) -> tuple[bytes, bytes]:
+    """Return what stands before the contents of a request, and what stands after them."""
+    head = HEAD
+    if config.system and not capabilities.system_instruction and _cache_name(config) is None:
+        head = head_with({"role": "user", "parts": [{"text": config.system}]})
+    fields = _merged(config_fields(config, capabilities), _extra_fields(config.settings))
+    return head, b"," + encode_json(fields)[1:-1] if fields else b""
+
+
+def head_with(system: Any) -> bytes:
+    """Return the head of a request whose first content is the system prompt, for models that have no other place."""
+    return HEAD + encode_json(system) + b","
+
+
+def config_fields(config: RequestConfig, capabilities: Capabilities) -> dict[str, Any]:
+    """Return the config of a request as plain values; a cache is made of them."""
+    fields: dict[str, Any] = {}
+    cache = _cache_name(config)
+    if cache is not None:
+        if not capabilities.explicit_cache:
+            raise ConfigError(f"{config.model!r} has no explicit caches; it caches long prefixes by itself")
+        fields["cachedContent"] = cache  # which holds the other three; the API rejects them beside it
+    else:
+        if config.system and capabilities.system_instruction:
+            fields["systemInstruction"] = {"parts": [{"text": config.system}]}
+        if config.tools:
+            fields["tools"] = _tools(config)
+        functions = [tool.name for tool in config.tools if isinstance(tool, ToolSpec)]
+        tool_config = tool_config_fields(functions, config.tool_choice, capabilities, has_builtins=config.has_builtins)
+        if tool_config:
+            fields["toolConfig"] = tool_config
+    generation = _generation_config(config, capabilities)
+    if generation:
+        fields["generationConfig"] = generation
+    return fields
+
+
+def _cache_name(config: RequestConfig) -> str | None:
+    """The context cache to use; without one Gemini caches long prefixes by itself."""
+    return None if config.cache is None else config.cache.key
+
+
+def _tools(config: RequestConfig) -> list[dict[str, Any]]:
+    """Return each built-in tool as a tool, then all functions as one tool."""
+    tools = [{tool.name: tool.config} for tool in config.tools if isinstance(tool, BuiltinTool)]
+    functions = [_declaration(tool) for tool in config.tools if isinstance(tool, ToolSpec)]
+    return [*tools, {"functionDeclarations": functions}] if functions else tools
+
+
+def _declaration(tool: ToolSpec) -> dict[str, Any]:
+    declaration: dict[str, Any] = {"name": tool.name}
+    if tool.description:
+        declaration["description"] = tool.description
+    # A function without parameters leaves the schema out; an object without properties is rejected by some versions.
+    if tool.parameters and not _is_empty_schema(tool.parameters):
+        declaration["parametersJsonSchema"] = tool.parameters
+    return declaration
+
+
+def _is_empty_schema(schema: dict[str, Any]) -> bool:
+    # `additionalProperties: true` is a parameter: the function takes arguments of any name.
+    present = {name for name, value in schema.items() if value not in ({}, [], None) and value is not False}
+    return present <= {"type", "title", "description", "$schema", "$id"}
+
+
+def tool_config_fields(
+    functions: Sequence[str], choice: ToolChoice | None, capabilities: Capabilities, *, has_builtins: bool
+) -> dict[str, Any]:
+    """Return the toolConfig for these declared functions, with what the API requires beside built-in tools."""
+    fields: dict[str, Any] = {}
+    if functions and has_builtins:
+        if not capabilities.builtin_with_functions:
+            raise ConfigError("this model accepts functions or built-in tools, not both; use a Gemini 3 model")
+        if capabilities.server_side_calls:
+            fields["includeServerSideToolInvocations"] = True
+            if choice is None or choice.mode == "auto":
+                choice = ToolChoice("auto", strict=True)  # AUTO is rejected where the two are combined
+    if choice is not None:
+        fields["functionCallingConfig"] = _function_calling_config(choice, functions)
+    return fields
+
+
+def _function_calling_config(choice: ToolChoice, functions: Sequence[str]) -> dict[str, Any]:
+    if choice.mode == "any" and not functions:
+        raise ConfigError("tool_choice requires a call, but no functions are declared")
+    missing = [name for name in choice.names if name not in functions]
+    if missing:
+        declared = ", ".join(functions) or "none"
+        raise ConfigError(
+            f"tool_choice names {', '.join(map(repr, missing))}, but the declared functions are: {declared}"
+        )
+    if choice.parallel is False:
+        raise ConfigError("Gemini cannot be limited to one call at a time; remove parallel=False")
+    mode = "VALIDATED" if choice.strict and choice.mode == "auto" else choice.mode.upper()
+    names = list(choice.names) if mode in ("ANY", "VALIDATED") else []
+    return {"mode": mode, "allowedFunctionNames": names} if names else {"mode": mode}
+
+
+def check_json_with_tools(capabilities: Capabilities) -> None:
+    """Raise an error if the model cannot answer in JSON of a schema while tools are declared."""
+    if not capabilities.json_with_functions:
+        raise ConfigError("this model accepts tools or structured output, not both; use a Gemini 3 model")
+
+
+def _generation_config(config: RequestConfig, capabilities: Capabilities) -> dict[str, Any]:
+    settings = config.settings
+    fields: dict[str, Any] = {
+        "maxOutputTokens": settings.max_tokens,
+        "stopSequences": list(settings.stop) or None,
+        "seed": settings.seed,
+        "presencePenalty": settings.presence_penalty,
+        "frequencyPenalty": settings.frequency_penalty,
+        "thinkingConfig": _thinking_config(settings, capabilities) or None,
+    }
+    sampling = {"temperature": settings.temperature, "topP": settings.top_p, "topK": settings.top_k}
+    if capabilities.sampling:
+        fields |= sampling
+    elif any(value is not None for value in sampling.values()):
+        _log.warning("%s ignores temperature, top_p and top_k; they are not sent", config.model)
+    if config.output is not None:
+        if config.tools:
+            check_json_with_tools(capabilities)
+        fields |= {"responseMimeType": "application/json", "responseJsonSchema": config.output.json_schema}
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _thinking_config(settings: ModelSettings, capabilities: Capabilities) -> dict[str, Any]:
+    levels, thinking = capabilities.thinking_levels, settings.thinking
+    fields: dict[str, Any] = {}
+    if thinking is not None and levels:
+        fields["thinkingLevel"] = _nearest_level(thinking, levels)
+    elif thinking is not None and capabilities.thinking_budget:
+        fields["thinkingBudget"] = _budget(thinking)
+    if levels or capabilities.thinking_budget:
+        fields["includeThoughts"] = settings.show_thoughts
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+_BUDGETS: dict[ThinkingLevel, int] = {"minimal": 0, "low": 1_024, "medium": 8_192, "high": 24_576}
+"""The tokens that each level stands for, as in Google's OpenAI-compatible endpoint."""
+
+
+def _budget(thinking: ThinkingLevel | int) -> int:
+    return thinking if isinstance(thinking, int) else _BUDGETS[thinking]
+
+
+def _nearest_level(thinking: ThinkingLevel | int, levels: tuple[ThinkingLevel, ...]) -> str | None:
+    """Return the level of the model that is nearest to the requested one; None lets the model decide."""
+    budget = _budget(thinking)
+    return None if budget < 0 else min(levels, key=lambda level: abs(_BUDGETS[level] - budget)).upper()
+
+
+def _extra_fields(settings: ModelSettings) -> dict[str, Any]:
+    """Return the fields that the caller adds to a request, in camelCase."""
+    if not settings.extra:
+        return {}
+    from midspan.providers.gemini import wire  # loaded with the first extra field
+    from midspan.providers.gemini.proto import from_plain, to_plain
+
+    fields: dict[str, Any] = to_plain(from_plain(wire.GenerateContentRequest, settings.extra))
+    for name in ("contents", "continuationToken"):
+        if name in fields:
+            raise ConfigError(f"settings: extra must not have {name!r}, which is made of the history")
+    return fields
+
+
+def _merged(fields: dict[str, Any], extra: dict[str, Any]) -> dict[str, Any]:
+    merged = {**fields, **extra}
+    for name, value in extra.items():
+        if isinstance(fields.get(name), dict) and isinstance(value, dict):
+            merged[name] = _merged(fields[name], value)
+    return merged

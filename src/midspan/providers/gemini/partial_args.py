@@ -1,17 +1,12 @@
-"""Arguments that Vertex streams in pieces, put together again.
+"""Arguments that Vertex streams in pieces.
 
-The first part of a call has its name. Each further part has paths into the arguments with a value each; a path that
+The first part of a call has its name. Each further part has paths into the arguments, with a value each; a path that
 comes again appends to its string. The part after which nothing follows ends the call; it may be missing.
 """
 
 import re
 from itertools import pairwise
 from typing import Any
-
-import msgspec
-from msgspec import Raw
-
-from midspan.providers.gemini.structs import WireCall
 
 Path = tuple[str | int, ...]
 
@@ -23,28 +18,19 @@ _MAX_GAP = 100
 """Arrays are streamed in order. A path that skips more items than this would only use up memory."""
 
 
-class OpenCall:
-    """A call whose arguments are still arriving."""
+class PartialArguments:
+    """The arguments of a call that is still arriving."""
 
-    def __init__(self, call: WireCall, part: Raw) -> None:
-        self._part: dict[str, Any] = {}
-        self._call: dict[str, Any] = {}
+    def __init__(self) -> None:
         self._arguments: dict[str, Any] = {}
         self._values: dict[Path, Any] = {}
         """The values by path, in the order of their first pieces; a string is a list of its pieces."""
-        self.add(call, part)
 
-    def add(self, call: WireCall, part: Raw) -> None:
-        """Add a part of the call. Its other fields, such as the signature, are kept."""
-        fields = msgspec.json.decode(part)
-        call_fields = fields.pop("functionCall", None) or {}
-        self._part |= fields
-        self._call |= {
-            name: value for name, value in call_fields.items() if name not in ("args", "partialArgs", "willContinue")
-        }
-        if isinstance(call.args, dict):
-            self._arguments |= call.args
-        for piece in call.partial_args or ():
+    def add(self, arguments: Any, pieces: list[dict[str, Any]] | None) -> None:
+        """Add the whole arguments and the pieces of one part of the call."""
+        if isinstance(arguments, dict):
+            self._arguments |= arguments
+        for piece in pieces or ():
             path, value = _parse_path(str(piece.get("jsonPath", ""))), _value(piece)
             if not path:
                 continue
@@ -55,14 +41,20 @@ class OpenCall:
             else:
                 self._values[path] = [value]
 
-    def complete(self) -> bytes:
-        """Return the part as it would have come unstreamed."""
-        return msgspec.json.encode({**self._part, "functionCall": {**self._call, "args": self.arguments()}})
-
-    def arguments(self) -> dict[str, Any]:
+    def merged(self) -> dict[str, Any]:
+        """Return the arguments as they would have come unstreamed."""
         for path, value in self._values.items():
             _assign(self._arguments, path, "".join(value) if isinstance(value, list) else value)
         return self._arguments
+
+
+def arguments_of(arguments: dict[str, Any], pieces: list[dict[str, Any]] | None) -> dict[str, Any]:
+    """Return the arguments of a call that came whole, even if in pieces."""
+    if not pieces:
+        return arguments
+    partial = PartialArguments()
+    partial.add(arguments, pieces)
+    return partial.merged()
 
 
 def _parse_path(path: str) -> Path:

@@ -6,7 +6,7 @@ Above is the client, which feeds the bytes; below is `decode`, which says what a
 import re
 from collections.abc import Iterable, Iterator
 from itertools import groupby
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Raw, Struct
@@ -20,9 +20,14 @@ from midspan.errors import MalformedResponse, ProviderError
 from midspan.providers.gemini.capabilities import Api
 from midspan.providers.gemini.decode import (
     ORIGIN,
+    Candidate,
+    Chunk,
     MakeId,
     ReadPart,
-    is_open,
+    Tokens,
+    WireCall,
+    encode_json,
+    fields_of,
     linked,
     no_candidate,
     part_of,
@@ -32,8 +37,8 @@ from midspan.providers.gemini.decode import (
     response_of,
     to_part,
 )
-from midspan.providers.gemini.partial_args import OpenCall
-from midspan.providers.gemini.structs import READ_ERRORS, Candidate, Chunk, Tokens, WireCall, encode_json, fields_of
+from midspan.providers.gemini.partial_args import PartialArguments
+from midspan.providers.gemini.proto import READ_ERRORS
 from midspan.providers.stream import StreamAccumulator
 
 
@@ -88,7 +93,7 @@ class StreamDecoder:
         document of a delta, which holds no other part."""
         self._calls: list[tuple[int, int, ToolCall]] = []
         """The complete calls: place in `_parts`, index of the events, value."""
-        self._open: OpenCall | None = None
+        self._open: _OpenCall | None = None
         self._open_place = self._open_index = 0
         self._is_verbatim = True
         """Whether a single content can go back as it came, because nothing in it had to be put together."""
@@ -181,16 +186,16 @@ class StreamDecoder:
         return events
 
     def _add_part(self, part: ReadPart) -> list[PartEvent]:
-        fields, raw, _ = part
+        fields, raw = part
         call = fields.function_call
-        if call is not None:
+        if isinstance(call, WireCall):
             is_partial = call.partial_args is not None or call.will_continue
             if is_partial or (self._open is not None and not call.name):
                 return self._add_partial(call, raw)
             if call.name is None and fields_of(raw).keys() == {"functionCall"}:
                 self._is_verbatim = False  # the end of a call that had ended already
                 return []
-        value = to_part(*part, self._make_id)
+        value = to_part(fields, raw, self._make_id)
         if not isinstance(value, ToolCall):
             self._parts.append((value, raw))
             return self._accumulator.add_part(value)
@@ -217,17 +222,17 @@ class StreamDecoder:
         if call.name or self._open is None:
             events += self._close_call()
             events += self._accumulator.end_current()
-            self._open, self._open_index = OpenCall(call, raw), self._accumulator.reserve()
+            self._open, self._open_index = _OpenCall(call, raw), self._accumulator.reserve()
             self._open_place = len(self._parts)
             self._parts.append(None)
         else:
             self._open.add(call, raw)
-        return events if is_open(call) else events + self._close_call()
+        return events if call.is_open else events + self._close_call()
 
     def _close_call(self) -> list[PartEvent]:
         if self._open is None:
             return []
-        raw, self._open = Raw(self._open.complete()), None
+        raw, self._open = self._open.complete(), None
         value, index = part_of(raw, self._make_id), self._open_index
         self._parts[self._open_place] = (value, raw)
         if isinstance(value, ToolCall):
@@ -253,6 +258,28 @@ class StreamDecoder:
         fields |= {"role": Raw(b'"model"'), "parts": Raw(b"[%b]" % b",".join([raw for _, raw in joined]))}
         parts = linked([part for part, _ in joined])
         return Message("model", parts, ProviderData(ORIGIN, Raw(encode_json(fields))))
+
+
+class _OpenCall:
+    """A call whose arguments are still arriving."""
+
+    def __init__(self, call: WireCall, raw: Raw) -> None:
+        self._part: dict[str, Any] = {}
+        self._call: dict[str, Any] = {}
+        self._arguments = PartialArguments()
+        self.add(call, raw)
+
+    def add(self, call: WireCall, raw: Raw) -> None:
+        """Add a part of the call. Its other fields, such as the signature, are kept."""
+        fields = msgspec.json.decode(raw)
+        self._call |= fields.pop("functionCall", None) or {}
+        self._part |= fields
+        self._arguments.add(call.args, call.partial_args)
+
+    def complete(self) -> Raw:
+        """Return the part as it would have come unstreamed."""
+        call = {name: value for name, value in self._call.items() if name not in ("partialArgs", "willContinue")}
+        return Raw(encode_json({**self._part, "functionCall": {**call, "args": self._arguments.merged()}}))
 
 
 def _then_raise(events: list[PartEvent], error: ProviderError) -> Iterator[PartEvent]:
