@@ -17,7 +17,7 @@ from midspan.gemini.response import AsyncResponseStream, ChunkReader, GenerateCo
 from midspan.gemini.tools import read_choice, read_tools
 from midspan.providers.auth import HiddenArguments
 from midspan.providers.gemini import decode, responses
-from midspan.providers.gemini.api import connect_with
+from midspan.providers.gemini.api import connect
 from midspan.providers.gemini.capabilities import DEFAULT_MODEL, Api, Capabilities, capabilities_of
 from midspan.providers.gemini.client import check_model, unvalidated_choice
 from midspan.providers.gemini.family import list_models
@@ -39,7 +39,7 @@ class AsyncClient:
         connection = HiddenArguments(connection)
         check_model(model)
         self.model = model
-        self.api = connect_with(connection)
+        self.api = connect(**connection)
         self.caches = AsyncCaches(self.api, self.resolve)
         self._models: dict[str, tuple[str, Capabilities]] = {}
         self._cached_fields: dict[Any, tuple[RequestFields, list[Any]]] = {}

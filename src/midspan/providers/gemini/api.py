@@ -16,11 +16,9 @@ from midspan.providers.auth import ApiKey, Auth, BearerToken, GiveToken, Hidden
 from midspan.providers.gemini.capabilities import KEY_VARIABLES, MAX_REQUEST_BYTES, Api
 from midspan.providers.gemini.errors import parse_error
 from midspan.providers.gemini.proto import AnyProto, load
-from midspan.providers.rest import Response, RestClient
+from midspan.providers.rest import Response, RestClient, retry_delay
 
 _log = logging.getLogger("midspan.providers.gemini")
-
-
 _DEVELOPER_URL = "https://generativelanguage.googleapis.com"
 _MAX_PAGES = 1000
 
@@ -54,7 +52,7 @@ class GeminiApi(RestClient):
 
 
 def _response_error(response: Response, body: bytes) -> ProviderError:
-    return parse_error(response.status, body, response.header("retry-after"), response.header("location"))
+    return parse_error(response.status, body, retry_delay(response), response.header("location"))
 
 
 def connect(
@@ -75,11 +73,6 @@ def connect(
     api_key = Hidden(api_key) if isinstance(api_key, str) else api_key
     if token is not None and not callable(token):
         raise ConfigError("token must be a function that returns a token, for example token=lambda: value")
-    if retry is not None and not isinstance(retry, RetryPolicy):
-        raise ConfigError(f"retry must be a RetryPolicy, got {retry!r}")
-    if transport is not None and not isinstance(transport, Transport):
-        raise ConfigError(f"transport must be a Transport, as Transport(Timeouts(total=60)), got {transport!r}")
-    _check_headers(headers)
     if token is not None:
         if vertex is False:
             raise ConfigError("token is for Vertex; pass api_key=… for the Developer API")
@@ -88,60 +81,6 @@ def connect(
     on_vertex = where.api is Api.VERTEX
     auth = vertex_credentials(api_key, token) if on_vertex else developer_credentials(api_key)
     return GeminiApi(where, auth, transport=transport, retry=retry, clock=clock, headers=headers)
-
-
-def connect_with(options: dict[str, Any]) -> GeminiApi:
-    """Call `connect` with keyword arguments of the caller; an unknown one is an error that says what to use instead."""
-    for name in options:
-        if name not in _OPTIONS:
-            raise ConfigError(f"unknown argument {name!r}; {_INSTEAD.get(name) or _nearest_option(name)}")
-    return connect(**options)
-
-
-_OPTIONS = tuple(connect.__annotations__)[:-1]
-_USE_TIMEOUTS = "pass transport=Transport(Timeouts(total=…)), both from midspan.gemini"
-_USE_RETRY = "pass retry=RetryPolicy(max_attempts=…), from midspan.gemini"
-_INSTEAD = {
-    "timeout": _USE_TIMEOUTS,
-    "timeout_seconds": _USE_TIMEOUTS,
-    "deadlines": _USE_TIMEOUTS,
-    "retries": _USE_RETRY,
-    "max_retries": _USE_RETRY,
-    "credentials": "pass token=…, a function that returns an access token",
-    "proxy": "set HTTPS_PROXY in the environment",
-    "verify": "set SSL_CERT_FILE in the environment to your certificates",
-}
-"""For the names that other libraries use, what to use here."""
-
-
-def _nearest_option(name: str) -> str:
-    from difflib import get_close_matches  # loaded for a wrong argument only
-
-    near = get_close_matches(name, _OPTIONS, 1)
-    return f"did you mean {near[0]}?" if near else f"known arguments: {', '.join(_OPTIONS)}"
-
-
-_HTTP_HEADERS = ("content-length", "transfer-encoding", "host", "connection")
-_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-"""A token: https://www.rfc-editor.org/rfc/rfc9110#section-5.6.2"""
-_INVALID_IN_VALUE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
-
-
-def _check_headers(headers: Any) -> None:
-    if headers is not None and not isinstance(headers, Mapping):
-        raise ConfigError("headers must be a dict of strings")
-    for name, value in (headers or {}).items():
-        if not isinstance(name, str) or not isinstance(value, str):
-            raise ConfigError(f"the header {name!r} must be a string with a string as its value")
-        if not _HEADER_NAME.fullmatch(name):
-            raise ConfigError(f"{name!r} is not a valid header name; use letters, digits and signs like - and _")
-        if _INVALID_IN_VALUE.search(value):  # the value itself may be a secret
-            raise ConfigError(f"the value of the header {name!r} has a control character or an unpaired surrogate")
-        if name.lower() in _HTTP_HEADERS:
-            raise ConfigError(f"the header {name!r} is set by the HTTP client")
-
-
-# Addresses
 
 
 class Endpoint(Struct, frozen=True):
@@ -259,9 +198,6 @@ def _checked_url(url: str) -> str:
     return url.strip().rstrip("/")
 
 
-# Credentials
-
-
 def keys_in(environment: Mapping[str, str]) -> list[str]:
     """Return the names of the variables that hold a key."""
     return [name for name in KEY_VARIABLES if environment.get(name, "").strip()]
@@ -269,7 +205,6 @@ def keys_in(environment: Mapping[str, str]) -> list[str]:
 
 def developer_credentials(api_key: str | None, environment: Mapping[str, str] = os.environ) -> Auth:
     """Return the given key, or the one in the environment."""
-    api_key = Hidden(api_key) if isinstance(api_key, str) else api_key
     if api_key is None:
         names = keys_in(environment)
         if not names:

@@ -149,64 +149,29 @@ def _thinking(name: str, generation: tuple[int, int]) -> tuple[tuple[ThinkingLev
     return ("low", "medium", "high"), False
 
 
-FINISH_NUMBERS: dict[Api, tuple[str, ...]] = {
-    Api.DEVELOPER: (
-        "FINISH_REASON_UNSPECIFIED",
-        "STOP",
-        "MAX_TOKENS",
-        "SAFETY",
-        "RECITATION",
-        "OTHER",
-        "LANGUAGE",
-        "BLOCKLIST",
-        "PROHIBITED_CONTENT",
-        "SPII",
-        "MALFORMED_FUNCTION_CALL",
-        "IMAGE_SAFETY",
-        "UNEXPECTED_TOOL_CALL",
-        "TOO_MANY_TOOL_CALLS",
-        "IMAGE_PROHIBITED_CONTENT",
-        "IMAGE_OTHER",
-        "NO_IMAGE",
-        "IMAGE_RECITATION",
-    ),
-    Api.VERTEX: (
-        "FINISH_REASON_UNSPECIFIED",
-        "STOP",
-        "MAX_TOKENS",
-        "SAFETY",
-        "RECITATION",
-        "OTHER",
-        "BLOCKLIST",
-        "PROHIBITED_CONTENT",
-        "SPII",
-        "MALFORMED_FUNCTION_CALL",
-        "MODEL_ARMOR",
-        "IMAGE_SAFETY",
-        "IMAGE_PROHIBITED_CONTENT",
-        "IMAGE_RECITATION",
-        "IMAGE_OTHER",
-        "UNEXPECTED_TOOL_CALL",
-        "NO_IMAGE",
-    ),
-}
+_DEVELOPER_REASONS = (
+    "FINISH_REASON_UNSPECIFIED STOP MAX_TOKENS SAFETY RECITATION OTHER LANGUAGE BLOCKLIST PROHIBITED_CONTENT SPII "
+    "MALFORMED_FUNCTION_CALL IMAGE_SAFETY UNEXPECTED_TOOL_CALL TOO_MANY_TOOL_CALLS IMAGE_PROHIBITED_CONTENT "
+    "IMAGE_OTHER NO_IMAGE IMAGE_RECITATION"
+)
+_VERTEX_REASONS = (
+    "FINISH_REASON_UNSPECIFIED STOP MAX_TOKENS SAFETY RECITATION OTHER BLOCKLIST PROHIBITED_CONTENT SPII "
+    "MALFORMED_FUNCTION_CALL MODEL_ARMOR IMAGE_SAFETY IMAGE_PROHIBITED_CONTENT IMAGE_RECITATION IMAGE_OTHER "
+    "UNEXPECTED_TOOL_CALL NO_IMAGE"
+)
+FINISH_NUMBERS = {Api.DEVELOPER: tuple(_DEVELOPER_REASONS.split()), Api.VERTEX: tuple(_VERTEX_REASONS.split())}
 """The words for the numbers that a server sends if asked for `enum-encoding=int`; the APIs number them differently."""
 
+_BLOCKED = (
+    "SAFETY RECITATION LANGUAGE BLOCKLIST PROHIBITED_CONTENT SPII MODEL_ARMOR IMAGE_SAFETY IMAGE_PROHIBITED_CONTENT "
+    "IMAGE_RECITATION"
+)
 FINISH_REASONS: dict[str, FinishReason] = {
     "STOP": FinishReason.END,
     "MAX_TOKENS": FinishReason.LENGTH,
     "MALFORMED_FUNCTION_CALL": FinishReason.MALFORMED_CALL,
     "UNEXPECTED_TOOL_CALL": FinishReason.UNEXPECTED_CALL,
     "CONTINUATION": FinishReason.CONTINUES,
-    "SAFETY": FinishReason.BLOCKED,
-    "RECITATION": FinishReason.BLOCKED,
-    "LANGUAGE": FinishReason.BLOCKED,
-    "BLOCKLIST": FinishReason.BLOCKED,
-    "PROHIBITED_CONTENT": FinishReason.BLOCKED,
-    "SPII": FinishReason.BLOCKED,
-    "MODEL_ARMOR": FinishReason.BLOCKED,
-    "IMAGE_SAFETY": FinishReason.BLOCKED,
-    "IMAGE_PROHIBITED_CONTENT": FinishReason.BLOCKED,
-    "IMAGE_RECITATION": FinishReason.BLOCKED,
+    **dict.fromkeys(_BLOCKED.split(), FinishReason.BLOCKED),
 }
 """What the API's words mean for a run; any other word is `FinishReason.OTHER`."""

@@ -25,7 +25,7 @@ from midspan._types.parts import ProviderData
 from midspan._types.specs import ToolChoice
 from midspan.errors import ConfigError, InvalidRequest, ProviderError
 from midspan.providers.auth import HiddenArguments
-from midspan.providers.gemini.api import GeminiApi, connect_with
+from midspan.providers.gemini.api import GeminiApi, connect
 from midspan.providers.gemini.capabilities import DEFAULT_MODEL, Capabilities, capabilities_of, successor_of
 from midspan.providers.gemini.decode import ORIGIN, encode_json, fields_of, raw_parts, response_and_token
 from midspan.providers.gemini.encode import request_body
@@ -43,6 +43,8 @@ _MAX_REQUESTS = 100
 class Gemini:
     """A Gemini model, by the Developer API or by Vertex."""
 
+    _repr = "Gemini(not connected)"  # until the constructor is done; a traceback may show it earlier
+
     def __init__(
         self, model: str = DEFAULT_MODEL, *, capabilities: Capabilities | None = None, api: GeminiApi | None = None,
         **connection: Any,
@@ -50,14 +52,8 @@ class Gemini:
         """`connection` has the arguments of `connect`: api_key, base_url, vertex, project, token, headers, retry, …"""
         connection = HiddenArguments(connection)
         check_model(model)
-        if capabilities is not None and not isinstance(capabilities, Capabilities):
-            raise ConfigError(
-                f"capabilities must be a Capabilities, as capabilities_of(…) returns, got {capabilities!r}"
-            )
-        if api is not None and not isinstance(api, GeminiApi):
-            raise ConfigError(f"api must be a GeminiApi, as of connect(…), got {api!r}")
         self._model = model
-        self.api = api or connect_with(connection)
+        self.api = api or connect(**connection)
         endpoint = self.api.endpoint
         self.capabilities = capabilities or capabilities_of(model, endpoint.api, endpoint.version)
         self.profile = profile_of(self.capabilities)
@@ -65,13 +61,14 @@ class Gemini:
         path = endpoint.model(model)
         self._generate_path = f"{path}:generateContent"
         self._stream_path = f"{path}:streamGenerateContent?alt=sse"
+        self._repr = f"Gemini({model!r}, {origin_of(endpoint.base_url)!r})"
 
     @property
     def model(self) -> str:
         return self._model
 
     def __repr__(self) -> str:
-        return f"Gemini({self._model!r}, {origin_of(self.api.endpoint.base_url)!r})"
+        return self._repr
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """Yield the parts as they arrive, then the response. A paused response is continued, see `LongDecode`."""

@@ -46,6 +46,15 @@ class _PlainCall(Struct, forbid_unknown_fields=True, gc=False):
     id: str | None = None
 
 
+class PlainPart(Struct, rename="camel", forbid_unknown_fields=True, gc=False):
+    """A part without any other fields, as most parts are: text or a call, perhaps signed."""
+
+    text: str | None = None
+    thought: bool | None = None
+    thought_signature: str | None = None
+    function_call: _PlainCall | None = None
+
+
 class _PlainInline(Struct, rename="camel", forbid_unknown_fields=True, gc=False):
     data: str
     mime_type: str = ""
@@ -56,13 +65,7 @@ class _PlainFile(Struct, rename="camel", forbid_unknown_fields=True, gc=False):
     mime_type: str = ""
 
 
-class PlainPart(Struct, rename="camel", forbid_unknown_fields=True, gc=False):
-    """A part without any other fields, as most parts are: a value of ours says everything that it says."""
-
-    text: str | None = None
-    thought: bool | None = None
-    thought_signature: str | None = None
-    function_call: _PlainCall | None = None
+class _PlainMedia(Struct, rename="camel", forbid_unknown_fields=True, gc=False):
     inline_data: _PlainInline | None = None
     file_data: _PlainFile | None = None
 
@@ -150,6 +153,7 @@ class _Signed(Struct, rename="camel", omit_defaults=True, gc=False):
 _read_chunk = msgspec.json.Decoder(Chunk).decode
 _read_plain_content = msgspec.json.Decoder(PlainContent).decode
 _read_content = msgspec.json.Decoder(_WireContent).decode
+_read_plain_media = msgspec.json.Decoder(_PlainMedia).decode
 _read_plain_part = msgspec.json.Decoder(PlainPart).decode
 _read_part = msgspec.json.Decoder(WirePart).decode
 _read_signature = msgspec.json.Decoder(_Signed).decode
@@ -308,33 +312,37 @@ def to_part(part: PlainPart | WirePart, raw: Raw, make_id: MakeId) -> Part:
             return value
         part = _read_part(raw)
     data = ProviderData(ORIGIN, raw)
-    call, result, media = part.function_call, part.function_response, part.inline_data or part.file_data
+    call, result = part.function_call, part.function_response
     if call is not None and call.name:
         # A call without its end is not a call.
         return _opaque(raw) if call.is_open else _call_of(call, data, make_id)
     if part.text is not None:
         return (Thought if part.thought else Text)(part.text, data)
-    if media is not None and (media.file_uri or part.inline_data is not None):
-        return Blob(media.mime_type, media.data, media.file_uri, media.display_name, data)
+    if part.inline_data is not None or (part.file_data is not None and part.file_data.file_uri):
+        return _blob_of(part, data)
     return _opaque(raw) if result is None else _result_of(result, data, make_id)
 
 
 def _plain_value(part: PlainPart, make_id: MakeId) -> Part | None:
-    """Return our value for a part that has nothing but one of its kinds and a signature; None for all others."""
+    """Return our value for a part that is either text or a call; None for all others."""
     call, text, signature = part.function_call, part.text, part.thought_signature
     data = None if signature is None else ProviderData(ORIGIN, Raw(encode_json(_Signed(signature))))
-    if call is not None:
-        if text is not None or part.thought is not None or part.inline_data or part.file_data:
-            return None
-        return ToolCall(call.id or make_id(), call.name, call.args or {}, None, None, data)
-    inline, file = part.inline_data, part.file_data
-    if text is not None:
-        return None if inline or file else Thought(text, data) if part.thought else Text(text, data)
-    if data is not None or part.thought is not None or (inline and file):
+    if call is None:
+        return None if text is None else Thought(text, data) if part.thought else Text(text, data)
+    if text is not None or part.thought is not None:
         return None
-    if inline:
-        return Blob(inline.mime_type, inline.data)
-    return Blob(file.mime_type, None, file.file_uri) if file and file.file_uri else None
+    return ToolCall(call.id or make_id(), call.name, call.args or {}, None, None, data)
+
+
+def _blob_of(part: WirePart, data: ProviderData) -> Blob:
+    media = part.inline_data or part.file_data
+    assert media is not None, "a part with media has one of the two"
+    try:
+        plain = _read_plain_media(data.raw)
+        is_plain = plain.inline_data is None or plain.file_data is None
+    except READ_ERRORS:
+        is_plain = False
+    return Blob(media.mime_type, media.data, media.file_uri, media.display_name, None if is_plain else data)
 
 
 def _call_of(call: WireCall, data: ProviderData, make_id: MakeId) -> ToolCall:

@@ -17,6 +17,7 @@ from midspan.errors import (
     ServerError,
     UnknownModel,
 )
+from midspan.providers.rest import parse_seconds
 
 RPC_STATUSES: dict[str, tuple[int, int]] = {
     "CANCELLED": (1, 499),
@@ -42,15 +43,15 @@ _NO_MESSAGE = "no message"
 
 
 def parse_error(
-    status: int, body: bytes | msgspec.Raw, retry_after: str | None = None, location: str | None = None
+    status: int, body: bytes | msgspec.Raw, delay: float | None = None, location: str | None = None
 ) -> ProviderError:
-    """Return the error for a response with this status, body and headers."""
+    """Return the error for a response with this status and body, and with the delay and location of its headers."""
     if location is not None and 300 <= status < 400:
         return _error(status, f"Gemini answered {status}: {_moved(location)}", (), None)
     error = _error_object(bytes(body))
     if error is None:
         message = _text_of_page(bytes(body)) or _NO_MESSAGE
-        return _error(status, f"Gemini answered {status}: {message}", (), _seconds(retry_after))
+        return _error(status, f"Gemini answered {status}: {message}", (), delay)
     code, name = error.get("code"), error.get("status")
     if isinstance(code, int) and code >= 400:
         status = code
@@ -61,7 +62,7 @@ def parse_error(
     shown = f"{status} {_shortened(name, _MAX_NAME)}" if isinstance(name, str) else status
     message = f"Gemini answered {shown}: {_shortened(error.get('message') or _NO_MESSAGE, _MAX_MESSAGE)}"
     details = _objects(error.get("details"))
-    return _error(status, message, details, _retry_delay(details) or _seconds(retry_after))
+    return _error(status, message, details, _retry_delay(details) or delay)
 
 
 def blocked_error(feedback: dict[str, Any]) -> PromptBlocked:
@@ -133,28 +134,8 @@ def _moved(location: str) -> str:
 def _retry_delay(details: list[dict[str, Any]]) -> float | None:
     for detail in details:
         if str(detail.get("@type", "")).endswith("google.rpc.RetryInfo"):
-            return _seconds(detail.get("retryDelay"))
+            return parse_seconds(str(detail.get("retryDelay")).removesuffix("s"))
     return None
-
-
-def _seconds(text: object) -> float | None:
-    """Read seconds as a RetryInfo («38.2s») or a Retry-After header («38», or a date) has them."""
-    try:
-        seconds = float(str(text).removesuffix("s"))
-    except ValueError:
-        seconds = _seconds_until(str(text))
-    return seconds if 0 <= seconds < float("inf") else None
-
-
-def _seconds_until(date: str) -> float:
-    from datetime import datetime  # both for a form of the header that is hardly ever sent
-    from email.utils import parsedate_to_datetime
-
-    try:
-        when = parsedate_to_datetime(date)
-    except (ValueError, OverflowError):
-        return -1.0
-    return max(0.0, (when - datetime.now(when.tzinfo)).total_seconds())
 
 
 def _is_daily_quota(details: list[dict[str, Any]]) -> bool:

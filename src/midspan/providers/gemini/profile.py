@@ -8,35 +8,21 @@ from midspan.providers.gemini.capabilities import Capabilities
 from midspan.providers.provider import ModelProfile
 
 _FUNCTION_NAMES = NameRule(extra=".-")
+_PARAMETER_KEYWORDS = (
+    "type format description nullable default enum items minItems maxItems properties required minProperties "
+    "maxProperties minLength maxLength pattern minimum maximum anyOf"
+)
+_JSON_SCHEMA_KEYWORDS = (
+    "type format description enum items prefixItems minItems maxItems minimum maximum anyOf properties "
+    "additionalProperties required"
+)
 _TYPES = ("string", "number", "integer", "boolean", "array", "object", "null")
 
 GEMINI_PARAMETERS = SchemaDialect(
     name="gemini parameters",
     # The documented fields, without those that servers reject all the same (additionalProperties, defs, ref) and
     # without title, which makes answers worse.
-    keywords=frozenset(
-        [
-            "type",
-            "format",
-            "description",
-            "nullable",
-            "default",
-            "enum",
-            "items",
-            "minItems",
-            "maxItems",
-            "properties",
-            "required",
-            "minProperties",
-            "maxProperties",
-            "minLength",
-            "maxLength",
-            "pattern",
-            "minimum",
-            "maximum",
-            "anyOf",
-        ]
-    ),
+    keywords=frozenset(_PARAMETER_KEYWORDS.split()),
     types={name: name.upper() for name in _TYPES},
     enum_types=frozenset({"string"}),
     # «only 'enum' and 'date-time' are supported for STRING type»
@@ -58,24 +44,7 @@ GEMINI_PARAMETERS = SchemaDialect(
 
 GEMINI_JSON_SCHEMA = SchemaDialect(
     name="gemini json schema",
-    keywords=frozenset(
-        [
-            "type",
-            "format",
-            "description",
-            "enum",
-            "items",
-            "prefixItems",
-            "minItems",
-            "maxItems",
-            "minimum",
-            "maximum",
-            "anyOf",
-            "properties",
-            "additionalProperties",
-            "required",
-        ]
-    ),
+    keywords=frozenset(_JSON_SCHEMA_KEYWORDS.split()),
     types={name: name for name in _TYPES},
     enum_types=frozenset({"string", "number", "integer"}),
     empty_strings=False,
