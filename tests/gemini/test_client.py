@@ -543,15 +543,10 @@ def test_an_answer_that_is_none_is_an_error(server: Recorder, status: int, kind:
 @pytest.mark.parametrize(
     "arguments",
     [
-        {"foo": 1},
-        {"timeout": 3},
         {"base_url": "x"},
         {"base_url": "http://user:SECRETPW@h?x=1"},
         {"base_url": "http://h:99999"},
-        {"retry": 5},
         {"token": "SECRETPW"},
-        {"headers": {"Authorization": ("SECRETPW",)}},
-        {"headers": {"content-length": "3"}},
         {"vertex": "false"},
         {"vertex": False, "token": lambda: "t"},
         {"vertex": True, "project": "p", "location": "evil.com/"},
@@ -564,7 +559,7 @@ def test_a_client_that_cannot_work_is_refused_in_words_that_show_no_secret(argum
         Client(**{"api_key": "SECRETPW", **arguments})
     shown = str(raised.value)
     for frame in traceback.TracebackException.from_exception(raised.value, capture_locals=True).stack:
-        if "/src/midspan/" in frame.filename and "headers" not in arguments and "token" not in arguments:
+        if "/src/midspan/" in frame.filename and "token" not in arguments:
             shown += str(frame.locals)
     assert "SECRETPW" not in shown.replace("user:SECRETPW@h", "")
 

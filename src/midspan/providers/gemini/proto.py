@@ -89,7 +89,7 @@ def to_plain(value: Any) -> Any:
             if not known.is_default(item := getattr(value, known.attribute))
         }
         return {**plain, **value.extra}
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return [to_plain(item) for item in value]
     return {name: to_plain(item) for name, item in value.items()} if isinstance(value, dict) else value
 
