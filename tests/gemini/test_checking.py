@@ -166,12 +166,7 @@ ENTRIES: dict[str, Try] = {
     ),
     "Part.from_text": making(gemini.Part.from_text),
     "Part.from_bytes": making(lambda odd: gemini.Part.from_bytes(odd, "image/png")),
-    "Part.from_bytes mime_type": making(lambda odd: gemini.Part.from_bytes(b"x", odd)),
-    "Part.from_file": making(gemini.Part.from_file),
-    "Part.from_file with a kind": making(lambda odd: gemini.Part.from_file(odd, "image/png")),
-    "Part.from_file mime_type": making(lambda odd: gemini.Part.from_file(__file__, odd)),
     "Part.from_uri": making(lambda odd: gemini.Part.from_uri(odd, "image/png")),
-    "Part.from_uri mime_type": making(lambda odd: gemini.Part.from_uri("gs://x", odd)),
     "Part.from_function_call": making(gemini.Part.from_function_call),
     "Part.from_function_call args": lambda client, odd: client.generate_content(
         gemini.Part.from_function_call("f", odd)
@@ -185,7 +180,6 @@ ENTRIES: dict[str, Try] = {
         gemini.Part.from_function_response("f", {"x": odd})
     ),
     "Part.from_function_response id": making(lambda odd: gemini.Part.from_function_response("f", {}, id=odd)),
-    "Part.from_function_response media": making(lambda odd: gemini.Part.from_function_response("f", {}, media=odd)),
     "Content.text": making(gemini.Content.text),
     "Content.text role": making(lambda odd: gemini.Content.text("a", odd)),
     "FunctionCall": making(lambda odd: gemini.FunctionCall(name="f", args=odd)),

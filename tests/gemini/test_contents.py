@@ -114,20 +114,6 @@ def test_the_media_of_a_result_stands_where_the_model_takes_it(
     assert beside == ([] if nested else [PNG])
 
 
-@pytest.mark.parametrize(
-    ("history", "words"),
-    [
-        ([5], "message 0 of the history must be a Message with a tuple of parts, got 5"),
-        (["hi"], "message 0 of the history must be a Message .* got 'hi'"),
-        ([Message.user("a"), Message("user", (5,))], "message 1 of the history has 5 as a part"),  # type: ignore[arg-type]
-        ([Message("user", "hi")], "must be a Message with a tuple of parts"),  # type: ignore[arg-type]
-    ],
-)
-def test_a_history_of_something_else_is_refused(client: Client, history: Any, words: str) -> None:
-    with pytest.raises(ConfigError, match=words):
-        client.generate_content(History(history))
-
-
 def test_a_history_that_is_too_large_is_refused_too(client: Client, server: Recorder) -> None:
     blob = Blob.of(bytes(38 * 2**20), "video/mp4")
     with pytest.raises(ConfigError, match=r"has 101\.\d MB, and the API accepts 100; upload large files"):

@@ -142,5 +142,5 @@ def test_results_may_be_whatever_json_says_as_an_object() -> None:
         Part.from_function_response("f", 5)
     with pytest.raises(ConfigError, match="media of the response of 'f' cannot be 'x'"):
         Part.from_function_response("f", {}, media="x")
-    with pytest.raises(ConfigError, match="'png' is not a valid media type; use one like image/png"):
+    with pytest.raises(ConfigError, match="'png' is not a valid media type; write it like 'image/png'"):
         Part.from_bytes(b"x", "png")

@@ -4,10 +4,9 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 
-from msgspec.structs import astuple, fields, replace
+from msgspec.structs import fields, replace
 
 from midspan._types.messages import ROLES, History, Message
-from midspan._types.parts import Blob, Opaque, Text, Thought, ToolCall, ToolResult
 from midspan.errors import ConfigError
 from midspan.gemini.checking import check_text, describe, encode, read, read_json, set_fields, to_json
 from midspan.gemini.output import output_fields
@@ -29,7 +28,6 @@ Contents = Any
 """A string, a part, a content, a message; a list of them; a History; or dicts as the API has them."""
 
 _EXPECTED = "pass a string, a Part, a Content, a Message, a dict of one of these, or a list of them"
-_PART_TYPES = frozenset((Text, Thought, Blob, ToolCall, ToolResult, Opaque))
 _NAMED = ("system_instruction", "tools", "tool_choice", "tool_config", "cached_content", "generation_config")
 _TOP_FIELDS = {field.name for field in fields(wire.GenerateContentRequest)} - {"extra", "contents", "model", *_NAMED}
 _GENERATION_FIELDS = {field.name for field in fields(wire.GenerationConfig)} - {"extra"}
@@ -49,7 +47,6 @@ class RequestFields(NamedTuple):
     def body(self, contents: Contents, capabilities: Capabilities, *, may_be_empty: bool = False) -> bytes:
         """Return the body of a request with these contents."""
         if isinstance(contents, History) and len(contents):
-            _check_history(contents)
             return body_of(contents, self.tail, capabilities, head=self.head)
         encoded = encode_contents(contents, capabilities)
         if not encoded and not may_be_empty:
@@ -120,88 +117,66 @@ def encode_contents(contents: Contents, capabilities: Capabilities) -> bytes:
         raise ConfigError("contents cannot be bytes; pass Part.from_bytes(data, mime_type)")
     is_list = isinstance(contents, Sequence | History) and not isinstance(contents, str)
     items = list(contents) if is_list else [contents]
-    if items and all(_is_part(item) for item in items):
-        return b"" if items == [""] else _encode_user_parts(items, "contents")
+    if items == [""]:
+        return b""
     if items and all(isinstance(item, Message) for item in items):
-        for at, message in enumerate(items):
-            _check_message(message, f"contents[{at}]")
         return b",".join(encode_messages(items, capabilities))
-    places = [f"contents[{at}]" for at in range(len(items))] if is_list else ["contents"]
-    encoded = [_encode_item(item, place, capabilities) for item, place in zip(items, places, strict=True)]
+    if items and all(_is_part(item) for item in items):
+        items, is_list = [{"role": "user", "parts": items}], False  # parts in a row are one turn
+    encoded = [
+        _encode_content(item, f"contents[{at}]" if is_list else "contents", capabilities)
+        for at, item in enumerate(items)
+    ]
     return b",".join([content for content in encoded if content])
 
 
 def _is_part(item: Any) -> bool:
-    return isinstance(item, str | wire.Part) or (
-        isinstance(item, Mapping) and "parts" not in item and "role" not in item
-    )
+    return isinstance(item, str | wire.Part) or (isinstance(item, Mapping) and not {"parts", "role"} & item.keys())
 
 
-def _encode_item(item: Any, where: str, capabilities: Capabilities) -> Encoded:
-    if isinstance(item, Message):
-        _check_message(item, where)
-        return encode_message(item, capabilities)
-    if isinstance(item, wire.Content):
-        if not isinstance(item.parts, list | tuple) or not all(isinstance(part, wire.Part) for part in item.parts):
-            raise ConfigError(f"the parts of {where} must be a list of Part, got {describe(item.parts)}")
-        role = None if item.role is None else _read_role(item.role, where)
-        return _encode_content(item if role == item.role else replace(item, role=role), where)
-    if isinstance(item, Mapping) and not _is_part(item):
-        return _encode_content(_read_content(item, where), where)
-    return _encode_user_parts([item], where)
-
-
-def _encode_user_parts(items: Sequence[Any], where: str) -> bytes:
-    parts = [item if isinstance(item, wire.Part) else _read_part(item, where) for item in items]
-    return _encode_content(wire.Content(role="user", parts=parts), where)
-
-
-def _encode_content(content: wire.Content, where: str) -> bytes:
+def _encode_content(item: Any, where: str, capabilities: Capabilities) -> Encoded:
     """Return a content as JSON. What a model said may have fields and types that are not known, and goes back as is."""
+    if isinstance(item, Message):
+        return encode_message(item, capabilities)
+    content = _read_content(item, where)
     is_model, parts = content.role == "model", content.parts or []
     if is_model and not parts:
         return b""  # the API rejects a content without parts
-    if not is_model and (not parts or any(map(_is_empty, parts))):
+    if not is_model and (not parts or any(part == type(part)() for part in parts)):
         raise ConfigError(f"{where} is empty, or one of its parts is; {_EXPECTED}")
     return encode(wire.Content, content, where, check_types=not is_model)
 
 
-def _is_empty(part: wire.Part) -> bool:
-    if part.text is not None or part.function_response is not None:
-        return False  # usually, and it saves looking at the others
-    return all(value is None or (type(value) is dict and not value) for value in astuple(part))
+def _read_content(item: Any, where: str) -> wire.Content:
+    """Return a content from a part, or from a dict, whose parts may be strings, or a single one without a list."""
+    if isinstance(item, wire.Content):
+        if not isinstance(item.parts, list | tuple) or not all(isinstance(part, wire.Part) for part in item.parts):
+            raise ConfigError(f"the parts of {where} must be a list of Part, got {describe(item.parts)}")
+        return item if item.role is None else replace(item, role=_read_role(item.role, where))
+    if not isinstance(item, Mapping) or _is_part(item):
+        return wire.Content(role="user", parts=[_read_part(item, where)])
+    parts = item.get("parts")
+    parts = parts if isinstance(parts, list | tuple) else [] if parts is None else [parts]
+    role = None if item.get("role") is None else _read_role(item["role"], where)
+    is_model = role == "model"
+    fields = to_json({**item, "parts": [], "role": role}, where)
+    content = from_plain(wire.Content, fields) if is_model else read_json(wire.Content, fields, where)
+    return replace(content, parts=[_read_part(part, where, is_model=is_model) for part in parts])
 
 
-def _read_content(content: Mapping[str, Any], where: str) -> wire.Content:
-    """Return a content from a dict; its parts may be strings, or a single one without a list."""
-    parts = content.get("parts")
-    items = parts if isinstance(parts, list | tuple) else [] if parts is None else [parts]
-    data = to_json({**content, "parts": []}, where)
-    if data.get("role") is not None:
-        data["role"] = _read_role(data["role"], where)
-    if data.get("role") == "model":
-        return from_plain(wire.Content, data | {"parts": [to_json(_part_fields(part, where), where) for part in items]})
-    message = read_json(wire.Content, data, where)
-    return replace(message, parts=[_read_part(part, where) for part in items])
-
-
-def _read_part(item: Any, where: str) -> wire.Part:
+def _read_part(item: Any, where: str, *, is_model: bool = False) -> wire.Part:
     if isinstance(item, str):
         return wire.Part(text=check_text(item, where))
-    data = to_json(_part_fields(item, where), where)
-    return read_json(wire.Part, data, where, check_names=not isinstance(item, wire.Part))
-
-
-def _part_fields(item: Any, where: str) -> Any:
-    if isinstance(item, str):
-        return {"text": item}
-    if isinstance(item, wire.Part | Mapping):
-        return item
-    raise ConfigError(f"{where} cannot be or contain {describe(item)}; {_EXPECTED}")
+    if isinstance(item, wire.Part):
+        return item  # its fields are checked when it is encoded
+    if not isinstance(item, Mapping):
+        raise ConfigError(f"{where} cannot be or contain {describe(item)}; {_EXPECTED}")
+    fields = to_json(item, where)
+    return from_plain(wire.Part, fields) if is_model else read_json(wire.Part, fields, where)
 
 
 def _read_role(role: Any, where: str) -> str:
-    if isinstance(role, str) and role in ("system", "developer"):
+    if role in ("system", "developer"):
         raise ConfigError(f"{where} has the role {role!r}; pass such text as system_instruction=…")
     if not isinstance(role, str) or role not in ROLES:
         raise ConfigError(f"{where} has the role {describe(role)}; use 'user' or 'model'")
@@ -213,28 +188,9 @@ def read_system(system: Contents | None) -> wire.Content | None:
     where = "system_instruction"
     if system is None:
         return None
-    if isinstance(system, wire.Content):
-        return read(wire.Content, system, where)
     if isinstance(system, Mapping) and "parts" in system:
-        return _read_content({name: value for name, value in system.items() if name != "role"}, where)
-    items = system if isinstance(system, Sequence) and not isinstance(system, str | bytes) else [system]
-    return wire.Content(parts=[_read_part(item, where) for item in items])
-
-
-def _check_history(history: History) -> None:
-    """Check the messages of a history that were not checked before."""
-
-    def check(count: int | None, new: tuple[Message, ...]) -> int:
-        for at, message in enumerate(new, start=count or 0):
-            _check_message(message, f"message {at} of the history")
-        return (count or 0) + len(new)
-
-    history.derived("gemini checked", check)
-
-
-def _check_message(message: Any, where: str) -> None:
-    if not isinstance(message, Message) or not isinstance(message.parts, tuple | list):
-        raise ConfigError(f"{where} must be a Message with a tuple of parts, got {describe(message)}")
-    for part in message.parts:
-        if type(part) not in _PART_TYPES:
-            raise ConfigError(f"{where} has {describe(part)} as a part; pass a Text, Blob, ToolCall or ToolResult")
+        system = _read_content({name: value for name, value in system.items() if name != "role"}, where)
+    elif not isinstance(system, wire.Content):
+        items = system if isinstance(system, list | tuple) else [system]
+        system = wire.Content(parts=[_read_part(item, where) for item in items])
+    return read(wire.Content, system, where)

@@ -1,8 +1,6 @@
 """The types of the Gemini API, with checks and helpers that the messages of `providers.gemini.wire` do not have."""
 
 import mimetypes
-import re
-from base64 import b64encode
 from collections.abc import Iterable, Mapping
 from os import PathLike
 from pathlib import Path
@@ -11,6 +9,7 @@ from typing import Any, Self
 from msgspec import field
 from msgspec.structs import force_setattr
 
+from midspan._types.parts import Blob
 from midspan.errors import ConfigError, SchemaError
 from midspan.gemini.checking import check_text, describe, to_json
 from midspan.providers.gemini import wire
@@ -111,28 +110,22 @@ class Part(wire.Part, frozen=True):
     @classmethod
     def from_bytes(cls, data: bytes, mime_type: str) -> Self:
         """Media that is sent with the request."""
-        _check_mime_type(mime_type)
-        if not isinstance(data, bytes | bytearray | memoryview):
-            raise ConfigError(f"data must be bytes, got {describe(data)}; for a file use Part.from_file(path)")
-        size = memoryview(data).nbytes
-        if size > MAX_FILE_BYTES:
-            raise _too_large(f"{size / 2**20:.1f} MB of {mime_type} are")
-        return cls(inline_data=wire.Blob(mime_type=mime_type, data=b64encode(data).decode()))
+        blob = Blob.of(data, mime_type)
+        if memoryview(data).nbytes > MAX_FILE_BYTES:
+            raise _too_large(f"{memoryview(data).nbytes / 2**20:.1f} MB of {mime_type} are")
+        return cls(inline_data=wire.Blob(mime_type=mime_type, data=blob.base64))
 
     @classmethod
-    def from_file(cls, path: str | Path, mime_type: str | None = None) -> Self:
+    def from_file(cls, path: str | PathLike[str], mime_type: str | None = None) -> Self:
         """A local file that is sent with the request."""
-        if not isinstance(path, str | PathLike) or not str(path):
-            raise ConfigError(f"{describe(path)} is not a valid path")
-        mime_type = mimetypes.guess_type(str(path))[0] if mime_type is None else mime_type
+        mime_type = mime_type or mimetypes.guess_type(str(path))[0]
         if mime_type is None:
             raise ConfigError(f"cannot guess the media type of {str(path)!r}; pass mime_type=…")
         try:
             with Path(path).open("rb") as file:
                 data = file.read(MAX_FILE_BYTES + 1)
-        except (OSError, ValueError) as error:
-            reason = (isinstance(error, OSError) and error.strerror) or str(error)
-            raise ConfigError(f"cannot read the file {str(path)!r}: {reason}") from error
+        except (OSError, TypeError, ValueError) as error:
+            raise ConfigError(f"cannot read the file {describe(path)}: {getattr(error, 'strerror', error)}") from error
         if len(data) > MAX_FILE_BYTES:
             raise _too_large(f"the file {str(path)!r} is")
         return cls.from_bytes(data, mime_type)
@@ -140,7 +133,7 @@ class Part(wire.Part, frozen=True):
     @classmethod
     def from_uri(cls, file_uri: str, mime_type: str) -> Self:
         """Media that the API fetches: from the Files API, from Cloud Storage, or from the web."""
-        _check_mime_type(mime_type)
+        Blob.of(b"", mime_type)  # checks the media type
         if not check_text(file_uri, "file_uri").strip():
             raise ConfigError("file_uri is empty; pass the URI from the Files API, gs://… or https://…")
         return cls(file_data=wire.FileData(file_uri=file_uri, mime_type=mime_type))
@@ -154,7 +147,7 @@ class Part(wire.Part, frozen=True):
         cls, name: str, response: Any, *, id: str | None = None, media: Iterable[wire.Part] = ()
     ) -> Self:
         """The result of a call, with the images or files that belong to it (`media`, for Gemini 3 and later)."""
-        parts = [_response_part(part, name) for part in (media if isinstance(media, Iterable) else [media])]
+        parts = [_response_part(part, name) for part in media]
         return cls(
             function_response=FunctionResponse(name=name, response=response, id=_checked_id(id), parts=parts or None)
         )
@@ -185,11 +178,6 @@ def _require_text(what: str, **fields: str | None) -> None:
         if not isinstance(value, str) or not value.strip():
             got = "" if value is None else f", got {describe(value)}"
             raise ConfigError(f"{what} needs a {name}{got}")
-
-
-def _check_mime_type(mime_type: Any) -> None:
-    if not isinstance(mime_type, str) or not re.fullmatch(r"[\w.+-]+/[\w.+*-]+( *;.*)?", mime_type, re.ASCII):
-        raise ConfigError(f"{describe(mime_type)} is not a valid media type; use one like image/png")
 
 
 def _checked_id(id: Any) -> str | None:
