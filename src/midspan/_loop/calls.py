@@ -16,7 +16,7 @@ from midspan.errors import ProviderError, ToolError
 from midspan.tools.execute import run_call
 from midspan.tools.schedule import call_order, each_call
 from midspan.tools.source import bulleted
-from midspan.tools.tasks import Expired, with_timeout
+from midspan.tools.tasks import Expired, is_cancelling, with_timeout
 
 if TYPE_CHECKING:
     from midspan._loop.run import Run
@@ -67,13 +67,15 @@ class CallRunner:
     async def run_single(self, call: ToolCall, index: int) -> tuple[ToolResult, float]:
         """Run the only call of a turn, and return its result and its duration."""
         prepared = self._run.prepared
-        await _checkpoint()
+        if is_cancelling():
+            await asyncio.sleep(0)  # raises CancelledError; the task was cancelled while it was running, as by Ctrl-C
         return await run_call(prepared.source.call, call, self._context(call, index), in_task=prepared.in_task)
 
     async def run(self, planned: list[Planned]) -> AsyncGenerator[tuple[int, ToolResult, float], None]:
         """Run the planned calls, and yield each result when it is there, with its index and its duration."""
         run, prepared = self._run, self._run.prepared
-        await _checkpoint()
+        if is_cancelling():
+            await asyncio.sleep(0)  # as above
         results = each_call(
             [(call, self._context(call, indexes[0])) for call, indexes in planned],
             prepared.source.call,
@@ -165,10 +167,3 @@ class CallRunner:
         if call.name in run.prepared.specs and call.name not in run.prepared.read_only:
             return Refusal("was not run: a tool may only call tools that are declared read-only", FORBIDDEN)
         return run.limits.refuse_nested(run.state, call)
-
-
-async def _checkpoint() -> None:
-    """Raise CancelledError if the current task was cancelled while it was running, as by Ctrl-C."""
-    task = asyncio.current_task()
-    if task is not None and task.cancelling():
-        await asyncio.sleep(0)

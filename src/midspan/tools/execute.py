@@ -37,6 +37,8 @@ _MAX_ITEMS = 10_000
 """How many items of a generator are read."""
 _MAX_ERROR_BYTES = 4_000
 _MAX_MEDIA_DEPTH = 4
+_PLAIN_TYPES = frozenset((dict, list, tuple, str, int, float, bool, type(None)))
+"""What most functions return."""
 
 
 class LocalTools(ToolSource):
@@ -159,6 +161,8 @@ def _bind(tool: Tool[..., Any], arguments: dict[str, Any], context: RunContext[A
 def _is_lazy(value: Any) -> bool:
     """Whether a return value still has to run: an awaitable, as of a lambda around a coroutine, or a generator."""
     kind = type(value)
+    if kind in _PLAIN_TYPES:
+        return False
     return hasattr(kind, "__next__") or hasattr(kind, "__anext__") or inspect.isawaitable(value)
 
 
