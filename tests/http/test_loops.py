@@ -139,34 +139,6 @@ ENDINGS = {
             del answer
         asyncio.run(main())
     """,
-    "a loop closed without a word, and the transport lives on": """
-        transport = Transport()
-        loop = asyncio.new_event_loop()
-        loop.run_until_complete(several(transport))
-        loop.close()
-    """,
-    "a loop closed without a word, and the transport is thrown away": """
-        transport = Transport()
-        loop = asyncio.new_event_loop()
-        loop.run_until_complete(several(transport))
-        loop.close()
-        del transport
-        assert open_files() == before
-    """,
-    "a loop closed without a word, and the next one finds what it left": """
-        transport = Transport()
-        loop = asyncio.new_event_loop()
-        loop.run_until_complete(several(transport))
-        loop.close()
-        del loop
-        async def main():
-            await transport.close()
-        asyncio.run(main())
-        gc.collect()
-        assert open_files() == before
-        asyncio.run(several(transport))
-        assert open_files() == before
-    """,
     "a loop closed without a word after the transport is thrown away": """
         loop = asyncio.new_event_loop()
         async def main():
@@ -201,6 +173,38 @@ ENDINGS = {
     """,
 }
 
+ENDINGS_WITHOUT_THE_LOOP = {
+    "the transport lives on": """
+        transport = Transport()
+        loop = asyncio.new_event_loop()
+        loop.run_until_complete(several(transport))
+        loop.close()
+    """,
+    "the transport is thrown away": """
+        transport = Transport()
+        loop = asyncio.new_event_loop()
+        loop.run_until_complete(several(transport))
+        loop.close()
+        del transport
+        gc.collect()
+        assert open_files() == before
+    """,
+    "the next loop finds what it left": """
+        transport = Transport()
+        loop = asyncio.new_event_loop()
+        loop.run_until_complete(several(transport))
+        loop.close()
+        del loop
+        async def main():
+            await transport.close()
+        asyncio.run(main())
+        gc.collect()
+        assert open_files() == before
+        asyncio.run(several(transport))
+        assert open_files() == before
+    """,
+}
+
 PROLOGUE = """
 import asyncio, gc, os, sys, threading
 from midspan._http.transport import HttpRequest, Transport
@@ -223,5 +227,16 @@ before = open_files()
 def test_every_end_of_a_loop_closes_all_connections_without_warnings(url: str, ending: str) -> None:
     code = PATIENT_PROGRAM + PROLOGUE + textwrap.dedent(ENDINGS[ending])
     command = [sys.executable, "-X", "dev", "-W", "error", "-c", code, url]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=BOUND)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize("ending", ENDINGS_WITHOUT_THE_LOOP)
+def test_connections_of_a_loop_that_was_closed_without_a_word_are_closed_by_garbage_collection(
+    url: str, ending: str
+) -> None:
+    code = PATIENT_PROGRAM + PROLOGUE + textwrap.dedent(ENDINGS_WITHOUT_THE_LOOP[ending])
+    warnings = ["-W", "error", "-W", "ignore::ResourceWarning"]
+    command = [sys.executable, "-X", "dev", *warnings, "-c", code, url]
     done = subprocess.run(command, capture_output=True, text=True, timeout=BOUND)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

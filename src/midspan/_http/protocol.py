@@ -1,8 +1,11 @@
 """The asyncio protocol of one HTTP/1.1 connection, and the response that httptools parses out of its bytes.
 
-Above are the pool, which sends requests, and HttpStream, which reads responses. Nothing here knows about requests,
-proxies or timeouts. Parsing never raises: a response that breaks the rules of HTTP gets an `error`, and its reader
-receives the body up to that point first.
+Above are the pool, which opens and keeps connections, and the transport, whose callers read the responses. Parsing
+never raises: a response that breaks the rules of HTTP gets an `error`, and its reader receives the body up to that
+point first.
+
+Creating and cancelling a timer per request costs more than parsing its response. A connection has one timer for all
+its deadlines, which are only recorded; when the timer fires too early, it is set again.
 """
 
 import asyncio
@@ -11,19 +14,23 @@ import socket
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, Literal
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-from midspan._http.messages import RawHeaders, find_header
-from midspan.errors import NetworkError, StreamCut
+from midspan._http.messages import HttpRequest, RawHeaders, Timeouts, find_header
+from midspan._http.routes import Route
+from midspan.errors import MalformedResponse, NetworkError, ProviderError, StreamCut, TimedOut
 
-_READ_BUFFER = 2**16
+READ_BUFFER_BYTES = 2**16
+NEVER = float("inf")
 _SINGLE_WRITE = 2**20
 """Larger bodies are written piece by piece, so that an early response stops the upload."""
 _WRITE_PIECE = 2**16
 _KEEPALIVE_OPTIONS = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
 """A model may be silent for minutes. Probes keep gateways from dropping the connection, and detect a dead peer."""
+_IDLE_SECONDS = 75.0
+"""A tool may well run for a minute between two turns."""
 _MAX_HEAD_BYTES = 2**17
 """Also the limit for trailers and chunk extensions."""
 _MAX_HEADERS = 256
@@ -35,52 +42,109 @@ _MAX_DECODED_PIECE = 2**18
 _CODINGS = {"gzip", "deflate", "br", "zstd", "compress", "x-gzip", "x-compress"}
 """Some servers send other words as Content-Encoding, such as a charset; then the body can be read as it is."""
 
+Stage = Literal["connect", "first_byte", "between_bytes", "total"]
+_EXPIRED: dict[Stage, str] = {
+    "connect": "no connection to",
+    "first_byte": "no response from",
+    "between_bytes": "no further data from",
+    "total": "the request was not finished by",
+}
+
+
+def timed_out(stage: Stage, timeouts: Timeouts, origin: str) -> TimedOut:
+    """Return the error for a request that exceeded the timeout of a stage."""
+    seconds = getattr(timeouts, stage)
+    return TimedOut(f"{_EXPIRED[stage]} {origin} within {seconds:g} s (timeout {stage!r})")
+
 
 class HttpProtocol(asyncio.BufferedProtocol):
-    """A connection to a server or proxy.
+    """A connection to a server or proxy, and the response to the last request that was sent on it.
 
-    `read_buffers` is a list of free buffers that the connections of one event loop share: asyncio would otherwise
-    allocate 256 KiB per read.
+    `key` identifies the server and the proxy. The connections of a pool share one `read_buffer`, whose content is
+    parsed before the next read; asyncio would otherwise allocate 256 KiB per read.
     """
 
     def __init__(
         self,
         key: object,
-        read_buffers: list[memoryview],
-        *,
-        on_idle: "Callable[[HttpProtocol], object]",
+        read_buffer: memoryview,
+        max_body_bytes: int | None,
         on_lost: "Callable[[HttpProtocol], object]",
     ) -> None:
         self.transport: asyncio.Transport
         self.key = key
-        """Identifies the server and proxy; see Route.key."""
         self.closed = asyncio.get_running_loop().create_future()
-        self.idle_since = 0.0
-        self._read_buffers = read_buffers
-        self._read_buffer: memoryview | None = None
-        self._on_idle = on_idle
+        self._loop = self.closed.get_loop()
+        self._read_buffer = read_buffer
+        self._max_body_bytes = max_body_bytes
         self._on_lost = on_lost
-        self._response: Response | None = None
+        self._parser: HttpResponseParser | None = HttpResponseParser(self)
+        self._waiter: asyncio.Future[None] | None = None
         self._unsent: memoryview | None = None
         self._is_write_paused = False
         self._is_read_paused = False
         self._poll: select.poll | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_due = NEVER
+        self._due = self._total_due = NEVER
+        self._stage: Stage = "total"
+        self._is_busy = False
+        """Between `send` and `release`."""
 
-    # Called by the pool and by the response
+    # Called by the pool
 
-    def send(self, head: bytes, body: bytes, response: "Response") -> None:
-        """Send a request; `response` receives what the server answers."""
+    async def exchange(self, route: Route, request: HttpRequest, timeouts: Timeouts, total_due: float) -> None:
+        """Send a request, and wait until the response to it has a head or an error."""
+        self._is_busy = True
+        self.origin = route.origin
+        self.status = 0
+        """0 until the head of the response is complete."""
+        self.raw_headers: RawHeaders = ()
+        self.error: ProviderError | None = None
+        self.is_complete = False
+        self.is_stale = False
+        """The connection was lost before the first byte of the response."""
+        self._is_head = route.is_head
+        self._timeouts = timeouts
+        self._total_due = total_due
+        self._has_started = self._keep_alive = False
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._chunks: list[bytes] = []
+        self._decoder: _Decoder | None = None
+        self._interim = self._buffered = self._overhead = self._received = 0
+        self._enter("first_byte")
+        self._send(route.head(request), request.body)
+        while not self.status and self.error is None:
+            await self._changed()
+        self._pause_deadline()
+
+    def _send(self, head: bytes, body: bytes) -> None:
         if self.transport.is_closing():
-            response.end_of_connection(None, clean=False)
-            return
-        self._response = response
-        response.connection = self
-        if len(body) <= _SINGLE_WRITE:
+            self._end(None, clean=False)
+        elif len(body) <= _SINGLE_WRITE:
             self.transport.write(head + body)
         else:
             self.transport.write(head)
             self._unsent = memoryview(body)
             self._send_more()
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether a response is awaited or incomplete."""
+        return self._is_busy and not self.is_complete and self.error is None
+
+    def release(self) -> bool:
+        """End the response, and return whether the connection can be kept for another one; otherwise it is closed."""
+        if self.is_pending:
+            self.fail(StreamCut(f"the response of {self.origin} was closed before its end"))
+        self._is_busy = False
+        is_sent = self._unsent is None and not self.transport.get_write_buffer_size()
+        if not (self.is_complete and self._keep_alive and is_sent) or self.transport.is_closing():
+            self.abort()
+            return False
+        self._resume_reading()
+        self._set_due(self._loop.time() + _IDLE_SECONDS)
+        return True
 
     def can_be_reused(self) -> bool:
         """Whether an idle connection is still open and the server has not sent anything since the last response."""
@@ -90,19 +154,122 @@ class HttpProtocol(asyncio.BufferedProtocol):
         # sends a response nobody asked for (408), or the end of the connection.
         return self._poll is None or not self._poll.poll(0)
 
-    def abort(self, response: "Response | None" = None) -> None:
-        """Close the connection at once, without waiting for unsent data or a TLS shutdown.
+    def abort(self) -> None:
+        """Close the connection at once, without waiting for unsent data or a TLS shutdown."""
+        self._unsent = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer, self._timer_due = None, NEVER
+        self.transport.abort()
 
-        With a `response`, only if no other response uses the connection.
-        """
-        if response is None or self._response in (response, None):
-            self._detach()
-            self.transport.abort()
+    def fail(self, error: ProviderError) -> None:
+        """End the response with an error and close the connection."""
+        if self.error is None:
+            self.error = error
+            self.abort()
+            self._wake()
 
-    def resume_reading(self) -> None:
+    # Called by the reader of the response
+
+    def _changed(self) -> "asyncio.Future[None]":
+        """Return a future for the next change: the head, more of the body, the end or an error."""
+        if self._waiter is not None and not self._waiter.done():
+            raise RuntimeError("this response is already being read by another task")
+        self._waiter = self._loop.create_future()
+        return self._waiter
+
+    async def next_piece(self) -> bytes:
+        """Return the decoded body bytes that have arrived, or wait for some; empty at the end of the body."""
+        while not (piece := self._take()):
+            if self.error is not None:
+                raise self.error.with_traceback(None)
+            if self.is_complete:
+                return b""
+            self._enter("between_bytes")
+            try:
+                await self._changed()
+            finally:
+                self._pause_deadline()
+        self._received += len(piece)
+        if self._max_body_bytes is not None and self._received > self._max_body_bytes:
+            error = MalformedResponse(
+                f"the response of {self.origin} is larger than {self._max_body_bytes:,} bytes; "
+                "raise the limit with Transport(max_body_bytes=…) if this is expected"
+            )
+            error.retryable = False  # a retry would not make it smaller
+            self.fail(error)
+            raise error
+        return piece
+
+    async def read(self) -> bytes:
+        """Return the rest of the body."""
+        pieces = []
+        while piece := await self.next_piece():
+            pieces.append(piece)
+            if self.is_complete and not self._chunks and self._decoder is None and self.error is None:
+                break  # so that a body in one piece takes one step
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def _take(self) -> bytes:
+        chunks, data = self._chunks, b""
+        if chunks:
+            data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+            chunks.clear()
+            self._buffered = 0
+            self._resume_reading()
+        return data if self._decoder is None else self._decode(self._decoder, data)
+
+    def _decode(self, decoder: "_Decoder", data: bytes) -> bytes:
+        try:
+            piece = decoder.decode(data)
+            if not piece and self.is_complete:
+                decoder.finish()
+        except zlib.error:
+            self._decoder = None
+            message = f"the body is not valid {decoder.coding}, although its Content-Encoding says so"
+            self.fail(self._malformed(message))
+            return b""
+        return piece
+
+    def _resume_reading(self) -> None:
         if self._is_read_paused:
             self._is_read_paused = False
             self.transport.resume_reading()
+
+    # Deadlines
+
+    def _enter(self, stage: Stage) -> None:
+        """Start the timeout of a stage."""
+        seconds: float | None = getattr(self._timeouts, stage)
+        due = NEVER if seconds is None else self._loop.time() + seconds
+        self._stage = stage
+        if self._total_due < due:
+            self._stage, due = "total", self._total_due
+        self._set_due(due)
+
+    def _pause_deadline(self) -> None:
+        """Stop the clock, because the caller does not wait for the network. The total goes on."""
+        self._stage, self._due = "total", self._total_due
+
+    def _set_due(self, due: float) -> None:
+        self._due = due
+        if due < self._timer_due:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer, self._timer_due = self._loop.call_at(due, self._on_timer), due
+
+    def _on_timer(self) -> None:
+        # If the loop was blocked, the awaited bytes may have arrived meanwhile. Let their callbacks run first.
+        self._timer, self._timer_due = None, NEVER
+        self._loop.call_soon(self._expire, self._loop.time())
+
+    def _expire(self, now: float) -> None:
+        if self._due > now:
+            self._set_due(self._due)
+        elif not self._is_busy:
+            self.abort()
+        elif not self.is_complete:
+            self.fail(timed_out(self._stage, self._timeouts, self.origin))
 
     # Called by asyncio
 
@@ -119,31 +286,23 @@ class HttpProtocol(asyncio.BufferedProtocol):
             self._poll.register(sock.fileno(), select.POLLIN)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - the size is always the same
-        if self._read_buffer is None:
-            free = self._read_buffers
-            self._read_buffer = free.pop() if free else memoryview(bytearray(_READ_BUFFER))
         return self._read_buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        buffer, self._read_buffer = self._read_buffer, None
-        assert buffer is not None, "asyncio asked for a buffer first"
-        response = self._response
-        if response is None:
-            self.transport.abort()  # nobody asked for this
-        else:
-            response.feed(buffer[:nbytes])
-            if response.is_complete:
-                self._finish(response)
-            elif response.is_buffer_full and response.error is None and not self._is_read_paused:
-                self._is_read_paused = True
-                self.transport.pause_reading()
-        self._read_buffers.append(buffer)
+        if not self._is_busy:
+            self.abort()  # nobody asked for this
+            return
+        self._feed(self._read_buffer[:nbytes])
+        if self._buffered > _HIGH_WATER and not self._is_read_paused and not self.transport.is_closing():
+            self._is_read_paused = True
+            self.transport.pause_reading()
 
     def eof_received(self) -> None:
         self._end(None, clean=True)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end(exc, clean=False)
+        self._parser = None  # they refer to each other
         self._on_lost(self)
         if not self.closed.done():
             self.closed.set_result(None)
@@ -155,153 +314,55 @@ class HttpProtocol(asyncio.BufferedProtocol):
         self._is_write_paused = False
         self._send_more()
 
-    def _finish(self, response: "Response") -> None:
-        is_sent = self._unsent is None and not self.transport.get_write_buffer_size()
-        self._detach()
-        if response.keep_alive and is_sent and not self.transport.is_closing():
-            self.resume_reading()
-            self._on_idle(self)
-        else:
-            self.transport.abort()
-
-    def _end(self, error: Exception | None, *, clean: bool) -> None:
-        response = self._detach()
-        if response is not None:
-            response.end_of_connection(error, clean=clean)
-
-    def _detach(self) -> "Response | None":
-        """Forget the current response, which receives no more data."""
-        response, self._response, self._unsent = self._response, None, None
-        if response is not None:
-            response.parser = None  # the parser and the response refer to each other
-        return response
-
     def _send_more(self) -> None:
         while self._unsent is not None and not self._is_write_paused:
             self.transport.write(self._unsent[:_WRITE_PIECE])
             self._unsent = self._unsent[_WRITE_PIECE:] or None
 
-
-class Response:
-    """A response that is still arriving. `status` is 0 until its head is complete."""
-
-    status = 0
-    raw_headers: RawHeaders = ()
-    error: NetworkError | None = None
-    has_started = False
-    """At least one byte has arrived."""
-    is_complete = False
-    keep_alive = False
-    """The connection may carry another request after this response."""
-    connection: HttpProtocol | None = None
-    _interim = 0
-    _buffered = 0
-    _overhead = 0
-    """Bytes since the last ones that belonged to the body."""
-    _decoder: "_Decoder | None" = None
-    _waiter: "asyncio.Future[None] | None" = None
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, origin: str, *, head_only: bool = False) -> None:
-        self._loop = loop
-        self._origin = origin
-        self._head_only = head_only
-        self._chunks: list[bytes] = []
-        self._headers: list[tuple[bytes, bytes]] = []
-        self.parser: HttpResponseParser | None = HttpResponseParser(self)
-
-    # Called by the reader
-
-    async def wait(self) -> None:
-        """Wait until the head, more of the body, the end or an error has arrived."""
-        if self._waiter is not None:
-            raise RuntimeError("this response is already being read by another task")
-        self._waiter = self._loop.create_future()
-        try:
-            await self._waiter
-        finally:
-            self._waiter = None
-
-    def take(self) -> bytes:
-        """Return the decoded body bytes that have arrived; empty if there are none."""
-        chunks, data = self._chunks, b""
-        if chunks:
-            data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
-            chunks.clear()
-            self._buffered = 0
-            if self.connection is not None and self.parser is not None:
-                self.connection.resume_reading()
-        return data if self._decoder is None else self._decode(self._decoder, data)
-
-    def _decode(self, decoder: "_Decoder", data: bytes) -> bytes:
-        try:
-            piece = decoder.decode(data)
-            if not piece and self.is_complete:
-                decoder.finish()
-        except zlib.error:
-            self._decoder = None
-            message = f"the body is not valid {decoder.coding}, although its Content-Encoding says so"
-            self.fail(self._malformed(message), even_if_complete=True)
-            return b""
-        return piece
-
-    @property
-    def is_drained(self) -> bool:
-        """The whole body has been taken."""
-        return self.is_complete and not self._chunks and self._decoder is None and self.error is None
-
-    @property
-    def is_buffer_full(self) -> bool:
-        return self._buffered > _HIGH_WATER
-
-    def close(self, *, even_if_complete: bool = False) -> None:
-        """Stop reading; the connection of an incomplete response is closed."""
-        error = StreamCut(f"the response of {self._origin} was closed before its end")
-        self.fail(error, even_if_complete=even_if_complete)
-
-    def fail(self, error: NetworkError, *, even_if_complete: bool = False) -> None:
-        """End the response with an error and close its connection."""
-        if self.error is None and (even_if_complete or not self.is_complete):
-            self.error = error
-            if self.connection is not None:
-                self.connection.abort(self)
-            self._wake()
-
-    # Called by the connection
-
-    def feed(self, data: memoryview) -> None:
+    def _feed(self, data: memoryview) -> None:
         """Parse received bytes and wake the reader."""
-        assert self.parser is not None, "a detached response receives no data"
-        self.has_started = True
+        if self._parser is None or self.error is not None:
+            return
+        self._has_started = True
         self._overhead += len(data)
         try:
-            self.parser.feed_data(data)
+            self._parser.feed_data(data)
         except HttpParserUpgrade:
-            self.keep_alive = False  # nobody asked for another protocol
+            self._keep_alive = False  # nobody asked for another protocol
         except HttpParserError as error:
             reason = error.__context__ or error
             if not isinstance(reason, _Rejected | HttpParserError):
                 raise reason from None
-            self.keep_alive = False
-            self.fail(self._malformed(str(reason)))
+            self._reject(str(reason))
         if self._overhead > _MAX_HEAD_BYTES:
-            self.fail(self._malformed("its head or trailers are too large"))
-        if self._head_only and self.is_complete and bytes(data[-4:]) != b"\r\n\r\n":
-            self.keep_alive = False  # the head is followed by something else
+            self._reject("its head or trailers are too large")
+        if self.is_complete:
+            self._due = NEVER
+            if self._unsent is not None:
+                self.abort()  # the server does not want the rest of the request
         if self.status or self.error:
             self._wake()
 
-    def end_of_connection(self, error: BaseException | None, *, clean: bool) -> None:
+    def _reject(self, reason: str) -> None:
+        self._keep_alive = False
+        if not self.is_complete:
+            self.fail(self._malformed(reason))
+
+    def _end(self, error: BaseException | None, *, clean: bool) -> None:
         """Handle the end of the connection; a body without a length may only end with a `clean` one."""
+        if not self._is_busy or self.is_complete or self.error is not None:
+            return
         has_length = any(find_header(self.raw_headers, name) for name in ("content-length", "transfer-encoding"))
         if self.status and clean and not has_length:
             self.is_complete = True
             self._wake()
             return
         if self.status:
-            failure: NetworkError = StreamCut(f"{self._origin} closed the connection in the middle of the response")
+            failure: NetworkError = StreamCut(f"{self.origin} closed the connection in the middle of the response")
         else:
-            what = "in the middle of the response head" if self.has_started else "without a response"
-            failure = NetworkError(f"{self._origin} closed the connection {what}; retrying may help")
+            what = "in the middle of the response head" if self._has_started else "without a response"
+            failure = NetworkError(f"{self.origin} closed the connection {what}; retrying may help")
+            self.is_stale = not self._has_started
         failure.__cause__ = error
         self.fail(failure)
 
@@ -311,9 +372,9 @@ class Response:
 
     def _malformed(self, reason: str) -> NetworkError:
         error = StreamCut if self.status else NetworkError
-        return error(f"the response of {self._origin} is not valid HTTP: {reason}")
+        return error(f"the response of {self.origin} is not valid HTTP: {reason}")
 
-    # Called by the parser. A callback that raises stops the parser; feed() reports the error.
+    # Called by the parser. A callback that raises stops the parser; _feed() reports the error.
 
     def on_message_begin(self) -> None:
         if self.is_complete:
@@ -323,9 +384,9 @@ class Response:
         self._headers.append((name, value))
 
     def on_headers_complete(self) -> None:
-        assert self.parser is not None, "only the parser calls this"
+        assert self._parser is not None, "only the parser calls this"
         headers, self._headers = self._headers, []  # what follows are trailers, which are ignored
-        status = self.parser.get_status_code()
+        status = self._parser.get_status_code()
         if status < 200 and status != 101:
             self._interim += 1
             if status < 100:
@@ -335,17 +396,22 @@ class Response:
             return
         if len(headers) > _MAX_HEADERS or self._overhead > _MAX_HEAD_BYTES:
             raise _Rejected("its head is too large")
-        if (find_header(headers, "transfer-encoding") or "chunked").lower() != "chunked":
+        names = {name.lower() for name, _ in headers}
+        if b"transfer-encoding" in names and (find_header(headers, "transfer-encoding") or "").lower() != "chunked":
             raise _Rejected("its Transfer-Encoding is not supported")
-        coding = (find_header(headers, "content-encoding") or "").strip().lower()
+        if b"content-encoding" in names:
+            self._set_decoder((find_header(headers, "content-encoding") or "").strip().lower())
+        # After the response to HEAD, the parser waits for a body that does not follow.
+        self._keep_alive = self._parser.should_keep_alive() and not self._is_head
+        self.status, self.raw_headers = status, headers
+        self._overhead = 0
+        self.is_complete = self._is_head
+
+    def _set_decoder(self, coding: str) -> None:
         if coding in ("gzip", "deflate"):
             self._decoder = _Decoder(coding)
         elif not _CODINGS.isdisjoint(coding.replace(" ", "").split(",")):
             raise _Rejected(f"its Content-Encoding is {coding}, which was not asked for")
-        self.keep_alive = self.parser.should_keep_alive()
-        self.status, self.raw_headers = status, headers
-        self._overhead = 0
-        self.is_complete = self._head_only
 
     def on_body(self, data: bytes) -> None:
         if self.is_complete:

@@ -16,10 +16,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from midspan._http.messages import HttpRequest, HttpResponse, RawHeaders, Timeouts, find_header, origin_of
-from midspan.errors import ConfigError, MalformedResponse, MidspanError
+from midspan.errors import ConfigError, StreamCut
 
 if TYPE_CHECKING:
     from midspan._http.pool import Pool
+    from midspan._http.protocol import HttpProtocol
 
 __all__ = ["HttpRequest", "HttpResponse", "HttpStream", "Timeouts", "Transport"]
 
@@ -54,19 +55,23 @@ class Transport:
 
     async def send(self, request: HttpRequest, timeouts: Timeouts | None = None) -> HttpResponse:
         """Send a request and return the response with its whole body."""
-        async with self.stream(request, timeouts) as stream:
-            return HttpResponse(stream.status, stream.raw_headers, await stream.read())
+        pool = self.pool() or await self.create_pool()
+        connection = await pool.open(request, timeouts or self._timeouts)
+        try:
+            return HttpResponse(connection.status, connection.raw_headers, await connection.read())
+        finally:
+            pool.release(connection)
 
     def stream(self, request: HttpRequest, timeouts: Timeouts | None = None) -> "HttpStream":
         """Send a request and read the response as it arrives, in an `async with` block.
 
         Leaving the block before the end of the body closes the connection.
         """
-        return HttpStream(self, request, timeouts or self._timeouts, self._max_body_bytes)
+        return HttpStream(self, request, timeouts or self._timeouts)
 
     async def close(self) -> None:
         """Close the connections of the running event loop. Later requests open new ones."""
-        _drop_closed_loops(self._pools)
+        _forget_closed_loops(self._pools)
         pool = self.pool()
         if pool is not None:
             await pool.guard.aclose()
@@ -83,9 +88,9 @@ class Transport:
         if pool is None:
             from midspan._http.pool import Pool
 
-            _drop_closed_loops(self._pools)
+            _forget_closed_loops(self._pools)
             loop = asyncio.get_running_loop()
-            pool = self._pools[loop] = Pool(self._max_connections)
+            pool = self._pools[loop] = Pool(self._max_connections, self._max_body_bytes)
             pool.guard = _close_with_loop(self._pools, loop)
             await anext(pool.guard)
         return pool
@@ -104,80 +109,54 @@ class HttpStream:
 
     status: int
     raw_headers: RawHeaders
+    _connection: "HttpProtocol | None" = None
 
-    def __init__(
-        self, transport: Transport, request: HttpRequest, timeouts: Timeouts, max_body_bytes: int | None
-    ) -> None:
+    def __init__(self, transport: Transport, request: HttpRequest, timeouts: Timeouts) -> None:
         self._transport = transport
         self._request = request
         self._timeouts = timeouts
-        self._max_body_bytes = max_body_bytes
-        self._received = 0
 
     def header(self, name: str) -> str | None:
         """Look up a response header, ignoring case."""
         return find_header(self.raw_headers, name)
 
     async def __aenter__(self) -> Self:
-        pool = self._pool = self._transport.pool() or await self._transport.create_pool()
-        try:
-            response, self._deadline = await pool.open(self._request, self._timeouts)
-        except (MidspanError, asyncio.CancelledError) as error:
-            # Without its traceback, whose frames hold header values and proxy credentials.
-            failure = error.with_traceback(None)
-        else:
-            self._response = response
-            self.status = response.status
-            self.raw_headers = response.raw_headers
-            return self
-        raise failure  # outside the `except` block, which would add the original as context
+        self._pool = self._transport.pool() or await self._transport.create_pool()
+        self._connection = await self._pool.open(self._request, self._timeouts)
+        self.status, self.raw_headers = self._connection.status, self._connection.raw_headers
+        return self
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> bytes:
-        response = self._response
-        while not (piece := response.take()):
-            if response.error is not None:
-                raise response.error.with_traceback(None)
-            if response.is_complete:
-                raise StopAsyncIteration
-            self._deadline.enter("between_bytes")
-            try:
-                await response.wait()
-            finally:
-                self._deadline.pause()
-        self._received += len(piece)
-        if self._max_body_bytes is not None and self._received > self._max_body_bytes:
-            response.close(even_if_complete=True)
-            error = MalformedResponse(
-                f"the response of {origin_of(self._request.url)} is larger than {self._max_body_bytes:,} bytes; "
-                "raise the limit with Transport(max_body_bytes=…) if this is expected"
-            )
-            error.retryable = False  # a retry would not make it smaller
-            raise error
+        piece = await self._open_connection().next_piece()
+        if not piece:
+            raise StopAsyncIteration
         return piece
 
     async def read(self) -> bytes:
         """Return the rest of the body."""
-        pieces = []
-        async for piece in self:
-            pieces.append(piece)
-            if self._response.is_drained:
-                break
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        return await self._open_connection().read()
+
+    def _open_connection(self) -> "HttpProtocol":
+        if self._connection is None:
+            raise StreamCut(f"the response of {origin_of(self._request.url)} was closed")
+        return self._connection
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._pool.release(self._response, self._deadline)
+        connection, self._connection = self._open_connection(), None
+        self._pool.release(connection)
 
 
 # A Transport may be used from many event loops, and nobody has to close it:
 #
 # - `asyncio.run` closes the asynchronous generators of its loop, so each pool is held by a generator that closes it;
 # - when a Transport is garbage-collected or the program exits, it closes the pools it still has;
-# - pools of loops that were closed without either are found when the next pool is created.
+# - nothing can be closed through a loop that was closed without either. Its pool is forgotten when the next one is
+#   created, and Python closes the sockets when it frees them, with a ResourceWarning.
 
 _Pools = dict[asyncio.AbstractEventLoop, "Pool"]
 
@@ -190,13 +169,14 @@ async def _close_with_loop(pools: _Pools, loop: asyncio.AbstractEventLoop) -> As
             await pool.close()
 
 
-def _drop_closed_loops(pools: _Pools) -> None:
+def _forget_closed_loops(pools: _Pools) -> None:
     for loop in tuple(pools):
-        if loop.is_closed() and (pool := pools.pop(loop, None)) is not None:
-            _drop(pool)
+        if loop.is_closed():
+            pools.pop(loop, None)
 
 
 def _drop_all(pools: _Pools) -> None:
+    _forget_closed_loops(pools)
     while pools:
         loop, pool = pools.popitem()
         if pool.process != os.getpid():
