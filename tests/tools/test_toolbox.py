@@ -87,25 +87,11 @@ def test_source_sees_tools_that_are_registered_later() -> None:
     assert [spec.name for spec in asyncio.run(source.list_tools())] == ["add"]
 
 
-@pytest.mark.parametrize("session", [5, [], {}, b"user"])
-def test_session_name_must_be_a_string(session: Any) -> None:
+def test_session_name_must_be_a_string() -> None:
     box = Toolbox()
-    for use in (box.open_session, box.close_session, box.tools, box.list_tools, box.source):
-        with pytest.raises(ConfigError, match="the name of a session must be a str, got"):
-            use(session)
-    with pytest.raises(ConfigError, match="the name of a session must be a str, got"):
-        box.register(add, session=session)
-    with pytest.raises(ConfigError, match="the name of a session must be a str, got"):
-        asyncio.run(box.execute_in_session(session, "add", {}))
+    with pytest.raises(ConfigError, match="the name of a session must be a str, got 5"):
+        box.register(add, session=5)  # type: ignore[arg-type]
     assert box.sessions == ()
-
-
-@pytest.mark.parametrize("name", [5, None, []])
-def test_tool_name_must_be_a_string(name: Any) -> None:
-    box = Toolbox()
-    box.register(add)
-    with pytest.raises(ConfigError, match="the name of a tool must be a str, got"):
-        asyncio.run(box.execute_in_session(None, name, {}))
 
 
 def test_value_that_is_not_a_tool_cannot_be_registered() -> None:

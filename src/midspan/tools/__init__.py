@@ -32,34 +32,23 @@ if TYPE_CHECKING:
     from midspan.tools.wrap import WrapperSource as WrapperSource
     from midspan.tools.wrap import source_of as source_of
 
-_HOMES = {
-    "Context": "midspan._schema.signature",
-    "Effects": "midspan._types.specs",
-    "Filtered": "midspan.tools.wrap",
-    "LocalTools": "midspan.tools.execute",
-    "LoopBound": "midspan.tools.wrap",
-    "Merged": "midspan.tools.wrap",
-    "Prefixed": "midspan.tools.wrap",
-    "Renamed": "midspan.tools.wrap",
-    "Required": "midspan.tools.wrap",
-    "RunContext": "midspan._types.context",
-    "TimeLimited": "midspan.tools.wrap",
-    "Tool": "midspan.tools.function",
-    "ToolChoice": "midspan._types.specs",
-    "ToolError": "midspan.errors",
-    "ToolLike": "midspan.tools.wrap",
-    "ToolListing": "midspan.tools.source",
-    "ToolSource": "midspan.tools.source",
-    "ToolSpec": "midspan._types.specs",
-    "Toolbox": "midspan.tools.toolbox",
-    "WrapperSource": "midspan.tools.wrap",
-    "execute": "midspan.tools.execute",
-    "run_calls": "midspan.tools.schedule",
-    "source_of": "midspan.tools.wrap",
-    "tool": "midspan.tools.function",
-    "tool_from_schema": "midspan.tools.declared",
-    "tool_from_spec": "midspan.tools.declared",
+_NAMES = {
+    "midspan._schema.signature": ("Context",),
+    "midspan._types.context": ("RunContext",),
+    "midspan._types.specs": ("Effects", "ToolChoice", "ToolSpec"),
+    "midspan.errors": ("ToolError",),
+    "midspan.tools.declared": ("tool_from_schema", "tool_from_spec"),
+    "midspan.tools.execute": ("LocalTools", "execute"),
+    "midspan.tools.function": ("Tool", "tool"),
+    "midspan.tools.schedule": ("run_calls",),
+    "midspan.tools.source": ("ToolListing", "ToolSource"),
+    "midspan.tools.toolbox": ("Toolbox",),
+    "midspan.tools.wrap": (
+        *("Filtered", "LoopBound", "Merged", "Prefixed", "Renamed", "Required", "TimeLimited"),
+        *("ToolLike", "WrapperSource", "source_of"),
+    ),
 }
+_HOMES = {name: home for home, names in _NAMES.items() for name in names}
 
 __all__ = [*_HOMES]  # noqa: PLE0604 - the table is the list
 

@@ -42,53 +42,43 @@ class Toolbox:
 
     def open_session(self, session: str) -> None:
         """Open a session without tools of its own."""
-        _check_session(session)
+        if not isinstance(session, str):
+            raise ConfigError(f"the name of a session must be a str, got {session!r}")
         self._sessions.setdefault(session, {})
 
     def close_session(self, session: str) -> None:
         """Remove a session and its own tools."""
-        self._tools_of(session)
+        self.tools(session)
         del self._sessions[session]
 
     @property
     def sessions(self) -> tuple[str, ...]:
         return tuple(self._sessions)
 
-    def tools(self, session: str | None = None) -> dict[str, Tool[..., Any]]:
-        """Return the tools of a session by name; without a session, those that belong to all."""
-        return self._tools_of(session)
-
     def list_tools(self, session: str | None = None) -> tuple[ToolSpec, ...]:
         """Return the specs of the tools of a session; without a session, of those that belong to all."""
-        return tuple(tool.spec for tool in self._tools_of(session).values())
+        return tuple(tool.spec for tool in self.tools(session).values())
 
     async def execute_in_session(
         self, session: str | None, name: str, arguments: dict[str, Any], *, context: Any = None
     ) -> ToolResult:
         """Call a tool of a session."""
-        if not isinstance(name, str):
-            raise ConfigError(f"the name of a tool must be a str, got {name!r}")
         call = ToolCall(local_id(), name, arguments)
         return await self.source(session).call(call, RunContext(context, call_id=call.id))
 
     def source(self, session: str | None = None) -> "SessionTools":
         """Return the tools of one session as a source for runs. Tools that are registered later are included."""
-        self._tools_of(session)
-        return SessionTools(lambda: self._tools_of(session))
+        self.tools(session)
+        return SessionTools(lambda: self.tools(session))
 
-    def _tools_of(self, session: str | None) -> dict[str, Tool[..., Any]]:
+    def tools(self, session: str | None = None) -> dict[str, Tool[..., Any]]:
+        """Return the tools of a session by name; without a session, those that belong to all."""
         if session is None:
             return self._common.copy()  # another thread may register a tool meanwhile
-        _check_session(session)
         if session not in self._sessions:
             known = ", ".join(map(repr, self._sessions)) or "none"
             raise UnknownSession(f"unknown session {session!r}; open ones: {known}")
         return {**self._common, **self._sessions[session]}
-
-
-def _check_session(session: Any) -> None:
-    if not isinstance(session, str):
-        raise ConfigError(f"the name of a session must be a str, got {session!r}")
 
 
 class SessionTools(ToolSource):
