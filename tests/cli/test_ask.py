@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from midspan._cli.messages import describe_error
+from midspan._cli.interrupts import InterruptibleRunner
+from midspan._cli.text import describe_error
 from midspan.errors import CredentialsError
 from tests.bounds import BOUND
 from tests.cli.terminal import MIDSPAN, SHELL_MIDSPAN, Terminal, environment, midspan, started
@@ -438,6 +439,18 @@ def test_second_interrupt_ends_a_tool_that_blocks_the_event_loop(home: Path) -> 
     out, rest = process.communicate(timeout=BOUND)
     assert (ended, out) == (130, "")
     assert "Traceback" not in rest
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there, the event loop always wakes up")
+def test_signals_wake_the_event_loop_of_a_run() -> None:
+    async def wakeup_descriptor() -> int:
+        descriptor = signal.set_wakeup_fd(-1)
+        signal.set_wakeup_fd(descriptor)
+        return descriptor
+
+    with InterruptibleRunner() as runner:
+        assert runner.run(wakeup_descriptor()) != -1
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
 WITHOUT_SIGNAL_HANDLERS = """

@@ -11,13 +11,11 @@ from typing import Any, TextIO
 import msgspec
 
 from midspan._cli.commands import add_model_arguments, add_tool_arguments, complete_paths
-from midspan._cli.conversation import Conversation, build_agent, with_fallback
+from midspan._cli.conversation import Conversation, Session, build_agent, last_session, with_fallback
 from midspan._cli.interrupts import InterruptibleRunner
-from midspan._cli.messages import describe_error, exit_code, print_error, print_line
 from midspan._cli.output import Display, answer_display, progress_display, stdout_for_answers, write
-from midspan._cli.sessions import Session, last_session
 from midspan._cli.settings import load_settings, valid_text
-from midspan._cli.text import json_document
+from midspan._cli.text import describe_error, exit_code, json_document, print_error, print_line
 from midspan._cli.tool_files import load_tools
 from midspan._types.events import RunEnd, RunEvent, RunStart, ToolEnd, ToolStart, TurnEnd, TurnStart
 from midspan._types.exchange import Usage

@@ -11,12 +11,11 @@ from typing import Any
 from msgspec.structs import replace
 
 from midspan._cli.commands import add_model_arguments, add_tool_arguments
-from midspan._cli.conversation import Conversation, build_agent, with_fallback
+from midspan._cli.conversation import Conversation, Session, build_agent, last_session, with_fallback
 from midspan._cli.interrupts import InterruptibleRunner, leave
-from midspan._cli.messages import print_error, print_line
 from midspan._cli.output import answer_display, progress_display
-from midspan._cli.sessions import Session, last_session
 from midspan._cli.settings import Settings, load_settings, private_directory, state_directory, valid_text
+from midspan._cli.text import print_error, print_line
 from midspan._cli.tool_files import load_tools
 from midspan._types.codec import to_json
 from midspan._types.messages import History

@@ -46,14 +46,30 @@ def load_command(name: str) -> CommandModule:
     return cast("CommandModule", import_module(COMMANDS[name].module))
 
 
+def root_parser(*, with_arguments: bool = False) -> argparse.ArgumentParser:
+    """Return the parser of `midspan` itself. It imports the commands only if it shall know their arguments."""
+    root = argparse.ArgumentParser(
+        "midspan",
+        description="The runtime between a language model and its tools.",
+        epilog="midspan COMMAND --help describes a command.",
+    )
+    root.add_argument("-V", "--version", action="version", help="show the version")
+    subparsers = root.add_subparsers(title="commands", metavar="COMMAND")
+    for name, command in COMMANDS.items():
+        parser = subparsers.add_parser(name, help=command.summary)
+        if with_arguments:
+            _add_arguments(name, parser)
+    return root
+
+
 def command_parser(name: str) -> argparse.ArgumentParser:
     summary = COMMANDS[name].summary
     parser = _Parser(prog=f"midspan {name}", description=f"{summary[0].upper()}{summary[1:]}.", allow_abbrev=False)
-    add_arguments(name, parser)
+    _add_arguments(name, parser)
     return parser
 
 
-def add_arguments(name: str, parser: argparse.ArgumentParser) -> None:
+def _add_arguments(name: str, parser: argparse.ArgumentParser) -> None:
     load_command(name).add_arguments(parser)
     parser.add_argument(
         "-v", "--verbose", action="count", default=0, help="show tracebacks and more of the run; -vv the full log"

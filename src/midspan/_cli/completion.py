@@ -3,7 +3,7 @@
 import sys
 from argparse import ArgumentParser, Namespace
 
-from midspan._cli import commands
+from midspan._cli.commands import root_parser
 from midspan.errors import ConfigError
 
 
@@ -16,10 +16,5 @@ def run(options: Namespace) -> int:
         import shtab
     except ImportError as error:
         raise ConfigError("this command needs the package shtab; install it with pip install 'midspan[cli]'") from error
-    root = ArgumentParser(prog="midspan")
-    root.add_argument("--version", action="version", help="show the version")
-    subparsers = root.add_subparsers()
-    for name, command in commands.COMMANDS.items():
-        commands.add_arguments(name, subparsers.add_parser(name, help=command.summary))
-    sys.stdout.write(f"{shtab.complete(root, options.shell)}\n")
+    sys.stdout.write(f"{shtab.complete(root_parser(with_arguments=True), options.shell)}\n")
     return 0

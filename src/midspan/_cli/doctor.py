@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 
 from midspan._cli.interrupts import InterruptibleRunner
-from midspan._cli.messages import describe_error
 from midspan._cli.settings import load_settings, private_directory, read_settings, settings_path, state_directory
-from midspan._cli.text import count_noun, wrap_line
+from midspan._cli.text import count_noun, describe_error, wrap_line
 from midspan._version import VERSION
 from midspan.errors import ConfigError, MidspanError
 from midspan.providers import HealthCheck

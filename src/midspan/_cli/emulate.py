@@ -7,7 +7,7 @@ from typing import Any
 
 from midspan._cli.commands import complete_paths
 from midspan._cli.interrupts import InterruptibleRunner
-from midspan._cli.messages import print_line
+from midspan._cli.text import print_line
 from midspan.errors import ConfigError
 
 

@@ -5,7 +5,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from midspan._cli.commands import complete_paths
-from midspan._cli.messages import print_line
+from midspan._cli.text import print_line
 from midspan._cli.tool_files import import_user_module, user_code
 from midspan.errors import ConfigError
 

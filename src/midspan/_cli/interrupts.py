@@ -4,13 +4,12 @@ import asyncio
 import os
 import signal
 import sys
-import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
-from types import FrameType
+from functools import partial
 from typing import Any, NoReturn, Self, TypeVar
 
-from midspan._cli.messages import print_line
+from midspan._cli.text import print_line
 
 T = TypeVar("T")
 
@@ -59,11 +58,13 @@ class InterruptibleRunner:
         """Run the coroutine in a task of its own, which can be abandoned if it does not end."""
         task = asyncio.create_task(coroutine)
         tasks.append(task)
-        with _cancel_on_sigterm(asyncio.current_task(), signals):
+        current = asyncio.current_task()
+        assert current is not None, "a coroutine runs in a task"
+        with _cancel_on_sigterm(current, signals):
             try:
                 await asyncio.wait({task})
             except asyncio.CancelledError:
-                others = asyncio.all_tasks() - {task, asyncio.current_task()}
+                others = asyncio.all_tasks() - {task, current}
                 if not await _cancel(task):
                     self._abandoned |= {task, *others}
                     raise
@@ -106,21 +107,26 @@ async def _cancel(task: asyncio.Task[Any]) -> bool:
 
 
 @contextmanager
-def _cancel_on_sigterm(task: asyncio.Task[Any] | None, signals: list[int]) -> Iterator[None]:
-    if task is None or threading.current_thread() is not threading.main_thread():
-        yield  # signals arrive in the main thread only
-        return
+def _cancel_on_sigterm(task: asyncio.Task[Any], signals: list[int]) -> Iterator[None]:
+    loop = task.get_loop()
+    restore: Callable[[], object]
 
-    def cancel(number: int, _frame: FrameType | None) -> None:
+    def cancel(*_: object) -> None:
         if not signals:  # `timeout` sends it twice: to the process, and to the process group
-            signals.append(number)
-            task.get_loop().call_soon_threadsafe(task.cancel)
+            signals.append(signal.SIGTERM)
+            loop.call_soon_threadsafe(task.cancel)
 
-    previous = signal.signal(signal.SIGTERM, cancel)
+    try:
+        # With this, SIGINT wakes the event loop too, even if it arrives just before the loop starts to wait.
+        loop.add_signal_handler(signal.SIGTERM, cancel)
+    except NotImplementedError:  # Windows, where the event loop always wakes up
+        restore = partial(signal.signal, signal.SIGTERM, signal.signal(signal.SIGTERM, cancel))
+    else:
+        restore = partial(loop.remove_signal_handler, signal.SIGTERM)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, previous)
+        restore()
 
 
 def leave(code: int) -> NoReturn:

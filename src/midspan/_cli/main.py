@@ -3,7 +3,6 @@
 import os
 import sys
 from collections.abc import Sequence
-from typing import TextIO
 
 from midspan._version import VERSION
 
@@ -19,13 +18,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         code = 0  # the reader of the output has closed the pipe, as `head` does
     except OSError as error:
-        from midspan._cli.messages import print_line
+        from midspan._cli.text import print_line
 
         print_line(f"cannot write the output: {error.strerror or error}")
         code = 1
     except KeyboardInterrupt as interrupt:
         from midspan._cli.interrupts import leave
-        from midspan._cli.messages import print_line
+        from midspan._cli.text import print_line
 
         print_line("cancelled")
         leave(128 + (interrupt.args[0] if interrupt.args else 2))  # 128 + the number of the signal, as in a shell
@@ -38,19 +37,16 @@ def _dispatch(argv: list[str]) -> int:
     if name in ("--version", "-V"):
         sys.stdout.write(f"midspan {VERSION}\n")
         return 0
-    from midspan._cli.commands import COMMANDS
+    from midspan._cli.commands import COMMANDS, root_parser
 
     if name in COMMANDS:
         return _run(name, argv[1:])
-    if name in ("--help", "-h", "help"):
-        _print_help(sys.stdout)
-        return 0
-    if not name:
-        _print_help(sys.stderr)
-        return 2
+    if name in ("--help", "-h", "help", ""):
+        root_parser().print_help(sys.stdout if name else sys.stderr)
+        return 0 if name else 2
     from difflib import get_close_matches
 
-    from midspan._cli.messages import print_line
+    from midspan._cli.text import print_line
 
     close = get_close_matches(name, COMMANDS, 1)
     hint = f"did you mean {close[0]}?" if close else f"known commands: {', '.join(COMMANDS)}"
@@ -60,7 +56,7 @@ def _dispatch(argv: list[str]) -> int:
 
 def _run(name: str, argv: list[str]) -> int:
     from midspan._cli.commands import command_parser, load_command
-    from midspan._cli.messages import configure_logging, exit_code, print_error
+    from midspan._cli.text import configure_logging, exit_code, print_error
 
     verbose = 0
     try:
@@ -85,21 +81,6 @@ def _print_json_error(name: str, error: Exception) -> None:
 
     document = Report().document(error) if name == "ask" else json_document({"error": error_fields(error)})
     sys.stdout.write(document)
-
-
-def _print_help(out: TextIO) -> None:
-    from midspan._cli.commands import COMMANDS
-    from midspan._cli.text import wrap_line
-
-    out.write("usage: midspan COMMAND …\n\n")
-    out.write(wrap_line("The runtime between a language model and its tools.", out, indent=""))
-    out.write("\n")
-    out.writelines(
-        wrap_line(f"  {name:<11} {command.summary}", out, indent=" " * 14) for name, command in COMMANDS.items()
-    )
-    out.write("\n")
-    hint = "midspan COMMAND --help describes a command; midspan --version shows the version."
-    out.write(wrap_line(hint, out, indent=""))
 
 
 def _open_standard_streams() -> bool:

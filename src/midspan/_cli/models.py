@@ -5,8 +5,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 
 from midspan._cli.interrupts import InterruptibleRunner
-from midspan._cli.messages import print_line
-from midspan._cli.text import escape_line, json_document
+from midspan._cli.text import escape_line, json_document, print_line
 from midspan.providers.registry import families
 
 
