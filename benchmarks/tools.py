@@ -16,7 +16,7 @@ from typing import Any, Literal, TypedDict
 import jsonschema_rs
 
 from midspan._types.parts import ToolCall
-from midspan.tools.execute import execute
+from midspan.tools.execution import execute
 from midspan.tools.function import tool
 
 BUDGET = 1.5

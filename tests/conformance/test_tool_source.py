@@ -14,7 +14,7 @@ from midspan._types.specs import ToolSpec
 from midspan.errors import ConfigError
 from midspan.providers.gemini.profile import GEMINI_JSON_SCHEMA
 from midspan.testing import ScriptedProvider
-from midspan.tools.execute import LocalTools
+from midspan.tools.execution import LocalTools
 from midspan.tools.source import ToolListing, ToolSource
 from midspan.tools.toolbox import Toolbox
 from midspan.tools.wrap import (

@@ -22,7 +22,7 @@ from midspan.gemini import (
     Tool,
     UrlContext,
 )
-from midspan.tools.execute import execute
+from midspan.tools.execution import execute
 from midspan.tools.function import tool
 from tests.bounds import BOUND
 from tests.gemini.recorder import Recorder

@@ -8,7 +8,7 @@ import pytest
 
 from midspan._types.parts import ToolCall
 from midspan.tools.declared import tool_from_schema
-from midspan.tools.execute import execute
+from midspan.tools.execution import execute
 from midspan.tools.function import Tool, tool
 
 ADDRESS = {"type": "string", "format": "ipv4"}

@@ -6,7 +6,7 @@ import pytest
 from midspan._types.parts import ToolCall
 from midspan.providers.gemini.profile import GEMINI_JSON_SCHEMA, GEMINI_PARAMETERS
 from midspan.tools.declared import tool_from_schema
-from midspan.tools.execute import LocalTools
+from midspan.tools.execution import LocalTools
 from midspan.tools.function import tool
 from midspan.tools.wrap import AdaptedTools
 

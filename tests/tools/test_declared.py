@@ -10,7 +10,7 @@ from midspan._types.specs import Effects, ToolSpec
 from midspan.errors import ConfigError, SchemaError
 from midspan.testing import ScriptedProvider
 from midspan.tools.declared import spec_from_parameters, tool_from_spec
-from midspan.tools.execute import execute
+from midspan.tools.execution import execute
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 

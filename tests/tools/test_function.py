@@ -17,7 +17,7 @@ from midspan._types.specs import Effects
 from midspan.errors import ConfigError, SchemaError
 from midspan.testing import ScriptedProvider
 from midspan.tools.declared import tool_from_schema
-from midspan.tools.execute import execute
+from midspan.tools.execution import execute
 from midspan.tools.function import Tool, tool, tool_of
 from tests.bounds import BOUND
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from midspan._types.context import NO_CONTEXT, RunContext
 from midspan._types.parts import ToolCall, ToolResult
 from midspan._types.specs import Effects, ToolSpec
-from midspan.tools.execute import LocalTools, run_call
+from midspan.tools.execution import LocalTools, run_call
 from midspan.tools.schedule import call_order, each_call, run_calls
 from tests.bounds import BOUND
 

@@ -5,7 +5,7 @@ import pytest
 
 from midspan._types.parts import ToolCall
 from midspan.errors import ConfigError, DuplicateTool
-from midspan.tools.execute import LocalTools
+from midspan.tools.execution import LocalTools
 from midspan.tools.function import tool
 from midspan.tools.toolbox import Toolbox
 from midspan.tools.wrap import Merged, source_of

@@ -192,7 +192,7 @@ def test_many_event_loops_share_the_threads() -> None:
 def test_hanging_function_does_not_keep_the_program_from_exiting() -> None:
     program = """
 import asyncio, time
-from midspan.tools.execute import execute
+from midspan.tools.execution import execute
 from midspan.tools.function import tool
 from midspan._types.parts import ToolCall
 
@@ -308,7 +308,7 @@ def test_arguments_are_not_kept_alive_after_the_end() -> None:
 def test_error_when_no_thread_can_be_started() -> None:
     program = """
 import asyncio, resource, threading
-from midspan.tools.execute import execute
+from midspan.tools.execution import execute
 from midspan.tools.function import tool
 from midspan._types.parts import ToolCall
 

@@ -6,7 +6,7 @@ import pytest
 from midspan._types.context import NO_CONTEXT, RunContext
 from midspan._types.parts import ToolCall, ToolResult
 from midspan.errors import ConfigError, DuplicateTool
-from midspan.tools.execute import LocalTools
+from midspan.tools.execution import LocalTools
 from midspan.tools.source import ToolListing, ToolSource
 from midspan.tools.wrap import Filtered, Prefixed, Renamed, TimeLimited
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from midspan._types.parts import ToolCall
 from midspan._types.specs import Effects
 from midspan.errors import ToolError
-from midspan.tools.execute import execute
+from midspan.tools.execution import execute
 from midspan.toolsets.calculator import calculate, calculator_tool, evaluate
 
 

@@ -10,7 +10,7 @@ import pytest
 from midspan._types.parts import ToolCall, ToolResult
 from midspan._types.specs import Effects
 from midspan.errors import ConfigError
-from midspan.tools.execute import execute
+from midspan.tools.execution import execute
 from midspan.toolsets.clock import clock_tools
 
 WINTER = datetime(2026, 1, 15, 12, 30, 15, 999, tzinfo=UTC)

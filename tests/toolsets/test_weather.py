@@ -10,7 +10,7 @@ from midspan._schema.arguments import SchemaValidator
 from midspan._types.parts import ToolCall, ToolResult
 from midspan._types.specs import Effects
 from midspan.errors import ConfigError
-from midspan.tools.execute import execute
+from midspan.tools.execution import execute
 from midspan.tools.function import Tool
 from midspan.toolsets.weather import weather_tool
 from tests.http import misbehaving

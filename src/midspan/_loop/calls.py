@@ -13,7 +13,7 @@ from midspan._types.context import AskUser, RunContext
 from midspan._types.events import RequestRetry, RunEvent, ToolProgress
 from midspan._types.parts import FORBIDDEN, ToolCall, ToolResult, local_id
 from midspan.errors import ProviderError, ToolError
-from midspan.tools.execute import run_call
+from midspan.tools.execution import run_call
 from midspan.tools.schedule import call_order, each_call
 from midspan.tools.source import bulleted
 from midspan.tools.tasks import Expired, is_cancelling, with_timeout

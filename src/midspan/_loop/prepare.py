@@ -181,7 +181,7 @@ async def _declare(
 
 
 def _runs_in_tasks(source: ToolSource) -> bool:
-    from midspan.tools.execute import LocalTools  # loaded with the first tool
+    from midspan.tools.execution import LocalTools  # loaded with the first tool
 
     return type(source) is LocalTools
 

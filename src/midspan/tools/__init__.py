@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from midspan.errors import ToolError as ToolError
     from midspan.tools.declared import tool_from_schema as tool_from_schema
     from midspan.tools.declared import tool_from_spec as tool_from_spec
-    from midspan.tools.execute import LocalTools as LocalTools
-    from midspan.tools.execute import execute as execute
+    from midspan.tools.execution import LocalTools as LocalTools
+    from midspan.tools.execution import execute as execute
     from midspan.tools.function import Tool as Tool
     from midspan.tools.function import tool as tool
     from midspan.tools.schedule import run_calls as run_calls
@@ -38,7 +38,7 @@ _NAMES = {
     "midspan._types.specs": ("Effects", "ToolChoice", "ToolSpec"),
     "midspan.errors": ("ToolError",),
     "midspan.tools.declared": ("tool_from_schema", "tool_from_spec"),
-    "midspan.tools.execute": ("LocalTools", "execute"),
+    "midspan.tools.execution": ("LocalTools", "execute"),
     "midspan.tools.function": ("Tool", "tool"),
     "midspan.tools.schedule": ("run_calls",),
     "midspan.tools.source": ("ToolListing", "ToolSource"),

@@ -8,7 +8,7 @@ from typing import Any
 from midspan._types.context import NO_CONTEXT, RunContext
 from midspan._types.parts import ToolCall, ToolResult
 from midspan._types.specs import ToolSpec
-from midspan.tools.execute import SourceCall, run_call
+from midspan.tools.execution import SourceCall, run_call
 from midspan.tools.function import PLACEHOLDER
 from midspan.tools.tasks import Outcome, result_of, start
 

@@ -7,7 +7,7 @@ from midspan._types.context import NO_CONTEXT, RunContext
 from midspan._types.parts import ToolCall, ToolResult, local_id
 from midspan._types.specs import ToolSpec
 from midspan.errors import ConfigError, DuplicateTool, UnknownSession
-from midspan.tools.execute import execute
+from midspan.tools.execution import execute
 from midspan.tools.function import Tool, tool_of
 from midspan.tools.source import ToolListing, ToolSource, unknown
 

@@ -12,7 +12,7 @@ from midspan._types.context import NO_CONTEXT, RunContext
 from midspan._types.parts import ToolCall, ToolResult
 from midspan._types.specs import ToolSpec
 from midspan.errors import ConfigError, DuplicateTool
-from midspan.tools.execute import LocalTools, timeout_message
+from midspan.tools.execution import LocalTools, timeout_message
 from midspan.tools.function import Tool, check_seconds
 from midspan.tools.source import ToolListing, ToolSource, UnavailableSource, describe_error, unknown
 from midspan.tools.tasks import Expired, ToolRaised, run_in_task

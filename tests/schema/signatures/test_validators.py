@@ -15,7 +15,7 @@ from midspan._schema.output_type import OutputType
 from midspan._schema.signature import signature_of
 from midspan._types.parts import ToolCall, ToolResult
 from midspan.errors import ArgumentError, SchemaError
-from midspan.tools.execute import execute
+from midspan.tools.execution import execute
 from midspan.tools.function import tool
 
 pydantic = pytest.importorskip("pydantic")

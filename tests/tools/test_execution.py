@@ -15,7 +15,7 @@ from midspan._types.context import RunContext
 from midspan._types.parts import NOT_RUN, Blob, ToolCall, ToolResult
 from midspan.errors import ArgumentError, ConfigError, ToolError
 from midspan.tools.declared import tool_from_schema
-from midspan.tools.execute import execute
+from midspan.tools.execution import execute
 from midspan.tools.function import tool
 from tests.bounds import BOUND
 
