@@ -457,7 +457,26 @@ def test_broken_history_is_repaired() -> None:
     results = Message.user(ToolResult("1", "add", 2), ToolResult("2", "add", 4))
     provider = ScriptedProvider(["ok"])
     Agent(provider).run_sync("?", messages=[Message.user("?"), twice, results])
-    assert [(one.id, one.is_error) for one in provider.requests[0].history[2].results] == [("1", False), ("1", True)]
+    sent = provider.requests[0].history
+    assert [(asked.id, asked.name) for asked in sent[1].calls] == [("1", "add"), ("1-2", "add")]
+    assert [(result.id, result.is_error) for result in sent[2].results] == [("1", False), ("1-2", True)]
+    assert sent[3].text == "add returned: 4", "a result without a call"
+
+
+def test_calls_in_adjacent_messages_of_the_model_keep_their_results() -> None:
+    turn = [Message("model", (part,)) for part in (Text("hm"), call("add", "1", a=1, b=1), call("add", "2", a=2, b=2))]
+    results = [Message.user(ToolResult("2", "add", 4)), Message.user(ToolResult("1", "add", 2))]
+    provider = ScriptedProvider(["ok"])
+    Agent(provider).run_sync("?", messages=[Message.user("?"), *turn, *results])
+    sent = provider.requests[0].history
+    assert list(sent)[1:4] == turn
+    assert [(result.id, result.value) for result in sent[4].results] == [("1", 2), ("2", 4)]
+
+
+def test_calls_at_the_end_in_adjacent_messages_of_the_model_are_all_run() -> None:
+    turn = [Message("model", (call("add", "1", a=1, b=1),)), Message("model", (call("add", "2", a=2, b=2), Text("hm")))]
+    result = Agent(ScriptedProvider(["ok"]), [add]).run_sync(messages=[Message.user("?"), *turn])
+    assert [run.result.value for run in result.tool_calls] == [2, 4]
 
 
 @pytest.mark.parametrize("form", [list, History])

@@ -1,7 +1,9 @@
 """Prompts and message histories, converted to a conversation that can be sent to a model."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from operator import is_
+from itertools import groupby
+from operator import attrgetter, is_
 from os import PathLike
 from stat import S_ISREG
 from typing import Any
@@ -140,27 +142,40 @@ def _repair(messages: list[Message]) -> list[Message]:
     """Return the messages so that every call has exactly one result in the turn after it, as models demand.
 
     Results that are spread over several turns are put together, and missing ones become error results; calls at the
-    very end are left to be run. Results whose calls are not in the conversation become text.
+    very end are left to be run. Results whose calls are not in the conversation become text. Adjacent messages of the
+    model are one turn: other frameworks keep its text and each of its calls in messages of their own.
     """
     repaired: list[Message] = []
-    if messages and messages[0].role == "model" and messages[0].calls:
-        repaired.append(Message.user(_OMITTED))
-    position = 0
-    while position < len(messages):
-        message = messages[position]
-        repaired.append(message if message.role == "model" or not message.results else _results_as_text(message))
-        position += 1
-        if message.role != "model" or not message.calls:
+    calls: tuple[ToolCall, ...] = ()
+    for role, messages_of_turn in groupby(messages, key=attrgetter("role")):
+        turn = _with_unique_ids(list(messages_of_turn))
+        if role == "user":
+            repaired += _with_results(calls, turn) if calls else map(_results_as_text, turn)
+            calls = ()
             continue
-        end = position
-        while end < len(messages) and messages[end].role == "user":
-            end += 1
-        if end > position:
-            repaired += _with_results(message.calls, messages[position:end])
-        elif end < len(messages):
-            repaired.append(Message("user", tuple(_not_run(call) for call in message.calls)))
-        position = end
+        calls = tuple(call for message in turn for call in message.calls)
+        if calls and not repaired:
+            repaired.append(Message.user(_OMITTED))
+        repaired += turn
+    if calls and len(calls) > len(repaired[-1].calls):  # calls at the end are run together
+        repaired[-len(turn) :] = [Message("model", tuple(part for message in turn for part in message.parts))]
     return repaired
+
+
+def _with_unique_ids(turn: list[Message]) -> list[Message]:
+    """Number the calls, or the results, of a turn that have the same id: some frameworks use the name of the tool."""
+    ids = [part.id for message in turn for part in message.parts if isinstance(part, ToolCall | ToolResult)]
+    if len({*ids}) == len(ids):
+        return turn
+    counts: Counter[str] = Counter()
+
+    def numbered(part: Part) -> Part:
+        if not isinstance(part, ToolCall | ToolResult):
+            return part
+        counts[part.id] += 1
+        return part if counts[part.id] == 1 else replace(part, id=f"{part.id}-{counts[part.id]}")
+
+    return [message.with_parts(tuple(map(numbered, message.parts))) for message in turn]
 
 
 def _with_results(calls: tuple[ToolCall, ...], turns: list[Message]) -> list[Message]:
@@ -173,9 +188,14 @@ def _with_results(calls: tuple[ToolCall, ...], turns: list[Message]) -> list[Mes
     is_complete = len(turns[0].results) == len(calls) == len(results)
     if is_complete and {*map(id, matched)} == {*map(id, results)}:
         return turns
-    rest = [(turn, tuple(part for part in turn.parts if type(part) is not ToolResult)) for turn in turns]
-    others = [turn if len(parts) == len(turn.parts) else turn.with_parts(parts) for turn, parts in rest if parts]
-    return [Message("user", matched), *others]
+    unmatched = {id(result) for same_id in by_id.values() for result in same_id}
+    others = [
+        turn.with_parts(tuple(part for part in turn.parts if type(part) is not ToolResult or id(part) in unmatched))
+        if turn.results
+        else turn
+        for turn in turns
+    ]
+    return [Message("user", matched), *(_results_as_text(turn) for turn in others if turn.parts)]
 
 
 def _match(call: ToolCall, by_id: dict[str, list[ToolResult]]) -> ToolResult:
@@ -187,6 +207,8 @@ def _match(call: ToolCall, by_id: dict[str, list[ToolResult]]) -> ToolResult:
 
 
 def _results_as_text(turn: Message) -> Message:
+    if not turn.results:
+        return turn
     texts = {id(result): Text(f"{result.name or 'A tool'} returned: {_json(result.value)}") for result in turn.results}
     return Message(turn.role, tuple(texts.get(id(part), part) for part in turn.parts))
 
