@@ -6,7 +6,6 @@ where the text ends is IncompleteJson, and is never completed. With `python=True
 are read as Python writes them.
 """
 
-import json
 import re
 from math import isfinite
 from typing import Any
@@ -15,7 +14,6 @@ from midspan._schema.paths import quoted
 
 MAX_DEPTH = 100
 """Levels of objects and lists; validation goes no deeper either."""
-_MAX_STRICT_ATTEMPTS = 8
 
 
 class InvalidJson(ValueError):
@@ -60,9 +58,6 @@ class LenientJsonParser:
         self.at = at
         self._python = python
         self._depth = 0
-        self._strict_from = 0
-        """Strict parsing failed before this position; it is not tried again before it, and not often at all."""
-        self._strict_attempts = _MAX_STRICT_ATTEMPTS
         self.lacks_brace = False
         """Whether an object was accepted without its last brace."""
 
@@ -107,14 +102,6 @@ class LenientJsonParser:
         if first in _NUMERIC:
             return self._number()
         if first in "{[":
-            if self.at >= self._strict_from and self._strict_attempts and _MAYBE_STRICT.match(self.text, self.at):
-                try:
-                    value, self.at = _parse_strict(self.text, self.at, MAX_DEPTH - self._depth)
-                except (ValueError, RecursionError) as error:
-                    self._strict_from = error.pos if isinstance(error, json.JSONDecodeError) else len(self.text)
-                    self._strict_attempts -= 1
-                else:
-                    return value
             return self._container(first, closed_by)
         return self._container(first, None) if first == "(" and self._python else self._word()
 
@@ -254,44 +241,6 @@ def _has_two_ends(members: dict[str, Any]) -> bool:
     return False
 
 
-def _parse_strict(text: str, at: int, max_depth: int) -> tuple[Any, int]:
-    """Parse standard JSON, at the speed of C; a ValueError for everything that needs a closer look."""
-    value, end = _DECODER.raw_decode(text, at)
-    if text.count("{", at, end) + text.count("[", at, end) > max_depth and _is_deeper(value, max_depth):
-        raise ValueError("too deep")
-    if _SURROGATE_ESCAPE.search(text, at, end):
-        raise ValueError("perhaps an unpaired surrogate")
-    return value, end
-
-
-def _is_deeper(value: Any, max_depth: int) -> bool:
-    level = [value]
-    for _ in range(max_depth):
-        inner = [item for box in level for item in (box.values() if type(box) is dict else box)]
-        level = [item for item in inner if type(item) in (dict, list)]
-        if not level:
-            return False
-    return True
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    members = dict(pairs)
-    if len(members) < len(pairs):
-        raise ValueError("a name twice")
-    return members
-
-
-def _finite(digits: str) -> float:
-    value = float(digits)
-    if not isfinite(value):
-        raise ValueError("too large")
-    return value
-
-
-def _reject(word: str) -> Any:
-    raise ValueError(word)
-
-
 def _decode_escape(escape: re.Match[str]) -> str:
     """Return what an escape means in JSON. An apostrophe needs no escape, but nothing else can be meant."""
     code = escape[1]
@@ -332,8 +281,6 @@ def _string(closing: str) -> re.Pattern[str]:
     return re.compile(rf"((?:[^\\{closing}]+|\\.)*+)[{closing}]", re.DOTALL)
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_finite, parse_constant=_reject)
-_SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _REST = re.compile("[\\s\ufeff\u200b]*\\Z")
 _QUOTES = "\"'“”„\u2018\u2019"
@@ -343,7 +290,6 @@ _NEXT = re.compile(
     re.DOTALL,
 )
 _SIGNS = frozenset(map(chr, range(ord("!"), 127))) - {"#", "/"}
-_MAYBE_STRICT = re.compile(r"\{\s*+[\"}]|\[\s*+[^'(]")
 _NAME = re.compile(r"[^\W\d][\w$-]*|\$[\w$-]+")
 _WORD = re.compile(r"[^\W\d]\w*")
 _WORDS = {"true": True, "True": True, "false": False, "False": False, "null": None, "None": None}
