@@ -1,5 +1,6 @@
 """What people write, read as the JSON Schema that they mean."""
 
+import copy
 from typing import Any
 
 import pytest
@@ -98,7 +99,7 @@ def test_enum_values_in_the_wrong_spelling_are_put_right(written: dict[str, Any]
         ),
         ({"properties": {"a": {"type": "str", "required": True}}}, None),
         ({"properties": []}, {"properties": {}}),
-        ({"minLength": "3", "maxLength": 5.0}, {"minLength": 3, "maxLength": 5}),
+        ({"minLength": 3.0, "maxLength": 5.0}, {"minLength": 3, "maxLength": 5}),
         ({"required": None, "items": None, "enum": []}, {}),
         ({"additionalProperties": "false"}, {"additionalProperties": False}),
     ],
@@ -111,6 +112,34 @@ def test_older_drafts_openapi_and_slips_are_read_for_what_they_mean(
     elif written.get("properties"):
         meant = {"properties": {"a": {"type": "string"}}, "required": ["a"]}
     assert normalize(written) == meant
+
+
+@pytest.mark.parametrize(
+    ("path", "keyword", "value"),
+    [
+        ((), "required", ["a", 5]),
+        (("properties", "3"), "minLength", "many"),
+        (("properties", "a", "items"), "enum", "red"),
+        (("properties", "a", "anyOf", 1), "pattern", 4),
+        (("$defs", "b"), "multipleOf", 0),
+        (("properties", "a"), "allOf", 5),
+    ],
+)
+def test_a_keyword_with_a_meaningless_value_is_dropped_and_listed(
+    path: tuple[str | int, ...], keyword: str, value: Any
+) -> None:
+    schema: dict[str, Any] = {
+        "properties": {"3": {"title": "x"}, "a": {"items": {"title": "x"}, "anyOf": [{}, {"title": "x"}]}},
+        "$defs": {"b": {"title": "x"}},
+    }
+    expected = copy.deepcopy(schema)
+    node: Any = schema
+    for step in path:
+        node = node[step]
+    node[keyword] = value
+    tree, dropped = normalize_tree(schema)
+    assert tree.root.schema == expected
+    assert [(each.path, each.keyword) for each in dropped] == [("".join(f"/{step}" for step in path), keyword)]
 
 
 def test_beside_a_reference_draft_7_says_nothing_and_2020_does() -> None:

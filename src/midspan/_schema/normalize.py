@@ -1,14 +1,20 @@
 """Read a schema as people write it, and return the JSON Schema (2020-12) that it means, which is what we enforce."""
 
+import functools
 import re
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from midspan._schema.dialects.dialect import DroppedConstraint
 from midspan._schema.paths import format_pointer
-from midspan._schema.tree import LISTS, MAPS, SINGLE, SchemaNode, SchemaTree, check_size, find_pointer, pointer_steps
+from midspan._schema.tree import LISTS, MAPS, SINGLE, SchemaTree, check_size, find_pointer, pointer_steps
 from midspan._schema.type_aliases import has_type, schema_for_alias
 from midspan.errors import SchemaError
+
+if TYPE_CHECKING:
+    import jsonschema_rs
 
 Path = tuple[str, ...]
 Schema = dict[str, Any]
@@ -34,7 +40,9 @@ def normalize_tree(schema: Any) -> tuple[SchemaTree, list[DroppedConstraint]]:
         name = f"external-{number}"
         definition = normalizer.schema(find_pointer(schema, pointer), ("$defs", name))
         root.setdefault("$defs", {})[name] = definition
-    return _drop_unresolved(SchemaTree(root), normalizer.dropped), normalizer.dropped
+    dropped = [*normalizer.dropped, *_drop_malformed(root)]
+    tree = SchemaTree(root)
+    return tree, [*dropped, *_drop_unresolved(tree)]
 
 
 class _Normalizer:
@@ -83,6 +91,8 @@ class _Normalizer:
         for bound, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
             if isinstance(node.get(exclusive), bool) and node.pop(exclusive) and bound in node:
                 node[exclusive] = node.pop(bound)
+        if isinstance(node.get("required"), bool):
+            del node["required"]  # draft 3 has it in the property
         if "dependencies" in node:
             _split_dependencies(node)
         return node
@@ -90,49 +100,32 @@ class _Normalizer:
     def _keywords(self, schema: Schema, path: Path) -> Schema:
         node: Schema = {}
         for keyword, value in schema.items():
+            if keyword in ("type", "nullable") or (value is None and keyword not in ("default", "const")):
+                continue
             if keyword in SINGLE:
-                self._single(node, keyword, value, path)
-            elif keyword in LISTS:
-                self._list(node, keyword, value, path)
+                is_text = isinstance(value, str) and value.lower() in ("true", "false")
+                node[keyword] = self.schema(value.lower() == "true" if is_text else value, (*path, keyword))
+            elif keyword in LISTS and isinstance(value, dict | list | tuple):
+                schemas = [value] if isinstance(value, dict) else value
+                items = [self.schema(item, (*path, keyword, str(index))) for index, item in enumerate(schemas)]
+                node |= {keyword: items} if items else {}
             elif keyword in MAPS:
-                self._map(node, keyword, value, path)
-            elif keyword not in ("type", "nullable"):
-                self._plain(node, keyword, value, path)
+                node[keyword] = self._map(value or {}, (*path, keyword))  # the [] of a PHP program is empty, too
+            elif keyword == "$ref" and isinstance(value, str):
+                node[keyword] = self._local_reference(value)
+            elif type(value) is float and value.is_integer() and keyword.startswith(("min", "max")):
+                node[keyword] = int(value)
+            elif keyword not in ("enum", "examples") or value:
+                node[keyword] = list(value) if isinstance(value, tuple) else value
         self._type(node, schema.get("type"), path)
         _hoist_required(node, schema.get("properties"))
         _fix_enum(node)
         return _with_null(node) if schema.get("nullable") is True else node
 
-    def _single(self, node: Schema, keyword: str, value: Any, path: Path) -> None:
-        if isinstance(value, str) and value.lower() in ("true", "false"):
-            value = value.lower() == "true"
-        if value is None:
-            self._drop(path, keyword, "is null, read as absent")
-        else:
-            node[keyword] = self.schema(value, (*path, keyword))
-
-    def _list(self, node: Schema, keyword: str, value: Any, path: Path) -> None:
-        schemas = [value] if isinstance(value, dict) else value
-        if not isinstance(schemas, list | tuple):
-            self._drop(path, keyword, f"is {_shown(value)}, not a list of schemas")
-        elif schemas:
-            node[keyword] = [self.schema(item, (*path, keyword, str(index))) for index, item in enumerate(schemas)]
-
-    def _map(self, node: Schema, keyword: str, value: Any, path: Path) -> None:
-        if not value:
-            node[keyword] = {}  # null, or the [] of a PHP program
-        elif not isinstance(value, dict):
-            raise SchemaError(f"no schema at {_place((*path, keyword))}: {_shown(value)} is not an object")
-        else:
-            node[keyword] = {name: self.schema(item, (*path, keyword, name)) for name, item in value.items()}
-
-    def _plain(self, node: Schema, keyword: str, value: Any, path: Path) -> None:
-        parse = _PARSERS.get(keyword)
-        parsed = value if parse is None else parse(value)
-        if parsed is not None or parse is None:
-            node[keyword] = self._local_reference(parsed) if keyword == "$ref" else parsed
-        elif value is not None and not (keyword == "required" and isinstance(value, bool)):
-            self._drop(path, keyword, f"is {_shown(value)}, which has no meaning")
+    def _map(self, schemas: Any, path: Path) -> dict[str, Schema | bool]:
+        if not isinstance(schemas, dict):
+            raise SchemaError(f"no schema at {_place(path)}: {_shown(schemas)} is not an object")
+        return {name: self.schema(item, (*path, name)) for name, item in schemas.items()}
 
     def _local_reference(self, reference: str) -> str:
         """Return the reference, or one to the `$defs` that get a copy of its target."""
@@ -176,9 +169,6 @@ class _Normalizer:
             raise SchemaError(f"unknown type {_shown(name)} at {_place(path)}")
         return meaning
 
-    def _drop(self, path: Path, keyword: str, reason: str) -> None:
-        self.dropped.append(DroppedConstraint(format_pointer(path), keyword, reason))
-
 
 _TYPE_NUMBERS = ("any", "string", "number", "integer", "boolean", "array", "object", "null")
 """`google.ai.generativelanguage.Type`, by number."""
@@ -198,17 +188,46 @@ def _is_schema_pointer(pointer: str) -> bool:
     return True
 
 
-def _drop_unresolved(tree: SchemaTree, dropped: list[DroppedConstraint]) -> SchemaTree:
+def _drop_malformed(root: Schema) -> Iterator[DroppedConstraint]:
+    """Delete keywords with a value that the meta-schema rejects, such as `"minLength": "many"`."""
+    meta = _meta_validator()
+    try:
+        paths = [] if meta.is_valid(root) else [error.instance_path for error in meta.iter_errors(root)]
+    except ValueError:  # something in it that is not JSON, which compiling the schema reports
+        return
+    for path in paths:
+        node, pointer, steps = root, "", iter(path)
+        for keyword in steps:
+            step = next(steps, None) if keyword in LISTS or keyword in MAPS else None
+            inner = node.get(keyword) if step is None else _item(node.get(keyword), step)
+            if isinstance(inner, dict) and (step is not None or keyword in SINGLE):
+                pointer += format_pointer((keyword,) if step is None else (keyword, str(step)))
+                node = inner
+            elif keyword in node:
+                yield DroppedConstraint(pointer, keyword, f"is {_shown(node.pop(keyword))}, which has no meaning")
+                break
+
+
+@functools.cache
+def _meta_validator() -> "jsonschema_rs.Validator":
+    import jsonschema_rs  # slow to import
+
+    return jsonschema_rs.validator_for({"$ref": "https://json-schema.org/draft/2020-12/schema"})
+
+
+def _drop_unresolved(tree: SchemaTree) -> Iterator[DroppedConstraint]:
     """Delete references that lead out of the document, or nowhere: they are never fetched."""
-
-    def drop(node: SchemaNode, keyword: str, reason: str) -> None:
-        dropped.append(DroppedConstraint(node.pointer, keyword, f"{_shown(node.schema.pop(keyword))} {reason}"))
-
     for node in tree.unresolved:
-        drop(node, "$ref", "is not in the schema")
+        yield DroppedConstraint(node.pointer, "$ref", f"{_shown(node.schema.pop('$ref'))} is not in the schema")
     for node in tree.unresolved_dynamic:
-        drop(node, "$dynamicRef", "is unknown")
-    return tree
+        yield DroppedConstraint(node.pointer, "$dynamicRef", f"{_shown(node.schema.pop('$dynamicRef'))} is unknown")
+
+
+def _item(container: Any, step: str | int) -> Any:
+    """Return an item. The validator reports a key "3" as the number 3."""
+    if isinstance(container, list):
+        return container[int(step)]
+    return container.get(step, container.get(str(step)))
 
 
 def _split_dependencies(node: Schema) -> None:
@@ -227,13 +246,14 @@ def _hoist_required(node: Schema, properties: Any) -> None:
         return
     required = [name for name, prop in properties.items() if isinstance(prop, dict) and prop.get("required") is True]
     if required:
-        node["required"] = list(dict.fromkeys([*node.get("required", ()), *required]))
+        declared = node["required"] if isinstance(node.get("required"), list) else []
+        node["required"] = list(dict.fromkeys([*declared, *required]))
 
 
 def _with_null(node: Schema) -> Schema:
     if "const" in node:
         node["enum"] = [node.pop("const")]
-    if "enum" in node and None not in node["enum"]:
+    if isinstance(node.get("enum"), list) and None not in node["enum"]:
         node["enum"] = [*node["enum"], None]
     if "type" in node:
         node["type"] = list(dict.fromkeys([*_as_list(node["type"]), "null"]))
@@ -246,7 +266,9 @@ def _with_null(node: Schema) -> Schema:
 def _fix_enum(node: Schema) -> None:
     """Convert or move enum values that all contradict the declared type: "1" for 1, "true" for true."""
     values, declared = node.get("enum"), node.get("type")
-    if not values or not isinstance(declared, str) or any(has_type(value, [declared]) for value in values):
+    if not isinstance(values, list) or not isinstance(declared, str):
+        return
+    if any(has_type(value, [declared]) for value in values):
         return
     if declared == "object":
         del node["enum"]
@@ -255,77 +277,21 @@ def _fix_enum(node: Schema) -> None:
         items = node.setdefault("items", {})
         if isinstance(items, dict):
             items.setdefault("enum", node.pop("enum"))
-    elif None in (converted := [_ENUM_PARSERS[declared](value) for value in values]):
+    elif None in (converted := [_as_type(value, declared) for value in values]):
         del node["type"]
     else:
         node["enum"] = converted
 
 
-def _number(value: Any) -> int | float | None:
-    if isinstance(value, str) and len(value) < 40:
-        try:
-            return int(value) if value.strip().lstrip("-").isdigit() else float(value)
-        except ValueError:
-            return None
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
-def _positive(value: Any) -> int | float | None:
-    number = _number(value)
-    return number if number is not None and number > 0 else None
-
-
-def _count(value: Any) -> int | None:
-    number = _number(value)
-    return int(number) if number is not None and number >= 0 and number == number // 1 < 2**63 else None
-
-
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) else None
-
-
-def _anchor(value: Any) -> str | None:
-    return value if isinstance(value, str) and re.fullmatch("[A-Za-z_][-A-Za-z0-9._]*", value) else None
-
-
-def _names(value: Any) -> list[str] | None:
-    if not isinstance(value, list | tuple):
+def _as_type(value: Any, name: str) -> Any:
+    """Return a value in another type, if it can be read as one; otherwise None."""
+    if name == "string":
+        return str(value) if type(value) in (int, float) else None
+    try:
+        converted = msgspec.json.decode(str(value).lower())
+    except msgspec.DecodeError:
         return None
-    return list(dict.fromkeys(name for name in value if isinstance(name, str)))
-
-
-def _values(value: Any) -> list[Any] | None:
-    return list(value) if isinstance(value, list | tuple) and value else None
-
-
-def _dependent(value: Any) -> dict[str, list[str]] | None:
-    if not isinstance(value, dict):
-        return None
-    return {name: names for name, item in value.items() if (names := _names(item)) is not None}
-
-
-_PARSERS: dict[str, Callable[[Any], Any]] = {
-    **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), _number),
-    **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"), _count),
-    **dict.fromkeys(("minContains", "maxContains"), _count),
-    **dict.fromkeys(("title", "description", "format", "pattern", "$ref", "$comment", "$dynamicRef"), _text),
-    **dict.fromkeys(("contentEncoding", "contentMediaType"), _text),
-    **dict.fromkeys(("uniqueItems", "deprecated"), lambda value: value if isinstance(value, bool) else None),
-    **dict.fromkeys(("$anchor", "$dynamicAnchor"), _anchor),
-    **dict.fromkeys(("enum", "examples"), _values),
-    "$id": lambda value: value if isinstance(value, str) and not value.partition("#")[2] else None,
-    "multipleOf": _positive,
-    "required": _names,
-    "dependentRequired": _dependent,
-}
-"""How to read keywords that hold no schemas. None means that the value has no meaning."""
-_ENUM_PARSERS: dict[str, Callable[[Any], Any]] = {
-    "string": lambda value: str(value) if _number(value) is not None else None,
-    "integer": lambda value: number if isinstance(number := _number(value), int) else None,
-    "number": _number,
-    "boolean": lambda value: {"true": True, "false": False}.get(str(value).lower()),
-    "null": lambda _: None,
-}
+    return converted if has_type(converted, [name]) else None
 
 
 def _as_list(value: Any) -> list[Any]:
