@@ -18,7 +18,7 @@ from row_files import Tally, lines_of
 
 from midspan._schema.arguments import SchemaValidator
 from midspan._schema.dialects.adapt import adapt_schema
-from midspan._schema.dialects.names import valid_names
+from midspan._schema.dialects.dialect import valid_names
 from midspan._schema.normalize import normalize
 from midspan.errors import SchemaError
 from midspan.providers.gemini.profile import GEMINI_JSON_SCHEMA, GEMINI_PARAMETERS

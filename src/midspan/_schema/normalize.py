@@ -9,8 +9,8 @@ import msgspec
 
 from midspan._schema.dialects.dialect import DroppedConstraint
 from midspan._schema.paths import format_pointer
-from midspan._schema.tree import LISTS, MAPS, SINGLE, SchemaTree, check_size, find_pointer, pointer_steps
-from midspan._schema.type_aliases import has_type, schema_for_alias
+from midspan._schema.tree import LISTS, MAPS, SINGLE, SchemaTree, check_size, find_pointer, has_type, pointer_steps
+from midspan._schema.type_aliases import schema_for_alias
 from midspan.errors import SchemaError
 
 if TYPE_CHECKING:
@@ -196,7 +196,8 @@ def _drop_malformed(root: Schema) -> Iterator[DroppedConstraint]:
     except ValueError:  # something in it that is not JSON, which compiling the schema reports
         return
     for path in paths:
-        node, pointer, steps = root, "", iter(path)
+        node, pointer = root, ""
+        steps: Iterator[Any] = iter(path)
         for keyword in steps:
             step = next(steps, None) if keyword in LISTS or keyword in MAPS else None
             inner = node.get(keyword) if step is None else _item(node.get(keyword), step)

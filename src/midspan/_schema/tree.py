@@ -1,11 +1,10 @@
 """A JSON Schema as a tree of nodes with resolved references. Everything that walks a schema walks this tree."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import cached_property
 from typing import Any
 
 from midspan._schema.paths import format_pointer, measure
-from midspan._schema.type_aliases import TYPES, type_of
 from midspan.errors import SchemaError
 
 MAX_DEPTH = 128
@@ -20,6 +19,7 @@ MAPS = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs"
 _DEFINITIONS = frozenset({"$defs", "definitions"})
 _IN_PLACE = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"})
 """Keywords whose schemas look at the very value that their parent looks at."""
+TYPES = ("string", "number", "integer", "boolean", "array", "object", "null")
 _ALL_TYPES = frozenset(TYPES)
 
 
@@ -62,6 +62,15 @@ class SchemaNode:
     def additional(self) -> "SchemaNode":
         """The schema of properties that are not named."""
         return self.single.get("additionalProperties", ANYTHING)
+
+    def names_property(self, name: str) -> bool:
+        """Return whether the schema itself says something about a property of this name."""
+        return name in self.properties or name in self.schema.get("required", ())
+
+    def possible_properties(self, name: str) -> "list[SchemaNode]":
+        """Return the schemas that may apply to a property, whatever patterns its name matches."""
+        named = self.properties.get(name)
+        return [named] if named is not None else [self.additional, *self.pattern_properties.values()]
 
     @property
     def prefix(self) -> "list[SchemaNode]":
@@ -125,6 +134,19 @@ class SchemaNode:
             if id(node) not in found:
                 found[id(node)] = node
                 pending += reversed(([node.target] if node.target else []) + node.all_of)
+        return tuple(found.values())
+
+    @cached_property
+    def possible(self) -> "tuple[SchemaNode, ...]":
+        """This node and all others that a value of it may have to fit: the conjuncts, and those of all variants."""
+        found = {id(node): node for node in self.conjuncts}
+        pending = list(self.conjuncts)
+        while pending:
+            node = pending.pop()
+            for variant in (*node.lists.get("anyOf", ()), *node.lists.get("oneOf", ())):
+                new = [part for part in variant.conjuncts if id(part) not in found]
+                found |= {id(part): part for part in new}
+                pending += new
         return tuple(found.values())
 
     @cached_property
@@ -279,6 +301,27 @@ def find_pointer(document: Any, pointer: str) -> Any:
         else:
             return None
     return document
+
+
+def type_of(value: Any) -> str:
+    """Return the JSON type of a value. A float without a fraction is an integer, as in JSON Schema."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
+        return "integer"
+    if isinstance(value, float):
+        return "number"
+    if isinstance(value, str):
+        return "string"
+    return "object" if isinstance(value, dict) else "array"
+
+
+def has_type(value: Any, types: Collection[str]) -> bool:
+    """Return whether the value is of one of these JSON types."""
+    name = type_of(value)
+    return name in types or (name == "integer" and "number" in types)
 
 
 def check_size(schema: Any) -> None:

@@ -1,11 +1,8 @@
-"""The type names of JSON Schema: the type of a value, and what people write instead of them."""
+"""What people write instead of the type names of JSON Schema: type names of Python, Java and TypeScript."""
 
 import re
-from collections.abc import Collection
 from itertools import chain
 from typing import Any
-
-TYPES = ("string", "number", "integer", "boolean", "array", "object", "null")
 
 _TYPE_ALIASES = {
     "string": "str string text char character varchar charsequence unicode",
@@ -41,27 +38,6 @@ _SCHEMAS: dict[str, dict[str, Any]] = {
 _MAX_CHARS = 200
 _PACKAGES = re.compile(r"^(?:typing|java\.util|java\.lang)\.")
 _GENERIC = re.compile(r"(?P<name>[\w.-]+)\s*(?:\[(?P<square>.*)\]|<(?P<angle>.*)>)", re.DOTALL)
-
-
-def type_of(value: Any) -> str:
-    """Return the JSON type of a value. A float without a fraction is an integer, as in JSON Schema."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "boolean"
-    if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
-        return "integer"
-    if isinstance(value, float):
-        return "number"
-    if isinstance(value, str):
-        return "string"
-    return "object" if isinstance(value, dict) else "array"
-
-
-def has_type(value: Any, types: Collection[str]) -> bool:
-    """Return whether the value is of one of these JSON types."""
-    name = type_of(value)
-    return name in types or (name == "integer" and "number" in types)
 
 
 def schema_for_alias(alias: str) -> dict[str, Any] | None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
@@ -19,7 +19,6 @@ from midspan.tools.tasks import Expired, ToolRaised, run_in_task
 
 if TYPE_CHECKING:
     from midspan._schema.dialects.dialect import AdaptedSchema, SchemaDialect
-    from midspan._schema.dialects.names import Renaming
 
 _log = logging.getLogger("midspan.tools")
 
@@ -293,7 +292,7 @@ class _AdaptedTool(Struct):
 
     @property
     def keeps_names(self) -> bool:
-        return self.schema.renaming is None and self.original.name == self.spec.name
+        return not self.schema.renamed and self.original.name == self.spec.name
 
 
 class AdaptedTools(WrapperSource):
@@ -309,7 +308,7 @@ class AdaptedTools(WrapperSource):
         """By the name that the model uses."""
 
     def adapt(self, tools: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
-        from midspan._schema.dialects.names import valid_names  # loaded with the first run
+        from midspan._schema.dialects.dialect import valid_names  # loaded with the first run
 
         names = valid_names((spec.name for spec in tools), self._dialect.functions)
         self._tools = {names[spec.name]: self._adapt(spec, names[spec.name]) for spec in tools}
@@ -345,18 +344,11 @@ class AdaptedTools(WrapperSource):
 
 def _with_aliases(result: ToolResult, tool: _AdaptedTool) -> ToolResult:
     """Return an error with a note on the names in it that the model knows by other names."""
-    names = dict(_aliases(tool.schema.renaming)) | {tool.original.name: tool.spec.name}
+    names = {original: name for name, original in tool.schema.renamed.items()}
+    names[tool.original.name] = tool.spec.name
     notes = [
         f"{original} is your {name}"
         for original, name in names.items()
         if name != original and original in result.value
     ]
     return replace(result, hint=f"In this message, {', '.join(notes)}.") if notes else result
-
-
-def _aliases(renaming: "Renaming | None") -> Iterator[tuple[str, str]]:
-    """Yield the original and the valid name of every property that has two, at any depth."""
-    if renaming is not None:
-        yield from ((original, name) for name, original in renaming.names.items())
-        for inner in (*renaming.properties.values(), renaming.additional, renaming.items):
-            yield from _aliases(inner)

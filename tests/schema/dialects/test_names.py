@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from midspan._schema.dialects.adapt import adapt_schema
-from midspan._schema.dialects.names import valid_names
+from midspan._schema.dialects.dialect import valid_names
 from midspan.providers.gemini.profile import GEMINI_PARAMETERS
 
 LEGAL = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")

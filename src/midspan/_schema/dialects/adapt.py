@@ -5,12 +5,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from midspan._schema.dialects.dialect import AdaptedSchema, SchemaDialect
+from midspan._schema.dialects.dialect import AdaptedSchema, NameRule, SchemaDialect, valid_names
 from midspan._schema.dialects.merge import MergedSchema, Merger, all_of, common_types, shorten
-from midspan._schema.dialects.names import find_renaming, valid_names
 from midspan._schema.normalize import normalize_tree
-from midspan._schema.tree import ANYTHING, SchemaNode
-from midspan._schema.type_aliases import TYPES, has_type, type_of
+from midspan._schema.tree import ANYTHING, TYPES, SchemaNode, has_type, pointer_steps, type_of
 
 Path = tuple[str, ...]
 Schema = dict[str, Any]
@@ -19,6 +17,8 @@ _MAX_DEPTH = 40
 _UNROLLED = (2, 1, 0)
 _ARRAY_DEPTH = 3
 _NODES_OF_ANYTHING = 20
+_NOT_STRICT = {"strict": False, "closed": False, "all_required": False}
+_BESIDE_REFERENCES = frozenset({"$ref", "title", "description", "default", "$defs", "definitions"})
 _TYPE_ORDER = ("object", "array", "string", "integer", "number", "boolean")
 _NUMBER_BOUNDS = {"minimum": "at least {}", "maximum": "at most {}"}
 _BOUNDS = {
@@ -34,7 +34,7 @@ def adapt_schema(schema: Any, dialect: SchemaDialect, *, arguments: bool = True)
     """Return the schema as the dialect can express it: wider where it cannot, never narrower.
 
     With `arguments` the root is an object, as every provider demands of parameters; otherwise it is whatever the schema
-    says. Recursion is unrolled as far as the limit on the size of the result allows.
+    says. Recursion is unrolled as far as the limit on the size of the result allows, if references are inlined.
     """
     tree, dropped = normalize_tree(schema)
     nodes = tree.nodes
@@ -43,19 +43,33 @@ def adapt_schema(schema: Any, dialect: SchemaDialect, *, arguments: bool = True)
     names = valid_names(properties, dialect.properties)
     for max_unrolled in _UNROLLED:
         adapter = _Adapter(dialect, Merger(max_unrolled=max_unrolled), names)
-        result = adapter.parameters(tree.root) if arguments else adapter.schema(tree.root, (), (), 0)
+        result = adapter.document(tree.root, arguments=arguments)
         if not adapter.merger.is_exhausted:
             break
-    originals = {valid: name for name, valid in names.items() if name != valid}
-    renaming = find_renaming(result, originals) if originals else None
-    return AdaptedSchema(result, (*dropped, *adapter.merger.dropped.values()), renaming)
+    if dialect.strict and not adapter.is_strict:
+        return adapt_schema(schema, replace(dialect, **_NOT_STRICT), arguments=arguments)
+    renamed = {valid: name for name, valid in names.items() if name != valid}
+    original = tree.root if renamed else ANYTHING
+    return AdaptedSchema(result, (*dropped, *adapter.merger.dropped.values()), renamed, original, dialect.strict)
 
 
 class _Adapter:
     def __init__(self, dialect: SchemaDialect, merger: Merger, names: dict[str, str]) -> None:
         self.merger = merger
+        self.is_strict = True
+        """Whether all objects are closed and all values have a type."""
         self._dialect = dialect
         self._names = names
+        self._definitions: dict[str, SchemaNode] = {}
+        """The targets of references that are kept, by their names in `$defs`."""
+
+    def document(self, root: SchemaNode, *, arguments: bool) -> Schema:
+        result = self.parameters(root) if arguments else self.schema(root, (), (), 0)
+        definitions = {}
+        while missing := [item for item in self._definitions.items() if item[0] not in definitions]:
+            for name, node in missing:
+                definitions[name] = self.schema(node, tuple(pointer_steps(node.pointer)), (), 1)
+        return {**result, "$defs": definitions} if definitions else result
 
     def parameters(self, root: SchemaNode) -> Schema:
         """Return the root as one object, whatever alternatives the schema has for it."""
@@ -75,11 +89,25 @@ class _Adapter:
         if depth > _MAX_DEPTH:
             self.merger.drop(path, "$ref", "nested too deeply: any value from here on")
             return self._anything(path)
+        if self._dialect.references and node.target is not None and not node.schema.keys() - _BESIDE_REFERENCES:
+            return self._reference(node, node.target)
         merged = self.merger.merge_all_of(node, path, ref_stack)
         if merged is None:
             self.merger.drop(path, "not", "no value would fit: any value")
             return self._anything(path)
         return self._emit(merged, path, depth)
+
+    def _reference(self, node: SchemaNode, target: SchemaNode) -> Schema:
+        name = next((name for name, known in self._definitions.items() if known is target), None)
+        if name is None:
+            name = NameRule().replace_invalid((pointer_steps(target.pointer) or ["root"])[-1])
+            while name in self._definitions:
+                name += "_"
+            self._definitions[name] = target
+        own = MergedSchema(description=node.schema.get("description", ""), default=node.schema.get("default"))
+        schema = {"$ref": f"#/$defs/{name}"}
+        annotated = self._annotate({"anyOf": [schema]}, own)  # other keywords may not be beside `$ref` itself
+        return schema if annotated.keys() == {"anyOf"} else annotated
 
     # Unions
 
@@ -213,6 +241,10 @@ class _Adapter:
                     prop, (*path, "properties", name), merged.ref_stack, depth + 1
                 )
         required = [self._names[name] for name in merged.required if self._names[name] in properties]
+        if self._dialect.all_required:
+            for name in properties.keys() - set(required):
+                properties[name] = self._join([properties[name]], null=True)
+            required = list(properties)
         if properties:
             schema["properties"] = properties
         if required:
@@ -222,6 +254,14 @@ class _Adapter:
     def _additional(self, schema: Schema, merged: MergedSchema, path: Path, depth: int) -> None:
         additional = merged.additional
         is_declared_open = additional is not ANYTHING and "properties" not in schema
+        if self._dialect.closed:
+            if additional.always is None or (additional.always is True and "properties" not in schema):
+                self.is_strict = False
+            elif additional.always is True:
+                schema["additionalProperties"] = False
+                if additional is not ANYTHING:
+                    self.merger.drop(path, "additionalProperties", "no other properties can be given")
+                return
         if additional.always is True and not is_declared_open:
             return
         if "additionalProperties" not in self._dialect.keywords:
@@ -297,6 +337,7 @@ class _Adapter:
 
     def _anything(self, path: Path) -> Schema:
         """Return the schema of any value, and count the nodes of the union that it may be."""
+        self.is_strict = False
         self.merger.spend(1 if self._dialect.untyped else _NODES_OF_ANYTHING)
         if not self._dialect.untyped:
             self.merger.drop(path, "items", "anything, but no more than three lists in one another")
@@ -344,7 +385,7 @@ class _Adapter:
             return any(map(self._accepts_null, schema["anyOf"]))
         types = schema.get("type")
         if types is None:
-            return "enum" not in schema
+            return "enum" not in schema and "$ref" not in schema
         return bool(schema.get("nullable")) or self._dialect.types["null"] in (
             types if isinstance(types, list) else [types]
         )

@@ -8,8 +8,7 @@ from typing import Any
 import msgspec
 
 from midspan._schema.paths import Steps, format_path, quoted
-from midspan._schema.tree import SchemaNode
-from midspan._schema.type_aliases import has_type, type_of
+from midspan._schema.tree import SchemaNode, has_type, type_of
 from midspan._schema.validation.compiled import CompiledSchema
 
 _INTEGER = re.compile(r"[+-]?\d{1,300}")

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from midspan._schema.paths import format_pointer, quoted
-from midspan._schema.tree import SchemaNode, SchemaTree
-from midspan._schema.type_aliases import TYPES
+from midspan._schema.tree import TYPES, SchemaNode, SchemaTree
 from midspan._schema.validation.problems import ErrorFormatter
 from midspan.errors import SchemaError
 

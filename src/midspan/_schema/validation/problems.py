@@ -5,8 +5,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from midspan._schema.paths import MAX_QUOTED_CHARS, Problem, Steps, quoted
-from midspan._schema.tree import ANYTHING, SchemaNode, SchemaTree
-from midspan._schema.type_aliases import type_of
+from midspan._schema.tree import ANYTHING, SchemaNode, SchemaTree, type_of
 
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError

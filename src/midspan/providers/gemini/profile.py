@@ -2,8 +2,7 @@
 
 from typing import Literal
 
-from midspan._schema.dialects.dialect import SchemaDialect
-from midspan._schema.dialects.names import NameRule
+from midspan._schema.dialects.dialect import NameRule, SchemaDialect
 from midspan.providers.gemini.capabilities import Capabilities
 from midspan.providers.provider import ModelProfile
 

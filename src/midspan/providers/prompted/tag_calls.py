@@ -10,7 +10,8 @@ from typing import Any
 from msgspec import Struct
 
 from midspan._schema.lenient_json import InvalidJson, loads
-from midspan._schema.type_aliases import schema_for_alias, type_of
+from midspan._schema.tree import type_of
+from midspan._schema.type_aliases import schema_for_alias
 from midspan.providers.prompted.arguments import read_object
 from midspan.providers.prompted.scanner import MAX_CALL_CHARS, Incomplete, Scanner, WrittenCall
 
