@@ -14,7 +14,6 @@ from midspan._loop.policies import out_of_time
 from midspan._loop.prepare import PreparedRun, RunConfig, ToolSet, prepare_run
 from midspan._loop.prompt import Messages, Prompt, check_messages, conversation, to_message, to_turn
 from midspan._loop.result import Output, RunResult, RunStream, result_of
-from midspan._loop.run import Run
 from midspan._types.context import AskUser
 from midspan._types.messages import History
 from midspan._types.run_state import CALL_NOT_RUN, RunState
@@ -22,11 +21,11 @@ from midspan._types.specs import Limits, ModelSettings, ToolChoice
 from midspan._types.texts import check_text
 from midspan.errors import ConfigError, MidspanError
 from midspan.providers.provider import Provider
-from midspan.providers.registry import default_provider, provider_of
 from midspan.tools.source import ToolSource
 from midspan.tools.tasks import Expired, with_timeout
 
 if TYPE_CHECKING:
+    from midspan._loop.run import Run
     from midspan._schema.output_type import OutputType
 
 T = TypeVar("T")
@@ -219,7 +218,7 @@ class Agent(Generic[Output]):
         limits: Limits | None = None,
         run_id: str | None = None,
         **other: Any,
-    ) -> tuple[Callable[..., Awaitable[Run]], History, int]:
+    ) -> "tuple[Callable[..., Awaitable[Run]], History, int]":
         """Check the options of a run. Return how to start it, its conversation, and the number of earlier messages."""
         if run_id is not None and (not isinstance(run_id, str) or not run_id):
             raise ConfigError(f"run_id must be a non-empty string, got {run_id!r}")
@@ -227,7 +226,9 @@ class Agent(Generic[Output]):
         run_limits = self._limits if limits is None else _check_limits(limits)
         config = self._with_overrides(other) if other else None
 
-        async def start(*, streams: bool) -> Run:
+        async def start(*, streams: bool) -> "Run":
+            from midspan._loop.run import Run  # loaded with the first run
+
             started = monotonic()
             try:
                 preparing = self._prepare() if config is None else prepare_run(config)
@@ -277,6 +278,8 @@ class Agent(Generic[Output]):
     def _provider(self, model: Provider | str | None) -> Provider:
         if isinstance(model, Provider) and not isinstance(model, type):
             return model
+        from midspan.providers.registry import default_provider, provider_of  # loaded for models that are named
+
         if model is None:
             return self._owned_providers.setdefault("", default_provider())
         if not isinstance(model, str):

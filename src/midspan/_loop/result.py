@@ -12,7 +12,6 @@ from msgspec import Struct
 
 from midspan import errors
 from midspan._loop.blocking import iterate
-from midspan._loop.run import Run
 from midspan._types.events import (
     ErrorInfo,
     RunEnd,
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     import typing_extensions  # checkers know it; Python has such defaults from 3.13 on
 
     from midspan._loop.prepare import TypedOutput
+    from midspan._loop.run import Run
 
     Output = typing_extensions.TypeVar("Output", default=Any)
 else:
@@ -72,7 +72,7 @@ class RunResult(Struct, Generic[Output], frozen=True, eq=False):
         return f"<result {text!r}, {self.turns} turns, {len(self.tool_calls)} tool calls>"
 
 
-def result_of(run: Run, earlier_messages: int) -> RunResult[Any]:
+def result_of(run: "Run", earlier_messages: int) -> RunResult[Any]:
     """Return the result of a run that has ended. `earlier_messages` is the number of messages before its prompt."""
     state, output, end = run.state, run.prepared.output, run.end
     assert end is not None, "a run ends with RunEnd or raises"
@@ -115,7 +115,7 @@ class RunStream(Generic[Output]):
     _task: "asyncio.Task[None] | None" = None
     _is_taken = _is_closed = _is_reading = False
 
-    def __init__(self, make_run: Callable[[], Awaitable[Run]], history: History, earlier_messages: int) -> None:
+    def __init__(self, make_run: "Callable[[], Awaitable[Run]]", history: History, earlier_messages: int) -> None:
         self._history = history
         self._earlier_messages = earlier_messages
         self._channel = _Channel(make_run)
@@ -216,7 +216,7 @@ _MAX_READ_AHEAD = 64
 class _Channel:
     """Passes the events of a run from its task to the reader."""
 
-    def __init__(self, make_run: Callable[[], Awaitable[Run]]) -> None:
+    def __init__(self, make_run: "Callable[[], Awaitable[Run]]") -> None:
         self._make_run = make_run
         self.run: Run | None = None
         self.error: BaseException | None = None

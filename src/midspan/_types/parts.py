@@ -50,7 +50,7 @@ class Blob(Struct, frozen=True, gc=False, omit_defaults=True, tag="blob"):
     @classmethod
     def of(cls, data: bytes, media_type: str, *, name: str | None = None) -> Self:
         """Return a blob of these bytes."""
-        if not isinstance(media_type, str) or not _MEDIA_TYPE.fullmatch(media_type):
+        if not isinstance(media_type, str) or not re.fullmatch(_MEDIA_TYPE, media_type):
             raise ConfigError(f"{media_type!r} is not a valid media type; write it like 'image/png'")
         try:
             return cls(media_type, base64=b64encode(data).decode(), name=name)
@@ -171,7 +171,7 @@ class Opaque(Struct, frozen=True, gc=False, omit_defaults=True, tag="opaque"):
 Part = Text | Thought | Blob | ToolCall | ToolResult | Opaque
 
 _NAME = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
-_MEDIA_TYPE = re.compile(rf"{_NAME}/{_NAME}\s*(;[ -~]*)?")
+_MEDIA_TYPE = rf"{_NAME}/{_NAME}\s*(;[ -~]*)?"
 """`image/png`, `audio/L16;rate=16000`: two tokens of HTTP, and parameters."""
 _FROM_URLSAFE = str.maketrans("-_", "+/")
 _CALL_FIELDS = ("id", "name", "args", "arguments")

@@ -7,7 +7,7 @@ from midspan.errors import ConfigError
 
 MAX_MESSAGE_CHARS = 4_000
 """The length of an error message for a model."""
-_SURROGATE = re.compile("[\ud800-\udfff]")
+_SURROGATE = "[\ud800-\udfff]"
 
 
 def check_text(text: Any, label: str) -> None:
@@ -24,7 +24,7 @@ def check_text(text: Any, label: str) -> None:
 
 def truncate(text: str, max_chars: int = MAX_MESSAGE_CHARS) -> str:
     """Replace unpaired surrogates, which JSON cannot encode, and cut what is too long, with a mark."""
-    text = _SURROGATE.sub("\ufffd", text)
+    text = re.sub(_SURROGATE, "\ufffd", text)
     if len(text) <= max_chars:
         return text
     return f"{text[:max_chars]}… [cut: the first {max_chars:,} of {len(text):,} characters]"

@@ -2,7 +2,6 @@
 
 import asyncio
 import inspect
-import re
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
@@ -116,7 +115,7 @@ class Masker:
         """Mask the secrets in these headers from now on."""
         for name, value in headers.items():
             secret = Hidden(value.rsplit(" ", 1)[-1])  # without the scheme, as in `Bearer …`
-            is_secret = isinstance(value, Hidden) or _SECRET_HEADER.search(name)
+            is_secret = isinstance(value, Hidden) or any(word in name.lower() for word in _SECRET_HEADERS)
             if is_secret and len(secret) >= _MIN_SECRET and secret not in self.secrets:
                 self.secrets = (*self.secrets, secret)[-_MAX_SECRETS:]
 
@@ -156,7 +155,8 @@ _MAX_SECRETS = 16
 """Tokens are renewed, and responses do not quote old ones."""
 _MIN_SECRET = 8
 """Shorter values may be parts of ordinary words."""
-_SECRET_HEADER = re.compile("auth|key|token|secret|cookie|password", re.IGNORECASE)
+_SECRET_HEADERS = ("auth", "key", "token", "secret", "cookie", "password")
+"""Parts of the names of headers whose values are secret."""
 
 
 def checked_key(key: Any) -> Hidden:

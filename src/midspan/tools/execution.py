@@ -15,7 +15,6 @@ from typing import Any
 
 import msgspec
 
-from midspan._schema.jsonable import to_jsonable
 from midspan._types.context import NO_CONTEXT, RunContext
 from midspan._types.parts import NOT_RUN, Blob, ToolCall, ToolResult
 from midspan._types.texts import truncate
@@ -29,7 +28,6 @@ from midspan.tools.source import (
     unknown,
 )
 from midspan.tools.tasks import Expired, ToolRaised, run_in_task
-from midspan.tools.threads import THREADS
 
 _log = logging.getLogger("midspan.tools")
 
@@ -138,7 +136,7 @@ async def _call(
     if tool.is_async:
         value = await run_in_task(function, timeout=timeout, name=tool.spec.name)
     else:
-        value = await THREADS.run(function, timeout=timeout)
+        value = await _run_in_thread(function, timeout)
     if not _is_lazy(value):
         return value, ()
     while _is_lazy(value):
@@ -158,6 +156,12 @@ def _bind(tool: Tool[..., Any], arguments: dict[str, Any], context: RunContext[A
     return tool.function(*positional, **keywords)
 
 
+async def _run_in_thread(function: Callable[[], Any], timeout: float | None) -> Any:
+    from midspan.tools.threads import THREADS  # loaded with the first plain function
+
+    return await THREADS.run(function, timeout=timeout)
+
+
 def _is_lazy(value: Any) -> bool:
     """Whether a return value still has to run: an awaitable, as of a lambda around a coroutine, or a generator."""
     kind = type(value)
@@ -172,7 +176,7 @@ class _Items(list[Any]):
 
 async def _complete(value: Any, timeout: float | None, name: str) -> Any:
     if isinstance(value, Iterator):
-        return await THREADS.run(lambda: _Items(islice(value, _MAX_ITEMS + 1)), timeout=timeout)
+        return await _run_in_thread(lambda: _Items(islice(value, _MAX_ITEMS + 1)), timeout)
     function = (lambda: _collect(value)) if isinstance(value, AsyncIterator) else (lambda: value)
     return await run_in_task(function, timeout=timeout, name=name)
 
@@ -262,6 +266,8 @@ def _to_json(value: Any, media: list[Blob]) -> tuple[Any, int]:
             return data, len(encoded)
     except Exception:  # noqa: BLE001, S110 - comparing may run user code; the slow path below reports what is wrong
         pass
+    from midspan._schema.jsonable import to_jsonable  # loaded with the first value that is not plain data
+
     data = to_jsonable(_extract_media(value, media))
     return data, len(_encode(data))
 

@@ -5,7 +5,7 @@ import os
 import re
 import threading
 from collections.abc import AsyncIterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -14,9 +14,10 @@ from midspan._http.transport import Transport
 from midspan.errors import AuthenticationError, ConfigError, CredentialsError, ProviderError
 from midspan.providers.auth import ApiKey, Auth, BearerToken, GiveToken, Hidden
 from midspan.providers.gemini.capabilities import KEY_VARIABLES, MAX_REQUEST_BYTES, Api
-from midspan.providers.gemini.errors import parse_error
-from midspan.providers.gemini.proto import AnyProto, load
 from midspan.providers.rest import Response, RestClient, retry_delay
+
+if TYPE_CHECKING:
+    from midspan.providers.gemini.proto import AnyProto
 
 _log = logging.getLogger("midspan.providers.gemini")
 _DEVELOPER_URL = "https://generativelanguage.googleapis.com"
@@ -37,9 +38,11 @@ class GeminiApi(RestClient):
             "upload large files with the Files API and pass Part.from_uri(…)"
         )
 
-    async def pages(self, path: str, form: type[AnyProto]) -> AsyncIterator[AnyProto]:
+    async def pages(self, path: str, form: "type[AnyProto]") -> "AsyncIterator[AnyProto]":
         """Yield all pages of a list."""
         from urllib.parse import quote  # slow to import
+
+        from midspan.providers.gemini.proto import load  # loaded with the first list
 
         token = ""
         for _ in range(_MAX_PAGES):
@@ -52,6 +55,8 @@ class GeminiApi(RestClient):
 
 
 def _response_error(response: Response, body: bytes) -> ProviderError:
+    from midspan.providers.gemini.errors import parse_error  # loaded with the first error
+
     return parse_error(response.status, body, retry_delay(response), response.header("location"))
 
 

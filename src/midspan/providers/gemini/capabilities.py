@@ -89,7 +89,7 @@ def capabilities_of(model: str, api: Api = Api.DEVELOPER, version: str = "v1beta
     levels, has_budget = _thinking(name, generation)
     return Capabilities(
         api=api,
-        functions=not is_gemma and not _WITHOUT_FUNCTIONS.search(name),
+        functions=not is_gemma and not re.search(_WITHOUT_FUNCTIONS, name),
         system_instruction=not (is_gemma and generation < (4, 0)),
         # Vertex v1 answers `Unknown name "id"`: https://github.com/langchain-ai/langchainjs/issues/11209
         call_ids=not (api is Api.VERTEX and version == "v1"),
@@ -102,7 +102,7 @@ def capabilities_of(model: str, api: Api = Api.DEVELOPER, version: str = "v1beta
         thinking_levels=levels,
         thinking_budget=has_budget,
         # A tuned model or an endpoint on Vertex may be of any generation, and the newest only ignores these settings.
-        sampling=generation < (4, 0) or is_gemma or not _GENERATION.match(name),
+        sampling=generation < (4, 0) or is_gemma or not re.match(_GENERATION, name),
         explicit_cache=generation < (4, 0) and not is_gemma,
         streamed_arguments=is_third and api is Api.VERTEX,
     )
@@ -111,40 +111,41 @@ def capabilities_of(model: str, api: Api = Api.DEVELOPER, version: str = "v1beta
 def successor_of(model: str) -> str | None:
     """Return the model to use instead of one that was shut down; None for all others."""
     name = model.rsplit("/", 1)[-1].lower()
-    if not _RETIRED.match(name):
+    if not re.match(_RETIRED, name):
         return None
     if "lite" in name or "8b" in name:
         return "gemini-3.5-flash-lite"
     return "gemini-3.1-pro-preview" if "pro" in name else DEFAULT_MODEL
 
 
+# The patterns are compiled when they are first used, because compiling takes longer than the rest of the import.
 _NEWEST = (4, 0)
 _OLDEST = (1, 0)
-_GENERATION = re.compile(r"(?:gemini|gemma)-(\d+)(?:\.(\d+))?(?![\d.])")
-_LATEST = re.compile(r"gemini-(flash|flash-lite|pro)-latest$")
+_GENERATION = r"(?:gemini|gemma)-(\d+)(?:\.(\d+))?(?![\d.])"
+_LATEST = r"gemini-(flash|flash-lite|pro)-latest$"
 _LATEST_GENERATION = (3, 8)
-_RETIRED = re.compile(r"gemini-(1\.0|1\.5|2\.0)\b|gemini-(pro|pro-vision|ultra)$|(chat|text)-bison")
-_WITHOUT_FUNCTIONS = re.compile(r"-image\b|-image-|-tts\b|-tts-|transcribe|embedding|live-translate|^imagen|^veo")
-_WITH_MINIMAL_THINKING = re.compile(r"gemini-3(\.[1-6])?-flash")
-_WITHOUT_THINKING = re.compile(r"^gemini-(1\.|2\.0)|^gemma-[1-3]n?\b|-image|-tts|embedding|transcribe")
+_RETIRED = r"gemini-(1\.0|1\.5|2\.0)\b|gemini-(pro|pro-vision|ultra)$|(chat|text)-bison"
+_WITHOUT_FUNCTIONS = r"-image\b|-image-|-tts\b|-tts-|transcribe|embedding|live-translate|^imagen|^veo"
+_WITH_MINIMAL_THINKING = r"gemini-3(\.[1-6])?-flash"
+_WITHOUT_THINKING = r"^gemini-(1\.|2\.0)|^gemma-[1-3]n?\b|-image|-tts|embedding|transcribe"
 
 
 def generation_of(name: str) -> tuple[int, int]:
     """Return the version in the name of a model; a name without one counts as the newest."""
-    if _LATEST.match(name):
+    if re.match(_LATEST, name):
         return _LATEST_GENERATION
-    version = _GENERATION.match(name)
+    version = re.match(_GENERATION, name)
     if version:
         return int(version[1]), int(version[2] or 0)
     return _OLDEST if name.startswith(("gemini-pro", "learnlm")) else _NEWEST
 
 
 def _thinking(name: str, generation: tuple[int, int]) -> tuple[tuple[ThinkingLevel, ...], bool]:
-    if _WITHOUT_THINKING.search(name):
+    if re.search(_WITHOUT_THINKING, name):
         return (), False
     if generation < (3, 0):
         return (), True
-    if _WITH_MINIMAL_THINKING.match(name):
+    if re.match(_WITH_MINIMAL_THINKING, name):
         return ("minimal", "low", "medium", "high"), False
     return ("low", "medium", "high"), False
 

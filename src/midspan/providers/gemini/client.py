@@ -1,15 +1,14 @@
 """Gemini as a provider: requests out, responses in."""
 
 import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Self
 
 from msgspec import Raw
 from msgspec.structs import replace
 
-from midspan._http.messages import origin_of
 from midspan._types.exchange import (
     Budget,
     Citation,
@@ -25,15 +24,13 @@ from midspan._types.parts import ProviderData
 from midspan._types.specs import ToolChoice
 from midspan.errors import ConfigError, InvalidRequest, ProviderError
 from midspan.providers.auth import HiddenArguments
-from midspan.providers.gemini.api import GeminiApi, connect
 from midspan.providers.gemini.capabilities import DEFAULT_MODEL, Capabilities, capabilities_of, successor_of
-from midspan.providers.gemini.decode import ORIGIN, encode_json, fields_of, raw_parts, response_and_token
-from midspan.providers.gemini.encode import request_body
 from midspan.providers.gemini.profile import profile_of
 from midspan.providers.provider import WireRequest
 
 if TYPE_CHECKING:
     from midspan.providers.gemini import responses
+    from midspan.providers.gemini.api import GeminiApi
 
 _log = logging.getLogger("midspan.providers.gemini")
 _MAX_REQUESTS = 100
@@ -46,10 +43,13 @@ class Gemini:
     _repr = "Gemini(not connected)"  # until the constructor is done; a traceback may show it earlier
 
     def __init__(
-        self, model: str = DEFAULT_MODEL, *, capabilities: Capabilities | None = None, api: GeminiApi | None = None,
+        self, model: str = DEFAULT_MODEL, *, capabilities: Capabilities | None = None, api: "GeminiApi | None" = None,
         **connection: Any,
     ) -> None:  # fmt: skip
         """`connection` has the arguments of `connect`: api_key, base_url, vertex, project, token, headers, retry, …"""
+        from midspan._http.messages import origin_of  # loaded with the first model, as the API is
+        from midspan.providers.gemini.api import connect
+
         connection = HiddenArguments(connection)
         check_model(model)
         self._model = model
@@ -57,7 +57,6 @@ class Gemini:
         endpoint = self.api.endpoint
         self.capabilities = capabilities or capabilities_of(model, endpoint.api, endpoint.version)
         self.profile = profile_of(self.capabilities)
-        self._read = partial(response_and_token, api=self.capabilities.api)
         path = endpoint.model(model)
         self._generate_path = f"{path}:generateContent"
         self._stream_path = f"{path}:streamGenerateContent?alt=sse"
@@ -66,6 +65,18 @@ class Gemini:
     @property
     def model(self) -> str:
         return self._model
+
+    @cached_property
+    def _encode(self) -> Callable[[ModelRequest, Capabilities, str | None], bytes]:
+        from midspan.providers.gemini.encode import request_body  # loaded with the first request
+
+        return request_body
+
+    @cached_property
+    def _read(self) -> Callable[[bytes], tuple[ModelResponse, str | None]]:
+        from midspan.providers.gemini.decode import response_and_token  # as above
+
+        return partial(response_and_token, api=self.capabilities.api)
 
     def __repr__(self) -> str:
         return self._repr
@@ -105,7 +116,7 @@ class Gemini:
         long_decode: LongDecode | None = None
         token = None
         while True:
-            body = request_body(request, self.capabilities, token)
+            body = self._encode(request, self.capabilities, token)
             try:
                 response, token = await self.api.call(
                     "POST", self._generate_path, body, read=self._read, on_retry=request.on_retry
@@ -126,7 +137,7 @@ class Gemini:
 
     def wire_request(self, request: ModelRequest, *, stream: bool, token: str | None = None) -> WireRequest:
         """Return what is sent for this request; `token` continues a paused response."""
-        body = request_body(request, self.capabilities, token)
+        body = self._encode(request, self.capabilities, token)
         return WireRequest(self._stream_path if stream else self._generate_path, body)
 
     async def aclose(self) -> None:
@@ -201,6 +212,8 @@ class LongDecode:
         )
 
     def _message(self) -> Message:
+        from midspan.providers.gemini.decode import ORIGIN, encode_json, fields_of, raw_parts
+
         messages = [response.message for response in self._responses if response.message.parts]
         if not messages:
             return self._responses[-1].message
