@@ -308,18 +308,6 @@ def test_what_cannot_be_called_is_refused():
         signature_of(5)
 
 
-def test_generators_are_refused():
-    def count(to: int):
-        yield to
-
-    async def tick(to: int):
-        yield to
-
-    for function in (count, tick):
-        with pytest.raises(SchemaError, match="yields its values; return a list instead"):
-            signature_of(function)
-
-
 # Parameters of every kind
 
 

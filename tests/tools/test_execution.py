@@ -336,6 +336,20 @@ def test_items_of_a_returned_generator_are_collected(hint: Any, is_async: bool) 
     assert (result.value, result.is_error, result.hint) == ([0, 1, 2], False, None)
 
 
+def test_items_that_a_generator_function_yields_are_collected() -> None:
+    def count(last: int) -> Iterator[int]:
+        yield from range(last)
+
+    async def tick(last: int) -> AsyncIterator[int]:
+        for number in range(last):
+            yield number
+
+    for function in (count, tick):
+        assert tool(function).spec.response == {"type": "array", "items": {"type": "integer"}}
+        result = use(function, last=3)
+        assert (result.value, result.is_error, result.hint) == ([0, 1, 2], False, None)
+
+
 def test_items_of_an_async_generator_are_collected_and_it_is_closed() -> None:
     closed = threading.Event()
 
@@ -368,24 +382,18 @@ def test_endless_generator_is_read_up_to_a_maximum() -> None:
 def test_generator_runs_within_the_timeout_of_its_tool() -> None:
     release = threading.Event()
 
-    def wait() -> Iterator[int]:
+    def numbers() -> Iterator[int]:
         release.wait(BOUND)
         yield 1
-
-    def numbers() -> Any:
-        return wait()
 
     assert "timed out after 0.02 seconds" in told(use(numbers, options={"timeout": 0.02}))
     release.set()
 
 
 def test_error_raised_by_a_generator_is_the_error_of_its_tool() -> None:
-    def fail() -> Iterator[int]:
+    def numbers() -> Iterator[int]:
         yield 1
         raise KeyError("x")
-
-    def numbers() -> Any:
-        return fail()
 
     assert told(use(numbers)) == "numbers failed: KeyError: 'x'"
 

@@ -5,10 +5,11 @@ import pytest
 
 from midspan._types.context import NO_CONTEXT, RunContext
 from midspan._types.parts import ToolCall, ToolResult
+from midspan._types.specs import ToolSpec
 from midspan.errors import ConfigError, DuplicateTool
 from midspan.tools.execution import LocalTools
 from midspan.tools.source import ToolListing, ToolSource
-from midspan.tools.wrap import Filtered, Prefixed, Renamed, TimeLimited
+from midspan.tools.wrap import Filtered, Prefixed, Renamed, TimeLimited, WrapperSource
 
 
 def read(path: str) -> str:
@@ -118,3 +119,28 @@ def test_call_that_ends_after_its_time_limit_says_so() -> None:
     result = asyncio.run(TimeLimited(Stubborn(), 0.02).call(ToolCall("1", "pay")))
     assert result.is_error
     assert "returned too late" in result.value
+
+
+def test_wrapper_adapts_tools_again_only_if_they_have_changed() -> None:
+    class Remote(ToolSource):
+        names: tuple[str, ...] = ("read",)
+
+        async def list_tools(self) -> ToolListing:
+            return ToolListing(tuple(ToolSpec(name) for name in self.names))  # new objects each time
+
+        async def call(self, call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:
+            raise AssertionError
+
+    class Counting(WrapperSource):
+        adapted = 0
+
+        def adapt(self, tools: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
+            self.adapted += 1
+            return tools
+
+    source = Counting(Remote())
+    assert asyncio.run(source.list_tools()) is asyncio.run(source.list_tools())
+    assert source.adapted == 1
+    Remote.names = ("read", "write")
+    assert names(source) == ["read", "write"]
+    assert source.adapted == 2

@@ -42,13 +42,11 @@ class Declaration(Struct, frozen=True):
 
 
 def read_declaration(function: Callable[..., Any]) -> Declaration:
-    """Return what a callable declares; a SchemaError if Python cannot tell, or if it yields values."""
+    """Return what a callable declares; a SchemaError if Python cannot tell."""
     bound = frozenset(function.keywords) if isinstance(function, functools.partial) else frozenset[str]()
     called = _called(function)
     if not callable(function):
         raise SchemaError(f"{function!r} cannot be called, so it cannot be a tool")
-    if inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called):
-        raise SchemaError(f"{_label(function)} yields its values; return a list instead")
     signature = _signature(function)
     if next(iter(signature.parameters), None) == "self":
         raise SchemaError(f"{_label(function)} is a method without its object; pass the method of an object")
