@@ -4,10 +4,11 @@ An agent with the Gemini provider runs against the local Gemini, which asks for 
 covers one turn after the first ones, so that imports, connections and caches of the first turns do not count: from the
 moment at which the run asks the model until it asks again.
 
-A file is entered when a function of it starts and the caller is in another file of midspan, or is the event loop.
-Returning to a file, and resuming a coroutine or generator that waited, do not count. Calls through asyncio, contextlib
-and other libraries count as calls of the midspan file that made them. Methods of the immutable values in `_types` do
-not count: they are no steps of the turn.
+A file is entered when another file of midspan calls a function of it. Returning to a file, and resuming a coroutine or
+generator that waited, do not count. Calls through asyncio, contextlib and other libraries count as calls of the midspan
+file that made them. Neither methods of the immutable values in `_types` nor constructors count: they are no steps of
+the turn. Calls by the event loop, such as the one for received data, are counted apart: how many there are depends on
+the network.
 
 Prints each file in the order of the first entry, how often it is entered, and from where it is entered first; totals
 last. `--stream` traces `agent.stream` instead of `agent.run`. `--write` updates the trace in docs/architecture.md.
@@ -47,6 +48,8 @@ class File(NamedTuple):
     entries: int
     entered_from: str
     """The file from which it is entered first."""
+    callbacks: tuple[str, ...]
+    """Its functions that the event loop calls."""
 
 
 class _Tracer:
@@ -56,6 +59,7 @@ class _Tracer:
         self.entries: Counter[str] = Counter()
         """In the order of the first entry."""
         self.entered_from: dict[str, str] = {}
+        self.callbacks: dict[str, dict[str, None]] = {}
         self.turn = 0
         self._started: set[FrameType] = set()
         """Frames that have started. Python reports the resumption of a coroutine like a call."""
@@ -65,14 +69,17 @@ class _Tracer:
         if event != "call" or not _is_step(path) or frame in self._started:
             return
         self._started.add(frame)
-        starts_turn = frame.f_code.co_qualname == _ASK
+        function = frame.f_code
+        starts_turn = function.co_qualname == _ASK
         self.turn += starts_turn
-        if self.turn == TRACED_TURN:
+        if self.turn == TRACED_TURN and function.co_name != "__init__":
             caller = NEXT_TURN if starts_turn else _caller(frame)
-            self._add(path.removeprefix(_ROOT), caller)
+            self._add(path.removeprefix(_ROOT), function.co_name, caller)
 
-    def _add(self, path: str, caller: str) -> None:
-        if path != caller:
+    def _add(self, path: str, function: str, caller: str) -> None:
+        if caller == EVENT_LOOP:
+            self.callbacks.setdefault(path, {})[function] = None
+        elif path != caller:
             self.entries[path] += 1
             self.entered_from.setdefault(path, caller)
 
@@ -115,17 +122,23 @@ def trace(*, streams: bool = False) -> list[File]:
         finally:
             sys.setprofile(None)
     assert tracer.turn == TRACED_TURN + 1, f"the run had {tracer.turn} turns; has {_ASK} another name?"
-    return [File(path, entries, tracer.entered_from[path]) for path, entries in tracer.entries.items()]
+    return [
+        File(path, tracer.entries[path], tracer.entered_from.get(path, EVENT_LOOP), (*tracer.callbacks.get(path, ()),))
+        for path in dict.fromkeys((*tracer.entries, *tracer.callbacks))
+    ]
 
 
 def report(files: list[File]) -> str:
     """Return the trace as text."""
-    lines = [f"{path:38}{entries:7}   {entered_from}" for path, entries, entered_from in files]
-    folders = Counter(path.partition("/")[0] for path, _, _ in files)
+    lines = [f"{file.path:38}{file.entries:7}   {file.entered_from}" for file in files]
+    folders = Counter(file.path.partition("/")[0] for file in files)
     counts = ", ".join(f"{folder} {count}" for folder, count in folders.items())
-    once = sum(entries == 1 for _, entries, _ in files)
-    total = sum(entries for _, entries, _ in files)
+    once = sum(file.entries == 1 for file in files)
+    total = sum(file.entries for file in files)
     lines += ["", f"{len(files)} files ({counts})", f"{total} entries; {once} files are entered once"]
+    lines += [
+        f"called by the event loop: {', '.join(file.callbacks)} in {file.path}" for file in files if file.callbacks
+    ]
     return "".join(f"{line}\n" for line in (f"{'file':38}entries   first entered from", *lines))
 
 

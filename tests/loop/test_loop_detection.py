@@ -297,3 +297,29 @@ def test_repeated_writes_are_executed() -> None:
 def test_another_maximum_and_none_are_honoured() -> None:
     assert len(poll("pending", count=4, max_repeats=1)[0]) == 1
     assert len(poll("pending", count=30, max_repeats=None)[0]) == 30
+
+
+def test_run_whose_tools_were_withdrawn_names_the_limit() -> None:
+    polls = [ToolCall(str(n), "status", {"id": 7}) for n in range(7)]
+    result = Agent(
+        ScriptedProvider([*polls, "still pending"]), tools=[tool(lambda id: "pending", name="status")]
+    ).run_sync("go")
+    assert (result.text, result.limit) == ("still pending", "max_repeats")
+
+
+def test_refused_call_beside_one_that_runs_does_not_withdraw_the_tools() -> None:
+    notebook = Notebook(declared=True)
+    turns = [
+        [ToolCall(f"a{n}", "look", {"name": "a"}), ToolCall(f"b{n}", "put", {"name": "b", "value": 1})]
+        for n in range(3)
+    ]
+    polls = [ToolCall(str(n), "look", {"name": "a"}) for n in range(6)]
+    provider = ScriptedProvider([*polls, *turns, "done"])
+    result = Agent(provider, tools=notebook.tools, limits=Limits(max_turns=None)).run_sync("go")
+    assert (result.limit, notebook.runs["put"]) == (None, 3)
+
+
+def test_model_without_tools_that_repeats_an_unknown_call_is_given_up() -> None:
+    provider = ScriptedProvider(lambda request: ToolCall(str(len(request.history)), "nope", {}))
+    with pytest.raises(NoAnswer, match="repeats the same calls"):
+        Agent(provider, limits=Limits(max_turns=None)).run_sync("go")

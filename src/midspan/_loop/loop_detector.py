@@ -6,11 +6,10 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from midspan._loop.policies import NO_CHANGES, Calls, Changes, Policy, Refusal, Refusals
+from midspan._loop.policies import Calls, Policy, Refusal, Refusals
 from midspan._types.parts import FORBIDDEN, REPEATED, ToolResult
 from midspan._types.run_state import RunState, ToolRun
 from midspan._types.specs import ToolSpec
-from midspan.errors import NoAnswer
 
 _NOTE_FROM = 3
 """The repetition from which on the model gets a note."""
@@ -19,7 +18,6 @@ _REPEATED = (
     "was not run again: the same call has given the same result {count} times in a row. "
     "Answer with the information you have, or make another call."
 )
-_WITHDRAWN = Changes(answer_only=True)
 
 
 class _Repetition(Struct, frozen=True, gc=False):
@@ -35,7 +33,7 @@ class LoopDetector(Policy):
     """Detects a model that repeats the same call with the same result. A result is never made up.
 
     A repeated call is run. From the third time on the model gets a note beside the result; after `max_repeats` times
-    the call is refused, and if the model still repeats it, the tools are withdrawn. A different result, or a change in
+    the call is refused, and if the model still repeats it, the limit is reached. A different result, or a change in
     between, resets the count. A call counts as a change if its tool declares to write, or declares nothing and gave a
     new result. A read-only call shows a change if it gives another result than before.
     """
@@ -47,33 +45,29 @@ class LoopDetector(Policy):
         """How many of the state's tool runs are counted."""
         self._known: dict[tuple[str, bytes], _Repetition] = {}
         self._epoch = 0
-        self._refused_turns = 0
-        """Turns since the last change in which a repeated call was refused."""
+        self._has_refused = False
+        """Whether a repeated call was refused since the last change."""
         self.repeated: dict[int, _Repetition] = {}
         """The calls of the turn that get a note if they give the same result again, by position."""
-
-    def request(self, state: RunState) -> Changes:
-        self._update(state)
-        return _WITHDRAWN if self._refused_turns > 1 else NO_CHANGES
 
     def refuse(self, state: RunState, calls: Calls) -> Refusals:
         self.repeated = {}
         if self._max_repeats is None or not state.tool_runs:
             return {}
         self._update(state)
-        if self._refused_turns > 2:
-            raise NoAnswer("the model repeats the same calls forever and gives no answer")
-        refusals: Refusals = {}
+        counts: dict[int, int] = {}
         for index, call in calls:
             known = self._known.get((call.name, _canonical(call.arguments)))
             spec = self._specs.get(call.name)
             if known is None or known.epoch != self._epoch or (spec is not None and spec.repeatable):
                 continue
             if known.count >= self._max_repeats:
-                refusals[index] = Refusal(_REPEATED.format(count=known.count), REPEATED)
+                counts[index] = known.count
             elif known.count >= _NOTE_FROM - 1:
                 self.repeated[index] = known
-        return refusals
+        # The second time, with nothing else to run, the limit is reached: the model is asked for its answer.
+        limit = "max_repeats" if self._has_refused and len(counts) == len(calls) else None
+        return {index: Refusal(_REPEATED.format(count=count), REPEATED, limit) for index, count in counts.items()}
 
     def hint(self, index: int, result: ToolResult) -> str | None:
         """Return a note for the model beside the result of a call of this turn."""
@@ -82,22 +76,12 @@ class LoopDetector(Policy):
 
     def _update(self, state: RunState) -> None:
         """Count the calls that were completed since the last time."""
-        turn: list[ToolRun] = []
         for run in state.tool_runs[self._seen :]:
-            if turn and run.index <= turn[-1].index:  # the positions start again in each turn
-                self._add_turn(turn)
-                turn = []
-            turn.append(run)
-        self._add_turn(turn)
-        self._seen = len(state.tool_runs)
-
-    def _add_turn(self, runs: list[ToolRun]) -> None:
-        notes = {note for run in runs for note in run.result.notes}
-        if REPEATED in notes or (FORBIDDEN in notes and self._refused_turns):
-            self._refused_turns += 1
-        for run in runs:
-            if _NOT_REPETITIONS.isdisjoint(run.result.notes):
+            if REPEATED in run.result.notes:
+                self._has_refused = True
+            elif FORBIDDEN not in run.result.notes:
                 self._add(run)
+        self._seen = len(state.tool_runs)
 
     def _add(self, run: ToolRun) -> None:
         key = run.name, _canonical(run.arguments)
@@ -109,12 +93,8 @@ class LoopDetector(Policy):
         shows_change = not is_repeated and (writes is None or (known is not None and not writes))
         if shows_change or (writes and not run.is_error):
             self._epoch += 1
-            self._refused_turns = 0
+            self._has_refused = False
         self._known[key] = _Repetition(run.result, count, self._epoch)
-
-
-_NOT_REPETITIONS = frozenset((REPEATED, FORBIDDEN))
-"""Notes on results that say nothing about the tool."""
 
 
 def _looks_the_same(result: ToolResult, other: ToolResult) -> bool:

@@ -137,19 +137,27 @@ class ToolChoicePolicy(Policy):
         return _FORCED if is_forced else NO_CHANGES
 
     def after_response(self, state: RunState, response: ModelResponse) -> None:  # noqa: ARG002 - of the policy
-        choice = state.tool_choice
+        choice = _choice(state)
         if choice is None or not state.calls:
             return
         # A model that has to call a certain tool gets more chances than one that only has to answer.
         max_turns = 1 if choice.mode == "none" else 1 + MAX_FAILED_TURNS
         if state.forbidden_turns >= max_turns and len(_forbidden(choice, state.unanswered)) == len(state.calls):
-            raise NoAnswer("the model only makes calls that it may not make, and gives no answer")
+            is_looping = state.limit == "max_repeats"
+            what = "repeats the same calls forever" if is_looping else "only makes calls that it may not make"
+            raise NoAnswer(f"the model {what}, and gives no answer")
 
     def refuse(self, state: RunState, calls: Calls) -> Refusals:
-        refusals = {} if state.tool_choice is None else _forbidden(state.tool_choice, calls)
+        choice = _choice(state)
+        refusals = {} if choice is None else _forbidden(choice, calls)
         if self._need_approval:
             refusals |= {index: _NEEDS_APPROVAL for index, call in calls if call.name in self._need_approval}
         return refusals
+
+
+def _choice(state: RunState) -> ToolChoice | None:
+    """Return the tool choice of the last request. Without declared tools it has none, also if it asks for an answer."""
+    return ToolChoice("none") if state.tool_choice is None and state.tools_withdrawn else state.tool_choice
 
 
 def _forbidden(choice: ToolChoice, calls: Calls) -> Refusals:

@@ -60,7 +60,7 @@ class Run:
         self.wait_for_reader: Callable[[], Awaitable[None]] = _do_not_wait
         """Awaited before a streamed turn ends, so that the state is not ahead of the events that were read."""
         self._loops = LoopDetector(limits.limits.max_repeats, prepared.specs)
-        self._policies = Policies((self._loops, *prepared.policies), limits)
+        self._policies = Policies((*prepared.policies, self._loops), limits)
         self._streams = streams
         self._logs = _log.isEnabledFor(logging.DEBUG)
         self._is_over = False
