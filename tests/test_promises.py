@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from midspan import Agent, BackgroundRuns, Gemini, ModelSettings, RunContext, Toolbox
+from midspan import Agent, BackgroundRuns, Chat, Gemini, ModelSettings, RunContext, Toolbox
 from midspan.errors import ConfigError, UnknownSession
 from midspan.gemini import (
     Client,
@@ -21,7 +21,7 @@ from midspan.gemini import (
     ToolRegistry,
     new_function_declaration,
 )
-from midspan.messages import Blob, Message, ToolCall, ToolResult
+from midspan.messages import Blob, Message, Text, ToolCall, ToolResult
 from midspan.testing import ScriptedProvider
 from midspan.tools import tool_from_schema
 from tests.bounds import BOUND
@@ -437,3 +437,46 @@ def test_results_in_messages_of_their_own_are_sent_as_one_content(client: Client
     messages = [Message.user("x"), Message("model", calls), *(Message.user(ToolResult(id, "add", 1)) for id in "12")]
     agent_of(client, [add]).run_sync(messages=messages)
     assert [len(content["parts"]) for content in server.last.body["contents"]] == [1, 2, 2]
+
+
+@pytest.mark.requirement("S3-16")
+@pytest.mark.parametrize("is_async", [True, False], ids=["async", "thread"])
+def test_a_function_sees_that_its_run_was_cancelled(is_async: bool) -> None:
+    contexts: list[RunContext[Any]] = []
+    started, seen = threading.Event(), threading.Event()
+
+    async def wait_in_loop(context: RunContext[Any]) -> None:
+        """Wait."""
+        contexts.append(context)
+        started.set()
+        await asyncio.Event().wait()
+
+    def wait_in_thread(context: RunContext[Any]) -> None:
+        """Wait."""
+        contexts.append(context)
+        started.set()
+        while not context.cancelled:
+            seen.wait(0.01)
+        seen.set()
+
+    async def main() -> None:
+        function = wait_in_loop if is_async else wait_in_thread
+        model = ScriptedProvider([ToolCall("1", function.__name__)])
+        async with BackgroundRuns(Agent(model, [function])) as runs, asyncio.timeout(BOUND):
+            id = runs.start("Wait.")
+            await asyncio.to_thread(started.wait, BOUND)
+            assert not contexts[0].cancelled
+            await runs.cancel(id)
+
+    asyncio.run(main())
+    assert contexts[0].cancelled
+    assert is_async or seen.wait(BOUND)
+
+
+@pytest.mark.requirement("S4-05")
+def test_a_turn_of_a_chat_has_the_role_it_was_added_with() -> None:
+    chat = Chat(Agent(ScriptedProvider([])))
+    for role, expected in (("assistant", "model"), ("model", "model"), ("user", "user"), ("tool", "user")):
+        for content in ("Hello", Message("user", (Text("Hello"),))):
+            assert chat.add_turn(role, content).messages[0] == Message(expected, (Text("Hello"),))
+    assert len(chat.messages) == 0

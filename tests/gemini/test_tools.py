@@ -139,6 +139,7 @@ def test_every_kind_of_built_in_tool_can_be_given_alone(client: Client, server: 
         client.generate_content("x", tools=GoogleSearch(exclude_domains=5))  # type: ignore[arg-type]
 
 
+@pytest.mark.requirement("S2-21")
 def test_a_tool_as_openai_writes_it_is_declared(client: Client, server: Recorder) -> None:
     server.answer(answer({"text": "x"}))
     schema = {"type": "object", "properties": {"a_b": {"type": "integer"}}, "required": ["a_b"]}

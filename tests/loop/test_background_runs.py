@@ -1010,6 +1010,7 @@ class Dictating(PartsProvider, ScriptedProvider):
         yield ModelResponse(Message("model", (Text(said),)), FinishReason.END)
 
 
+@pytest.mark.requirement("S4-17")
 @pytest.mark.parametrize("options", [{"tools": ()}, {"tools": [add], "tool_choice": "none"}])
 def test_final_view_yields_text_at_once_if_the_model_cannot_make_calls(options: Any) -> None:
     async def main() -> None:

@@ -106,6 +106,7 @@ def test_an_agent_uses_several_tools_one_after_another(monkeypatch: pytest.Monke
     run(main())
 
 
+@pytest.mark.requirement("S4-19")
 def test_ready_tools_run_concurrently_and_keep_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         async with Server(forecast) as server:

@@ -110,6 +110,7 @@ def test_what_is_no_json_object_is_refused(text: bytes) -> None:
         load(wire.Part, text)
 
 
+@pytest.mark.requirement("S1-18")
 def test_plain_values_are_read_too() -> None:
     assert from_plain(wire.Part, {"inline_data": {"mime_type": "a/b"}}) == wire.Part(
         inline_data=wire.Blob(mime_type="a/b")

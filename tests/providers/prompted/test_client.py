@@ -363,6 +363,7 @@ def test_prompt_answer_and_calls_are_logged_at_debug_level(caplog: pytest.LogCap
     assert {record.levelname for record in caplog.records} == {"DEBUG"}
 
 
+@pytest.mark.requirement("S2-01")
 def test_the_calls_of_an_answer_run_in_order() -> None:
     prompted, _ = said()
     assert prompted.profile.calls_in_order
