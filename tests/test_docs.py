@@ -84,3 +84,13 @@ def test_links_between_pages_lead_somewhere() -> None:
     for page in PAGES:
         for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text("utf-8")):
             assert (page.parent / target).exists(), f"{page.relative_to(ROOT)} links to {target}"
+
+
+@pytest.mark.requirement("S4-23")
+def test_there_is_an_example_program_that_registers_three_tools_and_asks_blocking_and_streaming() -> None:
+    [example] = EXAMPLE.findall((ROOT / "docs/how-to/execute-tools-with-gemini.md").read_text("utf-8"))
+    code, output = example
+    assert code.count("Tools.register(") == 3
+    assert "generate_content_with_auto_tools(" in code
+    assert "stream_generate_with_auto_tools(" in code
+    assert output, "test_example_runs_and_prints_what_is_said compares it"

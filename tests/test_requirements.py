@@ -46,6 +46,7 @@ def test_what_is_done_is_shown_and_what_is_shown_is_known() -> None:
 def test_every_requirement_says_what_it_is_in_one_sentence() -> None:
     for id, entry in MANIFEST.items():
         assert entry["state"] in STATES, id
+        assert ("missing" in entry) == (entry["state"] == "partial"), f"{id}: what is missing, if it is partial"
         assert entry["says"].strip().endswith("."), id
         assert "\n" not in entry["says"], id
 

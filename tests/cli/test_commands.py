@@ -66,6 +66,7 @@ def test_ready_tools_have_no_lint_findings(tmp_path: Path) -> None:
     assert linted.code == 0, linted.out
 
 
+@pytest.mark.requirement("S2-18")
 def test_lint_reports_each_kind_of_problem(tmp_path: Path) -> None:
     many = "".join(f"\ndef tool_number_{n}(): pass\n" for n in range(20))
     (tmp_path / "poor.py").write_text(POOR + many)

@@ -154,8 +154,8 @@ def test_invalid_option_is_an_error_when_the_tool_is_created(options: dict[str, 
         tool(**options)(lambda_named_add())
 
 
-@pytest.mark.parametrize("name", [5, "", "half \ud800"])
-def test_name_must_be_a_non_empty_text(name: Any) -> None:
+@pytest.mark.parametrize("name", [5, "", "half \ud800", "a\0b", "two\nlines"])
+def test_name_must_be_printable_text(name: Any) -> None:
     with pytest.raises(ConfigError, match="name"):
         tool(name=name)(lambda_named_add())
     with pytest.raises(ConfigError, match="name"):

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from midspan._types.specs import ToolChoice as ToolChoice
     from midspan._types.specs import ToolSpec as ToolSpec
     from midspan.errors import ToolError as ToolError
+    from midspan.tools.declared import spec_from_parameters as spec_from_parameters
     from midspan.tools.declared import tool_from_schema as tool_from_schema
     from midspan.tools.declared import tool_from_spec as tool_from_spec
     from midspan.tools.execution import LocalTools as LocalTools
@@ -37,7 +38,7 @@ _NAMES = {
     "midspan._types.context": ("RunContext",),
     "midspan._types.specs": ("Effects", "ToolChoice", "ToolSpec"),
     "midspan.errors": ("ToolError",),
-    "midspan.tools.declared": ("tool_from_schema", "tool_from_spec"),
+    "midspan.tools.declared": ("spec_from_parameters", "tool_from_schema", "tool_from_spec"),
     "midspan.tools.execution": ("LocalTools", "execute"),
     "midspan.tools.function": ("Tool", "tool"),
     "midspan.tools.schedule": ("run_calls",),

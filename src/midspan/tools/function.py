@@ -146,6 +146,8 @@ def check_name(name: Any) -> None:
     check_text(name, "the name of a tool")
     if not name:
         raise ConfigError("the name of a tool must not be empty")
+    if not name.isprintable():
+        raise ConfigError(f"the name of a tool must consist of printable characters, got {name!r:.80}")
 
 
 def check_seconds(value: float, label: str) -> None:
