@@ -257,7 +257,7 @@ def test_a_connection_that_the_client_closes_is_removed() -> None:
         while not server.report().requests:
             waiting.wait(0.001)
         connection.close()
-        for _ in range(5_000):
+        for _ in range(int(BOUND / 0.001)):
             if not server.report().open_connections:
                 break
             waiting.wait(0.001)

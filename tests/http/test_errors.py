@@ -244,12 +244,13 @@ def test_no_timeout_fires_after_a_stream_has_failed() -> None:
     async def main() -> None:
         async with (
             Server(misbehaving.close_between_chunks) as server,
-            Transport(Timeouts(between_bytes=SHORT)) as transport,
+            Transport(Timeouts(between_bytes=BOUND / 3)) as transport,
             transport.stream(post(server.url)) as answer,
         ):
             with pytest.raises(StreamCut):
                 await answer.read()
-            await asyncio.sleep(2 * SHORT)
+            time_passes(BOUND / 2)
+            await asyncio.sleep(0.01)
 
     run(main())
 
