@@ -37,14 +37,6 @@ def test_importing_the_toolsets_loads_none_of_them() -> None:
     assert done.stdout == "set()\nFalse\n"
 
 
-def test_toolsets_are_attributes_of_the_package() -> None:
-    for name in ("weather", "clock", "calculator"):
-        assert getattr(toolsets, name).__name__ == f"midspan.toolsets.{name}"
-        assert name in dir(toolsets)
-    with pytest.raises(AttributeError, match="no attribute 'astrology'"):
-        toolsets.astrology  # noqa: B018 - the look is the test
-
-
 def test_ready_tools_describe_all_of_their_parameters() -> None:
     tools = toolsets.ready_tools()
     assert [tool.name for tool in tools] == ["get_weather", "get_time", "convert_time", "calculate"]

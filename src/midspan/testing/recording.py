@@ -2,11 +2,11 @@
 
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any, Protocol
 
 import msgspec
 from msgspec import Raw
@@ -57,21 +57,7 @@ def record(agent: Agent, directory: str | os.PathLike[str], *, secrets: Iterable
     """
     secrets = tuple(secrets) if isinstance(secrets, Iterator) else secrets  # each run needs them
     SecretMasker(secrets)  # reports wrong secrets before the directory is created
-    prepare_directory(Path(directory))
-
-    def start(run: RunLine) -> Session:
-        writer = RecordingWriter(Path(directory), run, SecretMasker(secrets))
-        return Session(
-            lambda provider: RecordedProvider(provider, writer),
-            lambda source: RecordedTools(source, writer),
-            lambda outcome: _write_end(writer, outcome),
-        )
-
-    return ObservedAgent(agent, start)
-
-
-def prepare_directory(path: Path) -> None:
-    """Create the directory, and check that recordings can be written there."""
+    path = Path(directory)
     try:
         path.mkdir(parents=True, exist_ok=True)
         if not os.access(path, os.W_OK | os.X_OK):
@@ -79,6 +65,7 @@ def prepare_directory(path: Path) -> None:
     except (OSError, ValueError) as error:  # ValueError: no directory can have this name
         reason = getattr(error, "strerror", None) or error
         raise ConfigError(f"cannot record into {str(path)!r}: {reason}") from error
+    return ObservedAgent(agent, lambda run: RecordingWriter(path, run, SecretMasker(secrets)))
 
 
 class RecordingWriter:
@@ -95,18 +82,22 @@ class RecordingWriter:
         self._path: Path | None = None
         self._error: MidspanError | None = None
 
-    @property
-    def has_started(self) -> bool:
-        return self._path is not None
+    def wrap_provider(self, provider: Provider) -> Provider:
+        return RecordedProvider(provider, self)
 
-    def check(self) -> None:
-        """Raise an earlier error again. An error that is raised in a tool call reaches the model, not the caller."""
-        if self._error is not None:
-            raise self._error
+    def wrap_tools(self, source: ToolSource) -> ToolSource:
+        return RecordedTools(source, self)
+
+    def finish(self, outcome: RunResult | Exception) -> None:
+        if isinstance(outcome, RunResult):
+            self.write(EndLine(outcome.text, outcome.turns, tuple(run.call for run in outcome.tool_calls)))
+        elif self._path is not None:  # otherwise the run failed before it did anything
+            self.write(EndLine(error=RecordedError.of(outcome)))
 
     def write(self, line: Line) -> None:
         """Append a line. It is in the file when this returns."""
-        self.check()
+        if self._error is not None:  # one that was raised in a tool call has reached the model, not the caller
+            raise self._error
         try:
             if self._path is None:
                 self._path = _create(self._directory, self._encode(self._run))
@@ -149,35 +140,34 @@ class RecordedProvider(WrapperProvider):
         self._writer = writer
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        self._writer.write(request_line(self.wrapped, request, stream=True))
         has_response = False
-        try:
+        with self._recorded(request, stream=True):
             async with aclosing(ensure_aclose(self.wrapped.stream(request))) as events:
                 async for event in events:
                     has_response = has_response or isinstance(event, ModelResponse)
-                    self._write(event)
+                    if isinstance(event, ModelResponse | PartEvent):  # runs ignore anything else
+                        self._writer.write(
+                            ResponseLine(event) if isinstance(event, ModelResponse) else EventLine(event)
+                        )
                     yield event
-        except Exception as error:
-            self._writer.write(ErrorLine(RecordedError.of(error)))
-            raise
         if not has_response:
             self._writer.write(NoResponseLine())
 
     async def generate(self, request: ModelRequest) -> ModelResponse:
-        self._writer.write(request_line(self.wrapped, request, stream=False))
-        try:
+        with self._recorded(request, stream=False):
             response = await self.wrapped.generate(request)
+        self._writer.write(ResponseLine(response))
+        return response
+
+    @contextmanager
+    def _recorded(self, request: ModelRequest, *, stream: bool) -> Iterator[None]:
+        """Record a request, and its error if there is one."""
+        self._writer.write(request_line(self.wrapped, request, stream=stream))
+        try:
+            yield
         except Exception as error:
             self._writer.write(ErrorLine(RecordedError.of(error)))
             raise
-        self._write(response)
-        return response
-
-    def _write(self, event: Any) -> None:
-        if isinstance(event, ModelResponse):
-            self._writer.write(ResponseLine(event))
-        elif isinstance(event, PartEvent):  # runs ignore anything else
-            self._writer.write(EventLine(event))
 
 
 def request_line(provider: Provider, request: ModelRequest, *, stream: bool) -> RequestLine:
@@ -212,19 +202,14 @@ class RecordedTools(WrapperSource):
         return result
 
 
-def _write_end(writer: RecordingWriter, outcome: RunResult | Exception) -> None:
-    if isinstance(outcome, RunResult):
-        writer.write(EndLine(outcome.text, outcome.turns, tuple(run.call for run in outcome.tool_calls)))
-    elif writer.has_started:  # otherwise the run failed before it did anything
-        writer.write(EndLine(error=RecordedError.of(outcome)))
+class Session(Protocol):
+    """Wraps the model and the tools of one run, and gets its outcome."""
 
+    def wrap_provider(self, provider: Provider) -> Provider: ...
 
-class Session(NamedTuple):
-    """What wraps the model and the tools of one run, and gets its outcome."""
+    def wrap_tools(self, source: ToolSource) -> ToolSource: ...
 
-    wrap_provider: Callable[[Provider], Provider]
-    wrap_tools: Callable[[ToolSource], ToolSource]
-    finish: Callable[[RunResult | Exception], None]
+    def finish(self, outcome: RunResult | Exception) -> None: ...
 
 
 class ObservedAgent(Agent):
@@ -281,12 +266,10 @@ class ObservedAgent(Agent):
             unrecorded_options=tuple(name for name in _UNRECORDED_OPTIONS if name in overrides),
         )
         session = self._start(run)
-        tools = ToolSet(agent.tools)
-        wrapped = {
-            "model": session.wrap_provider(agent.model),
-            "tools": [*tools.builtins, session.wrap_tools(tools.source)],
-        }
-        return session, {**options, "messages": messages, "run_id": run_id, **wrapped}
+        model = session.wrap_provider(agent.model)
+        tool_set = ToolSet(agent.tools)
+        tools = [*tool_set.builtins, session.wrap_tools(tool_set.source)]
+        return session, {**options, "messages": messages, "run_id": run_id, "model": model, "tools": tools}
 
 
 def _to_json(option: Any) -> Any:

@@ -14,6 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from midspan._loop.agent import Agent
+from midspan._loop.result import RunResult
 from midspan._schema.paths import MAX_QUOTED_CHARS, Steps, format_path, quoted
 from midspan._types.context import NO_CONTEXT, RunContext
 from midspan._types.exchange import ModelEvent, ModelRequest, ModelResponse
@@ -31,13 +32,12 @@ from midspan.testing.format import (
     Recording,
     RequestLine,
     ResponseLine,
-    RunLine,
     encode_messages,
     read_recording,
     recordings_in,
 )
 from midspan.testing.masking import MASK, SecretMasker
-from midspan.testing.recording import RECORDED_OPTIONS, ObservedAgent, Session, request_line
+from midspan.testing.recording import RECORDED_OPTIONS, ObservedAgent, request_line
 from midspan.tools.source import ToolListing, ToolSource
 from midspan.tools.wrap import WrapperSource
 
@@ -50,16 +50,7 @@ def replay(agent: Agent, directory: str | PathLike[str], *, secrets: Iterable[st
     No model is asked and no tool is run. Each recording is replayed once, by the run that asks the same.
     """
     library = RecordingLibrary(Path(directory), SecretMasker(secrets))
-
-    def start(run: RunLine) -> Session:
-        replayer = Replayer(library, run.messages)
-        return Session(
-            lambda provider: ReplayedProvider(provider, replayer),
-            lambda source: ReplayedTools(source, replayer),
-            lambda _: replayer.check(),
-        )
-
-    return ObservedAgent(agent, start)
+    return ObservedAgent(agent, lambda run: Replayer(library, run.messages))
 
 
 def asked(recording: str | PathLike[str]) -> dict[str, Any]:
@@ -163,14 +154,20 @@ class Replayer:
         """The calls that have been made and have not ended yet."""
         self._error: NotRecorded | None = None
 
-    def check(self) -> None:
+    def wrap_provider(self, provider: Provider) -> Provider:
+        return ReplayedProvider(provider, self)
+
+    def wrap_tools(self, source: ToolSource) -> ToolSource:
+        return ReplayedTools(source, self)
+
+    def finish(self, _outcome: RunResult | Exception | None = None) -> None:
         """Raise an earlier error again. An error that is raised in a tool call reaches the model, not the caller."""
         if self._error is not None:
             raise self._error
 
     def exchange(self, request: RequestLine) -> Exchange:
         """Return the recorded exchange of this request."""
-        self.check()
+        self.finish()
         recording = self._find(request)
         if self._turn >= len(recording.exchanges):
             cut_off = "" if recording.end is not None else ", where it was cut off"

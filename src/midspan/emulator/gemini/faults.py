@@ -1,7 +1,7 @@
 """Injects the faults of a plan, by hooks around an answer: instead of it, into it, into its JSON and into its bytes."""
 
 from collections import UserDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -91,29 +91,75 @@ class RequestFaults(Struct, frozen=True):
     def change_answer(self, answer: Answer) -> Answer:
         """Return what the model answers under these faults."""
         for fault in self.faults:
-            if fault.kind in _ANSWERS:
-                answer = _ANSWERS[fault.kind](answer, fault)
+            match fault.kind:
+                case FaultKind.MALFORMED_CALL:
+                    names = [part["functionCall"].get("name") for part in answer.parts if "functionCall" in part]
+                    message = f"Malformed function call: print(default_api.{names[0] if names else 'tool'}(city='x'"
+                    answer = Answer(finish="MALFORMED_FUNCTION_CALL", finish_message=message)
+                case FaultKind.UNEXPECTED_CALL:
+                    answer = Answer(finish="UNEXPECTED_TOOL_CALL", finish_message="Unexpected tool call.")
+                case FaultKind.EMPTY_STOP:
+                    answer = Answer()
+                case FaultKind.SLOW_FIRST_BYTE:
+                    answer = replace(answer, delay_seconds=answer.delay_seconds + fault.seconds)
         return answer
 
     def change_documents(self, documents: list[Document]) -> list[Document]:
         """Return the JSON documents that are sent under these faults."""
+        documents = list(documents)
         for fault in self.faults:
-            if fault.kind in _DOCUMENTS:
-                documents = _DOCUMENTS[fault.kind](documents, min(fault.chunk, len(documents) - 1), fault)
+            at = min(fault.chunk, len(documents) - 1)
+            match fault.kind:
+                case FaultKind.DOUBLED_CHUNK:
+                    documents.insert(at, documents[at])
+                case FaultKind.HUGE_EVENT:
+                    documents[at] = documents[at] | {
+                        "modelStatus": {"modelStage": "STABLE", "message": "x" * fault.size}
+                    }
+                case FaultKind.NO_FINISH:
+                    candidates = map(_without_finish, documents[-1].get("candidates", ()))
+                    documents[-1] = documents[-1] | {"candidates": list(candidates)}
         return documents
 
     def change_frames(self, frames: Sequence[bytes]) -> list[Step]:
         """Return the steps that send the frames of the documents under these faults."""
         steps: list[Step] = list(frames)
         for fault in self.faults:
-            if fault.kind not in _STEPS or any(isinstance(step, Disconnect) for step in steps):
-                continue
-            if fault.kind is FaultKind.STALL and not self.is_streaming:
-                body = _frame(steps, -1)
-                steps[-1:] = [body[: len(body) // 2], body[len(body) // 2 :]]
-            places = [at for at, step in enumerate(steps) if isinstance(step, bytes)]
-            steps = _STEPS[fault.kind](steps, places[min(fault.chunk, len(places) - 1)], fault)
+            places = [(at, step) for at, step in enumerate(steps) if isinstance(step, bytes)]
+            at, frame = places[min(fault.chunk, len(places) - 1)]
+            half = len(frame) // 2
+            if Disconnect.RESET in steps:
+                break
+            match fault.kind:
+                case FaultKind.MALFORMED_JSON:
+                    steps[at] = frame.replace(b'":', b'" ', 1)
+                case FaultKind.STALL if self.is_streaming:
+                    steps.insert(at or min(1, len(steps) - 1), Wait(fault.seconds))  # not before the first of several
+                case FaultKind.STALL:
+                    steps[at:] = [frame[:half], Wait(fault.seconds), frame[half:]]
+                case FaultKind.RESET_IN_EVENT:
+                    steps[at:] = [frame[:half], Wait(0), Disconnect.RESET]
+                case FaultKind.RESET_IN_CHARACTER:
+                    start = next((index for index, byte in enumerate(frame) if byte >= 0xC0), None)
+                    # In a frame of ASCII a character begins where the rest, which is never sent, would be.
+                    sent = frame[: start + 1] if start is not None else frame[:half] + "€".encode()[:2]
+                    steps[at:] = [sent, Wait(0), Disconnect.RESET]
+                case FaultKind.ERROR_EVENT | FaultKind.ERROR_BARE:
+                    steps[at:] = [_error_frame(fault, is_first=at == places[0][0], is_array=frame[:1] in (b"[", b","))]
         return steps
+
+
+def _without_finish(candidate: Document) -> Document:
+    return {key: value for key, value in candidate.items() if key not in ("finishReason", "finishMessage")}
+
+
+def _error_frame(fault: Fault, *, is_first: bool, is_array: bool) -> bytes:
+    body = _OVERLOADED.body()
+    if is_array:
+        return (b"[" if is_first else b",") + body + b"]"
+    if fault.kind is FaultKind.ERROR_BARE:
+        return body.replace(b"\n", b"\r\n") + b"\r\n"
+    return b"data: " + body.replace(b"\n", b"") + b"\r\n\r\n"
 
 
 def _reply(fault: Fault, *, is_streaming: bool) -> Reply | None:
@@ -148,95 +194,6 @@ def _quota(quota_id: str) -> dict[str, Any]:
         "quotaValue": "50",
     }
     return {"@type": f"{DETAIL_TYPE}QuotaFailure", "violations": [violation]}
-
-
-def _malformed_call(answer: Answer, _fault: Fault) -> Answer:
-    names = [part["functionCall"].get("name") for part in answer.parts if "functionCall" in part]
-    message = f"Malformed function call: print(default_api.{names[0] if names else 'tool'}(city='x'"
-    return Answer(finish="MALFORMED_FUNCTION_CALL", finish_message=message)
-
-
-def _delay(answer: Answer, fault: Fault) -> Answer:
-    return replace(answer, delay_seconds=answer.delay_seconds + fault.seconds)
-
-
-_UNEXPECTED_CALL = Answer(finish="UNEXPECTED_TOOL_CALL", finish_message="Unexpected tool call.")
-_ANSWERS: dict[FaultKind, Callable[[Answer, Fault], Answer]] = {
-    FaultKind.MALFORMED_CALL: _malformed_call,
-    FaultKind.UNEXPECTED_CALL: lambda _answer, _fault: _UNEXPECTED_CALL,
-    FaultKind.EMPTY_STOP: lambda _answer, _fault: Answer(),
-    FaultKind.SLOW_FIRST_BYTE: _delay,
-}
-
-
-def _double(documents: list[Document], at: int, _fault: Fault) -> list[Document]:
-    return [*documents[: at + 1], *documents[at:]]
-
-
-def _enlarge(documents: list[Document], at: int, fault: Fault) -> list[Document]:
-    enlarged = {**documents[at], "modelStatus": {"modelStage": "STABLE", "message": "x" * fault.size}}
-    return [*documents[:at], enlarged, *documents[at + 1 :]]
-
-
-def _remove_finish(documents: list[Document], _at: int, _fault: Fault) -> list[Document]:
-    candidates = [
-        {key: value for key, value in candidate.items() if key not in ("finishReason", "finishMessage")}
-        for candidate in documents[-1].get("candidates", ())
-    ]
-    return [*documents[:-1], {**documents[-1], "candidates": candidates}]
-
-
-_DOCUMENTS: dict[FaultKind, Callable[[list[Document], int, Fault], list[Document]]] = {
-    FaultKind.DOUBLED_CHUNK: _double,
-    FaultKind.HUGE_EVENT: _enlarge,
-    FaultKind.NO_FINISH: _remove_finish,
-}
-
-
-def _frame(steps: Sequence[Step], at: int) -> bytes:
-    frame = steps[at]
-    assert isinstance(frame, bytes), "a fault is injected at a frame"
-    return frame
-
-
-def _break_json(steps: list[Step], at: int, _fault: Fault) -> list[Step]:
-    return [*steps[:at], _frame(steps, at).replace(b'":', b'" ', 1), *steps[at + 1 :]]
-
-
-def _stall(steps: list[Step], at: int, fault: Fault) -> list[Step]:
-    """Pause before a frame, but not before the first one."""
-    at = at if at or len(steps) == 1 else 1
-    return [*steps[:at], Wait(fault.seconds), *steps[at:]]
-
-
-def _reset(steps: list[Step], at: int, fault: Fault) -> list[Step]:
-    frame = _frame(steps, at)
-    sent = frame[: len(frame) // 2]
-    if fault.kind is FaultKind.RESET_IN_CHARACTER:
-        start = next((index for index, byte in enumerate(frame) if byte >= 0xC0), None)
-        # In a frame of ASCII a character begins where the rest, which is never sent, would be.
-        sent = frame[: start + 1] if start is not None else sent + "€".encode()[:2]
-    return [*steps[:at], sent, Wait(0), Disconnect.RESET]
-
-
-def _error_in_stream(steps: list[Step], at: int, fault: Fault) -> list[Step]:
-    body = _OVERLOADED.body()
-    first = next(index for index, step in enumerate(steps) if isinstance(step, bytes))
-    if _frame(steps, first).startswith(b"["):  # a JSON array
-        return [*steps[:at], (b"[" if at == first else b",") + body + b"]"]
-    if fault.kind is FaultKind.ERROR_BARE:
-        return [*steps[:at], body.replace(b"\n", b"\r\n") + b"\r\n"]
-    return [*steps[:at], b"data: " + body.replace(b"\n", b"") + b"\r\n\r\n"]
-
-
-_STEPS: dict[FaultKind, Callable[[list[Step], int, Fault], list[Step]]] = {
-    FaultKind.ERROR_EVENT: _error_in_stream,
-    FaultKind.ERROR_BARE: _error_in_stream,
-    FaultKind.RESET_IN_EVENT: _reset,
-    FaultKind.RESET_IN_CHARACTER: _reset,
-    FaultKind.STALL: _stall,
-    FaultKind.MALFORMED_JSON: _break_json,
-}
 
 
 def split_for_continuation(answer: Answer) -> tuple[Answer, Answer]:
