@@ -346,8 +346,11 @@ def test_problems_and_what_they_quote_are_bounded() -> None:
     assert len(found) == 21
     assert found[-1] == Problem((), "and 480 more")
     assert all(len(str(problem)) < 300 for problem in found)
-    many = prepared(["x"] * 100_000, INTEGERS).problems
-    assert len(many) == 21
+
+
+def test_of_a_very_large_value_the_first_problem_is_located() -> None:
+    (problem,) = prepared([*range(100_000), "x"], INTEGERS).problems
+    assert problem == Problem(("a", 100_000), 'does not fit: expected integer, got "x"')
 
 
 def test_odd_property_names_are_quoted_in_paths() -> None:

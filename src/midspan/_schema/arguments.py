@@ -6,16 +6,15 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from midspan._schema.paths import Problem, measure
-from midspan._schema.validation.coercion import Coercer
-from midspan._schema.validation.compiled import CompiledSchema
-from midspan._schema.validation.defaults import DefaultsPlan
-from midspan._schema.validation.problems import format_errors, locate_errors
+from midspan._schema.coercion import Coercer, DefaultsPlan
+from midspan._schema.compiled import CompiledSchema
+from midspan._schema.paths import Problem, Steps, measure, quoted
+from midspan._schema.problems import describe, format_errors
 
 __all__ = ["Problem", "SchemaValidator", "ValidatedArguments"]
 
 _MAX_WORK = 50_000
-"""Beyond this the validator's list of errors takes seconds to make, so it is not asked for one."""
+"""Beyond this the validator's list of errors takes seconds to make, so only the first one is reported."""
 
 
 class ValidatedArguments(Struct, frozen=True):
@@ -103,9 +102,22 @@ def _problems(value: Any, compiled: CompiledSchema) -> tuple[Problem, ...]:
             return ()
         if cost.estimate(size, depth) <= _MAX_WORK:
             return tuple(format_errors(compiled.validator.iter_errors(value), compiled.tree, value))
-        return locate_errors(value, compiled)
+        return (_first_problem(value, compiled),)
     except ValueError as error:
         return (Problem((), f"contains something that is not JSON: {error}"[:300]),)
+
+
+def _first_problem(value: Any, compiled: CompiledSchema) -> Problem:
+    """Return the innermost part that does not fit, as far as no union hides which variant was meant."""
+    node = compiled.root
+    steps: Steps = ()
+    while True:
+        keys = value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
+        parts = ((key, part) for key in keys for schema in node.conjuncts for part in compiled.parts(schema, key))
+        wrong = next((part for part in parts if not compiled.fits(value[part[0]], part[1])), None)
+        if wrong is None:
+            return Problem(steps, f"does not fit: expected {describe(node) or 'another value'}, got {quoted(value)}")
+        steps, node, value = (*steps, wrong[0]), wrong[1], value[wrong[0]]
 
 
 def _needs_depth_check(compiled: CompiledSchema) -> bool:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from midspan._schema.paths import format_pointer, quoted
+from midspan._schema.problems import ErrorFormatter
 from midspan._schema.tree import TYPES, SchemaNode, SchemaTree
-from midspan._schema.validation.problems import ErrorFormatter
 from midspan.errors import SchemaError
 
 if TYPE_CHECKING:
@@ -64,10 +64,12 @@ class CompiledSchema:
         except ValueError:  # something in it that is not JSON
             return False
 
-    def property_schemas(self, node: SchemaNode, name: str) -> list[SchemaNode]:
-        """Return the schemas that apply to a property of this name."""
-        named = [node.properties[name]] if name in node.properties else []
-        named += [schema for pattern, schema in node.pattern_properties.items() if self.matches(pattern, name)]
+    def parts(self, node: SchemaNode, step: Any) -> list[SchemaNode]:
+        """Return the schemas that apply to a property of this name, or to an item with this index."""
+        if type(step) is int:
+            return [node.item(step)]
+        named = [node.properties[step]] if step in node.properties else []
+        named += [schema for pattern, schema in node.pattern_properties.items() if self.matches(pattern, step)]
         return named or [node.additional]
 
     def matches(self, pattern: str, text: str) -> bool:

@@ -1,7 +1,6 @@
 """What is wrong with a value, in messages that help a model to correct it."""
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from midspan._schema.paths import MAX_QUOTED_CHARS, Problem, Steps, quoted
@@ -9,8 +8,6 @@ from midspan._schema.tree import ANYTHING, SchemaNode, SchemaTree, type_of
 
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError
-
-    from midspan._schema.validation.compiled import CompiledSchema
 
 MAX_PROBLEMS = 20
 _MAX_LISTED = 12
@@ -33,39 +30,6 @@ def format_errors(errors: "Iterable[ValidationError]", tree: SchemaTree, value: 
     return [*problems, Problem((), f"and {more} more")] if more else problems
 
 
-def locate_errors(value: Any, compiled: "CompiledSchema") -> tuple[Problem, ...]:
-    """Return the innermost locations that do not fit, as far as no union hides which branch was meant.
-
-    It only asks yes or no, for values on which a list of errors would take too long.
-    """
-    formatter = ErrorFormatter(compiled.tree, value)
-    found = list(islice(_locate(value, compiled.root, (), compiled, formatter), MAX_PROBLEMS + 1))
-    return tuple(found) if len(found) <= MAX_PROBLEMS else (*found[:MAX_PROBLEMS], Problem((), "and more"))
-
-
-def _locate(
-    value: Any, node: SchemaNode, steps: Steps, compiled: "CompiledSchema", formatter: "ErrorFormatter"
-) -> Iterator[Problem]:
-    is_inner = False
-    for part, item, step in _parts(value, node):
-        if not compiled.fits(item, part):
-            is_inner = True
-            yield from _locate(item, part, (*steps, step), compiled, formatter)
-    if not is_inner:
-        expected = formatter.describe(node) or "another value"
-        yield Problem(steps, f"does not fit: expected {expected}, got {quoted(value)}")
-
-
-def _parts(value: Any, node: SchemaNode) -> Iterator[tuple[SchemaNode, Any, str | int]]:
-    for schema in node.conjuncts:
-        if isinstance(value, dict):
-            for name, item in value.items():
-                yield schema.properties.get(name, schema.additional), item, name
-        elif isinstance(value, list):
-            for index, item in enumerate(value):
-                yield schema.item(index), item, index
-
-
 class ErrorFormatter:
     """Formats the errors that the validator finds in one value."""
 
@@ -79,7 +43,7 @@ class ErrorFormatter:
         steps = self._steps(error)
         if keyword == "required":
             name = _kind(error).property
-            expected = self.describe(self._parent(error).properties.get(name, ANYTHING))
+            expected = describe(self._parent(error).properties.get(name, ANYTHING))
             yield Problem((*steps, name), "is required but missing" + (f"; expected {expected}" if expected else ""))
         elif keyword in _UNKNOWN_NAMES:
             known = [str(name) for name in self._parent(error).properties]
@@ -118,7 +82,7 @@ class ErrorFormatter:
             for inner in meant[0]:
                 yield from self.format(inner)
             return
-        expected = [self.describe(branch) for branch in self._parent(error).lists.get(error.kind.name, [])]
+        expected = [describe(branch) for branch in self._parent(error).lists.get(error.kind.name, [])]
         choices = " or ".join(dict.fromkeys(filter(None, expected))) or "one of the alternatives"
         yield Problem(steps, f"expected {choices}, got {quoted(error.instance)}")
 
@@ -131,26 +95,27 @@ class ErrorFormatter:
                 return ANYTHING
         return self._tree.node(schema)
 
-    def describe(self, node: SchemaNode, depth: int = 0) -> str:
-        """Return what a schema expects in a word or two; an empty text if it expects nothing in particular."""
-        for _ in range(8):
-            node = node.target or node
-        if depth > 2:
-            return ""
-        if "const" in node.schema:
-            return quoted(node.schema["const"])
-        if "enum" in node.schema:
-            return f"one of {_quoted_list(node.schema['enum'])}"
-        types = node.schema.get("type", "")
-        if types == "array":
-            items = self.describe(node.single.get("items", ANYTHING), depth + 1)
-            return f"array of {items}" if items else "array"
-        if types == "object" and node.schema.get("required"):
-            return f"object with {_listed(node.schema['required'])}"
-        if not types and node.variants:
-            expected = [self.describe(variant, depth + 1) for variant in node.variants[:_MAX_LISTED]]
-            return " or ".join(dict.fromkeys(filter(None, expected)))
-        return types if isinstance(types, str) else " or ".join(types)
+
+def describe(node: SchemaNode, depth: int = 0) -> str:
+    """Return what a schema expects in a word or two; an empty text if it expects nothing in particular."""
+    for _ in range(8):
+        node = node.target or node
+    if depth > 2:
+        return ""
+    if "const" in node.schema:
+        return quoted(node.schema["const"])
+    if "enum" in node.schema:
+        return f"one of {_quoted_list(node.schema['enum'])}"
+    types = node.schema.get("type", "")
+    if types == "array":
+        items = describe(node.single.get("items", ANYTHING), depth + 1)
+        return f"array of {items}" if items else "array"
+    if types == "object" and node.schema.get("required"):
+        return f"object with {_listed(node.schema['required'])}"
+    if not types and node.variants:
+        expected = [describe(variant, depth + 1) for variant in node.variants[:_MAX_LISTED]]
+        return " or ".join(dict.fromkeys(filter(None, expected)))
+    return types if isinstance(types, str) else " or ".join(types)
 
 
 def _kind(error: "ValidationError") -> Any:
