@@ -9,7 +9,8 @@ from midspan._types.parts import ToolCall
 from midspan._types.specs import Effects, ToolSpec
 from midspan.errors import ConfigError, SchemaError
 from midspan.testing import ScriptedProvider
-from midspan.tools.declared import spec_from_parameters, tool_from_spec
+from midspan.tools import tool
+from midspan.tools.declared import spec_from_parameters, tool_from_schema, tool_from_spec
 from midspan.tools.execution import execute
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
@@ -112,3 +113,16 @@ def test_no_parameters_become_an_empty_object_schema() -> None:
 def test_invalid_parameter_is_an_error_that_names_it(parameters: Any, words: str) -> None:
     with pytest.raises(SchemaError, match=words):
         spec_from_parameters("book", "Books.", parameters)
+
+
+@pytest.mark.parametrize("name", ["a\0b", "a\nb", "\x1b[0m", "a\u2028b", "a\ud800"])
+def test_a_name_with_control_characters_or_line_breaks_is_an_error(name: str) -> None:
+    def double(n: int) -> int:
+        return 2 * n
+
+    with pytest.raises(ConfigError, match="the name of a tool"):
+        tool_from_schema(name, "Doubles.", SCHEMA, lambda arguments: arguments)
+    with pytest.raises(ConfigError, match="the name of a tool"):
+        tool_from_spec({"name": name, "inputSchema": SCHEMA}, lambda arguments: arguments)
+    with pytest.raises(ConfigError, match="the name of a tool"):
+        tool(name=name)(double)

@@ -68,6 +68,8 @@ class Binding(Struct, frozen=True, eq=False):
             values[self.context] = self.context_default if context.user is None else context.user
         if self.run_context is not None:
             values[self.run_context] = context
+        if not self.positional and self.variadic is None:
+            return (), values  # nearly always
         rest = values.pop(self.variadic, ()) if self.variadic is not None else ()
         leading = (*self.positional, *(self.before_variadic if rest else ()))
         return (*(values.pop(name, default) for name, default in leading), *rest), values

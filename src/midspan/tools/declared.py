@@ -34,7 +34,6 @@ def tool_from_schema(
     The callback gets the valid arguments as one dict, after the caller's context if it takes two values. The options
     are those of `@tool`.
     """
-    check_name(name)
     return _declared_tool(ToolSpec(name, description), parameters, response, callback, options)
 
 
@@ -56,6 +55,7 @@ def _declared_tool(
     callback: Callable[..., Any],
     options: DeclaredToolOptions,
 ) -> Tool[..., Any]:
+    check_name(spec.name)
     try:
         takes = _read_schema(parameters, "parameters")
         returns = None if response is None else _read_schema(response, "response")

@@ -145,7 +145,8 @@ class SchemaBuilder:
         if all(member.plain for member in built):
             plain = plain.union(*(member.plain for member in built))
         schema: Schema = {"anyOf": [member.schema for member in built]}
-        return TypeSchema(schema, lambda value: _first_accepting(value, built), plain)
+        # Nearly always a value or None. Arguments were validated before, so there is nothing to convert or check then.
+        return TypeSchema(schema, lambda value: value if type(value) in plain else _first_accepting(value, built), plain)
 
     def _tuple(self, hint: Any, arguments: tuple[Any, ...]) -> TypeSchema:
         if hint in (tuple, typing.Tuple):  # noqa: UP006 - the old spelling is a hint of its own
