@@ -145,8 +145,12 @@ class SchemaBuilder:
         if all(member.plain for member in built):
             plain = plain.union(*(member.plain for member in built))
         schema: Schema = {"anyOf": [member.schema for member in built]}
-        # Nearly always a value or None. Arguments were validated before, so there is nothing to convert or check then.
-        return TypeSchema(schema, lambda value: value if type(value) in plain else _first_accepting(value, built), plain)
+
+        def convert(value: Any) -> Any:
+            # Arguments were validated before, so there is nothing to check in a value that stays as it is.
+            return value if type(value) in plain else _first_accepting(value, built)
+
+        return TypeSchema(schema, convert, plain)
 
     def _tuple(self, hint: Any, arguments: tuple[Any, ...]) -> TypeSchema:
         if hint in (tuple, typing.Tuple):  # noqa: UP006 - the old spelling is a hint of its own
