@@ -182,14 +182,6 @@ def test_a_declaration_is_made_by_its_checking_constructor() -> None:
     assert made.parameters is not None
     with pytest.raises(ConfigError):
         from_tool_results([])
-    with pytest.raises(ConfigError):
-        from_tool_results(["x"])  # type: ignore[list-item]  # that is the point
-    values: list[Any] = [None, "x", {}, 5]
-    for wrong in values:
-        with pytest.raises(ConfigError, match="pass a list"):
-            from_tool_results(wrong)
-        with pytest.raises(ConfigError, match="pass a list"):
-            Tools.execute_calls(wrong)
 
 
 @pytest.mark.parametrize(
@@ -199,7 +191,7 @@ def test_a_declaration_is_made_by_its_checking_constructor() -> None:
         ({"parameters": {"properties": {"a": {"anyOf": [{"type": "x"}]}}}}, "unknown type 'x' at /properties/a"),
         ({"response": {"type": "objekt"}}, "add.response: unknown type 'objekt'"),
         ({"parameters_json_schema": {"type": "objekt"}}, "add.parameters_json_schema: unknown type 'objekt'"),
-        ({"foo": 1}, "unknown option 'foo' for the declaration of add"),
+        ({"behaviour": "BLOCKING"}, "unknown field 'behaviour' in .*; did you mean behavior"),
     ],
 )
 def test_a_declaration_that_no_api_would_understand_is_refused(more: dict[str, Any], words: str) -> None:
@@ -386,8 +378,6 @@ def test_without_a_client_the_one_of_the_process_is_asked(
         assert gemini.get_stream_status(id).phase is Phase.COMPLETED
         assert gemini.stop_stream(id) is False
     gemini.use(None)
-    with pytest.raises(ConfigError, match=r"use\(…\) needs a Client, got str"):
-        gemini.use("client")  # type: ignore[arg-type]
 
 
 def test_a_function_gets_what_was_declared_by_name_or_as_one_dict() -> None:

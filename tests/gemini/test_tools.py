@@ -86,17 +86,9 @@ def test_a_choice_of_the_callers_stands_beside_built_in_tools(client: Client, se
     }
 
 
-ODD_CHOICES: list[Any] = [
-    ToolChoice("bogus"),  # type: ignore[arg-type]
-    ToolChoice("any", 5),  # type: ignore[arg-type]
-    {"type": "any", "names": 5},
-    {"type": "function", "function": 5},
-]
-
-
-@pytest.mark.parametrize("choice", ODD_CHOICES)
-def test_a_choice_that_is_none_is_refused(client: Client, choice: Any) -> None:
-    with pytest.raises(ConfigError, match="tool_choice cannot be"):
+@pytest.mark.parametrize("choice", ["bogus", {"type": "bogus"}, {"type": "any", "names": [5]}, 5])
+def test_unknown_tool_choice_is_an_error(client: Client, choice: Any) -> None:
+    with pytest.raises(ConfigError, match="tool choice"):
         client.generate_content("x", tools=[add], tool_choice=choice)
 
 

@@ -18,6 +18,7 @@ from midspan._cli.settings import load_settings
 from midspan._cli.text import count_noun, escape_line, json_document, terminal_columns
 from midspan._cli.tool_files import load_tools
 from midspan._schema.tree import SchemaNode, SchemaTree
+from midspan._types.texts import CHARACTERS_PER_TOKEN
 from midspan.tools import ToolSpec
 
 _MAX_TOOLS = 20
@@ -26,7 +27,6 @@ _MAX_TOKENS = 1_000
 """Of one declaration, which is part of every request."""
 _MIN_WORDS = 3
 _MAX_SIMILARITY = 0.6
-_CHARACTERS_PER_TOKEN = 4
 _VAGUE_NAMES = (
     "call", "data", "do", "execute", "fetch", "func", "function", "get", "handle", "helper", "main", "process",
     "query", "run", "send", "test", "thing", "tool", "util",
@@ -114,7 +114,7 @@ def find_problems(specs: Sequence[ToolSpec]) -> list[Finding]:
 def token_estimate(spec: ToolSpec) -> int:
     """Estimate how many tokens the declaration of a tool takes in every request."""
     declaration = {"name": spec.name, "description": spec.description, "parameters": spec.parameters}
-    return -(-len(msgspec.json.encode(declaration)) // _CHARACTERS_PER_TOKEN)
+    return -(-len(msgspec.json.encode(declaration)) // CHARACTERS_PER_TOKEN)
 
 
 def _problems_of(spec: ToolSpec) -> Iterator[Finding]:

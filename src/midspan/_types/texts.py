@@ -7,6 +7,8 @@ from midspan.errors import ConfigError
 
 MAX_MESSAGE_CHARS = 4_000
 """The length of an error message for a model."""
+CHARACTERS_PER_TOKEN = 4
+"""A rough estimate for English and JSON."""
 _SURROGATE = "[\ud800-\udfff]"
 
 

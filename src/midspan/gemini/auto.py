@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Raw
@@ -21,7 +21,7 @@ from midspan.gemini.checking import describe
 from midspan.gemini.compat import Tools
 from midspan.gemini.output import requested_type
 from midspan.gemini.request import Contents, cache_name, encode_contents, request_fields
-from midspan.gemini.response import GenerateContentResponse
+from midspan.gemini.response import GenerateContentResponse, ReadOnce
 from midspan.providers.gemini import decode, wire
 from midspan.providers.gemini.capabilities import Capabilities
 from midspan.providers.gemini.client import Gemini
@@ -135,22 +135,19 @@ def _limits(request: dict[str, Any]) -> Limits:
     return limits
 
 
-class AutoStream:
+class AutoStream(ReadOnce):
     """The final answer in chunks, read once. After the last one, `response` is the whole answer."""
 
     def __init__(self, stream: RunStream, form: Any) -> None:
         self._stream = stream
         self._form = form
-        self._is_taken = False
 
     @property
     def response(self) -> AutoResponse:
         return AutoResponse(self._stream.result, self._form)
 
     async def __aiter__(self) -> AsyncIterator[GenerateContentResponse]:
-        if self._is_taken:
-            raise ConfigError("a stream can be read only once; send the request again for another one")
-        self._is_taken = True
+        self._take()
         async with aclosing(final_text(_numbered(self._stream))) as deltas:
             async for _, delta in deltas:
                 yield GenerateContentResponse(_chunk(delta), form=self._form)
@@ -159,12 +156,6 @@ class AutoStream:
         """Cancel the run, wherever it is."""
         self._is_taken = True
         await self._stream.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
 
 
 def _chunk(delta: TextDelta | TurnRetry) -> ModelResponse:

@@ -37,17 +37,6 @@ def to_json(value: Any, where: str) -> Any:
         raise ConfigError(f"{where} cannot be sent: it is nested too deeply, or contains itself") from error
 
 
-def check_text(text: Any, where: str) -> str:
-    """Return the text; raise an error if it is not a string, or cannot be encoded."""
-    if not isinstance(text, str):
-        raise ConfigError(f"{where} must be a string, got {describe(text)}")
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise ConfigError(f"{where} cannot be sent: it has an unpaired surrogate, {text[error.start]!r}") from error
-    return text
-
-
 def read(form: type[AnyProto], value: Any, where: str) -> AnyProto:
     """Return the message that a caller passed, as such or as a dict of its fields, in either casing."""
     if isinstance(value, form) and encode_strictly(form, value) is not None:

@@ -1,6 +1,6 @@
 """The Gemini API as it is, typed: one request, one response, and the calls in it are executed by the caller."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import aclosing
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
@@ -8,20 +8,22 @@ from typing import TYPE_CHECKING, Any, Literal, Self, overload
 from midspan._http.messages import origin_of
 from midspan._loop.blocking import iterate, run_blocking
 from midspan._types.events import TextDelta
+from midspan._types.specs import ToolChoice
+from midspan._types.texts import check_text
 from midspan.errors import ConfigError, InvalidRequest
-from midspan.gemini.caches import AsyncCaches, Caches
 from midspan.gemini.checking import describe
 from midspan.gemini.output import requested_type
-from midspan.gemini.request import Contents, RequestFields, request_fields
+from midspan.gemini.request import Contents, RequestFields, cache_name, request_fields
 from midspan.gemini.response import AsyncResponseStream, ChunkReader, GenerateContentResponse, ResponseStream
-from midspan.gemini.tools import read_choice, read_tools
+from midspan.gemini.tools import ToolLike, read_tools
 from midspan.providers.auth import HiddenArguments
 from midspan.providers.gemini import decode, responses
-from midspan.providers.gemini.api import connect
+from midspan.providers.gemini.api import GeminiApi, connect
 from midspan.providers.gemini.capabilities import DEFAULT_MODEL, Api, Capabilities, capabilities_of
 from midspan.providers.gemini.client import check_model, unvalidated_choice
 from midspan.providers.gemini.family import list_models
-from midspan.providers.gemini.proto import Proto, load
+from midspan.providers.gemini.proto import Proto, dump, load
+from midspan.providers.gemini.wire import CachedContent
 
 if TYPE_CHECKING:
     from midspan._loop.background import RunStatus
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from midspan.gemini.auto import AutoResponse, AutoStream, AutoTools
 
 _MAX_CACHED_FIELDS = 64
+_MAX_SECONDS = 315_576_000_000
+"""Of a Duration: https://protobuf.dev/reference/protobuf/google.protobuf"""
 _SCALARS = frozenset((str, int, float, bool, type(None)))
 
 
@@ -212,7 +216,7 @@ def _unvalidated(request: dict[str, Any], error: InvalidRequest) -> dict[str, An
     if choice is None:
         raise error
     has_builtins = any(tool.function_declarations is None for tool in read_tools(request.get("tools")))
-    return {**request, "tool_choice": unvalidated_choice(read_choice(choice), error, has_builtins=has_builtins)}
+    return {**request, "tool_choice": unvalidated_choice(ToolChoice.of(choice), error, has_builtins=has_builtins)}
 
 
 def _identity_of(request: dict[str, Any]) -> tuple[Any, ...] | None:
@@ -293,3 +297,86 @@ class Client:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class AsyncCaches:
+    """The caches of a client."""
+
+    def __init__(self, api: GeminiApi, resolve: Callable[[str | None], tuple[str, Capabilities]]) -> None:
+        self._api = api
+        self._resolve = resolve
+
+    async def create(
+        self,
+        contents: Contents = (),
+        *,
+        model: str | None = None,
+        ttl_seconds: float = 3600,
+        display_name: str | None = None,
+        system_instruction: Contents | None = None,
+        tools: ToolLike = (),
+        tool_config: Any = None,
+    ) -> CachedContent:
+        """Create a cache. Pass it as cached_content=… in requests, and leave out what it holds."""
+        path, capabilities = self._resolve(model)
+        if not capabilities.explicit_cache:
+            raise ConfigError(f"{path} has no explicit caches; it caches long prefixes by itself")
+        if display_name is not None:
+            check_text(display_name, "display_name")
+        fields = request_fields(
+            capabilities, system_instruction=system_instruction, tools=tools, tool_config=tool_config
+        )
+        head = dump(CachedContent(model=path, ttl=_duration(ttl_seconds), display_name=display_name))
+        body = head[:-1] + b"," + fields.body(contents, capabilities, may_be_empty=True)[1:]
+        created: bytes = await self._api.call("POST", self._api.endpoint.resource("cachedContents"), body)
+        return load(CachedContent, created)
+
+    async def get(self, name: str | CachedContent) -> CachedContent:
+        return load(CachedContent, await self._call("GET", name))
+
+    async def list(self) -> list[CachedContent]:
+        caches: list[CachedContent] = []
+        path = self._api.endpoint.resource("cachedContents")
+        async for page in self._api.pages(path, responses.ListCachedContentsResponse):
+            caches += page.cached_contents or []
+        return caches
+
+    async def update(self, name: str | CachedContent, *, ttl_seconds: float) -> CachedContent:
+        """Let a cache live for `ttl_seconds` from now."""
+        body = dump(CachedContent(ttl=_duration(ttl_seconds)))
+        return load(CachedContent, await self._call("PATCH", name, body, "?updateMask=ttl"))
+
+    async def delete(self, name: str | CachedContent) -> None:
+        await self._call("DELETE", name)
+
+    async def _call(self, method: str, name: str | CachedContent, body: bytes = b"", query: str = "") -> bytes:
+        path = self._api.endpoint.resource("cachedContents", cache_name(name, "the name of a cache"))
+        return await self._api.call(method, path + query, body)
+
+
+def _duration(seconds: float) -> str:
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= _MAX_SECONDS:
+        raise ConfigError(f"ttl_seconds must be a positive number of seconds, got {describe(seconds)}")
+    return f"{seconds:.9f}".rstrip("0").rstrip(".") + "s"
+
+
+class Caches:
+    """`AsyncCaches` for plain code."""
+
+    def __init__(self, caches: AsyncCaches) -> None:
+        self._caches = caches
+
+    def create(self, contents: Contents = (), **cache: Any) -> CachedContent:
+        return run_blocking(self._caches.create(contents, **cache))
+
+    def get(self, name: str | CachedContent) -> CachedContent:
+        return run_blocking(self._caches.get(name))
+
+    def list(self) -> list[CachedContent]:
+        return run_blocking(self._caches.list())
+
+    def update(self, name: str | CachedContent, *, ttl_seconds: float) -> CachedContent:
+        return run_blocking(self._caches.update(name, ttl_seconds=ttl_seconds))
+
+    def delete(self, name: str | CachedContent) -> None:
+        run_blocking(self._caches.delete(name))

@@ -5,14 +5,14 @@ the environment with the first request, as `Client()` is; `use` replaces it.
 """
 
 import inspect
-import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 
 from midspan._loop.blocking import run_blocking
+from midspan._schema.dialects.dialect import NameRule
 from midspan._types.messages import Message
 from midspan._types.parts import ToolCall, ToolResult
 from midspan._types.specs import BuiltinTool
@@ -37,26 +37,22 @@ if TYPE_CHECKING:
     from midspan._loop.background_runs import View
     from midspan.gemini.auto import AutoResponse
 
-_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_NAMES = NameRule(extra="-", digit_first=True)
 _SCHEMAS = ("parameters", "parameters_json_schema", "response", "response_json_schema")
-_OPTIONS = ("parameters_json_schema", "response", "response_json_schema", "behavior")
 
 
 def new_function_declaration(
     name: str, description: str, parameters: Any = None, **options: Any
 ) -> FunctionDeclaration:
     """Return a declaration whose name, description and schemas every API of the family accepts."""
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
+    if not isinstance(name, str) or not _NAMES.allows(name):
         raise ConfigError(f"{describe(name)} is not a valid function name; use 1 to 64 ASCII letters, digits, _ and -")
     if not isinstance(description, str) or not description.strip():
         raise ConfigError(f"{name} needs a description; it is all that the model knows of the function")
-    for option in options:
-        if option not in _OPTIONS:
-            raise ConfigError(f"unknown option {option!r} for the declaration of {name}; known: {', '.join(_OPTIONS)}")
     fields = {"name": name, "description": description, "parameters": parameters, **options}
     for schema in _SCHEMAS:
         check_schema(fields.get(schema), f"{name}.{schema}")
-    [tool] = read_tools([{field: value for field, value in fields.items() if value is not None}])
+    [tool] = read_tools([fields])
     [declaration] = tool.function_declarations or []
     return load(FunctionDeclaration, dump(declaration))
 
@@ -90,8 +86,7 @@ class ToolRegistry:
 
     async def execute_calls_async(self, calls: Iterable[Any]) -> list[ToolResult]:
         """Execute calls and return their results in the same order. An error is a result and disturbs no other call."""
-        items = _checked_list(calls, "calls", "a FunctionCall, a ToolCall or a dict of name and args")
-        return await run_calls([_call(item) for item in items], self._toolbox.source().call)
+        return await run_calls([_call(item) for item in calls], self._toolbox.source().call)
 
     def execute_calls(self, calls: Iterable[Any]) -> list[ToolResult]:
         """Do the same in plain code."""
@@ -166,21 +161,12 @@ def _call(item: Any) -> ToolCall:
     return call
 
 
-def _checked_list(items: Any, what: str, expected: str) -> tuple[Any, ...]:
-    if isinstance(items, str | bytes | Mapping) or not isinstance(items, Iterable):
-        raise ConfigError(f"{what} cannot be {describe(items)}; pass a list, each item {expected}")
-    return tuple(items)
-
-
 def from_tool_results(results: Iterable[ToolResult]) -> Content:
     """Return the turn that gives results to the model: one content, one part for each result, in their order."""
-    items = _checked_list(results, "results", "a ToolResult, as Tools.execute_calls returned them")
-    for result in items:
-        if not isinstance(result, ToolResult):
-            raise ConfigError(f"{describe(result)} is not a ToolResult; pass what Tools.execute_calls returned")
-    if not items:
+    content = bytes(encode_message(Message("user", tuple(results)), Capabilities()))
+    if not content:
         raise ConfigError("results is empty, and the API rejects a content without parts")
-    return load(Content, bytes(encode_message(Message("user", items), Capabilities())))
+    return load(Content, content)
 
 
 def extract_text(response: Any) -> str:
@@ -199,8 +185,6 @@ _client: Client | None = None
 def use(client: Client | None) -> None:
     """Let all functions of this module use this client; None means the one of the environment again."""
     global _client  # noqa: PLW0603 - one for the process
-    if client is not None and not isinstance(client, Client):
-        raise ConfigError(f"use(…) needs a Client, got {type(client).__name__}")
     with _lock:
         _client = client
 

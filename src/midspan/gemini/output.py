@@ -63,7 +63,7 @@ def output_fields(schema: Any, json_schema: Any, mime_type: Any) -> dict[str, An
 
 
 def _type_fields(form: Any, name: str, mime_type: Any) -> dict[str, Any]:
-    parser = _parser_at(form, name)
+    parser = _parser_of(form, name)
     if isinstance(mime_type, str) and mime_type == _ENUM:
         from midspan._schema.dialects.adapt import adapt_schema
         from midspan.providers.gemini.profile import GEMINI_PARAMETERS
@@ -77,7 +77,7 @@ def parameters_schema(form: Any, where: str) -> dict[str, Any]:
     from midspan._schema.dialects.adapt import adapt_schema
     from midspan.providers.gemini.profile import GEMINI_JSON_SCHEMA
 
-    return adapt_schema(_parser_at(form, where).output.schema, GEMINI_JSON_SCHEMA).schema
+    return adapt_schema(_parser_of(form, where).output.schema, GEMINI_JSON_SCHEMA).schema
 
 
 def schema_field(schema: dict[str, Any], where: str, name: str, json_name: str) -> dict[str, Any]:
@@ -99,21 +99,18 @@ class _Parser(NamedTuple):
     adapted: "AdaptedSchema"
 
 
-def _parser_at(form: Any, where: str) -> _Parser:
-    try:
-        return _parser_of(form)
-    except SchemaError as error:
-        raise SchemaError(f"{where}: {error}") from error
-
-
-def _parser_of(form: Any) -> _Parser:
+def _parser_of(form: Any, where: str) -> _Parser:
     if not is_type(form):
-        raise SchemaError(f"{describe(form)} is not a type; pass one like list[int], a dataclass or a model")
+        raise SchemaError(f"{where} cannot be {describe(form)}; pass a type like list[int], a dataclass or a model")
     try:
         hash(form)
-    except TypeError:
-        return _parser.__wrapped__(form)
-    return _parser(form)
+        make_parser = _parser
+    except TypeError:  # metadata of Annotated may be unhashable
+        make_parser = _parser.__wrapped__  # type: ignore[assignment]  # the same function without its cache
+    try:
+        return make_parser(form)
+    except SchemaError as error:
+        raise SchemaError(f"{where}: {error}") from error
 
 
 @lru_cache(maxsize=128)
@@ -128,7 +125,7 @@ def _parser(form: Any) -> _Parser:
 
 def parse_answer(text: str, form: Any) -> Any:
     """Return the answer as JSON data, or as a value of a type; Any means JSON data."""
-    parser = None if form is Any else _parser_of(form)
+    parser = None if form is Any else _parser_of(form, "the requested type")
     if not text.strip():
         raise MalformedResponse("the answer has no text to read as JSON; see its finish_reason")
     try:

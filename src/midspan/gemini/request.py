@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 from msgspec.structs import fields, replace
 
 from midspan._types.messages import ROLES, History, Message
+from midspan._types.texts import check_text
 from midspan.errors import ConfigError
-from midspan.gemini.checking import check_text, describe, encode, read, read_json, set_fields, to_json
+from midspan.gemini.checking import describe, encode, read, read_json, set_fields, to_json
 from midspan.gemini.output import output_fields
 from midspan.gemini.tools import ToolLike, read_tool_config, read_tools
 from midspan.providers.gemini import wire
@@ -166,7 +167,8 @@ def _read_content(item: Any, where: str) -> wire.Content:
 
 def _read_part(item: Any, where: str, *, is_model: bool = False) -> wire.Part:
     if isinstance(item, str):
-        return wire.Part(text=check_text(item, where))
+        check_text(item, where)
+        return wire.Part(text=item)
     if isinstance(item, wire.Part):
         return item  # its fields are checked when it is encoded
     if not isinstance(item, Mapping):

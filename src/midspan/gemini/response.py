@@ -1,5 +1,6 @@
 """Responses of the Gemini API, whole and as streams of chunks, with everything that the server sent."""
 
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
@@ -188,7 +189,28 @@ class ChunkReader:
         return GenerateContentResponse(self._decoder.response(), form=self._form)
 
 
-class AsyncResponseStream:
+class ReadOnce(ABC):
+    """A stream that can be iterated once, and closes when its `async with` block ends."""
+
+    _is_taken = False
+
+    def _take(self) -> None:
+        if self._is_taken:
+            raise ConfigError("a stream can be read only once; send the request again for another one")
+        self._is_taken = True
+
+    @abstractmethod
+    async def aclose(self) -> None:
+        """Close the stream, wherever it is."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+
+class AsyncResponseStream(ReadOnce):
     """The chunks of a response, read once. After the last one, `response` is the whole response.
 
     If the response was cut, StreamCut is raised after the last chunk, and `response` is what arrived.
@@ -196,7 +218,6 @@ class AsyncResponseStream:
 
     def __init__(self, chunks: AsyncIterator[tuple[ChunkReader, list[object]]]) -> None:
         self._chunks = cast("AsyncGenerator[tuple[ChunkReader, list[GenerateContentResponse]]]", chunks)
-        self._is_taken = False
         self._response: GenerateContentResponse | None = None
 
     @property
@@ -206,9 +227,7 @@ class AsyncResponseStream:
         return self._response
 
     async def __aiter__(self) -> AsyncIterator[GenerateContentResponse]:
-        if self._is_taken:
-            raise ConfigError("a stream can be read only once; send the request again for another one")
-        self._is_taken = True
+        self._take()
         reader: ChunkReader | None = None
         try:
             async for reader, chunks in self._chunks:  # noqa: B007 - the last reader has the response
@@ -222,15 +241,8 @@ class AsyncResponseStream:
             raise StreamCut("Gemini ended the stream before the response was complete", status=200)
 
     async def aclose(self) -> None:
-        """Close the stream, wherever it is."""
         self._is_taken = True
         await self._chunks.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
 
 
 class ResponseStream:

@@ -1,6 +1,5 @@
 """Tools and tool choices that a caller passes, as messages of the API."""
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
@@ -13,7 +12,7 @@ from midspan.gemini.checking import describe, encode_strictly, read, read_json, 
 from midspan.gemini.output import is_type, parameters_schema, schema_field
 from midspan.gemini.types import FunctionDeclaration
 from midspan.providers.gemini import wire
-from midspan.providers.gemini.capabilities import Capabilities
+from midspan.providers.gemini.capabilities import FUNCTION_NAME, Capabilities
 from midspan.providers.gemini.encode import tool_config_fields
 from midspan.providers.gemini.proto import Proto, from_plain
 
@@ -30,8 +29,7 @@ _BUILTIN_FIELDS: dict[type[Proto], str] = {
     wire.ComputerUse: "computer_use",
     wire.EnterpriseWebSearch: "enterprise_web_search",
 }
-_FUNCTION_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}")
-_MAX_CHOICE_ERROR = 300
+_MAX_NAME_CHARS = 128  # as documented; the server decides about names of more than 64
 
 
 def read_tools(tools: ToolLike | Iterable[ToolLike] | None) -> list[wire.Tool]:
@@ -54,10 +52,10 @@ def read_tools(tools: ToolLike | Iterable[ToolLike] | None) -> list[wire.Tool]:
 
 def _check_names(names: list[str | None]) -> None:
     for name in names:
-        if not isinstance(name, str) or not _FUNCTION_NAME.fullmatch(name):
+        if not isinstance(name, str) or not FUNCTION_NAME.fullmatch(name) or len(name) > _MAX_NAME_CHARS:
             raise ConfigError(
-                f"{describe(name)} is not a valid function name; use at most 128 ASCII letters, digits, _ . : and -, "
-                "not starting with a digit"
+                f"{describe(name)} is not a valid function name; use at most {_MAX_NAME_CHARS} ASCII letters, digits, "
+                "_ . : and -, not starting with a digit"
             )
         if names.count(name) > 1:
             raise ConfigError(f"two functions are named {name!r}")
@@ -149,7 +147,7 @@ def read_tool_config(
 ) -> wire.ToolConfig | None:
     """Return the tool config for these tools. What the caller set in `config` stays as it is."""
     functions = [function.name or "" for tool in tools for function in tool.function_declarations or []]
-    tool_choice = None if choice is None else read_choice(choice)
+    tool_choice = None if choice is None else ToolChoice.of(choice)
     fields = tool_config_fields(functions, tool_choice, capabilities, has_builtins=len(tools) > bool(functions))
     message = from_plain(wire.ToolConfig, fields)
     if config is not None:
@@ -161,18 +159,3 @@ def read_tool_config(
         if tool_choice is not None:
             message = replace(message, function_calling_config=required.function_calling_config)
     return message if message != wire.ToolConfig() else None
-
-
-def read_choice(choice: Any) -> ToolChoice:
-    """Return the tool choice that a caller passed in any form."""
-    import msgspec
-
-    try:
-        return msgspec.convert(msgspec.to_builtins(ToolChoice.of(choice)), ToolChoice)
-    except Exception as error:  # of a value in it that is not a name, or whose repr raises
-        if isinstance(error, ConfigError) and len(str(error)) <= _MAX_CHOICE_ERROR:
-            raise
-        raise ConfigError(
-            f"tool_choice cannot be {describe(choice)}; pass 'optional', 'required_any', 'none', 'validated' or "
-            "{'type': 'required', 'tool': name}"
-        ) from error

@@ -10,8 +10,9 @@ from msgspec import field
 from msgspec.structs import force_setattr
 
 from midspan._types.parts import Blob
+from midspan._types.texts import check_text
 from midspan.errors import ConfigError, SchemaError
-from midspan.gemini.checking import check_text, describe, to_json
+from midspan.gemini.checking import describe, to_json
 from midspan.providers.gemini import wire
 from midspan.providers.gemini.capabilities import MAX_FILE_BYTES
 from midspan.providers.gemini.wire import (
@@ -105,7 +106,8 @@ class Part(wire.Part, frozen=True):
 
     @classmethod
     def from_text(cls, text: str) -> Self:
-        return cls(text=check_text(text, "the text of a part"))
+        check_text(text, "the text of a part")
+        return cls(text=text)
 
     @classmethod
     def from_bytes(cls, data: bytes, mime_type: str) -> Self:
@@ -134,23 +136,24 @@ class Part(wire.Part, frozen=True):
     def from_uri(cls, file_uri: str, mime_type: str) -> Self:
         """Media that the API fetches: from the Files API, from Cloud Storage, or from the web."""
         Blob.of(b"", mime_type)  # checks the media type
-        if not check_text(file_uri, "file_uri").strip():
+        check_text(file_uri, "file_uri")
+        if not file_uri.strip():
             raise ConfigError("file_uri is empty; pass the URI from the Files API, gs://… or https://…")
         return cls(file_data=wire.FileData(file_uri=file_uri, mime_type=mime_type))
 
     @classmethod
     def from_function_call(cls, name: str, args: dict[str, Any] | None = None, *, id: str | None = None) -> Self:
-        return cls(function_call=FunctionCall(name=name, args={} if args is None else args, id=_checked_id(id)))
+        _check_id(id)
+        return cls(function_call=FunctionCall(name=name, args={} if args is None else args, id=id))
 
     @classmethod
     def from_function_response(
         cls, name: str, response: Any, *, id: str | None = None, media: Iterable[wire.Part] = ()
     ) -> Self:
         """The result of a call, with the images or files that belong to it (`media`, for Gemini 3 and later)."""
-        parts = [_response_part(part, name) for part in media]
-        return cls(
-            function_response=FunctionResponse(name=name, response=response, id=_checked_id(id), parts=parts or None)
-        )
+        _check_id(id)
+        parts = [_response_part(part, name) for part in media] or None
+        return cls(function_response=FunctionResponse(name=name, response=response, id=id, parts=parts))
 
 
 class Content(wire.Content, frozen=True):
@@ -158,7 +161,8 @@ class Content(wire.Content, frozen=True):
 
     @classmethod
     def text(cls, text: str, role: str = "user") -> Self:
-        return cls(role=check_text(role, "role"), parts=[Part.from_text(text)])
+        check_text(role, "role")
+        return cls(role=role, parts=[Part.from_text(text)])
 
 
 def check_schema(schema: Any, where: str) -> None:
@@ -180,8 +184,9 @@ def _require_text(what: str, **fields: str | None) -> None:
             raise ConfigError(f"{what} needs a {name}{got}")
 
 
-def _checked_id(id: Any) -> str | None:
-    return None if id is None else check_text(id, "the id of a call")
+def _check_id(id: str | None) -> None:
+    if id is not None:
+        check_text(id, "the id of a call")
 
 
 def _to_object(value: Any, what: str) -> dict[str, Any]:

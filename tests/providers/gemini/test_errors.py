@@ -105,9 +105,10 @@ def test_a_long_page_is_cut(page: bytes) -> None:
 def test_long_words_of_the_server_are_cut_with_a_mark() -> None:
     error = parse_error(400, json.dumps(body(400, "x" * 1_000_000, "Y" * 1_000)).encode())
     assert str(error) == (
-        f"Gemini answered 400 {'Y' * 80}… (920 more characters): {'x' * 4_000}… (996,000 more characters)"
+        f"Gemini answered 400 {'Y' * 80}… [cut: the first 80 of 1,000 characters]: "
+        f"{'x' * 4_000}… [cut: the first 4,000 of 1,000,000 characters]"
     )
-    assert "more characters" not in str(parse_error(400, json.dumps(body(400, "x" * 4_000)).encode()))
+    assert "cut" not in str(parse_error(400, json.dumps(body(400, "x" * 4_000)).encode()))
     assert len(str(parse_error(500, json.dumps({"error": "x" * 1_000_000}).encode()))) < 5_000
     assert len(str(parse_error(500, json.dumps({"error": {"message": ["x" * 1_000_000]}}).encode()))) < 5_000
     assert len(str(blocked_error({"blockReason": "R" * 10_000, "blockReasonMessage": "x" * 1_000_000}))) < 5_000
@@ -121,7 +122,7 @@ def test_long_words_of_the_server_are_cut_with_a_mark() -> None:
         ("/other/m", "'/other/m'"),
         ("", "''"),
         ("http://secret@secret@new.example", "'http://new.example'"),
-        ("http://\udcff/\n", r"'http://\udcff/\n'"),
+        ("http://\udcff/\n", r"'http://�/\n'"),
     ],
 )
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])

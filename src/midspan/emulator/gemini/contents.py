@@ -5,6 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from midspan._types.texts import CHARACTERS_PER_TOKEN
 from midspan.emulator.gemini.errors import ApiError, invalid, invalid_fields
 from midspan.emulator.gemini.models import Family
 from midspan.emulator.gemini.signatures import signature_error
@@ -127,7 +128,7 @@ def _part_tokens(part: Part) -> int:
 
 
 def text_tokens(text: str) -> int:
-    return len(text) // 4 + 1
+    return len(text) // CHARACTERS_PER_TOKEN + 1
 
 
 class _Turn(Struct, frozen=True):

@@ -5,6 +5,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from midspan._types.texts import CHARACTERS_PER_TOKEN
 from midspan.emulator.gemini.caches import Caches
 from midspan.emulator.gemini.check import Target, check
 from midspan.emulator.gemini.contents import check_each, check_size, count_tokens
@@ -184,7 +185,7 @@ def _count_tokens(body: bytes, model: str, route: Route) -> dict[str, Any]:
     check_declarations(counted.tools or (), Target(model, route.api, route.version).family)
     tokens = count_tokens([*contents, *([counted.system_instruction] if counted.system_instruction else [])])
     if counted.tools:
-        tokens += len(encode(to_plain(counted.tools))) // 4
+        tokens += len(encode(to_plain(counted.tools))) // CHARACTERS_PER_TOKEN
     document = {"totalTokens": tokens, "promptTokensDetails": [{"modality": "TEXT", "tokenCount": tokens}]}
     if route.api is Api.VERTEX:
         texts = [part.text or "" for content in contents for part in content.parts or ()]

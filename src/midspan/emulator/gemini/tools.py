@@ -10,11 +10,10 @@ from midspan._schema.tree import SchemaTree
 from midspan.emulator.gemini.errors import invalid, invalid_fields
 from midspan.emulator.gemini.models import Family
 from midspan.errors import SchemaError
-from midspan.providers.gemini.capabilities import Api
+from midspan.providers.gemini.capabilities import FUNCTION_NAME, MAX_NAME_CHARS, Api
 from midspan.providers.gemini.proto import to_plain
 from midspan.providers.gemini.wire import FunctionCallingConfig, FunctionDeclaration, Schema, Tool, ToolConfig
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,63}")
 _INVALID_NAME = (
     "Invalid function name. Must start with a letter or an underscore. Must be alphameric (a-z, A-Z, 0-9), "
     "underscores (_), dots (.), colons (:), or dashes (-), with a maximum length of 64."
@@ -65,7 +64,7 @@ def declarations_in(tools: Sequence[Tool] | None) -> list[FunctionDeclaration]:
 
 
 def _declaration_errors(declaration: FunctionDeclaration, path: str, api: Api) -> Iterator[tuple[str, str]]:
-    if not _NAME.fullmatch(declaration.name or ""):
+    if not FUNCTION_NAME.fullmatch(declaration.name or "") or len(declaration.name or "") > MAX_NAME_CHARS:
         yield f"{path}.name", _INVALID_NAME
     for name, schema, json_schema in (
         ("parameters", declaration.parameters, declaration.parameters_json_schema),

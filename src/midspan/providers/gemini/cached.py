@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from midspan._http.retry import Clock, SystemClock
 from midspan._types.exchange import CachePolicy, ModelEvent, ModelRequest, ModelResponse, RequestConfig
+from midspan._types.texts import CHARACTERS_PER_TOKEN
 from midspan.errors import ConfigError, InvalidRequest, PermissionDenied, ProviderError
 from midspan.providers.gemini.capabilities import Capabilities
 from midspan.providers.gemini.client import Gemini
@@ -28,8 +29,6 @@ from midspan.providers.provider import WrapperProvider, ensure_aclose
 _log = logging.getLogger("midspan.providers.gemini")
 
 _MAX_CACHES = 32
-_BYTES_PER_TOKEN = 4
-"""The least that a token of English or JSON takes. In the end the server decides whether a prompt is large enough."""
 
 
 class _Cache(Struct):
@@ -129,7 +128,7 @@ class Cached(WrapperProvider):
         if config.tool_choice is not None and config.tool_choice.mode == "none":
             return None  # for one request, to get an answer; the mode is part of the cache
         fields = config.derived(("gemini cache", capabilities), lambda: _cache_fields(config, capabilities))
-        return fields if len(fields) >= self._minimum * _BYTES_PER_TOKEN else None
+        return fields if len(fields) >= self._minimum * CHARACTERS_PER_TOKEN else None
 
     async def _cache_for(self, fields: bytes) -> str | None:
         """Return the name of the cache that holds these fields; create or refresh it if that is due."""

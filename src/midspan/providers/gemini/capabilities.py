@@ -30,6 +30,9 @@ KNOWN_MODELS = (
 DEFAULT_MODEL = KNOWN_MODELS[0]
 KEY_VARIABLES = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
 """Environment variables with an API key; the first that is set is used."""
+FUNCTION_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]*")
+"""Characters in the name of a function. Servers accept 64; newer documentation says 128."""
+MAX_NAME_CHARS = 64
 MAX_REQUEST_BYTES = 100 * 1024 * 1024
 """https://blog.google/innovation-and-ai/technology/developers-tools/gemini-api-new-file-limits"""
 MAX_FILE_BYTES = MAX_REQUEST_BYTES * 3 // 4

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from midspan._types.texts import MAX_MESSAGE_CHARS, truncate
 from midspan.errors import (
     AuthenticationError,
     InvalidRequest,
@@ -36,7 +37,6 @@ RPC_STATUSES: dict[str, tuple[int, int]] = {
 }
 """The codes of google.rpc.Code: number, and HTTP status. Some streams send the number instead of an HTTP status."""
 _HTTP_BY_NUMBER = dict(RPC_STATUSES.values())
-_MAX_MESSAGE = 4_000
 _MAX_PAGE = 400
 _MAX_NAME = 80
 _NO_MESSAGE = "no message"
@@ -59,16 +59,16 @@ def parse_error(
         status = RPC_STATUSES[name][1]
     elif isinstance(code, int):
         status = _HTTP_BY_NUMBER.get(code, status)
-    shown = f"{status} {_shortened(name, _MAX_NAME)}" if isinstance(name, str) else status
-    message = f"Gemini answered {shown}: {_shortened(error.get('message') or _NO_MESSAGE, _MAX_MESSAGE)}"
+    shown = f"{status} {truncate(name, _MAX_NAME)}" if isinstance(name, str) else status
+    message = f"Gemini answered {shown}: {truncate(str(error.get('message') or _NO_MESSAGE))}"
     details = _objects(error.get("details"))
     return _error(status, message, details, _retry_delay(details) or delay)
 
 
 def blocked_error(feedback: dict[str, Any]) -> PromptBlocked:
     """Return the error for a prompt that a filter blocked."""
-    reason = _shortened(feedback.get("blockReason", "unknown reason"), _MAX_NAME)
-    why = _shortened(feedback.get("blockReasonMessage") or "change the prompt or the safety settings", _MAX_MESSAGE)
+    reason = truncate(str(feedback.get("blockReason", "unknown reason")), _MAX_NAME)
+    why = truncate(str(feedback.get("blockReasonMessage") or "change the prompt or the safety settings"))
     return PromptBlocked(f"Gemini blocked the prompt ({reason}): {why}", status=200, details=[feedback])
 
 
@@ -112,13 +112,8 @@ _TAG = re.compile(r"<(script|style)\b.*?</\1>|<[^>]*>", re.DOTALL | re.IGNORECAS
 
 def _text_of_page(body: bytes) -> str:
     """Return the beginning of an HTML page or of plain text, without tags."""
-    text = _TAG.sub(" ", body[:_MAX_MESSAGE].decode("utf-8", "replace"))
-    return _shortened(" ".join(text.split()), _MAX_PAGE)
-
-
-def _shortened(value: object, limit: int) -> str:
-    text = str(value)
-    return text if len(text) <= limit else f"{text[:limit]}… ({len(text) - limit:,} more characters)"
+    text = _TAG.sub(" ", body[:MAX_MESSAGE_CHARS].decode("utf-8", "replace"))
+    return truncate(" ".join(text.split()), _MAX_PAGE)
 
 
 _URL_WITHOUT_QUERY = re.compile(r"(?:[a-z][a-z0-9+.-]*:)?(?://[^/?#]*)?[^?#]*", re.IGNORECASE)
@@ -128,7 +123,7 @@ def _moved(location: str) -> str:
     """Describe a redirect; the query, a user name and a password in its URL may be secrets and are left out."""
     url = _URL_WITHOUT_QUERY.match(location)
     target = re.sub(r"//[^/]*@", "//", url.group() if url else "")
-    return f"moved to {_shortened(target, _MAX_PAGE)!r}; redirects are not followed, pass the right base_url=…"
+    return f"moved to {truncate(target, _MAX_PAGE)!r}; redirects are not followed, pass the right base_url=…"
 
 
 def _retry_delay(details: list[dict[str, Any]]) -> float | None:

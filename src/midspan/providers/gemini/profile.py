@@ -3,10 +3,10 @@
 from typing import Literal
 
 from midspan._schema.dialects.dialect import NameRule, SchemaDialect
-from midspan.providers.gemini.capabilities import Capabilities
+from midspan.providers.gemini.capabilities import MAX_NAME_CHARS, Capabilities
 from midspan.providers.provider import ModelProfile
 
-_FUNCTION_NAMES = NameRule(extra=".-")
+_FUNCTION_NAMES = NameRule(extra=".-", max_chars=MAX_NAME_CHARS)
 _PARAMETER_KEYWORDS = (
     "type format description nullable default enum items minItems maxItems properties required minProperties "
     "maxProperties minLength maxLength pattern minimum maximum anyOf"
