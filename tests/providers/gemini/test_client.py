@@ -153,14 +153,31 @@ def test_what_fails_once_and_then_works_is_no_failure(whole: bool) -> None:
         assert asyncio.run(main()).message.text == "ab"
 
 
+class Connections:
+    """The connections of a server: how many there were, and whether one is open."""
+
+    def __init__(self) -> None:
+        self.accepted = self.open = 0
+        self._changed = asyncio.Condition()
+
+    async def change(self, by: int) -> None:
+        self.open += by
+        self.accepted += max(by, 0)
+        async with self._changed:
+            self._changed.notify_all()
+
+    async def all_closed(self) -> None:
+        async with self._changed:
+            await self._changed.wait_for(lambda: not self.open)
+
+
 @asynccontextmanager
-async def raw_server(behave: Callable[[asyncio.StreamWriter], Any]) -> AsyncIterator[tuple[str, list[int]]]:
-    """A server that answers every request with the same bytes, however wrong; it counts open connections."""
-    open_connections: list[int] = [0, 0]
+async def raw_server(behave: Callable[[asyncio.StreamWriter], Any]) -> AsyncIterator[tuple[str, Connections]]:
+    """A server that answers every request with the same bytes, however wrong."""
+    connections = Connections()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        open_connections[0] += 1
-        open_connections[1] += 1
+        await connections.change(+1)
         try:
             head = await reader.readuntil(b"\r\n\r\n")
             length = next(
@@ -172,11 +189,11 @@ async def raw_server(behave: Callable[[asyncio.StreamWriter], Any]) -> AsyncIter
         except (ConnectionError, asyncio.IncompleteReadError):
             pass
         finally:
-            open_connections[0] -= 1
+            await connections.change(-1)
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     try:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", open_connections
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", connections
     finally:
         server.close()
 
@@ -200,12 +217,13 @@ def sends(*pieces: bytes) -> Callable[[asyncio.StreamWriter], Any]:
     return behave
 
 
-def breaks_after(*pieces: bytes) -> Callable[[asyncio.StreamWriter], Any]:
+def breaks_after(*pieces: bytes, received: asyncio.Event | None = None) -> Callable[[asyncio.StreamWriter], Any]:
+    """Send the pieces, wait until the client has `received` something, and reset the connection."""
+
     async def behave(writer: asyncio.StreamWriter) -> None:
-        for piece in pieces:
-            writer.write(piece)
-            await writer.drain()
-        await asyncio.sleep(0.02)
+        await sends(*pieces)(writer)
+        if received is not None:
+            await received.wait()
         writer.transport.abort()
 
     return behave
@@ -221,19 +239,21 @@ def breaks_after(*pieces: bytes) -> Callable[[asyncio.StreamWriter], Any]:
     ],
 )
 def test_a_stream_that_breaks_gives_what_came_and_then_an_error(pieces: list[bytes]) -> None:
-    async def main() -> tuple[list[Any], list[int]]:
-        async with raw_server(breaks_after(*pieces)) as (url, open_connections):
+    async def main() -> tuple[list[Any], int]:
+        received = asyncio.Event()
+        async with raw_server(breaks_after(*pieces, received=received)) as (url, connections):
             seen: list[Any] = []
             async with Gemini(api_key="k", base_url=url, clock=VirtualClock()) as gemini:
                 with pytest.raises(errors.NetworkError):  # noqa: PT012 - what came before the error is looked at too
                     async for item in gemini.stream(REQUEST):
-                        seen.append(item)  # noqa: PERF401 - as above
-            await until_all_closed(open_connections)
-            return seen, open_connections
+                        seen.append(item)
+                        received.set()
+            await connections.all_closed()
+            return seen, connections.accepted
 
-    seen, open_connections = asyncio.run(asyncio.wait_for(main(), BOUND))
+    seen, accepted = asyncio.run(asyncio.wait_for(main(), BOUND))
     assert pieces_of(seen) == [Text("grüße 🙂")]
-    assert open_connections == [0, 1], "it was asked once, and nothing is left open"
+    assert accepted == 1
 
 
 def test_a_stream_that_just_ends_is_an_answer_that_was_cut() -> None:
@@ -247,16 +267,16 @@ def test_a_stream_that_just_ends_is_an_answer_that_was_cut() -> None:
 
 @pytest.mark.parametrize("whole", [True, False])
 def test_a_connection_reset_before_the_headers_is_tried_again_and_then_told(whole: bool) -> None:
-    async def main() -> list[int]:
-        async with raw_server(breaks_after()) as (url, open_connections):
+    async def main() -> int:
+        async with raw_server(breaks_after()) as (url, connections):
             async with Gemini(
                 api_key="k", base_url=url, clock=VirtualClock(), retry=RetryPolicy(max_attempts=3)
             ) as gemini:
                 with pytest.raises(errors.NetworkError):
                     await listen(gemini, REQUEST, whole=whole)
-            return open_connections
+            return connections.accepted
 
-    assert asyncio.run(asyncio.wait_for(main(), BOUND))[1] == 3
+    assert asyncio.run(asyncio.wait_for(main(), BOUND)) == 3
 
 
 @pytest.mark.parametrize("whole", [True, False])
@@ -295,34 +315,33 @@ def test_a_stream_of_one_endless_event_ends_at_the_limit_of_the_transport(begin:
     asyncio.run(asyncio.wait_for(main(), BOUND))
 
 
-async def until_all_closed(open_connections: list[int]) -> None:
-    async with asyncio.timeout(BOUND):
-        while open_connections[0]:  # noqa: ASYNC110 - a server counts them
-            await asyncio.sleep(0.01)
+def test_leaving_a_stream_early_closes_its_connection() -> None:
+    started = asyncio.Event()
 
-
-def test_leaving_a_stream_early_leaves_nothing_open() -> None:
     async def forever(writer: asyncio.StreamWriter) -> None:
         writer.write(HEAD)
         while True:
             writer.write(chunked(FIRST))
             await writer.drain()
-            await asyncio.sleep(0.005)
+            started.set()
+            await asyncio.sleep(0)
 
     async def main() -> None:
-        async with raw_server(forever) as (url, open_connections), Gemini(api_key="k", base_url=url) as gemini:
+        async with raw_server(forever) as (url, connections), Gemini(api_key="k", base_url=url) as gemini:
             stream = gemini.stream(REQUEST)
             async for _ in stream:
                 break
             await stream.aclose()  # type: ignore[attr-defined]
-            await until_all_closed(open_connections)
+            await connections.all_closed()
 
+            started.clear()
             task = asyncio.create_task(listen(gemini, REQUEST))
-            await asyncio.sleep(0.05)
+            await started.wait()
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-            await until_all_closed(open_connections)
+            await connections.all_closed()
+            assert connections.accepted == 2
 
     asyncio.run(asyncio.wait_for(main(), BOUND))
 
@@ -391,13 +410,13 @@ def test_an_error_in_a_validated_stream_after_output_is_raised_and_nothing_is_as
             writer.write(chunked(b"data: %b\r\n\r\n" % json.dumps(INVALID).encode()) + b"0\r\n\r\n")
             await writer.drain()
 
-        async with raw_server(behave) as (url, open_connections), Gemini(api_key="k", base_url=url) as gemini:
+        async with raw_server(behave) as (url, connections), Gemini(api_key="k", base_url=url) as gemini:
             with pytest.raises(errors.InvalidRequest):  # noqa: PT012 - what came before the error is looked at too
                 async for item in gemini.stream(VALIDATED):
                     heard.append(item)
                     is_heard.set()
             assert pieces_of(heard) == [Text("Hello ")]
-            assert open_connections[1] == 1, "it was asked once"
+            assert connections.accepted == 1, "it was asked once"
 
     asyncio.run(asyncio.wait_for(main(), BOUND))
 
