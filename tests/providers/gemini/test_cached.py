@@ -2,16 +2,21 @@
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from midspan import Agent, Limits, tool
-from midspan.errors import ConfigError, InvalidRequest
+from midspan._types.exchange import ModelRequest, RequestConfig
+from midspan._types.messages import History, Message
+from midspan.errors import ConfigError, InvalidRequest, NetworkError
 from midspan.gemini import Client
 from midspan.providers.gemini.cached import Cached
 from midspan.providers.gemini.client import Gemini
+from tests.bounds import BOUND
 from tests.gemini.recorder import Recorder, recorder
 from tests.virtual_clock import VirtualClock
 
@@ -32,7 +37,8 @@ class Server(Recorder):
         self.made: list[Any] = []
         self.gone: set[str] = set()
         self.refuses = False
-        self.refuses_cached = self.refuses_all = False
+        self.refuses_cached = self.refuses_all = self.refuses_refresh = False
+        self.on_create: Callable[[], None] = lambda: None
 
     def next(self) -> tuple[int, bytes, dict[str, str]]:
         status, document = self.answered()
@@ -45,7 +51,10 @@ class Server(Recorder):
                 if self.refuses:
                     return 400, {"error": {"code": 400, "message": "Cached content is too small.", "status": "x"}}
                 self.made.append(seen.body)
+                self.on_create()
                 return 200, {"name": f"cachedContents/{len(self.made)}"}
+            if seen.method == "PATCH" and self.refuses_refresh:
+                return 400, {"error": {"code": 400, "message": "Invalid.", "status": "INVALID_ARGUMENT"}}
             gone = seen.path.split("?")[0].rsplit("/", 1)[-1] in self.gone
             return (404, {"error": {"code": 404, "message": "gone"}}) if gone else (200, {})
         cache = seen.body.get("cachedContent")
@@ -174,6 +183,37 @@ def test_cache_stays_if_requests_are_refused_without_it_as_well(server: Server) 
     assert asker.run_sync("go").text == "done"
     assert server.methods() == ["POST"]
     assert server.asked()[-1]["cachedContent"] == "cachedContents/1"
+
+
+def test_cache_that_cannot_be_refreshed_is_deleted_and_replaced(server: Server) -> None:
+    clock = VirtualClock()
+    asker = agent(server, clock=clock)
+    server.refuses_refresh = True
+
+    async def main() -> None:
+        await asker.run("go")
+        await clock.sleep(51)
+        await asker.run("go")
+
+    asyncio.run(main())
+    assert server.methods() == ["POST", "PATCH", "DELETE", "POST"]
+    assert server.asked()[-1]["cachedContent"] == "cachedContents/2"
+
+
+def test_cache_created_while_its_provider_is_closed_is_deleted(server: Server) -> None:
+    async def main() -> None:
+        provider = Cached(Gemini(api_key="k", base_url=server.url))
+        loop = asyncio.get_running_loop()
+        closing: list[Future[None]] = []
+        server.on_create = lambda: closing.append(asyncio.run_coroutine_threadsafe(provider.aclose(), loop))
+        with suppress(NetworkError):  # the request after the cache may be cut by closing
+            await provider.generate(
+                ModelRequest(RequestConfig("gemini-3.8-flash", LONG), History([Message.user("go")]))
+            )
+        await asyncio.wrap_future(closing[0])
+
+    asyncio.run(asyncio.wait_for(main(), BOUND))
+    assert server.methods() == ["POST", "DELETE"]
 
 
 def test_the_last_question_without_tools_goes_past_the_cache(server: Server) -> None:

@@ -4,10 +4,12 @@ It is a provider around a provider, so nothing above it knows of caches. What ca
 prompt that is too small, a model without caches, a request that forbids calls.
 """
 
+import asyncio
 import logging
 import threading
 from collections import OrderedDict
 from collections.abc import AsyncIterator
+from concurrent.futures import Future
 from contextlib import aclosing
 from typing import Self
 
@@ -38,8 +40,8 @@ class _Cache(Struct):
     """None while the cache is being created, and if the server did not create one."""
     refreshed_at: float = 0.0
     """The time of the last attempt to create or refresh it."""
-    is_busy: bool = True
-    """A request is creating or refreshing it; other requests go on without waiting."""
+    busy: "Future[None] | None" = None
+    """Done when the request that is creating or refreshing it has ended; other requests go on without waiting."""
 
 
 class Cached(WrapperProvider):
@@ -134,17 +136,18 @@ class Cached(WrapperProvider):
         """Return the name of the cache that holds these fields; create or refresh it if that is due."""
         now = self._clock.monotonic()
         with self._lock:
-            cache = self._caches.setdefault(fields, _Cache(is_busy=False, refreshed_at=now - self._ttl))
-            if cache.is_busy or now - cache.refreshed_at < self._ttl / 2:
+            cache = self._caches.setdefault(fields, _Cache(refreshed_at=now - self._ttl))
+            if cache.busy is not None or now - cache.refreshed_at < self._ttl / 2:
                 return cache.name
-            cache.is_busy = True
+            busy = cache.busy = Future()
             is_expired = cache.name is None or now - cache.refreshed_at >= self._ttl
             self._caches.move_to_end(fields)
         try:
             cache.name = await self._create(fields) if is_expired else await self._refresh(cache.name, fields)
             cache.refreshed_at = now
         finally:
-            cache.is_busy = False
+            cache.busy = None
+            busy.set_result(None)
         await self._delete_unused(fields, cache)
         return cache.name
 
@@ -192,7 +195,11 @@ class Cached(WrapperProvider):
             _log.info("the cache %s could not be deleted: %s", name, error)
 
     async def aclose(self) -> None:
-        """Delete the caches, and close the model."""
+        """Delete the caches, those too that are being created, and close the model."""
+        with self._lock:
+            pending = [cache.busy for cache in self._caches.values() if cache.busy is not None]
+        for busy in pending:
+            await asyncio.wrap_future(busy)
         with self._lock:
             caches, self._caches = list(self._caches.values()), OrderedDict()
         for cache in caches:
