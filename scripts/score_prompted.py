@@ -29,7 +29,7 @@ from midspan._schema.normalize import normalize
 from midspan._types.parts import Text, ToolCall
 from midspan._types.specs import ToolSpec
 from midspan.providers.prompted.reader import Piece, Reader, RejectedCall
-from midspan.providers.prompted.tag_calls import types_of
+from midspan.providers.prompted.scanner import ToolIndex, properties_of
 
 Row = dict[str, Any]
 Call = tuple[str, dict[str, Any]]
@@ -323,11 +323,11 @@ def tag_text(value: Any) -> str:
 
 def in_tags(value: Any, tools: list[ToolSpec], name: str, key: str) -> bool:
     """Whether a value without quotes can be told from others: a string where one is wanted, else anything else."""
-    parameters = next((tool.parameters or {} for tool in tools if tool.name == name), {})
-    types = types_of(parameters.get("properties", {}).get(key), parameters)
-    if isinstance(value, str):
-        return types == {"string"} and value != "null" and not value.startswith(">") and not value.endswith("<")
-    return bool(types) and "string" not in types
+    properties = properties_of(ToolIndex(tools).schema(name))
+    if key not in properties or isinstance(value, str) != ("string" in properties[key].types):
+        return False
+    is_certain = properties[key].types == {"string"} and value != "null"
+    return not isinstance(value, str) or (is_certain and not value.startswith(">") and not value.endswith("<"))
 
 
 # The forms of models.

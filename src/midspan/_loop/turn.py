@@ -175,7 +175,7 @@ def recover_malformed_call(response: ModelResponse, tools: Sequence[AnyTool]) ->
     """Return the response with the calls that its `finish_message` quotes. Everything else of the turn stays."""
     if not response.finish_message or response.message.calls:
         return response
-    from midspan.providers.prompted.recovery import recover_calls  # most runs never need it
+    from midspan.providers.prompted.reader import recover_calls  # most runs never need it
 
     calls = recover_calls(response.finish_message, tuple(tool for tool in tools if isinstance(tool, ToolSpec)))
     if not calls:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from midspan._types.parts import Text, ToolCall
 from midspan._types.specs import ToolSpec
-from midspan.providers.prompted.reader import MAX_REJECTIONS, Piece, Reader, RejectedCall, numbered
+from midspan.providers.prompted.reader import MAX_REJECTIONS, Piece, Reader, RejectedCall, RetractedCalls, numbered
 from midspan.providers.prompted.scanner import MAX_CALLS
 
 STRING = {"type": "string"}
@@ -116,6 +116,7 @@ TRICKY = [
     'TOOL_CALL: f({"s": "}) TOOL_CALL: f({\\"a\\": 2}) \\\\"}) TOOL_CALL: math.add() ok',
     "TOOL_CALL: f({'s': 'it's'}) rest\nTOOL_CALL: f({\"a\": 1})\nend",
     'TOOL_CALL: f({"s": "open\nTOOL_CALL: f({"a": 1})\n\nand more',
+    "So TOOL_CALL: f({'s': 'it's'}) </think>\nTOOL_CALL: f({\"a\": 1})",
     'TOOL_CALL: nothing({"a": 1}) é😀 “quoted” TOOL_CALL: f',
     "a tool call: no. TOOL_CALL is a word; TOOL_CALL: line. tool_cal",
     "[note] {x} ``` [f(x)] \\TOOL_CALL: f({})",
@@ -223,11 +224,19 @@ def test_what_cannot_be_read_is_asked_about_and_never_becomes_a_call(said: str, 
     assert text(pieces) + one.text == f"Hello.\n{said}" or one.text + text(pieces).removeprefix("Hello.\n") == said
 
 
-def test_good_calls_beside_a_broken_one_are_still_read() -> None:
-    pieces = read("TOOL_CALL: f({'s': 'it's'})\nTOOL_CALL: get_weather({\"city\": \"Oslo\"})\nBoth.")
-    assert calls(pieces) == [("get_weather", {"city": "Oslo"})]
-    assert [one.name for one in rejected(pieces)] == ["f"]
-    assert text(pieces).endswith("\nBoth.")
+def test_calls_before_an_unreadable_one_are_made_and_calls_after_it_are_not() -> None:
+    pieces = read("TOOL_CALL: f({'a': 1})\nTOOL_CALL: f({'s': 'it's'})\nTOOL_CALL: get_weather({})\nBoth.")
+    assert calls(pieces) == [("f", {"a": 1})]
+    (unreadable,) = rejected(pieces)
+    assert unreadable.name == "f"
+    assert unreadable.error.endswith("; calls after it are not made")
+    assert unreadable.text == "TOOL_CALL: f({'s': 'it's'})\nTOOL_CALL: get_weather({})\nBoth."
+
+
+def test_after_an_unreadable_call_in_a_thought_that_began_in_the_prompt_calls_are_made() -> None:
+    pieces = read("So TOOL_CALL: f({'s': 'it's'})</think>\nTOOL_CALL: get_weather({})")
+    assert calls(pieces) == [("get_weather", {})]
+    assert pieces.index(RetractedCalls()) > pieces.index(rejected(pieces)[0])
 
 
 QUOTED = "get_weather({'city': 'x'})"

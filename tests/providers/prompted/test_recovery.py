@@ -6,7 +6,7 @@ import pytest
 
 from midspan._types.parts import is_local_id
 from midspan._types.specs import BuiltinTool, ToolSpec
-from midspan.providers.prompted.recovery import recover_calls
+from midspan.providers.prompted.reader import recover_calls
 
 TOOLS = (ToolSpec("get_weather"), ToolSpec("send"), BuiltinTool("googleSearch"))
 

@@ -18,7 +18,7 @@ from midspan._types.parts import Opaque
 from midspan._types.specs import ModelSettings, ToolSpec
 from midspan.errors import ConfigError
 from midspan.providers.prompted.history import TextRenderer
-from midspan.providers.prompted.patterns import call_patterns
+from midspan.providers.prompted.forms import call_patterns
 from midspan.providers.prompted.prompt import system_prompt
 from midspan.providers.prompted.reader import DEFAULT_MARKER, rejected_call
 from midspan.providers.prompted.turn import Instructions, PromptStyle, Turn

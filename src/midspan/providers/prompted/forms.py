@@ -6,20 +6,33 @@ https://github.com/vllm-project/vllm/tree/main/vllm/tool_parsers.
 """
 
 import re
+from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import lru_cache
+
+from msgspec.structs import replace
 
 from midspan.providers.prompted.arguments import (
+    GLM_STYLE,
+    TAG_STYLES,
     check_names,
     check_rest,
     read_gemma_object,
     read_object,
+    read_parameters,
     read_parentheses,
+    read_tag_call,
 )
-from midspan.providers.prompted.json_calls import ARGUMENT_KEYS, NAME_KEYS, read_bare, read_fence, read_json_calls
-from midspan.providers.prompted.python_calls import read_call_list, read_code_fence, read_statements
-from midspan.providers.prompted.scanner import Form, Incomplete, Scanner, WrittenCall
-from midspan.providers.prompted.tag_calls import STYLES, read_glm_arguments, read_tag_call
-
-Calls = list[WrittenCall] | None
+from midspan.providers.prompted.calls import (
+    ARGUMENT_KEYS,
+    NAME_KEYS,
+    Calls,
+    read_bare_json,
+    read_call_list,
+    read_fence,
+    read_json_calls,
+    read_statements,
+)
+from midspan.providers.prompted.scanner import Form, Incomplete, Scanner, Unreadable, WrittenCall
 
 # Marks around each call of a section: DeepSeek, Step-3, Kimi K2.
 _CALL_MARKS = {
@@ -48,7 +61,7 @@ def read_between_marks(scanner: Scanner) -> Calls:
             _check_unrecognised(scanner, begin)
             return None
         if found is None and form.needs_end:
-            raise scanner.error(f"expected {form.ends[0]} after it")
+            raise Unreadable(f"expected {form.ends[0]} after it")
         calls += found or []
         scanner.check_count(calls)
         if call_mark:
@@ -71,13 +84,13 @@ _MAX_UNRECOGNISED_CHARS = 2_000
 def _check_unrecognised(scanner: Scanner, begin: int) -> None:
     """Raise `Unreadable` if something between the marks was meant as a call. Otherwise the text is about the mark."""
     window = scanner.text[begin : begin + _MAX_UNRECOGNISED_CHARS]
-    end = next((window.index(mark) + len(mark) for mark in scanner.form.ends if mark in window), None)
-    if end is None and len(window) < _MAX_UNRECOGNISED_CHARS and not scanner.is_final:
+    has_end = any(mark in window for mark in scanner.form.ends)
+    if not has_end and len(window) < _MAX_UNRECOGNISED_CHARS and not scanner.is_final:
         raise Incomplete
     is_cut = scanner.is_final and scanner.form.needs_end and len(window.split()) == 1
-    if (end is not None and scanner.form.needs_end) or is_cut or _MEMBER.match(window.lstrip()):
-        scanner.tool, scanner.at = "", begin
-        raise scanner.error("it is not one of the known forms of a call", end=None if end is None else begin + end)
+    if (has_end and scanner.form.needs_end) or is_cut or _MEMBER.match(window.lstrip()):
+        scanner.tool = ""
+        raise Unreadable("it is not one of the known forms of a call")
 
 
 def _read_calls(scanner: Scanner) -> Calls:
@@ -90,10 +103,13 @@ def _read_calls(scanner: Scanner) -> Calls:
         is_json = scanner.sees("{", "]")
         scanner.at = begin
         return read_json_calls(scanner, is_certain=True) if is_json else read_call_list(scanner, is_certain=True)
-    if tag := scanner.take(*STYLES):
+    if tag := scanner.take(*TAG_STYLES):
         call = read_tag_call(scanner, tag)
         return None if call is None else [call]
     return _read_named(scanner)
+
+
+_CALL_ID = re.compile(r"[\w-]{0,64}")
 
 
 def _read_named(scanner: Scanner) -> Calls:
@@ -104,43 +120,37 @@ def _read_named(scanner: Scanner) -> Calls:
         return _read_calls(scanner)
     if name.startswith("call:"):
         scanner.at += len("call:") - len(name)
-        return read_gemma_call(scanner)
+        return _read_gemma_call(scanner)
     if not name:
         return None
     tool = scanner.tools.resolve(name) or scanner.tools.resolve(name.removesuffix(".call"))
-    begin, scanner.tool = scanner.at, tool or ""
+    scanner.tool = tool or ""
     if scanner.sees("("):
         return [WrittenCall(tool or name, read_parentheses(scanner, python=True))]
     if scanner.take("[CALL_ID]"):
-        scanner.at = _skip_call_id(scanner)
+        scanner.match(_CALL_ID)
     if scanner.take_after_space("[ARGS]", *_SEPARATORS) or scanner.sees("{"):
         return [WrittenCall(tool or name, read_object(scanner))]
     scanner.space()
-    if scanner.take("```json", "```"):
-        arguments = read_object(scanner)
-        scanner.expect("```")
-        return [WrittenCall(tool or name, arguments)]
+    if scanner.sees("```"):
+        return [WrittenCall(tool or name, _read_fenced_object(scanner))]
     if scanner.sees("<arg_key>") or (scanner.form.ends and scanner.form.needs_end and scanner.sees(*scanner.form.ends)):
-        return [WrittenCall(tool or name, read_glm_arguments(scanner))]
+        return [WrittenCall(tool or name, read_parameters(scanner, GLM_STYLE))]
     if tool is None:
         scanner.tool = None
         return None
-    scanner.at = begin
-    raise scanner.error("its arguments cannot be recognised")
+    raise Unreadable("its arguments cannot be recognised")
 
 
-_CALL_ID = re.compile(r"[\w-]{0,64}")
+def _read_fenced_object(scanner: Scanner) -> dict[str, object]:
+    fence = scanner.take_after_space("```json", "```")
+    arguments = read_object(scanner)
+    if fence:
+        scanner.expect("```")
+    return arguments
 
 
-def _skip_call_id(scanner: Scanner) -> int:
-    match = _CALL_ID.match(scanner.text, scanner.at)
-    end = match.end() if match else scanner.at
-    if end == len(scanner.text) and not scanner.is_final:
-        raise Incomplete
-    return end
-
-
-def read_gemma_call(scanner: Scanner) -> Calls:
+def _read_gemma_call(scanner: Scanner) -> Calls:
     """Read `f{city:"Oslo"}` after `call:`. Outside of its marks it counts only for declared tools."""
     name = scanner.name().rstrip(":")
     tool = scanner.tools.resolve(name)
@@ -174,17 +184,12 @@ _MAX_HARMONY_CHARS = 600
 
 def _read_harmony(scanner: Scanner) -> Calls:
     """Read a message of gpt-oss. Only a message with a recipient is a call."""
-    head = _HARMONY.match(scanner.text, scanner.at)
-    if head is None:
-        is_short = len(scanner.text) - scanner.at < _MAX_HARMONY_CHARS
-        if is_short and not scanner.is_final and "<|message|>" not in scanner.text[scanner.at :]:
-            raise Incomplete
-        return None
-    name = head[1] or head[2]
+    head = scanner.match(_HARMONY, _MAX_HARMONY_CHARS)
+    name = head and (head[1] or head[2])
     if not name:
         return None
     tool = scanner.tools.resolve(name)
-    scanner.tool, scanner.at = tool or "", head.end()
+    scanner.tool = tool or ""
     arguments = read_object(scanner)
     if not scanner.take_after_space(*scanner.form.ends):
         check_rest(scanner)
@@ -202,7 +207,7 @@ def _read_action(scanner: Scanner) -> Calls:
     if scanner.sees("("):
         scanner.tool = tool
         arguments = read_parentheses(scanner, python=True)
-        check_rest(scanner, python=True, in_parentheses=True)
+        check_rest(scanner, in_parentheses=True)
         return [WrittenCall(tool, arguments)]
     scanner.take_after_space("**")
     scanner.space()
@@ -212,66 +217,50 @@ def _read_action(scanner: Scanner) -> Calls:
     if not scanner.take("Action Input:", "**Action Input:**", "**Action Input**:"):
         return None
     scanner.tool = tool
-    fence = scanner.take_after_space("```json", "```")
-    arguments = read_object(scanner)
-    if fence:
-        scanner.expect("```")
+    arguments = _read_fenced_object(scanner)
     check_rest(scanner)
     return [WrittenCall(tool, arguments)]
 
 
 # After the marker, a name may follow on the next line, in bold, in backticks, in quotes or after a bracket.
-_BEFORE_NAME = r"[ \t]{0,32}(?:\r?\n[ \t]{0,32})?(?:[*`\"'\[<][ \t]{0,4}){0,6}"
 _NAME = r"[^\W\d][\w./-]{0,127}+(?::[\w./-]{1,127}+)?+"
-_AFTER_NAME = r"[*`\"']{0,3}[ \t]{0,32}"
-_LINE = re.compile(rf"{_BEFORE_NAME}(?:({_NAME}){_AFTER_NAME}([({{])|(\{{))")
-_LINE_START = re.compile(rf"[ \t]{{0,32}}\r?\Z|{_BEFORE_NAME}(?:({_NAME}):?{_AFTER_NAME})?\Z")
-_NAME_ONLY = re.compile(rf"{_BEFORE_NAME}({_NAME})")
-_WORDS_AFTER_NAME = re.compile(r"[*`\"']{0,3}[ \t]{1,32}\w")
+_BEFORE_NAME = re.compile(r"[ \t]{0,32}(?:\r?\n[ \t]{0,32})?(?:[*`\"'\[<][ \t]{0,4}){0,6}")
+_NAMED = re.compile(rf"({_NAME})[*`\"']{{0,3}}[ \t]{{0,32}}([({{])")
+_NAME_ONLY = re.compile(rf"({_NAME})(?:[*`\"']{{0,3}}[ \t]{{1,32}}(\w))?")
+_MAX_MARKER_CHARS = 400
 
 
-def read_marker_line(scanner: Scanner) -> Calls:
+def _read_marker_line(scanner: Scanner) -> Calls:
     """Read the call after the marker that the prompt asks for: `TOOL_CALL: name({…})`, and what models make of it."""
-    head = _LINE.match(scanner.text, scanner.at)
-    if head is None:
-        _check_name_only(scanner)
-        return None
-    if head[3]:
-        scanner.at = head.start(3)
+    scanner.match(_BEFORE_NAME)
+    if scanner.sees("{"):
         calls = read_json_calls(scanner, is_certain=True)
         check_rest(scanner)
         return calls
+    head = scanner.match(_NAMED, _MAX_MARKER_CHARS)
+    if head is None:
+        _check_name_only(scanner)
+        return None
     tool = scanner.tools.resolve(head[1])
-    if head[2] == "{" and tool is None:
+    in_parentheses = head[2] == "("
+    if not in_parentheses and tool is None:
         return None
     scanner.tool, scanner.at = tool or head[1], head.end() - 1
-    in_parentheses = head[2] == "("
     arguments = read_parentheses(scanner) if in_parentheses else read_object(scanner)
-    check_rest(scanner, python=in_parentheses, in_parentheses=in_parentheses)
+    check_rest(scanner, in_parentheses=in_parentheses)
     return [WrittenCall(tool or head[1], arguments)]
 
 
 def _check_name_only(scanner: Scanner) -> None:
-    """Raise `Unreadable` if a marker is followed by nothing but a tool. With more words the text is about the tool."""
-    start = _LINE_START.match(scanner.text, scanner.at)
-    if start is not None and not scanner.is_final:
-        raise Incomplete
+    """Raise if a marker is followed by nothing but a tool. With more words the text is about the tool."""
     named = _NAME_ONLY.match(scanner.text, scanner.at)
-    if named is not None and scanner.tools.resolve(named[1]) and not _WORDS_AFTER_NAME.match(scanner.text, named.end()):
-        scanner.tool, scanner.at = named[1], named.end()
-        raise scanner.error("it has no arguments; write them in parentheses after the name")
-    if start is not None and any(name.startswith(start[1] or "") for name in scanner.tools.names):
-        scanner.tool = start[1] or ""
+    name = named[1] if named else ""
+    if scanner.tools.resolve(name) and not (named and named[2]):
+        scanner.tool = name
+        raise Unreadable("it has no arguments; write them in parentheses after the name")
+    if scanner.at + len(name) == len(scanner.text) and any(tool.startswith(name) for tool in scanner.tools.names):
+        scanner.tool = name
         raise Incomplete
-
-
-def _read_fences(scanner: Scanner) -> Calls:
-    begin = scanner.at
-    calls = read_code_fence(scanner)
-    if calls is None:
-        scanner.at = begin
-        calls = read_fence(scanner)
-    return calls
 
 
 _INLINE_OBJECTS = tuple(f"{{{quote}{key}{quote}:" for key in (*NAME_KEYS, "tool_calls") for quote in ('"', "'"))
@@ -284,12 +273,13 @@ def _read_brackets(scanner: Scanner) -> Calls:
     calls = read_call_list(scanner) if scanner.sees("[") else None
     if calls is None:
         scanner.at = begin
-        calls = read_bare(scanner)
-    if calls and not _LINE_INDENT.search(scanner.text, max(0, begin - 8), begin):
-        scanner.at = begin
-        raise scanner.error("it stands within a line; write the call on a line of its own")
-    if calls:
-        scanner.take_after_space(*_END_MARKS)  # the start mark was not recognised
+        calls = read_bare_json(scanner)
+    if calls is None:
+        return None
+    scanner.take_after_space(*_END_MARKS)  # the start mark was not recognised
+    if not _LINE_INDENT.search(scanner.text, max(0, begin - 8), begin):
+        error = "it stands within a line; write the call on a line of its own"
+        return [replace(call, error=f"the call of {call.name} is not made: {error}") for call in calls]
     return calls
 
 
@@ -301,7 +291,7 @@ def _read_functools(scanner: Scanner) -> Calls:
 def _reject_end_mark(scanner: Scanner) -> Calls:
     """Reject an end mark without a start mark: the beginning of the call was not recognised."""
     scanner.tool = ""
-    raise scanner.error("its beginning cannot be recognised")
+    raise Unreadable("its beginning cannot be recognised")
 
 
 _SECTIONS = (
@@ -327,11 +317,10 @@ _SECTIONS = (
     Form("Apertus", ("<|tools_prefix|>",), ("<|tools_suffix|>",)),
 )
 _END_MARKS = tuple(dict.fromkeys(["<|call|>", *(mark for form in _SECTIONS for mark in form.ends)]))
-END_MARKS = Form("end marks", _END_MARKS, _END_MARKS, _reject_end_mark, is_content=True)
-MARKER = Form("marker", (), parse=read_marker_line)
+MARKER = Form("marker", (), parse=_read_marker_line)
 FORMS = (
     *_SECTIONS,
-    END_MARKS,
+    Form("end marks", _END_MARKS, _END_MARKS, _reject_end_mark, is_content=True),
     Form("Granite, Phi-4", ("<|tool_call|>",), ("<|/tool_call|>",), needs_end=False),
     Form("Granite 20B", ("<function_call>",), ("</function_call>",), needs_end=False),
     Form("Llama", ("<|python_tag|>",), ("<|eom_id|>", "<|eot_id|>"), needs_end=False),
@@ -339,10 +328,10 @@ FORMS = (
     Form("Mistral", ("[TOOL_CALLS]",), ("</s>",), needs_end=False),
     Form("Phi-4", ("functools[",), parse=_read_functools, needs_end=False, is_content=True),
     Form("gpt-oss", ("<|start|>assistant", "<|channel|>"), ("<|call|>", "<|end|>", "<|return|>"), _read_harmony),
-    *(Form("tags", (start,), (style.end,), _read_function_tag) for start, style in STYLES.items()),
-    Form("Gemini", ("call:",), parse=read_gemma_call),
+    *(Form("tags", (start,), (style.end,), _read_function_tag) for start, style in TAG_STYLES.items()),
+    Form("Gemini", ("call:",), parse=_read_gemma_call),
     Form("Gemini code", ("print(default_api.", "default_api."), parse=read_statements, is_content=True),
-    Form("fences", ("```",), parse=_read_fences, at_line_start=True, is_content=True),
+    Form("fences", ("```",), parse=read_fence, at_line_start=True, is_content=True),
     Form("lists and objects", ("[", "{"), parse=_read_brackets, at_line_start=True, is_content=True),
     Form("objects within a line", _INLINE_OBJECTS, parse=_read_brackets, is_content=True),
     Form("ReAct", ("Action:", "**Action:"), parse=_read_action, at_line_start=True),
@@ -357,7 +346,89 @@ THOUGHTS = {
     "<|channel|>analysis<|message|>": "<|end|>",
 }
 """The marks around what a model thinks. A call among it is not made."""
+THOUGHT_ENDS = tuple(mark for mark in THOUGHTS.values() if mark.startswith("</"))
+"""Those of models whose prompt already contains the start mark."""
 RESULTS = ("TOOL_RESULT ", "TOOL_ERROR ", "<tool_response>")
 """What a model writes after a result that it made up itself is not a call."""
 OBSERVATIONS = ("Observation:", "**Observation:")
 """The same after a call. Before a call these are words of the model."""
+
+
+# A lookbehind has a fixed width, so each indentation of a line is an alternative of its own.
+_INDENTS = ("", " ", "  ", "   ", "    ", "\t")
+# A nonce in brackets, bold marks and spaces may stand between the marker and its colon.
+_NONCE = r"\[[^\]\n]{0,64}\]"
+_NEAR_CHARS = 300
+_COLON = r"[*`_]{0,3}[ \t]{0,3}[:\uff1a]"
+
+
+class CallPatterns:
+    """The start marks of all forms as one expression."""
+
+    def __init__(self, marker: str, *, other_forms: bool) -> None:
+        self._forms = {mark: form for form in FORMS if other_forms for mark in form.starts}
+        anywhere = [mark for mark, form in self._forms.items() if not form.at_line_start]
+        at_line_start = [mark for mark, form in self._forms.items() if form.at_line_start]
+        thoughts = [*THOUGHTS, *THOUGHT_ENDS]
+        results = [*RESULTS, *OBSERVATIONS]
+        self._starts = re.compile(f"(?=({_alternatives(marker, anywhere, at_line_start)}))(.)", re.DOTALL)
+        self._places = re.compile(_alternatives(marker, [*anywhere, *thoughts], [*at_line_start, *results]))
+        marks = [marker, *anywhere, *at_line_start, *THOUGHTS, *THOUGHTS.values(), *results]
+        self._beginnings = frozenset(mark[:size].casefold() for mark in marks for size in range(1, len(mark)))
+        self._longest = max(map(len, marks))
+        self._open_marker = re.compile(
+            rf"(?i:{re.escape(marker)})(?:\[[^\]\n]{{0,64}}|(?:{_NONCE})?[*`_]{{0,3}}[ \t]{{0,3}})\Z"
+        )
+
+    def find(self, text: str, at: int) -> re.Match[str] | None:
+        """Return the next place where a call, a thought or a result may begin."""
+        return self._places.search(text, at)
+
+    def forms_in(self, text: str, begin: int, end: int) -> Iterator[Form]:
+        """Yield the forms of calls that begin in this part of the text, by marks that do not occur in plain text."""
+        forms = (self.form_of(place[1]) for place in self._starts.finditer(text, begin, end))
+        return (form for form in forms if not form.at_line_start)
+
+    def form_of(self, mark: str) -> Form:
+        return self._forms.get(mark, MARKER)
+
+    def escape(self, text: str, escape: Callable[[str], str], names: Collection[str]) -> str:
+        """Replace the first character of each start mark. Marks that also occur in plain text need a tool nearby."""
+
+        def replace(place: re.Match[str]) -> str:
+            near = text[place.start() : place.start() + _NEAR_CHARS]
+            is_start = not self.form_of(place[1]).at_line_start or any(name in near for name in names)
+            return escape(place[2]) if is_start else place[2]
+
+        return self._starts.sub(replace, text)
+
+    def held_from(self, text: str, at: int) -> int:
+        """Return from where on the text must wait, because its end may be the beginning of a mark."""
+        marker = self._open_marker.search(text, max(at, len(text) - self._longest - 80))
+        held = len(text) if marker is None else marker.start()
+        for size in range(min(self._longest, len(text) - at), 0, -1):
+            if text[-size:].casefold() in self._beginnings:
+                return min(held, len(text) - size)
+        return held
+
+
+@lru_cache(maxsize=256)
+def call_patterns(marker: str, *, other_forms: bool) -> CallPatterns:
+    return CallPatterns(marker, other_forms=other_forms)
+
+
+def _alternatives(marker: str, anywhere: Iterable[str], at_line_start: Iterable[str]) -> str:
+    """Return one expression. Each alternative begins with another character, so text without marks is skipped fast."""
+    tails: dict[str, list[str]] = {}
+    first, rest = marker[0], re.escape(marker[1:])
+    # The marker as the prompt has it counts anywhere, even glued to a word; in other letters only where a word begins.
+    tails[first] = [rf"(?<![_\\].){rest}(?:{_NONCE})?{_COLON}"]
+    for letter in dict.fromkeys([first.upper(), first.lower()]):
+        tails.setdefault(letter, []).append(rf"(?<![\w\\].)(?i:{rest})(?:{_NONCE})?{_COLON}")
+    for mark in sorted(anywhere, key=len, reverse=True):
+        before = r"(?<![\w\\.].)" if mark[0].isalpha() else r"(?<!\\.)"
+        tails.setdefault(mark[0], []).append(before + re.escape(mark[1:]))
+    for mark in sorted(at_line_start, key=len, reverse=True):
+        line_start = "|".join(rf"(?<=\n{indent}{re.escape(mark[0])})" for indent in _INDENTS)
+        tails.setdefault(mark[0], []).append(f"(?:{line_start}){re.escape(mark[1:])}")
+    return "|".join(f"{re.escape(first)}(?:{'|'.join(branches)})" for first, branches in tails.items())

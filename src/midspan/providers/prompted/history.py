@@ -15,7 +15,7 @@ from msgspec import Raw, Struct
 
 from midspan._types.messages import History, Message
 from midspan._types.parts import Blob, Opaque, Part, ProviderData, Text, Thought, ToolCall, ToolResult
-from midspan.providers.prompted.patterns import CallPatterns
+from midspan.providers.prompted.forms import CallPatterns
 from midspan.providers.prompted.reader import REJECTED_PART, rejected_call
 
 ORIGIN = "prompted"

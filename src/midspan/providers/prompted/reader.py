@@ -14,17 +14,18 @@ from itertools import count
 import msgspec
 from msgspec import Raw, Struct
 
-from midspan._types.parts import Opaque, ProviderData, Text, ToolCall
+from midspan._types.parts import Opaque, ProviderData, Text, ToolCall, local_id
 from midspan._types.specs import AnyTool
+from midspan.providers.prompted.calls import read_fence
 from midspan.providers.prompted.forms import (
-    END_MARKS,
     MARKER,
     OBSERVATIONS,
     RESULTS,
+    THOUGHT_ENDS,
     THOUGHTS,
+    call_patterns,
     read_between_marks,
 )
-from midspan.providers.prompted.patterns import call_patterns
 from midspan.providers.prompted.scanner import (
     MAX_CALL_CHARS,
     MAX_CALLS,
@@ -183,8 +184,7 @@ class Reader:
         self._add_text(len(self._text))
 
     def _is_exhausted(self) -> bool:
-        is_full = self._calls >= MAX_CALLS or self._rejections >= MAX_REJECTIONS or self._places >= _MAX_PLACES
-        return is_full or self._is_deaf
+        return self._is_deaf or self._calls >= MAX_CALLS or self._rejections >= MAX_REJECTIONS
 
     def _skip_mark(self, place: re.Match[str]) -> int | None:
         """Handle a mark of a thought or a result, and return where to go on; None if a call may begin there."""
@@ -212,7 +212,7 @@ class Reader:
             self._end_thought(end + len(self._thought_end))
             return True
         self._add_text(len(self._text) if is_final else self._patterns.held_from(self._text, begin))
-        self._has_call_in_thought |= self._patterns.has_mark(self._text, begin, self._at)
+        self._has_call_in_thought |= any(self._patterns.forms_in(self._text, begin, self._at))
         if is_final and self._has_call_in_thought:
             self._reject("", "a call in a thought that has no end is not made; end the thought before the call")
         return False
@@ -225,64 +225,63 @@ class Reader:
 
     def _read_call(self, place: re.Match[str], scanner: Scanner) -> int | None:
         """Read the call at a place and return where it ends; None if the text is not a call."""
-        form, begin = scanner.form, place.start()
-        if form is END_MARKS and self._rejections:
-            return None  # it belongs to a call that was rejected
-        is_over = scanner.is_final or len(self._text) - begin >= _MAX_BUFFER
+        begin = place.start()
         try:
-            calls = (form.parse or read_between_marks)(scanner)
+            calls = (scanner.form.parse or read_between_marks)(scanner)
             if calls and scanner.at - begin > MAX_CALL_CHARS:
-                raise Unreadable(_TOO_LONG, scanner.at)
-        except Incomplete:
-            if not is_over:
-                raise
-            if scanner.tool is None:
-                self._waste(min(len(self._text) - begin, MAX_CALL_CHARS), begin)
-                return None
-            is_long = len(self._text) - begin > MAX_CALL_CHARS
-            return self._reject_call(begin, scanner, Unreadable(_TOO_LONG if is_long else _CUT, len(self._text)))
-        except Unreadable as error:
-            return self._reject_call(begin, scanner, error)
+                raise Unreadable(_TOO_LONG)
+        except (Incomplete, Unreadable) as error:
+            return self._reject_unreadable(begin, scanner, error)
         if not calls:
-            self._places += 1
-            self._waste(scanner.reach - begin, begin)
+            self._waste(begin, scanner.reach)
             return None
         self._add_text(begin)
         self._at, self._tried_chars = scanner.at, 0
-        nonce = _NONCE.search(place[0]) if form is MARKER else None
+        nonce = _NONCE.search(place[0]) if scanner.form is MARKER else None
         has_nonce = nonce is not None and nonce[1] == self._nonce
+        text = self._text[begin : scanner.at]
         for call in calls:
             if not self._is_exhausted():
-                self._add_call(call, has_nonce, self._text[begin : scanner.at])
+                self._add_call(call, has_nonce, text)
         return scanner.at
 
-    def _reject_call(self, begin: int, scanner: Scanner, error: Unreadable) -> int:
-        """Reject an unreadable call with everything that may be a part of it, such as a call that it quotes."""
-        text, ends = self._text, scanner.form.ends
-        limit = min(len(text), begin + MAX_CALL_CHARS)
-        end = find_call_end(text, begin, limit, error, ends)
-        if end is None and not scanner.is_final and len(text) - begin < _MAX_BUFFER:
+    def _reject_unreadable(self, begin: int, scanner: Scanner, error: Incomplete | Unreadable) -> int | None:
+        """Reject an unreadable call with all the text after it, which may be a part of it, such as a call it quotes.
+
+        Only after the end of a thought the reader goes on.
+        """
+        text, is_cut = self._text, isinstance(error, Incomplete)
+        is_over = scanner.is_final or len(text) - begin >= _MAX_BUFFER
+        ends = [at for mark in THOUGHT_ENDS if (at := text.find(mark, begin)) >= 0]
+        if not is_over and (is_cut or not ends):
             raise Incomplete
-        if end is None:
-            end, self._is_deaf = limit, True
-        elif ends:
-            scanner.at = end
-            scanner.take_after_space(*ends)
-            end = scanner.at
+        if is_cut and scanner.tool is None:
+            self._waste(begin, min(len(text), begin + MAX_CALL_CHARS))
+            return None
+        end = min(ends, default=len(text))
+        self._is_deaf = not ends
         self._add_text(begin)
         self._at, self._tried_chars = end, 0
+        is_long = is_cut and len(text) - begin > MAX_CALL_CHARS
+        problem = _TOO_LONG if is_long else _CUT if is_cut else error
         subject = f"the call of {scanner.tool}" if scanner.tool else "a call"
-        self._reject(text[begin:end], f"{subject} cannot be read: {error.problem}", scanner.tool)
+        forms = self._patterns.forms_in(text, begin + 1, end)
+        more = "; calls after it are not made" if any(form is MARKER or form.parse is None for form in forms) else ""
+        self._reject(text[begin:end], f"{subject} cannot be read: {problem}{more}", scanner.tool)
         return end
 
-    def _waste(self, chars: int, at: int) -> None:
+    def _waste(self, begin: int, end: int) -> None:
         """Note that text was read in vain and may be read again. Where that gets too much, the rest is text."""
-        self._wasted_chars += max(0, chars)
-        if self._wasted_chars > 4 * (self._offset + at + chars) + 50_000:
-            self._places = _MAX_PLACES
+        self._places += 1
+        self._wasted_chars += max(0, end - begin)
+        is_too_much = self._wasted_chars > 4 * (self._offset + end) + 50_000
+        self._is_deaf |= is_too_much or self._places >= _MAX_PLACES
 
     def _add_call(self, call: WrittenCall, has_nonce: bool, text: str) -> None:
-        error = self._rejection(call, has_nonce) if call.name in self._tools.specs else self._tools.unknown(call.name)
+        error = call.error
+        if error is None:
+            is_known = call.name in self._tools.specs
+            error = self._rejection(call, has_nonce) if is_known else self._tools.unknown(call.name)
         if error is not None:
             self._reject(text, error, call.name)
             return
@@ -311,50 +310,35 @@ class Reader:
             self._texts = []
 
 
-_SIGN = re.compile(r"""\\.|["'()\[\]{}]""", re.DOTALL)
-_PAIRS = {")": "(", "]": "[", "}": "{"}
-_MAX_CHECKED_CHARS = 20_000
+_HEAD = re.compile(r"\s*(?:Malformed function call:)?\s*", re.IGNORECASE)
 
 
-def find_call_end(text: str, begin: int, limit: int, error: Unreadable, ends: tuple[str, ...]) -> int | None:
-    """Return where an unreadable call ends; None if that is not certain.
+def recover_calls(text: str, tools: Iterable[AnyTool]) -> tuple[ToolCall, ...]:
+    """Return the calls that a text consists of, such as `Malformed function call: print(default_api.f(a=1))`.
 
-    It ends where the error says, or at the end mark of its form, or at the end of the line on which the error shows.
-    All its brackets and quotes must be closed there: otherwise the text after it may be a part of one of its strings.
+    There are none if there is anything else in it, or anything to guess.
     """
-    shows_at = max(error.at, error.end or 0)
-    marks = [at + len(mark) for mark in ends if (at := text.find(mark, shows_at, limit)) >= 0]
-    line_end = text.find("\n", shows_at, limit)
-    candidates = sorted([*marks, *([line_end] if line_end >= 0 else [])])
-    if error.end is not None:
-        return candidates[0] if candidates else None
-    return next((end for end in candidates if _is_closed(text, begin, shows_at, end)), None)
+    index = ToolIndex(tools)
+    text = _HEAD.sub("", text, count=1).strip()
+    if not text or not index.names or len(text) > MAX_CALL_CHARS:
+        return ()
+    calls = _read_code(text, index) or _read_all(f"{DEFAULT_MARKER}: {text}", index) or _read_all(text, index)
+    return tuple(ToolCall(local_id(), call.name, call.arguments) for call in calls)
 
 
-def _is_closed(text: str, begin: int, shows_at: int, end: int) -> bool:
-    if end - begin > _MAX_CHECKED_CHARS:
-        return False
-    opened: list[str] = []
-    quotes = {'"': 0, "'": 0}
-    brackets = 0
-    for match in _SIGN.finditer(text, begin, end):
-        sign = match[0]
-        if sign in quotes:
-            quotes[sign] += 1
-        elif sign in _PAIRS.values():
-            opened.append(sign)
-            brackets += 1
-        elif sign in _PAIRS and opened:
-            if opened.pop() != _PAIRS[sign]:
-                return False
-            if not opened and match.start() >= shows_at:
-                return _ends_a_value(text, begin, match.start(), quotes)
-    return not opened and quotes['"'] % 2 == 0 and (not brackets or quotes["'"] % 2 == 0)
+def _read_code(text: str, tools: ToolIndex) -> list[WrittenCall]:
+    code = text if text.startswith("```") else f"```tool_code\n{text}\n```"
+    scanner = Scanner(code, 0, tools, MARKER, is_final=True)
+    try:
+        calls = read_fence(scanner)
+    except (Unreadable, Incomplete):
+        return []
+    return calls if calls and scanner.at == len(code) else []
 
 
-def _ends_a_value(text: str, begin: int, at: int, quotes: dict[str, int]) -> bool:
-    """Whether the bracket at this position comes after a value, and not somewhere in a string."""
-    if quotes['"'] % 2:
-        return False
-    last = text[begin : at + 1].rstrip(")]}")[-1:]
-    return last in "\"'([{" or last.isdigit() or (last.isalnum() and not any(quotes.values()))
+def _read_all(text: str, tools: ToolIndex) -> list[WrittenCall]:
+    reader = Reader(tools)
+    pieces = [*reader.feed(text), *reader.end()]
+    pieces = [piece for piece in pieces if not (isinstance(piece, Text) and not piece.text.strip())]
+    calls = [WrittenCall(piece.name, piece.arguments) for piece in pieces if isinstance(piece, ToolCall)]
+    return calls if len(calls) == len(pieces) else []

@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from midspan._schema.lenient_json import IncompleteJson, InvalidJson, LenientJsonParser
+from midspan._schema.normalize import normalize_tree
+from midspan._schema.tree import ANYTHING, SchemaNode
 from midspan._types.specs import AnyTool, ToolSpec
 
 T = TypeVar("T")
@@ -16,7 +18,7 @@ MAX_CALLS = 1_000
 """In one answer."""
 MAX_CALL_CHARS = 1 << 20
 _MAX_NAME_CHARS = 200
-_SPACE = re.compile(r"\s*")
+SPACE = re.compile(r"\s*")
 _NAME = re.compile(rf"[^\W\d][\w./:-]{{0,{_MAX_NAME_CHARS - 1}}}")
 _NAMESPACE = re.compile(r"default_api[.:]|functions\.|tools\.")
 _CALL_NUMBER = re.compile(r":\d+\Z")
@@ -27,6 +29,8 @@ class WrittenCall(Struct, frozen=True):
 
     name: str
     arguments: dict[str, Any]
+    error: str | None = None
+    """Why the call is not made although it can be read."""
 
 
 class Form(Struct, frozen=True, eq=False):
@@ -53,13 +57,7 @@ class Incomplete(Exception):
 
 
 class Unreadable(Exception):
-    """A call is meant here, but it cannot be read. `at` is where that shows, `end` where the call ends if known."""
-
-    def __init__(self, problem: str, at: int, *, end: int | None = None) -> None:
-        super().__init__(problem)
-        self.problem = problem
-        self.at = at
-        self.end = end
+    """A call is meant here, but it cannot be read."""
 
 
 class ToolIndex:
@@ -68,6 +66,7 @@ class ToolIndex:
     def __init__(self, tools: Iterable[AnyTool]) -> None:
         self.specs = {tool.name: tool for tool in tools if isinstance(tool, ToolSpec)}
         self.names = tuple(self.specs)
+        self._schemas: dict[str, SchemaNode] = {}
 
     def resolve(self, name: str) -> str | None:
         """Return the declared name. Some models add a namespace before it, and Kimi the number of the call after it."""
@@ -87,14 +86,22 @@ class ToolIndex:
         known = f"the tools are: {', '.join(self.names[:50])}" if self.names else "there are no tools"
         return f"unknown tool: {name[:_MAX_NAME_CHARS]}{hint}; {known}"
 
-    def schema(self, name: str) -> dict[str, Any]:
-        """Return the schema of the parameters of a tool."""
-        spec = self.specs.get(name)
-        return (spec.parameters if spec is not None else None) or {}
+    def schema(self, name: str | None) -> SchemaNode:
+        """Return the schema of the parameters of a tool; one that accepts anything if the tool is unknown."""
+        if name is None or name not in self.specs:
+            return ANYTHING
+        if name not in self._schemas:
+            self._schemas[name] = parameters_of(self.specs[name])
+        return self._schemas[name]
 
-    def properties(self, name: str) -> dict[str, Any]:
-        properties = self.schema(name).get("properties")
-        return properties if isinstance(properties, dict) else {}
+
+def parameters_of(tool: ToolSpec) -> SchemaNode:
+    return normalize_tree(tool.parameters or {})[0].root
+
+
+def properties_of(node: SchemaNode) -> dict[str, SchemaNode]:
+    """Return the properties that a schema declares, itself or by reference."""
+    return {name: prop for part in node.applying for name, prop in part.properties.items()}
 
 
 class Scanner:
@@ -114,10 +121,18 @@ class Scanner:
         self.awaits_rest = False
         """The call is complete, and only the text after it is missing."""
 
-    def space(self) -> None:
-        self.at = skip(_SPACE, self.text, self.at)
-        if self.at == len(self.text) and not self.is_final:
+    def match(self, pattern: re.Pattern[str], within: int = 1) -> re.Match[str] | None:
+        """Match a pattern here. It does not match if it still does not after `within` characters."""
+        match = pattern.match(self.text, self.at)
+        is_open = len(self.text) - self.at < within if match is None else match.end() == len(self.text)
+        if is_open and not self.is_final:
             raise Incomplete
+        if match is not None:
+            self.at = match.end()
+        return match
+
+    def space(self) -> None:
+        self.match(SPACE)
 
     def take(self, *marks: str) -> str:
         """Return the first of these marks that stands here, or an empty string."""
@@ -146,13 +161,18 @@ class Scanner:
         self.at = before
         return mark
 
+    def expect(self, *marks: str) -> str:
+        """Take one of these marks after any space. A call without the end mark of its form is not complete."""
+        mark = self.take_after_space(*marks)
+        if mark:
+            return mark
+        if skip(SPACE, self.text, self.at) == len(self.text):
+            raise Incomplete
+        raise Unreadable(f"expected {marks[0]} after it")
+
     def name(self) -> str:
         """Return the name that stands here, or an empty string."""
-        name = _NAME.match(self.text, self.at)
-        end = name.end() if name else self.at
-        if end == len(self.text) and not self.is_final:
-            raise Incomplete
-        self.at = end
+        name = self.match(_NAME)
         return name[0] if name else ""
 
     def parse(self, parse: Callable[[LenientJsonParser], T], *, python: bool = False) -> T:
@@ -163,27 +183,15 @@ class Scanner:
             value = parse(parser)
         except InvalidJson as error:
             self.reach = max(self.reach, error.at)
-            raise Unreadable(error.problem, error.at) from None
+            raise Unreadable(error.problem) from None
         except IncompleteJson:
             raise Incomplete from None
         self.at = self.reach = parser.at
         return value
 
-    def expect(self, *marks: str) -> str:
-        """Take one of these marks after any space. A call without the end mark of its form is not complete."""
-        mark = self.take_after_space(*marks)
-        if mark:
-            return mark
-        if skip(_SPACE, self.text, self.at) == len(self.text):
-            raise Incomplete
-        raise self.error(f"expected {marks[0]} after it")
-
-    def error(self, problem: str, *, end: int | None = None) -> Unreadable:
-        return Unreadable(problem, self.at, end=end)
-
     def check_count(self, calls: Sized) -> None:
         if len(calls) > MAX_CALLS:
-            raise self.error(f"there are more than {MAX_CALLS:,} calls in it")
+            raise Unreadable(f"there are more than {MAX_CALLS:,} calls in it")
 
 
 def skip(pattern: re.Pattern[str], text: str, at: int) -> int:
