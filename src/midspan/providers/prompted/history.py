@@ -71,29 +71,19 @@ class TextRenderer:
             data = turn_data(message)
             return data.message if data is not None else _foreign_turn(message, marker)
         parts: list[Part] = [Text(f"TOOL_ERROR {error}") for error in _unreported_errors(before, message)]
-        for part in self._merge_split_marks(message.parts, names):
-            match part:
-                case Text(text):
-                    parts.append(Text(self._escape(text, names)))
-                case ToolResult():
-                    parts += self._result(part)
-                case _:
-                    parts.append(part)
+        for is_text, group in groupby(message.parts, lambda part: type(part) is Text):
+            items = list(group)
+            if is_text:
+                parts += self._escaped(items, names)
+            else:
+                parts += (new for part in items for new in (self._result(part) if type(part) is ToolResult else [part]))
         return message if parts == list(message.parts) else Message("user", tuple(_join_texts(parts)))
 
-    def _merge_split_marks(self, parts: Iterable[Part], names: tuple[str, ...]) -> Iterator[Part]:
-        """Yield the parts, with texts as one where a mark begins in one and ends in another."""
-        for is_text, group in groupby(parts, lambda part: type(part) is Text):
-            items = list(group)
-            texts = [part.text for part in items if type(part) is Text]
-            merged = "".join(texts)
-            if is_text and self._escape(merged, names) != "".join(self._escape(text, names) for text in texts):
-                yield Text(merged)
-            else:
-                yield from items
-
-    def _escape(self, text: str, names: tuple[str, ...]) -> str:
-        return self._patterns.escape("\n" + text, lambda first: "\\" + first, names)[1:]
+    def _escaped(self, texts: list[Part], names: tuple[str, ...]) -> list[Part]:
+        """Return adjacent texts with their marks escaped. They are read as one, because a mark may be split."""
+        text = "\n" + "".join(part.text for part in texts if type(part) is Text)
+        escaped = self._patterns.escape(text, lambda first: "\\" + first, names)
+        return texts if escaped == text else [Text(escaped[1:])]
 
     def _result(self, result: ToolResult) -> Iterator[Part]:
         word = "TOOL_ERROR" if result.is_error else "TOOL_RESULT"

@@ -5,15 +5,23 @@ from typing import Any
 
 import msgspec
 
+from midspan._schema.tree import ANYTHING, SchemaNode
+from midspan._schema.type_aliases import TYPES
 from midspan._types.specs import ToolChoice, ToolSpec
+from midspan.providers.prompted.scanner import parameters_of, properties_of
 
 _MAX_DEPTH = 4
-_EXAMPLES: dict[str, Any] = {"integer": 1, "int": 1, "number": 1.5, "float": 1.5, "boolean": True, "bool": True}
+_EXAMPLES: dict[str, Any] = {"string": "text", "integer": 1, "number": 1.5, "boolean": True, "null": None}
 
 
 def system_prompt(tools: Sequence[ToolSpec], marker: str) -> str:
     """Return what a model is told about its tools. `marker` is what a call begins with."""
-    return "\n".join(["Available tools:", *map(_describe_tool, tools), "", *_rules(tools, marker)])
+    schemas = {tool.name: parameters_of(tool) for tool in tools}
+    described = [_describe_tool(tool, schemas[tool.name]) for tool in tools]
+    with_parameters = [tool for tool in tools if properties_of(schemas[tool.name])]
+    without = [tool for tool in tools if tool not in with_parameters]
+    examples = [example_call(tool, marker) for tool in (*with_parameters[:2], *without[:1])[:2]]
+    return "\n".join(["Available tools:", *described, "", *_rules(examples, marker)])
 
 
 def choice_rule(choice: ToolChoice | None) -> str:
@@ -28,14 +36,11 @@ def choice_rule(choice: ToolChoice | None) -> str:
 
 def example_call(tool: ToolSpec, marker: str) -> str:
     """Return a call of this tool as the model should write it."""
-    arguments = tool.examples[0] if tool.examples else _example(tool.parameters or {}, 0)
-    return f"{marker}: {tool.name}({_json(arguments if isinstance(arguments, dict) else {})})"
+    arguments = tool.examples[0] if tool.examples else _example_object(parameters_of(tool), 0)
+    return f"{marker}: {tool.name}({_json(arguments)})"
 
 
-def _rules(tools: Sequence[ToolSpec], marker: str) -> list[str]:
-    with_parameters = [tool for tool in tools if _properties(tool.parameters)]
-    without = [tool for tool in tools if not _properties(tool.parameters)]
-    examples = [example_call(tool, marker) for tool in (*with_parameters[:2], *without[:1])[:2]]
+def _rules(examples: list[str], marker: str) -> list[str]:
     word, bracket, nonce = marker.partition("[")
     quoted = f", and so is {word}: without {bracket}{nonce}" if nonce else ""
     return [
@@ -57,82 +62,80 @@ def _rules(tools: Sequence[ToolSpec], marker: str) -> list[str]:
     ]
 
 
-def _describe_tool(tool: ToolSpec) -> str:
-    lines = [f"- {tool.name}: {_one_line(tool.description)}" if tool.description else f"- {tool.name}"]
-    properties = _properties(tool.parameters)
-    if not properties:
-        return "\n".join([*lines, "  Parameters: (none)"])
-    lines += ["  Parameters:", *_describe_parameters(properties, "    ", 0)]
-    return "\n".join([*lines, *_required(tool.parameters, "  ")])
+def _describe_tool(tool: ToolSpec, schema: SchemaNode) -> str:
+    head = f"- {tool.name}: {_one_line(tool.description)}" if tool.description else f"- {tool.name}"
+    parameters = _describe_properties(schema, "    ", 0)
+    if not parameters:
+        return f"{head}\n  Parameters: (none)"
+    return "\n".join([head, "  Parameters:", *parameters, *_required(schema, "  ")])
 
 
-def _describe_parameters(properties: dict[str, Any], indent: str, depth: int) -> list[str]:
+def _describe_properties(node: SchemaNode, indent: str, depth: int) -> list[str]:
     lines = []
-    for name, prop in properties.items():
-        schema = prop if isinstance(prop, dict) else {}
-        description = _one_line(str(schema.get("description") or ""))
-        line = f"{indent}- {name} ({_type(schema)})" + (f": {description}" if description else "")
-        lines.append(line + _values(schema))
-        inner = schema.get("items") if isinstance(schema.get("items"), dict) else schema
-        if _properties(inner) and depth < _MAX_DEPTH:
-            lines += _describe_parameters(_properties(inner), indent + "  ", depth + 1)
+    for name, prop in properties_of(node).items():
+        description = _one_line(str(_keywords(prop).get("description") or ""))
+        line = f"{indent}- {name} ({_type(prop)})" + (f": {description}" if description else "")
+        lines.append(line + _values(prop))
+        inner = prop if properties_of(prop) else _items(prop)
+        if depth < _MAX_DEPTH:
+            lines += _describe_properties(inner, indent + "  ", depth + 1)
             lines += _required(inner, indent + "  ")
     return lines
 
 
-def _required(schema: Any, indent: str) -> list[str]:
-    names = [name for name in schema.get("required") or () if isinstance(name, str)]
-    return [f"{indent}Required: {', '.join(names)}"] if names else []
+def _required(node: SchemaNode, indent: str) -> list[str]:
+    names = _keywords(node).get("required")
+    return [f"{indent}Required: {', '.join(names)}"] if names and properties_of(node) else []
 
 
-def _type(schema: dict[str, Any]) -> str:
-    name = schema.get("type")
-    if isinstance(name, list):
-        return " or ".join(map(str, name))
-    if name in ("array", "list") and isinstance(schema.get("items"), dict):
-        return f"{name} of {_type(schema['items'])}"
-    if name is not None:
-        return str(name)
-    for keyword in ("anyOf", "oneOf"):
-        if isinstance(schema.get(keyword), list):
-            branches = [_type(branch) for branch in schema[keyword] if isinstance(branch, dict)]
-            return " or ".join(dict.fromkeys(branches))
-    return "any" if "enum" not in schema and "const" not in schema else "one of the values"
+def _type(node: SchemaNode, depth: int = 0) -> str:
+    if node.types >= set(TYPES):
+        return "any"
+    names = [name for name in TYPES if name in node.types and not (name == "integer" and "number" in node.types)]
+    items = _items(node)
+    array = "array" if items is ANYTHING or depth == _MAX_DEPTH else f"array of {_type(items, depth + 1)}"
+    return " or ".join(array if name == "array" else name for name in names)
 
 
-def _values(schema: dict[str, Any]) -> str:
+def _values(node: SchemaNode) -> str:
     """Return which values a parameter accepts, and its default."""
-    items = schema.get("items")
-    enum = schema.get("enum") or (items.get("enum") if isinstance(items, dict) else None)
-    text = f" One of: {', '.join(map(_json, enum))}." if isinstance(enum, list) and enum else ""
-    text += f" Always {_json(schema['const'])}." if "const" in schema else ""
-    return text + (f" Default: {_json(schema['default'])}." if "default" in schema else "")
+    keywords = _keywords(node)
+    enum = keywords.get("enum") or _keywords(_items(node)).get("enum")
+    text = f" One of: {', '.join(map(_json, enum))}." if enum else ""
+    text += f" Always {_json(keywords['const'])}." if "const" in keywords else ""
+    return text + (f" Default: {_json(keywords['default'])}." if "default" in keywords else "")
 
 
-def _example(prop: Any, depth: int) -> Any:
+def _example(node: SchemaNode, depth: int) -> Any:
     """Return a value that has the type of a schema."""
-    schema = prop if isinstance(prop, dict) else {}
-    for keyword in ("examples", "enum"):
-        if isinstance(schema.get(keyword), list) and schema[keyword]:
-            return schema[keyword][0]
+    keywords = _keywords(node)
+    for values in (keywords.get("examples"), keywords.get("enum")):
+        if values:
+            return values[0]
     for keyword in ("example", "default", "const"):
-        if keyword in schema:
-            return schema[keyword]
-    names = schema.get("type")
-    name = next((name for name in names if name != "null"), "null") if isinstance(names, list) else names
-    name = str(name).lower()
-    if name in ("object", "dict") or (depth == 0 and "properties" in schema):
-        properties, required = _properties(schema), schema.get("required") or ()
-        keys = [key for key in properties if key in required] or list(properties)[:1]
-        return {key: _example(properties[key], depth + 1) for key in keys} if depth < _MAX_DEPTH else {}
-    if name in ("array", "list", "tuple"):
-        return [_example(schema.get("items"), depth + 1)] if depth < _MAX_DEPTH else []
-    return _EXAMPLES.get(name, "text")
+        if keyword in keywords:
+            return keywords[keyword]
+    name = next((name for name in TYPES if name in node.types), "null")
+    if name == "object":
+        return _example_object(node, depth)
+    if name == "array":
+        return [_example(_items(node), depth + 1)] if depth < _MAX_DEPTH else []
+    return _EXAMPLES[name]
 
 
-def _properties(schema: Any) -> dict[str, Any]:
-    properties = schema.get("properties") if isinstance(schema, dict) else None
-    return properties if isinstance(properties, dict) else {}
+def _example_object(node: SchemaNode, depth: int) -> dict[str, Any]:
+    properties, required = properties_of(node), _keywords(node).get("required") or ()
+    names = [name for name in properties if name in required] or list(properties)[:1]
+    return {name: _example(properties[name], depth + 1) for name in names} if depth < _MAX_DEPTH else {}
+
+
+def _keywords(node: SchemaNode) -> dict[str, Any]:
+    """Return the keywords of a schema and of those that it refers to."""
+    return {keyword: value for part in reversed(node.applying) for keyword, value in part.schema.items()}
+
+
+def _items(node: SchemaNode) -> SchemaNode:
+    return next((part.items for part in node.applying if part.items is not ANYTHING), ANYTHING)
 
 
 def _one_line(text: str) -> str:
