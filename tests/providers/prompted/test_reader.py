@@ -178,14 +178,16 @@ def test_nothing_is_lost_and_nothing_is_shown_twice(said: str) -> None:
 def test_the_marker_never_shows_while_it_comes_and_other_words_are_not_held_back() -> None:
     reader = Reader(TOOLS)
     shown = [text(reader.feed(letter)) for letter in 'To be sure: TOOL_CALL: f({"a": 1}) ok, then']
-    assert "".join(shown) == "To be sure:  ok, then"
+    assert "".join(shown) == "To be sure: "
     assert "".join(shown[: len("To be sure: ")]) == "To be sure: "
+    assert text(reader.end()) == " ok, then"
 
 
 def test_a_call_comes_as_soon_as_the_text_after_it_cannot_belong_to_it() -> None:
     reader = Reader(TOOLS)
     assert reader.feed('TOOL_CALL: f({"a": 1})') == []
-    assert calls(reader.feed("\nI will")) == [("f", {"a": 1})]
+    words = "\nI will tell you about it. "
+    assert calls([piece for _ in range(12) for piece in reader.feed(words)]) == [("f", {"a": 1})]
     marks = Reader(TOOLS)
     assert calls(marks.feed('<tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>')) == [("f", {"a": 1})]
 
@@ -203,8 +205,8 @@ def test_a_call_comes_as_soon_as_the_text_after_it_cannot_belong_to_it() -> None
         ("TOOL_CALL: f\nDone.", "no arguments"),
         ("TOOL_CALL: f(1, 2)", "have no names"),
         ('TOOL_CALL: f,({"a": 1})', "no arguments"),
-        ('TOOL_CALL: f(){"a": 1}', "nothing more after the parenthesis"),
-        ('TOOL_CALL: f({"a": 1), "s": "x"})', "expected the end of the line after the parenthesis"),
+        ('TOOL_CALL: f(){"a": 1}', "the text after the call could belong to its arguments"),
+        ('TOOL_CALL: f({"a": 1), "s": "x"})', "expected ) or the end of the line"),
         ('TOOL_CALL: f({"a": 1}})', "expected )"),
         ('TOOL_CALL: f({"a": 1}, {"b": 2})', "expected )"),
         ("TOOL_CALL: f({'s': 'it's'})", "expected a comma"),

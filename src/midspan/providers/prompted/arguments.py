@@ -14,6 +14,7 @@ from midspan._schema.lenient_json import IncompleteJson, InvalidJson, LenientJso
 from midspan._schema.tree import ANYTHING, SchemaNode
 from midspan._schema.type_aliases import type_of
 from midspan.providers.prompted.scanner import (
+    LOOKAHEAD,
     MAX_CALL_CHARS,
     SPACE,
     Incomplete,
@@ -29,7 +30,7 @@ _NO_OBJECT = "its arguments are not an object in braces"
 
 _MAX_KEYWORD_CHARS = 300
 _KEYWORD = re.compile(r"[^\W\d][\w-]{0,199}\s{0,20}[=:](?!=)")
-_KEYWORD_START = re.compile(r"[^\W\d][\w-]{0,199}\s{0,20}[=:]?\Z")
+_BEFORE_CLOSING = re.compile(r"\s*(?:,\s*)?")
 _SAME_LINE = re.compile(r"[ \t]*")
 _LINE_REST = re.compile(r"[ \t*`\]>.;]*")
 
@@ -55,10 +56,11 @@ def read_parentheses(scanner: Scanner, *, python: bool = False) -> dict[str, Any
     """Read the arguments from the opening parenthesis to the closing one."""
     scanner.at += 1
     first = scanner.text[(at := skip(SPACE, scanner.text, scanner.at)) : at + 1]
-    arguments = scanner.parse(
-        lambda parser: _arguments(parser, python=python, is_final=scanner.is_final), python=python
-    )
-    if first not in ("{", '"', "'"):
+    has_keywords = first not in ("{", '"', "'")
+    if has_keywords:
+        scanner.look(at + _MAX_KEYWORD_CHARS)
+    arguments = scanner.parse(lambda parser: _arguments(parser, python=python), python=python)
+    if has_keywords:
         check_names(scanner, arguments)
     return arguments
 
@@ -84,60 +86,22 @@ def _damaged_name(value: Any, node: SchemaNode) -> str | None:
     return next((name for item, part in inner if (name := _damaged_name(item, part)) is not None), None)
 
 
-def _arguments(parser: LenientJsonParser, *, python: bool, is_final: bool) -> dict[str, Any]:
+def _arguments(parser: LenientJsonParser, *, python: bool) -> dict[str, Any]:
     first = parser.peek()
-    if first == ")":
-        return _no_arguments(parser, is_final=is_final)
     if first == "{" and not python:
         value: dict[str, Any] = parser.value(closed_by=")")
         if parser.lacks_brace and _last_string(value).endswith(("}", "]")):
             raise parser.unexpected("} before the parenthesis")  # it may be the one in the last string
-        _close(parser, is_final=is_final)
+        _close(parser)
         return value
     if first in "\"'" and not python:
         return _quoted(parser)
-    if not _KEYWORD.match(parser.text, parser.at):
-        is_short = len(parser.text) - parser.at < _MAX_KEYWORD_CHARS
-        if is_short and not is_final and _KEYWORD_START.fullmatch(parser.text, parser.at):
-            raise IncompleteJson
+    if first != ")" and not _KEYWORD.match(parser.text, parser.at):
         raise InvalidJson(_NO_NAMES, parser.at)
     keywords = LenientJsonParser(parser.text, parser.at, python=True)
     members = _members(keywords, "=:")
     parser.at = keywords.at
     return members
-
-
-def _no_arguments(parser: LenientJsonParser, *, is_final: bool) -> dict[str, Any]:
-    """Read the end of `f()`, after which no arguments may follow on the line, as in `f(){"a": 1}`."""
-    end = parser.at + 1
-    parser.at = skip(_SAME_LINE, parser.text, end)
-    if parser.at == len(parser.text) and not is_final:
-        raise IncompleteJson
-    if parser.text[parser.at : parser.at + 1] in ("{", "("):
-        raise parser.unexpected("nothing more after the parenthesis")
-    parser.at = end
-    return {}
-
-
-def _close(parser: LenientJsonParser, *, is_final: bool) -> None:
-    """Read the parenthesis after the object. It may be missing where nothing else follows on the line."""
-    end = parser.at
-    try:
-        following = parser.peek()
-    except IncompleteJson:
-        if not is_final:
-            raise
-        parser.at = end
-        return
-    if following == ",":
-        parser.at += 1
-        following = parser.peek()
-    if following != ")":
-        _check_line_end(parser, end, ") after the object of the arguments", is_final=is_final)
-    elif parser.lacks_brace:
-        _check_line_end(parser, parser.at + 1, "the end of the line after the parenthesis", is_final=is_final)
-    else:
-        parser.at += 1
 
 
 def _last_string(value: Any) -> str:
@@ -147,13 +111,17 @@ def _last_string(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _check_line_end(parser: LenientJsonParser, end: int, expected: str, *, is_final: bool) -> None:
-    """Check that only punctuation follows on the line of a call that lacks a bracket."""
-    parser.at = skip(_LINE_REST, parser.text, end)
-    if parser.at == len(parser.text) and not is_final:
-        raise IncompleteJson
-    if parser.at < len(parser.text) and parser.text[parser.at] not in "\r\n":
-        raise parser.unexpected(expected)
+def _close(parser: LenientJsonParser) -> None:
+    """Read the parenthesis after the object. A bracket may be missing where nothing else follows on the line."""
+    text, end = parser.text, skip(_BEFORE_CLOSING, parser.text, parser.at)
+    if text[end : end + 1] == ")":
+        parser.at = end + 1
+        if not parser.lacks_brace:
+            return
+    end = parser.at
+    parser.at = skip(_LINE_REST, text, end)
+    if text[parser.at : parser.at + 1] not in ("", "\r", "\n"):
+        raise parser.unexpected(") or the end of the line after the object of the arguments")
     parser.at = end
 
 
@@ -193,8 +161,6 @@ def read_gemma_object(scanner: Scanner) -> dict[str, Any]:
     """Read an object whose strings may stand between special tokens: `{city:<|"|>Oslo<|"|>}`."""
     begin = scanner.at
     limit = begin + MAX_CALL_CHARS
-    if not scanner.is_final and "<" in scanner.text[-8:]:
-        raise Incomplete  # it may be the beginning of such a token
     quote = _TOKEN_QUOTE.search(scanner.text, begin, limit)
     if quote is None or len(quote[0]) == 1:
         return read_object(scanner)
@@ -211,6 +177,7 @@ def read_gemma_object(scanner: Scanner) -> dict[str, Any]:
                 if depth == 0:
                     value = parse_object("".join([*pieces, piece[: bracket.end()]]))
                     scanner.at = at + bracket.end()
+                    scanner.look(scanner.at)
                     if value is None:
                         raise Unreadable(_NO_OBJECT)
                     return value
@@ -331,10 +298,9 @@ def _tag_value(key: str, text: str, is_string: str | None, types: frozenset[str]
 _SIGNS_AFTER_OBJECT = ("", "\r", "\n", "<", "[", "*", "`", ".", ",", ";")
 _DECORATION = re.compile(r"[ \t]*(?:[*`_\])>.]+[ \t]*)*")
 _KEY = r"(?:[\"'“”][^\"'“”\n]{0,99}|[^\W\d][\w$.-]{0,63})[\"'“”]?"
-_MEMBER = re.compile(rf"[,;]?\s*{_KEY}\s{{0,8}}[:=](?!=)")
-_MEMBER_START = re.compile(rf"[,;]?\s*(?:{_KEY}\s{{0,8}}[:=]?)?\Z")
+_MEMBER = re.compile(rf"[,;]?\s{{0,16}}{_KEY}\s{{0,8}}[:=](?!=)")
+_MAX_MEMBER_CHARS = 130
 _STRAY_BRACKET = re.compile(r"[\"'“”]?\s{0,16}[)}\]]")
-_STRAY_START = re.compile(r"[\"'“”]\s{0,16}\Z")
 
 
 def check_rest(scanner: Scanner, *, in_parentheses: bool = False) -> None:
@@ -342,25 +308,18 @@ def check_rest(scanner: Scanner, *, in_parentheses: bool = False) -> None:
 
     That is a bracket that closes nothing, or a member; and after a brace any words on the same line.
     """
-    scanner.awaits_rest = True
     text, end = scanner.text, scanner.at
     at = skip(_DECORATION if in_parentheses else _SAME_LINE, text, end)
-    if at == len(text) and not scanner.is_final:
-        raise Incomplete
     line_sign = text[at : at + 1]
     if in_parentheses:
-        is_stray = line_sign == "}" or text[end : end + 1] in ("{", "(")
+        is_stray = line_sign in ("{", "}") or text[end : end + 1] == "("
     else:
         is_stray = line_sign not in _SIGNS_AFTER_OBJECT
     at = skip(SPACE, text, at)
-    if not is_stray and at == len(text) and not scanner.is_final:
-        raise Incomplete
+    scanner.look(at + _MAX_MEMBER_CHARS)
     is_stray = is_stray or bool(_STRAY_BRACKET.match(text, at) and not in_parentheses)
     if is_stray or _is_member(scanner, at, python=in_parentheses):
         raise Unreadable("the text after the call could belong to its arguments")
-    if not scanner.is_final and _STRAY_START.match(text, at):
-        raise Incomplete
-    scanner.awaits_rest = False
 
 
 def _is_member(scanner: Scanner, at: int, *, python: bool) -> bool:
@@ -377,16 +336,15 @@ def _is_member(scanner: Scanner, at: int, *, python: bool) -> bool:
             if following == ",":
                 parser.at += 1
                 following += parser.peek()
-        except InvalidJson:
+        except InvalidJson as error:
+            scanner.look(error.at + LOOKAHEAD)
             return False
         except IncompleteJson:
-            if not scanner.is_final:
-                raise Incomplete from None
+            scanner.look(len(text) + 1)
             return False
+        scanner.look(at + _MAX_MEMBER_CHARS)
         if following[-1] in ")}]":
             return True
         if following[0] != ",":
             return False
-    if not scanner.is_final and len(text) - at < _MAX_KEYWORD_CHARS and _MEMBER_START.match(text, at):
-        raise Incomplete
     return False

@@ -42,8 +42,7 @@ def read_json_calls(scanner: Scanner, *, is_certain: bool) -> Calls:
     try:
         value = scanner.parse(lambda parser: parser.value())
     except (Incomplete, Unreadable) as error:
-        if isinstance(error, Unreadable) and not scanner.is_final and len(scanner.text) - begin < _MAX_NAME_AT:
-            raise Incomplete from None  # the name may come after the error
+        scanner.look(begin + _MAX_NAME_AT)  # the name may come after the error
         scanner.tool = _named_tool(scanner, begin, is_certain=is_certain)
         if isinstance(error, Unreadable) and scanner.tool is None:
             return None
@@ -155,7 +154,8 @@ def read_fence(scanner: Scanner) -> Calls:
     calls: list[WrittenCall] = []
     while True:
         scanner.space()
-        is_cut = scanner.is_final and scanner.text[scanner.at :] in ("", "`", "``")
+        scanner.look(scanner.at + 3)
+        is_cut = scanner.text[scanner.at : scanner.at + 3] in ("", "`", "``")
         if is_cut:
             scanner.at = len(scanner.text)
         if is_cut or scanner.take("```"):
@@ -177,8 +177,8 @@ def read_fence(scanner: Scanner) -> Calls:
 
 def _reject_other_code(scanner: Scanner, begin: int, calls: list[WrittenCall], *, is_code: bool) -> None:
     end = scanner.text.find("```", scanner.at)
-    if end < 0 and not scanner.is_final and (calls or is_code):
-        raise Incomplete
+    if end < 0 and is_code:
+        scanner.look(len(scanner.text) + 1)
     if calls or (is_code and "default_api." in scanner.text[begin : end if end >= 0 else None]):
         scanner.tool = scanner.tool or ""
         raise Unreadable(_NO_CODE)
@@ -198,9 +198,7 @@ def read_statements(scanner: Scanner) -> Calls:
         scanner.at = skip(_SAME_LINE, scanner.text, scanner.at)
     if not calls:
         return None
-    if scanner.at == len(scanner.text) and not scanner.is_final:
-        scanner.awaits_rest = True
-        raise Incomplete
+    scanner.look(scanner.at + 3)
     if not _LINE_END.match(scanner.text, scanner.at):
         raise Unreadable(_NO_CODE)
     check_rest(scanner, in_parentheses=True)

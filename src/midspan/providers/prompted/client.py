@@ -175,7 +175,10 @@ class PromptedTools(WrapperProvider):
 
 
 class _Turn:
-    """One request to a model that only writes text. `request` goes to the model. Its events go to `add`, its response to `finish` and then to `response`."""
+    """One request to a model that only writes text.
+
+    `request` goes to the model. Its events go to `add`, its response to `finish` and then to `response`.
+    """
 
     def __init__(self, request: ModelRequest, style: PromptStyle, renderer: TextRenderer) -> None:
         choice = request.config.tool_choice

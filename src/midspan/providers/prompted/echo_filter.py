@@ -7,8 +7,8 @@ from typing import Any
 
 from midspan._types.messages import Message
 from midspan._types.parts import Blob, Text, ToolResult
-from midspan.providers.prompted.history import to_json
 from midspan.providers.prompted.calls import NAME_KEYS
+from midspan.providers.prompted.history import to_json
 from midspan.providers.prompted.scanner import WrittenCall
 
 _MAX_CHARS = 1_000_000

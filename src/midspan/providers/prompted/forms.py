@@ -85,9 +85,9 @@ def _check_unrecognised(scanner: Scanner, begin: int) -> None:
     """Raise `Unreadable` if something between the marks was meant as a call. Otherwise the text is about the mark."""
     window = scanner.text[begin : begin + _MAX_UNRECOGNISED_CHARS]
     has_end = any(mark in window for mark in scanner.form.ends)
-    if not has_end and len(window) < _MAX_UNRECOGNISED_CHARS and not scanner.is_final:
-        raise Incomplete
-    is_cut = scanner.is_final and scanner.form.needs_end and len(window.split()) == 1
+    if not has_end:
+        scanner.look(begin + _MAX_UNRECOGNISED_CHARS)
+    is_cut = len(window) < _MAX_UNRECOGNISED_CHARS and scanner.form.needs_end and len(window.split()) == 1
     if (has_end and scanner.form.needs_end) or is_cut or _MEMBER.match(window.lstrip()):
         scanner.tool = ""
         raise Unreadable("it is not one of the known forms of a call")
@@ -211,7 +211,7 @@ def _read_action(scanner: Scanner) -> Calls:
         return [WrittenCall(tool, arguments)]
     scanner.take_after_space("**")
     scanner.space()
-    if scanner.is_final and "Action Input:".startswith(scanner.text[scanner.at : scanner.at + 20]):
+    if "Action Input:".startswith(scanner.text[scanner.at : scanner.at + 20]):
         scanner.tool = tool
         raise Incomplete
     if not scanner.take("Action Input:", "**Action Input:**", "**Action Input**:"):

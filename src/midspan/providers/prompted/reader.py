@@ -48,7 +48,6 @@ _MAX_BUFFER = MAX_CALL_CHARS + _CONTEXT
 _CUT = "the text ends before the call does"
 _TOO_LONG = f"it is longer than {MAX_CALL_CHARS:,} characters"
 
-_CLOSING = re.compile(r"[)}\]>\n`;]")
 _NONCE = re.compile(r"\[([^\]\n]{0,64})\]")
 
 
@@ -105,11 +104,8 @@ class Reader:
         self._text, self._at, self._offset = "\n", 1, -1
         self._pending: list[str] = []
         self._pending_chars = 0
-        self._call_chars: int | None = None
-        """The length of the open call when it was last tried; None in text."""
-        self._awaits_rest = False
-        self._tried_chars = 0
-        """How much was read in trying the open call."""
+        self._next_try_chars = 0
+        """How much text there must be before the open call is tried again; 0 in text."""
         self._thought_end: str | None = None
         self._has_call_in_thought = False
         self._is_deaf = False
@@ -125,7 +121,7 @@ class Reader:
             piece = text[begin : begin + _WINDOW]
             self._pending.append(piece)
             self._pending_chars += len(piece)
-            if self._call_chars is None or self._should_try(piece):
+            if len(self._text) - self._at + self._pending_chars >= self._next_try_chars:
                 self._read(is_final=False)
         return self._take_pieces()
 
@@ -139,22 +135,13 @@ class Reader:
         pieces, self._pieces = self._pieces, []
         return pieces
 
-    def _should_try(self, piece: str) -> bool:
-        """Whether to try the open call again: where it may be complete, and only as often as the time stays linear."""
-        assert self._call_chars is not None, "a call is open"
-        chars = len(self._text) - self._at + self._pending_chars
-        if chars >= min(2 * self._call_chars, _MAX_BUFFER):
-            return True
-        may_be_complete = self._awaits_rest or chars < 128 or _CLOSING.search(piece)
-        return bool(may_be_complete) and self._tried_chars <= 20_000 + 2 * chars
-
     def _read(self, *, is_final: bool) -> None:
         """Give out all that is certain."""
         begin = max(0, self._at - _CONTEXT)
         self._text = "".join([self._text[begin:], *self._pending])
         self._offset += begin
         self._at -= begin
-        self._pending, self._pending_chars, self._call_chars = [], 0, None
+        self._pending, self._pending_chars, self._next_try_chars = [], 0, 0
         search_at = self._at
         while not self._is_exhausted():
             if self._thought_end is not None:
@@ -171,14 +158,13 @@ class Reader:
                 continue
             form = self._patterns.form_of(place[0])
             begin = place.start() if form.is_content else place.end()
-            scanner = Scanner(self._text, begin, self._tools, form, is_final=is_final)
+            scanner = Scanner(self._text, begin, self._tools, form)
             try:
-                end = self._read_call(place, scanner)
+                end = self._read_call(place, scanner, is_final=is_final)
             except Incomplete:
                 self._add_text(place.start())
-                self._call_chars = len(self._text) - self._at
-                self._tried_chars += self._call_chars
-                self._awaits_rest = scanner.awaits_rest
+                # Each time twice as much, so that the time is linear in the length of the call.
+                self._next_try_chars = min(2 * (len(self._text) - self._at), _MAX_BUFFER)
                 return
             search_at = place.start() + 1 if end is None else end
         self._add_text(len(self._text))
@@ -223,57 +209,63 @@ class Reader:
         self._text, self._at, self._offset = "\n" + self._text[end:], 1, self._offset + end - 1
         self._thought_end, self._has_call_in_thought = None, False
 
-    def _read_call(self, place: re.Match[str], scanner: Scanner) -> int | None:
+    def _read_call(self, place: re.Match[str], scanner: Scanner, *, is_final: bool) -> int | None:
         """Read the call at a place and return where it ends; None if the text is not a call."""
-        begin = place.start()
+        begin, text = place.start(), self._text
+        may_grow = not is_final and len(text) - begin < _MAX_BUFFER
         try:
             calls = (scanner.form.parse or read_between_marks)(scanner)
             if calls and scanner.at - begin > MAX_CALL_CHARS:
                 raise Unreadable(_TOO_LONG)
-        except (Incomplete, Unreadable) as error:
-            return self._reject_unreadable(begin, scanner, error)
+        except Incomplete:
+            if may_grow:
+                raise
+            if scanner.tool is None:
+                self._waste(begin, begin + MAX_CALL_CHARS)
+                return None
+            problem = _TOO_LONG if len(text) - begin > MAX_CALL_CHARS else _CUT
+            return self._reject_unreadable(begin, scanner.tool, problem, may_grow=False)
+        except Unreadable as error:
+            if may_grow and scanner.reach > len(text):
+                raise Incomplete from None
+            return self._reject_unreadable(begin, scanner.tool, str(error), may_grow=may_grow)
+        if may_grow and scanner.reach > len(text):
+            raise Incomplete
         if not calls:
             self._waste(begin, scanner.reach)
             return None
         self._add_text(begin)
-        self._at, self._tried_chars = scanner.at, 0
+        self._at = scanner.at
         nonce = _NONCE.search(place[0]) if scanner.form is MARKER else None
         has_nonce = nonce is not None and nonce[1] == self._nonce
-        text = self._text[begin : scanner.at]
         for call in calls:
             if not self._is_exhausted():
-                self._add_call(call, has_nonce, text)
+                self._add_call(call, has_nonce, text[begin : scanner.at])
         return scanner.at
 
-    def _reject_unreadable(self, begin: int, scanner: Scanner, error: Incomplete | Unreadable) -> int | None:
+    def _reject_unreadable(self, begin: int, tool: str | None, problem: str, *, may_grow: bool) -> int:
         """Reject an unreadable call with all the text after it, which may be a part of it, such as a call it quotes.
 
         Only after the end of a thought the reader goes on.
         """
-        text, is_cut = self._text, isinstance(error, Incomplete)
-        is_over = scanner.is_final or len(text) - begin >= _MAX_BUFFER
+        text = self._text
         ends = [at for mark in THOUGHT_ENDS if (at := text.find(mark, begin)) >= 0]
-        if not is_over and (is_cut or not ends):
+        if may_grow and not ends:
             raise Incomplete
-        if is_cut and scanner.tool is None:
-            self._waste(begin, min(len(text), begin + MAX_CALL_CHARS))
-            return None
         end = min(ends, default=len(text))
         self._is_deaf = not ends
         self._add_text(begin)
-        self._at, self._tried_chars = end, 0
-        is_long = is_cut and len(text) - begin > MAX_CALL_CHARS
-        problem = _TOO_LONG if is_long else _CUT if is_cut else error
-        subject = f"the call of {scanner.tool}" if scanner.tool else "a call"
+        self._at = end
         forms = self._patterns.forms_in(text, begin + 1, end)
         more = "; calls after it are not made" if any(form is MARKER or form.parse is None for form in forms) else ""
-        self._reject(text[begin:end], f"{subject} cannot be read: {problem}{more}", scanner.tool)
+        subject = f"the call of {tool}" if tool else "a call"
+        self._reject(text[begin:end], f"{subject} cannot be read: {problem}{more}", tool)
         return end
 
     def _waste(self, begin: int, end: int) -> None:
         """Note that text was read in vain and may be read again. Where that gets too much, the rest is text."""
         self._places += 1
-        self._wasted_chars += max(0, end - begin)
+        self._wasted_chars += min(end, len(self._text)) - begin
         is_too_much = self._wasted_chars > 4 * (self._offset + end) + 50_000
         self._is_deaf |= is_too_much or self._places >= _MAX_PLACES
 
@@ -302,7 +294,7 @@ class Reader:
         """Give out the text up to this position."""
         if end > self._at:
             self._texts.append(self._text[self._at : end])
-            self._at, self._tried_chars = end, 0
+            self._at = end
 
     def _end_text(self) -> None:
         if self._texts:
@@ -328,7 +320,7 @@ def recover_calls(text: str, tools: Iterable[AnyTool]) -> tuple[ToolCall, ...]:
 
 def _read_code(text: str, tools: ToolIndex) -> list[WrittenCall]:
     code = text if text.startswith("```") else f"```tool_code\n{text}\n```"
-    scanner = Scanner(code, 0, tools, MARKER, is_final=True)
+    scanner = Scanner(code, 0, tools, MARKER)
     try:
         calls = read_fence(scanner)
     except (Unreadable, Incomplete):

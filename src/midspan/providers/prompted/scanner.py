@@ -17,6 +17,7 @@ T = TypeVar("T")
 MAX_CALLS = 1_000
 """In one answer."""
 MAX_CALL_CHARS = 1 << 20
+LOOKAHEAD = 64
 _MAX_NAME_CHARS = 200
 SPACE = re.compile(r"\s*")
 _NAME = re.compile(rf"[^\W\d][\w./:-]{{0,{_MAX_NAME_CHARS - 1}}}")
@@ -53,7 +54,7 @@ class Form(Struct, frozen=True, eq=False):
 
 
 class Incomplete(Exception):
-    """The text so far does not tell what stands here."""
+    """The text ends before the call does."""
 
 
 class Unreadable(Exception):
@@ -105,30 +106,33 @@ def properties_of(node: SchemaNode) -> dict[str, SchemaNode]:
 
 
 class Scanner:
-    """Reads from `at` on. Every method moves `at`, and raises `Incomplete` where more text could change the result."""
+    """Reads from `at` on, as if the text ended where it ends now.
 
-    def __init__(self, text: str, at: int, tools: ToolIndex, form: Form, *, is_final: bool) -> None:
+    The result also holds for a longer text if `reach` is not beyond the end of the text.
+    """
+
+    def __init__(self, text: str, at: int, tools: ToolIndex, form: Form) -> None:
         self.text = text
         self.at = at
         self.tools = tools
         self.form = form
-        self.is_final = is_final
-        """No more text will come."""
         self.tool: str | None = None
         """The tool of the call; empty if a call is certain and its tool is not known, None if no call is certain."""
         self.reach = at
-        """How far values were read."""
-        self.awaits_rest = False
-        """The call is complete, and only the text after it is missing."""
+        """How far the text was looked at."""
+
+    def look(self, end: int) -> None:
+        """Note that the result depends on the text up to there."""
+        self.reach = max(self.reach, end)
 
     def match(self, pattern: re.Pattern[str], within: int = 1) -> re.Match[str] | None:
-        """Match a pattern here. It does not match if it still does not after `within` characters."""
+        """Match a pattern here and move behind it. `within` is how much text shows that it does not match."""
         match = pattern.match(self.text, self.at)
-        is_open = len(self.text) - self.at < within if match is None else match.end() == len(self.text)
-        if is_open and not self.is_final:
-            raise Incomplete
-        if match is not None:
+        if match is None:
+            self.look(self.at + within)
+        else:
             self.at = match.end()
+            self.look(self.at + 1)
         return match
 
     def space(self) -> None:
@@ -136,14 +140,10 @@ class Scanner:
 
     def take(self, *marks: str) -> str:
         """Return the first of these marks that stands here, or an empty string."""
-        rest = len(self.text) - self.at
-        for mark in marks:
-            if self.text.startswith(mark, self.at):
-                self.at += len(mark)
-                return mark
-            if rest < len(mark) and not self.is_final and mark.startswith(self.text[self.at :]):
-                raise Incomplete
-        return ""
+        self.look(self.at + max(map(len, marks), default=0))
+        mark = next((mark for mark in marks if self.text.startswith(mark, self.at)), "")
+        self.at += len(mark)
+        return mark
 
     def take_after_space(self, *marks: str) -> str:
         """Do the same after any space, which is not skipped if no mark follows."""
@@ -166,9 +166,7 @@ class Scanner:
         mark = self.take_after_space(*marks)
         if mark:
             return mark
-        if skip(SPACE, self.text, self.at) == len(self.text):
-            raise Incomplete
-        raise Unreadable(f"expected {marks[0]} after it")
+        raise Incomplete if not self.text[self.at :].strip() else Unreadable(f"expected {marks[0]} after it")
 
     def name(self) -> str:
         """Return the name that stands here, or an empty string."""
@@ -182,11 +180,12 @@ class Scanner:
         try:
             value = parse(parser)
         except InvalidJson as error:
-            self.reach = max(self.reach, error.at)
+            self.look(error.at + LOOKAHEAD)
             raise Unreadable(error.problem) from None
         except IncompleteJson:
             raise Incomplete from None
-        self.at = self.reach = parser.at
+        self.at = parser.at
+        self.look(parser.at)
         return value
 
     def check_count(self, calls: Sized) -> None:
