@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from midspan._types.parts import ToolCall
-from midspan.providers.prompted.reader import MAX_REJECTIONS, Reader, RejectedCall
+from midspan.providers.prompted.reader import Reader, RejectedCall
 from midspan.providers.prompted.scanner import MAX_CALLS, Scanner
 from tests.providers.prompted.hostile_texts import FORMS, TOOLS, Form
 
@@ -63,5 +63,5 @@ def test_very_many_calls_in_one_list_are_not_all_kept(name: str) -> None:
     pieces = [*reader.feed(text), *reader.end()]
     assert sum(isinstance(piece, ToolCall) for piece in pieces) <= MAX_CALLS
     refused = [piece for piece in pieces if isinstance(piece, RejectedCall)]
-    assert len(refused) <= MAX_REJECTIONS + 1
+    assert len(refused) <= MAX_CALLS + 1
     assert sum(len(piece.text) for piece in refused) <= len(text)

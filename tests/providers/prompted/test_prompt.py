@@ -50,7 +50,8 @@ def test_the_form_is_stated_with_examples_of_the_real_tools_that_can_be_read_aga
     for tool, arguments in ((BLUEPRINTS, set()), (RESOURCE, {"name", "type", "blueprint_id"})):
         example = example_call(tool, "TOOL_CALL")
         assert example in prompt.splitlines()
-        (call,) = Reader([tool]).feed(example + "\n\n.")[:1]
+        reader = Reader([tool])
+        (call,) = [*reader.feed(example), *reader.end()]
         assert isinstance(call, ToolCall)
         assert call.arguments.keys() == arguments
 
@@ -81,6 +82,23 @@ def test_nested_parameters_choices_and_odd_schemas_are_described() -> None:
         "    - any (any)",
     ):
         assert line in prompt.splitlines()
+
+
+def test_a_parameter_by_reference_is_described_and_recursion_ends() -> None:
+    schema = {
+        "properties": {"tree": {"$ref": "#/$defs/tree", "description": "The tree"}, "size": {"type": "float"}},
+        "$defs": {
+            "tree": {"type": "object", "properties": {"kids": {"type": "array", "items": {"$ref": "#/$defs/tree"}}}}
+        },
+    }
+    lines = system_prompt([ToolSpec("t", "", schema)], "TOOL_CALL").splitlines()
+    assert lines[3:7] == [
+        "    - tree (object): The tree",
+        "      - kids (array of object)",
+        "        - kids (array of object)",
+        "          - kids (array of object)",
+    ]
+    assert "    - size (number)" in lines
 
 
 def test_a_choice_of_tools_is_told() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from midspan._types.parts import Text, ToolCall
 from midspan._types.specs import ToolSpec
-from midspan.providers.prompted.reader import MAX_REJECTIONS, Piece, Reader, RejectedCall, RetractedCalls, numbered
+from midspan.providers.prompted.reader import Piece, Reader, RejectedCall, RetractedCalls, numbered
 from midspan.providers.prompted.scanner import MAX_CALLS
 
 STRING = {"type": "string"}
@@ -420,7 +420,7 @@ def test_hostile_text_needs_no_more_memory_than_the_longest_call(name: str) -> N
     finally:
         tracemalloc.stop()
     assert found == 0
-    assert refusals <= MAX_REJECTIONS + 1
+    assert refusals <= MAX_CALLS + 1
     assert peak < 40_000_000
 
 

@@ -38,7 +38,6 @@ from midspan.providers.prompted.scanner import (
 
 DEFAULT_MARKER = "TOOL_CALL"
 REJECTED_PART = "rejected_call"
-MAX_REJECTIONS = 64
 _MAX_PLACES = 20_000
 """How often something may look like a call and be none, before the rest is taken as text."""
 _WINDOW = 1 << 16
@@ -170,7 +169,7 @@ class Reader:
         self._add_text(len(self._text))
 
     def _is_exhausted(self) -> bool:
-        return self._is_deaf or self._calls >= MAX_CALLS or self._rejections >= MAX_REJECTIONS
+        return self._is_deaf or self._calls + self._rejections >= MAX_CALLS
 
     def _skip_mark(self, place: re.Match[str]) -> int | None:
         """Handle a mark of a thought or a result, and return where to go on; None if a call may begin there."""
@@ -184,8 +183,7 @@ class Reader:
         elif mark in THOUGHTS.values():
             self._end_thought(place.end())
             if self._calls or self._rejections:
-                self._end_text()
-                self._pieces.append(RetractedCalls())
+                self._add_piece(RetractedCalls())
         else:
             return None
         return self._at
@@ -238,9 +236,9 @@ class Reader:
         self._at = scanner.at
         nonce = _NONCE.search(place[0]) if scanner.form is MARKER else None
         has_nonce = nonce is not None and nonce[1] == self._nonce
-        for call in calls:
+        for number, call in enumerate(calls):
             if not self._is_exhausted():
-                self._add_call(call, has_nonce, text[begin : scanner.at])
+                self._add_call(call, has_nonce, "" if number else text[begin : scanner.at])
         return scanner.at
 
     def _reject_unreadable(self, begin: int, tool: str | None, problem: str, *, may_grow: bool) -> int:
@@ -276,19 +274,19 @@ class Reader:
             error = self._rejection(call, has_nonce) if is_known else self._tools.unknown(call.name)
         if error is not None:
             self._reject(text, error, call.name)
-            return
-        self._calls += 1
-        self._end_text()
-        self._pieces.append(ToolCall(self._make_id(), call.name, call.arguments))
-        if self._calls == MAX_CALLS:
-            self._reject("", f"an answer may have {MAX_CALLS:,} calls; those after them are not read")
+        else:
+            self._calls += 1
+            self._add_piece(ToolCall(self._make_id(), call.name, call.arguments))
 
     def _reject(self, text: str, error: str, name: str | None = None) -> None:
         self._rejections += 1
+        self._add_piece(RejectedCall(text, error, name or None))
+
+    def _add_piece(self, piece: Piece) -> None:
         self._end_text()
-        self._pieces.append(RejectedCall(text, error, name or None))
-        if self._rejections == MAX_REJECTIONS:
-            self._pieces.append(RejectedCall("", "there are too many unreadable calls; the rest is not read"))
+        self._pieces.append(piece)
+        if self._calls + self._rejections == MAX_CALLS and not isinstance(piece, RetractedCalls):
+            self._pieces.append(RejectedCall("", f"an answer may have {MAX_CALLS:,} calls; more are not read"))
 
     def _add_text(self, end: int) -> None:
         """Give out the text up to this position."""
