@@ -11,8 +11,7 @@ from typing import Any
 from msgspec import Struct
 
 from midspan._schema.lenient_json import IncompleteJson, InvalidJson, LenientJsonParser, loads
-from midspan._schema.tree import ANYTHING, SchemaNode
-from midspan._schema.type_aliases import type_of
+from midspan._schema.tree import ANYTHING, SchemaNode, type_of
 from midspan.providers.prompted.scanner import (
     LOOKAHEAD,
     MAX_CALL_CHARS,

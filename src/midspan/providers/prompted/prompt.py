@@ -5,8 +5,7 @@ from typing import Any
 
 import msgspec
 
-from midspan._schema.tree import ANYTHING, SchemaNode
-from midspan._schema.type_aliases import TYPES
+from midspan._schema.tree import ANYTHING, TYPES, SchemaNode
 from midspan._types.specs import ToolChoice, ToolSpec
 from midspan.providers.prompted.scanner import parameters_of, properties_of
 
