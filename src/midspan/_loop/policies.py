@@ -101,9 +101,10 @@ class Policies:
         limits = self._limits
         is_late = limits.deadline is not None and limits.out_of_time() is not None
         retry: Retry | None = None
-        if state.turn and not is_late:
-            verdicts = (policy.after_response(state, response) for policy in self._policies)
-            retry = next((verdict for verdict in verdicts if verdict is not None), None)
+        for policy in self._policies if state.turn and not is_late else ():
+            retry = policy.after_response(state, response)
+            if retry is not None:
+                break
         if not state.calls and retry is None and not is_late:
             return None, {}
         calls: Calls = state.unanswered

@@ -41,7 +41,7 @@ class Message(Struct, frozen=True, gc=False, omit_defaults=True):
 
     @property
     def results(self) -> tuple[ToolResult, ...]:
-        return tuple(part for part in self.parts if type(part) is ToolResult)
+        return tuple([part for part in self.parts if type(part) is ToolResult])
 
     def with_parts(self, parts: Iterable[Part]) -> Self:
         """Return this message with other parts. Parts that stay keep their `provider_data`, signatures included."""
