@@ -84,14 +84,15 @@ class LoopDetector(Policy):
         self._seen = len(state.tool_runs)
 
     def _add(self, run: ToolRun) -> None:
-        key = run.name, _canonical(run.arguments)
+        call = run.call
+        key = call.name, _canonical(call.arguments)
         known = self._known.get(key)
         is_repeated = known is not None and _looks_the_same(known.result, run.result)
         count = known.count + 1 if known is not None and is_repeated and known.epoch == self._epoch else 1
-        spec = self._specs.get(run.name)
+        spec = self._specs.get(call.name)
         writes = None if spec is None else spec.changes
         shows_change = not is_repeated and (writes is None or (known is not None and not writes))
-        if shows_change or (writes and not run.is_error):
+        if shows_change or (writes and not run.result.is_error):
             self._epoch += 1
             self._has_refused = False
         self._known[key] = _Repetition(run.result, count, self._epoch)

@@ -177,6 +177,7 @@ class RunState(Struct, frozen=True, gc=False):
         if len(runs) > 1:
             runs = tuple(sorted(runs, key=lambda run: run.index))
         results = tuple([run.result for run in runs])
+        final = [result for result in results if result.is_final]
         notes = {note for result in results for note in result.notes}
         is_unreadable = UNREADABLE in notes and all(UNREADABLE in result.notes for result in results)
         return replace(
@@ -189,7 +190,7 @@ class RunState(Struct, frozen=True, gc=False):
             has_run_call=has_run_call,
             forbidden_turns=self.forbidden_turns + 1 if FORBIDDEN in notes else 0,
             unreadable_turns=self.unreadable_turns + 1 if is_unreadable else 0,
-            final_result=next((result for result in results if result.is_final), None),
+            final_result=final[0] if final else None,
         )
 
     def settled(self, reason: str) -> "RunState":

@@ -47,13 +47,14 @@ def body_of(history: History, tail: bytes, capabilities: Capabilities, *, head: 
 
     def extend(known: _Contents | None, messages: tuple[Message, ...]) -> _Contents:
         nonlocal body
-        if known and _is_one_turn(history.messages[-len(messages) - 1], messages[0]):
+        known = known or None  # messages without parts have no contents
+        if known is not None and _is_one_turn(history.messages[-len(messages) - 1], messages[0]):
             known, messages = None, history.messages
         contents = encode_messages(messages, capabilities)
-        body = _joined(head, [known.encoded, *contents] if known else contents, tail)
+        body = _joined(head, contents if known is None else [known.encoded, *contents], tail)
         # The bytes are kept as a view into this body, not copied out of it.
         encoded = memoryview(body)[len(head) : -len(tail) - 2]
-        return known.extended(encoded) if known else _Contents([encoded], len(encoded))
+        return _Contents([encoded], len(encoded)) if known is None else known.extended(encoded)
 
     contents = history.derived(capabilities.contents_dialect, extend)
     return body or _joined(head, [contents.encoded] if contents else [], tail)
