@@ -74,5 +74,5 @@ def test_every_module_belongs_to_a_layer() -> None:
 )
 def test_an_import_the_other_way_is_seen_wherever_it_hides(tmp_path: Path, line: str) -> None:
     (tmp_path / "_http").mkdir()
-    (tmp_path / "_http" / "sse.py").write_text(line)
+    (tmp_path / "_http" / "body.py").write_text(line)
     assert len(breaches(tmp_path)) == 1

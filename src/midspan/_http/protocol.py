@@ -14,10 +14,11 @@ import socket
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Literal
+from typing import Literal
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
+from midspan._http.body import Decoder
 from midspan._http.messages import HttpRequest, RawHeaders, Timeouts, find_header
 from midspan._http.routes import Route
 from midspan.errors import MalformedResponse, NetworkError, ProviderError, StreamCut, TimedOut
@@ -38,7 +39,6 @@ _MAX_INTERIM_RESPONSES = 100
 """A server that sends `102 Processing` every 20 seconds may do so for half an hour."""
 _HIGH_WATER = 2**18
 """Unread body bytes above which the connection stops reading."""
-_MAX_DECODED_PIECE = 2**18
 _CODINGS = {"gzip", "deflate", "br", "zstd", "compress", "x-gzip", "x-compress"}
 """Some servers send other words as Content-Encoding, such as a charset; then the body can be read as it is."""
 
@@ -110,7 +110,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
         self._has_started = self._keep_alive = False
         self._headers: list[tuple[bytes, bytes]] = []
         self._chunks: list[bytes] = []
-        self._decoder: _Decoder | None = None
+        self._decoder: Decoder | None = None
         self._interim = self._buffered = self._overhead = self._received = 0
         self._enter("first_byte")
         self._send(route.head(request), request.body)
@@ -219,7 +219,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
             self._resume_reading()
         return data if self._decoder is None else self._decode(self._decoder, data)
 
-    def _decode(self, decoder: "_Decoder", data: bytes) -> bytes:
+    def _decode(self, decoder: Decoder, data: bytes) -> bytes:
         try:
             piece = decoder.decode(data)
             if not piece and self.is_complete:
@@ -409,7 +409,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
 
     def _set_decoder(self, coding: str) -> None:
         if coding in ("gzip", "deflate"):
-            self._decoder = _Decoder(coding)
+            self._decoder = Decoder(coding)
         elif not _CODINGS.isdisjoint(coding.replace(" ", "").split(",")):
             raise _Rejected(f"its Content-Encoding is {coding}, which was not asked for")
 
@@ -426,35 +426,3 @@ class HttpProtocol(asyncio.BufferedProtocol):
 
 class _Rejected(Exception):
     """Raised in a callback of the parser for a response that is not accepted."""
-
-
-class _Decoder:
-    """Decompresses a body, gzip or deflate, in pieces of limited size."""
-
-    def __init__(self, coding: str) -> None:
-        self.coding = coding
-        self._inflate: Any = None
-        self._pending = b""
-
-    def decode(self, data: bytes) -> bytes:
-        """Decompress a piece; call again without data until the result is empty."""
-        data = self._pending + data
-        while True:
-            if self._inflate is None or self._inflate.eof:
-                if not data:
-                    return b""
-                self._inflate = zlib.decompressobj(self._window_bits(data))
-            piece: bytes = self._inflate.decompress(data, _MAX_DECODED_PIECE)
-            data = self._pending = self._inflate.unused_data or self._inflate.unconsumed_tail
-            if piece or not data:
-                return piece
-
-    def finish(self) -> None:
-        """Raise an error if the compressed data ended too early."""
-        if self._inflate is not None and not self._inflate.eof:
-            raise zlib.error("truncated")
-
-    def _window_bits(self, data: bytes) -> int:
-        if self.coding == "gzip":
-            return 31
-        return 15 if data[0] & 0x0F == 8 else -15  # with or without the zlib header; servers send both

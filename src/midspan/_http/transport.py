@@ -12,7 +12,6 @@ import weakref
 from collections.abc import AsyncGenerator
 from contextlib import suppress
 from importlib import import_module
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from midspan._http.messages import HttpRequest, HttpResponse, RawHeaders, Timeouts, find_header, origin_of
@@ -98,9 +97,7 @@ class Transport:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
 
@@ -144,9 +141,7 @@ class HttpStream:
             raise StreamCut(f"the response of {origin_of(self._request.url)} was closed")
         return self._connection
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         connection, self._connection = self._open_connection(), None
         self._pool.release(connection)
 

@@ -12,9 +12,9 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
+from midspan._http.body import Event, EventStream
 from midspan._http.messages import HttpRequest, HttpResponse
 from midspan._http.retry import Clock, RetryPolicy, RetryState, SystemClock
-from midspan._http.sse import Event, EventStream
 from midspan._http.transport import HttpStream, Transport
 from midspan._types.exchange import OnRetry
 from midspan._version import VERSION

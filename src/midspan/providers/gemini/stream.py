@@ -11,8 +11,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Raw, Struct
 
-from midspan._http.json_array import ArrayStream
-from midspan._http.sse import Event, EventStream
+from midspan._http.body import ArrayStream, Event, EventStream
 from midspan._types.exchange import ModelResponse, PartEnd, PartEvent, PartStart
 from midspan._types.messages import Message
 from midspan._types.parts import Part, ProviderData, Text, Thought, ToolCall, local_id

@@ -1,0 +1,187 @@
+"""Response bodies that arrive piece by piece: decompression, server-sent events, and one long JSON array.
+
+The parsers take chunks of any size and do not interpret the data.
+"""
+
+import re
+import zlib
+from typing import Any
+
+from msgspec import Struct
+
+_MAX_DECODED_PIECE = 2**18
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_IGNORED_FIELDS = (b"id", b"retry")
+# These regular expressions skip everything between the bytes that matter, without a Python loop.
+_OUTSIDE_STRINGS = re.compile(rb'["\[\]{},]')
+_INSIDE_STRINGS = re.compile(rb'["\\]')
+
+
+class Decoder:
+    """Decompresses a body, gzip or deflate, in pieces of limited size."""
+
+    def __init__(self, coding: str) -> None:
+        self.coding = coding
+        self._inflate: Any = None
+        self._pending = b""
+
+    def decode(self, data: bytes) -> bytes:
+        """Decompress a piece; call again without data until the result is empty."""
+        data = self._pending + data
+        while True:
+            if self._inflate is None or self._inflate.eof:
+                if not data:
+                    return b""
+                self._inflate = zlib.decompressobj(self._window_bits(data))
+            piece: bytes = self._inflate.decompress(data, _MAX_DECODED_PIECE)
+            data = self._pending = self._inflate.unused_data or self._inflate.unconsumed_tail
+            if piece or not data:
+                return piece
+
+    def finish(self) -> None:
+        """Raise an error if the compressed data ended too early."""
+        if self._inflate is not None and not self._inflate.eof:
+            raise zlib.error("truncated")
+
+    def _window_bits(self, data: bytes) -> int:
+        if self.coding == "gzip":
+            return 31
+        return 15 if data[0] & 0x0F == 8 else -15  # with or without the zlib header; servers send both
+
+
+class Event(Struct, frozen=True, gc=False):
+    """The data of one event and its name, if it has one. If `stray`, lines that belong to no event."""
+
+    data: bytes
+    name: str = ""
+    stray: bool = False
+
+
+class EventStream:
+    """Splits server-sent events: feed it chunks; it returns the events they complete.
+
+    Contrary to the standard, it keeps lines that are not a field of an event: some servers print an error as bare JSON
+    between two events.
+    """
+
+    def __init__(self) -> None:
+        self._partial_line: list[bytes] = []
+        """Chunks of a line whose end has not arrived."""
+        self._lines: list[bytes] = []
+        self._name = ""
+        self._stray = False
+        self._at_start = True
+
+    def feed(self, piece: bytes) -> list[Event]:
+        if b"\n" not in piece:
+            self._partial_line.append(piece)
+            return []
+        *lines, rest = b"".join([*self._partial_line, piece]).split(b"\n")
+        self._partial_line = [rest] if rest else []
+        return self._read(lines)
+
+    def end(self) -> list[Event]:
+        """Return an event that no empty line has ended; the stream may have been cut inside it."""
+        rest = b"".join(self._partial_line)
+        self._partial_line = []
+        return self._read([rest, b""] if rest else [b""])
+
+    def _read(self, lines: list[bytes]) -> list[Event]:
+        events: list[Event] = []
+        if self._at_start:
+            self._at_start = False
+            lines[0] = lines[0].removeprefix(_BYTE_ORDER_MARK)
+        for line in lines:
+            line = line.removesuffix(b"\r")  # noqa: PLW2901 - still the same line
+            field, _, value = line.partition(b":")
+            if field == b"data":
+                self._add_line(value.removeprefix(b" "), events, stray=False)
+            elif not line:
+                self._end_event(events)
+            elif field == b"event":
+                self._name = value.removeprefix(b" ").decode(errors="replace")
+            elif field and field not in _IGNORED_FIELDS:
+                self._add_line(line, events, stray=True)
+        return events
+
+    def _add_line(self, line: bytes, events: list[Event], *, stray: bool) -> None:
+        if self._lines and self._stray != stray:
+            self._end_event(events)
+        self._stray = stray
+        self._lines.append(line)
+
+    def _end_event(self, events: list[Event]) -> None:
+        data = b"\n".join(self._lines)
+        if data:  # an event without data is ignored
+            events.append(Event(data, self._name, self._stray))
+        self._lines, self._name = [], ""
+
+
+class ArrayStream:
+    """Splits a JSON array: feed it chunks; it returns the elements they complete.
+
+    It looks at strings and brackets only. Whether an element is valid JSON is for its decoder to decide.
+    """
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+        self._position = 0
+        self._depth = 0
+        self._in_string = False
+        self._ended = False
+
+    @property
+    def ended(self) -> bool:
+        """Whether the closing bracket has arrived."""
+        return self._ended
+
+    def feed(self, piece: bytes) -> list[bytes]:
+        buffer = self._buffer
+        buffer += piece
+        elements: list[bytes] = []
+        begin, position = 0, self._position
+        while not self._ended:
+            found = (_INSIDE_STRINGS if self._in_string else _OUTSIDE_STRINGS).search(buffer, position)
+            if found is None:
+                position = len(buffer)
+                break
+            position = found.end()
+            byte = found.group()
+            if self._in_string:
+                if byte == b'"':
+                    self._in_string = False
+                elif position == len(buffer):
+                    position -= 1  # the escaped byte has not arrived; look at this backslash again
+                    break
+                else:
+                    position += 1
+                continue
+            begin = self._mark(byte, begin, position, elements)
+        del buffer[:begin]
+        self._position = position - begin
+        return elements
+
+    def _mark(self, byte: bytes, begin: int, position: int, elements: list[bytes]) -> int:
+        """Handle a bracket, a quote or a comma; return where the next element starts."""
+        if byte == b'"':
+            self._in_string = True
+        elif byte in b"[{":
+            self._depth += 1
+            if self._depth == 1:
+                return position
+        elif byte in b"]}":
+            self._depth -= 1
+            self._ended = self._depth == 0
+        if self._ended or (byte == b"," and self._depth == 1):
+            element = bytes(self._buffer[begin : position - 1]).strip()
+            if element:
+                elements.append(element)
+            return position
+        return begin
+
+    def end(self) -> bytes:
+        """Return what follows the last complete element; empty if the array was complete."""
+        rest = bytes(self._buffer).strip()
+        self._buffer.clear()
+        self._position = 0
+        return rest
