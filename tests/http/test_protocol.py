@@ -1,16 +1,18 @@
 """What the protocol does with a connection: back-pressure, framing, decompression, upgrades, forks."""
 
 import asyncio
+import gc
 import gzip
 import os
 import subprocess
 import sys
 import textwrap
 import zlib
+from contextlib import suppress
 
 import pytest
 
-from midspan._http.transport import HttpRequest, Transport
+from midspan._http.transport import HttpRequest, Timeouts, Transport
 from midspan.errors import NetworkError, StreamCut
 from tests.bounds import BOUND, PATIENT_PROGRAM
 from tests.http import misbehaving
@@ -156,6 +158,29 @@ def test_body_after_the_response_to_head_closes_the_connection(more: bytes) -> N
             answer = await transport.send(HttpRequest("HEAD", server.url))
             assert (answer.status, answer.body) == (200, b"")
             await server.until_all_gone()
+
+    run(main())
+
+
+@pytest.mark.parametrize("ends_idle", [True, False])
+def test_connection_that_the_server_closed_is_freed(ends_idle: bool) -> None:
+    async def answer_and_close(exchange: Exchange) -> None:
+        if ends_idle:
+            await misbehaving.answer(exchange)
+        exchange.close()
+
+    def connections() -> int:
+        gc.collect()
+        return sum(type(value).__name__ == "HttpProtocol" for value in gc.get_objects())
+
+    async def main() -> None:
+        before = connections()
+        async with Server(answer_and_close) as server, Transport(Timeouts(first_byte=1000)) as transport:
+            with suppress(NetworkError):
+                await transport.send(post(server.url))
+            await server.until_all_gone()
+            while connections() > before:  # noqa: ASYNC110 - there is no event for it
+                await asyncio.sleep(0)
 
     run(main())
 

@@ -89,7 +89,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
         self._due = self._total_due = NEVER
         self._stage: Stage = "total"
         self._is_busy = False
-        """Between `send` and `release`."""
+        """Between `exchange` and `release`."""
 
     # Called by the pool
 
@@ -157,9 +157,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
     def abort(self) -> None:
         """Close the connection at once, without waiting for unsent data or a TLS shutdown."""
         self._unsent = None
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer, self._timer_due = None, NEVER
+        self._stop_timer()
         self.transport.abort()
 
     def fail(self, error: ProviderError) -> None:
@@ -254,16 +252,22 @@ class HttpProtocol(asyncio.BufferedProtocol):
     def _set_due(self, due: float) -> None:
         self._due = due
         if due < self._timer_due:
-            if self._timer is not None:
-                self._timer.cancel()
+            self._stop_timer()
             self._timer, self._timer_due = self._loop.call_at(due, self._on_timer), due
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer, self._timer_due = None, NEVER
 
     def _on_timer(self) -> None:
         # If the loop was blocked, the awaited bytes may have arrived meanwhile. Let their callbacks run first.
-        self._timer, self._timer_due = None, NEVER
+        self._stop_timer()
         self._loop.call_soon(self._expire, self._loop.time())
 
     def _expire(self, now: float) -> None:
+        if self.transport.is_closing():
+            return
         if self._due > now:
             self._set_due(self._due)
         elif not self._is_busy:
@@ -302,6 +306,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end(exc, clean=False)
+        self._stop_timer()
         self._parser = None  # they refer to each other
         self._on_lost(self)
         if not self.closed.done():
