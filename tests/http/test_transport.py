@@ -283,6 +283,23 @@ def test_idle_connection_is_closed_after_a_while() -> None:
         runner.run(main())
 
 
+def test_idle_time_starts_again_with_each_request() -> None:
+    async def main() -> None:
+        async with Server(misbehaving.answer) as server, Transport() as transport:
+            await transport.send(post(server.url))
+            time_passes(60)
+            await transport.send(post(server.url))
+            time_passes(20)
+            for _ in range(10):
+                await asyncio.sleep(0)  # the end of the first idle time
+            assert server.open == 1
+            time_passes(60)
+            await server.until_all_gone()
+
+    with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:  # as above
+        runner.run(main())
+
+
 def test_request_is_sent_again_only_once_and_only_on_a_reused_connection() -> None:
     async def first_only(exchange: Exchange) -> None:
         await (misbehaving.answer(exchange) if len(server.requests) == 1 else misbehaving.close_before_head(exchange))
