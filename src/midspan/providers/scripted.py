@@ -75,7 +75,7 @@ def _is_function(value: Any) -> TypeGuard[Callable[[ModelRequest], Any]]:
     return callable(value) and not isinstance(value, type)
 
 
-def _check_script(script: Iterable[Turn]) -> Iterable[Turn]:
+def _check_script(script: Any) -> Any:
     """Return the script if it is one. The turns of a list are checked now, those of an iterator when they are used."""
     if isinstance(script, str | Part | ModelResponse | BaseException):
         raise ConfigError(f"a script is a list of turns, but {script!r:.80} is one turn; pass [{script!r:.80}]")
