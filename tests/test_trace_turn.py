@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "architecture.md"
-MAX_FILES = 16
+MAX_FILES = 15
 """What a turn passes now. Lower it when files are merged; never raise it."""
 
 
@@ -37,14 +37,13 @@ def test_every_file_of_the_trace_exists_and_is_listed_once(trace: str) -> None:
     assert all((ROOT / "src" / "midspan" / file).exists() for file in files)
 
 
-def test_files_of_the_loop_are_entered_once_and_the_policies_twice(trace: str) -> None:
+def test_files_of_the_loop_are_entered_at_most_once_per_step(trace: str) -> None:
     entries = {line.split()[0]: int(line.split()[1]) for line in trace.splitlines() if ".py" in line.partition(" ")[0]}
     assert {file: entries[file] for file in entries if file.startswith("_loop/")} == {
         "_loop/run.py": 1,
         "_loop/policies.py": 2,  # ask, decide
-        "_loop/turn.py": 1,
+        "_loop/turn.py": 2,  # ask, act
         "_loop/loop_detector.py": 1,
-        "_loop/calls.py": 1,
     }
 
 

@@ -1,4 +1,4 @@
-"""Leaving a run: whoever cancels or closes it is obeyed, whatever the provider and the tools make of that."""
+"""Closing and cancelling streams, whatever the provider and the tools do about it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -8,7 +8,7 @@ from typing import Any, Self
 import pytest
 
 from midspan import Agent, Limits, tool
-from midspan._types.events import RunStart, TextDelta
+from midspan._types.events import RunStart, TextDelta, TurnEnd
 from midspan._types.exchange import FinishReason, ModelEvent, ModelRequest, ModelResponse, PartStart
 from midspan._types.messages import Message
 from midspan._types.parts import Text, ToolCall
@@ -430,3 +430,23 @@ def test_provider_that_converts_the_timeout_to_an_error_does_not_hide_it() -> No
 
     limits = Limits(max_seconds=0.01, on_limit="message")
     assert Agent(ScriptedProvider([turned]), limits=limits).run_sync("?").limit == "max_seconds"
+
+
+def test_state_of_a_stream_is_not_ahead_of_the_events_that_were_read() -> None:
+    async def main() -> None:
+        script = [[Text("Let "), Text("me "), Text("see."), ToolCall("1", "add", {"a": 1, "b": 2})], "3"]
+
+        @tool
+        async def add(a: int, b: int) -> int:
+            return a + b
+
+        async with Agent(ScriptedProvider(script), tools=[add]).stream("1 + 2?") as stream:
+            async for event in stream:
+                for _ in range(20):  # the run reads the response ahead meanwhile
+                    await asyncio.sleep(0)
+                if isinstance(event, TextDelta) and event.turn == 1:
+                    assert len(stream.messages) == 1
+                if isinstance(event, TurnEnd) and event.turn == 1:
+                    assert stream.messages[1].text == "Let me see."
+
+    run(main)

@@ -12,11 +12,10 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from midspan._loop.calls import CallRunner, Planned, plan_calls
 from midspan._loop.loop_detector import LoopDetector
 from midspan._loop.policies import LIMIT_MESSAGE, LimitTracker, Policies, Refusals
 from midspan._loop.prepare import PreparedRun
-from midspan._loop.turn import NO_RESPONSE, TurnStream, generate
+from midspan._loop.turn import NO_RESPONSE, CallRunner, Planned, TurnStream, generate, plan_calls
 from midspan._types.context import AskUser
 from midspan._types.events import (
     RunEnd,

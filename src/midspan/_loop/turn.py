@@ -1,14 +1,20 @@
-"""One response of the model, whole or as events of the run."""
+"""One turn: the response of the model, whole or as events, and the results of its calls.
+
+Also what tools may ask of their run while they are running.
+"""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
-from typing import Any
+from threading import get_ident
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec.structs import replace
 
-from midspan._loop.policies import LimitTracker
-from midspan._types.events import RunEvent, TextDelta, ThoughtDelta, ToolCallDelta
+from midspan._loop.policies import LimitTracker, Refusal
+from midspan._types.context import AskUser, RunContext
+from midspan._types.events import RequestRetry, RunEvent, TextDelta, ThoughtDelta, ToolCallDelta, ToolProgress
 from midspan._types.exchange import (
     ArgumentsPartDelta,
     FinishReason,
@@ -22,15 +28,27 @@ from midspan._types.exchange import (
     ThoughtPartDelta,
 )
 from midspan._types.messages import Message
-from midspan._types.parts import Part, Text, Thought, ToolCall
+from midspan._types.parts import FORBIDDEN, Text, Thought, ToolCall, ToolResult, local_id
 from midspan._types.specs import AnyTool, ToolSpec
-from midspan.errors import MidspanError, ProviderError
+from midspan.errors import MidspanError, ProviderError, ToolError
 from midspan.providers.provider import Provider, ensure_aclose
-from midspan.tools.source import describe_error
+from midspan.tools.execution import run_call
+from midspan.tools.schedule import call_order, each_call
+from midspan.tools.source import bulleted, describe_error
 from midspan.tools.tasks import Expired, is_cancelling, with_timeout
+
+if TYPE_CHECKING:
+    from midspan._loop.run import Run
 
 NO_RESPONSE = ModelResponse(Message("model", ()), FinishReason.CUT)
 """Stands for a response that broke off before its end."""
+_OUT_OF_TIME = "was cancelled, because the time of the run is over; whether it had an effect is unknown"
+_MAX_DEPTH = 20
+"""Of tools that call tools."""
+
+Observer = Callable[[RunEvent], None]
+Planned = tuple[ToolCall, list[int]]
+"""A call to run, and its positions in the turn: several if the model sent the same call more than once."""
 
 
 async def generate(
@@ -64,10 +82,8 @@ class TurnStream:
         self._request = request
         self._turn = turn
         self._limits = limits
-        self._calls: dict[int, tuple[int, ToolCall]] = {}
-        """Calls with their positions in the turn, by the indices of their parts."""
-        self._announced: set[int] = set()
-        """Calls whose id and name were in a delta already."""
+        self._calls: dict[int, tuple[int, str | None, str | None]] = {}
+        """Calls by the indices of their parts: position in the turn; id and name, until they were in a delta."""
 
     async def events(self, *, can_retry: bool) -> AsyncGenerator[RunEvent, None]:
         """Yield the deltas of the response."""
@@ -96,36 +112,21 @@ class TurnStream:
 
     def _run_event(self, event: ModelEvent) -> RunEvent | None:
         self._has_started = True
-        kind = type(event)
-        if kind is PartDelta:
-            return self._delta(event)  # type: ignore[arg-type]  # a PartDelta
-        if kind is PartStart:
-            return self._start(event.index, event.part)  # type: ignore[union-attr, arg-type]  # a PartStart
-        if kind is not PartEnd:
-            self.response = _check(event)
-        return None
-
-    def _start(self, index: int, part: Part) -> RunEvent | None:
-        if isinstance(part, Text):
-            return TextDelta(self._turn, part.text) if part.text else None
-        if isinstance(part, Thought):
-            return ThoughtDelta(self._turn, part.text) if part.text else None
-        if isinstance(part, ToolCall):
-            self._calls[index] = len(self._calls), part
-        return None
-
-    def _delta(self, event: PartDelta) -> RunEvent | None:
-        delta = event.delta
-        if type(delta) is TextPartDelta:
-            return TextDelta(self._turn, delta.text) if delta.text else None
-        if type(delta) is ThoughtPartDelta:
-            return ThoughtDelta(self._turn, delta.text) if delta.text else None
-        if type(delta) is ArgumentsPartDelta and event.index in self._calls:
-            position, call = self._calls[event.index]
-            if event.index in self._announced:
-                return ToolCallDelta(self._turn, position, delta.json)
-            self._announced.add(event.index)
-            return ToolCallDelta(self._turn, position, delta.json, call.id, call.name)
+        match event:
+            case PartDelta(delta=TextPartDelta(text)) | PartStart(part=Text(text)):
+                return TextDelta(self._turn, text) if text else None
+            case PartDelta(delta=ThoughtPartDelta(text)) | PartStart(part=Thought(text)):
+                return ThoughtDelta(self._turn, text) if text else None
+            case PartStart(index, ToolCall(id, name)):
+                self._calls[index] = len(self._calls), id, name
+            case PartDelta(index, ArgumentsPartDelta(json)) if index in self._calls:
+                position, call_id, call_name = self._calls[index]
+                self._calls[index] = position, None, None  # only the first delta has them
+                return ToolCallDelta(self._turn, position, json, call_id, call_name)
+            case PartStart() | PartDelta() | PartEnd():
+                pass
+            case _:
+                self.response = _check(event)
         return None
 
 
@@ -182,3 +183,132 @@ def recover_malformed_call(response: ModelResponse, tools: Sequence[AnyTool]) ->
         return response
     message = response.message.with_parts((*response.message.parts, *calls))
     return replace(response, message=message, finish_reason=FinishReason.END)
+
+
+def plan_calls(calls: Iterable[tuple[int, ToolCall]]) -> list[Planned]:
+    """Return the calls to run. A call that came twice, as in a repeated chunk, is run once."""
+    planned: dict[Any, Planned] = {}
+    for index, call in calls:
+        planned.setdefault(_identity(call), (call, []))[1].append(index)
+    return list(planned.values())
+
+
+def _identity(call: ToolCall) -> Any:
+    """What two copies of a call have in common, and no two other calls."""
+    try:
+        data = call.provider_data
+        return call.id, call.name, _encode(call.arguments), None if data is None else bytes(data.raw)
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):  # a faulty provider: this is not JSON
+        return id(call)
+
+
+_encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+class CallRunner:
+    """Runs the calls of a run, and is what their contexts talk to; see `RunHost`."""
+
+    def __init__(self, run: "Run", user_context: Any, ask_user: AskUser | None) -> None:
+        self._run = run
+        self._user_context = user_context
+        self._ask_user = ask_user
+        self.loop = asyncio.get_running_loop()
+        self.thread = get_ident()
+        self.observer: Observer | None = None
+        """Gets the progress reports of calls while they run."""
+
+    async def run_single(self, call: ToolCall, index: int) -> tuple[ToolResult, float]:
+        """Run the only call of a turn, and return its result and its duration."""
+        prepared = self._run.prepared
+        if is_cancelling():
+            await asyncio.sleep(0)  # raises CancelledError; the task was cancelled while it was running, as by Ctrl-C
+        return await run_call(prepared.source.call, call, self._context(call, index), in_task=prepared.in_task)
+
+    async def run(self, planned: list[Planned]) -> AsyncGenerator[tuple[int, ToolResult, float], None]:
+        """Run the planned calls, and yield each result when it is there, with its index and its duration."""
+        run, prepared = self._run, self._run.prepared
+        if is_cancelling():
+            await asyncio.sleep(0)  # as above
+        results = each_call(
+            [(call, self._context(call, indexes[0])) for call, indexes in planned],
+            prepared.source.call,
+            # In order if a call may need the result of another.
+            max_concurrency=1 if prepared.provider.profile.calls_in_order else None,
+            in_task=prepared.in_task,
+            order=call_order([call for call, _ in planned], prepared.specs),
+        )
+        async with aclosing(results):
+            while True:
+                try:
+                    finished = await with_timeout(anext(results), run.limits.seconds_left)
+                except StopAsyncIteration:
+                    break
+                except Expired as expired:
+                    run.limits.note_expiry(expired)
+                    if not expired.late_result:
+                        break
+                    finished = expired.late_result[0]  # it did run, and its result must not be hidden
+                position, result, seconds = finished
+                for index in planned[position][1]:
+                    yield index, result, seconds
+        for index, call in run.state.unanswered:
+            yield index, call.error_result(f"{call.name} {_OUT_OF_TIME}"), 0.0
+
+    def _context(self, call: ToolCall, index: int, parent: RunContext[Any] | None = None) -> RunContext[Any]:
+        run = self._run
+        return RunContext(
+            self._user_context,
+            run_id=run.id,
+            call_id=call.id,
+            turn=run.state.turn,
+            index=index,
+            depth=0 if parent is None else parent.depth + 1,
+            deadline=run.limits.deadline if parent is None else parent.deadline,
+            host=self,
+        )
+
+    def report_progress(self, context: RunContext[Any], fraction: float | None, message: str) -> None:
+        if self.observer is not None and not context.depth:
+            self.observer(ToolProgress(context.turn, context.call_id, context.index, fraction, message or None))
+
+    def report_retry(self, attempt: int, wait_seconds: float, error: ProviderError) -> None:
+        """Pass on that a request to the model is sent again."""
+        if self.observer is not None:
+            self.observer(RequestRetry(self._run.state.turn, attempt, wait_seconds, error.status, str(error)))
+
+    async def ask_user(self, question: str, schema: dict[str, Any] | None) -> Any:
+        if self._ask_user is None:
+            raise ToolError("this run has no user to ask; pass ask_user=… to it")
+        answer = await self._ask_user(question, schema)
+        if schema is not None:
+            from midspan._schema.arguments import SchemaValidator  # loaded with the first question that has a schema
+
+            if problems := SchemaValidator(schema).problems(answer):
+                detail = bulleted(map(str, problems))
+                raise ToolError(f"the answer of the user does not have the requested form:{detail}")
+        return answer
+
+    async def call_tool(self, parent: RunContext[Any], name: str, arguments: dict[str, Any]) -> ToolResult:
+        """Run a call that a tool makes.
+
+        Such calls are not part of the conversation and not in the journal, so tools that may write are refused.
+        """
+        run = self._run
+        call = ToolCall(local_id(), run.prepared.aliases.get(name, name), arguments)
+        refusal = self._refuse_nested(parent, call)
+        if refusal is not None:
+            return refusal.result(call)
+        run.limits.nested_calls.append(call.name)
+        context = self._context(call, parent.index, parent)
+        result, _ = await run_call(run.prepared.source.call, call, context)
+        return result
+
+    def _refuse_nested(self, parent: RunContext[Any], call: ToolCall) -> Refusal | None:
+        run = self._run
+        if parent.cancelled or run.end is not None:
+            return Refusal("was not run: the tool that calls it was cancelled", FORBIDDEN)
+        if parent.depth >= _MAX_DEPTH:
+            return Refusal(f"was not run: tools that call tools are nested {parent.depth} deep already", FORBIDDEN)
+        if call.name in run.prepared.specs and call.name not in run.prepared.read_only:
+            return Refusal("was not run: a tool may only call tools that are declared read-only", FORBIDDEN)
+        return run.limits.refuse_nested(run.state, call)
