@@ -7,8 +7,11 @@ import pytest
 
 from midspan import Agent, Limits, tool
 from midspan._loop.loop_detector import LoopDetector
+from midspan._loop.policies import Changes, LimitTracker, Policies, Policy
 from midspan._types.context import RunContext
 from midspan._types.events import RunEvent, ToolProgress
+from midspan._types.exchange import Budget, FinishReason, ModelRequest, ModelResponse, Usage
+from midspan._types.messages import History, Message
 from midspan._types.parts import ToolCall, ToolResult
 from midspan._types.run_state import RunState
 from midspan._types.specs import ToolSpec
@@ -108,6 +111,35 @@ def test_loop_detector_that_is_restored_at_once_decides_as_the_live_one() -> Non
         assert refused
 
     asyncio.run(main())
+
+
+class Wanting(Policy):
+    def __init__(self, changes: Changes) -> None:
+        self._changes = changes
+
+    def request(self, state: RunState) -> Changes:
+        return self._changes
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_model_that_may_only_answer_is_not_forced_to_make_a_call(order: int) -> None:
+    policies = [Wanting(Changes(forces_call=True)), Wanting(Changes(answer_only=True))][::order]
+    changes = Policies(policies, LimitTracker(Limits(), started=0.0)).request(RunState.of(History()))
+    assert (changes.answer_only, changes.forces_call) == (True, False)
+
+
+def test_budget_of_a_request_is_what_earlier_requests_left() -> None:
+    budgets: list[Budget] = []
+
+    def model(request: ModelRequest) -> Any:
+        budgets.append(request.budget)
+        if len(budgets) > 1:
+            return "done"
+        message = Message("model", (ToolCall("1", "look", {"n": 1}),))
+        return ModelResponse(message, FinishReason.END, usage=Usage(input=30, output=10), requests=3)
+
+    Agent(ScriptedProvider(model), Shop().tools, limits=Limits(max_turns=10, max_tokens=100)).run_sync("?")
+    assert budgets == [Budget(10, 100), Budget(7, 60)]
 
 
 async def lookup(context: RunContext[None], name: str, count: int = 1) -> list[Any]:
