@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from midspan import Agent, Limits, tool
+from midspan._types.context import RunContext
 from midspan._types.exchange import ModelRequest
-from midspan._types.parts import ToolCall
+from midspan._types.parts import ToolCall, ToolResult
 from midspan._types.specs import Effects, ToolChoice, ToolSpec
 from midspan.errors import NoAnswer, ToolError
 from midspan.testing import ScriptedProvider
@@ -323,3 +324,19 @@ def test_model_without_tools_that_repeats_an_unknown_call_is_given_up() -> None:
     provider = ScriptedProvider(lambda request: ToolCall(str(len(request.history)), "nope", {}))
     with pytest.raises(NoAnswer, match="repeats the same calls"):
         Agent(provider, limits=Limits(max_turns=None)).run_sync("go")
+
+
+def test_calls_that_were_refused_for_other_reasons_do_not_start_the_count_anew() -> None:
+    notebook = Notebook(declared=True)
+
+    class Guarded(ToolSource):
+        async def list_tools(self) -> ToolListing:
+            return ToolListing((ToolSpec("wipe", needs_approval=True),))
+
+        async def call(self, call: ToolCall, context: RunContext[Any]) -> ToolResult:
+            raise AssertionError("it must not run")
+
+    wiping = [ToolCall("", "wipe", {"number": number}) for number in range(7)]
+    provider = script(*itertools.chain.from_iterable(zip([look()] * 7, wiping, strict=True)))
+    Agent(provider, tools=[*notebook.tools, Guarded()], limits=Limits(max_turns=None)).run_sync("go")
+    assert notebook.runs["look"] == 5

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from midspan._loop.policies import Calls, Policy, Refusal, Refusals
-from midspan._types.parts import FORBIDDEN, REPEATED, ToolResult
+from midspan._types.parts import REPEATED, ToolResult
 from midspan._types.run_state import RunState, ToolRun
 from midspan._types.specs import ToolSpec
 
@@ -79,7 +79,7 @@ class LoopDetector(Policy):
         for run in state.tool_runs[self._seen :]:
             if REPEATED in run.result.notes:
                 self._has_refused = True
-            elif FORBIDDEN not in run.result.notes:
+            elif not run.is_refused:
                 self._add(run)
         self._seen = len(state.tool_runs)
 
