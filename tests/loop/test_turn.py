@@ -1,14 +1,32 @@
-"""A call that a model could not write down properly: recovering it keeps everything else of the turn."""
+"""One turn: calls that arrive in pieces, calls that have to be recovered, and calls that tools make."""
 
+import asyncio
 import json
+import threading
+from collections.abc import AsyncIterator
+from typing import Any
 
+from midspan import Agent, tool
 from midspan._loop.turn import recover_malformed_call
-from midspan._types.exchange import FinishReason
+from midspan._types.context import RunContext
+from midspan._types.events import ToolCallDelta
+from midspan._types.exchange import (
+    ArgumentsPartDelta,
+    FinishReason,
+    ModelEvent,
+    ModelRequest,
+    ModelResponse,
+    PartDelta,
+    PartEnd,
+    PartStart,
+)
+from midspan._types.messages import Message
 from midspan._types.parts import Opaque, Text, ToolCall
 from midspan._types.specs import ToolSpec
 from midspan.providers.gemini import decode
 from midspan.providers.gemini.capabilities import capabilities_of
 from midspan.providers.gemini.encode import SKIP_SIGNATURE, encode_message
+from midspan.testing import ScriptedProvider
 
 
 def test_recovered_turn_keeps_signatures_and_unknown_parts() -> None:
@@ -35,3 +53,66 @@ def test_recovered_turn_keeps_signatures_and_unknown_parts() -> None:
         *parts,
         {"functionCall": {"name": "f", "args": {"a": 1}}, "thoughtSignature": SKIP_SIGNATURE},
     ]
+
+
+class InPieces(ScriptedProvider):
+    """Streams the arguments of two calls in turns."""
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        if len(request.history) > 1:
+            async for event in super().stream(request):
+                yield event
+            return
+        calls = [ToolCall("a", "look", {"n": 1}), ToolCall("b", "look", {"n": 2})]
+        yield PartStart(0, Text("Hm. "))
+        for index, call in enumerate(calls, 1):
+            yield PartStart(index, ToolCall(call.id, call.name))
+        for piece in ('{"n":', "?}"):
+            for index in (2, 1):
+                yield PartDelta(index, ArgumentsPartDelta(piece))
+        for index, call in enumerate(calls, 1):
+            yield PartEnd(index, call)
+        yield ModelResponse(Message("model", (Text("Hm. "), *calls)), FinishReason.END)
+
+
+@tool(read_only=True)
+def look(n: int) -> str:
+    """Look."""
+    return f"seen {n}"
+
+
+def test_first_delta_of_a_call_has_its_id_and_name() -> None:
+    async def main() -> list[ToolCallDelta]:
+        stream = Agent(InPieces(["done"]), tools=[look]).stream("?")
+        return [event async for event in stream if isinstance(event, ToolCallDelta)]
+
+    assert asyncio.run(main()) == [
+        ToolCallDelta(1, 1, '{"n":', "b", "look"),
+        ToolCallDelta(1, 0, '{"n":', "a", "look"),
+        ToolCallDelta(1, 1, "?}"),
+        ToolCallDelta(1, 0, "?}"),
+    ]
+
+
+def test_tool_that_has_timed_out_cannot_call_others() -> None:
+    values: list[Any] = []
+    has_called = threading.Event()
+
+    @tool(timeout=0.02)
+    def slow(context: RunContext[None]) -> None:
+        """Ignore the cancellation."""
+        has_timed_out.wait(10)
+        values.append(context.wait_for(context.call_tool("look", {"n": 1})).value)
+        has_called.set()
+
+    @tool
+    async def wait() -> bool:
+        """Wait for the thread of the other tool."""
+        has_timed_out.set()
+        return await asyncio.to_thread(has_called.wait, 10)
+
+    has_timed_out = threading.Event()
+    script = [ToolCall("1", "slow"), ToolCall("2", "wait"), "done"]
+    runs = Agent(ScriptedProvider(script), tools=[slow, wait, look]).run_sync("?").tool_calls
+    assert runs[1].value is True
+    assert values == ["look was not run: the tool that calls it was cancelled"]
