@@ -881,6 +881,42 @@ def test_append_whose_outcome_is_unknown_is_looked_up_and_not_repeated() -> None
     run(main())
 
 
+class SilentJournal(MemoryJournal):
+    """Never acknowledges the first append, whether it is stored or not."""
+
+    def __init__(self, *, stores: bool) -> None:
+        super().__init__()
+        self._stores = stores
+        self.is_asked = asyncio.Event()
+
+    async def append(self, run: str, expected_seq: int, events: Sequence[bytes], **options: Any) -> int:
+        if self.is_asked.is_set():
+            return await super().append(run, expected_seq, events, **options)
+        if self._stores:
+            await super().append(run, expected_seq, events, **options)
+        self.is_asked.set()
+        return await asyncio.get_running_loop().create_future()
+
+
+@pytest.mark.parametrize("stores", [True, False])
+def test_append_that_the_end_of_the_event_loop_cancels_is_in_the_journal_once(stores: bool) -> None:
+    async def first() -> SilentJournal:
+        journal = SilentJournal(stores=stores)
+        runs.append(BackgroundRuns(agent(), journal))
+        runs[0].start("go", run_id="a")
+        await journal.is_asked.wait()
+        return journal  # without close, so asyncio cancels the tasks
+
+    async def second(journal: MemoryJournal) -> list[RunEvent]:
+        return [from_json(document, "event") for _, document in await journal.read("a")]
+
+    runs: list[BackgroundRuns] = []
+    start, end = asyncio.run(second(asyncio.run(first())))
+    assert isinstance(start, RunStart)
+    assert isinstance(end, RunEnd)
+    assert end.error == ErrorInfo("cancelled", "the run was cancelled")
+
+
 def test_append_by_another_writer_ends_the_run() -> None:
     ran: list[str] = []
 
