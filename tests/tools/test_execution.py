@@ -244,6 +244,18 @@ def test_tool_is_cancelled_at_its_timeout() -> None:
     release.set()
 
 
+def test_plain_function_can_see_that_it_timed_out() -> None:
+    saw_it = threading.Event()
+
+    def export(context: RunContext[None]) -> None:
+        while not context.cancelled:
+            time.sleep(0.001)
+        saw_it.set()
+
+    assert "its thread was abandoned" in told(use(export, options={"timeout": 0.02}))
+    assert saw_it.wait(BOUND)
+
+
 def test_late_result_of_a_tool_that_ignores_its_cancellation_is_discarded() -> None:
     async def stubborn(answers: bool) -> str | None:
         try:

@@ -224,6 +224,7 @@ def test_final_function_sees_the_whole_result_and_may_raise(caplog: pytest.LogCa
     def work(done: bool) -> dict[str, Any]:
         return {"done": done, "text": "x" * 100} if done else {"text": "x"}
 
+    assert work.spec.final
     assert use(work, done=True).is_final
     assert not use(work, done=False).is_final
     assert "final" in caplog.text
@@ -244,6 +245,11 @@ def test_effects_may_have_placeholders_for_arguments() -> None:
     def transfer(source: str, target: str) -> None: ...
 
     assert transfer.spec.effects == Effects(("rates",), ("account:{source}", "account:{target}"))
+
+
+def test_tool_that_writes_cannot_be_read_only() -> None:
+    with pytest.raises(ConfigError, match=r"add: read_only contradicts writes=\('a',\)"):
+        tool(read_only=True, writes="a")(lambda_named_add())
 
 
 @pytest.mark.parametrize(

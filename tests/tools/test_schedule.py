@@ -196,6 +196,58 @@ def test_keyboard_interrupt_and_system_exit_in_one_call_cancel_the_others(kind: 
     assert ended == ["wait", "wait"]
 
 
+@pytest.mark.parametrize(
+    ("names", "max_concurrency", "order", "started"),
+    [
+        (["quick", "wait", "leave", "wait"], 2, {}, ["wait"]),
+        (["quick", "leave", "wait", "wait"], None, {2: [1], 3: [1]}, []),
+    ],
+)
+def test_no_further_call_starts_after_system_exit(
+    names: list[str], max_concurrency: int | None, order: dict[int, list[int]], started: list[str]
+) -> None:
+    began: list[str] = []
+
+    async def quick() -> None: ...
+
+    async def leave() -> None:
+        raise SystemExit
+
+    async def wait() -> None:
+        began.append("wait")
+        await asyncio.sleep(60)
+
+    async def main() -> None:
+        source = LocalTools([quick, leave, wait])
+        results = each_call(planned(*names), source.call, max_concurrency=max_concurrency, order=order)
+        assert (await anext(results))[0] == 0
+        for _ in range(20):  # nobody waits for a result while the other calls run
+            await asyncio.sleep(0)
+        await anext(results)
+
+    with pytest.raises(SystemExit):
+        asyncio.run(main())
+    assert began == started
+
+
+def test_call_whose_task_another_call_cancels_has_an_error_result() -> None:
+    waiting: list[Any] = []
+
+    async def run(call: ToolCall, context: RunContext[Any]) -> ToolResult:
+        if call.name == "wait":
+            waiting.append(asyncio.current_task())
+            await asyncio.sleep(60)
+        await asyncio.sleep(0)
+        waiting[0].cancel()
+        return ToolResult(call.id, call.name, "done")
+
+    async def main() -> dict[int, Any]:
+        finished = each_call(planned("wait", "cancel"), run, in_task=False)
+        return {position: result.value async for position, result, _ in finished}
+
+    assert asyncio.run(asyncio.wait_for(main(), BOUND)) == {0: "wait was cancelled", 1: "done"}
+
+
 @pytest.mark.parametrize("many", [1, 3])
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
 def test_keyboard_interrupt_and_system_exit_of_a_source_are_raised(kind: type[BaseException], many: int) -> None:

@@ -250,6 +250,18 @@ def test_system_exit_during_the_cancellation_is_raised() -> None:
     async def main() -> None:
         with pytest.raises(SystemExit):
             await run_in_task(exit_when_cancelled, timeout=0.01)
+        caller = asyncio.create_task(as_outcome(run_in_task(exit_when_cancelled)))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        caller.cancel()
+        assert isinstance(await caller, SystemExit)
+
+    async def as_outcome(coroutine: Any) -> BaseException | None:
+        try:
+            await coroutine
+        except BaseException as error:  # noqa: BLE001 - a SystemExit left to asyncio would stop the event loop
+            return error
+        return None
 
     run(main)
 

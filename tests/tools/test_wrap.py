@@ -116,7 +116,9 @@ def test_call_that_ends_after_its_time_limit_says_so() -> None:
                 return ToolResult(call.id, call.name, "paid")
             raise AssertionError
 
-    result = asyncio.run(TimeLimited(Stubborn(), 0.02).call(ToolCall("1", "pay")))
+    context = RunContext[Any]()
+    result = asyncio.run(TimeLimited(Stubborn(), 0.02).call(ToolCall("1", "pay"), context))
+    assert context.cancelled
     assert result.is_error
     assert "returned too late" in result.value
 

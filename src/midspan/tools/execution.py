@@ -131,20 +131,27 @@ async def _call(
     tool: Tool[..., Any], arguments: dict[str, Any], context: RunContext[Any]
 ) -> tuple[Any, tuple[str, ...]]:
     """Return what the function returns, and notes about it."""
-    timeout, start = tool.timeout, monotonic()
+    timeout, name, start = tool.timeout, tool.spec.name, monotonic()
     function = partial(tool.function, **arguments) if tool.bind is None else partial(_bind, tool, arguments, context)
     if tool.is_async:
-        value = await run_in_task(function, timeout=timeout, name=tool.spec.name)
+        value = await run_in_task(function, timeout=timeout, name=name)
     else:
         value = await _run_in_thread(function, timeout)
-    if not _is_lazy(value):
+    if type(value) in _PLAIN_TYPES:
         return value, ()
-    while _is_lazy(value):
+    is_collected = False
+    while True:  # a lambda may return a coroutine, which may return a generator
         seconds_left = None if timeout is None else timeout - (monotonic() - start)
-        value = await _complete(value, seconds_left, tool.spec.name)
-    if isinstance(value, _Items) and len(value) > _MAX_ITEMS:
-        return value[:_MAX_ITEMS], (f"only the first {_MAX_ITEMS:,} items were read",)
-    return value, ()
+        if isinstance(value, Iterator):
+            value, is_collected = await _run_in_thread(partial(list, islice(value, _MAX_ITEMS + 1)), seconds_left), True
+        elif isinstance(value, AsyncIterator):
+            value, is_collected = await run_in_task(_collect, value, timeout=seconds_left, name=name), True
+        elif inspect.isawaitable(value):
+            value = await run_in_task(lambda awaitable: awaitable, value, timeout=seconds_left, name=name)
+        elif is_collected and len(value) > _MAX_ITEMS:
+            return value[:_MAX_ITEMS], (f"only the first {_MAX_ITEMS:,} items were read",)
+        else:
+            return value, ()
 
 
 def _bind(tool: Tool[..., Any], arguments: dict[str, Any], context: RunContext[Any]) -> Any:
@@ -162,27 +169,8 @@ async def _run_in_thread(function: Callable[[], Any], timeout: float | None) -> 
     return await THREADS.run(function, timeout=timeout)
 
 
-def _is_lazy(value: Any) -> bool:
-    """Whether a return value still has to run: an awaitable, as of a lambda around a coroutine, or a generator."""
-    kind = type(value)
-    if kind in _PLAIN_TYPES:
-        return False
-    return hasattr(kind, "__next__") or hasattr(kind, "__anext__") or inspect.isawaitable(value)
-
-
-class _Items(list[Any]):
-    """The items of a generator: one more than _MAX_ITEMS if there were more."""
-
-
-async def _complete(value: Any, timeout: float | None, name: str) -> Any:
-    if isinstance(value, Iterator):
-        return await _run_in_thread(lambda: _Items(islice(value, _MAX_ITEMS + 1)), timeout)
-    function = (lambda: _collect(value)) if isinstance(value, AsyncIterator) else (lambda: value)
-    return await run_in_task(function, timeout=timeout, name=name)
-
-
-async def _collect(iterator: AsyncIterator[Any]) -> _Items:
-    items = _Items()
+async def _collect(iterator: AsyncIterator[Any]) -> list[Any]:
+    items = []
     async for item in iterator:
         items.append(item)
         if len(items) > _MAX_ITEMS:
