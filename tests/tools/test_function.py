@@ -367,7 +367,7 @@ def test_method_without_its_object_is_an_error() -> None:
 
 
 def look_at_tools(shop: Shop) -> None:
-    assert [tool.name for tool in (shop.price, shop.buy, shop.motto, shop.hours)]  # type: ignore[attr-defined]
+    assert [tool_of(method).name for method in (shop.price, shop.buy, shop.motto, shop.hours)]
 
 
 def test_tool_of_a_copied_object_acts_on_the_copy() -> None:

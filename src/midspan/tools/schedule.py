@@ -80,9 +80,10 @@ async def each_call(
             else:
                 yield position, *result_of(tasks[position])
     finally:
-        for task in tasks:
+        running = [task for task in tasks if not task.done()]
+        for task in running:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*running, return_exceptions=True)
 
 
 def call_order(calls: Sequence[ToolCall], specs: Mapping[str, ToolSpec]) -> Order:
