@@ -62,7 +62,9 @@ class Caches:
             case "POST", None:
                 return self._create(route, body)
             case "GET", None:
-                return self._page(route)
+                now, prefix = self._now(), f"{route.parent}cachedContents/"
+                caches = [cache for key, cache in self._caches.items() if key.startswith(prefix)]
+                return page_of("cachedContents", [item.describe() for item in caches if item.expires > now], route)
             case "GET", str():
                 return self._get(name, route.api).describe()
             case "PATCH", str():
@@ -105,11 +107,6 @@ class Caches:
         now = self._now()
         self._caches[cache.name] = updated = replace(cache, updated=now, expires=_expiry(content, now))
         return updated.describe()
-
-    def _page(self, route: Route) -> dict[str, Any]:
-        now, prefix = self._now(), f"{route.parent}cachedContents/"
-        alive = [cache for cache in self._caches.values() if cache.expires > now and cache.name.startswith(prefix)]
-        return page_of("cachedContents", [cache.describe() for cache in alive], route)
 
     def _target(self, model: str | None, route: Route) -> Target:
         if not model:

@@ -53,22 +53,25 @@ _WRONG_NAME = "functionResponse.name does not match functionCall.name"
 
 def check_each(contents: Sequence[Content], api: Api) -> None:
     """Check each content on its own."""
+    called = set()
     for index, content in enumerate(contents):
         path = f"contents[{index}]"
         if not content.parts and (content.parts is not None or content.role != "model"):
             # A model turn without parts is accepted, because empty answers come without parts.
-            raise (
-                invalid(_NO_PARTS)
-                if api is Api.VERTEX
-                else invalid_fields([(f"{path}.parts", "contents.parts must not be empty.")], api)
-            )
+            no_parts = [(f"{path}.parts", "contents.parts must not be empty.")]
+            raise invalid(_NO_PARTS) if api is Api.VERTEX else invalid_fields(no_parts, api)
         if content.role and content.role not in _ROLES:
             raise invalid("Please use a valid role: user, model.")
         parts = enumerate(content.parts or ())
         errors = [error for at, part in parts for error in _part_errors(part, f"{path}.parts[{at}]")]
         if errors:
             raise invalid_fields(errors, api)
-    _check_server_side_results(contents)
+        for at, part in enumerate(content.parts or ()):
+            if part.tool_call is not None:
+                called.add(part.tool_call.id)
+            elif part.tool_response is not None and part.tool_response.id not in called:
+                place = f"{path}.parts[{at}].tool_response.id"
+                raise invalid(f"Invalid value at '{place}': it does not match the id of any tool_call.")
 
 
 def _part_errors(part: Part, path: str) -> Iterator[tuple[str, str]]:
@@ -87,24 +90,15 @@ def _part_errors(part: Part, path: str) -> Iterator[tuple[str, str]]:
         raise invalid(f"Unsupported MIME type: {file.mime_type}")
 
 
-def _check_server_side_results(contents: Sequence[Content]) -> None:
-    """Check that the result of a server-side tool follows its call."""
-    called = set()
-    for index, content in enumerate(contents):
-        for at, part in enumerate(content.parts or ()):
-            if part.tool_call is not None:
-                called.add(part.tool_call.id)
-            elif part.tool_response is not None and part.tool_response.id not in called:
-                path = f"contents[{index}].parts[{at}].tool_response.id"
-                raise invalid(f"Invalid value at '{path}': it does not match the id of any tool_call.")
-
-
 def check_together(contents: Sequence[Content], family: Family, *, strict_signatures: bool = False) -> None:
     """Check what contents must be together, if each of them is valid."""
     check_size(contents, family.capabilities.api)
     _check_order(contents, family)
     _check_signatures(contents, family, strict=strict_signatures)
-    _check_files_in_results(contents, family)
+    for index, content in enumerate(contents):
+        for at, part in enumerate(content.parts or ()):
+            if part.function_response is not None and part.function_response.parts:
+                _check_files(part.function_response, f"contents[{index}].parts[{at}].function_response", family)
 
 
 def check_size(contents: Sequence[Content], api: Api) -> None:
@@ -174,9 +168,12 @@ def _check_order(contents: Sequence[Content], family: Family) -> None:
     unanswered: _Turn | None = None
     is_after_model = True
     for turn in _turns(contents, family):
-        if unanswered is not None:
-            _check_results(unanswered, turn, family)
-        elif turn.results and not turn.is_model:
+        if unanswered is not None and (turn.results or not family.accepts_unanswered_calls):
+            if len(turn.results) != unanswered.open_calls:
+                raise invalid(_WRONG_COUNT)
+            if family.checks_ids:
+                _check_ids(unanswered, turn.results)
+        elif unanswered is None and turn.results and not turn.is_model:
             raise invalid(_RESULTS_OUT_OF_ORDER)
         if turn.calls and is_after_model:
             raise invalid(_CALLS_OUT_OF_ORDER)
@@ -186,15 +183,6 @@ def _check_order(contents: Sequence[Content], family: Family) -> None:
         raise invalid(_WRONG_COUNT)
     if is_after_model and not family.accepts_prefill:
         raise invalid(_MODEL_LAST)
-
-
-def _check_results(called: _Turn, turn: _Turn, family: Family) -> None:
-    if not turn.results and family.accepts_unanswered_calls:
-        return
-    if len(turn.results) != called.open_calls:
-        raise invalid(_WRONG_COUNT)
-    if family.checks_ids:
-        _check_ids(called, turn.results)
 
 
 def _check_ids(called: _Turn, results: Sequence[FunctionResponse]) -> None:
@@ -246,13 +234,6 @@ def _missing_signature(call: FunctionCall, index: int) -> ApiError:
     )
 
 
-def _check_files_in_results(contents: Sequence[Content], family: Family) -> None:
-    for index, content in enumerate(contents):
-        for at, part in enumerate(content.parts or ()):
-            if part.function_response is not None and part.function_response.parts:
-                _check_files(part.function_response, f"contents[{index}].parts[{at}].function_response", family)
-
-
 def _check_files(result: FunctionResponse, path: str, family: Family) -> None:
     if not family.capabilities.media_in_results:
         raise invalid(
@@ -272,11 +253,9 @@ def _check_files(result: FunctionResponse, path: str, family: Family) -> None:
 
 
 def _references(value: Any) -> Iterator[str]:
-    if isinstance(value, dict):
-        if isinstance(value.get("$ref"), str) and len(value) == 1:
-            yield value["$ref"]
-        for inner in value.values():
-            yield from _references(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _references(inner)
+    match value:
+        case {"$ref": str(name)} if len(value) == 1:
+            yield name
+        case dict() | list():
+            for inner in value.values() if isinstance(value, dict) else value:
+                yield from _references(inner)

@@ -73,17 +73,16 @@ def route_of(target: str) -> Route | None:
 
 def check_credentials(request: Request, route: Route, api_key: str | None) -> None:
     """Check the key or token of a request; any is valid if `api_key` is None."""
-    key = request.headers.get("x-goog-api-key")
-    if key is None:
-        key = route.query.get("key")
-    if key is not None:
-        if not _is_valid(key.strip(), api_key):
-            raise _invalid_key(route)
-        return
-    token = request.headers.get("authorization")
-    if token is not None and token.lower().startswith("bearer"):
-        if not _is_valid(token[len("bearer") :].strip(), api_key):
-            raise _unauthenticated(f"Request had invalid authentication credentials. {_EXPECTED}")
+    key = request.headers.get("x-goog-api-key", route.query.get("key"))
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    has_token = key is None and scheme.lower() == "bearer"
+    credential = token.strip() if key is None else key.strip()
+    is_valid = credential not in _INVALID_KEYS and api_key in (None, credential)
+    if key is not None and not is_valid:
+        raise _invalid_key(route)
+    if has_token and not is_valid:
+        raise _unauthenticated(f"Request had invalid authentication credentials. {_EXPECTED}")
+    if key is not None or has_token:
         return
     if route.api is Api.VERTEX:
         raise _unauthenticated(f"Request is missing required authentication credential. {_EXPECTED}")
@@ -92,10 +91,6 @@ def check_credentials(request: Request, route: Route, api_key: str | None) -> No
         "Method doesn't allow unregistered callers (callers without established identity). Please use API Key or "
         "other form of API consumer identity to call this API.",
     )
-
-
-def _is_valid(key: str, api_key: str | None) -> bool:
-    return key not in _INVALID_KEYS and api_key in (None, key)
 
 
 def _invalid_key(route: Route) -> ApiError:
