@@ -166,6 +166,11 @@ def test_an_error_in_a_stream_replaces_the_answer_without_streaming() -> None:
             assert [item.kind for item in server.injected] == [kind]
 
 
+def test_several_stalls_of_one_answer_lose_nothing() -> None:
+    plan = "0:stall 0:stall 0:stall(chunk=2)"
+    assert whole_text(received(plan, WHOLE)) == whole_text(received(plan)) == TEXT
+
+
 def test_a_doubled_chunk_changes_streams_only() -> None:
     with LocalGemini([TEXT], faults="0:doubled_chunk 1:doubled_chunk(chunk=1)") as server:
         assert ask(server.url, HI).parts[0]["text"] == TEXT

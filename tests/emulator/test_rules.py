@@ -70,6 +70,7 @@ def schema(**keywords: Any) -> dict[str, Any]:
     return with_tools(declared({"type": "OBJECT", "properties": {"a": keywords}}))
 
 
+SHOWN = {"includeServerSideToolInvocations": True}
 PLACE = "tools[0].function_declarations[0].parameters"
 UNKNOWN = "Invalid JSON payload received. Unknown name \"{}\" at '{}': Cannot find field."
 
@@ -312,11 +313,17 @@ RULES = [
         "built-in tools with functions without includeServerSideToolInvocations",
         with_tools([*tools("f"), {"googleSearch": {}}]),
         "Please enable tool_config.include_server_side_tool_invocations",
-        with_tools([*tools("f"), {"googleSearch": {}}], toolConfig={"includeServerSideToolInvocations": True}),
+        with_tools([*tools("f"), {"googleSearch": {}}], toolConfig=SHOWN),
+    ),
+    Rule(
+        "mode AUTO with built-in tools beside functions",
+        with_tools([*tools("f"), {"googleSearch": {}}], toolConfig=SHOWN | choice("AUTO")["toolConfig"]),
+        "Function calling mode AUTO is not supported together with built-in tools; use VALIDATED.",
+        with_tools([{"googleSearch": {}}], toolConfig=SHOWN | choice("AUTO")["toolConfig"]),
     ),
     Rule(
         "includeServerSideToolInvocations before Gemini 3",
-        with_tools([{"googleSearch": {}}], toolConfig={"includeServerSideToolInvocations": True}),
+        with_tools([{"googleSearch": {}}], toolConfig=SHOWN),
         "Tool call context circulation is not enabled",
         with_tools([{"googleSearch": {}}]),
         model=OLD,

@@ -136,7 +136,7 @@ class RequestFaults(Struct, frozen=True):
                 case FaultKind.STALL if self.is_streaming:
                     steps.insert(at or min(1, len(steps) - 1), Wait(fault.seconds))  # not before the first of several
                 case FaultKind.STALL:
-                    steps[at:] = [frame[:half], Wait(fault.seconds), frame[half:]]
+                    steps[at : at + 1] = [frame[:half], Wait(fault.seconds), frame[half:]]
                 case FaultKind.RESET_IN_EVENT:
                     steps[at:] = [frame[:half], Wait(0), Disconnect.RESET]
                 case FaultKind.RESET_IN_CHARACTER:
