@@ -7,8 +7,8 @@ with LocalGemini(script=["Hello."]) as server:
 from midspan.emulator.gemini.conversation import Answer, Conversation, answer, call
 from midspan.emulator.gemini.fault_plan import Fault, FaultKind, FaultPlan, fault, shrink
 from midspan.emulator.gemini.local import LocalGemini, ScaledClock
-from midspan.emulator.gemini.request_log import Report
 from midspan.emulator.gemini.script import Rule, Script, When
+from midspan.emulator.gemini.service import Report
 
 __all__ = [
     "Answer",

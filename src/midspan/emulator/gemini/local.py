@@ -13,8 +13,7 @@ from midspan.emulator.gemini.errors import ApiError
 from midspan.emulator.gemini.fault_plan import Fault, FaultPlan, PlanLike
 from midspan.emulator.gemini.faults import PlanProgress, Plans
 from midspan.emulator.gemini.models import Models
-from midspan.emulator.gemini.request_log import Report
-from midspan.emulator.gemini.service import Service
+from midspan.emulator.gemini.service import Report, Service
 from midspan.emulator.gemini.sources import source_of
 from midspan.emulator.http import HttpServer, Request
 from midspan.emulator.validate import Validated

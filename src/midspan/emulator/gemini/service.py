@@ -1,8 +1,11 @@
 """The endpoints of the API: checks requests, asks the source, injects faults and frames the answers."""
 
+from collections import Counter, deque
+from collections.abc import Iterable
 from inspect import isawaitable
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from midspan._types.texts import CHARACTERS_PER_TOKEN
@@ -12,11 +15,10 @@ from midspan.emulator.gemini.contents import check_each, check_size, count_token
 from midspan.emulator.gemini.conversation import Answer, Conversation, Source, to_answer
 from midspan.emulator.gemini.documents import Numbering, documents_of, encode, frames_of
 from midspan.emulator.gemini.errors import ApiError, invalid
-from midspan.emulator.gemini.fault_plan import FaultKind, FaultPlan
+from midspan.emulator.gemini.fault_plan import Fault, FaultKind, FaultPlan
 from midspan.emulator.gemini.faults import PlanProgress, Plans, RequestFaults, split_for_continuation
 from midspan.emulator.gemini.models import Models
 from midspan.emulator.gemini.reading import Dialect, read
-from midspan.emulator.gemini.request_log import RequestLog
 from midspan.emulator.gemini.route import Route, check_credentials, route_of
 from midspan.emulator.gemini.tool_choice import apply_tool_choice
 from midspan.emulator.gemini.tools import check_declarations
@@ -39,7 +41,51 @@ from midspan.providers.gemini.proto import to_plain
 from midspan.providers.gemini.wire import CountTokensRequest
 
 _MAX_CONTINUATIONS = 1_000
+_MAX_LOG_ENTRIES = 256
+_MAX_LOGGED_BYTES = 65_536
 _NOT_FOUND = b"<!DOCTYPE html>\n<title>Error 404 (Not Found)!!1</title>\n<p><b>404.</b> <ins>That is an error.</ins>\n"
+
+
+class Report(Struct, frozen=True):
+    """Counts since the server was created or cleared."""
+
+    requests: int
+    answered: int
+    errors: dict[int, int]
+    """By status."""
+    faults: dict[str, int]
+    """By kind."""
+    open_connections: int
+
+
+class RequestLog:
+    """Counts, and the last requests and errors. Requests with large bodies are only counted."""
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        self.answered = 0
+        self.requests: deque[Request] = deque(maxlen=_MAX_LOG_ENTRIES)
+        self.errors: deque[ApiError] = deque(maxlen=_MAX_LOG_ENTRIES)
+        self._received = 0
+        self._errors: Counter[int] = Counter()
+        self._faults: Counter[str] = Counter()
+
+    def add_request(self, request: Request) -> None:
+        self._received += 1
+        if len(request.body) <= _MAX_LOGGED_BYTES:
+            self.requests.append(request)
+
+    def add_error(self, error: ApiError) -> None:
+        self._errors[error.code] += 1
+        self.errors.append(error)
+
+    def add_faults(self, faults: Iterable[Fault]) -> None:
+        self._faults.update(fault.kind.value for fault in faults)
+
+    def report(self, open_connections: int) -> Report:
+        return Report(self._received, self.answered, dict(self._errors), dict(self._faults), open_connections)
 
 
 class Service:
