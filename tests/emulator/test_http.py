@@ -3,9 +3,11 @@
 import asyncio
 import json
 import re
+import socket
 import threading
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -144,7 +146,12 @@ def test_a_client_that_expects_100_continue_receives_it(echo: LocalGemini) -> No
     (request,) = parser.feed(body)
     assert isinstance(request, Request)
     assert request.body == body
-    assert b"HTTP/1.1 200 OK" in raw(echo.url, data)
+    address = urlsplit(echo.url)
+    with socket.create_connection((address.hostname, address.port), timeout=BOUND) as connection:
+        connection.sendall(head + b"\r\n\r\n")
+        assert connection.recv(1_000) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        connection.sendall(body)
+        assert connection.recv(1_000).startswith(b"HTTP/1.1 200 OK")
 
 
 def test_an_unknown_path_is_answered_with_a_404_page(echo: LocalGemini) -> None:
@@ -247,8 +254,6 @@ def test_stopping_the_server_closes_connections_that_wait() -> None:
 
 
 def test_a_connection_that_the_client_closes_is_removed() -> None:
-    import socket
-
     with LocalGemini([answer("Never.", delay_seconds=3_600)]) as server:
         place = server.url.removeprefix("http://").split(":")
         connection = socket.create_connection((place[0], int(place[1])), timeout=BOUND)

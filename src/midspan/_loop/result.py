@@ -120,6 +120,8 @@ class RunStream(Generic[Output]):
         self._earlier_messages = earlier_messages
         self._channel = _Channel(make_run)
         self._result: RunResult[Output] | None = None
+        self.on_end: Callable[[RunResult[Output] | Exception], None] | None = None
+        """Called with the outcome before the iteration ends, unless the stream was closed."""
 
     def __iter__(self) -> Iterator[RunEvent]:
         """Iterate in plain code. In a coroutine, use `async for`."""
@@ -178,8 +180,11 @@ class RunStream(Generic[Output]):
         if event is not None:
             return event
         is_closed, self._is_closed = self._is_closed, True
-        if self._channel.error is not None and not is_closed:
-            raise self._channel.error
+        error = self._channel.error
+        if self.on_end is not None and not is_closed and (error is None or isinstance(error, Exception)):
+            self.on_end(error or self.result)
+        if error is not None and not is_closed:
+            raise error
         raise StopAsyncIteration
 
     async def aclose(self) -> None:

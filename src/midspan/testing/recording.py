@@ -16,9 +16,7 @@ from midspan._loop.prepare import ToolSet
 from midspan._loop.prompt import Prompt, conversation
 from midspan._loop.result import RunResult, RunStream
 from midspan._types.context import NO_CONTEXT, RunContext
-from midspan._types.events import RunEvent
-from midspan._types.exchange import ModelEvent, ModelRequest, ModelResponse, PartEvent, Usage
-from midspan._types.messages import History
+from midspan._types.exchange import ModelEvent, ModelRequest, ModelResponse, PartEvent
 from midspan._types.parts import ToolCall, ToolResult
 from midspan._types.specs import Limits, ToolSpec
 from midspan.errors import ConfigError, MidspanError
@@ -245,7 +243,9 @@ class ObservedAgent(Agent):
 
     def stream(self, prompt: Prompt | None = None, **options: Any) -> RunStream:
         session, options = self._session(prompt, options)
-        return _ObservedStream(self._agent.stream(prompt, **options), session)
+        stream = self._agent.stream(prompt, **options)
+        stream.on_end = session.finish
+        return stream
 
     async def close(self) -> None:
         await self._agent.close()
@@ -277,48 +277,3 @@ def _to_json(option: Any) -> Any:
         return msgspec.to_builtins(option)
     except TypeError:
         return None  # the agent will refuse it
-
-
-class _ObservedStream(RunStream):
-    """The events of another stream, whose end is reported to the session."""
-
-    def __init__(self, stream: RunStream, session: Session) -> None:
-        # Without RunStream.__init__: the other stream has the run and its task.
-        self._stream = stream
-        self._session: Session | None = session
-
-    async def __anext__(self) -> RunEvent:
-        try:
-            return await anext(self._stream)
-        except StopAsyncIteration:
-            if self._stream.has_ended:
-                self._finish(self._stream.result)
-            raise
-        except Exception as error:
-            self._finish(error)
-            raise
-
-    def _finish(self, outcome: RunResult | Exception) -> None:
-        session, self._session = self._session, None
-        if session is not None:
-            session.finish(outcome)
-
-    async def aclose(self) -> None:
-        self._session = None
-        await self._stream.aclose()
-
-    @property
-    def has_ended(self) -> bool:
-        return self._stream.has_ended
-
-    @property
-    def result(self) -> RunResult:
-        return self._stream.result
-
-    @property
-    def messages(self) -> History:
-        return self._stream.messages
-
-    @property
-    def usage(self) -> Usage:
-        return self._stream.usage
