@@ -15,8 +15,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from midspan._schema.signatures.pydantic_types import is_pydantic, pydantic_value
-from midspan._schema.signatures.records import is_named_tuple
+from midspan._schema.signatures.records import is_named_tuple, is_pydantic, pydantic_value
 from midspan.errors import ResultError
 
 

@@ -33,8 +33,16 @@ from midspan._schema.signatures.conversion import (
 )
 from midspan._schema.signatures.definitions import Definitions, reference, referenced_name
 from midspan._schema.signatures.docstrings import parse_docstring
-from midspan._schema.signatures.pydantic_types import is_pydantic, pydantic_type
-from midspan._schema.signatures.records import NO_DEFAULT, Direction, Field, Record, record_of, special_forms
+from midspan._schema.signatures.records import (
+    NO_DEFAULT,
+    Direction,
+    Field,
+    Record,
+    is_pydantic,
+    pydantic_type,
+    record_of,
+    special_forms,
+)
 from midspan.errors import SchemaError
 
 _CONTAINERS: dict[Any, Any] = {
