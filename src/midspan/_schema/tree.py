@@ -1,6 +1,6 @@
 """A JSON Schema as a tree of nodes with resolved references. Everything that walks a schema walks this tree."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import cached_property
 from typing import Any
 
@@ -127,36 +127,27 @@ class SchemaNode:
     @cached_property
     def conjuncts(self) -> "tuple[SchemaNode, ...]":
         """This node and all others that each value of it must fit as well: through `$ref` and `allOf`, to their end."""
+        return self._closure(lambda _: [])
+
+    @cached_property
+    def applying(self) -> "tuple[SchemaNode, ...]":
+        """The conjuncts, and those of a schema that is the only alternative to null."""
+        return self._closure(lambda node: node.not_null_variants if len(node.not_null_variants) == 1 else [])
+
+    @cached_property
+    def possible(self) -> "tuple[SchemaNode, ...]":
+        """The conjuncts, and those of all alternatives."""
+        return self._closure(lambda node: [*node.lists.get("anyOf", ()), *node.lists.get("oneOf", ())])
+
+    def _closure(self, variants: "Callable[[SchemaNode], list[SchemaNode]]") -> "tuple[SchemaNode, ...]":
         found: dict[int, SchemaNode] = {}
         pending = [self]
         while pending:
             node = pending.pop()
             if id(node) not in found:
                 found[id(node)] = node
-                pending += reversed(([node.target] if node.target else []) + node.all_of)
+                pending += reversed(([node.target] if node.target else []) + node.all_of + variants(node))
         return tuple(found.values())
-
-    @cached_property
-    def possible(self) -> "tuple[SchemaNode, ...]":
-        """This node and all others that a value of it may have to fit: the conjuncts, and those of all variants."""
-        found = {id(node): node for node in self.conjuncts}
-        pending = list(self.conjuncts)
-        while pending:
-            node = pending.pop()
-            for variant in (*node.lists.get("anyOf", ()), *node.lists.get("oneOf", ())):
-                new = [part for part in variant.conjuncts if id(part) not in found]
-                found |= {id(part): part for part in new}
-                pending += new
-        return tuple(found.values())
-
-    @cached_property
-    def applying(self) -> "tuple[SchemaNode, ...]":
-        """The conjuncts, and those of a schema that is the only alternative to null."""
-        found = list(self.conjuncts)
-        for node in found:  # grows while it is read
-            if len(node.not_null_variants) == 1:
-                found += [part for part in node.not_null_variants[0].conjuncts if part not in found]
-        return tuple(found)
 
     @property
     def types(self) -> frozenset[str]:
