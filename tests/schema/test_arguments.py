@@ -473,3 +473,9 @@ def test_a_call_that_lacks_nothing_but_defaults_is_ready_at_once() -> None:
     assert first["tags"] is not second["tags"]
     unready: list[Any] = [{"city": 5}, {"days": 2.0}, {"days": "2"}, {"city": {1, 2}}, [], None]
     assert [check.fast_path(one) for one in unready] == [None] * len(unready)
+
+
+def test_items_after_a_list_of_schemas_are_coerced_as_older_drafts_write_it() -> None:
+    pair = {"items": [STRING], "additionalItems": INTEGER}
+    schema = {"$schema": "http://json-schema.org/draft-07/schema#", "properties": {"a": pair}}
+    assert SchemaValidator(schema).validate({"a": ["x", "1", "2"]}).arguments == {"a": ["x", 1, 2]}

@@ -40,8 +40,8 @@ def _convert(value: Any) -> Any:
             return convert(value)
     if is_pydantic(type(value)):
         return _convert(pydantic_value(value))
-    if (fields := _record_fields(type(value))) is not None:
-        return _record(value, fields)
+    if (record := _record(value)) is not None:
+        return record
     if callable(getattr(value, "tolist", None)):
         return _convert(value.tolist())  # numbers and arrays of numpy
     for base, convert in _COLLECTIONS:
@@ -106,29 +106,24 @@ def _key(key: Any) -> str:
     return str(name)
 
 
-def _record(value: Any, fields: list[tuple[str, str]]) -> dict[str, Any]:
-    items = {key: getattr(value, name, msgspec.UNSET) for name, key in fields}
-    return _object({key: item for key, item in items.items() if item is not msgspec.UNSET})
-
-
-def _record_fields(cls: Any) -> list[tuple[str, str]] | None:
-    """Return the names of a record's fields in Python and in JSON; None if the class is not a record."""
+def _record(value: Any) -> dict[str, Any] | None:
+    """Return the fields of a record under their names in JSON; None if the value is not a record."""
+    cls, tag = type(value), {}
     if issubclass(cls, Struct):
-        return [(field.name, field.encode_name) for field in msgspec.structs.fields(cls)]
-    if dataclasses.is_dataclass(cls):
-        return [(field.name, field.name) for field in dataclasses.fields(cls)]
-    if is_named_tuple(cls):
-        return [(name, name) for name in cls._fields]
-    if hasattr(cls, "__attrs_attrs__"):
+        fields = [(field.name, field.encode_name) for field in msgspec.structs.fields(cls)]
+        config = cls.__struct_config__
+        tag = {} if config.tag is None else {config.tag_field: config.tag}
+    elif dataclasses.is_dataclass(cls):
+        fields = [(field.name, field.name) for field in dataclasses.fields(cls)]
+    elif is_named_tuple(cls):
+        fields = [(name, name) for name in cls._fields]
+    elif hasattr(cls, "__attrs_attrs__"):
         names = (attribute.name for attribute in cls.__attrs_attrs__)
-        return [(name, name) for name in names if not name.startswith("_")]
-    return None
-
-
-def _struct(value: Struct) -> dict[str, Any]:
-    config = value.__struct_config__
-    tag: dict[Any, Any] = {} if config.tag is None else {config.tag_field: config.tag}
-    return {**tag, **_record(value, _record_fields(type(value)) or [])}
+        fields = [(name, name) for name in names if not name.startswith("_")]
+    else:
+        return None
+    items = {key: getattr(value, name, msgspec.UNSET) for name, key in fields}
+    return _object({**tag, **{key: item for key, item in items.items() if item is not msgspec.UNSET}})
 
 
 def _reject(value: Any) -> Any:
@@ -151,7 +146,6 @@ _BASES: tuple[_Converter, ...] = (
     (PathLike, lambda value: _text(str(value))),
     (bytes | bytearray | memoryview, msgspec.to_builtins),
     (msgspec.Raw, lambda value: _convert(msgspec.json.decode(value))),
-    (Struct, _struct),
     (str, _text),
     (int, int),
     (float, _number),

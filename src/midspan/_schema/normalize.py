@@ -51,8 +51,6 @@ class _Normalizer:
         self.external_defs: list[str] = []
         """Pointers to schemas that references lead to and no keyword holds, such as `/components/schemas/A`."""
         self._document = document
-        self._embedded = 0
-        """The number of schemas around the current one that have a base URI of their own."""
         declared = document.get("$schema") if isinstance(document, dict) else None
         draft = re.search(r"draft-0(\d)", declared) if isinstance(declared, str) else None
         self._draft = int(draft[1]) if draft else 20
@@ -66,12 +64,7 @@ class _Normalizer:
             raise SchemaError(f"no schema at {_place(path)}: {_shown(schema)} is neither an object nor a boolean")
         if (wrong := next((key for key in schema if not isinstance(key, str)), None)) is not None:
             raise SchemaError(f"no schema at {_place(path)}: its key {wrong!r} is not a string")
-        modern = self._modernize(schema)
-        is_embedded = bool(path) and "$id" in modern
-        self._embedded += is_embedded
-        node = self._keywords(modern, path)
-        self._embedded -= is_embedded
-        return node
+        return self._keywords(self._modernize(schema), path)
 
     def _modernize(self, schema: Schema) -> Schema:
         """Return the schema with the keywords of older drafts in today's spelling."""
@@ -132,7 +125,7 @@ class _Normalizer:
         from urllib.parse import unquote  # slow to import
 
         pointer = unquote(reference.removeprefix("#"))
-        if not reference.startswith("#/") or self._embedded or _is_schema_pointer(pointer):
+        if not reference.startswith("#/") or _is_schema_pointer(pointer):
             return reference
         if not isinstance(find_pointer(self._document, pointer), dict | bool):
             return reference

@@ -86,6 +86,20 @@ def test_a_schema_with_a_free_form_object_is_adapted_without_strict_mode() -> No
         assert jsonschema_rs.validator_for(adapted.schema).is_valid({"labels": {"a": "b"}})
 
 
+def test_a_schema_with_an_untyped_value_is_adapted_without_strict_mode() -> None:
+    for untyped in ({"minimum": 3}, {"properties": {"a": {"type": "string"}}}, {"enum": [True, None]}):
+        schema = {"type": "object", "properties": {"a": untyped}, "required": ["a"]}
+        assert adapt_schema(schema, STRICT).strict is (untyped == {"enum": [True, None]})
+
+
+def test_the_schema_of_an_answer_is_not_a_reference_itself() -> None:
+    adapted = adapt_schema({"$ref": "#/$defs/person", "$defs": {"person": PERSON}}, STRICT, arguments=False)
+    assert adapted.strict
+    assert adapted.schema["type"] == "object"
+    assert adapted.schema["properties"]["friends"]["items"] == {"$ref": "#/$defs/person"}
+    assert adapted.schema["$defs"]["person"]["required"] == ["name", "unit", "parent", "friends"]
+
+
 def test_closed_objects_need_not_require_all_properties() -> None:
     adapted = adapt_schema(SCHEMA, CLOSED)
     person = adapted.schema["$defs"]["person"]

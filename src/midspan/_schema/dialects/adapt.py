@@ -64,7 +64,7 @@ class _Adapter:
         """The targets of references that are kept, by their names in `$defs`."""
 
     def document(self, root: SchemaNode, *, arguments: bool) -> Schema:
-        result = self.parameters(root) if arguments else self.schema(root, (), (), 0)
+        result = self.parameters(root) if arguments else self._inlined(root, (), (), 0)
         definitions = {}
         while missing := [item for item in self._definitions.items() if item[0] not in definitions]:
             for name, node in missing:
@@ -91,6 +91,9 @@ class _Adapter:
             return self._anything(path)
         if self._dialect.references and node.target is not None and not node.schema.keys() - _BESIDE_REFERENCES:
             return self._reference(node, node.target)
+        return self._inlined(node, path, ref_stack, depth)
+
+    def _inlined(self, node: SchemaNode, path: Path, ref_stack: tuple[int, ...], depth: int) -> Schema:
         merged = self.merger.merge_all_of(node, path, ref_stack)
         if merged is None:
             self.merger.drop(path, "not", "no value would fit: any value")
@@ -196,6 +199,7 @@ class _Adapter:
         return schemas, null
 
     def _untyped(self, merged: MergedSchema, path: Path, depth: int) -> Schema:
+        self.is_strict = False
         schema: Schema = {}
         for name in ("object", "array", "string", "number"):
             schema |= self._typed(merged, name, path, depth)

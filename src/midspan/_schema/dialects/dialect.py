@@ -24,9 +24,9 @@ class NameRule(Struct, frozen=True):
         valid = re.sub(rf"[^A-Za-z0-9_{re.escape(self.extra)}]", "_", name)
         if not re.match("[A-Za-z0-9_]" if self.digit_first else "[A-Za-z_]", valid):
             valid = "_" + valid
-        return valid if len(valid) <= self.max_chars else self.numbered(valid, name)
+        return valid if len(valid) <= self.max_chars else self.with_digest(valid, name)
 
-    def numbered(self, valid: str, name: str) -> str:
+    def with_digest(self, valid: str, name: str) -> str:
         """Return a valid name with a suffix that differs from name to name."""
         from hashlib import blake2b  # few names need it
 
@@ -45,7 +45,7 @@ def valid_names(names: Iterable[str], rule: NameRule) -> dict[str, str]:
             attempt = 0
             while candidate in taken:
                 attempt += 1
-                candidate = rule.numbered(valid, f"{name}{attempt}")
+                candidate = rule.with_digest(valid, f"{name}{attempt}")
             result[name] = candidate
             taken.add(candidate)
     return result
