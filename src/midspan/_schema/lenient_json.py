@@ -26,15 +26,7 @@ class InvalidJson(ValueError):
 
 
 class IncompleteJson(ValueError):
-    """The text ends before the value does; `end` is where it would end if nothing more came."""
-
-    def __init__(self, end: int | None = None, name: str | None = None, *, depth: int = 0) -> None:
-        super().__init__("the text ends before the value does")
-        self.end = end
-        self.name = name
-        """The tool whose arguments they are, if the caller knows it."""
-        self.depth = depth
-        """How many brackets are open; the value cannot end before as many are closed."""
+    """The text ends before the value does."""
 
 
 def loads(text: str) -> Any:
@@ -110,11 +102,7 @@ class LenientJsonParser:
         if self._depth > MAX_DEPTH:
             raise InvalidJson(f"it is nested more than {MAX_DEPTH} levels deep", self.at)
         self.at += 1
-        try:
-            value = self._object(closed_by) if first == "{" else self._list("]" if first == "[" else ")")
-        except IncompleteJson as error:
-            error.depth += 1
-            raise
+        value = self._object(closed_by) if first == "{" else self._list("]" if first == "[" else ")")
         self._depth -= 1
         return value
 
