@@ -2,7 +2,7 @@
 
 import os
 import sqlite3
-import tempfile
+import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -53,6 +53,7 @@ _MAX_LOG_BYTES = 64 * 2**20
 _PAGE_BYTES = 2**16
 _PAGE_EVENTS = 256
 _MAX_INTEGER = 2**63 - 1
+_CREATING = threading.Lock()
 
 
 class Location(Struct, frozen=True):
@@ -64,10 +65,10 @@ class Location(Struct, frozen=True):
 
 
 def open_file(location: Location) -> sqlite3.Connection:
-    """Open a connection for the calling thread, which begins and commits transactions itself."""
+    """Open a connection for one thread at a time, which begins and commits transactions itself."""
     path = Path(os.path.realpath(location.path))
     _create_private(path)
-    connection = sqlite3.connect(path, timeout=location.busy_timeout, isolation_level=None)
+    connection = sqlite3.connect(path, timeout=location.busy_timeout, isolation_level=None, check_same_thread=False)
     try:
         has_tables = _check_version(connection, location.path)
         _make_private(path)
@@ -85,26 +86,15 @@ def open_file(location: Location) -> sqlite3.Connection:
 def _create_private(path: Path) -> None:
     """Create the file with mode 0600 if it does not exist. SQLite gives its WAL and SHM files the same mode.
 
-    The file is created under another name and then linked: closing a descriptor of the database itself would release
-    the locks of other connections in this process (https://sqlite.org/howtocorrupt.html, 2.2). If this fails, SQLite
-    creates the file or reports what is wrong.
+    The lock is there because closing a descriptor of a database releases the locks of other connections in this
+    process (https://sqlite.org/howtocorrupt.html, 2.2). If this fails, SQLite reports what is wrong.
     """
-    if path.exists():
-        return
-    with suppress(OSError):
-        descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name[:32]}-", dir=path.parent)
-        os.close(descriptor)
-        try:
-            os.link(temporary, path)
-        finally:
-            Path(temporary).unlink()
+    with _CREATING, suppress(OSError):
+        path.touch(0o600, exist_ok=False)
 
 
 def _make_private(path: Path) -> None:
-    """Change the mode of files that everybody may read or write to 0600. A mode such as 0640 is the user's choice.
-
-    They were created by an earlier version, by another program, or on a file system without links.
-    """
+    """Change the mode of files that everybody may read or write to 0600. A mode such as 0640 is the user's choice."""
     for file in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
         with suppress(OSError):  # it does not exist, or belongs to another user
             if file.stat().st_mode & 0o007:

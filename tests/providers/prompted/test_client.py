@@ -174,6 +174,15 @@ def test_empty_arguments_are_only_taken_where_the_caller_and_the_schema_allow_it
         assert answer.message.calls == calls
 
 
+def test_a_call_that_is_rejected_for_another_reason_is_not_made_without_arguments() -> None:
+    call = 'TOOL_CALL: get_weather({"city": "Oslo"})'
+    for options, message in (({"guarded": True}, "x"), ({}, f"They wrote {call}")):
+        prompted, _ = said(call, on_bad_args="empty", **options)
+        _, answer = ask(prompted, Message.user(message))
+        assert answer.message.calls == ()
+        assert answer.finish_reason is FinishReason.MALFORMED_CALL
+
+
 def test_an_answer_that_was_cut_in_a_call_asks_for_it_again() -> None:
     cut = ModelResponse(Message("model", (Text('TOOL_CALL: delete({"id": "4'),)), FinishReason.LENGTH)
     prompted, _ = said(cut)

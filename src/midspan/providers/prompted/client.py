@@ -34,7 +34,6 @@ from midspan._types.parts import Opaque, Part, Text, Thought, ToolCall
 from midspan._types.specs import BuiltinTool, ModelSettings, ToolSpec
 from midspan.errors import ConfigError
 from midspan.providers.prompted.echo_filter import EchoFilter
-from midspan.providers.prompted.forms import call_patterns
 from midspan.providers.prompted.history import TextRenderer, TurnData, next_call_number, turn_data
 from midspan.providers.prompted.prompt import choice_rule, system_prompt
 from midspan.providers.prompted.reader import (
@@ -110,7 +109,7 @@ class PromptedTools(WrapperProvider):
             raise ConfigError(f"on_bad_args must be 'error' or 'empty', got {on_bad_args!r}")
         super().__init__(provider)
         self._style = PromptStyle(instructions, marker, other_forms, guarded, on_bad_args)
-        self._renderer = TextRenderer(call_patterns(marker, other_forms=True))
+        self._renderer = TextRenderer(marker)
         # Calls are text, so the response cannot be JSON. They run in order: a later one may need an earlier one.
         self._profile = ModelProfile(provider.profile.service, supports_json_with_tools=False, calls_in_order=True)
 
@@ -290,7 +289,8 @@ class _Turn:
     def _call_without_arguments(self, rejected: RejectedCall) -> ToolCall | None:
         """Return a call with empty arguments in place of an unreadable one, if caller and schema allow it."""
         spec = self._tools.specs.get(rejected.name or "")
-        if self._style.on_bad_args != "empty" or self._is_forbidden or spec is None or not _accepts_nothing(spec):
+        may_be_empty = self._style.on_bad_args == "empty" and rejected.is_unreadable
+        if not may_be_empty or spec is None or not _accepts_nothing(spec):
             return None
         _log.debug("Failed to parse tool arguments: %s; %s is called without any", rejected.error, spec.name)
         return ToolCall(self._make_id(), spec.name, {})

@@ -79,12 +79,8 @@ class _Quoted:
         self.text = f"{text}\n{_ESCAPE.sub(_unescape, text)}" if "\\" in text else text
 
     @cached_property
-    def _folded(self) -> str:
-        return self.text.casefold()
-
-    @cached_property
     def _words(self) -> frozenset[str]:
-        return frozenset(_WORD.findall(self._folded))
+        return frozenset(_WORD.findall(self.text.casefold()))
 
     @cached_property
     def _numbers(self) -> frozenset[float]:
@@ -100,7 +96,7 @@ class _Quoted:
             return all(map(self.contains, value))
         if isinstance(value, str):
             words = _WORD.findall(value.casefold())
-            return all(word in self._words or (not word.isascii() and word in self._folded) for word in words)
+            return all(word in self._words or (not word.isascii() and word in self.text.casefold()) for word in words)
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         return not is_number or abs(value) in self._numbers
 

@@ -15,7 +15,7 @@ from msgspec import Raw, Struct
 
 from midspan._types.messages import History, Message
 from midspan._types.parts import Blob, Opaque, Part, ProviderData, Text, Thought, ToolCall, ToolResult
-from midspan.providers.prompted.forms import CallPatterns
+from midspan.providers.prompted.forms import call_patterns
 from midspan.providers.prompted.reader import REJECTED_PART, rejected_call
 
 ORIGIN = "prompted"
@@ -49,8 +49,8 @@ def next_call_number(history: History) -> int:
 class TextRenderer:
     """Renders messages as text. Each message of a history is rendered once."""
 
-    def __init__(self, patterns: CallPatterns) -> None:
-        self._patterns = patterns
+    def __init__(self, marker: str) -> None:
+        self._patterns = call_patterns(marker, other_forms=True)
 
     def render(self, history: History, names: tuple[str, ...], marker: str) -> History:
         """Return the conversation as text. It keeps what the inner provider derives from it, such as encoded bytes.

@@ -16,7 +16,6 @@ from msgspec import Raw, Struct
 
 from midspan._types.parts import Opaque, ProviderData, Text, ToolCall, local_id
 from midspan._types.specs import AnyTool
-from midspan.providers.prompted.calls import read_fence
 from midspan.providers.prompted.forms import (
     MARKER,
     OBSERVATIONS,
@@ -56,6 +55,8 @@ class RejectedCall(Struct, frozen=True, omit_defaults=True):
     text: str
     error: str
     name: str | None = None
+    is_unreadable: bool = False
+    """Its arguments cannot be read. A call that can be read is rejected for another reason."""
 
     def part(self) -> Opaque:
         """Return the part for a message. A run keeps it, and other providers ignore it."""
@@ -198,7 +199,8 @@ class Reader:
         self._add_text(len(self._text) if is_final else self._patterns.held_from(self._text, begin))
         self._has_call_in_thought |= any(self._patterns.forms_in(self._text, begin, self._at))
         if is_final and self._has_call_in_thought:
-            self._reject("", "a call in a thought that has no end is not made; end the thought before the call")
+            error = "a call in a thought that has no end is not made; end the thought before the call"
+            self._reject(RejectedCall("", error))
         return False
 
     def _end_thought(self, end: int) -> None:
@@ -257,7 +259,7 @@ class Reader:
         forms = self._patterns.forms_in(text, begin + 1, end)
         more = "; calls after it are not made" if any(form is MARKER or form.parse is None for form in forms) else ""
         subject = f"the call of {tool}" if tool else "a call"
-        self._reject(text[begin:end], f"{subject} cannot be read: {problem}{more}", tool)
+        self._reject(RejectedCall(text[begin:end], f"{subject} cannot be read: {problem}{more}", tool or None, True))
         return end
 
     def _waste(self, begin: int, end: int) -> None:
@@ -273,14 +275,14 @@ class Reader:
             is_known = call.name in self._tools.specs
             error = self._rejection(call, has_nonce) if is_known else self._tools.unknown(call.name)
         if error is not None:
-            self._reject(text, error, call.name)
+            self._reject(RejectedCall(text, error, call.name))
         else:
             self._calls += 1
             self._add_piece(ToolCall(self._make_id(), call.name, call.arguments))
 
-    def _reject(self, text: str, error: str, name: str | None = None) -> None:
+    def _reject(self, call: RejectedCall) -> None:
         self._rejections += 1
-        self._add_piece(RejectedCall(text, error, name or None))
+        self._add_piece(call)
 
     def _add_piece(self, piece: Piece) -> None:
         self._end_text()
@@ -310,25 +312,14 @@ def recover_calls(text: str, tools: Iterable[AnyTool]) -> tuple[ToolCall, ...]:
     """
     index = ToolIndex(tools)
     text = _HEAD.sub("", text, count=1).strip()
-    if not text or not index.names or len(text) > MAX_CALL_CHARS:
+    if not text or not index.names:
         return ()
-    calls = _read_code(text, index) or _read_all(f"{DEFAULT_MARKER}: {text}", index) or _read_all(text, index)
-    return tuple(ToolCall(local_id(), call.name, call.arguments) for call in calls)
-
-
-def _read_code(text: str, tools: ToolIndex) -> list[WrittenCall]:
     code = text if text.startswith("```") else f"```tool_code\n{text}\n```"
-    scanner = Scanner(code, 0, tools, MARKER)
-    try:
-        calls = read_fence(scanner)
-    except (Unreadable, Incomplete):
-        return []
-    return calls if calls and scanner.at == len(code) else []
-
-
-def _read_all(text: str, tools: ToolIndex) -> list[WrittenCall]:
-    reader = Reader(tools)
-    pieces = [*reader.feed(text), *reader.end()]
-    pieces = [piece for piece in pieces if not (isinstance(piece, Text) and not piece.text.strip())]
-    calls = [WrittenCall(piece.name, piece.arguments) for piece in pieces if isinstance(piece, ToolCall)]
-    return calls if len(calls) == len(pieces) else []
+    for candidate in (code, f"{DEFAULT_MARKER}: {text}", text):
+        reader = Reader(index, make_id=local_id)
+        pieces = [*reader.feed(candidate), *reader.end()]
+        pieces = [piece for piece in pieces if not (isinstance(piece, Text) and not piece.text.strip())]
+        calls = tuple(piece for piece in pieces if isinstance(piece, ToolCall))
+        if calls and len(calls) == len(pieces):
+            return calls
+    return ()
