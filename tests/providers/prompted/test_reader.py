@@ -118,6 +118,7 @@ TRICKY = [
     'TOOL_CALL: f({"s": "open\nTOOL_CALL: f({"a": 1})\n\nand more',
     "So TOOL_CALL: f({'s': 'it's'}) </think>\nTOOL_CALL: f({\"a\": 1})",
     f'TOOL_CALL: f({{"a": 1}})\n, "s": "{"long " * 40}"}})',
+    f'{{"id": oops, "s": "{"long " * 40}", "name": "f", "arguments": {{}}}}',
     'TOOL_CALL: nothing({"a": 1}) é😀 “quoted” TOOL_CALL: f',
     "a tool call: no. TOOL_CALL is a word; TOOL_CALL: line. tool_cal",
     "[note] {x} ``` [f(x)] \\TOOL_CALL: f({})",
