@@ -273,6 +273,16 @@ def test_locked_file_is_an_error_and_later_appends_succeed(path: Path) -> None:
     run(main())
 
 
+def test_append_of_something_else_than_bytes_stores_nothing_and_later_appends_succeed(journal: SqliteJournal) -> None:
+    async def main() -> None:
+        with pytest.raises(MidspanError, match="failed: "):
+            await journal.append("a", 0, [b"1", object()])  # type: ignore[list-item]  # what is forbidden is tried
+        assert await journal.append("b", 0, [b"1"]) == 1
+        assert [info.run for info in await journal.list()] == ["b"]
+
+    run(main())
+
+
 def test_conflicting_append_does_not_affect_others_in_its_transaction(journal: SqliteJournal) -> None:
     async def main() -> None:
         await journal.append("taken", 0, [b"x"])
