@@ -108,7 +108,7 @@ class Reader:
         """How much text there must be before the open call is tried again; 0 in text."""
         self._thought_end: str | None = None
         self._has_call_in_thought = False
-        self._is_deaf = False
+        self._rest_is_text = False
         """What follows is text, whatever it looks like."""
         self._wasted_chars = 0
         self._calls = self._rejections = self._places = 0
@@ -170,13 +170,13 @@ class Reader:
         self._add_text(len(self._text))
 
     def _is_exhausted(self) -> bool:
-        return self._is_deaf or self._calls + self._rejections >= MAX_CALLS
+        return self._rest_is_text or self._calls + self._rejections >= MAX_CALLS
 
     def _skip_mark(self, place: re.Match[str]) -> int | None:
         """Handle a mark of a thought or a result, and return where to go on; None if a call may begin there."""
         mark = place[0]
         if mark in RESULTS or mark in OBSERVATIONS:
-            self._is_deaf = mark in RESULTS or self._calls + self._rejections > 0
+            self._rest_is_text = mark in RESULTS or self._calls + self._rejections > 0
             return place.end()
         if mark in THOUGHTS:
             self._thought_end = THOUGHTS[mark]
@@ -253,7 +253,7 @@ class Reader:
         if may_grow and not ends:
             raise Incomplete
         end = min(ends, default=len(text))
-        self._is_deaf = not ends
+        self._rest_is_text = not ends
         self._add_text(begin)
         self._at = end
         forms = self._patterns.forms_in(text, begin + 1, end)
@@ -267,7 +267,7 @@ class Reader:
         self._places += 1
         self._wasted_chars += min(end, len(self._text)) - begin
         is_too_much = self._wasted_chars > 4 * (self._offset + end) + 50_000
-        self._is_deaf |= is_too_much or self._places >= _MAX_PLACES
+        self._rest_is_text |= is_too_much or self._places >= _MAX_PLACES
 
     def _add_call(self, call: WrittenCall, has_nonce: bool, text: str) -> None:
         error = call.error
