@@ -48,6 +48,21 @@ def test_unexpected_response_is_discarded_with_its_connection(behaviour: Behavio
     run(main())
 
 
+def test_idle_connection_on_which_the_server_sends_something_is_closed() -> None:
+    async def answer_and_more_later(exchange: Exchange) -> None:
+        await misbehaving.answer(exchange)
+        await exchange.server.go_on.wait()
+        await exchange.send(b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n")
+
+    async def main() -> None:
+        async with Server(answer_and_more_later) as server, Transport(PATIENT) as transport:
+            assert (await transport.send(post(server.url))).status == 200
+            server.go_on.set()
+            await server.until_all_gone()
+
+    run(main())
+
+
 @pytest.mark.parametrize("more", [STRANGE, b""])
 def test_data_that_arrived_while_the_loop_was_blocked_is_not_the_next_response(more: bytes) -> None:
     go_on, said, asked = Event(), Event(), list[bytes]()
