@@ -1,17 +1,6 @@
-"""When to retry a request, and how long to wait before.
+"""When to retry a request, and how long to wait before: one RetryState per request.
 
-    state = RetryState(policy, clock)
-    while True:
-        try:
-            return await ask()
-        except ProviderError as error:
-            await state.wait_or_raise(error)
-        except CancelledError as cancelled:
-            state.set_cause(cancelled)
-            raise
-
-A stream may be retried only until its first part has reached the caller. So await the first part inside the `try`, and
-read the rest outside.
+A stream may be retried only until its first part has reached the caller.
 """
 
 import asyncio
