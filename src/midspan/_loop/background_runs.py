@@ -66,8 +66,8 @@ class BackgroundRuns:
         if agent is None:
             raise ConfigError("no agent given; pass one to BackgroundRuns(agent) or start(agent=…)")
         stream = agent.stream(prompt, run_id=id, **options)
-        model = agent.model if options.get("model") is None else agent.replace(model=options["model"]).model
-        start = RunStart(id, model.model, stream.messages.messages)
+        model = options.get("model") or agent.model
+        start = RunStart(id, model if isinstance(model, str) else model.model, stream.messages.messages)
         run = self._running[id] = BackgroundRun(start, stream, self._journal, owner)
         run.task.add_done_callback(lambda _: self._retire(run))
         return id

@@ -53,6 +53,7 @@ class Refusal(Struct, frozen=True, gc=False):
     """The limit that forbids the call, if that is the reason."""
 
     def result(self, call: ToolCall) -> ToolResult:
+        """Return the result of the call that is not run."""
         result = call.error_result(f"{call.name} {self.message}", self.note)
         return result if self.limit is None else replace(result, meta={"limit": self.limit})
 

@@ -161,12 +161,10 @@ def _after_error(
             return None
         partial = error.partial_response
         if (has_started or partial is not None) and can_retry:
+            if partial is None:
+                return NO_RESPONSE
             # Requests that were completed before the error count, with their tokens.
-            return (
-                NO_RESPONSE
-                if partial is None
-                else replace(NO_RESPONSE, usage=partial.usage, requests=partial.requests + 1)
-            )
+            return replace(NO_RESPONSE, usage=partial.usage, requests=partial.requests + 1)
     if isinstance(error, MidspanError):
         raise error
     raise ProviderError(f"the model failed: {describe_error(error)}") from error
