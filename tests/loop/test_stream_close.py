@@ -450,3 +450,31 @@ def test_state_of_a_stream_is_not_ahead_of_the_events_that_were_read() -> None:
                     assert stream.messages[1].text == "Let me see."
 
     run(main)
+
+
+def test_response_is_read_ahead_of_a_slow_reader_only_so_far() -> None:
+    written = 0
+
+    class Talkative(ScriptedProvider):
+        async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+            nonlocal written
+            for written in range(1, 1001):
+                yield PartStart(written, Text("a"))
+            yield ModelResponse(Message("model", (Text("a" * 1000),)), FinishReason.END)
+
+    async def main() -> None:
+        async with Agent(Talkative([])).stream("?") as stream:
+            async for event in stream:
+                if isinstance(event, TextDelta):
+                    break
+            for _ in range(2000):
+                await asyncio.sleep(0)
+            assert 1 < written < 100
+            texts = [event.text async for event in rest_of(stream) if isinstance(event, TextDelta)]
+        assert len(texts) == 999
+
+    async def rest_of(stream: Any) -> AsyncIterator[Any]:
+        while not stream.has_ended:
+            yield await anext(stream)
+
+    run(main)
