@@ -142,6 +142,13 @@ def test_budget_of_a_request_is_what_earlier_requests_left() -> None:
     assert budgets == [Budget(10, 100), Budget(7, 60)]
 
 
+def test_request_for_the_answer_has_no_tool_choice_if_there_are_no_tools() -> None:
+    provider = ScriptedProvider([ToolCall("1", "nope", {}), "sorry"])
+    result = Agent(provider, limits=Limits(max_turns=1, on_limit="answer")).run_sync("?")
+    assert (result.text, result.limit) == ("sorry", "max_turns")
+    assert [request.config.tool_choice for request in provider.requests] == [None, None]
+
+
 async def lookup(context: RunContext[None], name: str, count: int = 1) -> list[Any]:
     """Call another tool."""
     results = await asyncio.gather(*(context.call_tool(name, {"n": n}) for n in range(count)))

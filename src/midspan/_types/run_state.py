@@ -133,7 +133,7 @@ class RunState(Struct, frozen=True, gc=False):
             turn=event.turn,
             tool_choice=event.tool_choice,
             tools_withdrawn=event.tools_withdrawn,
-            limit=event.limit or self.limit,
+            limit=event.limit,
         )
 
     def _after_retry(self, event: TurnRetry) -> "RunState":
