@@ -3,7 +3,7 @@
 from collections.abc import Callable, Hashable
 from enum import StrEnum
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from msgspec import Raw, Struct
 
@@ -29,6 +29,8 @@ class CachePolicy(Struct, frozen=True, gc=False, omit_defaults=True):
     """The provider's name of an existing cache. For Gemini the cache already holds system prompt and tools."""
     ttl_seconds: float | None = None
     """How long the provider should keep the prefix, where the request says so."""
+    parts: tuple[Literal["tools", "system", "messages"], ...] = ("tools", "system", "messages")
+    """The parts of the prompt to cache, where the request says so."""
 
 
 class RequestConfig(Struct, frozen=True, omit_defaults=True, dict=True):

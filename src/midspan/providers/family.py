@@ -13,6 +13,7 @@ from midspan.providers.provider import Provider
 
 BUILTIN = {
     "gemini": "midspan.providers.gemini.family:FAMILY",
+    "anthropic": "midspan.providers.anthropic.family:FAMILY",
     "offline": "midspan.providers.offline.client:FAMILY",
 }
 """The families of this package, in the order in which the default is chosen. Each is imported when it is needed."""

@@ -1,0 +1,278 @@
+"""Claude as a provider: requests to the Messages API, of Anthropic or of Vertex, and their responses."""
+
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
+from functools import partial
+from typing import Any, Self
+
+import msgspec
+from msgspec import Raw
+from msgspec.structs import replace
+
+from midspan._http.messages import origin_of
+from midspan._http.retry import Clock, RetryPolicy
+from midspan._http.transport import Transport
+from midspan._types.exchange import Budget, FinishReason, ModelEvent, ModelRequest, ModelResponse, Usage
+from midspan._types.messages import Message
+from midspan._types.parts import ProviderData
+from midspan.errors import (
+    AuthenticationError,
+    ConfigError,
+    CredentialsError,
+    InvalidRequest,
+    PermissionDenied,
+    ProviderError,
+    QuotaExhausted,
+    RateLimited,
+    ServerError,
+    UnknownModel,
+)
+from midspan.providers.anthropic.decode import StreamDecoder, decode_response
+from midspan.providers.anthropic.encode import ORIGIN, request_body
+from midspan.providers.anthropic.profile import DEFAULT_MODEL, KEY_VARIABLES, Capabilities, capabilities_of, profile_of
+from midspan.providers.auth import ApiKey, Auth, BearerToken, GiveToken, Hidden
+from midspan.providers.provider import WireRequest
+from midspan.providers.rest import Response, RestClient, retry_delay, status_error
+
+_URL = "https://api.anthropic.com"
+_API_VERSION = "2023-06-01"
+_MAX_PAGES = 100
+_MAX_REQUESTS = 100
+"""For one response that the model continues again and again."""
+
+
+class Anthropic:
+    """A Claude model, by Anthropic's own API or by Vertex."""
+
+    def __init__(
+        self,
+        model: str = DEFAULT_MODEL,
+        *,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        vertex: bool = False,
+        project: str | None = None,
+        location: str | None = None,
+        token: GiveToken | None = None,
+        capabilities: Capabilities | None = None,
+        headers: Mapping[str, str] | None = None,
+        transport: Transport | None = None,
+        retry: RetryPolicy | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        """`project`, `location` and `token`, a function that returns an access token, are for Vertex."""
+        if not isinstance(model, str) or not model.strip() or not model.isprintable():
+            raise ConfigError(f"{model!r} is not a valid model name")
+        self._model = model
+        self._capabilities = capabilities or capabilities_of(model)
+        self.profile = profile_of(self._capabilities)
+        self._vertex = vertex
+        if vertex:
+            url, auth = _vertex(base_url, project, location, api_key, token)
+        else:
+            url = base_url or os.environ.get("ANTHROPIC_BASE_URL") or _URL
+            auth = EnvironmentKey() if api_key is None else ApiKey(api_key, "x-api-key")
+            headers = {"anthropic-version": _API_VERSION, **(headers or {})}
+        self._url = url
+        self._client = RestClient(
+            url, auth, parse_error, "Anthropic", transport=transport, retry=retry, clock=clock, headers=headers
+        )
+
+    @property
+    def model(self) -> str:
+        return self._model
+
+    def __repr__(self) -> str:
+        return f"Anthropic({self._model!r}, {origin_of(self._url)!r})"
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        """Yield the parts as they arrive, then the response. A paused response is continued."""
+        paused = PausedResponse(request)
+        while True:
+            wire = self.wire_request(paused.request, stream=True)
+            make_decoder = partial(StreamDecoder, event_error, first_index=paused.next_index)
+            pieces = self._client.stream(wire.path, wire.body, make_decoder, on_retry=request.on_retry)
+            try:
+                async with aclosing(pieces):
+                    async for decoder, events in pieces:  # noqa: B007 - the last one has the response
+                        for event in events:
+                            yield event  # type: ignore[misc]  # the items are events; the type of a reader cannot say so
+            except ProviderError as error:
+                error.partial_response = paused.response
+                raise
+            if not paused.add(decoder.response(), decoder.next_index):
+                break
+        assert paused.response is not None
+        yield paused.response
+
+    async def generate(self, request: ModelRequest) -> ModelResponse:
+        """Return the whole response."""
+        paused = PausedResponse(request)
+        while True:
+            wire = self.wire_request(paused.request, stream=False)
+            try:
+                response = await self._client.call(
+                    "POST", wire.path, wire.body, read=decode_response, on_retry=request.on_retry
+                )
+            except ProviderError as error:
+                error.partial_response = paused.response
+                raise
+            if not paused.add(response):
+                break
+        assert paused.response is not None
+        return paused.response
+
+    def wire_request(self, request: ModelRequest, *, stream: bool) -> WireRequest:
+        """Return what is sent for this request."""
+        body = request_body(request, self._capabilities, stream=stream, vertex=self._vertex)
+        if not self._vertex:
+            return WireRequest("v1/messages", body)
+        return WireRequest(f"{self._model}:{'streamRawPredict' if stream else 'rawPredict'}", body)
+
+    async def list_models(self) -> list[str]:
+        """Return the names of the models that the key may use."""
+        names: list[str] = []
+        after = ""
+        for _ in range(_MAX_PAGES):
+            page = msgspec.json.decode(await self._client.call("GET", f"v1/models?limit=1000{after}"))
+            names += [model["id"] for model in page.get("data", [])]
+            if not page.get("has_more"):
+                break
+            after = f"&after_id={page['last_id']}"
+        return names
+
+    async def aclose(self) -> None:
+        await self._client.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+
+class PausedResponse:
+    """A response that takes several requests: the API pauses a long turn with its own tools, and is asked to go on."""
+
+    def __init__(self, request: ModelRequest) -> None:
+        self.request = request
+        """The next request."""
+        self.response: ModelResponse | None = None
+        """All responses so far, as one."""
+        self.next_index = 0
+        self._budget: Budget = request.budget
+
+    def add(self, response: ModelResponse, next_index: int = 0) -> bool:
+        """Add the response to the last request, and return whether it has to be continued."""
+        self.next_index = next_index
+        self.response = response if self.response is None else _joined(self.response, response)
+        if response.finish_reason is not FinishReason.CONTINUES or not response.message.parts:
+            return False
+        if self.response.requests >= min(self._budget.requests or _MAX_REQUESTS, _MAX_REQUESTS):
+            return False
+        if self._budget.tokens is not None and self.response.usage.total >= self._budget.tokens:
+            return False
+        self.request = replace(self.request, history=self.request.history.append(response.message))
+        return True
+
+
+def _joined(first: ModelResponse, second: ModelResponse) -> ModelResponse:
+    contents: list[Raw] = []
+    for message in (first.message, second.message):
+        if message.provider_data is not None and message.provider_data.raw:
+            contents += msgspec.json.decode(message.provider_data.raw, type=dict[str, Any])["content"]
+    raw = Raw(msgspec.json.encode({"role": "assistant", "content": contents}))
+    return replace(
+        second,
+        message=Message("model", first.message.parts + second.message.parts, ProviderData(ORIGIN, raw)),
+        usage=first.usage + second.usage if first.usage else Usage(),
+        raw=first.raw + second.raw,
+        citations=first.citations + second.citations,
+        requests=first.requests + second.requests,
+    )
+
+
+# Credentials and addresses
+
+
+class EnvironmentKey:
+    """The key in the environment, which is looked for when the first request is sent."""
+
+    is_static = True
+
+    async def headers(self) -> Mapping[str, str]:
+        key, token = (os.environ.get(name, "").strip() for name in KEY_VARIABLES)
+        if key:
+            return await ApiKey(Hidden(key), "x-api-key").headers()
+        if token:
+            return await ApiKey(Hidden(token), prefix="Bearer ").headers()
+        names = " or ".join(KEY_VARIABLES)
+        error = CredentialsError(f"no Anthropic API key: set {names}, or pass api_key=…")
+        error.shell_message = f"no Anthropic API key: set {names}, or name another model with --model"
+        raise error
+
+
+def _vertex(
+    base_url: str | None, project: str | None, location: str | None, api_key: str | None, token: GiveToken | None
+) -> tuple[str, Auth]:
+    from midspan.providers.gemini.api import _vertex_url, vertex_credentials
+
+    project = project or os.environ.get("ANTHROPIC_VERTEX_PROJECT_ID") or os.environ.get("GOOGLE_CLOUD_PROJECT")
+    if not project:
+        raise ConfigError("Vertex needs a project: pass project=…, or set GOOGLE_CLOUD_PROJECT")
+    location = location or os.environ.get("GOOGLE_CLOUD_LOCATION") or "global"
+    url = (base_url or _vertex_url(location)).rstrip("/")
+    auth = BearerToken(token) if token is not None else vertex_credentials(api_key, None)
+    return f"{url}/v1/projects/{project}/locations/{location}/publishers/anthropic/models", auth
+
+
+# Errors
+
+
+def parse_error(response: Response, body: bytes) -> ProviderError:
+    """Return the error that a response with an error status reports."""
+    try:
+        error = msgspec.json.decode(body)["error"]
+        kind, message = str(error["type"]), str(error["message"])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError, KeyError):
+        text = body[:200].decode(errors="replace").strip()
+        return status_error(response, f"Anthropic answered {response.status}: {text}")
+    return _error(kind, message, response.status, retry_delay(response)) or status_error(
+        response, f"Anthropic answered {response.status}: {message}"
+    )
+
+
+def event_error(_: str, item: Any) -> ProviderError | None:
+    """Return the error that an event of a stream reports."""
+    match item:
+        case {"type": "error", "error": {"type": str(kind), "message": str(message)}}:
+            return _error(kind, message) or ServerError(f"Anthropic sent an error: {message}")
+        case {"type": "error"}:
+            return ServerError("Anthropic sent an error without a message")
+    return None
+
+
+_ERRORS: dict[str, type[ProviderError]] = {
+    "invalid_request_error": InvalidRequest,
+    "request_too_large": InvalidRequest,
+    "authentication_error": AuthenticationError,
+    "permission_error": PermissionDenied,
+    "billing_error": QuotaExhausted,
+    "not_found_error": UnknownModel,
+    "rate_limit_error": RateLimited,
+    "overloaded_error": ServerError,
+    "timeout_error": ServerError,
+    "api_error": ServerError,
+}
+
+
+def _error(
+    kind: str, message: str, status: int | None = None, retry_delay_seconds: float | None = None
+) -> ProviderError | None:
+    error_type = _ERRORS.get(kind)
+    if error_type is None:
+        return None
+    if error_type is UnknownModel and not message.startswith("model"):
+        error_type = InvalidRequest
+    return error_type(f"Anthropic: {message}", status=status, retry_delay_seconds=retry_delay_seconds)

@@ -1,0 +1,287 @@
+"""A conversation as a request of the Messages API.
+
+What Claude sent goes back as it came; what another provider's model said is encoded anew, without its reasoning.
+"""
+
+import logging
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from midspan._types.exchange import CachePolicy, ModelRequest, RequestConfig
+from midspan._types.messages import History, Message
+from midspan._types.parts import Blob, Opaque, Part, Resource, Text, Thought, ToolCall, ToolResult
+from midspan._types.specs import AnyTool, BuiltinTool, ModelSettings, ThinkingLevel, ToolChoice
+from midspan.errors import ConfigError
+from midspan.providers.anthropic.profile import Capabilities
+from midspan.providers.body import fitting_id, join_body, join_turns, json_text, result_text
+
+_log = logging.getLogger("midspan.providers.anthropic")
+
+ORIGIN = "anthropic"
+ID = re.compile(r"[A-Za-z0-9_-]{1,256}")
+"""Valid ids of calls."""
+_VERTEX_VERSION = "vertex-2023-10-16"
+_JSON_ONLY = "Answer with JSON only."
+_EFFORTS: dict[ThinkingLevel, str] = {"minimal": "low", "low": "low", "medium": "medium", "high": "high"}
+_BUDGETS: dict[ThinkingLevel, int] = {"minimal": 1_024, "low": 2_048, "medium": 8_192, "high": 16_384}
+"""The tokens of each level, for models that accept no level."""
+_DEFAULT_BUDGET = 8_192
+_LONG_TTL_SECONDS = 300
+"""A prefix is kept for five minutes or for an hour."""
+
+encode_json = msgspec.json.Encoder().encode
+
+
+def request_body(request: ModelRequest, capabilities: Capabilities, *, stream: bool, vertex: bool = False) -> bytes:
+    """Return the JSON that asks for the next turn."""
+    config, history = request.config, request.history
+    has_foreign_calls = _continues_foreign_calls(history)
+    key = ("anthropic", capabilities, vertex, has_foreign_calls)
+    head = config.derived(key, lambda: _encode_config(config, capabilities, vertex=vertex, think=not has_foreign_calls))
+    return join_body(history, "anthropic", encode_messages, head, b'],"stream":true}' if stream else b"]}")
+
+
+def _continues_foreign_calls(history: History) -> bool:
+    """Whether the results at the end belong to calls that another provider's model made.
+
+    Such a turn does not start with a thinking block, without which the API rejects it if thinking has a budget.
+    """
+    if len(history) < 2 or not history[-1].results:
+        return False
+    data = history[-2].provider_data
+    return data is None or data.origin != ORIGIN
+
+
+# All fields but the messages
+
+
+def _encode_config(config: RequestConfig, capabilities: Capabilities, *, vertex: bool, think: bool) -> bytes:
+    settings, cache = config.settings, config.cache
+    fields: dict[str, Any] = {"anthropic_version": _VERTEX_VERSION} if vertex else {"model": config.model}
+    system = config.system
+    if config.output is not None and config.output.json_schema is None:
+        system = f"{system}\n\n{_JSON_ONLY}" if system else _JSON_ONLY
+    if system:
+        fields["system"] = _marked([{"type": "text", "text": system}], cache, "system")
+    tools = _allowed_tools(config.tools, config.tool_choice)
+    if tools:
+        fields["tools"] = _marked([_encode_tool(tool) for tool in tools], cache, "tools")
+        if config.tool_choice is not None:
+            fields["tool_choice"] = _encode_choice(config.tool_choice)
+    thinking, effort = _encode_thinking(settings, capabilities)
+    is_forced = config.tool_choice is not None and config.tool_choice.mode == "any" and bool(tools)
+    if thinking is not None and "budget_tokens" in thinking and (is_forced or not think):
+        thinking = None  # the API rejects both with a budget
+    output_config: dict[str, Any] = {} if effort is None else {"effort": effort}
+    if config.output is not None and config.output.json_schema is not None:
+        output_config["format"] = {"type": "json_schema", "schema": config.output.json_schema}
+    budget = thinking.get("budget_tokens", 0) if thinking else 0
+    fields["max_tokens"] = settings.max_tokens or capabilities.default_max_tokens + budget
+    optional = {
+        "thinking": thinking,
+        "output_config": output_config or None,
+        "temperature": settings.temperature,
+        "top_p": settings.top_p,
+        "top_k": settings.top_k,
+        "stop_sequences": settings.stop or None,
+        "cache_control": _mark(cache) if cache is not None and "messages" in cache.parts and not vertex else None,
+    }
+    fields |= {name: value for name, value in optional.items() if value is not None}
+    for name in ("seed", "presence_penalty", "frequency_penalty"):
+        if getattr(settings, name) is not None:
+            _log.warning("Anthropic has no setting %s; it is ignored", name)
+    try:
+        return encode_json({**fields, **settings.extra})[:-1] + b',"messages":['
+    except (TypeError, UnicodeEncodeError, RecursionError) as error:
+        raise ConfigError(f"the request is not JSON serializable: {error}") from error
+
+
+def _encode_tool(tool: AnyTool) -> dict[str, Any]:
+    if isinstance(tool, BuiltinTool):
+        return {"type": tool.name, **tool.config}
+    encoded: dict[str, Any] = {"name": tool.name}
+    if tool.description:
+        encoded["description"] = tool.description
+    encoded["input_schema"] = {"type": "object", **(tool.parameters or {"properties": {}})}
+    if tool.examples:
+        encoded["input_examples"] = tool.examples
+    if tool.strict is not None:
+        encoded["strict"] = tool.strict
+    return encoded
+
+
+def _allowed_tools(tools: Sequence[AnyTool], choice: ToolChoice | None) -> Sequence[AnyTool]:
+    """Return the tools that the choice allows. The API can name one tool, so of several only these are declared."""
+    if choice is None or len(choice.names) < 2:
+        return tools
+    return [tool for tool in tools if isinstance(tool, BuiltinTool) or tool.name in choice.names]
+
+
+def _encode_choice(choice: ToolChoice) -> dict[str, Any]:
+    if choice.mode == "any" and len(choice.names) == 1:
+        encoded: dict[str, Any] = {"type": "tool", "name": choice.names[0]}
+    else:
+        encoded = {"type": choice.mode}
+    if choice.parallel is not None and choice.mode != "none":
+        encoded["disable_parallel_tool_use"] = not choice.parallel
+    return encoded
+
+
+def _encode_thinking(settings: ModelSettings, capabilities: Capabilities) -> tuple[dict[str, Any] | None, str | None]:
+    """Return the fields `thinking` and `output_config.effort`."""
+    level = settings.thinking
+    if level is None and settings.show_thoughts is None:
+        return None, None
+    if level == 0:
+        return {"type": "disabled"}, None
+    if not capabilities.budget and not capabilities.adaptive:
+        _log.warning("this Claude model does not think; the setting is ignored")
+        return None, None
+    effort = None
+    if capabilities.adaptive and (level is None or isinstance(level, str) or level < 0 or not capabilities.budget):
+        thinking: dict[str, Any] = {"type": "adaptive"}
+        if isinstance(level, str):
+            effort = _EFFORTS[level]
+        elif level is not None and level > 0:
+            effort = "low" if level <= _BUDGETS["low"] else "medium" if level <= _BUDGETS["medium"] else "high"
+    else:
+        tokens = _BUDGETS[level] if isinstance(level, str) else _DEFAULT_BUDGET if level in (None, -1) else level
+        thinking = {"type": "enabled", "budget_tokens": tokens}
+    if settings.show_thoughts is not None and capabilities.adaptive:
+        thinking["display"] = "summarized" if settings.show_thoughts else "omitted"
+    return thinking, effort
+
+
+def _mark(cache: CachePolicy) -> dict[str, Any]:
+    if cache.ttl_seconds is None:
+        return {"type": "ephemeral"}
+    return {"type": "ephemeral", "ttl": "1h" if cache.ttl_seconds > _LONG_TTL_SECONDS else "5m"}
+
+
+def _marked(blocks: list[dict[str, Any]], cache: CachePolicy | None, part: str) -> list[dict[str, Any]]:
+    """Return the blocks with a cache mark on the last one, if the policy covers this part of the prompt."""
+    if cache is not None and part in cache.parts:
+        blocks[-1]["cache_control"] = _mark(cache)
+    return blocks
+
+
+# Messages
+
+
+def encode_messages(messages: Sequence[Message]) -> list[bytes]:
+    """Return the messages of the API; messages of one role in a row become one."""
+    encoded: list[bytes] = []
+    media: list[Blob] = []
+    """Images that a model of another provider made: an assistant message cannot contain them."""
+    for turn in join_turns(messages, _is_separate):
+        if turn[0].role == "user":
+            if media:
+                turn.append(Message("user", tuple(media)))
+            media = []
+        else:
+            media = [part for message in turn for part in message.parts if isinstance(part, Blob)]
+        if message := _encode_turn([message for message in turn if message.parts]):
+            encoded.append(message)
+    return encoded
+
+
+def _encode_turn(turn: list[Message]) -> bytes:
+    if len(turn) == 1 and (raw := _as_sent(turn[0])):
+        return bytes(raw)
+    fields: dict[str, Any] = {}
+    blocks: list[Any] = []
+    try:
+        for message in turn:
+            if raw := _as_sent(message):
+                as_sent = msgspec.json.decode(raw, type=dict[str, Raw])
+                blocks += msgspec.json.decode(as_sent.pop("content"), type=list[Raw])
+                fields |= as_sent
+            else:
+                blocks += _encode_parts(message)
+        role = "user" if turn and turn[0].role == "user" else "assistant"
+        return encode_json({"role": role, **fields, "content": blocks}) if blocks else b""
+    except (TypeError, UnicodeEncodeError, RecursionError) as error:
+        raise ConfigError(f"a message of the {turn[0].role} is not JSON serializable: {error}") from error
+
+
+def _is_separate(message: Message) -> bool:
+    """Whether it keeps its own role, such as `system`, for which there is none of ours."""
+    return message.role == "user" and _as_sent(message) is not None
+
+
+def _as_sent(message: Message) -> Raw | None:
+    data = message.provider_data
+    return data.raw if data is not None and data.origin == ORIGIN and data.raw else None
+
+
+def _encode_parts(message: Message) -> Iterable[Any]:
+    # Results come first: the API rejects text between a call and its result.
+    parts = sorted(message.parts, key=lambda part: not isinstance(part, ToolResult))
+    is_model = message.role == "model"
+    return [block for part in parts if (block := _encode_part(part, is_model=is_model)) is not None]
+
+
+def _encode_part(part: Part, *, is_model: bool) -> Any:
+    data = part.provider_data
+    if data is None or data.origin != ORIGIN or not data.raw:
+        return None if is_model and isinstance(part, Blob) else _encode_plain(part)
+    if isinstance(part, Opaque):
+        return data.raw
+    fields = msgspec.json.decode(data.raw, type=dict[str, Any])
+    if isinstance(part, Thought):
+        return data.raw if fields.get("thinking") == part.text else None  # the signature is of the original text
+    return {**fields, **(_encode_plain(part) or {})}
+
+
+def _encode_plain(part: Part) -> dict[str, Any] | None:
+    match part:
+        case Text():
+            return {"type": "text", "text": part.text} if part.text.strip() else None  # blank text is rejected
+        case ToolCall():
+            return {"type": "tool_use", "id": fitting_id(part.id, ID), "name": part.name, "input": part.arguments}
+        case ToolResult():
+            return _encode_result(part)
+        case Blob():
+            return _encode_blob(part)
+    return None  # reasoning and opaque parts of another model mean nothing to Claude
+
+
+def _encode_result(result: ToolResult) -> dict[str, Any]:
+    content: Any = result_text(result)
+    if result.media or len(result.content) > 1:
+        content = [] if result.value is None else [{"type": "text", "text": json_text(result.value)}]
+        for part in result.content:
+            if isinstance(part, Blob):
+                content.append(_encode_blob(part))
+            elif result.value is None and (text := _text_of(part)):
+                content.append({"type": "text", "text": text})
+        if result.hint is not None:
+            content.append({"type": "text", "text": result.hint})
+    encoded = {"type": "tool_result", "tool_use_id": fitting_id(result.id, ID), "content": content}
+    return {**encoded, "is_error": True} if result.is_error else encoded
+
+
+def _text_of(part: Text | Resource) -> str:
+    return part.text if isinstance(part, Text) else part.text or part.url
+
+
+def _encode_blob(blob: Blob) -> dict[str, Any]:
+    media_type = blob.media_type.partition(";")[0].strip().lower()
+    is_image = media_type.startswith("image/")
+    if blob.url is not None:
+        is_url = "://" in blob.url
+        source: dict[str, Any] = {"type": "url", "url": blob.url} if is_url else {"type": "file", "file_id": blob.url}
+    elif is_image or media_type == "application/pdf":
+        source = {"type": "base64", "media_type": media_type, "data": blob.base64}
+    elif media_type.startswith("text/"):
+        source = {"type": "text", "media_type": "text/plain", "data": blob.data.decode(errors="replace")}
+    else:
+        raise ConfigError(f"Claude accepts images, PDF and text files, not {blob.media_type}")
+    if is_image:
+        return {"type": "image", "source": source}
+    title = {} if blob.name is None else {"title": blob.name}
+    return {"type": "document", "source": source, **title}

@@ -1,0 +1,47 @@
+"""The model profile of Claude: which names and schemas it accepts, and how each model thinks."""
+
+import re
+from typing import Literal
+
+from msgspec import Struct
+
+from midspan.providers.provider import ModelProfile
+
+DEFAULT_MODEL = "claude-sonnet-5-5"
+KNOWN_MODELS = (
+    "claude-opus-5-5",
+    "claude-sonnet-5-5",
+    "claude-haiku-5-5",
+    "claude-opus-4-8",
+    "claude-sonnet-4-6",
+    "claude-haiku-4-5",
+)
+KEY_VARIABLES = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
+_VERSION = re.compile(r"claude-(?:[a-z]+-)?(\d+)(?:[-.](\d{1,2})(?!\d))?")
+
+
+class Capabilities(Struct, frozen=True):
+    """What differs between Claude models."""
+
+    budget: bool
+    """Accepts a number of tokens to think with."""
+    adaptive: bool
+    """Decides itself how much to think, and accepts an effort."""
+    default_max_tokens: int
+    """Sent where the caller gives no `max_tokens`, which the API demands."""
+
+
+def capabilities_of(model: str) -> Capabilities:
+    """Return the capabilities of a model by the version in its name. Unknown names count as the newest models."""
+    match = _VERSION.search(model)
+    version = (99, 0) if match is None else (int(match[1]), int(match[2] or 0))
+    max_tokens = 16_000 if version >= (3, 7) else 8_192 if version >= (3, 5) else 4_096
+    return Capabilities((3, 7) <= version < (4, 7), version >= (4, 6), max_tokens)
+
+
+def profile_of(capabilities: Capabilities) -> ModelProfile:
+    """Return the profile of a model with these capabilities."""
+    reasoning: tuple[Literal["level", "budget"], ...] = ()
+    if capabilities.budget or capabilities.adaptive:
+        reasoning = ("level", "budget")
+    return ModelProfile(service="Anthropic", default_max_tokens=capabilities.default_max_tokens, reasoning=reasoning)
