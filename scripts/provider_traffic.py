@@ -6,11 +6,13 @@ API gives its clients, such as a string instead of a list with one text.
 """
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from functools import partial
 from typing import Any, Protocol
 
 import msgspec
 from msgspec import Raw
+from msgspec.structs import replace
 
 from midspan._types.exchange import CachePolicy, ModelRequest, ModelResponse, Output, RequestConfig
 from midspan._types.messages import History, Message
@@ -22,6 +24,11 @@ from midspan.providers.anthropic.decode import StreamDecoder as AnthropicDecoder
 from midspan.providers.anthropic.decode import decode_response as decode_anthropic
 from midspan.providers.anthropic.encode import request_body as encode_anthropic
 from midspan.providers.anthropic.profile import capabilities_of as claude_capabilities
+from midspan.providers.openai import client as openai
+from midspan.providers.openai.decode import StreamDecoder as ChatDecoder
+from midspan.providers.openai.decode import decode_response as decode_chat
+from midspan.providers.openai.encode import request_body as encode_chat
+from midspan.providers.openai.profile import PRESETS
 
 Json = dict[str, Any]
 
@@ -226,6 +233,148 @@ class AnthropicWire:
         return anthropic.parse_error(RecordedStatus(status), body)  # type: ignore[arg-type]
 
 
+class ChatWire:
+    """OpenAI's Chat Completions API, and compatible ones."""
+
+    def __init__(self, provider: str = "openai-chat") -> None:
+        host = provider.partition(":")[2]
+        names = {"openrouter.ai": "openrouter", "mistral.ai": "mistral", "groq.com": "groq", "ollama.com": "ollama",
+                 "deepseek.com": "deepseek", "x.ai": "xai", "together.xyz": "together"}  # fmt: skip
+        self.preset = PRESETS[names.get(host, "openai" if not host else "vllm")]
+
+    def read(self, request: Json) -> ModelRequest:
+        in_results = [item for message in request["messages"] if message["role"] == "tool"
+                      for item in texts(message["content"]) if item["type"] != "text"]  # fmt: skip
+        self.preset = replace(self.preset, media_in_results=bool(in_results))
+        system: list[str] = []
+        messages: list[Message] = []
+        names: dict[str, str] = {}
+        for message in request["messages"]:
+            if message["role"] in ("system", "developer") and not messages:
+                system.append(message["content"])
+            else:
+                messages += self._message(message, names)
+        known = ["model", "messages", "tools", "tool_choice", "parallel_tool_calls", "stream", "stream_options",
+                 "temperature", "top_p", "stop", "seed", self.preset.max_tokens_field, "reasoning_effort",
+                 "presence_penalty", "frequency_penalty"]  # fmt: skip
+        output = request.get("response_format")
+        schema = (output or {}).get("json_schema") or {}
+        is_plain = not rest_of(schema, ("name", "schema")) and schema.get("name") == schema.get("schema", {}).get("title")
+        if output is None or (is_plain and schema):
+            known.append("response_format")
+        stop = request.get("stop") or ()
+        settings = ModelSettings(
+            max_tokens=request.get(self.preset.max_tokens_field),
+            temperature=request.get("temperature"),
+            top_p=request.get("top_p"),
+            stop=(stop,) if isinstance(stop, str) else tuple(stop),
+            seed=request.get("seed"),
+            thinking=request.get("reasoning_effort"),
+            extra=rest_of(request, known),
+        )
+        config = RequestConfig(
+            request["model"],
+            "\n\n".join(system) or None,
+            tuple(self._tool(tool) for tool in request.get("tools") or []),
+            self._choice(request.get("tool_choice"), request.get("parallel_tool_calls")),
+            settings,
+            Output(schema["schema"]) if is_plain and schema else None,
+        )
+        return ModelRequest(config, History(messages))
+
+    def _choice(self, choice: Any, parallel: bool | None) -> ToolChoice | None:
+        if choice is None:
+            return None if parallel is None else ToolChoice("auto", (), parallel)
+        if isinstance(choice, dict):
+            return ToolChoice("any", (choice["function"]["name"],), parallel)
+        return ToolChoice("any" if choice in ("required", "any") else choice, (), parallel)
+
+    def _tool(self, tool: Json) -> AnyTool:
+        function = tool["function"]
+        return ToolSpec(function["name"], function.get("description", ""), function["parameters"],
+                        strict=function.get("strict"))  # fmt: skip
+
+    def _message(self, message: Json, names: dict[str, str]) -> list[Message]:
+        content = message.get("content")
+        origin = self.preset.name
+        if message["role"] == "tool":
+            id = message["tool_call_id"]
+            value = content if isinstance(content, str) else None
+            parts = () if isinstance(content, str) else tuple(self._content(item) for item in content)
+            return [Message.user(ToolResult(id, names.get(id, "?"), value, content=parts))]  # type: ignore[arg-type]
+        parts = tuple(self._content(item) for item in texts(content or "") if item.get("text") != "")
+        if message["role"] != "assistant":
+            return [Message("user", parts)]
+        calls = []
+        for call in message.get("tool_calls") or []:
+            names[call["id"]] = call["function"]["name"]
+            calls.append(ToolCall(call["id"], call["function"]["name"], raw_arguments=call["function"]["arguments"],
+                                  provider_data=raw_data(origin, rest_of(call, ("id", "type", "function", "index")))))  # fmt: skip
+        extra = rest_of(message, ("role", "content", "tool_calls", "annotations", "refusal"))
+        reasoning = [Opaque("reasoning", ProviderData(origin, Raw(msgspec.json.encode(extra))))] if extra else []
+        return [Message("model", (*reasoning, *parts, *calls), ProviderData(origin))]
+
+    def _content(self, item: Json) -> Any:
+        match item:
+            case {"type": "text", "text": text}:
+                return Text(text)
+            case {"type": "image_url", "image_url": {"url": url}}:
+                return self._blob(url, "image/*")
+            case {"type": "file", "file": {"file_data": url, **rest}}:
+                return replace(self._blob(url, "application/pdf"), name=rest.get("filename"))
+            case {"type": "document_url", "document_url": url}:
+                return self._blob(url, "application/pdf")
+        return Opaque(item["type"], ProviderData(self.preset.name, Raw(msgspec.json.encode(item))))
+
+    def _blob(self, url: str, media_type: str) -> Blob:
+        head, _, data = url.partition(";base64,")
+        return Blob(head.removeprefix("data:"), base64=data) if data else Blob(media_type, url=url)
+
+    def encode(self, request: ModelRequest, recorded: Json) -> Json:
+        return json.loads(encode_chat(request, self.preset, stream=bool(recorded.get("stream"))))  # type: ignore[no-any-return]
+
+    def normalized(self, request: Json) -> Json:
+        request = without_nulls(request)
+        if not request.get("stream"):
+            request.pop("stream", None)
+        request.pop("stream_options", None)  # whether the usage is wanted
+        if request.get("tool_choice") == "auto":  # the default
+            del request["tool_choice"]
+        if request.get("tool_choice") == "any":  # Mistral's older word
+            request["tool_choice"] = "required"
+        if isinstance(request.get("tool_choice"), dict):
+            request["tool_choice"].setdefault("type", "function")
+        for tool in request.get("tools") or []:
+            tool.setdefault("type", "function")
+            if tool["function"].get("description") == "":
+                del tool["function"]["description"]
+        messages: list[Json] = []
+        for message in request["messages"]:
+            message["role"] = "system" if message["role"] == "developer" else message["role"]
+            for name in ("annotations", "refusal"):
+                message.pop(name, None)
+            if isinstance(message.get("content"), str | list):
+                message["content"] = texts(message["content"])
+                if not [item for item in message["content"] if item.get("text") != ""] and message.get("tool_calls"):
+                    del message["content"]
+            for call in message.get("tool_calls") or []:
+                call.pop("index", None)
+            if message["role"] == "system" and messages and messages[-1]["role"] == "system":
+                messages[-1]["content"][0]["text"] += "\n\n" + message["content"][0]["text"]
+            else:
+                messages.append(message)
+        return {**request, "messages": messages}
+
+    def decode(self, body: bytes) -> ModelResponse:
+        return decode_chat(body, self.preset)
+
+    def decoder(self) -> Decoder:
+        return ChatDecoder(self.preset, partial(openai.event_error, "it"))
+
+    def error(self, status: int, body: bytes) -> ProviderError:
+        return openai.parse_error("it", RecordedStatus(status), body)  # type: ignore[arg-type]
+
+
 def _ttl(marks: dict[str, Json]) -> float | None:
     ttl = next(iter(marks.values())).get("ttl")
     return None if ttl is None else 3600.0 if ttl == "1h" else 300.0
@@ -242,4 +391,10 @@ def without_nulls(value: Any) -> Any:
     return [without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
-WIRES: dict[str, Callable[[], Wire]] = {"anthropic": AnthropicWire, "vertex-anthropic": AnthropicWire}
+def wire_of(provider: str) -> Wire | None:
+    """The wire of a row, by what its `provider` says."""
+    if provider in ("anthropic", "vertex-anthropic"):
+        return AnthropicWire()
+    if provider == "openai-chat" or provider.startswith("openai-compat"):
+        return ChatWire(provider)
+    return None

@@ -32,7 +32,7 @@ def join_body(history: History, key: Hashable, encode: EncodeMessages, head: byt
         pieces: list[bytes | memoryview] = [known.encoded] if known is not None and len(known) else []
         for encoded in encode(messages):
             pieces += (b",", encoded) if pieces else (encoded,)
-        body = b"".join((head, *pieces, tail))
+        body = b"".join((head if pieces else head.removesuffix(b","), *pieces, tail))
         view = memoryview(body)[len(head) : len(body) - len(tail)]
         return EncodedMessages(_Buffer(view), len(view)) if known is None else known.extended(view)
 

@@ -75,7 +75,7 @@ class RestClient:
         max_body_bytes: int | None = None,
     ) -> None:
         address, _, self._query = base_url.partition("?")
-        self._address = address.rstrip("/")
+        self.base_url = self._address = address.rstrip("/")
         self.service = service
         self._auth = auth
         self._parse_error = parse_error

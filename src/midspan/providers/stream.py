@@ -160,7 +160,7 @@ class _OpenPart:
 def _with_arguments(call: ToolCall, text: str, *, is_complete: bool) -> ToolCall:
     if not text and is_complete:
         return call
-    arguments, error = _read_arguments(text)
+    arguments, error = read_arguments(text)
     if not is_complete:
         error = _INCOMPLETE
     if error is not None:
@@ -168,7 +168,7 @@ def _with_arguments(call: ToolCall, text: str, *, is_complete: bool) -> ToolCall
     return replace(call, arguments=arguments, raw_arguments=None)
 
 
-def _read_arguments(text: str) -> tuple[dict[str, Any], str | None]:
+def read_arguments(text: str) -> tuple[dict[str, Any], str | None]:
     """Return the arguments that a service sent as JSON text, and what is wrong with the text."""
     try:
         arguments = msgspec.json.decode(text) if text.strip() else {}

@@ -1,0 +1,1 @@
+"""OpenAI's Chat Completions API, and the many services that are compatible with it."""

@@ -1,0 +1,349 @@
+"""Responses of the Chat Completions API as model events and messages."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from midspan._types.exchange import (
+    ArgumentsPartDelta,
+    Citation,
+    FinishReason,
+    ModelResponse,
+    PartDelta,
+    PartEnd,
+    PartEvent,
+    PartStart,
+    Usage,
+)
+from midspan._types.messages import Message
+from midspan._types.parts import Opaque, Part, ProviderData, Text, Thought, ToolCall, local_id
+from midspan.errors import MalformedResponse
+from midspan.providers.openai.encode import encode_json
+from midspan.providers.openai.profile import Preset
+from midspan.providers.rest import JsonEventReader, ParseEventError
+from midspan.providers.stream import StreamAccumulator, read_arguments
+
+_FINISH_REASONS = {
+    "stop": FinishReason.END,
+    "": FinishReason.END,
+    "eos": FinishReason.END,
+    "tool_calls": FinishReason.END,
+    "function_call": FinishReason.END,
+    "length": FinishReason.LENGTH,
+    "max_tokens": FinishReason.LENGTH,
+    "model_length": FinishReason.CONTEXT_FULL,
+    "content_filter": FinishReason.BLOCKED,
+    "refusal": FinishReason.REFUSED,
+}
+REASONING_FIELDS = ("reasoning_content", "reasoning")
+"""Where services write what the model thinks. Those that write it twice write the same."""
+
+
+def decode_response(body: bytes, preset: Preset) -> ModelResponse:
+    """Return a whole response."""
+    try:
+        document = msgspec.json.decode(body)
+        choice = document["choices"][0]
+        message = choice["message"]
+        raw = msgspec.json.decode(body, type=dict[str, Raw])["choices"]
+        raw_message = msgspec.json.decode(raw, type=list[dict[str, Raw]])[0]["message"]
+        parts = tuple(_parts(message, preset))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError, KeyError, IndexError) as error:
+        raise MalformedResponse(f"the response of {preset.service} has no message: {error!r}") from error
+    reason = choice.get("finish_reason") or "stop"  # some services leave it empty
+    return _response(message, parts, raw_message, reason, document, (Raw(body),), preset)
+
+
+def _response(
+    message: dict[str, Any],
+    parts: tuple[Part, ...],
+    raw_message: Raw,
+    reason: Any,
+    document: dict[str, Any],
+    raw: tuple[Raw, ...],
+    preset: Preset,
+) -> ModelResponse:
+    finish_reason = _finish_reason(reason)
+    refusal = message.get("refusal")
+    if isinstance(refusal, str) and refusal and finish_reason is FinishReason.END:
+        finish_reason = FinishReason.REFUSED
+    return ModelResponse(
+        Message("model", parts, ProviderData(preset.name, raw_message)),
+        finish_reason,
+        raw_finish_reason=reason or None,
+        finish_message=refusal or None,
+        usage=usage_of(document.get("usage") or {}),
+        model=document.get("model"),
+        id=document.get("id"),
+        raw=raw,
+        citations=tuple(_citations(message)),
+    )
+
+
+def _parts(message: dict[str, Any], preset: Preset) -> Iterator[Part]:
+    yield from _thoughts(message, preset)
+    content = message.get("content")
+    if isinstance(content, list):
+        for item in content:
+            yield from _content_part(item, preset)
+    elif content:
+        yield Text(content)
+    elif message.get("refusal"):
+        yield Text(message["refusal"])
+    for call in message.get("tool_calls") or []:
+        yield _call(call, preset)
+
+
+def _thoughts(message: dict[str, Any], preset: Preset) -> Iterator[Part]:
+    """Yield the reasoning, with the fields that the service wants back."""
+    fields = {name: message[name] for name in (*REASONING_FIELDS, "reasoning_details") if message.get(name)}
+    if not fields:
+        return
+    sent_back = {name: value for name, value in fields.items() if name in preset.message_fields}
+    data = ProviderData(preset.name, Raw(encode_json(sent_back))) if sent_back else None
+    text = next((fields[name] for name in REASONING_FIELDS if isinstance(fields.get(name), str)), "")
+    if text:
+        yield Thought(text, data)
+    elif data is not None:
+        yield Opaque("reasoning_details", data)
+
+
+def _content_part(item: dict[str, Any], preset: Preset) -> Iterator[Part]:
+    """Yield one item of a content list: Mistral writes reasoning there."""
+    match item:
+        case {"type": "text", "text": str(text)}:
+            yield Text(text)
+        case {"type": "thinking", "thinking": list(pieces)}:
+            yield Thought("".join(piece.get("text", "") for piece in pieces))
+        case {"type": "thinking", "thinking": str(text)}:
+            yield Thought(text)
+        case {"type": kind}:
+            yield Opaque(str(kind), ProviderData(preset.name, Raw(encode_json(item))))
+
+
+def _call(call: dict[str, Any], preset: Preset) -> ToolCall:
+    function = call.get("function") or {}
+    arguments, text, error = _arguments(function.get("arguments"))
+    id = str(call.get("id") or local_id())
+    return ToolCall(id, str(function.get("name") or ""), arguments, text, error, _call_data(call, preset))
+
+
+def _arguments(value: Any) -> tuple[dict[str, Any], str | None, str | None]:
+    """Return the arguments of a call, and if they cannot be read, their text and what is wrong with it."""
+    if isinstance(value, dict):
+        return value, None, None  # some services send the object itself
+    text = value if isinstance(value, str) else ""
+    arguments, error = read_arguments(text)
+    return arguments, text if error is not None else None, error
+
+
+def _call_data(call: dict[str, Any], preset: Preset) -> ProviderData | None:
+    extra = {name: call[name] for name in preset.call_fields if call.get(name) is not None}
+    return ProviderData(preset.name, Raw(encode_json(extra))) if extra else None
+
+
+def _finish_reason(reason: Any) -> FinishReason:
+    if reason is None:
+        return FinishReason.CUT
+    return _FINISH_REASONS.get(str(reason), FinishReason.OTHER)
+
+
+def usage_of(usage: dict[str, Any]) -> Usage:
+    """Return the tokens of a response. Services differ in whether reasoning is part of the completion."""
+
+    def count(name: str, fields: Any = usage) -> int:
+        value = fields.get(name) if isinstance(fields, dict) else None
+        return value if isinstance(value, int) else 0
+
+    prompt, completion, total = count("prompt_tokens"), count("completion_tokens"), count("total_tokens")
+    thoughts = count("reasoning_tokens", usage.get("completion_tokens_details"))
+    is_apart = thoughts > 0 and total == prompt + completion + thoughts
+    details = usage.get("prompt_tokens_details")
+    cached = count("cached_tokens", details) or count("prompt_cache_hit_tokens")
+    written = count("cache_write_tokens", details) or count("cache_creation_input_tokens")
+    output = completion if is_apart else max(0, completion - thoughts)
+    return Usage(prompt, output, thoughts, cached, cache_write=written)
+
+
+def _citations(message: dict[str, Any]) -> Iterator[Citation]:
+    for annotation in message.get("annotations") or []:
+        citation = annotation.get("url_citation") if isinstance(annotation, dict) else None
+        if citation and citation.get("url"):
+            start, end = citation.get("start_index"), citation.get("end_index")
+            yield Citation(citation["url"], citation.get("title") or "", start, end)
+
+
+class StreamDecoder:
+    """Reads the server-sent events of a response."""
+
+    def __init__(self, preset: Preset, parse_error: ParseEventError | None = None) -> None:
+        self._preset = preset
+        self._reader = JsonEventReader(parse_error)
+        self._accumulator = StreamAccumulator()
+        self._message: dict[str, Any] = {"role": "assistant", "content": None}
+        self._texts: dict[str, list[str]] = {}
+        self._calls: list[_StreamedCall] = []
+        self._document: dict[str, Any] = {}
+        self._reason: Any = None
+        self._items: list[Raw] = []
+
+    @property
+    def is_empty(self) -> bool:
+        return self._reader.is_empty
+
+    def feed(self, piece: bytes) -> Iterator[PartEvent]:
+        for item in self._reader.feed(piece):
+            yield from self._decode(item)
+
+    def end(self) -> Iterator[PartEvent]:
+        for item in self._reader.end():
+            yield from self._decode(item)
+        yield from self._accumulator.end_current()
+        for call in self._calls:
+            if self._reason is not None and not call.is_ended:
+                yield from self._end(call)
+
+    def _decode(self, item: Any) -> Iterator[PartEvent]:
+        if not isinstance(item, dict):
+            raise MalformedResponse(f"an event of the stream is not an object: {item!r:.80}")
+        self._items.append(Raw(encode_json(item)))
+        self._document |= {name: value for name, value in item.items() if value is not None and name != "choices"}
+        for choice in item.get("choices") or []:
+            if choice.get("index") not in (0, None):
+                continue
+            yield from self._decode_delta(choice.get("delta") or choice.get("message") or {})
+            if choice.get("finish_reason") is not None:
+                self._reason = choice["finish_reason"]
+
+    def _decode_delta(self, delta: dict[str, Any]) -> Iterator[PartEvent]:
+        thought = next((delta[name] for name in REASONING_FIELDS if delta.get(name)), None)
+        for name in (*REASONING_FIELDS, "refusal"):
+            if isinstance(delta.get(name), str):
+                self._texts.setdefault(name, []).append(delta[name])
+        if isinstance(thought, str):
+            yield from self._accumulator.add_thought(thought)
+        _add_details(self._message, delta.get("reasoning_details"))
+        content = delta.get("content")
+        for text, is_thought in _text_pieces(content):
+            if is_thought:
+                yield from self._accumulator.add_thought(text)
+            else:
+                self._texts.setdefault("content", []).append(text)
+                yield from self._accumulator.add_text(text)
+        if not content and delta.get("refusal"):
+            yield from self._accumulator.add_text(delta["refusal"])
+        for call in delta.get("tool_calls") or []:
+            yield from self._decode_call(call)
+        for name, value in delta.items():
+            if name not in _STREAMED_FIELDS and value is not None:
+                self._message[name] = value
+
+    def _decode_call(self, delta: dict[str, Any]) -> Iterator[PartEvent]:
+        function = delta.get("function") or {}
+        call = self._call_of(delta)
+        if call is None:
+            yield from self._accumulator.end_current()
+            call = _StreamedCall(delta, self._accumulator.reserve())
+            self._calls.append(call)
+            part = ToolCall(call.id, call.name, provider_data=_call_data(delta, self._preset))
+            yield self._accumulator.add(PartStart(call.part_index, part))
+        else:
+            call.fields |= {name: value for name, value in delta.items() if name not in ("function", "id") and value}
+        arguments = function.get("arguments")
+        text = arguments if isinstance(arguments, str) else "" if arguments is None else encode_json(arguments).decode()
+        if text:
+            call.pieces.append(text)
+            yield self._accumulator.add(PartDelta(call.part_index, ArgumentsPartDelta(text)))
+
+    def _call_of(self, delta: dict[str, Any]) -> "_StreamedCall | None":
+        """Return the call that a delta continues. A new id starts a new call, also under an index that was used."""
+        index, id = delta.get("index"), delta.get("id")
+        for call in reversed(self._calls):
+            if index is not None and call.index == index:
+                return None if id and id != call.id else call
+            if index is None:
+                is_same = id == call.id if id else not (delta.get("function") or {}).get("name")
+                return call if is_same else None
+        return None
+
+    def _end(self, call: "_StreamedCall") -> Iterator[PartEvent]:
+        call.is_ended = True
+        yield self._accumulator.add(PartEnd(call.part_index))
+
+    def response(self) -> ModelResponse:
+        """Return the whole response, at the end of the stream."""
+        message = self._message
+        for name, pieces in self._texts.items():
+            message[name] = "".join(pieces)
+        if self._calls:
+            message["tool_calls"] = [call.as_json() for call in self._calls]
+        is_complete = _finish_reason(self._reason) is FinishReason.END
+        parts = self._with_reasoning(self._accumulator.parts(is_complete=is_complete))
+        raw = Raw(encode_json(message))
+        return _response(message, parts, raw, self._reason, self._document, tuple(self._items), self._preset)
+
+    def _with_reasoning(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+        """Return the parts with what the service wants back on the first thought, or as a part of its own."""
+        thought = next(_thoughts(self._message, self._preset), None)
+        if thought is None or thought.provider_data is None:
+            return parts
+        first = next((at for at, part in enumerate(parts) if isinstance(part, Thought)), None)
+        if first is None:
+            return (thought, *parts)
+        text: Any = parts[first]
+        return (*parts[:first], Thought(text.text, thought.provider_data), *parts[first + 1 :])
+
+
+_STREAMED_FIELDS = frozenset((*REASONING_FIELDS, "role", "content", "refusal", "tool_calls", "reasoning_details"))
+
+
+class _StreamedCall:
+    """A call whose arguments arrive in pieces."""
+
+    def __init__(self, delta: dict[str, Any], part_index: int) -> None:
+        function = delta.get("function") or {}
+        self.index = delta.get("index")
+        self.id = str(delta.get("id") or local_id())
+        self.name = str(function.get("name") or "")
+        self.part_index = part_index
+        self.pieces: list[str] = []
+        self.is_ended = False
+        self.fields = {name: value for name, value in delta.items() if name not in ("index", "function")}
+
+    def as_json(self) -> dict[str, Any]:
+        function = {"name": self.name, "arguments": "".join(self.pieces)}
+        return {"type": "function", **self.fields, "id": self.id, "function": function}
+
+
+def _text_pieces(content: Any) -> Iterator[tuple[str, bool]]:
+    """Yield the texts of the content of a delta, and whether each is reasoning."""
+    if isinstance(content, str):
+        if content:
+            yield content, False
+        return
+    for item in content or []:
+        match item:
+            case {"type": "text", "text": str(text)}:
+                yield text, False
+            case {"type": "thinking", "thinking": list(pieces)}:
+                for piece in pieces:
+                    yield piece.get("text", ""), True
+
+
+def _add_details(message: dict[str, Any], details: Any) -> None:
+    """Append streamed reasoning details; pieces of the same detail are joined."""
+    if not isinstance(details, list):
+        return
+    known = message.setdefault("reasoning_details", [])
+    for detail in details:
+        last = known[-1] if known else None
+        if last is None or any(last.get(name) != detail.get(name) for name in ("type", "index")):
+            known.append(dict(detail))
+            continue
+        for name, value in detail.items():
+            is_piece = (
+                name in ("text", "summary", "data") and isinstance(value, str) and isinstance(last.get(name), str)
+            )
+            last[name] = last[name] + value if is_piece else value if value is not None else last.get(name)

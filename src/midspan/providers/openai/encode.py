@@ -1,0 +1,242 @@
+"""A conversation as a request of the Chat Completions API.
+
+What the model of a service sent goes back to it as it came, but for fields that the service only sends. What another
+provider's model said is encoded anew, without its reasoning.
+"""
+
+import logging
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from midspan._types.exchange import ModelRequest, RequestConfig
+from midspan._types.messages import Message
+from midspan._types.parts import Blob, Opaque, Part, Text, Thought, ToolCall, ToolResult
+from midspan._types.specs import AnyTool, BuiltinTool, ModelSettings, ToolChoice
+from midspan.errors import ConfigError
+from midspan.providers.body import fitting_id, join_body, json_text, result_text
+from midspan.providers.openai.profile import NAMES, Preset
+
+_log = logging.getLogger("midspan.providers.openai")
+
+SENT_FIELDS = ("role", "content", "refusal", "tool_calls", "audio", "name", "function_call")
+"""The fields of a model's message that go back to every service."""
+_CALL_FIELDS = ("id", "type", "function", "custom")
+_OUTPUT_NAME = "answer"
+
+encode_json = msgspec.json.Encoder().encode
+
+
+def request_body(request: ModelRequest, preset: Preset, *, stream: bool) -> bytes:
+    """Return the JSON that asks for the next turn."""
+    config = request.config
+
+    def encode(messages: Sequence[Message]) -> list[bytes]:
+        return [encoded for message in messages for encoded in encode_message(message, preset)]
+
+    head, system = config.derived(("openai", preset.name), lambda: _encode_config(config, preset))
+    tail = b"]}"
+    if stream:
+        tail = (
+            b'],"stream":true,"stream_options":{"include_usage":true}}' if preset.stream_usage else b'],"stream":true}'
+        )
+    return join_body(request.history, ("openai", preset.name), encode, head + system, tail)
+
+
+# All fields but the messages
+
+
+def _encode_config(config: RequestConfig, preset: Preset) -> tuple[bytes, bytes]:
+    """Return the fields before the messages, and the message with the system prompt."""
+    settings, choice = config.settings, config.tool_choice
+    fields: dict[str, Any] = {"model": config.model}
+    tools = config.tools
+    if choice is not None and len(choice.names) > 1 and not preset.allowed_tools:
+        tools = tuple(tool for tool in tools if isinstance(tool, BuiltinTool) or tool.name in choice.names)
+    if tools:
+        fields["tools"] = [_encode_tool(tool) for tool in tools]
+        if choice is not None:
+            fields["tool_choice"] = _encode_choice(choice, preset)
+            if choice.parallel is not None:
+                fields["parallel_tool_calls"] = choice.parallel
+    system = config.system or ""
+    if config.output is not None:
+        fields["response_format"], instruction = _encode_output(config.output.json_schema, preset)
+        system = "\n\n".join(filter(None, (system, instruction)))
+    optional = {
+        preset.max_tokens_field: settings.max_tokens,
+        "temperature": settings.temperature,
+        "top_p": settings.top_p,
+        "top_k": settings.top_k,
+        "stop": settings.stop or None,
+        "seed": settings.seed,
+        "presence_penalty": settings.presence_penalty,
+        "frequency_penalty": settings.frequency_penalty,
+        "reasoning_effort": _encode_effort(settings),
+        "prompt_cache_key": config.cache.key if config.cache is not None else None,
+    }
+    fields |= {name: value for name, value in optional.items() if value is not None}
+    try:
+        head = encode_json({**fields, **settings.extra})[:-1] + b',"messages":['
+        return head, encode_json({"role": "system", "content": system}) + b"," if system else b""
+    except (TypeError, UnicodeEncodeError, RecursionError) as error:
+        raise ConfigError(f"the request is not JSON serializable: {error}") from error
+
+
+def _encode_tool(tool: AnyTool) -> dict[str, Any]:
+    if isinstance(tool, BuiltinTool):
+        return {"type": tool.name, **tool.config}
+    function: dict[str, Any] = {"name": tool.name}
+    if tool.description:
+        function["description"] = tool.description
+    function["parameters"] = tool.parameters or {"type": "object", "properties": {}}
+    if tool.strict is not None:
+        function["strict"] = tool.strict
+    return {"type": "function", "function": function}
+
+
+def _encode_choice(choice: ToolChoice, preset: Preset) -> Any:
+    mode = "required" if choice.mode == "any" else choice.mode
+    if not choice.names or mode == "none":
+        return mode
+    functions = [{"type": "function", "function": {"name": name}} for name in choice.names]
+    if len(functions) == 1 and mode == "required":
+        return functions[0]
+    if preset.allowed_tools:
+        return {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": functions}}
+    return mode
+
+
+def _encode_output(schema: dict[str, Any] | None, preset: Preset) -> tuple[dict[str, Any], str]:
+    """Return `response_format`, and what the system prompt has to say."""
+    if schema is None:
+        return {"type": "json_object"}, "Answer with JSON only."  # the API demands that the prompt mentions JSON
+    if not preset.json_schema:
+        return {"type": "json_object"}, f"Answer with JSON only, of this JSON Schema: {json_text(schema)}"
+    title = schema.get("title")
+    name = NAMES.replace_invalid(title) if isinstance(title, str) and title else _OUTPUT_NAME
+    return {"type": "json_schema", "json_schema": {"name": name, "schema": schema}}, ""
+
+
+def _encode_effort(settings: ModelSettings) -> str | None:
+    thinking = settings.thinking
+    if thinking is None or isinstance(thinking, str):
+        return thinking
+    if thinking < 0:
+        return None  # the model decides
+    if thinking == 0:
+        return "none"
+    return "low" if thinking <= 2_048 else "medium" if thinking <= 8_192 else "high"
+
+
+# Messages
+
+
+def encode_message(message: Message, preset: Preset) -> Iterator[bytes]:
+    """Yield the messages of the API for one of ours: each result of a tool is a message of its own."""
+    try:
+        if message.role == "model":
+            yield from _encode_model_message(message, preset)
+        else:
+            yield from map(encode_json, _encode_user_message(message, preset))
+    except (TypeError, UnicodeEncodeError, RecursionError) as error:
+        raise ConfigError(f"a message of the {message.role} is not JSON serializable: {error}") from error
+
+
+def _encode_user_message(message: Message, preset: Preset) -> Iterator[dict[str, Any]]:
+    content: list[Any] = []
+    for part in message.parts:
+        if isinstance(part, ToolResult):
+            result: Any = result_text(part)
+            if part.media and preset.media_in_results:
+                text = [{"type": "text", "text": result}] if result else []
+                result = text + [_encode_blob(blob, preset) for blob in part.media]
+            yield {"role": "tool", "tool_call_id": fitting_id(part.id, preset.id_pattern), "content": result}
+    for part in message.parts:
+        if isinstance(part, ToolResult):  # most services accept no images in a result, so they follow it
+            content += [] if preset.media_in_results else [_encode_blob(blob, preset) for blob in part.media]
+        elif isinstance(part, Text):
+            content.append({"type": "text", "text": part.text})
+        elif isinstance(part, Blob):
+            content.append(_encode_blob(part, preset))
+        elif isinstance(part, Opaque) and part.provider_data.origin == preset.name:
+            content.append(part.provider_data.raw)
+    if len(content) == 1 and isinstance(content[0], dict) and content[0]["type"] == "text":
+        content = content[0]["text"]
+    if content:
+        yield {"role": "user", "content": content}
+
+
+def _encode_blob(blob: Blob, preset: Preset) -> dict[str, Any]:
+    media_type = blob.media_type.partition(";")[0].strip().lower()
+    url = blob.url or f"data:{media_type};base64,{blob.base64}"
+    if media_type.startswith("image/"):
+        return {"type": "image_url", "image_url": {"url": url}}
+    if media_type in _AUDIO_FORMATS and blob.base64 is not None:
+        return {"type": "input_audio", "input_audio": {"data": blob.base64, "format": _AUDIO_FORMATS[media_type]}}
+    if preset.document_urls:
+        return {"type": "document_url", "document_url": url}
+    if blob.url is not None:
+        if "://" in blob.url:
+            raise ConfigError(f"{preset.service} does not load files from URLs; pass the data of {blob.url}")
+        return {"type": "file", "file": {"file_id": blob.url}}
+    return {"type": "file", "file": {"filename": blob.name or "file", "file_data": url}}
+
+
+_AUDIO_FORMATS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
+
+
+def _encode_model_message(message: Message, preset: Preset) -> Iterator[bytes]:
+    data = message.provider_data
+    if data is not None and data.origin == preset.name and data.raw:
+        yield encode_json(_sendable(data.raw, preset))
+        return
+    fields: dict[str, Any] = {"role": "assistant", "content": message.text or None}
+    calls: list[Any] = []
+    for part in message.parts:
+        own = part.provider_data
+        extra = _fields_of(own.raw) if own is not None and own.origin == preset.name and own.raw else {}
+        if isinstance(part, ToolCall):
+            calls.append({**_encode_call(part, preset), **extra})
+        elif isinstance(part, Thought | Opaque):
+            fields |= extra
+    if calls:
+        fields["tool_calls"] = calls
+    if calls or fields["content"] is not None:
+        yield encode_json(fields)
+    media: list[Part] = [part for part in message.parts if isinstance(part, Blob)]
+    if media and not calls:  # images that a model made: only messages of the user can contain them
+        yield from map(encode_json, _encode_user_message(Message("user", tuple(media)), preset))
+
+
+def _encode_call(call: ToolCall, preset: Preset) -> dict[str, Any]:
+    arguments = json_text(call.arguments) if call.raw_arguments is None else call.raw_arguments
+    function = {"name": call.name, "arguments": arguments}
+    return {"id": fitting_id(call.id, preset.id_pattern), "type": "function", "function": function}
+
+
+def _sendable(raw: Raw, preset: Preset) -> dict[str, Any]:
+    """Return a message that the service sent, without what it does not accept back."""
+    message = _fields_of(raw)
+    kept: dict[str, Any] = {
+        name: value for name, value in message.items() if name in SENT_FIELDS or name in preset.message_fields
+    }
+    for name in ("refusal", "audio", "function_call"):
+        if kept.get(name) == b"null":
+            del kept[name]
+    if "tool_calls" in kept:
+        calls = msgspec.json.decode(kept["tool_calls"], type=list[dict[str, Raw]] | None) or []
+        names = (*_CALL_FIELDS, *preset.call_fields)
+        kept["tool_calls"] = [
+            {"type": Raw(b'"function"'), **{name: value for name, value in call.items() if name in names}}
+            for call in calls
+        ]
+        if not calls:
+            del kept["tool_calls"]
+    return kept
+
+
+def _fields_of(raw: Raw) -> dict[str, Raw]:
+    return msgspec.json.decode(raw, type=dict[str, Raw])

@@ -1,0 +1,166 @@
+"""The services that speak the Chat Completions API, and in what they differ."""
+
+import re
+from typing import Literal
+
+from msgspec import Struct
+
+from midspan._schema.dialects.names import NameRule
+from midspan.providers.provider import ModelProfile
+
+NAMES = NameRule(extra="-", digit_first=True)
+_ANY_ID = re.compile(r"\S+")
+_OPENAI_ID = re.compile(r"\S{1,40}")
+_MISTRAL_ID = re.compile(r"[A-Za-z0-9]{9}")
+
+
+class Preset(Struct, frozen=True):
+    """One service: where it is, how it is authenticated, and what it accepts beyond or below OpenAI's API."""
+
+    name: str
+    """What stands before the colon in `name:model`. It is also the origin of what only this service understands."""
+    service: str
+    """The name in messages."""
+    base_url: str
+    key_variables: tuple[str, ...] = ()
+    """Environment variables with the key."""
+    url_variable: str | None = None
+    """The environment variable with another base URL."""
+    needs_key: bool = True
+    default_model: str | None = None
+    prefixes: tuple[str, ...] = ()
+    """Model names that start with one of these belong to this service."""
+    message_fields: tuple[str, ...] = ()
+    """Fields of the model's messages, beyond those of OpenAI, that the service wants back: its reasoning."""
+    call_fields: tuple[str, ...] = ()
+    """Fields of calls, beyond those of OpenAI, that the service wants back."""
+    max_tokens_field: Literal["max_completion_tokens", "max_tokens"] = "max_tokens"
+    stream_usage: bool = True
+    """Accepts `stream_options`, without which streams have no usage."""
+    json_schema: bool = True
+    """Accepts the schema of the answer; otherwise the schema is part of the system prompt."""
+    allowed_tools: bool = False
+    """Accepts a list of tools in `tool_choice`."""
+    media_in_results: bool = False
+    """Accepts images in the result of a call."""
+    document_urls: bool = False
+    """Accepts files as `document_url`."""
+    id_pattern: re.Pattern[str] = _ANY_ID
+    """Valid ids of calls."""
+
+
+_REASONING = ("reasoning", "reasoning_content", "reasoning_details")
+
+PRESETS = {
+    preset.name: preset
+    for preset in (
+        Preset(
+            "openai",
+            "OpenAI",
+            "https://api.openai.com/v1",
+            ("OPENAI_API_KEY",),
+            "OPENAI_BASE_URL",
+            default_model="gpt-5.5",
+            prefixes=("gpt-", "chatgpt-", "o1", "o3", "o4"),
+            max_tokens_field="max_completion_tokens",
+            allowed_tools=True,
+            id_pattern=_OPENAI_ID,
+        ),
+        Preset(
+            "azure",
+            "Azure OpenAI",
+            "",
+            ("AZURE_OPENAI_API_KEY",),
+            "AZURE_OPENAI_ENDPOINT",
+            default_model="gpt-5.5",
+            max_tokens_field="max_completion_tokens",
+            id_pattern=_OPENAI_ID,
+        ),
+        Preset(
+            "openrouter",
+            "OpenRouter",
+            "https://openrouter.ai/api/v1",
+            ("OPENROUTER_API_KEY",),
+            default_model="google/gemini-3.8-flash",
+            message_fields=_REASONING,
+        ),
+        Preset(
+            "xai",
+            "xAI",
+            "https://api.x.ai/v1",
+            ("XAI_API_KEY",),
+            default_model="grok-4",
+            prefixes=("grok-",),
+            message_fields=("reasoning_content",),
+        ),
+        Preset(
+            "groq",
+            "Groq",
+            "https://api.groq.com/openai/v1",
+            ("GROQ_API_KEY",),
+            default_model="openai/gpt-oss-120b",
+            message_fields=("reasoning",),
+            max_tokens_field="max_completion_tokens",
+        ),
+        Preset(
+            "mistral",
+            "Mistral",
+            "https://api.mistral.ai/v1",
+            ("MISTRAL_API_KEY",),
+            default_model="mistral-large-latest",
+            prefixes=("mistral-", "magistral-", "ministral-", "codestral-", "devstral-", "pixtral-"),
+            message_fields=("prefix",),
+            document_urls=True,
+            id_pattern=_MISTRAL_ID,
+        ),
+        Preset(
+            "deepseek",
+            "DeepSeek",
+            "https://api.deepseek.com",
+            ("DEEPSEEK_API_KEY",),
+            default_model="deepseek-chat",
+            prefixes=("deepseek-",),
+            message_fields=("reasoning_content",),
+            json_schema=False,
+        ),
+        Preset(
+            "together",
+            "Together",
+            "https://api.together.xyz/v1",
+            ("TOGETHER_API_KEY",),
+            default_model="meta-llama/Llama-3.3-70B-Instruct-Turbo",
+            message_fields=_REASONING,
+        ),
+        Preset(
+            "google-openai",
+            "Gemini (OpenAI-compatible)",
+            "https://generativelanguage.googleapis.com/v1beta/openai",
+            ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+            default_model="gemini-3.8-flash",
+            call_fields=("extra_content",),
+            message_fields=("extra_content",),
+        ),
+        Preset(
+            "ollama",
+            "Ollama",
+            "http://127.0.0.1:11434/v1",
+            ("OLLAMA_API_KEY",),
+            "OLLAMA_HOST",
+            needs_key=False,
+            default_model="qwen3",
+            message_fields=("reasoning",),
+        ),
+        Preset("localai", "LocalAI", "http://127.0.0.1:8080/v1", ("LOCALAI_API_KEY",), "LOCALAI_BASE_URL",
+               needs_key=False),
+        Preset("vllm", "vLLM", "http://127.0.0.1:8000/v1", ("VLLM_API_KEY",), "VLLM_BASE_URL", needs_key=False,
+               message_fields=_REASONING),
+        Preset("llamacpp", "llama.cpp", "http://127.0.0.1:8080/v1", ("LLAMACPP_API_KEY",), "LLAMACPP_BASE_URL",
+               needs_key=False, message_fields=("reasoning_content",)),
+    )
+}  # fmt: skip
+"""The services by name. Others are reached with `OpenAI(model, base_url=…)`."""
+
+
+def profile_of(preset: Preset) -> ModelProfile:
+    """Return the profile of the models of a service."""
+    return ModelProfile(service=preset.service, media_in_results=True, reasoning=("level",))
