@@ -29,6 +29,11 @@ from midspan.providers.openai.decode import StreamDecoder as ChatDecoder
 from midspan.providers.openai.decode import decode_response as decode_chat
 from midspan.providers.openai.encode import request_body as encode_chat
 from midspan.providers.openai.profile import PRESETS
+from midspan.providers.openai_responses.decode import StreamDecoder as ResponsesDecoder
+from midspan.providers.openai_responses.decode import decode_response as decode_responses
+from midspan.providers.openai_responses.decode import reasoning_text
+from midspan.providers.openai_responses.encode import request_body as encode_responses
+from midspan.providers.openai_responses.profile import ORIGIN as RESPONSES
 
 Json = dict[str, Any]
 
@@ -64,6 +69,18 @@ class Wire(Protocol):
 
     def error(self, status: int, body: bytes) -> ProviderError: ...
 
+    def sent(self, row: Json) -> Any:
+        """The message of a response, as it goes back; None if the row does not show it."""
+
+    def sent_back(self, request: Json) -> Any:
+        """The second of three messages of a request."""
+
+    def outline(self, request: Json) -> list[Any]:
+        """The user's words, the calls and the results of a normalized request.
+
+        Clients drop or rewrite what the model says beside a call.
+        """
+
 
 def raw_data(origin: str, extra: Json) -> ProviderData | None:
     return ProviderData(origin, Raw(msgspec.json.encode(extra))) if extra else None
@@ -87,10 +104,12 @@ class AnthropicWire:
         system = request.get("system")
         marks: dict[str, Json] = {}
         if isinstance(system, list):
-            marks |= {"system": block["cache_control"] for block in system if block.get("cache_control")}
+            if system and system[-1].get("cache_control"):
+                marks["system"] = system[-1]["cache_control"]
             system = "".join(block["text"] for block in system)
         tools = [self._tool(tool) for tool in request.get("tools") or []]
-        marks |= {"tools": tool["cache_control"] for tool in request.get("tools") or [] if tool.get("cache_control")}
+        if request.get("tools") and request["tools"][-1].get("cache_control"):
+            marks["tools"] = request["tools"][-1]["cache_control"]
         if request.get("cache_control"):
             marks["messages"] = request["cache_control"]
         extra = rest_of(request, known)
@@ -224,6 +243,43 @@ class AnthropicWire:
             block.pop("is_error", None)
         return block
 
+    def sent(self, row: Json) -> Any:
+        is_whole = row["response_kind"] == "json"
+        blocks = row["response"]["content"] if is_whole else self._joined(events_of(row))
+        return [block for block in without_nulls(blocks) if block["type"] != "text" or block["text"].strip()]
+
+    def _joined(self, events: list[Json]) -> list[Json]:
+        blocks: list[Json] = []
+        for event in events:
+            if event["type"] == "content_block_start":
+                blocks.append({**event["content_block"], "pieces": ""})
+            elif event["type"] == "content_block_delta":
+                delta = event["delta"]
+                for name in ("text", "thinking", "signature"):
+                    if name in delta:
+                        blocks[-1][name] = blocks[-1].get(name, "") + delta[name]
+                blocks[-1]["pieces"] += delta.get("partial_json", "")
+        for block in blocks:
+            if pieces := block.pop("pieces"):
+                block["input"] = json.loads(pieces)
+        return blocks
+
+    def sent_back(self, request: Json) -> Any:
+        return request["messages"][1]["content"]
+
+    def outline(self, request: Json) -> list[Any]:
+        steps: list[Any] = []
+        for message in request["messages"]:
+            for block in message["content"]:
+                match block:
+                    case {"type": "text", "text": text} if message["role"] != "assistant":
+                        steps.append((message["role"], text.strip()))
+                    case {"type": "tool_use"}:
+                        steps.append((block["name"], block["id"], block["input"]))
+                    case {"type": "tool_result"}:
+                        steps.append((block["tool_use_id"], block["content"]))
+        return [step for step in steps if step[-1] != ""]
+
     decode = staticmethod(decode_anthropic)
 
     def decoder(self) -> Decoder:
@@ -259,7 +315,9 @@ class ChatWire:
                  "presence_penalty", "frequency_penalty"]  # fmt: skip
         output = request.get("response_format")
         schema = (output or {}).get("json_schema") or {}
-        is_plain = not rest_of(schema, ("name", "schema")) and schema.get("name") == schema.get("schema", {}).get("title")
+        is_plain = not rest_of(schema, ("name", "schema")) and schema.get("name") == schema.get("schema", {}).get(
+            "title"
+        )
         if output is None or (is_plain and schema):
             known.append("response_format")
         stop = request.get("stop") or ()
@@ -300,8 +358,8 @@ class ChatWire:
         if message["role"] == "tool":
             id = message["tool_call_id"]
             value = content if isinstance(content, str) else None
-            parts = () if isinstance(content, str) else tuple(self._content(item) for item in content)
-            return [Message.user(ToolResult(id, names.get(id, "?"), value, content=parts))]  # type: ignore[arg-type]
+            parts = () if isinstance(content, str) else tuple(self._content(item) for item in content or [])
+            return [Message.user(ToolResult(id, names.get(id, "?"), value, content=parts))]
         parts = tuple(self._content(item) for item in texts(content or "") if item.get("text") != "")
         if message["role"] != "assistant":
             return [Message("user", parts)]
@@ -333,7 +391,7 @@ class ChatWire:
     def encode(self, request: ModelRequest, recorded: Json) -> Json:
         return json.loads(encode_chat(request, self.preset, stream=bool(recorded.get("stream"))))  # type: ignore[no-any-return]
 
-    def normalized(self, request: Json) -> Json:
+    def normalized(self, request: Json) -> Json:  # noqa: C901 - a list of the liberties of one API
         request = without_nulls(request)
         if not request.get("stream"):
             request.pop("stream", None)
@@ -355,6 +413,9 @@ class ChatWire:
                 message.pop(name, None)
             if isinstance(message.get("content"), str | list):
                 message["content"] = texts(message["content"])
+                for item in message["content"]:
+                    if item.get("type") == "image_url" and item["image_url"].get("detail") == "auto":
+                        del item["image_url"]["detail"]  # the default
                 if not [item for item in message["content"] if item.get("text") != ""] and message.get("tool_calls"):
                     del message["content"]
             for call in message.get("tool_calls") or []:
@@ -364,6 +425,47 @@ class ChatWire:
             else:
                 messages.append(message)
         return {**request, "messages": messages}
+
+    def sent(self, row: Json) -> Any:
+        if row["response_kind"] == "json":
+            return self._sent(row["response"]["choices"][0]["message"])
+        message: Json = {"role": "assistant", "content": "", "tool_calls": []}
+        for event in events_of(row):
+            for choice in event["choices"]:
+                delta = choice.get("delta") or {}
+                message["content"] += delta.get("content") or ""
+                for call in delta.get("tool_calls") or []:
+                    if call.get("id"):
+                        message["tool_calls"].append(
+                            {"id": call["id"], "function": {**call["function"], "arguments": ""}}
+                        )
+                    message["tool_calls"][-1]["function"]["arguments"] += call["function"].get("arguments") or ""
+        return self._sent(message)
+
+    def _sent(self, message: Json) -> Json:
+        calls = [
+            {"id": call["id"], "function": {name: call["function"].get(name, "") for name in ("name", "arguments")}}
+            for call in message.get("tool_calls") or []
+        ]
+        return {"content": message.get("content") or "", "calls": calls}
+
+    def sent_back(self, request: Json) -> Any:
+        return self._sent(request["messages"][-2])
+
+    def outline(self, request: Json) -> list[Any]:
+        steps: list[Any] = []
+        for message in request["messages"]:
+            if message["role"] == "tool":
+                steps.append((message["tool_call_id"], message["content"]))
+                continue
+            content = message.get("content") or []
+            if message["role"] != "assistant":
+                steps.append((message["role"], "".join(item.get("text", "") for item in content).strip()))
+            steps += [
+                (call["id"], call["function"]["name"], json.loads(call["function"]["arguments"] or "{}"))
+                for call in message.get("tool_calls") or []
+            ]
+        return [step for step in steps if step[-1] != ""]
 
     def decode(self, body: bytes) -> ModelResponse:
         return decode_chat(body, self.preset)
@@ -375,9 +477,183 @@ class ChatWire:
         return openai.parse_error("it", RecordedStatus(status), body)  # type: ignore[arg-type]
 
 
+class ResponsesWire:
+    """OpenAI's Responses API."""
+
+    def read(self, request: Json) -> ModelRequest:
+        items = request["input"]
+        if isinstance(items, str):
+            items = [{"role": "user", "content": items}]
+        system = [request["instructions"]] if request.get("instructions") else []
+        messages: list[Message] = []
+        names: dict[str, str] = {}
+        for item in items:
+            if item.get("role") in ("system", "developer") and not messages and isinstance(item.get("content"), str):
+                system.append(item["content"])
+            else:
+                messages.append(self._message(item, names))
+        known = ["model", "input", "instructions", "tools", "tool_choice", "parallel_tool_calls", "stream",
+                 "max_output_tokens", "temperature", "top_p"]  # fmt: skip
+        text = request.get("text") or {}
+        output = text.get("format") or {}
+        is_plain = (
+            output.get("type") == "json_schema"
+            and not rest_of(text, ("format",))
+            and not rest_of(output, ("type", "name", "schema"))
+            and output["name"] == output["schema"].get("title")
+        )
+        settings = ModelSettings(
+            max_tokens=request.get("max_output_tokens"),
+            temperature=request.get("temperature"),
+            top_p=request.get("top_p"),
+            extra=rest_of(request, [*known, "text"] if is_plain else known),
+        )
+        config = RequestConfig(
+            request["model"],
+            "\n\n".join(system) or None,
+            tuple(self._tool(tool) for tool in request.get("tools") or []),
+            self._choice(request.get("tool_choice"), request.get("parallel_tool_calls")),
+            settings,
+            Output(output["schema"]) if is_plain else None,
+        )
+        return ModelRequest(config, History(messages))
+
+    def _choice(self, choice: Any, parallel: bool | None) -> ToolChoice | None:
+        if choice is None:
+            return None if parallel is None else ToolChoice("auto", (), parallel)
+        if isinstance(choice, str):
+            return ToolChoice("any" if choice == "required" else "none" if choice == "none" else "auto", (), parallel)
+        if choice["type"] == "allowed_tools":
+            names = tuple(tool["name"] for tool in choice["tools"])
+            return ToolChoice("any" if choice["mode"] == "required" else "auto", names, parallel)
+        return ToolChoice("any", (choice["name"],), parallel)
+
+    def _tool(self, tool: Json) -> AnyTool:
+        if tool["type"] != "function" or rest_of(tool, ("type", "name", "description", "parameters", "strict")):
+            return BuiltinTool(tool["type"], rest_of(tool, ("type",)))
+        return ToolSpec(tool["name"], tool.get("description") or "", tool["parameters"], strict=tool.get("strict"))
+
+    def _message(self, item: Json, names: dict[str, str]) -> Message:
+        whole = ProviderData(RESPONSES, Raw(msgspec.json.encode(item)))
+        is_plain = not rest_of(item, ("type", "role", "content"))
+        match item:
+            case {"type": "function_call_output", "call_id": id, "output": output} if "caller" not in item:
+                if isinstance(output, str):
+                    return Message.user(ToolResult(id, names.get(id, "?"), output))
+                parts = tuple(self._content(content) for content in output)
+                return Message.user(ToolResult(id, names.get(id, "?"), content=parts))
+            case {"type": "function_call", "call_id": id, "name": name, "arguments": arguments}:
+                names[id] = name
+                data = whole if rest_of(item, ("type", "call_id", "name", "arguments")) else None
+                return Message("model", (ToolCall(id, name, raw_arguments=arguments, provider_data=data),))
+            case {"role": "user", "content": content} if is_plain:
+                parts = tuple(self._content(part) for part in texts(content))
+                return Message("user", parts)
+            case {"role": "assistant", "content": str(text)} if is_plain:
+                return Message("model", (Text(text),))
+            case {"type": "message", "role": "assistant", "content": [{"text": text}]}:
+                return Message("model", (Text(text, whole),))
+            case {"type": "reasoning"}:
+                return Message("model", (Thought(reasoning_text(item), whole),))
+        is_input = item.get("role") in ("developer", "system", "user") or "output" in str(item.get("type"))
+        return Message("user" if is_input else "model", (Opaque(str(item.get("type")), whole),))
+
+    def _content(self, item: Json) -> Any:
+        match item:
+            case {"type": "text" | "input_text", "text": text} if not rest_of(item, ("type", "text")):
+                return Text(text)
+            case {"type": "input_image", "image_url": url}:
+                head, _, data = url.partition(";base64,")
+                return Blob(head.removeprefix("data:"), base64=data) if data else Blob("image/*", url=url)
+            case {"type": "input_image", "file_id": id}:
+                return Blob("image/*", url=id)
+            case {"type": "input_file", "file_url": url}:
+                return Blob("application/pdf", url=url)
+            case {"type": "input_file", "file_id": id}:
+                return Blob("application/pdf", url=id)
+            case {"type": "input_file", "file_data": url}:
+                head, _, data = url.partition(";base64,")
+                return Blob(head.removeprefix("data:"), base64=data, name=item.get("filename"))
+        return Opaque(item["type"], ProviderData(RESPONSES, Raw(msgspec.json.encode(item))))
+
+    def encode(self, request: ModelRequest, recorded: Json) -> Json:
+        return json.loads(encode_responses(request, stream=bool(recorded.get("stream"))))  # type: ignore[no-any-return]
+
+    def normalized(self, request: Json) -> Json:  # noqa: C901 - a list of the liberties of one API
+        request = without_nulls(request)
+        if not request.get("stream"):
+            request.pop("stream", None)
+        for name in ("store", "include"):  # where the reasoning is kept: on the server, or encrypted in the request
+            request.pop(name, None)
+        if request.get("tool_choice") == "auto":  # the default
+            del request["tool_choice"]
+        items = request["input"]
+        if isinstance(items, str):
+            items = [{"role": "user", "content": items}]
+        instructions = [request.pop("instructions")] if request.get("instructions") else []
+        output = (request.get("text") or {}).get("format")
+        if output and not output.get("strict"):
+            output.pop("strict", None)
+        for tool in request.get("tools") or []:
+            if not tool.get("description", "unknown"):
+                del tool["description"]
+            if tool["type"] == "function" and not tool.get("strict"):
+                tool.pop("strict", None)
+        normal: list[Json] = []
+        for item in items:
+            if item.get("role") in ("system", "developer") and not normal and isinstance(item.get("content"), str):
+                instructions.append(item["content"])
+                continue
+            if item.get("type") == "message" and not rest_of(item, ("type", "role", "content")):
+                item = rest_of(item, ("type",))  # noqa: PLW2901 - what may be left out
+            if isinstance(item.get("content"), str):
+                item["content"] = [{"type": "input_text", "text": item["content"]}]
+            if item.get("role") == "assistant" and item["content"] == [{"type": "input_text", "text": ""}]:
+                continue  # a message that says nothing
+            normal.append(item)
+        return {**request, "instructions": "\n\n".join(instructions), "input": normal}
+
+    def sent(self, row: Json) -> Any:
+        if row["response_kind"] == "json":
+            return without_nulls(row["response"]["output"])
+        last = events_of(row)[-1]
+        return without_nulls(last["response"]["output"]) if "output" in last.get("response", {}) else None
+
+    def sent_back(self, request: Json) -> Any:
+        return request["input"][1:-1]
+
+    def outline(self, request: Json) -> list[Any]:
+        steps: list[Any] = []
+        for item in request["input"]:
+            match item:
+                case {"type": "function_call"}:
+                    steps.append((item["call_id"], item["name"], json.loads(item["arguments"] or "{}")))
+                case {"type": "function_call_output"}:
+                    steps.append((item["call_id"], item["output"]))
+                case {"role": role, "content": content} if role != "assistant":
+                    steps.append((role, "".join(part.get("text", "") for part in content)))
+        return [step for step in steps if step[-1] != ""]
+
+    decode = staticmethod(decode_responses)
+
+    def decoder(self) -> Decoder:
+        return ResponsesDecoder()
+
+    def error(self, status: int, body: bytes) -> ProviderError:
+        return openai.parse_error("it", RecordedStatus(status), body)  # type: ignore[arg-type]
+
+
 def _ttl(marks: dict[str, Json]) -> float | None:
     ttl = next(iter(marks.values())).get("ttl")
     return None if ttl is None else 3600.0 if ttl == "1h" else 300.0
+
+
+def events_of(row: Json) -> list[Json]:
+    """The events of a recorded stream, cut out in the simplest way there is."""
+    if isinstance(row["response"], list):
+        return row["response"]
+    lines = [line.removeprefix("data:").strip() for line in row["response"].splitlines() if line.startswith("data:")]
+    return [json.loads(line) for line in lines if line != "[DONE]"]
 
 
 def texts(content: Any) -> list[Any]:
@@ -397,4 +673,6 @@ def wire_of(provider: str) -> Wire | None:
         return AnthropicWire()
     if provider == "openai-chat" or provider.startswith("openai-compat"):
         return ChatWire(provider)
+    if provider == "openai-responses":
+        return ResponsesWire()
     return None

@@ -26,6 +26,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
+from provider_rows import check_provider_row
+from provider_traffic import wire_of
 from traffic_expected import as_list, expected_parts, expected_result, matched, open_calls, signed, without_ids
 from traffic_rules import RULES, Difference, Sides, after_rules, camel_cased, first_difference, without_nulls
 
@@ -123,6 +125,8 @@ def check_safely(row: Row, conversation: list[Row], rules: set[str], failures: l
 
 def check_row(row: Row, conversation: list[Row], rules: set[str]) -> bool:
     """Everything that is checked of one row; whether calls of its response were answered by a later one."""
+    if wire_of(row["provider"]) is not None:
+        return check_provider_row(row, conversation, rules)
     if "/interactions" in row["url"]:
         rules.add("another API")
         return False

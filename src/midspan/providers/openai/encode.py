@@ -74,7 +74,7 @@ def _encode_config(config: RequestConfig, preset: Preset) -> tuple[bytes, bytes]
         "seed": settings.seed,
         "presence_penalty": settings.presence_penalty,
         "frequency_penalty": settings.frequency_penalty,
-        "reasoning_effort": _encode_effort(settings),
+        "reasoning_effort": encode_effort(settings),
         "prompt_cache_key": config.cache.key if config.cache is not None else None,
     }
     fields |= {name: value for name, value in optional.items() if value is not None}
@@ -115,12 +115,17 @@ def _encode_output(schema: dict[str, Any] | None, preset: Preset) -> tuple[dict[
         return {"type": "json_object"}, "Answer with JSON only."  # the API demands that the prompt mentions JSON
     if not preset.json_schema:
         return {"type": "json_object"}, f"Answer with JSON only, of this JSON Schema: {json_text(schema)}"
+    return {"type": "json_schema", "json_schema": {"name": output_name(schema), "schema": schema}}, ""
+
+
+def output_name(schema: dict[str, Any]) -> str:
+    """Return the name of an answer's schema, which the API demands."""
     title = schema.get("title")
-    name = NAMES.replace_invalid(title) if isinstance(title, str) and title else _OUTPUT_NAME
-    return {"type": "json_schema", "json_schema": {"name": name, "schema": schema}}, ""
+    return NAMES.replace_invalid(title) if isinstance(title, str) and title else _OUTPUT_NAME
 
 
-def _encode_effort(settings: ModelSettings) -> str | None:
+def encode_effort(settings: ModelSettings) -> str | None:
+    """Return `reasoning_effort`; a number of tokens becomes the nearest level."""
     thinking = settings.thinking
     if thinking is None or isinstance(thinking, str):
         return thinking
@@ -228,13 +233,17 @@ def _sendable(raw: Raw, preset: Preset) -> dict[str, Any]:
             del kept[name]
     if "tool_calls" in kept:
         calls = msgspec.json.decode(kept["tool_calls"], type=list[dict[str, Raw]] | None) or []
-        names = (*_CALL_FIELDS, *preset.call_fields)
-        kept["tool_calls"] = [
-            {"type": Raw(b'"function"'), **{name: value for name, value in call.items() if name in names}}
-            for call in calls
-        ]
+        kept["tool_calls"] = [_sendable_call(call, preset) for call in calls]
         if not calls:
             del kept["tool_calls"]
+    return kept
+
+
+def _sendable_call(call: dict[str, Raw], preset: Preset) -> dict[str, Any]:
+    names = (*_CALL_FIELDS, *preset.call_fields)
+    kept: dict[str, Any] = {"type": "function", **{name: value for name, value in call.items() if name in names}}
+    if "function" in kept and b'"arguments"' not in kept["function"]:  # some services leave it out, but demand it
+        kept["function"] = {**_fields_of(kept["function"]), "arguments": "{}"}
     return kept
 
 

@@ -1,0 +1,231 @@
+"""Responses of the Responses API as model events and messages."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from midspan._types.exchange import (
+    ArgumentsPartDelta,
+    Citation,
+    FinishReason,
+    ModelResponse,
+    PartDelta,
+    PartEnd,
+    PartEvent,
+    PartStart,
+    Usage,
+)
+from midspan._types.messages import Message
+from midspan._types.parts import Opaque, Part, ProviderData, Text, Thought, ToolCall, local_id
+from midspan.errors import MalformedResponse, ProviderError
+from midspan.providers.openai.client import event_error
+from midspan.providers.openai.encode import encode_json
+from midspan.providers.openai_responses.profile import ORIGIN
+from midspan.providers.rest import JsonEventReader
+from midspan.providers.stream import StreamAccumulator, read_arguments
+
+_FINISH_REASONS = {
+    "completed": FinishReason.END,
+    "cancelled": FinishReason.INTERRUPTED,
+    "max_output_tokens": FinishReason.LENGTH,
+    "content_filter": FinishReason.BLOCKED,
+}
+_REASONING_DELTAS = ("response.reasoning_summary_text.delta", "response.reasoning_text.delta")
+_BETWEEN_SUMMARIES = "\n\n"
+
+
+def decode_response(body: bytes) -> ModelResponse:
+    """Return a whole response."""
+    try:
+        document = msgspec.json.decode(body)
+        raw_items = msgspec.json.decode(msgspec.json.decode(body, type=dict[str, Raw])["output"], type=list[Raw])
+        if error := response_error("", document):
+            raise error
+        return _response(document, raw_items, (Raw(body),))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError, KeyError, AttributeError) as error:
+        raise MalformedResponse(f"the response of OpenAI has no output: {error!r}") from error
+
+
+def response_error(name: str, item: Any) -> ProviderError | None:
+    """Return the error that a response or an event reports."""
+    response = item.get("response") if isinstance(item, dict) and isinstance(item.get("response"), dict) else item
+    if isinstance(response, dict) and response.get("status") == "failed":
+        return event_error("OpenAI", "error", {"error": response.get("error") or {}})
+    if isinstance(item, dict) and item.get("object") == "response":
+        return None  # `error` is null, or part of a response that is complete all the same
+    return event_error("OpenAI", name, item)
+
+
+def _response(document: dict[str, Any], raw_items: list[Raw], raw: tuple[Raw, ...]) -> ModelResponse:
+    parts = tuple(part for raw_item in raw_items for part in _parts(raw_item))
+    status = document.get("status")
+    reason = (document.get("incomplete_details") or {}).get("reason") if status == "incomplete" else status
+    finish_reason = _FINISH_REASONS.get(reason or "", FinishReason.OTHER)
+    contents = [content for item in document["output"] for content in item.get("content") or []]
+    refusal = next((content.get("refusal") for content in contents if content.get("type") == "refusal"), None)
+    if refusal and finish_reason is FinishReason.END:
+        finish_reason = FinishReason.REFUSED
+    if finish_reason is not FinishReason.END and parts and isinstance(parts[-1], ToolCall):
+        last = parts[-1]
+        text = encode_json(last.arguments).decode() if last.raw_arguments is None else last.raw_arguments
+        parts = (*parts[:-1], _incomplete(last, text))
+    return ModelResponse(
+        Message("model", parts, ProviderData(ORIGIN, Raw(b"[%b]" % b",".join(raw_items)))),
+        finish_reason,
+        raw_finish_reason=reason,
+        finish_message=refusal,
+        usage=_usage(document.get("usage") or {}),
+        model=document.get("model"),
+        id=document.get("id"),
+        raw=raw,
+        citations=tuple(_citations(contents)),
+    )
+
+
+def _incomplete(call: ToolCall, text: str) -> ToolCall:
+    error = "the arguments are incomplete: the response ended before the call did"
+    return ToolCall(call.id, call.name, {}, text, error, call.provider_data)
+
+
+def _parts(raw: Raw) -> Iterator[Part]:
+    """Yield the parts of an output item, each with the item itself, which goes back to the API."""
+    item = msgspec.json.decode(raw)
+    data = ProviderData(ORIGIN, raw)
+    match item:
+        case {"type": "message", "content": [{"type": "output_text", "text": str(text)}]}:
+            yield Text(text, data)
+        case {"type": "message", "content": list(contents)}:
+            for content in contents:
+                yield Text(str(content.get("text") or content.get("refusal") or ""))
+        case {"type": "function_call", "name": str(name)}:
+            text = item.get("arguments") or ""
+            arguments, error = read_arguments(text)
+            id = str(item.get("call_id") or local_id())
+            yield ToolCall(id, name, arguments, text if error is not None else None, error, data)
+        case {"type": "reasoning"} if text := reasoning_text(item):
+            yield Thought(text, data)
+        case _:
+            yield Opaque(str(item.get("type")), data)
+
+
+def reasoning_text(item: dict[str, Any]) -> str:
+    """Return what a reasoning item shows: the summary, or the reasoning itself."""
+    pieces = item.get("summary") or item.get("content") or []
+    return _BETWEEN_SUMMARIES.join(str(piece.get("text") or "") for piece in pieces)
+
+
+def _usage(usage: dict[str, Any]) -> Usage:
+    def count(name: str, fields: Any = usage) -> int:
+        value = fields.get(name) if isinstance(fields, dict) else None
+        return value if isinstance(value, int) else 0
+
+    details = usage.get("input_tokens_details")
+    thoughts = count("reasoning_tokens", usage.get("output_tokens_details"))
+    return Usage(
+        input=count("input_tokens"),
+        output=max(0, count("output_tokens") - thoughts),
+        thoughts=thoughts,
+        cached=count("cached_tokens", details),
+        cache_write=count("cache_write_tokens", details),
+    )
+
+
+def _citations(contents: list[dict[str, Any]]) -> Iterator[Citation]:
+    offset = 0
+    for content in contents:
+        for annotation in content.get("annotations") or []:
+            if annotation.get("type") == "url_citation" and annotation.get("url"):
+                start, end = annotation.get("start_index"), annotation.get("end_index")
+                yield Citation(
+                    annotation["url"],
+                    annotation.get("title") or "",
+                    start + offset if isinstance(start, int) else None,
+                    end + offset if isinstance(end, int) else None,
+                )
+        offset += len(content.get("text") or "")
+
+
+class StreamDecoder:
+    """Reads the server-sent events of a response."""
+
+    def __init__(self) -> None:
+        self._reader = JsonEventReader(response_error)
+        self._accumulator = StreamAccumulator()
+        self._calls: dict[int, int] = {}
+        """The index of the part by the index of the output item."""
+        self._streamed: set[int] = set()
+        """Output items whose text was streamed."""
+        self._document: dict[str, Any] = {}
+        self._is_complete = False
+        self._items: list[Raw] = []
+
+    @property
+    def is_empty(self) -> bool:
+        return self._reader.is_empty
+
+    def feed(self, piece: bytes) -> Iterator[PartEvent]:
+        for item in self._reader.feed(piece):
+            yield from self._decode(item)
+
+    def end(self) -> Iterator[PartEvent]:
+        for item in self._reader.end():
+            yield from self._decode(item)
+        yield from self._accumulator.end_current()
+
+    def _decode(self, item: Any) -> Iterator[PartEvent]:
+        self._items.append(Raw(encode_json(item)))
+        match item:
+            case {"type": "response.output_item.added", "output_index": int(index), "item": dict(added)}:
+                if added.get("type") == "function_call":
+                    yield from self._start_call(index, added)
+            case {"type": "response.output_text.delta" | "response.refusal.delta", "delta": str(text)}:
+                self._streamed.add(item["output_index"])
+                yield from self._accumulator.add_text(text)
+            case {
+                "type": "response.reasoning_summary_text.delta" | "response.reasoning_text.delta",
+                "delta": str(text),
+            }:
+                self._streamed.add(item["output_index"])
+                yield from self._accumulator.add_thought(text)
+            case {"type": "response.reasoning_summary_part.added", "summary_index": int(index)} if index > 0:
+                yield from self._accumulator.add_thought(_BETWEEN_SUMMARIES)
+            case {"type": "response.function_call_arguments.delta", "output_index": int(index), "delta": str(text)}:
+                if index in self._calls:
+                    yield self._accumulator.add(PartDelta(self._calls[index], ArgumentsPartDelta(text)))
+            case {"type": "response.content_part.done"}:
+                yield from self._accumulator.end_current()
+            case {"type": "response.output_item.done", "output_index": int(index), "item": dict(done)}:
+                yield from self._end_item(index, done)
+            case {"type": "response.completed" | "response.incomplete", "response": dict(response)}:
+                self._document, self._is_complete = response, True
+            case {"type": "response.created" | "response.in_progress", "response": dict(response)}:
+                self._document = response
+
+    def _start_call(self, index: int, item: dict[str, Any]) -> Iterator[PartEvent]:
+        yield from self._accumulator.end_current()
+        self._calls[index] = self._accumulator.reserve()
+        call = ToolCall(str(item.get("call_id") or local_id()), str(item.get("name") or ""))
+        yield self._accumulator.add(PartStart(self._calls[index], call))
+
+    def _end_item(self, index: int, item: dict[str, Any]) -> Iterator[PartEvent]:
+        parts = list(_parts(Raw(encode_json(item))))
+        if index in self._calls:
+            yield self._accumulator.add(PartEnd(self._calls[index], parts[0]))
+            return
+        yield from self._accumulator.end_current()
+        if index not in self._streamed:
+            for part in parts:
+                yield from self._accumulator.add_part(part)
+            yield from self._accumulator.end_current()
+
+    def response(self) -> ModelResponse:
+        """Return the whole response, at the end of the stream."""
+        document = self._document
+        if self._is_complete and isinstance(document.get("output"), list):
+            items = [Raw(encode_json(item)) for item in document["output"]]
+            return _response(document, items, tuple(self._items))
+        return self._accumulator.response(
+            FinishReason.CUT, model=document.get("model"), id=document.get("id"), raw=tuple(self._items)
+        )

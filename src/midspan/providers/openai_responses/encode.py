@@ -1,0 +1,208 @@
+"""A conversation as a request of the Responses API.
+
+Nothing is stored on the server: each request has the whole conversation, with the encrypted reasoning of the model.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from midspan._types.exchange import ModelRequest, RequestConfig
+from midspan._types.messages import Message
+from midspan._types.parts import Blob, Opaque, Part, Resource, Text, Thought, ToolCall, ToolResult
+from midspan._types.specs import AnyTool, BuiltinTool, ModelSettings, ToolChoice
+from midspan.errors import ConfigError
+from midspan.providers.body import fitting_id, join_body, json_text, result_text
+from midspan.providers.openai.encode import encode_effort, encode_json, output_name
+from midspan.providers.openai_responses.profile import ID, ORIGIN, is_reasoning_model
+
+
+def request_body(request: ModelRequest, *, stream: bool) -> bytes:
+    """Return the JSON that asks for the next turn."""
+    config = request.config
+    head = config.derived(ORIGIN, lambda: _encode_config(config))
+    return join_body(request.history, ORIGIN, encode_messages, head, b'],"stream":true}' if stream else b"]}")
+
+
+# All fields but the input
+
+
+def _encode_config(config: RequestConfig) -> bytes:
+    settings, choice = config.settings, config.tool_choice
+    fields: dict[str, Any] = {"model": config.model, "store": False}
+    if is_reasoning_model(config.model):
+        fields["include"] = ["reasoning.encrypted_content"]
+    instructions = config.system or ""
+    if config.output is not None and config.output.json_schema is None:
+        instructions = f"{instructions}\n\nAnswer with JSON only.".strip()  # the API demands that JSON is mentioned
+    if instructions:
+        fields["instructions"] = instructions
+    if config.tools:
+        fields["tools"] = [_encode_tool(tool) for tool in config.tools]
+        if choice is not None:
+            fields["tool_choice"] = _encode_choice(choice)
+            if choice.parallel is not None:
+                fields["parallel_tool_calls"] = choice.parallel
+    optional = {
+        "text": _encode_output(config),
+        "reasoning": _encode_reasoning(settings),
+        "max_output_tokens": settings.max_tokens,
+        "temperature": settings.temperature,
+        "top_p": settings.top_p,
+        "prompt_cache_key": config.cache.key if config.cache is not None else None,
+    }
+    fields |= {name: value for name, value in optional.items() if value is not None}
+    try:
+        return encode_json({**fields, **settings.extra})[:-1] + b',"input":['
+    except (TypeError, UnicodeEncodeError, RecursionError) as error:
+        raise ConfigError(f"the request is not JSON serializable: {error}") from error
+
+
+def _encode_tool(tool: AnyTool) -> dict[str, Any]:
+    if isinstance(tool, BuiltinTool):
+        return {"type": tool.name, **tool.config}
+    encoded: dict[str, Any] = {"type": "function", "name": tool.name}
+    if tool.description:
+        encoded["description"] = tool.description
+    encoded["parameters"] = tool.parameters or {"type": "object", "properties": {}}
+    encoded["strict"] = bool(tool.strict)  # the default of the API is True, which rejects most schemas
+    return encoded
+
+
+def _encode_choice(choice: ToolChoice) -> Any:
+    mode = "required" if choice.mode == "any" else choice.mode
+    if not choice.names or mode == "none":
+        return mode
+    functions = [{"type": "function", "name": name} for name in choice.names]
+    if len(functions) == 1 and mode == "required":
+        return functions[0]
+    return {"type": "allowed_tools", "mode": mode, "tools": functions}
+
+
+def _encode_output(config: RequestConfig) -> dict[str, Any] | None:
+    if config.output is None:
+        return None
+    schema = config.output.json_schema
+    if schema is None:
+        return {"format": {"type": "json_object"}}
+    return {"format": {"type": "json_schema", "name": output_name(schema), "schema": schema, "strict": False}}
+
+
+def _encode_reasoning(settings: ModelSettings) -> dict[str, Any] | None:
+    effort = encode_effort(settings)
+    fields = {} if effort is None else {"effort": effort}
+    if settings.show_thoughts:
+        fields["summary"] = "auto"
+    return fields or None
+
+
+# Messages
+
+
+def encode_messages(messages: Sequence[Message]) -> list[bytes]:
+    """Return the items of the input: a message, a call and a result are items of their own."""
+    try:
+        return [
+            item if isinstance(item, bytes) else encode_json(item) for message in messages for item in _items(message)
+        ]
+    except (TypeError, UnicodeEncodeError, RecursionError) as error:
+        raise ConfigError(f"a message is not JSON serializable: {error}") from error
+
+
+def _items(message: Message) -> Iterator[Any]:
+    data = message.provider_data
+    if data is not None and data.origin == ORIGIN and data.raw:
+        yield from msgspec.json.decode(data.raw, type=list[Raw])
+    elif message.role == "model":
+        yield from _model_items(message)
+    else:
+        yield from _user_items(message)
+
+
+def _model_items(message: Message) -> Iterator[Any]:
+    media: list[Part] = []
+    for part in message.parts:
+        if (raw := _as_sent(part)) is not None:
+            yield raw
+        elif isinstance(part, Text) and part.text:
+            yield {"role": "assistant", "content": part.text}
+        elif isinstance(part, ToolCall):
+            arguments = json_text(part.arguments) if part.raw_arguments is None else part.raw_arguments
+            id = fitting_id(part.id, ID)
+            yield {"type": "function_call", "call_id": id, "name": part.name, "arguments": arguments}
+        elif isinstance(part, Blob):
+            media.append(part)
+    if media and not message.calls:  # images that a model made: only messages of the user can contain them
+        yield from _user_items(Message("user", tuple(media)))
+
+
+def _as_sent(part: Part) -> Raw | None:
+    """Return the item that the API sent for a part; None if it sent none, or the part was changed."""
+    data = part.provider_data
+    if data is None or data.origin != ORIGIN or not data.raw:
+        return None
+    if isinstance(part, Opaque | Thought):
+        return data.raw  # reasoning is only read by the API itself
+    item = msgspec.json.decode(data.raw)
+    if isinstance(part, ToolCall):
+        is_same = item.get("call_id") == part.id and item.get("name") == part.name
+        if not is_same:
+            return None
+        arguments = json_text(part.arguments) if part.raw_arguments is None else part.raw_arguments
+        return Raw(encode_json({**item, "arguments": arguments}))
+    if isinstance(part, Text):
+        texts = [content.get("text") for content in item.get("content") or []]
+        return data.raw if texts == [part.text] else None
+    return None
+
+
+def _user_items(message: Message) -> Iterator[Any]:
+    content: list[Any] = []
+    for part in message.parts:
+        data = part.provider_data
+        if isinstance(part, ToolResult):
+            yield _encode_result(part)
+        elif isinstance(part, Text):
+            content.append({"type": "input_text", "text": part.text})
+        elif isinstance(part, Blob):
+            content.append(_encode_blob(part))
+        elif isinstance(part, Opaque) and data is not None and data.origin == ORIGIN:
+            if part.name.startswith("input_"):
+                content.append(data.raw)
+            else:
+                yield data.raw  # an item of its own
+    if len(content) == 1 and isinstance(content[0], dict) and content[0]["type"] == "input_text":
+        content = content[0]["text"]
+    if content:
+        yield {"role": "user", "content": content}
+
+
+def _encode_result(result: ToolResult) -> dict[str, Any]:
+    output: Any = result_text(result)
+    if result.media:
+        output = [] if result.value is None else [{"type": "input_text", "text": json_text(result.value)}]
+        for part in result.content:
+            if isinstance(part, Blob):
+                output.append(_encode_blob(part))
+            elif result.value is None and (text := _text_of(part)):
+                output.append({"type": "input_text", "text": text})
+        if result.hint is not None:
+            output.append({"type": "input_text", "text": result.hint})
+    return {"type": "function_call_output", "call_id": fitting_id(result.id, ID), "output": output}
+
+
+def _text_of(part: Text | Resource) -> str:
+    return part.text if isinstance(part, Text) else part.text or part.url
+
+
+def _encode_blob(blob: Blob) -> dict[str, Any]:
+    media_type = blob.media_type.partition(";")[0].strip().lower()
+    is_id = blob.url is not None and "://" not in blob.url
+    data = blob.url or f"data:{media_type};base64,{blob.base64}"
+    if media_type.startswith("image/"):
+        return {"type": "input_image", "detail": "auto", ("file_id" if is_id else "image_url"): data}
+    if blob.url is not None:
+        return {"type": "input_file", ("file_id" if is_id else "file_url"): data}
+    return {"type": "input_file", "filename": blob.name or "file", "file_data": data}

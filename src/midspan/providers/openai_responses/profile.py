@@ -1,0 +1,21 @@
+"""The profile of models behind the Responses API."""
+
+import re
+
+from midspan.providers.openai.profile import PRESETS
+from midspan.providers.provider import ModelProfile
+
+ORIGIN = "openai-responses"
+PRESET = PRESETS["openai"]
+ID = re.compile(r"\S{1,64}")
+"""Valid ids of calls."""
+_REASONING_MODEL = re.compile(r"(?:[\w.-]+/)?(?:o\d|gpt-(?:[5-9]|\d\d))(?!.*-chat)")
+
+
+def is_reasoning_model(model: str) -> bool:
+    """Whether a model reasons before it answers, by its name."""
+    return _REASONING_MODEL.match(model) is not None
+
+
+def profile_of(model: str) -> ModelProfile:
+    return ModelProfile(service="OpenAI", reasoning=("level",) if is_reasoning_model(model) else ())
