@@ -366,8 +366,11 @@ class ChatWire:
         calls = []
         for call in message.get("tool_calls") or []:
             names[call["id"]] = call["function"]["name"]
-            calls.append(ToolCall(call["id"], call["function"]["name"], raw_arguments=call["function"]["arguments"],
-                                  provider_data=raw_data(origin, rest_of(call, ("id", "type", "function", "index")))))  # fmt: skip
+            data = raw_data(origin, rest_of(call, ("id", "type", "function", "index")))
+            function = call["function"]
+            calls.append(
+                ToolCall(call["id"], function["name"], raw_arguments=function["arguments"], provider_data=data)
+            )
         extra = rest_of(message, ("role", "content", "tool_calls", "annotations", "refusal"))
         reasoning = [Opaque("reasoning", ProviderData(origin, Raw(msgspec.json.encode(extra))))] if extra else []
         return [Message("model", (*reasoning, *parts, *calls), ProviderData(origin))]

@@ -242,8 +242,8 @@ def _sendable(raw: Raw, preset: Preset) -> dict[str, Any]:
 def _sendable_call(call: dict[str, Raw], preset: Preset) -> dict[str, Any]:
     names = (*_CALL_FIELDS, *preset.call_fields)
     kept: dict[str, Any] = {"type": "function", **{name: value for name, value in call.items() if name in names}}
-    if "function" in kept and b'"arguments"' not in kept["function"]:  # some services leave it out, but demand it
-        kept["function"] = {**_fields_of(kept["function"]), "arguments": "{}"}
+    if "function" in call and "arguments" not in (function := _fields_of(call["function"])):
+        kept["function"] = {**function, "arguments": "{}"}  # some services leave it out, but demand it
     return kept
 
 
