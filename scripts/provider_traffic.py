@@ -447,7 +447,7 @@ class ChatWire:
 
     def _sent(self, message: Json) -> Json:
         calls = [
-            {"id": call["id"], "function": {name: call["function"].get(name, "") for name in ("name", "arguments")}}
+            {"id": call["id"], "name": call["function"]["name"], "arguments": call["function"].get("arguments", "{}")}
             for call in message.get("tool_calls") or []
         ]
         return {"content": message.get("content") or "", "calls": calls}

@@ -11,12 +11,30 @@ from msgspec import Struct
 
 from midspan.providers.provider import Provider
 
+_OPENAI = "midspan.providers.openai.family:FAMILIES"
 BUILTIN = {
     "gemini": "midspan.providers.gemini.family:FAMILY",
     "anthropic": "midspan.providers.anthropic.family:FAMILY",
+    "openai": _OPENAI,
+    "openai-responses": _OPENAI,
+    "azure": _OPENAI,
+    "openrouter": _OPENAI,
+    "xai": _OPENAI,
+    "groq": _OPENAI,
+    "mistral": _OPENAI,
+    "deepseek": _OPENAI,
+    "together": _OPENAI,
+    "google-openai": _OPENAI,
+    "ollama": _OPENAI,
+    "localai": _OPENAI,
+    "vllm": _OPENAI,
+    "llamacpp": _OPENAI,
     "offline": "midspan.providers.offline.client:FAMILY",
 }
-"""The families of this package, in the order in which the default is chosen. Each is imported when it is needed."""
+"""The families of this package, in the order in which the default is chosen. Each is imported when it is needed.
+
+An attribute that is a dict has several families by name.
+"""
 ENTRY_POINTS = "midspan.providers"
 
 

@@ -99,7 +99,8 @@ def _family(name: str) -> ProviderFamily:
 
 def _builtin(name: str) -> ProviderFamily:
     module, _, attribute = BUILTIN[name].partition(":")
-    family: ProviderFamily = getattr(import_module(module), attribute)
+    found = getattr(import_module(module), attribute)
+    family: ProviderFamily = found[name] if isinstance(found, dict) else found
     return family
 
 

@@ -1,0 +1,222 @@
+"""Responses of the Interactions API as model events and messages."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from midspan._types.exchange import (
+    ArgumentsPartDelta,
+    Citation,
+    FinishReason,
+    ModelResponse,
+    PartDelta,
+    PartEnd,
+    PartEvent,
+    PartStart,
+    TextPartDelta,
+    ThoughtPartDelta,
+    Usage,
+)
+from midspan._types.messages import Message
+from midspan._types.parts import Blob, Opaque, Part, ProviderData, Text, Thought, ToolCall, local_id
+from midspan.errors import MalformedResponse, ServerError
+from midspan.providers.interactions.encode import ORIGIN, encode_json
+from midspan.providers.rest import JsonEventReader, ParseEventError
+from midspan.providers.stream import StreamAccumulator
+
+_FINISH_REASONS = {
+    "completed": FinishReason.END,
+    "requires_action": FinishReason.END,
+    "incomplete": FinishReason.LENGTH,
+    "budget_exceeded": FinishReason.LENGTH,
+    "cancelled": FinishReason.INTERRUPTED,
+    "requires_continuation": FinishReason.CONTINUES,
+}
+_MEDIA = ("image", "audio", "video", "document")
+
+
+def decode_response(body: bytes) -> ModelResponse:
+    """Return a whole response."""
+    try:
+        document = msgspec.json.decode(body)
+        steps = msgspec.json.decode(msgspec.json.decode(body, type=dict[str, Raw]).get("steps", b"[]"), type=list[Raw])
+        return _response(document, steps, (Raw(body),))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError, AttributeError) as error:
+        raise MalformedResponse(f"the response is not an interaction: {error!r}") from error
+
+
+def _response(document: dict[str, Any], steps: list[Raw], raw: tuple[Raw, ...]) -> ModelResponse:
+    status = document.get("status")
+    if status == "failed":
+        errors = document.get("errors") or [document.get("error") or {}]
+        raise ServerError(f"Gemini: {errors[0].get('message') or 'the interaction failed'}")
+    decoded = [msgspec.json.decode(step) for step in steps]
+    parts = tuple(part for step, raw_step in zip(decoded, steps, strict=True) for part in parts_of(step, raw_step))
+    return ModelResponse(
+        Message("model", parts, ProviderData(ORIGIN, Raw(b"[%b]" % b",".join(steps)))),
+        _FINISH_REASONS.get(status or "", FinishReason.OTHER),
+        raw_finish_reason=status,
+        usage=_usage(document.get("usage") or {}),
+        model=document.get("model"),
+        id=document.get("id") or None,
+        raw=raw,
+        citations=tuple(_citations(decoded)),
+    )
+
+
+def parts_of(step: dict[str, Any], raw: Raw) -> Iterator[Part]:
+    """Yield the parts of a step. `raw` is the step as it came."""
+    data = ProviderData(ORIGIN, raw)
+    match step:
+        case {"type": "model_output"}:
+            for content in step.get("content") or []:
+                yield _content_part(content)
+        case {"type": "function_call", "name": str(name)}:
+            arguments = step.get("arguments")
+            yield ToolCall(str(step.get("id") or local_id()), name, arguments if isinstance(arguments, dict) else {})
+        case {"type": "thought"} if text := "".join(item.get("text", "") for item in step.get("summary") or []):
+            yield Thought(text, data)
+        case _:
+            yield Opaque(str(step.get("type")), data)
+
+
+def _content_part(content: dict[str, Any]) -> Part:
+    kind = content.get("type")
+    if kind == "text":
+        return Text(str(content.get("text") or ""))
+    if kind in _MEDIA:
+        media_type = str(content.get("mime_type") or f"{kind}/*")
+        return Blob(media_type, base64=content.get("data"), url=content.get("uri"))
+    return Opaque(str(kind), ProviderData(ORIGIN, Raw(encode_json({"type": "model_output", "content": [content]}))))
+
+
+def _usage(usage: dict[str, Any]) -> Usage:
+    def count(name: str) -> int:
+        value = usage.get(f"total_{name}_tokens")
+        return value if isinstance(value, int) else 0
+
+    return Usage(count("input"), count("output"), count("thought"), count("cached"), count("tool_use"))
+
+
+def _citations(steps: list[dict[str, Any]]) -> Iterator[Citation]:
+    offset = 0
+    for step in steps:
+        for content in (step.get("content") or []) if step.get("type") == "model_output" else []:
+            for annotation in content.get("annotations") or []:
+                if url := annotation.get("url") or annotation.get("source"):
+                    yield Citation(str(url), annotation.get("title") or "")
+            offset += len(content.get("text") or "")
+
+
+class StreamDecoder:
+    """Reads the server-sent events of a response."""
+
+    def __init__(self, parse_error: ParseEventError | None = None) -> None:
+        self._reader = JsonEventReader(parse_error)
+        self._accumulator = StreamAccumulator()
+        self._steps: dict[int, dict[str, Any]] = {}
+        self._arguments: dict[int, list[str]] = {}
+        self._open: dict[int, int] = {}
+        """The index of the part that is being streamed, by the index of its step."""
+        self._document: dict[str, Any] = {}
+        self._items: list[Raw] = []
+
+    @property
+    def is_empty(self) -> bool:
+        return self._reader.is_empty
+
+    def feed(self, piece: bytes) -> Iterator[PartEvent]:
+        for item in self._reader.feed(piece):
+            yield from self._decode(item)
+
+    def end(self) -> Iterator[PartEvent]:
+        for item in self._reader.end():
+            yield from self._decode(item)
+
+    def _decode(self, item: Any) -> Iterator[PartEvent]:
+        self._items.append(Raw(encode_json(item)))
+        match item:
+            case {"event_type": "interaction.created" | "interaction.completed", "interaction": dict(interaction)}:
+                self._document |= {name: value for name, value in interaction.items() if value not in (None, "")}
+            case {"event_type": "interaction.status_update", "status": str(status)}:
+                self._document["status"] = status
+            case {"event_type": "step.start", "index": int(index), "step": dict(step)}:
+                self._steps[index] = step
+                if step.get("type") == "function_call":
+                    call = ToolCall(str(step.get("id") or local_id()), str(step.get("name") or ""))
+                    yield from self._start(index, call)
+            case {"event_type": "step.delta", "index": int(index), "delta": dict(delta)} if index in self._steps:
+                yield from self._append(index, delta)
+            case {"event_type": "step.stop", "index": int(index)} if index in self._steps:
+                yield from self._stop(index)
+
+    def _start(self, index: int, part: Part) -> Iterator[PartEvent]:
+        self._open[index] = self._accumulator.reserve()
+        yield self._accumulator.add(PartStart(self._open[index], part))
+
+    def _append(self, index: int, delta: dict[str, Any]) -> Iterator[PartEvent]:
+        step = self._steps[index]
+        match delta:
+            case {"type": "text", "text": str(text)}:
+                contents = step.setdefault("content", [])
+                if not contents or contents[-1].get("type") != "text":
+                    contents.append({"type": "text", "text": ""})
+                    yield from self._end(index)
+                contents[-1]["text"] += text
+                if index in self._open:
+                    yield self._accumulator.add(PartDelta(self._open[index], TextPartDelta(text)))
+                else:
+                    yield from self._start(index, Text(text))
+            case {"type": "thought_summary", "content": {"text": str(text)}}:
+                step.setdefault("summary", []).append(delta["content"])
+                if index in self._open:
+                    yield self._accumulator.add(PartDelta(self._open[index], ThoughtPartDelta(text)))
+                else:
+                    yield from self._start(index, Thought(text))
+            case {"type": "thought_signature", "signature": str(signature)}:
+                step["signature"] = step.get("signature", "") + signature
+            case {"type": "arguments_delta", "arguments": str(text)}:
+                self._arguments.setdefault(index, []).append(text)
+                if index in self._open:
+                    yield self._accumulator.add(PartDelta(self._open[index], ArgumentsPartDelta(text)))
+            case {"type": "text_annotation_delta", "annotations": list(annotations)} if step.get("content"):
+                step["content"][-1].setdefault("annotations", []).extend(annotations)
+            case {"type": kind} if kind in _MEDIA:
+                step.setdefault("content", []).append(delta)
+                yield from self._end(index)
+                yield from self._accumulator.add_part(_content_part(delta))
+            case _:
+                step |= {name: value for name, value in delta.items() if name != "type"}
+
+    def _end(self, index: int) -> Iterator[PartEvent]:
+        if index in self._open:
+            yield self._accumulator.add(PartEnd(self._open.pop(index)))
+
+    def _stop(self, index: int) -> Iterator[PartEvent]:
+        step = self._steps[index]
+        if index in self._arguments:
+            try:
+                step["arguments"] = msgspec.json.decode("".join(self._arguments[index]))
+            except msgspec.DecodeError:
+                step["arguments"] = {}  # the call gets an arguments_error
+        part = next(parts_of(step, Raw(encode_json(step))), None)
+        if isinstance(part, Thought) and index in self._open:
+            yield self._accumulator.add(PartEnd(self._open.pop(index), part))
+        elif isinstance(part, Opaque) and step.get("type") != "model_output":
+            yield from self._accumulator.add_part(part)
+        yield from self._end(index)
+
+    def response(self) -> ModelResponse:
+        """Return the whole response, at the end of the stream."""
+        document = self._document
+        if document.get("status") in (None, "in_progress"):
+            return self._accumulator.response(
+                FinishReason.CUT, model=document.get("model"), id=document.get("id"), raw=tuple(self._items)
+            )
+        steps = [Raw(encode_json(step)) for _, step in sorted(self._steps.items())]
+        response = _response(document, steps, tuple(self._items))
+        parts = self._accumulator.parts(is_complete=response.finish_reason is FinishReason.END)
+        calls = [part for part in parts if isinstance(part, ToolCall) and part.arguments_error is not None]
+        return response if not calls else msgspec.structs.replace(response, message=Message("model", parts))

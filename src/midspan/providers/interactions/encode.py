@@ -1,0 +1,140 @@
+"""A conversation as a request of the Interactions API.
+
+Nothing is stored on the server: each request has all steps of the conversation, with the model's signed thoughts.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from midspan._types.exchange import ModelRequest, RequestConfig
+from midspan._types.messages import Message
+from midspan._types.parts import Blob, Opaque, Part, Resource, Text, Thought, ToolCall, ToolResult
+from midspan._types.specs import AnyTool, BuiltinTool, ModelSettings, ToolChoice
+from midspan.errors import ConfigError
+from midspan.providers.body import join_body, json_text, result_text
+
+ORIGIN = "gemini-interactions"
+encode_json = msgspec.json.Encoder().encode
+
+
+def request_body(request: ModelRequest, *, stream: bool) -> bytes:
+    """Return the JSON that asks for the next turn."""
+    config = request.config
+    head = config.derived(ORIGIN, lambda: _encode_config(config))
+    return join_body(request.history, ORIGIN, encode_messages, head, b'],"stream":true}' if stream else b"]}")
+
+
+# All fields but the input
+
+
+def _encode_config(config: RequestConfig) -> bytes:
+    fields: dict[str, Any] = {"model": config.model, "store": False}
+    if config.system:
+        fields["system_instruction"] = config.system
+    if config.tools:
+        fields["tools"] = [_encode_tool(tool) for tool in config.tools]
+    if generation := _encode_settings(config.settings, config.tool_choice if config.tools else None):
+        fields["generation_config"] = generation
+    if config.output is not None:
+        fields["response_format"] = {"type": "text", "mime_type": "application/json"}
+        if config.output.json_schema is not None:
+            fields["response_format"]["schema"] = config.output.json_schema
+    try:
+        return encode_json({**fields, **config.settings.extra})[:-1] + b',"input":['
+    except (TypeError, UnicodeEncodeError, RecursionError) as error:
+        raise ConfigError(f"the request is not JSON serializable: {error}") from error
+
+
+def _encode_tool(tool: AnyTool) -> dict[str, Any]:
+    if isinstance(tool, BuiltinTool):
+        return {"type": _snake_case(tool.name), **tool.config}
+    encoded: dict[str, Any] = {"type": "function", "name": tool.name}
+    if tool.description:
+        encoded["description"] = tool.description
+    if tool.parameters is not None:
+        encoded["parameters"] = tool.parameters
+    return encoded
+
+
+def _snake_case(name: str) -> str:
+    return "".join(f"_{char.lower()}" if char.isupper() else char for char in name)
+
+
+def _encode_settings(settings: ModelSettings, choice: ToolChoice | None) -> dict[str, Any]:
+    optional = {
+        "max_output_tokens": settings.max_tokens,
+        "seed": settings.seed,
+        "stop_sequences": settings.stop or None,
+        "temperature": settings.temperature,
+        "top_p": settings.top_p,
+        "thinking_level": settings.thinking if isinstance(settings.thinking, str) else None,
+        "thinking_summaries": None if settings.show_thoughts is None else "auto" if settings.show_thoughts else "none",
+        "tool_choice": None if choice is None else _encode_choice(choice),
+    }
+    return {name: value for name, value in optional.items() if value is not None}
+
+
+def _encode_choice(choice: ToolChoice) -> Any:
+    mode = "validated" if choice.strict and choice.mode == "auto" else choice.mode
+    return {"allowed_tools": {"mode": mode, "tools": choice.names}} if choice.names else mode
+
+
+# Messages
+
+
+def encode_messages(messages: Sequence[Message]) -> list[bytes]:
+    """Return the steps of a conversation."""
+    try:
+        return [encode_json(step) for message in messages for step in _steps(message)]
+    except (TypeError, UnicodeEncodeError, RecursionError) as error:
+        raise ConfigError(f"a message is not JSON serializable: {error}") from error
+
+
+def _steps(message: Message) -> Iterator[Any]:
+    data = message.provider_data
+    if data is not None and data.origin == ORIGIN and data.raw:
+        yield from msgspec.json.decode(data.raw, type=list[Raw])
+        return
+    content: list[Any] = []
+    for part in message.parts:
+        own = part.provider_data
+        is_ours = own is not None and own.origin == ORIGIN and bool(own.raw)
+        if isinstance(part, ToolResult):
+            yield _encode_result(part)
+        elif isinstance(part, ToolCall):
+            if content:
+                yield {"type": "model_output", "content": content}
+                content = []
+            yield {"type": "function_call", "id": part.id, "name": part.name, "arguments": part.arguments}
+        elif isinstance(part, Thought | Opaque):
+            if is_ours and own is not None:
+                yield own.raw
+        elif encoded := _encode_content(part):
+            content.append(encoded)
+    if content:
+        yield {"type": "user_input" if message.role == "user" else "model_output", "content": content}
+
+
+def _encode_content(part: Part | Resource) -> dict[str, Any] | None:
+    if isinstance(part, Text):
+        return {"type": "text", "text": part.text} if part.text else None
+    if isinstance(part, Resource):
+        return {"type": "text", "text": part.text or part.url}
+    if not isinstance(part, Blob):
+        return None
+    kind = part.media_type.partition("/")[0]
+    content = {"type": kind if kind in ("image", "audio", "video") else "document", "mime_type": part.media_type}
+    return {**content, "uri": part.url} if part.url is not None else {**content, "data": part.base64}
+
+
+def _encode_result(result: ToolResult) -> dict[str, Any]:
+    value: Any = result.value if isinstance(result.value, dict) and result.hint is None else result_text(result)
+    if result.media:
+        texts = [] if result.value is None else [{"type": "text", "text": json_text(result.value)}]
+        parts = result.content if result.value is None else result.media
+        value = [*texts, *(content for part in parts if (content := _encode_content(part)))]
+    encoded = {"type": "function_result", "call_id": result.id, "name": result.name, "result": value}
+    return {**encoded, "is_error": True} if result.is_error else encoded

@@ -1,0 +1,73 @@
+"""OpenAI and the services that are compatible with it as families of models."""
+
+import os
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from midspan.errors import AuthenticationError, CredentialsError, MidspanError
+from midspan.providers.family import HealthCheck, ProviderFamily
+from midspan.providers.openai.profile import PRESETS, Preset
+from midspan.providers.provider import Provider
+
+if TYPE_CHECKING:
+    from midspan.providers.openai.client import OpenAI
+    from midspan.providers.openai_responses.client import OpenAIResponses
+
+
+def _make(model: str | None = None, *, preset: str) -> "OpenAI":
+    from midspan.providers.openai.client import OpenAI  # the registry imports this module for every name
+
+    return OpenAI(model, preset=preset)
+
+
+def _make_responses(model: str | None = None) -> "OpenAIResponses":
+    from midspan.providers.openai_responses.client import OpenAIResponses  # as above
+
+    return OpenAIResponses(model)
+
+
+def _is_configured(environment: Mapping[str, str], preset: Preset) -> bool:
+    names = preset.key_variables if preset.needs_key else (preset.url_variable or "",)
+    return any(environment.get(name, "").strip() for name in names)
+
+
+async def _list_models(make: Callable[..., Any]) -> list[str]:
+    provider = make("any")
+    try:
+        names: list[str] = await provider.list_models()
+        return names
+    finally:
+        await provider.aclose()
+
+
+async def _check(make: Callable[..., Any], preset: Preset) -> Sequence[HealthCheck]:
+    if not _is_configured(os.environ, preset) and preset.needs_key:
+        return [HealthCheck("note", f"{' or '.join(preset.key_variables)} is not set")]
+    try:
+        count = len(await _list_models(make))
+    except (AuthenticationError, CredentialsError):
+        return [HealthCheck("problem", f"{preset.service} does not accept the key; is it complete?")]
+    except MidspanError as error:
+        state = "problem" if _is_configured(os.environ, preset) else "note"
+        return [HealthCheck(state, f"{preset.service} cannot be used: {error}")]  # type: ignore[arg-type]
+    return [HealthCheck("ok", f"{preset.service} has {count} models")]
+
+
+def _family(preset: Preset, make: Callable[..., Provider] | None = None, name: str | None = None) -> ProviderFamily:
+    make = make or partial(_make, preset=preset.name)
+    list_models: Callable[[], Coroutine[Any, Any, Sequence[str]]] = partial(_list_models, make)
+    return ProviderFamily(
+        name=name or preset.name,
+        make=make,
+        prefixes=preset.prefixes if name is None else (),
+        environment=preset.key_variables if preset.needs_key else (preset.url_variable or "",),
+        is_configured=partial(_is_configured, preset=preset),
+        default_model=preset.default_model,
+        list_models=list_models,
+        check=partial(_check, make, preset),
+    )
+
+
+FAMILIES = {name: _family(preset) for name, preset in PRESETS.items()}
+FAMILIES["openai-responses"] = _family(PRESETS["openai"], _make_responses, "openai-responses")
