@@ -97,8 +97,7 @@ class AnthropicWire:
 
     def read(self, request: Json) -> ModelRequest:
         known = ["model", "messages", "system", "tools", "tool_choice", "max_tokens", "stream", "thinking",
-                 "temperature", "top_p", "top_k", "stop_sequences", "anthropic_version", "cache_control",
-                 "output_format", "output_config"]  # fmt: skip
+                 "stop_sequences", "anthropic_version", "cache_control", "output_format", "output_config"]  # fmt: skip
         names: dict[str, str] = {}
         messages = [self._message(message, names) for message in request["messages"]]
         system = request.get("system")
@@ -119,9 +118,6 @@ class AnthropicWire:
             extra["output_config"] = {**output_config, **({"format": output} if output else {})}
         settings = ModelSettings(
             max_tokens=request["max_tokens"],
-            temperature=request.get("temperature"),
-            top_p=request.get("top_p"),
-            top_k=request.get("top_k"),
             stop=tuple(request.get("stop_sequences") or ()),
             thinking=self._thinking(request.get("thinking") or {}),
             extra=extra,

@@ -1,6 +1,7 @@
 """The behaviour that all providers share."""
 
 import asyncio
+import json
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import ExitStack, aclosing
 from pathlib import Path
@@ -25,6 +26,9 @@ from midspan._types.parts import Text, ToolCall, ToolResult
 from midspan._types.specs import ToolSpec
 from midspan.emulator import LocalGemini, answer
 from midspan.emulator import call as gemini_call
+from midspan.providers.anthropic.client import Anthropic
+from midspan.providers.openai.client import OpenAI
+from midspan.providers.openai_responses.client import OpenAIResponses
 from midspan.providers.prompted.client import PromptedTools
 from midspan.providers.provider import ModelProfile, Provider, WrapperProvider, ensure_aclose
 from midspan.providers.scripted import ScriptedProvider
@@ -35,7 +39,7 @@ from midspan.testing.recording import RecordedProvider, RecordingWriter
 from midspan.testing.replaying import RecordingLibrary, ReplayedProvider, Replayer
 from tests.bounds import BOUND
 from tests.gemini.recorder import recorder
-from tests.providers import parrot
+from tests.providers import parrot, services
 from tests.streaming import plain
 
 T = TypeVar("T")
@@ -91,6 +95,31 @@ def outside(stack: ExitStack, folder: Path) -> Provider:
     return made
 
 
+def _script(request: dict[str, Any]) -> services.Turn:
+    is_answered = json.dumps(request).count("call_0") > 1
+    return services.Turn(DONE) if is_answered else services.Turn(TALK, (("call_0", "add", '{"a": 1}'),), "Add them.")
+
+
+def anthropic(stack: ExitStack, _: Path) -> Provider:
+    service = stack.enter_context(recorder(services.AnthropicService(_script)))
+    return Anthropic("claude-sonnet-5-5", api_key="k", base_url=service.url)
+
+
+def openai(stack: ExitStack, _: Path) -> Provider:
+    service = stack.enter_context(recorder(services.ChatService(_script)))
+    return OpenAI("gpt-5.5", api_key="k", base_url=service.url)
+
+
+def openai_responses(stack: ExitStack, _: Path) -> Provider:
+    service = stack.enter_context(recorder(services.ResponsesService(_script)))
+    return OpenAIResponses("gpt-5.5", api_key="k", base_url=service.url)
+
+
+def interactions(stack: ExitStack, _: Path) -> Provider:
+    service = stack.enter_context(recorder(services.InteractionsService(_script)))
+    return Gemini("gemini-3.8-flash", api="interactions", api_key="k", base_url=service.url)
+
+
 def wrapped(stack: ExitStack, folder: Path) -> Provider:
     return WrapperProvider(scripted(stack, folder))
 
@@ -103,6 +132,10 @@ def recorded(stack: ExitStack, folder: Path) -> Provider:
 
 PROVIDERS: dict[str, Callable[[ExitStack, Path], Provider]] = {
     "gemini": gemini,
+    "interactions": interactions,
+    "anthropic": anthropic,
+    "openai": openai,
+    "openai_responses": openai_responses,
     "scripted": scripted,
     "prompted": prompted,
     "outside": outside,
@@ -228,7 +261,7 @@ def test_provider_can_be_closed_twice(provider: Provider) -> None:
     run(main())
 
 
-@pytest.mark.parametrize("kind", ["gemini", "scripted", "prompted", "outside"])
+@pytest.mark.parametrize("kind", [*PROVIDERS][:-2])
 @pytest.mark.parametrize("streamed", [True, False])
 def test_recording_of_either_mode_replays_the_response(kind: str, streamed: bool, tmp_path: Path) -> None:
     masker, messages = SecretMasker(environment={}), REQUEST.history.messages

@@ -24,6 +24,8 @@ _log = logging.getLogger("midspan.providers.anthropic")
 ORIGIN = "anthropic"
 ID = re.compile(r"[A-Za-z0-9_-]{1,256}")
 """Valid ids of calls."""
+_UNSUPPORTED = ("temperature", "top_p", "top_k", "seed", "presence_penalty", "frequency_penalty")
+"""Settings that the API does not have, or no longer has. Older models accept some of them, as `extra`."""
 _VERTEX_VERSION = "vertex-2023-10-16"
 _JSON_ONLY = "Answer with JSON only."
 _EFFORTS: dict[ThinkingLevel, str] = {"minimal": "low", "low": "low", "medium": "medium", "high": "high"}
@@ -84,14 +86,11 @@ def _encode_config(config: RequestConfig, capabilities: Capabilities, *, vertex:
     optional = {
         "thinking": thinking,
         "output_config": output_config or None,
-        "temperature": settings.temperature,
-        "top_p": settings.top_p,
-        "top_k": settings.top_k,
         "stop_sequences": settings.stop or None,
         "cache_control": _mark(cache) if cache is not None and "messages" in cache.parts and not vertex else None,
     }
     fields |= {name: value for name, value in optional.items() if value is not None}
-    for name in ("seed", "presence_penalty", "frequency_penalty"):
+    for name in _UNSUPPORTED:
         if getattr(settings, name) is not None:
             _log.warning("Anthropic has no setting %s; it is ignored", name)
     try:

@@ -4,7 +4,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from msgspec import Raw
 from msgspec.structs import replace
@@ -26,7 +26,7 @@ from midspan.errors import ConfigError, InvalidRequest, ProviderError
 from midspan.providers.auth import HiddenArguments
 from midspan.providers.gemini.capabilities import DEFAULT_MODEL, Capabilities, capabilities_of, successor_of
 from midspan.providers.gemini.profile import profile_of
-from midspan.providers.provider import WireRequest
+from midspan.providers.provider import WireRequest, ensure_aclose
 
 if TYPE_CHECKING:
     from midspan.providers.gemini import responses
@@ -43,14 +43,27 @@ class Gemini:
     _repr = "Gemini(not connected)"  # until the constructor is done; a traceback may show it earlier
 
     def __init__(
-        self, model: str = DEFAULT_MODEL, *, capabilities: Capabilities | None = None, api: "GeminiApi | None" = None,
+        self,
+        model: str = DEFAULT_MODEL,
+        *,
+        capabilities: Capabilities | None = None,
+        api: "GeminiApi | Literal['interactions'] | None" = None,
         **connection: Any,
-    ) -> None:  # fmt: skip
-        """`connection` has the arguments of `connect`: api_key, base_url, vertex, project, token, headers, retry, …"""
+    ) -> None:
+        """`connection` has the arguments of `connect`: api_key, base_url, vertex, project, token, headers, retry, …
+
+        With `api="interactions"` requests go to the Interactions API, which streams the arguments of calls.
+        """
         from midspan._http.messages import origin_of  # loaded with the first model, as the API is
         from midspan.providers.gemini.api import connect
 
         connection = HiddenArguments(connection)
+        self._interactions = api == "interactions"
+        if api == "interactions":
+            from midspan.providers.interactions.client import HEADERS  # loaded for this API only
+
+            api = None
+            connection["headers"] = {**HEADERS, **(connection.get("headers") or {})}
         check_model(model)
         self._model = model
         self.api = api or connect(**connection)
@@ -83,6 +96,13 @@ class Gemini:
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """Yield the parts as they arrive, then the response. A paused response is continued, see `LongDecode`."""
+        if self._interactions:
+            from midspan.providers.interactions import client as interactions
+
+            async with aclosing(ensure_aclose(interactions.stream(self.api, request))) as items:
+                async for item in items:
+                    yield item
+            return
         from midspan.providers.gemini.stream import StreamDecoder  # a run without streaming does not need it
 
         request = apply_known_fallback(request)
@@ -112,6 +132,10 @@ class Gemini:
 
     async def generate(self, request: ModelRequest) -> ModelResponse:
         """Return the whole response."""
+        if self._interactions:
+            from midspan.providers.interactions import client as interactions
+
+            return await interactions.generate(self.api, request)
         request = apply_known_fallback(request)
         long_decode: LongDecode | None = None
         token = None
@@ -137,6 +161,10 @@ class Gemini:
 
     def wire_request(self, request: ModelRequest, *, stream: bool, token: str | None = None) -> WireRequest:
         """Return what is sent for this request; `token` continues a paused response."""
+        if self._interactions:
+            from midspan.providers.interactions import client as interactions
+
+            return interactions.wire_request(request, stream=stream)
         body = self._encode(request, self.capabilities, token)
         return WireRequest(self._stream_path if stream else self._generate_path, body)
 

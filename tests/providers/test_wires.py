@@ -1,0 +1,301 @@
+"""Every provider against a strict loopback service of its wire: chat, tools, errors, and changes of the model."""
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from itertools import permutations
+from typing import Any
+
+import pytest
+
+from midspan import Agent, Gemini, tool
+from midspan._types.exchange import FinishReason, ModelRequest, ModelResponse, Output, RequestConfig
+from midspan._types.messages import History, Message
+from midspan._types.parts import Blob, Text, Thought, ToolResult
+from midspan._types.specs import ModelSettings, ToolChoice, ToolSpec
+from midspan.emulator import LocalGemini, answer
+from midspan.emulator import call as gemini_call
+from midspan.errors import AuthenticationError, InvalidRequest, RateLimited, ServerError, UnknownModel
+from midspan.providers.anthropic.client import Anthropic
+from midspan.providers.openai.client import OpenAI
+from midspan.providers.openai_responses.client import OpenAIResponses
+from midspan.providers.provider import Provider
+from tests.gemini.recorder import recorder
+from tests.providers.services import (
+    AnthropicService,
+    ChatService,
+    InteractionsService,
+    ResponsesService,
+    Service,
+    Turn,
+)
+
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+WEATHER = ToolSpec(
+    "get_weather",
+    "The weather in a city.",
+    {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+)
+CALLS = (("call_a", "get_weather", '{"city": "Oslo"}'), ("call_b", "get_weather", '{"city": "Rome"}'))
+SERVICES: dict[str, tuple[Callable[..., Service], Callable[[str], Provider], str]] = {
+    "anthropic": (AnthropicService, lambda url: Anthropic("claude-sonnet-5-5", api_key="k", base_url=url), "x-api-key"),
+    "openai": (ChatService, lambda url: OpenAI("gpt-5.5", api_key="k", base_url=url), "authorization"),
+    "deepseek": (
+        lambda *script: ChatService(*script, extra=("reasoning_content",)),
+        lambda url: OpenAI("deepseek-chat", preset="deepseek", api_key="k", base_url=url),
+        "authorization",
+    ),
+    "responses": (ResponsesService, lambda url: OpenAIResponses("gpt-5.5", api_key="k", base_url=url), "authorization"),
+    "interactions": (
+        InteractionsService,
+        lambda url: Gemini("gemini-3.8-flash", api="interactions", api_key="k", base_url=url),
+        "x-goog-api-key",
+    ),
+}
+
+
+@pytest.fixture(params=SERVICES)
+def wire(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+class Running:
+    """A service and a provider that is connected to it."""
+
+    def __init__(self, stack: ExitStack, wire: str, *script: Any) -> None:
+        make_service, make_provider, self.key_header = SERVICES[wire]
+        self.service: Any = stack.enter_context(recorder(make_service(*script)))
+        self.provider = make_provider(self.service.url)
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+def ask(provider: Provider, *messages: Message, **config: Any) -> ModelResponse:
+    return asyncio.run(provider.generate(ModelRequest(RequestConfig(provider.model, **config), History(messages))))
+
+
+@tool
+def get_weather(city: str) -> str:
+    """The weather in a city."""
+    if city == "Rome":
+        raise ValueError("no station")
+    return f"{city}: sunny"
+
+
+@pytest.mark.requirement("S1-16")
+def test_basic_chat(wire: str, stack: ExitStack) -> None:
+    running = Running(stack, wire, Turn("Hello."))
+    response = ask(running.provider, Message.user("Hi"))
+    assert response.message.text == "Hello."
+    assert response.finish_reason is FinishReason.END
+    assert (response.usage.input, response.usage.output, response.usage.cached) == (12, 5, 2)
+    assert running.service.refused == []
+
+
+@pytest.mark.requirement("S1-16", "S1-12")
+def test_system_prompt_is_sent(wire: str, stack: ExitStack) -> None:
+    running = Running(stack, wire, Turn("Arr."))
+    ask(running.provider, Message.user("Hi"), system="Talk like a pirate.")
+    assert "Talk like a pirate." in json.dumps(running.service.last.body)
+    assert running.service.refused == []
+
+
+@pytest.mark.requirement("S1-16")
+@pytest.mark.parametrize("streamed", [False, True])
+def test_agent_calls_tools_in_parallel_and_answers(wire: str, stack: ExitStack, streamed: bool) -> None:
+    running = Running(stack, wire, Turn("Looking.", CALLS, "Two cities."), Turn("Oslo is sunny."))
+    agent = Agent(running.provider, tools=[get_weather])
+
+    async def main() -> str:
+        if not streamed:
+            return (await agent.run("Weather in Oslo and Rome?")).text
+        async with agent.stream("Weather in Oslo and Rome?") as stream:
+            async for _ in stream:
+                pass
+            return stream.result.text
+
+    assert asyncio.run(main()) == "Oslo is sunny."
+    assert running.service.refused == []
+    sent = json.dumps(running.service.last.body)
+    assert "Oslo: sunny" in sent
+    assert "no station" in sent
+
+
+@pytest.mark.requirement("S1-16")
+@pytest.mark.parametrize(
+    "choice", [ToolChoice("auto"), ToolChoice("any"), ToolChoice("none"), ToolChoice("any", ("get_weather",))]
+)
+def test_tool_choices_are_accepted(wire: str, stack: ExitStack, choice: ToolChoice) -> None:
+    running = Running(stack, wire, Turn("ok"))
+    ask(running.provider, Message.user("Hi"), tools=(WEATHER,), tool_choice=choice)
+    body = running.service.last.body
+    sent = body.get("tool_choice") or body.get("generation_config", {}).get("tool_choice")
+    assert sent is not None
+    assert ("get_weather" in json.dumps(sent)) == bool(choice.names)
+    assert running.service.refused == []
+
+
+def test_choice_of_several_tools_is_accepted(wire: str, stack: ExitStack) -> None:
+    running = Running(stack, wire, Turn("ok"))
+    other, third = (ToolSpec(name, "", WEATHER.parameters) for name in ("other", "third"))
+    choice = ToolChoice("any", ("get_weather", "other"), parallel=False)
+    ask(running.provider, Message.user("Hi"), tools=(WEATHER, other, third), tool_choice=choice)
+    assert running.service.refused == []
+
+
+@pytest.mark.requirement("S1-16", "S1-15")
+def test_wrong_key_and_wrong_model_raise_their_own_errors(wire: str, stack: ExitStack) -> None:
+    running = Running(stack, wire, Turn("ok"))
+    running.service.required = {running.key_header: "another"}
+    with pytest.raises(AuthenticationError):
+        ask(running.provider, Message.user("Hi"))
+    running.service.required = {}
+    config = RequestConfig("unknown")
+    with pytest.raises(UnknownModel):
+        asyncio.run(running.provider.generate(ModelRequest(config, History([Message.user("Hi")]))))
+
+
+@pytest.mark.requirement("S1-15")
+def test_errors_within_the_request_are_told_once(wire: str, stack: ExitStack) -> None:
+    running = Running(stack, wire, Turn("ok"))
+    running.service.answers.append(running.service.error(400, "invalid_request_error", "bad field"))
+    with pytest.raises(InvalidRequest, match="bad field") as caught:
+        ask(running.provider, Message.user("Hi"))
+    assert caught.value.status == 400
+    assert len(running.service.seen) == 1
+
+
+@pytest.mark.requirement("S1-15")
+@pytest.mark.parametrize(("status", "error"), [(429, RateLimited), (503, ServerError)])
+def test_overload_is_retried_after_the_delay_that_the_service_asks_for(
+    wire: str, stack: ExitStack, status: int, error: type[Exception]
+) -> None:
+    running = Running(stack, wire, Turn("ok"))
+    _, body, _ = running.service.error(status, "overloaded_error" if status > 500 else "rate_limit_error", "later")
+    whole = json.dumps(running.service.whole(Turn("at last"))).encode()
+    running.service.answers += [(status, body, {"retry-after": "0"}), (200, whole, {})]
+    heard: list[Any] = []
+    request = ModelRequest(
+        RequestConfig(running.provider.model),
+        History([Message.user("Hi")]),
+        on_retry=lambda *what: heard.append(what),
+    )
+    assert asyncio.run(running.provider.generate(request)).message.text == "at last"
+    [(_, _, reason)] = heard
+    assert isinstance(reason, error)
+
+
+@pytest.mark.requirement("S1-17")
+def test_images_and_settings_are_accepted(wire: str, stack: ExitStack) -> None:
+    running = Running(stack, wire, Turn("A pixel."))
+    settings = ModelSettings(max_tokens=2000, temperature=0.5, top_p=0.9, stop=("END",), thinking="low")
+    message = Message.user("What is this?", Blob("image/png", base64=PIXEL))
+    ask(running.provider, message, settings=settings)
+    assert running.service.refused == []
+    body = json.dumps(running.service.last.body)
+    assert PIXEL in body
+    assert "2000" in body
+
+
+def test_typed_answer_is_asked_for(wire: str, stack: ExitStack) -> None:
+    running = Running(stack, wire, Turn('{"city": "Oslo"}'))
+    schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+    ask(running.provider, Message.user("Where?"), output=Output({**schema, "additionalProperties": False}))
+    ask(running.provider, Message.user("Where?"), output=Output())
+    assert running.service.refused == []
+
+
+def test_reasoning_goes_back_as_it_came(wire: str, stack: ExitStack) -> None:
+    running = Running(stack, wire, Turn("Looking.", CALLS[:1], "Think hard."), Turn("Sunny."))
+    question = Message.user("Weather?")
+    first = ask(running.provider, question, tools=(WEATHER,))
+    if wire != "openai":  # it has no reasoning to send back
+        assert any(isinstance(part, Thought) and part.text == "Think hard." for part in first.message.parts)
+    result = Message.user(ToolResult("call_a", "get_weather", "sunny"))
+    ask(running.provider, question, first.message, result, tools=(WEATHER,))
+    assert running.service.refused == []
+    assert ("Think hard." in json.dumps(running.service.last.body)) == (wire != "openai")
+
+
+def test_arguments_that_are_not_json_are_answered_and_not_executed(wire: str, stack: ExitStack) -> None:
+    broken = (("call_a", "get_weather", '{"city": "Os'),)
+    running = Running(stack, wire, Turn("", broken), Turn("Sorry."))
+    agent = Agent(running.provider, tools=[get_weather])
+
+    async def main() -> str:
+        async with agent.stream("Weather?") as stream:
+            async for _ in stream:
+                pass
+            return stream.result.text
+
+    assert asyncio.run(main()) == "Sorry."
+    assert "sunny" not in json.dumps(running.service.last.body)
+    assert running.service.refused == []
+
+
+def test_call_of_an_answer_that_was_cut_is_not_executed(wire: str, stack: ExitStack) -> None:
+    running = Running(stack, wire, Turn("", CALLS[:1], is_cut=True), Turn("Sorry."))
+    response = asyncio.run(_streamed(running.provider))
+    assert response.finish_reason is FinishReason.LENGTH
+
+
+async def _streamed(provider: Provider) -> ModelResponse:
+    request = ModelRequest(RequestConfig(provider.model), History([Message.user("Hi")]))
+    *_, response = [event async for event in provider.stream(request)]
+    assert isinstance(response, ModelResponse)
+    return response
+
+
+# Changing the model in the middle
+
+
+def gemini(stack: ExitStack) -> tuple[Any, Provider]:
+    def script(conversation: Any) -> Any:
+        if b"no station" in conversation.body:
+            return answer("Noted.")
+        return answer("Looking.", gemini_call("get_weather", city="Oslo"), gemini_call("get_weather", city="Rome"))
+
+    server = stack.enter_context(LocalGemini(script))
+    return server, Gemini("gemini-3.8-flash", api_key="k", base_url=server.url)
+
+
+def _turns(request: Any) -> Turn:
+    is_answered = "no station" in json.dumps(request)
+    return Turn("Noted.") if is_answered else Turn("Looking.", CALLS, "Two cities.")
+
+
+@pytest.mark.parametrize(("first", "second"), [*permutations(["gemini", *SERVICES], 2)])
+def test_conversation_goes_to_another_model_and_back(first: str, second: str, stack: ExitStack) -> None:
+    providers: dict[str, Provider] = {}
+    services: dict[str, Any] = {}
+    for name in (first, second):
+        if name == "gemini":
+            services[name], providers[name] = gemini(stack)
+        else:
+            running = Running(stack, name, _turns)
+            services[name], providers[name] = running.service, running.provider
+    one, other = providers[first], providers[second]
+    config = {"tools": (WEATHER,), "system": "Be brief."}
+    messages = [Message.user("Weather here?", Blob("image/png", base64=PIXEL))]
+    messages.append(ask(one, *messages, **config).message)
+    calls = messages[-1].calls
+    assert [call.arguments["city"] for call in calls] == ["Oslo", "Rome"]
+    picture = ToolResult(calls[0].id, calls[0].name, content=(Text("sunny"), Blob("image/png", base64=PIXEL)))
+    failed = ToolResult(calls[1].id, calls[1].name, "no station", is_error=True)
+    messages.append(Message.user(picture, failed))
+    messages.append(ask(other, *messages, **config).message)
+    messages.append(Message.user("And tomorrow?"))
+    messages.append(ask(other, *messages, **config).message)
+    messages.append(Message.user("Thanks."))
+    assert ask(one, *messages, **config).message.text == "Noted."
+    for name in (first, second):
+        assert name == "gemini" or services[name].refused == []
+    if first not in ("gemini", "openai"):
+        assert "Two cities." in json.dumps(services[first].last.body)  # its reasoning is back
+    if second not in ("gemini", "openai"):
+        assert "Two cities." not in json.dumps(services[second].last.body)
