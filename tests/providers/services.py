@@ -307,7 +307,7 @@ class ResponsesService(Service):
         satisfies(ResponseCreateParams, "openai.types", request)
         calls: set[str] = set()
         results: set[str] = set()
-        for item in request["input"]:
+        for item in [] if isinstance(request["input"], str) else request["input"]:
             if item.get("type") == "function_call":
                 calls.add(item["call_id"])
             elif item.get("type") == "function_call_output":
