@@ -57,7 +57,7 @@ def test_family_is_found_by_its_name_and_by_the_prefix_of_a_model(plugin: Path) 
     assert provider_of("parrot:any-name").model == "any-name"
     assert provider_of("parrot-blue").model == "parrot-blue"
     assert provider_of("parrot").model == "parrot-green"
-    with pytest.raises(ConfigError, match="unknown provider 'budgie'; known providers: gemini, offline, p"):
+    with pytest.raises(ConfigError, match=r"unknown provider 'budgie'; known providers: .*, parrot"):
         provider_of("budgie:x")
 
 

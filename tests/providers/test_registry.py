@@ -22,8 +22,28 @@ from midspan.providers.registry import (
 
 @pytest.fixture
 def no_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("GOOGLE_API_KEY", "GEMINI_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_GENAI_USE_ENTERPRISE"):
+    names = [name for family in families() for name in family.environment]
+    for name in (*names, "GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_GENAI_USE_ENTERPRISE"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "model", "service"),
+    [
+        ("anthropic:claude-x", "claude-x", "Anthropic"),
+        ("claude-opus-5-5", "claude-opus-5-5", "Anthropic"),
+        ("gpt-5.5", "gpt-5.5", "OpenAI"),
+        ("openai-responses:gpt-5.5", "gpt-5.5", "OpenAI"),
+        ("openrouter:google/gemini-3.8-flash", "google/gemini-3.8-flash", "OpenRouter"),
+        ("ollama:qwen3", "qwen3", "Ollama"),
+        ("grok-4", "grok-4", "xAI"),
+        ("vllm:any", "any", "vLLM"),
+    ],
+)
+@pytest.mark.usefixtures("no_credentials")
+def test_models_of_other_providers_are_found_without_their_credentials(name: str, model: str, service: str) -> None:
+    provider = provider_of(name)
+    assert (provider.model, provider.profile.service) == (model, service)
 
 
 @pytest.mark.parametrize(
@@ -37,6 +57,11 @@ def no_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"GOOGLE_GENAI_USE_VERTEXAI": "false"}, None),
         ({"GOOGLE_GENAI_USE_VERTEXAI": "0"}, None),
         ({"GOOGLE_GENAI_USE_ENTERPRISE": "true"}, "gemini"),
+        ({"ANTHROPIC_API_KEY": "k"}, "anthropic"),
+        ({"OPENAI_API_KEY": "k", "GEMINI_API_KEY": "k"}, "gemini"),
+        ({"OPENAI_API_KEY": "k"}, "openai"),
+        ({"MISTRAL_API_KEY": "k"}, "mistral"),
+        ({"OLLAMA_HOST": "127.0.0.1"}, "ollama"),
     ],
 )
 def test_default_family_is_the_first_that_the_environment_configures(
@@ -58,8 +83,8 @@ def test_fallback_family_needs_no_credentials() -> None:
     assert fallback_family().environment == ()
 
 
-def test_credential_variables_are_those_of_all_families() -> None:
-    assert credential_variables() == "GOOGLE_API_KEY or GEMINI_API_KEY"
+def test_credential_variables_are_those_of_the_first_families() -> None:
+    assert credential_variables() == "GOOGLE_API_KEY, ANTHROPIC_API_KEY, OPENAI_API_KEY or another provider's key"
 
 
 @pytest.mark.usefixtures("no_credentials")
@@ -77,7 +102,7 @@ def test_agent_without_model_and_key_raises_at_its_first_request_and_names_three
     with pytest.raises(ConfigError) as raised:
         asyncio.run(ask(agent))
     assert re.fullmatch(
-        r"no model is configured: set GOOGLE_API_KEY or GEMINI_API_KEY, name a model, for example "
+        r"no model is configured: set GOOGLE_API_KEY, \w+, \w+ or another provider's key, name a model, for example "
         r"Agent\('gemini:[^']+'\), or use Agent\('offline'\), which only calls tools",
         str(raised.value),
     )
@@ -86,8 +111,8 @@ def test_agent_without_model_and_key_raises_at_its_first_request_and_names_three
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("nobody:x", "unknown provider 'nobody'; known providers: gemini, offline"),
-        ("gpt-4o", "unknown model 'gpt-4o'; use 'provider:model', for example 'gemini:gpt-4o'"),
+        ("nobody:x", "unknown provider 'nobody'; known providers: anthropic, azure, .*gemini, .*offline"),
+        ("x-1", "unknown model 'x-1'; use 'provider:model', for example 'gemini:.*'; providers: anthropic, azure, "),
         ("offline:x", "'offline' has only one model; use 'offline' instead of 'offline:x'"),
     ],
 )

@@ -21,10 +21,13 @@ if TYPE_CHECKING:
     from midspan._types.exchange import TextPartDelta as TextPartDelta
     from midspan._types.exchange import ThoughtPartDelta as ThoughtPartDelta
     from midspan._types.exchange import Usage as Usage
+    from midspan.providers.anthropic.client import Anthropic as Anthropic
     from midspan.providers.auth import ApiKey as ApiKey
     from midspan.providers.auth import BearerToken as BearerToken
     from midspan.providers.family import HealthCheck as HealthCheck
     from midspan.providers.family import ProviderFamily as ProviderFamily
+    from midspan.providers.openai.client import OpenAI as OpenAI
+    from midspan.providers.openai_responses.client import OpenAIResponses as OpenAIResponses
     from midspan.providers.prompted.client import PromptedStep as PromptedStep
     from midspan.providers.prompted.client import PromptedTools as PromptedTools
     from midspan.providers.provider import ModelProfile as ModelProfile
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
     from midspan.providers.stream import events_of as events_of
 
 _HOMES = {
+    "Anthropic": "midspan.providers.anthropic.client",
     "ApiKey": "midspan.providers.auth",
     "ArgumentsPartDelta": "midspan._types.exchange",
     "BearerToken": "midspan.providers.auth",
@@ -54,6 +58,8 @@ _HOMES = {
     "ModelProfile": "midspan.providers.provider",
     "ModelRequest": "midspan._types.exchange",
     "ModelResponse": "midspan._types.exchange",
+    "OpenAI": "midspan.providers.openai.client",
+    "OpenAIResponses": "midspan.providers.openai_responses.client",
     "PartDelta": "midspan._types.exchange",
     "PartEnd": "midspan._types.exchange",
     "PartStart": "midspan._types.exchange",

@@ -12,6 +12,9 @@ from midspan.providers.family import BUILTIN, ENTRY_POINTS, ProviderFamily
 from midspan.providers.provider import ModelProfile, Provider
 from midspan.providers.stream import NonStreamingProvider
 
+_NAMED_VARIABLES = 3
+"""How many variables a message names."""
+
 
 def provider_of(name: str) -> Provider:
     """Return the provider of `"family:model"`. The family can be omitted if the prefix of the model identifies it."""
@@ -41,8 +44,9 @@ def fallback_family() -> ProviderFamily:
 
 
 def credential_variables() -> str:
-    """Return the environment variables that configure a model, for messages."""
-    return " or ".join(name for family in families() for name in family.environment)
+    """Return environment variables that configure a model, one of each family, for messages."""
+    names = dict.fromkeys(family.environment[0] for family in families() if family.environment)
+    return f"{', '.join([*names][:_NAMED_VARIABLES])} or another provider's key"
 
 
 class MissingModel(NonStreamingProvider):
@@ -84,8 +88,9 @@ def _resolve(name: str) -> tuple[ProviderFamily, str]:
             return known, ""
         if name.startswith(known.prefixes):
             return known, name
-    examples = [f"{known.name}:{name or known.default_model}" for known in families() if known.default_model]
-    raise ConfigError(f"unknown model {name!r}; use 'provider:model', for example {examples[0]!r}")
+    example = next(f"{known.name}:{known.default_model}" for known in families() if known.default_model)
+    names = ", ".join(family_names())
+    raise ConfigError(f"unknown model {name!r}; use 'provider:model', for example {example!r}; providers: {names}")
 
 
 def _family(name: str) -> ProviderFamily:
