@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass
 from itertools import permutations
 from typing import Any
 
@@ -208,6 +209,29 @@ def test_typed_answer_is_asked_for(wire: str, stack: ExitStack) -> None:
     ask(running.provider, Message.user("Where?"), output=Output({**schema, "additionalProperties": False}))
     ask(running.provider, Message.user("Where?"), output=Output())
     assert running.service.refused == []
+
+
+def test_optional_arguments_may_be_null_where_the_service_demands_all(wire: str, stack: ExitStack) -> None:
+    called = []
+
+    @tool
+    def book(city: str, nights: int = 2) -> str:
+        """Book a room."""
+        called.append((city, nights))
+        return "booked"
+
+    calls = (("call_a", "book", '{"city": "Oslo", "nights": null}'),)
+    running = Running(stack, wire, Turn("", calls), Turn('{"city": "Oslo", "stars": 4}'))
+    agent = Agent(running.provider, tools=[book], output=Hotel)
+    assert agent.run_sync("A room in Oslo").output == Hotel("Oslo", 4)
+    assert called == [("Oslo", 2)]
+    assert running.service.refused == []
+
+
+@dataclass
+class Hotel:
+    city: str
+    stars: int
 
 
 def test_reasoning_goes_back_as_it_came(wire: str, stack: ExitStack) -> None:

@@ -247,7 +247,7 @@ class TypedOutput(Struct, frozen=True, eq=False):
 
     @property
     def requested(self) -> Output | None:
-        return None if self.by_tool else Output(self.schema.schema)
+        return None if self.by_tool else Output(self.schema.schema, self.schema.strict)
 
     def read(self, text: str) -> Any:
         """Return the value that a text holds. Raises ArgumentError if it is not of the type."""
@@ -281,7 +281,7 @@ def _typed_output(output: Optional["OutputType"], profile: ModelProfile, *, has_
     from midspan._schema.dialects.adapt import adapt_schema  # loaded for typed answers
     from midspan._schema.dialects.dialect import AdaptedSchema
 
-    dialect = profile.schema
+    dialect = profile.output_schema or profile.schema
     schema = AdaptedSchema(output.schema) if dialect is None else adapt_schema(output.schema, dialect, arguments=False)
     return TypedOutput(output, schema, has_tools and not profile.supports_json_with_tools)
 

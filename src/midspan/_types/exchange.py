@@ -20,6 +20,8 @@ class Output(Struct, frozen=True, gc=False, omit_defaults=True):
     """The answer shall be JSON; of this JSON Schema, if there is one."""
 
     json_schema: dict[str, Any] | None = None
+    strict: bool = False
+    """Whether the schema is written so that the provider can enforce it."""
 
 
 class CachePolicy(Struct, frozen=True, gc=False, omit_defaults=True):

@@ -24,6 +24,8 @@ class ModelProfile(Struct, frozen=True, eq=False):
     """The name of the service in log lines."""
     schema: Optional["SchemaDialect"] = None
     """Which names and schemas the model accepts. None: both are sent as they are."""
+    output_schema: Optional["SchemaDialect"] = None
+    """Which schemas it accepts for its answers, if they differ from those of tools."""
     supports_tools: bool = True
     """Accepts tool declarations and makes calls. Without it, tools go into the prompt (prompt mode)."""
     supports_prompted_tools: bool = True

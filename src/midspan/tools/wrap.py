@@ -321,7 +321,8 @@ class AdaptedTools(WrapperSource):
         if known is not None and known.original == spec:
             return known
         schema = adapt_schema(spec.parameters or {}, self._dialect)
-        adapted = replace(spec, name=name, parameters=None if schema.is_empty else schema.schema)
+        strict = spec.strict if spec.strict is not None else schema.strict or None
+        adapted = replace(spec, name=name, parameters=None if schema.is_empty else schema.schema, strict=strict)
         return _AdaptedTool(spec, adapted, schema)
 
     @property

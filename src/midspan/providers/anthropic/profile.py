@@ -4,7 +4,10 @@ import re
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from midspan._schema.dialects.dialect import NameRule
+from midspan.providers.openai.profile import JSON_SCHEMA
 from midspan.providers.provider import ModelProfile
 
 DEFAULT_MODEL = "claude-sonnet-5-5"
@@ -17,6 +20,17 @@ KNOWN_MODELS = (
     "claude-haiku-4-5",
 )
 KEY_VARIABLES = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
+TOOLS = replace(JSON_SCHEMA, name="anthropic", functions=NameRule(extra="-", max_chars=128, digit_first=True))
+OUTPUT = replace(
+    TOOLS,
+    name="anthropic output",
+    keywords=frozenset(
+        ["type", "title", "description", "enum", "const", "format", "items", "properties", "required", "default",
+         "additionalProperties", "anyOf", "$ref", "$defs"]
+    ),
+    closed=True,
+)  # fmt: skip
+"""https://platform.claude.com/docs/en/build-with-claude/structured-outputs#json-schema-limitations"""
 _VERSION = re.compile(r"claude-(?:[a-z]+-)?(\d+)(?:[-.](\d{1,2})(?!\d))?")
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from midspan._types.exchange import ModelRequest, RequestConfig
+from midspan._types.exchange import ModelRequest, Output, RequestConfig
 from midspan._types.messages import Message
 from midspan._types.parts import Blob, Opaque, Part, Text, Thought, ToolCall, ToolResult
 from midspan._types.specs import AnyTool, BuiltinTool, ModelSettings, ToolChoice
@@ -63,7 +63,7 @@ def _encode_config(config: RequestConfig, preset: Preset) -> tuple[bytes, bytes]
                 fields["parallel_tool_calls"] = choice.parallel
     system = config.system or ""
     if config.output is not None:
-        fields["response_format"], instruction = _encode_output(config.output.json_schema, preset)
+        fields["response_format"], instruction = _encode_output(config.output, preset)
         system = "\n\n".join(filter(None, (system, instruction)))
     optional = {
         preset.max_tokens_field: settings.max_tokens,
@@ -109,13 +109,15 @@ def _encode_choice(choice: ToolChoice, preset: Preset) -> Any:
     return mode
 
 
-def _encode_output(schema: dict[str, Any] | None, preset: Preset) -> tuple[dict[str, Any], str]:
+def _encode_output(output: Output, preset: Preset) -> tuple[dict[str, Any], str]:
     """Return `response_format`, and what the system prompt has to say."""
+    schema = output.json_schema
     if schema is None:
         return {"type": "json_object"}, "Answer with JSON only."  # the API demands that the prompt mentions JSON
     if not preset.json_schema:
         return {"type": "json_object"}, f"Answer with JSON only, of this JSON Schema: {json_text(schema)}"
-    return {"type": "json_schema", "json_schema": {"name": output_name(schema), "schema": schema}}, ""
+    strict = {"strict": True} if output.strict else {}
+    return {"type": "json_schema", "json_schema": {"name": output_name(schema), "schema": schema, **strict}}, ""
 
 
 def output_name(schema: dict[str, Any]) -> str:

@@ -5,10 +5,48 @@ from typing import Literal
 
 from msgspec import Struct
 
-from midspan._schema.dialects.names import NameRule
+from midspan._schema.dialects.dialect import NameRule, SchemaDialect
 from midspan.providers.provider import ModelProfile
 
 NAMES = NameRule(extra="-", digit_first=True)
+_TYPES = ("string", "number", "integer", "boolean", "array", "object", "null")
+JSON_SCHEMA = SchemaDialect(
+    name="json schema",
+    keywords=frozenset(
+        [
+            "type", "title", "description", "default", "examples", "enum", "const", "format", "pattern",
+            "minLength", "maxLength", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf",
+            "items", "prefixItems", "minItems", "maxItems", "uniqueItems", "contains",
+            "properties", "required", "additionalProperties", "minProperties", "maxProperties", "patternProperties",
+            "anyOf", "oneOf", "allOf", "not", "$ref", "$defs",
+        ]
+    ),
+    types={name: name for name in _TYPES},
+    enum_types=frozenset(_TYPES),
+    references=True,
+    functions=NAMES,
+    properties=NameRule(extra=".-", digit_first=True),
+)  # fmt: skip
+"""JSON Schema nearly as it is, for services that only show it to the model."""
+STRICT = SchemaDialect(
+    name="openai strict",
+    keywords=frozenset(
+        [
+            "type", "title", "description", "enum", "const", "format", "pattern", "minimum", "maximum",
+            "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "items", "minItems", "maxItems", "properties",
+            "required", "additionalProperties", "anyOf", "$ref", "$defs",
+        ]
+    ),
+    types={name: name for name in _TYPES},
+    enum_types=frozenset(_TYPES),
+    references=True,
+    closed=True,
+    all_required=True,
+    strict=True,
+    functions=NAMES,
+    properties=NameRule(extra=".-", digit_first=True),
+)  # fmt: skip
+"""https://platform.openai.com/docs/guides/structured-outputs#supported-schemas"""
 _ANY_ID = re.compile(r"\S+")
 _OPENAI_ID = re.compile(r"\S{1,40}")
 _MISTRAL_ID = re.compile(r"[A-Za-z0-9]{9}")
@@ -41,6 +79,8 @@ class Preset(Struct, frozen=True):
     """Accepts the schema of the answer; otherwise the schema is part of the system prompt."""
     allowed_tools: bool = False
     """Accepts a list of tools in `tool_choice`."""
+    strict: bool = False
+    """Enforces the schemas of tools and answers, where they can be written in the strict form."""
     media_in_results: bool = False
     """Accepts images in the result of a call."""
     document_urls: bool = False
@@ -64,6 +104,7 @@ PRESETS = {
             prefixes=("gpt-", "chatgpt-", "o1", "o3", "o4"),
             max_tokens_field="max_completion_tokens",
             allowed_tools=True,
+            strict=True,
             id_pattern=_OPENAI_ID,
         ),
         Preset(
@@ -74,6 +115,7 @@ PRESETS = {
             "AZURE_OPENAI_ENDPOINT",
             default_model="gpt-5.5",
             max_tokens_field="max_completion_tokens",
+            strict=True,
             id_pattern=_OPENAI_ID,
         ),
         Preset(
@@ -163,4 +205,5 @@ PRESETS = {
 
 def profile_of(preset: Preset) -> ModelProfile:
     """Return the profile of the models of a service."""
-    return ModelProfile(service=preset.service, media_in_results=True, reasoning=("level",))
+    schema = STRICT if preset.strict else JSON_SCHEMA
+    return ModelProfile(service=preset.service, schema=schema, reasoning=("level",))

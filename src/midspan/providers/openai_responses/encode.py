@@ -84,10 +84,10 @@ def _encode_choice(choice: ToolChoice) -> Any:
 def _encode_output(config: RequestConfig) -> dict[str, Any] | None:
     if config.output is None:
         return None
-    schema = config.output.json_schema
+    schema, strict = config.output.json_schema, config.output.strict
     if schema is None:
         return {"format": {"type": "json_object"}}
-    return {"format": {"type": "json_schema", "name": output_name(schema), "schema": schema, "strict": False}}
+    return {"format": {"type": "json_schema", "name": output_name(schema), "schema": schema, "strict": strict}}
 
 
 def _encode_reasoning(settings: ModelSettings) -> dict[str, Any] | None:

@@ -2,7 +2,7 @@
 
 import re
 
-from midspan.providers.openai.profile import PRESETS
+from midspan.providers.openai.profile import PRESETS, STRICT
 from midspan.providers.provider import ModelProfile
 
 ORIGIN = "openai-responses"
@@ -18,4 +18,4 @@ def is_reasoning_model(model: str) -> bool:
 
 
 def profile_of(model: str) -> ModelProfile:
-    return ModelProfile(service="OpenAI", reasoning=("level",) if is_reasoning_model(model) else ())
+    return ModelProfile(service="OpenAI", schema=STRICT, reasoning=("level",) if is_reasoning_model(model) else ())
