@@ -86,7 +86,7 @@ def _check_tools(runner: InterruptibleRunner) -> HealthCheck:
 
 
 def _check_models(runner: InterruptibleRunner) -> Iterator[HealthCheck]:
-    """Check the configured model, then the credentials and the connection of each family."""
+    """Check the configured model, then the connection of each family that has credentials."""
     from midspan.providers.registry import credential_variables, default_family, fallback_family, families, provider_of
 
     try:
@@ -98,9 +98,12 @@ def _check_models(runner: InterruptibleRunner) -> Iterator[HealthCheck]:
             provider_of(name)
         except ConfigError as error:
             yield HealthCheck("problem", f"the model {name}: {describe_error(error)}")
-    for family in families():
-        if family.check is not None:
-            yield from runner.run(family.check())
+    known = [family for family in families() if family.check is not None]
+    configured = [family for family in known if family.has_credentials(os.environ)] or known[:1]
+    for family in configured:
+        yield from runner.run(family.check())  # type: ignore[misc]  # those in `known` have one
+    others = ", ".join(family.name for family in known if family not in configured)
+    yield HealthCheck("note", f"not configured: {others}")
     if not name and default_family() is None:
         family = fallback_family()
         yield HealthCheck(
