@@ -15,16 +15,18 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(options: Namespace) -> int:
     models: list[str] = []
+    unlisted: list[str] = []
     source = "known"
     with InterruptibleRunner() as runner:
         for family in families():
-            names = family.known_models
+            names = family.known_models or ((family.default_model,) if family.default_model else ())
             if family.list_models is not None and family.has_credentials(os.environ):
                 names, source = tuple(runner.run(family.list_models())), "api"
-            elif family.list_models is not None and not options.json:
-                variables = " or ".join(family.environment)
-                print_line(f"{variables} is not set, so these are the {family.name} models known to this version")
+            elif family.list_models is not None:
+                unlisted.append(family.name)
             models += [f"{family.name}:{name}" for name in names] or [family.name]
+    if unlisted and not options.json:
+        print_line(f"no key is set for {', '.join(unlisted)}: of these, the models known to this version")
     if options.json:
         sys.stdout.write(json_document({"models": models, "source": source}))
     else:
