@@ -95,7 +95,7 @@ def test_without_model_and_key_the_first_line_announces_the_offline_model(home: 
     ended = midspan("ask", "What is 2 + 2?", home=home)
     assert ended.code == 0
     assert "the offline model answers, with read-only tools only" in ended.err.splitlines()[0]
-    assert "For a language model set GOOGLE_API_KEY or GEMINI_API_KEY, or use --model." in ended.err
+    assert "For a language model set GOOGLE_API_KEY, ANTHROPIC_API_KEY, OPENAI_API_KEY or another provider" in ended.err
     assert ended.err.count("offline model") == 1
     assert ended.out == "calculate: result: 4, is exact: yes.\n"
 
