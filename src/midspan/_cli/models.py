@@ -15,18 +15,18 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(options: Namespace) -> int:
     models: list[str] = []
-    unlisted: list[str] = []
     source = "known"
+    known = list(families())
+    configured = [family for family in known if family.has_credentials(os.environ) or not family.environment]
+    has_key = any(family.environment for family in configured)
     with InterruptibleRunner() as runner:
-        for family in families():
+        for family in configured if has_key else known:
             names = family.known_models or ((family.default_model,) if family.default_model else ())
-            if family.list_models is not None and family.has_credentials(os.environ):
+            if family.list_models is not None and has_key:
                 names, source = tuple(runner.run(family.list_models())), "api"
-            elif family.list_models is not None:
-                unlisted.append(family.name)
             models += [f"{family.name}:{name}" for name in names] or [family.name]
-    if unlisted and not options.json:
-        print_line(f"no key is set for {', '.join(unlisted)}: of these, the models known to this version")
+    if not has_key and not options.json:
+        print_line("no key is set, so these are models known to this version; a key lists those of its provider")
     if options.json:
         sys.stdout.write(json_document({"models": models, "source": source}))
     else:

@@ -5,6 +5,8 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from midspan.errors import AuthenticationError, CredentialsError, MidspanError
 from midspan.providers.family import HealthCheck, ProviderFamily
 from midspan.providers.openai.profile import PRESETS, Preset
@@ -28,6 +30,8 @@ def _make_responses(model: str | None = None) -> "OpenAIResponses":
 
 
 def _is_configured(environment: Mapping[str, str], preset: Preset) -> bool:
+    if preset.is_alternative:
+        return False  # the key configures the other provider
     names = preset.key_variables if preset.needs_key else (preset.url_variable or "",)
     return any(environment.get(name, "").strip() for name in names)
 
@@ -42,7 +46,7 @@ async def _list_models(make: Callable[..., Any]) -> list[str]:
 
 
 async def _check(make: Callable[..., Any], preset: Preset) -> Sequence[HealthCheck]:
-    if not _is_configured(os.environ, preset) and preset.needs_key:
+    if preset.needs_key and not any(os.environ.get(name, "").strip() for name in preset.key_variables):
         return [HealthCheck("note", f"{' or '.join(preset.key_variables)} is not set")]
     try:
         count = len(await _list_models(make))
@@ -54,13 +58,13 @@ async def _check(make: Callable[..., Any], preset: Preset) -> Sequence[HealthChe
     return [HealthCheck("ok", f"{preset.service} has {count} models")]
 
 
-def _family(preset: Preset, make: Callable[..., Provider] | None = None, name: str | None = None) -> ProviderFamily:
+def _family(preset: Preset, make: Callable[..., Provider] | None = None) -> ProviderFamily:
     make = make or partial(_make, preset=preset.name)
     list_models: Callable[[], Coroutine[Any, Any, Sequence[str]]] = partial(_list_models, make)
     return ProviderFamily(
-        name=name or preset.name,
+        name=preset.name,
         make=make,
-        prefixes=preset.prefixes if name is None else (),
+        prefixes=preset.prefixes,
         environment=preset.key_variables if preset.needs_key else (preset.url_variable or "",),
         is_configured=partial(_is_configured, preset=preset),
         default_model=preset.default_model,
@@ -70,4 +74,5 @@ def _family(preset: Preset, make: Callable[..., Provider] | None = None, name: s
 
 
 FAMILIES = {name: _family(preset) for name, preset in PRESETS.items()}
-FAMILIES["openai-responses"] = _family(PRESETS["openai"], _make_responses, "openai-responses")
+_RESPONSES = replace(PRESETS["openai"], name="openai-responses", prefixes=(), is_alternative=True)
+FAMILIES[_RESPONSES.name] = _family(_RESPONSES, _make_responses)

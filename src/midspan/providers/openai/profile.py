@@ -65,6 +65,8 @@ class Preset(Struct, frozen=True):
     url_variable: str | None = None
     """The environment variable with another base URL."""
     needs_key: bool = True
+    is_alternative: bool = False
+    """It shares its key with another provider, which is chosen if only the key is given."""
     default_model: str | None = None
     prefixes: tuple[str, ...] = ()
     """Model names that start with one of these belong to this service."""
@@ -178,6 +180,7 @@ PRESETS = {
             "Gemini (OpenAI-compatible)",
             "https://generativelanguage.googleapis.com/v1beta/openai",
             ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+            is_alternative=True,
             default_model="gemini-3.8-flash",
             call_fields=("extra_content",),
             message_fields=("extra_content",),
