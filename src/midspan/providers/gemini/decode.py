@@ -55,21 +55,6 @@ class PlainPart(Struct, rename="camel", forbid_unknown_fields=True, gc=False):
     function_call: _PlainCall | None = None
 
 
-class _PlainInline(Struct, rename="camel", forbid_unknown_fields=True, gc=False):
-    data: str
-    mime_type: str = ""
-
-
-class _PlainFile(Struct, rename="camel", forbid_unknown_fields=True, gc=False):
-    file_uri: str
-    mime_type: str = ""
-
-
-class _PlainMedia(Struct, rename="camel", forbid_unknown_fields=True, gc=False):
-    inline_data: _PlainInline | None = None
-    file_data: _PlainFile | None = None
-
-
 class PlainContent(Struct, gc=False):
     parts: list[PlainPart]
     role: Literal["model"]
@@ -153,7 +138,6 @@ class _Signed(Struct, rename="camel", omit_defaults=True, gc=False):
 _read_chunk = msgspec.json.Decoder(Chunk).decode
 _read_plain_content = msgspec.json.Decoder(PlainContent).decode
 _read_content = msgspec.json.Decoder(_WireContent).decode
-_read_plain_media = msgspec.json.Decoder(_PlainMedia).decode
 _read_plain_part = msgspec.json.Decoder(PlainPart).decode
 _read_part = msgspec.json.Decoder(WirePart).decode
 _read_signature = msgspec.json.Decoder(_Signed).decode
@@ -180,8 +164,8 @@ def response_and_token(body: bytes, api: Api, make_id: MakeId = local_id) -> tup
 def _message_of(raw: Raw, make_id: MakeId) -> Message:
     try:
         parts = tuple([_plain_value(part, make_id) for part in _read_plain_content(raw).parts])
-        if parts and None not in parts:
-            return Message("model", parts, ProviderData(ORIGIN, raw))  # type: ignore[arg-type]  # none of them is None
+        if parts:
+            return Message("model", parts, ProviderData(ORIGIN, raw))
     except READ_ERRORS:
         pass
     raw, _, read_parts = read_content(raw)
@@ -307,10 +291,10 @@ def part_of(raw: Raw, make_id: MakeId = local_id) -> Part:
 def to_part(part: PlainPart | WirePart, raw: Raw, make_id: MakeId) -> Part:
     """Return our value for a part. It keeps as provider data what the value itself does not say."""
     if isinstance(part, PlainPart):
-        value = _plain_value(part, make_id)
-        if value is not None:
-            return value
-        part = _read_part(raw)
+        try:
+            return _plain_value(part, make_id)
+        except msgspec.ValidationError:
+            part = _read_part(raw)
     data = ProviderData(ORIGIN, raw)
     call, result = part.function_call, part.function_response
     if call is not None and call.name:
@@ -323,25 +307,22 @@ def to_part(part: PlainPart | WirePart, raw: Raw, make_id: MakeId) -> Part:
     return _opaque(raw) if result is None else _result_of(result, data, make_id)
 
 
-def _plain_value(part: PlainPart, make_id: MakeId) -> Part | None:
-    """Return our value for a part that is either text or a call; None for all others."""
+def _plain_value(part: PlainPart, make_id: MakeId) -> Part:
+    """Return our value for a part that is either text or a call; raise an error for all others."""
     call, text, signature = part.function_call, part.text, part.thought_signature
     data = None if signature is None else ProviderData(ORIGIN, Raw(encode_json(_Signed(signature))))
-    if call is None:
-        return None if text is None else Thought(text, data) if part.thought else Text(text, data)
-    if text is not None or part.thought is not None:
-        return None
+    if call is None and text is not None:
+        return Thought(text, data) if part.thought else Text(text, data)
+    if call is None or text is not None or part.thought is not None:
+        raise msgspec.ValidationError("a part is neither text nor a call, or both")
     return ToolCall(call.id or make_id(), call.name, call.args or {}, None, None, data)
 
 
 def _blob_of(part: WirePart, data: ProviderData) -> Blob:
     media = part.inline_data or part.file_data
     assert media is not None, "a part with media has one of the two"
-    try:
-        plain = _read_plain_media(data.raw)
-        is_plain = plain.inline_data is None or plain.file_data is None
-    except READ_ERRORS:
-        is_plain = False
+    fields = fields_of(data.raw)
+    is_plain = len(fields) == 1 and fields_of(*fields.values()).keys() <= {"mimeType", "data", "fileUri"}
     return Blob(media.mime_type, media.data, media.file_uri, media.display_name, None if is_plain else data)
 
 
