@@ -7,10 +7,10 @@ so that these go back unchanged. `stream` reads the documents of a streamed resp
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import msgspec
-from msgspec import Meta, Raw, Struct
+from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from midspan._types.exchange import FinishReason, ModelResponse, Usage
@@ -41,7 +41,7 @@ _NO_USAGE = Usage()
 
 
 class _PlainCall(Struct, forbid_unknown_fields=True, gc=False):
-    name: Annotated[str, Meta(min_length=1)]
+    name: str
     args: dict[str, Any] | None = None
     id: str | None = None
 
@@ -313,7 +313,7 @@ def _plain_value(part: PlainPart, make_id: MakeId) -> Part:
     data = None if signature is None else ProviderData(ORIGIN, Raw(encode_json(_Signed(signature))))
     if call is None and text is not None:
         return Thought(text, data) if part.thought else Text(text, data)
-    if call is None or text is not None or part.thought is not None:
+    if call is None or text is not None or part.thought is not None or not call.name:
         raise msgspec.ValidationError("a part is neither text nor a call, or both")
     return ToolCall(call.id or make_id(), call.name, call.args or {}, None, None, data)
 

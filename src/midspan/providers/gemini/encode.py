@@ -47,17 +47,17 @@ def body_of(history: History, tail: bytes, capabilities: Capabilities, *, head: 
 
     def extend(known: _Contents | None, messages: tuple[Message, ...]) -> _Contents:
         nonlocal body
-        known = known or None  # messages without parts have no contents
-        if known is not None and _is_one_turn(history.messages[-len(messages) - 1], messages[0]):
-            known, messages = None, history.messages
-        contents = encode_messages(messages, capabilities)
-        body = _joined(head, contents if known is None else [known.encoded, *contents], tail)
+        if known is None or not known[1] or _is_one_turn(history.messages[-len(messages) - 1], messages[0]):
+            body = _joined(head, encode_messages(history.messages, capabilities), tail)
+            known = None
+        else:
+            body = _joined(head, [known[0][0][: known[1]], *encode_messages(messages, capabilities)], tail)
         # The bytes are kept as a view into this body, not copied out of it.
         encoded = memoryview(body)[len(head) : -len(tail) - 2]
-        return _Contents([encoded], len(encoded)) if known is None else known.extended(encoded)
+        return ([encoded], len(encoded)) if known is None else _extended(known, encoded)
 
-    contents = history.derived(capabilities.contents_dialect, extend)
-    return body or _joined(head, [contents.encoded] if contents else [], tail)
+    buffer, length = history.derived(capabilities.contents_dialect, extend)
+    return body or _joined(head, [buffer[0][:length]] if length else [], tail)
 
 
 def _joined(head: bytes, contents: list[Encoded], tail: bytes) -> bytes:
@@ -71,49 +71,40 @@ def _joined(head: bytes, contents: list[Encoded], tail: bytes) -> bytes:
     return b"".join(pieces)
 
 
-class _Contents:
-    """The encoded contents of a history: the first `length` bytes of a buffer, which is a list of one item.
+_Contents = tuple[list[memoryview], int]
+"""The encoded contents of a history: a buffer, which is a list of one item, and how many of its bytes they are.
 
-    Each longer history of a conversation replaces the bytes in the buffer. So all histories that a caller keeps, such
-    as those of a series of chats, share the bytes of one request instead of holding one each.
-    """
+Each longer history of a conversation replaces the bytes in the buffer. So all histories that a caller keeps, such as
+those of a series of chats, share the bytes of one request instead of holding one each.
+"""
+_lock = Lock()
 
-    __slots__ = ("_buffer", "_length")
-    _lock = Lock()
 
-    def __init__(self, buffer: list[memoryview], length: int) -> None:
-        self._buffer = buffer
-        self._length = length
-
-    def __len__(self) -> int:
-        return self._length
-
-    @property
-    def encoded(self) -> memoryview:
-        return self._buffer[0][: self._length]
-
-    def extended(self, encoded: memoryview) -> "_Contents":
-        """Return the contents of a longer history, which begin with these."""
-        buffer = self._buffer
-        with self._lock:
-            if len(buffer[0]) == self._length:
-                buffer[0] = encoded
-                return _Contents(buffer, len(encoded))
-        return _Contents([encoded], len(encoded))  # another history has continued this one already
+def _extended(contents: _Contents, encoded: memoryview) -> _Contents:
+    """Return the contents of a longer history, which begin with these."""
+    buffer, length = contents
+    with _lock:
+        if len(buffer[0]) == length:
+            buffer[0] = encoded
+            return buffer, len(encoded)
+    return [encoded], len(encoded)  # another history has continued this one already
 
 
 def encode_messages(messages: Sequence[Message], capabilities: Capabilities) -> list[Encoded]:
     """Return the contents for these messages. Messages that Gemini wants as one turn are joined."""
     contents: list[Encoded] = []
-    at = 0
-    while at < len(messages):
-        end = at + 1
-        while end < len(messages) and _is_one_turn(messages[end - 1], messages[end]):
+    start, count = 0, len(messages)
+    while start < count:
+        end = start + 1
+        while end < count and _is_one_turn(messages[end - 1], messages[end]):
             end += 1
-        turn, at = messages[at:end], end
-        content = encode_message(turn[0], capabilities) if len(turn) == 1 else _encode_turn(turn, capabilities)
+        if end == start + 1:
+            content = encode_message(messages[start], capabilities)
+        else:
+            content = _encode_turn(messages[start:end], capabilities)
         if content:
             contents.append(content)
+        start = end
     return contents
 
 
@@ -150,14 +141,15 @@ def _is_as_sent(message: Message) -> bool:
 
 def encode_message(message: Message, capabilities: Capabilities) -> Encoded:
     """Return one content; nothing for a message without parts, because the API rejects a content without parts."""
+    fields: dict[str, Any] = {"role": message.role}
     data = message.provider_data
-    is_as_sent = data is not None and data.raw and data.origin == ORIGIN and message.parts
-    if is_as_sent and not _needs_changes(message.parts, capabilities):
-        return data.raw  # type: ignore[union-attr]  # it is not None
+    if data is not None and data.origin == ORIGIN and data.raw and message.parts:
+        if not _needs_changes(message.parts, capabilities):
+            return data.raw
+        fields = fields_of(data.raw)
     try:
-        parts = _encode_parts(message, capabilities)
-        fields = fields_of(data.raw) if is_as_sent else {"role": message.role}  # type: ignore[union-attr]
-        return encode_json({**fields, "parts": parts}) if parts else b""
+        fields["parts"] = _encode_parts(message, capabilities)
+        return encode_json(fields) if fields["parts"] else b""
     except (TypeError, UnicodeEncodeError, RecursionError) as error:
         raise ConfigError(f"a message of the {message.role} is not JSON serializable: {error}") from error
 
@@ -256,7 +248,7 @@ def _blob(blob: Blob) -> dict[str, Any]:
 
 
 def _encode_result(result: ToolResult, capabilities: Capabilities) -> dict[str, Any]:
-    value = result.value
+    value, media = result.value, result.media if result.content else ()
     if result.content:
         value = result.model_value
     if result.is_error:
@@ -268,8 +260,8 @@ def _encode_result(result: ToolResult, capabilities: Capabilities) -> dict[str, 
     response: dict[str, Any] = {"name": result.name, "response": value}
     if capabilities.call_ids and not is_local_id(result.id):
         response["id"] = result.id
-    if result.content and capabilities.media_in_results and result.media:
-        response["parts"] = [_blob(blob) for blob in result.media]
+    if media and capabilities.media_in_results:
+        response["parts"] = [_blob(blob) for blob in media]
     return response
 
 
