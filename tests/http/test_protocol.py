@@ -88,6 +88,28 @@ def test_gzip_body_may_have_several_members_but_may_not_end_early() -> None:
             asyncio.run(body_of(sends(response(packed, "200 OK", "Content-Encoding: gzip"))))
 
 
+def test_compressed_body_may_begin_with_a_piece_without_content() -> None:
+    packed = gzip.compress(b"abc")
+
+    async def in_two_pieces(exchange: Exchange) -> None:
+        await exchange.send(OK + b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n%b" % (len(packed), packed[:5]))
+        await exchange.server.go_on.wait()
+        await exchange.send(packed[5:])
+
+    async def main() -> None:
+        async with (
+            Server(in_two_pieces) as server,
+            Transport(PATIENT) as transport,
+            transport.stream(post(server.url)) as stream,
+        ):
+            reading = asyncio.ensure_future(stream.read())
+            await asyncio.sleep(0)
+            server.go_on.set()
+            assert await reading == b"abc"
+
+    run(main())
+
+
 @pytest.mark.parametrize("wbits", [15, -15])
 def test_deflate_is_read_with_and_without_the_zlib_header(wbits: int) -> None:
     packer = zlib.compressobj(wbits=wbits)

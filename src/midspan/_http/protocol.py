@@ -142,7 +142,6 @@ class HttpProtocol(asyncio.BufferedProtocol):
         if not (self.is_complete and self._keep_alive and is_sent) or self.transport.is_closing():
             self.abort()
             return False
-        self._resume_reading()
         self._set_due(self._loop.time() + _IDLE_SECONDS)
         return True
 
@@ -157,7 +156,6 @@ class HttpProtocol(asyncio.BufferedProtocol):
     def abort(self) -> None:
         """Close the connection at once, without waiting for unsent data or a TLS shutdown."""
         self._unsent = None
-        self._stop_timer()
         self.transport.abort()
 
     def fail(self, error: ProviderError) -> None:
@@ -297,7 +295,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
             self.abort()  # nobody asked for this
             return
         self._feed(self._read_buffer[:nbytes])
-        if self._buffered > _HIGH_WATER and not self._is_read_paused and not self.transport.is_closing():
+        if self._buffered > _HIGH_WATER and self.is_pending and not self._is_read_paused:
             self._is_read_paused = True
             self.transport.pause_reading()
 
