@@ -55,8 +55,8 @@ async def reveal(word: str) -> dict[str, Any]:
 
 def pieces(secret: str) -> list[str]:
     """The secret itself and as JSON writes it, once and twice."""
-    once = json.dumps(secret, ensure_ascii=False)[1:-1]
-    return [secret, once, json.dumps(once, ensure_ascii=False)[1:-1], json.dumps(secret)[1:-1]]
+    once = [json.dumps(secret, ensure_ascii=is_ascii)[1:-1] for is_ascii in (True, False)]
+    return [secret, *once, *(json.dumps(text, ensure_ascii=False)[1:-1] for text in once)]
 
 
 def told(secret: str) -> list[Any]:
