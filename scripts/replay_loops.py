@@ -1,15 +1,15 @@
 """Replay recorded tool loops through the loop itself: python scripts/replay_loops.py FILE…
 
-A tool loop is an answer with calls, and a later request of the same conversation that gives their results (see
-replay_traffic.py for the form of the files). A server on loopback gives the recorded answers, the tools give the
-recorded results, and an Agent does the rest, once blocking and once streaming. Each request that it sends must be what
-`traffic_expected` works out from the recording alone, the events must be the same in both modes, and
-the fold of the events must be the state of the run after each of them.
+A tool loop is a response with calls, and a later request of the same conversation with their results (see
+replay_traffic.py for the format of the files). A loopback server sends the recorded responses, the tools return the
+recorded results, and an Agent runs, once blocking and once streaming. Each of its requests must be what
+`traffic_expected` computes from the recording alone, the events must be the same in both modes, and the state folded
+from the events must equal the state of the run after each event.
 
 Prints each failing loop with its reason, and the counts last on one line. Exits 1 if a loop fails.
 """
 
-import project_python  # noqa: F401 - it comes first, before what another Python may not have
+import project_python  # noqa: F401 - it must come first, see its docstring
 
 # isort: split
 import asyncio
@@ -29,11 +29,11 @@ from replay_traffic import (
     conversations,
     expected_model_turn,
     expected_results_turn,
-    given,
     next_contents,
     read_rows,
     recorded_documents,
     responses_in,
+    result_fields,
     results_after,
     turn_of,
 )
@@ -54,7 +54,7 @@ DONE = {"candidates": [{"content": {"role": "model", "parts": [{"text": "done"}]
 
 
 class Step(NamedTuple):
-    """One turn with calls, and the results that were given for them."""
+    """One turn with calls, and their recorded results."""
 
     documents: list[Any]
     sent: list[Any]
@@ -63,7 +63,7 @@ class Step(NamedTuple):
 
 
 class Loop(NamedTuple):
-    """Steps that follow one another, from these contents on."""
+    """Consecutive steps after these contents."""
 
     row: Row
     before: list[Any]
@@ -76,11 +76,11 @@ def main(files: list[str]) -> int:
         return 2
     skipped: Counter[str] = Counter()
     loops = [
-        loop for file in files for rows in conversations(read_rows(Path(file))[0]) for loop in found(rows, skipped)
+        loop for file in files for rows in conversations(read_rows(Path(file))[0]) for loop in find_loops(rows, skipped)
     ]
-    failures = asyncio.run(replayed(loops))
+    failures = asyncio.run(replay(loops))
     for reason, count in sorted(skipped.items()):
-        print(f"{count:5} steps left out: {reason}")
+        print(f"{count:5} steps skipped: {reason}")
     for loop, reason in failures:
         print(f"FAILED {loop.row['id']}: {reason}")
     steps = sum(len(loop.steps) for loop in loops)
@@ -92,8 +92,8 @@ def main(files: list[str]) -> int:
 # What was recorded
 
 
-def found(rows: list[Row], skipped: Counter[str]) -> list[Loop]:
-    """The loops of a conversation; steps of which each goes on where the one before ended are one loop."""
+def find_loops(rows: list[Row], skipped: Counter[str]) -> list[Loop]:
+    """Return the loops of a conversation. A step that continues where another ended belongs to the same loop."""
     loops: list[Loop] = []
     ends: dict[str, int] = {}
     for row in rows:
@@ -116,27 +116,27 @@ def key(contents: list[Any]) -> str:
 def steps_of(row: Row, rows: list[Row], skipped: Counter[str]) -> list[tuple[list[Any], list[Any], Step]]:
     before = contents_of(row["request_json"])
     documents = [document for document in recorded_documents(row) if isinstance(document, dict)]
-    sent = expected_parts(documents) if documents and not any("error" in one for one in documents) else []
+    sent = expected_parts(documents) if documents and not any("error" in document for document in documents) else []
     if open_calls(sent):
         after = next_contents(row, rows, before)
         if after is not None:
             _, rest = turn_of(after[len(before) :], set())
-            made = step(documents, sent, results_after(rest), skipped)
-            return [(before, after, made)] if made is not None else []
-    return own_steps(before, skipped) if len(rows) == 1 else []
+            recorded_step = step(documents, sent, results_after(rest), skipped)
+            return [(before, after, recorded_step)] if recorded_step is not None else []
+    return steps_of_request(before, skipped) if len(rows) == 1 else []
 
 
-def own_steps(contents: list[Any], skipped: Counter[str]) -> list[tuple[list[Any], list[Any], Step]]:
-    """Where a single request was recorded, the turns with calls that it holds stand for answers."""
+def steps_of_request(contents: list[Any], skipped: Counter[str]) -> list[tuple[list[Any], list[Any], Step]]:
+    """Return the steps of a single recorded request: its model turns with calls stand for responses."""
     steps = []
     for index, content in enumerate(camel_cased(contents)):
         parts = as_list(content.get("parts"))
         if content.get("role") != "model" or not open_calls(parts):
             continue
         answer = {"candidates": [{"content": {**content, "parts": parts}, "finishReason": "STOP"}]}
-        made = step([answer], parts, results_after(contents[index + 1 :]), skipped)
-        if made is not None:
-            steps.append((contents[:index], contents[: index + 2], made))
+        recorded_step = step([answer], parts, results_after(contents[index + 1 :]), skipped)
+        if recorded_step is not None:
+            steps.append((contents[:index], contents[: index + 2], recorded_step))
     return steps
 
 
@@ -153,7 +153,7 @@ def step(documents: list[Any], sent: list[Any], results_turn: Any, skipped: Coun
 # Replaying
 
 
-async def replayed(loops: list[Loop]) -> list[tuple[Loop, str]]:
+async def replay(loops: list[Loop]) -> list[tuple[Loop, str]]:
     server = Playback()
     failures = []
     await server.open()
@@ -163,7 +163,7 @@ async def replayed(loops: list[Loop]) -> list[tuple[Loop, str]]:
                 await check(server, loop)
             except Difference as difference:
                 failures.append((loop, str(difference)))
-            except Exception as error:  # noqa: BLE001 - whatever a loop does to us, it is that loop which failed
+            except Exception as error:  # noqa: BLE001 - any error means that this loop failed
                 failures.append((loop, f"{type(error).__name__}: {error}"))
     finally:
         await server.close()
@@ -171,28 +171,28 @@ async def replayed(loops: list[Loop]) -> list[tuple[Loop, str]]:
 
 
 async def check(server: "Playback", loop: Loop) -> None:
-    blocking = await played(server, loop, streaming=False)
-    streaming = await played(server, loop, streaming=True)
+    blocking = await run_loop(server, loop, streaming=False)
+    streaming = await run_loop(server, loop, streaming=True)
     if blocking != streaming:
         raise Difference(f"streaming gives other events: {first_difference(streaming, blocking)}")
 
 
-async def played(server: "Playback", loop: Loop, *, streaming: bool) -> list[Any]:
-    """Run the loop, compare what it sends, and give its events."""
+async def run_loop(server: "Playback", loop: Loop, *, streaming: bool) -> list[Any]:
+    """Run the loop, compare its requests, and return its events."""
     capabilities = capabilities_for(loop.row)
     server.begin([step.documents for step in loop.steps])
     history = History(decode.conversation(as_bytes(content) for content in loop.before))
     async with Gemini(
         loop.row["model"] or "unknown", api_key="k", base_url=server.url, capabilities=capabilities
     ) as gemini:
-        agent = Agent(gemini, tools=[Recorded(loop.steps)], limits=Limits(max_turns=None, max_repeats=None))
+        agent = Agent(gemini, tools=[RecordedTools(loop.steps)], limits=Limits(max_turns=None, max_repeats=None))
         events = await events_of(agent, history, streaming=streaming)
     compare(server.requests, loop, capabilities)
-    return told(events)
+    return comparable(events)
 
 
 async def events_of(agent: Agent, history: History, *, streaming: bool) -> list[RunEvent]:
-    """The events of a run. After each one, the fold of the stored events must be the live state."""
+    """Return the events of a run. After each one, the state folded from the stored events must be the live state."""
     start, _, _ = agent._begin(None, messages=history)
     run = await start(streams=streaming)
     events: list[RunEvent] = []
@@ -201,24 +201,27 @@ async def events_of(agent: Agent, history: History, *, streaming: bool) -> list[
         events.append(event)
         folded = folded.after(from_json(to_json(event), "event"))
         if folded != run.state:
-            raise Difference(f"after {type(event).__name__} the fold of the events is not the state of the run")
+            raise Difference(f"after {type(event).__name__} the folded state is not the state of the run")
     return events
 
 
 def compare(requests: list[Any], loop: Loop, capabilities: Any) -> None:
     if len(requests) != len(loop.steps) + 1:
         raise Difference(f"{len(requests)} requests were sent for {len(loop.steps)} rounds")
-    for number, made in enumerate(loop.steps, 1):
-        built = [{"role": one["role"], "parts": as_list(one["parts"])} for one in requests[number]["contents"][-2:]]
-        expected = [expected_model_turn(made.sent, capabilities), expected_results_turn(made.pairs, capabilities)]
+    for number, recorded_step in enumerate(loop.steps, 1):
+        built = [{"role": turn["role"], "parts": as_list(turn["parts"])} for turn in requests[number]["contents"][-2:]]
+        expected = [
+            expected_model_turn(recorded_step.sent, capabilities),
+            expected_results_turn(recorded_step.pairs, capabilities),
+        ]
         if built != expected:
-            raise Difference(f"request {number + 1} is not what it must be: {first_difference(built, expected)}")
+            raise Difference(f"request {number + 1} is not as expected: {first_difference(built, expected)}")
         if requests[number]["contents"][:-2] != requests[number - 1]["contents"]:
-            raise Difference(f"request {number + 1} changes what was said before")
+            raise Difference(f"request {number + 1} changes earlier contents")
 
 
-def told(events: list[RunEvent]) -> list[Any]:
-    """Events as plain values, without what is never the same: durations, ids of our own, the pieces of texts."""
+def comparable(events: list[RunEvent]) -> list[Any]:
+    """Return the events as plain values, without what differs each time: durations, local ids, text deltas."""
     numbers: dict[str, str] = {}
 
     def plain(event: RunEvent) -> Any:
@@ -227,19 +230,19 @@ def told(events: list[RunEvent]) -> list[Any]:
             re.sub(r"(midspan|run)_[0-9a-f]{16}", lambda id: numbers.setdefault(id[0], f"id{len(numbers)}"), text)
         )
 
-    made: list[Any] = []
+    values: list[Any] = []
     for (kind, _), group in groupby(events, lambda event: (type(event), getattr(event, "turn", None))):
         if kind in (TextDelta, ThoughtDelta):
             continue  # a blocking run has none, and their text is in the end of the turn
-        if kind is ToolEnd:  # those of one turn may come in any order
-            made += sorted(map(plain, group), key=json.dumps)
+        if kind is ToolEnd:  # the calls of a turn end in any order
+            values += sorted(map(plain, group), key=json.dumps)
         else:
-            made += map(plain, group)
-    return made
+            values += map(plain, group)
+    return values
 
 
-class Recorded(ToolSource):
-    """Tools that give what was recorded."""
+class RecordedTools(ToolSource):
+    """Tools that return the recorded results."""
 
     def __init__(self, steps: list[Step]) -> None:
         self._waiting = [pair for step in steps for pair in step.pairs]
@@ -248,14 +251,14 @@ class Recorded(ToolSource):
     async def list_tools(self) -> ToolListing:
         return ToolListing(tuple(ToolSpec(name) for name in self._names))
 
-    async def call(self, call: ToolCall, context: Any = None) -> ToolResult:  # noqa: ARG002 - the seam has it
-        place = next(n for n, (asked, _) in enumerate(self._waiting) if asked["name"] == call.name)
+    async def call(self, call: ToolCall, context: Any = None) -> ToolResult:  # noqa: ARG002 - of the protocol
+        place = next(n for n, (recorded, _) in enumerate(self._waiting) if recorded["name"] == call.name)
         _, response = self._waiting.pop(place)
-        return ToolResult(call.id, call.name, *given(response))
+        return ToolResult(call.id, call.name, *result_fields(response))
 
 
 class Playback:
-    """A server that gives recorded answers, whole or as a stream, whichever is asked for."""
+    """A server that sends the recorded responses, whole or as a stream, as requested."""
 
     def __init__(self) -> None:
         self.requests: list[Any] = []
@@ -296,12 +299,12 @@ class Playback:
 
 
 def whole(documents: list[Any]) -> Any:
-    """A stream as one answer."""
+    """Return the chunks of a stream as one response."""
     if len(documents) == 1:
         return documents[0]
     last = {name: value for document in documents for name, value in document.items() if value is not None}
-    candidates = [one for document in documents for one in (document.get("candidates") or [])[:1]]
-    candidate = {name: value for one in candidates for name, value in one.items() if value is not None}
+    candidates = [item for document in documents for item in (document.get("candidates") or [])[:1]]
+    candidate = {name: value for item in candidates for name, value in item.items() if value is not None}
     candidate["content"] = {"role": "model", "parts": expected_parts(documents)}
     return {**last, "candidates": [candidate]}
 

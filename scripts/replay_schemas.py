@@ -96,7 +96,7 @@ def main(files: list[str]) -> int:
     for name in files:
         replay(Path(name), tally)
     check_rate(tally)
-    print("losses: " + ", ".join(f"{kind} {count}" for kind, count in tally.kinds.most_common()))
+    print("dropped constraints: " + ", ".join(f"{kind} {count}" for kind, count in tally.kinds.most_common()))
     counted = " ".join(f"{name}={count}" for name, count in sorted(tally.counts.items()))
     print(f"{counted} failures={tally.failed}")
     return 1 if tally.failed else 0
@@ -108,7 +108,7 @@ def replay(file: Path, tally: Tally) -> None:
 
 
 def replay_line(line: bytes, place: str, file: Path, tally: Tally) -> None:
-    """One row; whatever is wrong with it is told with its place, and the next one follows."""
+    """Replay one row. An error in it is reported with its line, and the next row follows."""
     tally.counts["rows"] += 1
     try:
         row = json.loads(line)
@@ -143,65 +143,69 @@ def replay_group(row: Row, file: Path, tally: Tally) -> None:
     for test in row["tests"]:
         tally.counts["suite_tests"] += 1
         try:
-            found = SchemaValidator(schema, formats=row["optional"], remotes=remotes).problems(test["data"])
+            problems = SchemaValidator(schema, formats=row["optional"], remotes=remotes).problems(test["data"])
         except SchemaError as error:
             tally.fail(f"{row['id']} {test['description']}: {error}")
             continue
-        if bool(found) == test["valid"]:
-            tally.fail(f"{row['id']} {test['description']}: {[str(one) for one in found] or 'no problem found'}")
+        if bool(problems) == test["valid"]:
+            tally.fail(
+                f"{row['id']} {test['description']}: {[str(problem) for problem in problems] or 'no problem found'}"
+            )
 
 
 def replay_functions(row: Row, file: Path, tally: Tally) -> None:
     functions = row["functions"]
     if row.get("functions_ref"):
         known = helper(file, "bfcl_multi_turn_functions.json")
-        functions = [*functions, *(one for name in row["functions_ref"] for one in known[name])]
-    checkers = replay_declarations(row["id"], functions, tally)
-    parameters = {one["name"]: one.get("parameters") or {} for one in functions}
+        functions = [*functions, *(function for name in row["functions_ref"] for function in known[name])]
+    validators = replay_declarations(row["id"], functions, tally)
+    parameters = {function["name"]: function.get("parameters") or {} for function in functions}
     for call in calls_of(row):
-        replay_call(row["id"], call, parameters.get(call["name"]), checkers.get(call["name"]), tally)
+        replay_call(row["id"], call, parameters.get(call["name"]), validators.get(call["name"]), tally)
 
 
 def replay_declarations(row_id: str, declarations: list[Row], tally: Tally) -> dict[str, SchemaValidator]:
-    """Every declaration accepted, and its lowered forms ones that the API takes."""
-    checkers = {}
-    for original, legal in valid_names([one["name"] for one in declarations], GEMINI_PARAMETERS.functions).items():
+    """Check that every declaration is accepted, and that the API accepts its adapted schemas."""
+    validators = {}
+    for original, legal in valid_names(
+        [declaration["name"] for declaration in declarations], GEMINI_PARAMETERS.functions
+    ).items():
         if not _FUNCTION_NAME.fullmatch(legal):
             tally.fail(f"{row_id}: {original!r} became the illegal name {legal!r}")
-    for one in declarations:
+    for declaration in declarations:
         tally.counts["declarations"] += 1
         try:
-            checkers[one["name"]] = replay_schema(row_id, one, tally)
+            validators[declaration["name"]] = replay_schema(row_id, declaration, tally)
         except SchemaError as error:
-            tally.fail(f"{row_id} {one['name']}: {error}")
-    return checkers
+            tally.fail(f"{row_id} {declaration['name']}: {error}")
+    return validators
 
 
 def replay_schema(row_id: str, declaration: Row, tally: Tally) -> SchemaValidator:
     schema = declaration.get("parameters") or {"type": "object"}
-    for dialect, check in ((GEMINI_PARAMETERS, openapi_faults), (GEMINI_JSON_SCHEMA, json_schema_faults)):
-        lowered = adapt_schema(schema, dialect)
-        tally.kinds.update(f"{dialect.name}/{loss.keyword}" for loss in lowered.dropped)
-        tally.counts["lowered"] += 1
-        tally.counts["lowered_without_loss"] += not lowered.dropped
-        for fault in root_faults(lowered.schema, check):
-            tally.fail(f"{row_id} {declaration['name']} as {dialect.name}: {fault}")
+    for dialect, check in ((GEMINI_PARAMETERS, openapi_errors), (GEMINI_JSON_SCHEMA, json_schema_errors)):
+        adapted = adapt_schema(schema, dialect)
+        tally.kinds.update(f"{dialect.name}/{constraint.keyword}" for constraint in adapted.dropped)
+        tally.counts["adapted"] += 1
+        tally.counts["adapted_without_drops"] += not adapted.dropped
+        for error in root_errors(adapted.schema, check):
+            tally.fail(f"{row_id} {declaration['name']} as {dialect.name}: {error}")
     return SchemaValidator(normalize(schema))
 
 
-Faults = Callable[[Any, str], Iterator[str]]
+Check = Callable[[Any, str], Iterator[str]]
 
 
-def root_faults(schema: Row, check: Faults) -> Iterator[str]:
+def root_errors(schema: Row, check: Check) -> Iterator[str]:
     if schema.get("type") not in ("OBJECT", "object"):
         yield f"the root is of type {schema.get('type')!r}"
     yield from check(schema, "")
 
 
-def openapi_faults(schema: Any, path: str) -> Iterator[str]:
-    """What a server says of `parameters` before it answers 400."""
+def openapi_errors(schema: Any, path: str) -> Iterator[str]:
+    """Yield what the server rejects in `parameters`."""
     if not isinstance(schema, dict):
-        yield f"{path}: {schema!r} is no schema"
+        yield f"{path}: {schema!r} is not a schema"
         return
     for unknown in schema.keys() - _OPENAPI_FIELDS:
         yield f"{path}: Unknown name {unknown!r}: Cannot find field"
@@ -219,29 +223,29 @@ def openapi_faults(schema: Any, path: str) -> Iterator[str]:
             yield f"{path}.enum: {schema['enum']!r} are not all non-empty strings"
     if schema.get("type") == "STRING" and schema.get("format", "date-time") not in ("date-time", "enum"):
         yield f"{path}.format: only 'enum' and 'date-time' are supported for STRING type"
-    yield from shared_faults(schema, path, openapi_faults)
+    yield from shared_errors(schema, path, openapi_errors)
 
 
-def json_schema_faults(schema: Any, path: str) -> Iterator[str]:
-    """What `parametersJsonSchema` does not honour, or cannot be."""
+def json_schema_errors(schema: Any, path: str) -> Iterator[str]:
+    """Yield what `parametersJsonSchema` ignores or cannot be."""
     if isinstance(schema, bool):
         if not path.endswith("additionalProperties"):
             yield f"{path}: a boolean"
         return
     for unknown in schema.keys() - _JSON_FIELDS:
-        yield f"{path}: {unknown!r} is not honoured"
+        yield f"{path}: {unknown!r} is ignored"
     if "enum" in schema and not all(type(value) in (str, int, float) and value != "" for value in schema["enum"]):
         yield f"{path}.enum: {schema['enum']!r} are not all strings and numbers"
-    words = schema.get("type", [])
-    if isinstance(words, list) and len(set(words)) < len(words):
-        yield f"{path}: the types {words!r}"
-    for word in words if isinstance(words, list) else [words]:
-        if word.upper() not in _OPENAPI_TYPES or word != word.lower():
-            yield f"{path}: type {word!r}"
-    yield from shared_faults(schema, path, json_schema_faults)
+    types = schema.get("type", [])
+    if isinstance(types, list) and len(set(types)) < len(types):
+        yield f"{path}: the types {types!r}"
+    for name in types if isinstance(types, list) else [types]:
+        if name.upper() not in _OPENAPI_TYPES or name != name.lower():
+            yield f"{path}: type {name!r}"
+    yield from shared_errors(schema, path, json_schema_errors)
 
 
-def shared_faults(schema: Row, path: str, check: Faults) -> Iterator[str]:
+def shared_errors(schema: Row, path: str, check: Check) -> Iterator[str]:
     properties = schema.get("properties", {})
     for name, inner in properties.items():
         if not _PROPERTY_NAME.fullmatch(name):
@@ -259,7 +263,7 @@ def shared_faults(schema: Row, path: str, check: Faults) -> Iterator[str]:
 
 
 def calls_of(row: Row) -> Iterator[Row]:
-    """The ground truth; a row may have none, or only what the tool answered (`raw`)."""
+    """Yield the correct calls of a row; it may have none, or only the results of tools (`raw`)."""
     turns = row.get("calls") or []
     for turn in turns:
         for call in turn if isinstance(turn, list) else [turn]:
@@ -267,21 +271,23 @@ def calls_of(row: Row) -> Iterator[Row]:
                 yield call
 
 
-def replay_call(row_id: str, call: Row, parameters: Row | None, checker: SchemaValidator | None, tally: Tally) -> None:
+def replay_call(
+    row_id: str, call: Row, parameters: Row | None, validator: SchemaValidator | None, tally: Tally
+) -> None:
     tally.counts["calls"] += 1
-    if checker is None or parameters is None:
+    if validator is None or parameters is None:
         print(f"INVALID CALL {row_id} {call['name']}: no such declaration")
         return
-    prepared = checker.validate(arguments_of(call, parameters))
-    tally.counts["calls_coerced"] += bool(prepared.changes)
-    if prepared.problems:
-        print(f"INVALID CALL {row_id} {call['name']}: {'; '.join(map(str, prepared.problems))}")
+    validated = validator.validate(arguments_of(call, parameters))
+    tally.counts["calls_coerced"] += bool(validated.changes)
+    if validated.problems:
+        print(f"INVALID CALL {row_id} {call['name']}: {'; '.join(map(str, validated.problems))}")
     else:
         tally.counts["calls_valid"] += 1
 
 
 def arguments_of(call: Row, parameters: Row) -> Row:
-    """The call as the ground truth has it: for each argument the first of the values that it accepts."""
+    """Return the arguments of a correct call: for each argument, the first acceptable value."""
     if "acceptable_args" in call:
         return chosen(call["acceptable_args"], parameters.get("required", ()))
     names = list(parameters.get("properties", {}))
@@ -289,20 +295,20 @@ def arguments_of(call: Row, parameters: Row) -> Row:
 
 
 def chosen(acceptable: Row, required: Sequence[str] = ()) -> Row:
-    """Of lists of acceptable values the first that says something; `""` means «may be left out» where it may."""
+    """Return the first acceptable value of each argument; `""` means that an optional argument may be omitted."""
     result = {}
     for name, values in acceptable.items():
         listed = values if isinstance(values, list) else [values]
-        given = [value for value in listed if value != ""] or [value for value in listed if name in required]
-        if given:
-            result[name] = first_of(given[0])
+        candidates = [value for value in listed if value != ""] or [value for value in listed if name in required]
+        if candidates:
+            result[name] = first_of(candidates[0])
     return result
 
 
 def first_of(value: Any) -> Any:
-    if isinstance(value, dict) and all(isinstance(one, list) for one in value.values()):
+    if isinstance(value, dict) and all(isinstance(item, list) for item in value.values()):
         return chosen(value)
-    return [first_of(one) for one in value] if isinstance(value, list) else value
+    return [first_of(item) for item in value] if isinstance(value, list) else value
 
 
 def check_rate(tally: Tally) -> None:
@@ -319,7 +325,7 @@ _helpers: dict[Path, Any] = {}
 
 
 def helper(file: Path, name: str) -> Any:
-    """A document that rows refer to, beside their file or in the shared data."""
+    """Return a document that rows refer to, from the folder of their file or from the shared data."""
     for folder in (file.resolve().parent, ROOT.parent / "shared" / "data"):
         path = folder / name
         if path not in _helpers and path.is_file():

@@ -1,19 +1,19 @@
 """Replay recorded Gemini traffic through the wire layer: python scripts/replay_traffic.py FILE…
 
-Each row of a file is one HTTP exchange (see shared/data/README.md for the form). For every row:
+Each row of a file is one HTTP exchange (see shared/data/README.md for the format). For every row:
 
-- each document of the response, read and written again, equals the recorded JSON, and so does the request;
-- the response becomes a message, or the error that it is, and the message is sent back as the server sent it;
-- a stream gives the same parts and the same message fed whole, byte by byte and in random pieces;
-- where a later row of the same conversation answers the calls of this one, the contents that we build from this
-  response and those results are exactly what `traffic_expected` works out from the recording alone, and equal what
-  that row sent.
+- each document of the response, decoded and encoded again, equals the recorded JSON, and so does the request;
+- the response becomes a message or an exception, and the message is sent back as the server sent it;
+- a stream gives the same parts and the same message in one piece, byte by byte and in random pieces;
+- if a later row of the same conversation has the results of the calls of this row, the contents that Midspan builds
+  from this response and those results are exactly what `traffic_expected` computes from the recording alone, and
+  equal what that row sent.
 
-Of what a client sent, a difference is allowed only by a rule of RULES. Prints how many rows each rule covered, each
+The request of a recorded client may differ only by a rule of RULES. Prints how many rows each rule covered, each
 failing row with its reason, and the counts last on one line. Exits 1 if a row fails.
 """
 
-import project_python  # noqa: F401 - it comes first, before what another Python may not have
+import project_python  # noqa: F401 - it must come first, see its docstring
 
 # isort: split
 import json
@@ -71,7 +71,7 @@ def main(files: list[str]) -> int:
 
 
 def read_rows(file: Path) -> tuple[list[Row], list[tuple[str, str]]]:
-    """The rows of a file, and by file and line those that are none."""
+    """Return the rows of a file, and the errors of invalid lines by file and line."""
     rows: list[Row] = []
     unreadable = []
     for number, line in enumerate(file.read_bytes().removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
@@ -80,13 +80,13 @@ def read_rows(file: Path) -> tuple[list[Row], list[tuple[str, str]]]:
         try:
             row = json.loads(line)
         except ValueError as error:
-            unreadable.append((f"{file.name}:{number}", f"no JSON: {error}"))
+            unreadable.append((f"{file.name}:{number}", f"not JSON: {error}"))
             continue
         if not isinstance(row, dict):
-            unreadable.append((f"{file.name}:{number}", f"a row is an object, not {type(row).__name__}"))
+            unreadable.append((f"{file.name}:{number}", f"a row must be an object, got {type(row).__name__}"))
             continue
-        given = {name: value for name, value in row.items() if value is not None}
-        rows.append({**_ABSENT, "id": f"{file.name}:{number}", **given})
+        fields = {name: value for name, value in row.items() if value is not None}
+        rows.append({**_ABSENT, "id": f"{file.name}:{number}", **fields})
     return rows, unreadable
 
 
@@ -106,11 +106,15 @@ _ABSENT: Row = {
 
 
 def conversations(rows: list[Row]) -> list[list[Row]]:
-    """Rows of one file of a repository, in order."""
-    found: dict[str, list[Row]] = defaultdict(list)
+    """Return the rows grouped by the file of the repository that they come from, in order."""
+    groups: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
-        found[f"{row['repo']} {row['path']}"].append(row)
-    return [sorted(one, key=lambda row: row["index"] if isinstance(row["index"], int) else 0) for one in found.values()]
+        groups[f"{row['repo']} {row['path']}"].append(row)
+    return [sorted(group, key=_index) for group in groups.values()]
+
+
+def _index(row: Row) -> int:
+    return row["index"] if isinstance(row["index"], int) else 0
 
 
 def check_safely(row: Row, conversation: list[Row], rules: set[str], failures: list[tuple[str, str]]) -> bool:
@@ -118,13 +122,13 @@ def check_safely(row: Row, conversation: list[Row], rules: set[str], failures: l
         return check_row(row, conversation, rules)
     except Difference as difference:
         failures.append((row["id"], str(difference)))
-    except Exception as error:  # noqa: BLE001 - whatever a row does to us, it is that row which failed
+    except Exception as error:  # noqa: BLE001 - any error means that this row failed
         failures.append((row["id"], f"{type(error).__name__}: {error}"))
     return False
 
 
 def check_row(row: Row, conversation: list[Row], rules: set[str]) -> bool:
-    """Everything that is checked of one row; whether calls of its response were answered by a later one."""
+    """Check one row. Return whether a later row has results for the calls of its response."""
     if wire_of(row["provider"]) is not None:
         return check_provider_row(row, conversation, rules)
     if "/interactions" in row["url"]:
@@ -141,30 +145,30 @@ def check_row(row: Row, conversation: list[Row], rules: set[str]) -> bool:
         return False
     answer = check_response(row, documents, rules)
     looped = answer is not None and check_loop(row, conversation, answer, rules)
-    return looped or (len(conversation) == 1 and check_own_loop(row, rules))
+    return looped or (len(conversation) == 1 and check_loop_in_request(row, rules))
 
 
 # What was recorded
 
 
 def recorded_documents(row: Row) -> Parsed:
-    """The JSON documents of a response, cut out of a stream in the simplest way there is."""
+    """Return the JSON documents of a response; a stream is split in the simplest way."""
     response = row["response"]
     if row["response_kind"] == "sse":
         events = str(response or "").replace("\r\n", "\n").split("\n\n")
-        texts = ["\n".join(_said(line) for line in event.split("\n")) for event in events]
+        texts = ["\n".join(_data(line) for line in event.split("\n")) for event in events]
         return [json.loads(text) for text in texts if is_json(text)]
     if row["response_kind"] == "text" or not isinstance(response, dict | list):
         return []
     return response if isinstance(response, list) else [response]
 
 
-def _said(line: str) -> str:
+def _data(line: str) -> str:
     return "" if line.startswith((":", "event:", "id:", "retry:")) else line.removeprefix("data:")
 
 
 def is_json(text: str) -> bool:
-    """A stream may be cut within its last event, and holds words that are no JSON between events."""
+    """Return whether a text is a JSON object. A stream may be cut in its last event, and has other lines."""
     try:
         return isinstance(json.loads(text), dict)
     except ValueError:
@@ -191,7 +195,7 @@ def request_form(row: Row) -> type[proto.Proto]:
 
 
 def capabilities_for(row: Row) -> Capabilities:
-    """What the model of this row can do; what is not known of it, it is taken to do as the newest do."""
+    """Return the capabilities of the model of this row; an unknown model counts as one of the newest."""
     vertex = row["provider"] == "vertex" or "aiplatform" in row["url"]
     version = "v1" if "/v1/" in row["url"] else "v1beta1" if vertex else "v1beta"
     return capabilities_of(row["model"] or "unknown", Api.VERTEX if vertex else Api.DEVELOPER, version)
@@ -218,7 +222,7 @@ def check_request(row: Row, rules: set[str]) -> None:
 
 
 LOSSLESS = Capabilities(signatures=False)
-"""An API that takes everything back as it gave it."""
+"""An API that accepts everything as it sent it."""
 
 
 def rewritten(form: type[proto.Proto], document: Any) -> Any:
@@ -246,7 +250,7 @@ def contents_of(request: Any) -> list[Any]:
 
 
 def as_bytes(value: Any) -> bytes:
-    """JSON as a server writes it; half a character is written as an escape, which is the only way that it can come."""
+    """Return JSON as a server writes it. An unpaired surrogate is escaped, because UTF-8 cannot encode it."""
     try:
         return json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
@@ -257,13 +261,13 @@ def as_bytes(value: Any) -> bytes:
 
 
 def check_response(row: Row, documents: Parsed, rules: set[str]) -> ModelResponse | None:
-    """The response through `decode`: as one answer, or as the error that it is."""
+    """Decode the response in every framing. Return it, or None if it is an error."""
     if any(document.get("error") for document in documents if isinstance(document, dict)):
         check_error(row, documents)
         return None
     api = capabilities_for(row).api
     try:
-        answers = [fed(pieces, api) for frame in frames(row, documents) for pieces in cuts(frame, row["id"])]
+        answers = [decode_stream(pieces, api) for frame in frames(row, documents) for pieces in cuts(frame, row["id"])]
         if not row["streaming"] and len(documents) == 1:
             answers.append((None, decode.response(as_bytes(documents[0]), api, make_id=ids())))
     except ProviderError as error:
@@ -282,45 +286,45 @@ def check_response(row: Row, documents: Parsed, rules: set[str]) -> ModelRespons
 
 
 def check_error(row: Row, documents: Parsed) -> None:
-    """The error is told in the server's words, whether it is the body of a refusal or comes within a stream."""
-    refused = next(document for document in documents if isinstance(document, dict) and document.get("error"))
-    words = refused["error"].get("message") or "" if isinstance(refused["error"], dict) else str(refused["error"])
-    for body in (as_bytes(refused), as_bytes([refused])):
+    """Check that the exception has the message of the server, for an error response and for an error in a stream."""
+    document = next(document for document in documents if isinstance(document, dict) and document.get("error"))
+    message = document["error"].get("message") or "" if isinstance(document["error"], dict) else str(document["error"])
+    for body in (as_bytes(document), as_bytes([document])):
         error = parse_error(row["status"] if row["status"] >= 400 else 500, body)
-        if type(error) is ProviderError or words not in str(error):
-            raise Difference(f"the error is not told: {error!r}")
+        if type(error) is ProviderError or message not in str(error):
+            raise Difference(f"the exception does not have the message of the server: {error!r}")
     stream = StreamDecoder()
     frame = b"".join(b"data: %b\r\n\r\n" % as_bytes(document) for document in documents)
     try:
         for _ in stream.feed(frame):
             pass
     except ProviderError as error:
-        if words in str(error):
+        if message in str(error):
             return
     raise Difference("an error within a stream is not raised")
 
 
 def check_text(row: Row, rules: set[str]) -> None:
-    """A page of a front-end, or nothing at all: an error that is one of ours, if it is meant to be an answer."""
+    """Check that a page of a front end, or an empty body, becomes an exception of Midspan."""
     body = str(row["response"] or "").encode()
-    rules.add("no JSON")
+    rules.add("not JSON")
     if row["status"] >= 400:
         if type(parse_error(row["status"], body)) is ProviderError:
-            raise Difference("the refusal is none of our errors")
+            raise Difference("the error response has no exception type of its own")
     elif body.strip() and not is_json(body.decode()):
         try:
-            fed(iter((body,)), Api.DEVELOPER)
+            decode_stream(iter((body,)), Api.DEVELOPER)
         except ProviderError:
             return
-        raise Difference("a text that is no JSON passes for an answer")
+        raise Difference("a text that is not JSON is accepted as a response")
 
 
 def check_sent_back(documents: Parsed, answer: ModelResponse) -> None:
-    """What goes back is what the server sent, part by part."""
+    """Check that the parts are sent back as the server sent them."""
     back = as_list((plain(answer.message) or {}).get("parts"))
     expected = expected_parts(documents)
     if back != expected:
-        raise Difference(f"what goes back is not what came: {first_difference(back, expected)}")
+        raise Difference(f"the parts that are sent back differ: {first_difference(back, expected)}")
 
 
 def plain(message: Message) -> Any:
@@ -329,12 +333,12 @@ def plain(message: Message) -> Any:
 
 
 def values(parts: Iterable[Part]) -> Any:
-    """Parts as plain values, in which the white space of a frame does not show."""
+    """Return parts as plain values, without the white space of a frame."""
     return json.loads(msgspec.json.encode(list(parts)))
 
 
 def frames(row: Row, documents: Parsed) -> Iterator[bytes]:
-    """The bytes of a stream: as recorded, else in both frames that the API has."""
+    """Yield the bytes of a stream: as recorded, or in both framings of the API."""
     if row["response_kind"] == "sse":
         yield row["response"].encode()
     elif row["streaming"] or len(documents) > 1:
@@ -345,15 +349,15 @@ def frames(row: Row, documents: Parsed) -> Iterator[bytes]:
 
 
 def cuts(frame: bytes, seed: str) -> Iterator[Iterator[bytes]]:
-    """The same bytes whole, byte by byte, and in pieces of random size."""
+    """Yield the same bytes in one piece, byte by byte, and in pieces of random size."""
     yield iter((frame,))
     yield (frame[index : index + 1] for index in range(len(frame)))
-    chance = random.Random(seed)  # noqa: S311 - repeatable, and nobody's secret
+    chance = random.Random(seed)  # noqa: S311 - repeatable; not for secrets
     marks = sorted(chance.randrange(len(frame) + 1) for _ in range(chance.randrange(1, 20)))
     yield (frame[start:end] for start, end in zip([0, *marks], [*marks, len(frame)], strict=True))
 
 
-def fed(pieces: Iterator[bytes], api: Api) -> tuple[list[Any] | None, ModelResponse]:
+def decode_stream(pieces: Iterator[bytes], api: Api) -> tuple[list[Any] | None, ModelResponse]:
     stream = StreamDecoder(api, make_id=ids())
     parts = [part for piece in pieces for part in stream.feed(piece)]
     parts += stream.end()
@@ -369,7 +373,7 @@ def ids() -> Any:
 
 
 def check_loop(row: Row, conversation: list[Row], answer: ModelResponse, rules: set[str]) -> bool:
-    """The next request of the conversation, built by us from what the server said and what the tools gave."""
+    """Build the next request of the conversation from this response and the recorded results, and compare it."""
     if not answer.message.calls or row["request_json"] is None:
         return False
     before = contents_of(row["request_json"])
@@ -387,8 +391,8 @@ def check_loop(row: Row, conversation: list[Row], answer: ModelResponse, rules: 
     return True
 
 
-def check_own_loop(row: Row, rules: set[str]) -> bool:
-    """The same where a single recorded request holds a call and its results, and the answer with the call is lost."""
+def check_loop_in_request(row: Row, rules: set[str]) -> bool:
+    """Do the same for a single recorded request with a call and its results, whose response was not recorded."""
     contents = contents_of(row["request_json"])
     for index, content in enumerate(camel_cased(contents)):
         parts = as_list(content.get("parts"))
@@ -405,9 +409,9 @@ class Turns(NamedTuple):
     """A step of a tool loop."""
 
     before: list[Any]
-    """The contents until then."""
+    """The contents before it."""
     message: Message
-    """The model's turn as we read it."""
+    """The turn of the model, decoded."""
     sent: Parsed
     """The parts of that turn, as the server sent them."""
     model_turn: Any
@@ -416,7 +420,7 @@ class Turns(NamedTuple):
 
 
 def check_turns(row: Row, turns: Turns, rules: set[str]) -> None:
-    """First our two turns against what they must be, then what they must be against what the client sent."""
+    """Compare the two turns that Midspan builds with the expected ones, and these with what the client sent."""
     capabilities = capabilities_for(row)
     pairs = matched(open_calls(turns.sent), responses_in(turns.results_turn))
     history = History([*decode.conversation(as_bytes(content) for content in turns.before), turns.message])
@@ -425,7 +429,7 @@ def check_turns(row: Row, turns: Turns, rules: set[str]) -> None:
     expected = [expected_model_turn(turns.sent, capabilities), expected_results_turn(pairs, capabilities)]
     built = [{"role": content["role"], "parts": as_list(content["parts"])} for content in ours[-2:]]
     if built != expected:
-        raise Difference(f"the next request is not what it must be: {first_difference(built, expected)}")
+        raise Difference(f"the next request is not as expected: {first_difference(built, expected)}")
     if len(ours) != 2 + sum(1 for content in turns.before if content.get("parts")):
         raise Difference(f"the next request has {len(ours)} contents after {len(turns.before)}")
     after_rules(Sides(expected, [turns.model_turn, turns.results_turn], turns.sent), RULES, "the next request", rules)
@@ -436,17 +440,17 @@ def responses_in(content: Any) -> list[Any]:
 
 
 def results_of(turns: Turns, pairs: list[tuple[Any, Any]]) -> tuple[ToolResult, ...]:
-    """The recorded results under the ids by which we know the calls, found by their place among those sent."""
+    """Return the recorded results under the ids of the decoded calls, matched by position."""
     places = {id(call): place for place, call in enumerate(open_calls(turns.sent))}
     calls = turns.message.calls
     return tuple(
-        ToolResult(calls[places[id(call)]].id, calls[places[id(call)]].name, *given(response))
+        ToolResult(calls[places[id(call)]].id, calls[places[id(call)]].name, *result_fields(response))
         for call, response in pairs
     )
 
 
-def given(response: Any) -> tuple[Any, bool, tuple[Blob, ...]]:
-    """What the tool gave, out of the envelope that we would put it into ourselves; any other stays as it is."""
+def result_fields(response: Any) -> tuple[Any, bool, tuple[Blob, ...]]:
+    """Return the value of a result without the envelope that Midspan adds, whether it is an error, and its media."""
     value = response.get("response")
     value = value if isinstance(value, dict) else {}
     part = as_bytes({"role": "user", "parts": [{"functionResponse": {**response, "response": value}}]})
@@ -465,38 +469,44 @@ def expected_model_turn(sent: Parsed, capabilities: Capabilities) -> Any:
 
 
 def expected_results_turn(pairs: list[tuple[Any, Any]], capabilities: Capabilities) -> Any:
-    """One part for each result, and after all of them the media that the model does not look for inside."""
+    """Return one part for each result, then the media that this model does not accept inside results."""
     answers = [
         expected_result(call, response, takes_ids=capabilities.call_ids, nests_media=capabilities.media_in_results)
         for call, response in pairs
     ]
     return {
         "role": "user",
-        "parts": [answer[0] for answer in answers] + [one for answer in answers for one in answer[1:]],
+        "parts": [answer[0] for answer in answers] + [part for answer in answers for part in answer[1:]],
     }
 
 
 def next_contents(row: Row, conversation: list[Row], before: list[Any]) -> list[Any] | None:
-    """The contents of the first later request that goes on from this one."""
+    """Return the contents of the first later request that continues this one."""
     wanted = camel_cased(before)
     for later in conversation:
         contents = contents_of(later["request_json"])
-        goes_on = later["index"] > row["index"] and len(contents) > len(before) + 1
-        if goes_on and camel_cased(contents[: len(before)]) == wanted and contents[len(before)].get("role") == "model":
+        continues = later["index"] > row["index"] and len(contents) > len(before) + 1
+        if (
+            continues
+            and camel_cased(contents[: len(before)]) == wanted
+            and contents[len(before)].get("role") == "model"
+        ):
             return contents
     return None
 
 
 def turn_of(contents: list[Any], rules: set[str]) -> tuple[Any, list[Any]]:
-    """The model's turn, however many contents the client made of it, and what follows."""
+    """Return the turn of the model as one content, and the contents after it."""
     turn = list(takewhile(lambda content: content.get("role") == "model", camel_cased(contents)))
     if len(turn) > 1:
         rules.add("split turn")
-    return {**turn[0], "parts": [part for one in turn for part in as_list(one.get("parts"))]}, contents[len(turn) :]
+    return {**turn[0], "parts": [part for content in turn for part in as_list(content.get("parts"))]}, contents[
+        len(turn) :
+    ]
 
 
 def results_after(contents: list[Any]) -> Any:
-    """The results of the turn as one content, however many the client made of it."""
+    """Return the results after a turn as one content; None if there are none."""
     results: list[Any] = []
     for content in camel_cased(contents):
         parts = as_list(content.get("parts"))

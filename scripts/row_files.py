@@ -1,4 +1,4 @@
-"""Files of rows, one JSON document a line, as all scripts that measure something take them."""
+"""Files with one JSON document per line, which all replay and score scripts read."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -6,12 +6,12 @@ from pathlib import Path
 
 
 class Tally:
-    """What was counted, and whether anything failed."""
+    """Counts, and the number of failures."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         self.kinds: Counter[str] = Counter()
-        """How often each rule, loss or such was met, as a script has them."""
+        """How often each rule applied, or each constraint was dropped; the meaning is up to the script."""
         self.failed = 0
 
     def fail(self, what: str) -> None:
@@ -23,7 +23,7 @@ class Tally:
 
 
 def lines_of(file: Path, fail: Callable[[str], object]) -> Iterator[tuple[str, bytes]]:
-    """Each line that says something, with its place; what is wrong with the file as a whole is told to `fail`."""
+    """Yield each line that is not empty, with its file and number. Errors of the file as a whole go to `fail`."""
     try:
         lines = file.read_bytes().removeprefix(b"\xef\xbb\xbf").split(b"\n")
     except OSError as error:

@@ -104,11 +104,11 @@ def conversation(turns: list[Row]) -> Iterator[Message]:
             yield Message("model", (Text(turn["content"]),))
 
 
-def all_exact(made: tuple[ToolCall, ...], true: list[Row]) -> bool:
-    """Whether each true call was made, in any order, and no other."""
-    left = list(made)
-    for one in true:
-        match = next((call for call in left if call.name == one["name"] and is_exact(call, one)), None)
+def all_exact(calls: tuple[ToolCall, ...], correct_calls: list[Row]) -> bool:
+    """Return whether exactly the correct calls were made, in any order."""
+    left = list(calls)
+    for correct in correct_calls:
+        match = next((call for call in left if call.name == correct["name"] and is_exact(call, correct)), None)
         if match is None:
             return False
         left.remove(match)
@@ -130,7 +130,7 @@ def are_acceptable(given: Row, acceptable: Row) -> bool:
     for name, value in given.items():
         values = acceptable.get(name)
         listed = values if isinstance(values, list) else [values]
-        if name not in acceptable or not any(is_same(value, one) for one in listed):
+        if name not in acceptable or not any(is_same(value, item) for item in listed):
             return False
     return all(name in given or (isinstance(values, list) and "" in values) for name, values in acceptable.items())
 
@@ -146,7 +146,7 @@ def is_same(value: Any, acceptable: Any) -> bool:
         return isinstance(value, int | float) and value == acceptable
     if isinstance(acceptable, list):
         same_length = isinstance(value, list) and len(value) == len(acceptable)
-        return same_length and all(is_same(one, other) for one, other in zip(value, acceptable, strict=True))
+        return same_length and all(is_same(item, other) for item, other in zip(value, acceptable, strict=True))
     return bool(value == acceptable)
 
 

@@ -1,6 +1,6 @@
-"""What our side of a tool loop must be, worked out from the recording alone and in the plainest way.
+"""The expected requests of a tool loop, computed from the recording alone in the simplest way.
 
-Nothing here uses the wire layer, so that a mistake in it cannot hide in its own test.
+Nothing here uses Midspan's own encoder and decoder, so an error in them cannot hide here.
 """
 
 import re
@@ -11,7 +11,7 @@ SKIP = "skip_thought_signature_validator"
 
 
 def expected_parts(documents: list[Any]) -> list[Any]:
-    """The parts of an answer as they go back: as sent; in a stream, deltas of plain text joined and calls whole."""
+    """Return the parts of a response as they are sent back. In a stream, text deltas are joined and calls completed."""
     sent = [part for document in documents for part in parts_sent(document)]
     if len(documents) == 1 and not any(is_streamed(part) for part in sent):
         return sent
@@ -19,10 +19,10 @@ def expected_parts(documents: list[Any]) -> list[Any]:
 
 
 def parts_sent(document: Any) -> list[Any]:
-    """The parts of the first candidate of a document."""
+    """Return the parts of the first candidate of a document."""
     candidates = document.get("candidates") or [] if isinstance(document, dict) else []
-    ours = [one for one in candidates if isinstance(one, dict) and not one.get("index")][:1]
-    return [part for one in ours for part in as_list((one.get("content") or {}).get("parts"))]
+    first = [candidate for candidate in candidates if isinstance(candidate, dict) and not candidate.get("index")][:1]
+    return [part for candidate in first for part in as_list((candidate.get("content") or {}).get("parts"))]
 
 
 def as_list(parts: Any) -> list[Any]:
@@ -45,32 +45,32 @@ def is_streamed(part: Any) -> bool:
 
 
 def whole_calls(parts: list[Any], finished: bool) -> list[Any]:
-    """Calls that came in pieces, each whole at the place where it began; one that never ended is no call."""
-    made: list[Any] = []
+    """Return the parts with each streamed call complete, at its first position; a call without an end is omitted."""
+    complete: list[Any] = []
     place: int | None = None
     for part in parts:
         call = part.get("functionCall") if isinstance(part, dict) else None
         if not isinstance(call, dict) or not (is_streamed(part) or place is not None or call == {}):
-            made.append(part)
+            complete.append(part)
             continue
         if call.get("name"):
-            place = len(made)
-            made.append(
+            place = len(complete)
+            complete.append(
                 {**part, "functionCall": {"args": {}, **{n: v for n, v in call.items() if n in ("name", "id")}}}
             )
         if place is None:
             continue
         for piece in call.get("partialArgs") or []:
-            put(made[place]["functionCall"]["args"], piece)
+            put(complete[place]["functionCall"]["args"], piece)
         if not call.get("willContinue"):
             place = None
     if place is not None and not finished:
-        del made[place]
-    return made
+        del complete[place]
+    return complete
 
 
 def put(arguments: Any, piece: Any) -> None:
-    """Write one piece into the arguments."""
+    """Add one piece to the arguments."""
     steps = [name or int(index) for name, index in re.findall(r"\.([^.\[\]]+)|\[(\d+)\]", piece["jsonPath"])]
     for step, after in pairwise(steps):
         arguments = child(arguments, step, [] if isinstance(after, int) else {})
@@ -91,27 +91,27 @@ def child(tree: Any, step: Any, default: Any) -> Any:
 
 
 def joined(parts: list[Any]) -> list[Any]:
-    """Neighbours that hold nothing but text, as one; those without any text left out."""
-    made: list[Any] = []
+    """Return the parts with adjacent plain texts joined, and without empty texts."""
+    texts: list[Any] = []
     for part in parts:
         plain = isinstance(part, dict) and "text" in part and part.keys() <= {"text", "thought"}
         if plain and not part["text"]:
             continue
-        last = made[-1] if made else {}
+        last = texts[-1] if texts else {}
         if (
             plain
             and last.keys() <= {"text", "thought"}
             and "text" in last
             and bool(last.get("thought")) == bool(part.get("thought"))
         ):
-            made[-1] = {**last, "text": last["text"] + part["text"]}
+            texts[-1] = {**last, "text": last["text"] + part["text"]}
         else:
-            made.append(part)
-    return made
+            texts.append(part)
+    return texts
 
 
 def signed(parts: list[Any]) -> list[Any]:
-    """With the first call marked as unsigned, if it has no signature."""
+    """Return the parts with the skip signature on the first call, if that has no signature."""
     for index, part in enumerate(parts):
         if isinstance(part, dict) and isinstance(part.get("functionCall"), dict):
             marked = part if part.get("thoughtSignature") else {**part, "thoughtSignature": SKIP}
@@ -130,7 +130,7 @@ def without_ids(parts: list[Any]) -> list[Any]:
 
 
 def open_calls(parts: list[Any]) -> list[Any]:
-    """The calls that the server did not answer itself in the same turn."""
+    """Return the calls without those that the server answered in the same turn."""
     calls = [
         part["functionCall"] for part in parts if isinstance(part, dict) and isinstance(part.get("functionCall"), dict)
     ]
@@ -138,27 +138,27 @@ def open_calls(parts: list[Any]) -> list[Any]:
     for part in parts:
         answered = part.get("functionResponse") if isinstance(part, dict) else None
         if isinstance(answered, dict):
-            found = next((call for call in calls if call["name"] == answered.get("name")), None)
-            calls = [call for call in calls if call is not found]
+            same = next((call for call in calls if call["name"] == answered.get("name")), None)
+            calls = [call for call in calls if call is not same]
     return calls
 
 
 def matched(calls: list[Any], responses: list[Any]) -> list[tuple[Any, Any]]:
-    """Each recorded response with the call that it answers: by id, by name, else by its place."""
+    """Return each recorded response with its call: by id, by name, or else by position."""
     waiting = list(calls)
     pairs = []
     for response in responses:
-        found = next((call for call in waiting if call.get("id") and call["id"] == response.get("id")), None)
-        found = found or next((call for call in waiting if call["name"] == response.get("name")), None)
-        found = found or (waiting[0] if waiting else None)
-        if found is not None:
-            waiting = [call for call in waiting if call is not found]
-            pairs.append((found, response))
+        match = next((call for call in waiting if call.get("id") and call["id"] == response.get("id")), None)
+        match = match or next((call for call in waiting if call["name"] == response.get("name")), None)
+        match = match or (waiting[0] if waiting else None)
+        if match is not None:
+            waiting = [call for call in waiting if call is not match]
+            pairs.append((match, response))
     return pairs
 
 
 def expected_result(call: Any, response: Any, *, takes_ids: bool, nests_media: bool) -> list[Any]:
-    """One functionResponse part for a call, and media beside it where the model does not look for it inside."""
+    """Return the functionResponse part of a call, and its media beside it if the model does not accept it inside."""
     value = response.get("response")
     written = {"name": call["name"], "response": value if isinstance(value, dict) else {}}
     if takes_ids and call.get("id"):

@@ -1,7 +1,7 @@
-"""The rules by which recorded contents may differ from ours: what differs, when, and why.
+"""The rules by which recorded contents may differ from those of Midspan: what differs, when, and why.
 
-The recordings were made by other clients, many of which do not send back what the server sent. Each rule brings both
-sides to what they have in common in one respect; rules are tried in order, only until the sides are equal.
+The recordings are of other clients, many of which do not send back what the server sent. Each rule removes one kind of
+difference from both sides; rules are applied in order until the sides are equal.
 """
 
 import json
@@ -11,35 +11,35 @@ from typing import Any, NamedTuple
 from traffic_expected import SKIP
 
 RULES = {
-    "another API": "an exchange of the Interactions API is passed through as it is; it has no contents",
-    "no JSON": "the response is a text of a front-end; it becomes an error with its words",
-    "no request recorded": "the recording holds only the response",
-    "empty content": "a content without parts is left out; the API refuses it",
-    "blocked prompt": "the answer is an error, raised as such; there is no message",
-    "calls not answered": "no later row goes on from this one with the results of its calls",
-    "casing": "the client writes snake_case; the API reads both, we write camelCase",
-    "null": "the client writes null for a field that is not set; for the API that is the same as leaving it out",
-    "role": "the client lets tools speak as function or tool, or writes another role; the API of today wants user",
-    "lone part": "the client writes a single part without its list; the API reads both",
-    "from one request": "the answer with the call was not recorded; it is taken from the request that sent it back",
-    "joined text": "deltas of text that carry nothing else are one part again; only the stream had cut them",
-    "alphabet": "the client wrote a signature in the URL-safe alphabet of base64; we keep the server's",
-    "empty text": "the client left out parts whose text is empty, or we did because only the stream had made them",
-    "no arguments": "the client writes args or response as {} where the server left it out, or the other way",
-    "client's ids": "the client gave calls ids of its own; an id that the server did not give is never sent by us",
-    "dropped ids": "the client did not send the server's ids back; we do where this API takes them",
-    "dropped thoughts": "the client did not send thoughts back; the API allows it, we send what was sent",
-    "skip signature": "the model refuses unsigned calls; where none is on the call, we send the value that says so",
-    "signatures": "the client dropped, copied or moved signatures; ours are where the server put them",
-    "dropped parts": "the client sent back only the parts that it knew",
-    "split turn": "the client sent each chunk of a stream as a turn of its own; ours is one turn, as the API wants it",
-    "own order": "the client put the parts or results in an order of its own; ours is the server's",
-    "extra parts": "the client added parts of its own beside the results",
-    "client's names": "the client put something else than the function's name on a result; ours is what was called",
-    "response fields": "the client added fields to a result that only live sessions use",
-    "media": "the client put files of a result elsewhere than we do",
-    "envelope": "the client and we put a result that is no object under different names",
-    "rewritten turn": "the client changed what the model had said; ours is what the server sent",
+    "another API": "an exchange of the Interactions API has no contents",
+    "not JSON": "the response is a page of a front end; it becomes an error with its text",
+    "no request recorded": "only the response was recorded",
+    "empty content": "a content without parts is omitted; the API rejects it",
+    "blocked prompt": "the response is an error and has no message",
+    "calls not answered": "no later row continues this one with the results of its calls",
+    "casing": "the client sends snake_case; the API accepts both, Midspan sends camelCase",
+    "null": "the client sends null for a field that is not set, which means the same as omitting it",
+    "role": "the client sends results with the role function, tool or another one; the API wants user today",
+    "lone part": "the client sends a single part without a list; the API accepts both",
+    "from one request": "the response with the call was not recorded; it is taken from the request that sent it back",
+    "joined text": "text deltas without other fields are joined to one part",
+    "alphabet": "the client sends a signature in the URL-safe alphabet of base64; Midspan keeps that of the server",
+    "empty text": "the client omits parts with empty text, or Midspan does because only the stream had them",
+    "no arguments": "the client sends args or response as {} where the server omitted it, or the other way round",
+    "client's ids": "the client invents ids for calls; Midspan never sends an id that the server did not give",
+    "dropped ids": "the client does not send ids back; Midspan does where the API accepts them",
+    "dropped thoughts": "the client does not send thoughts back, which the API allows; Midspan does",
+    "skip signature": "the model rejects unsigned calls; Midspan sends the skip signature for a call without one",
+    "signatures": "the client drops, copies or moves signatures; Midspan keeps them in place",
+    "dropped parts": "the client sends back only the parts that it knows",
+    "split turn": "the client sends each chunk of a stream as a turn; Midspan sends one turn",
+    "own order": "the client changes the order of parts or results; Midspan keeps it",
+    "extra parts": "the client adds parts beside the results",
+    "client's names": "the client puts something else than the name of the function on a result",
+    "response fields": "the client adds fields to a result that only live sessions use",
+    "media": "the client puts files of a result elsewhere",
+    "envelope": "the client wraps a result that is not an object under another name",
+    "rewritten turn": "the client changes the turn of the model; Midspan sends it unchanged",
 }
 
 
@@ -48,7 +48,7 @@ class Difference(Exception):
 
 
 class Sides(NamedTuple):
-    """The contents that we build and those that were recorded, with what the server had sent before."""
+    """The contents that Midspan builds and the recorded ones, with what the server had sent before."""
 
     ours: list[Any]
     theirs: list[Any]
@@ -56,7 +56,7 @@ class Sides(NamedTuple):
 
 
 def after_rules(sides: Sides, names: Iterable[str], where: str, covered: set[str]) -> None:
-    """Pass if the sides are equal after some of these rules; the rules that changed anything are covered."""
+    """Raise Difference unless these rules make the sides equal. Rules that changed anything are added to `covered`."""
     used = set()
     ours, theirs = sides.ours, sides.theirs
     for name in names:
@@ -74,14 +74,14 @@ def after_rules(sides: Sides, names: Iterable[str], where: str, covered: set[str
     covered |= used
 
 
-# User data is never re-cased: below these names stand other people's names.
+# User data is never re-cased.
 _USER_DATA = {"args", "response", "parametersJsonSchema", "responseJsonSchema", "partMetadata", "labels", "headers"}
 _NAMED_BY_USERS = {"properties", "defs", "$defs"}
 _VALUES_OF_USERS = {"default", "example", "enum"}
 
 
 def camel_cased(value: Any, *, names_are_ours: bool = True) -> Any:
-    """The JSON with the names of the API's own fields in camelCase."""
+    """Return the JSON with the names of the API's own fields in camelCase."""
     if isinstance(value, list):
         return [camel_cased(item) for item in value]
     if not isinstance(value, dict):
@@ -109,16 +109,16 @@ def _is_schema(name: str, value: Any) -> bool:
 
 
 def without_nulls(value: Any) -> Any:
-    """The JSON without fields that are null, outside of what users put in."""
+    """Return the JSON without null fields, except in user data."""
     if isinstance(value, list):
         return [without_nulls(item) for item in value]
     if not isinstance(value, dict):
         return value
-    kept = _USER_DATA | _VALUES_OF_USERS
+    unchanged = _USER_DATA | _VALUES_OF_USERS
     return {
-        name: item if name in kept else without_nulls(item)
+        name: item if name in unchanged else without_nulls(item)
         for name, item in value.items()
-        if item is not None or name in kept
+        if item is not None or name in unchanged
     }
 
 
@@ -126,7 +126,7 @@ Change = tuple[list[Any], list[Any]]
 
 
 def _each_part(change: Callable[[Any], Any]) -> Callable[[Sides], Change]:
-    """A rule that brings every part of both sides to the same form; a part that becomes None is left out."""
+    """Return a rule that changes every part of both sides; a part that becomes None is removed."""
 
     def rule(sides: Sides) -> Change:
         return _mapped(sides.ours, change), _mapped(sides.theirs, change)
@@ -136,7 +136,7 @@ def _each_part(change: Callable[[Any], Any]) -> Callable[[Sides], Change]:
 
 def _mapped(contents: list[Any], change: Callable[[Any], Any]) -> list[Any]:
     return [
-        {**content, "parts": [kept for part in content.get("parts") or [] if (kept := change(part)) is not None]}
+        {**content, "parts": [changed for part in content.get("parts") or [] if (changed := change(part)) is not None]}
         for content in contents
     ]
 
@@ -268,7 +268,7 @@ _CHANGES: dict[str, Callable[[Sides], Change]] = {
     "casing": lambda sides: (camel_cased(sides.ours), camel_cased(sides.theirs)),
     "null": lambda sides: (without_nulls(sides.ours), without_nulls(sides.theirs)),
     "lone part": lambda sides: (_listed(sides.ours), _listed(sides.theirs)),
-    "role": lambda sides: ([_role(one) for one in sides.ours], [_role(one) for one in sides.theirs]),
+    "role": lambda sides: ([_role(content) for content in sides.ours], [_role(content) for content in sides.theirs]),
     "joined text": lambda sides: (_joined_text(sides.ours), _joined_text(sides.theirs)),
     "alphabet": _each_part(_standard_alphabet),
     "empty text": _each_part(lambda part: None if part in ({"text": ""}, {"text": "", "thought": True}) else part),
@@ -299,8 +299,8 @@ def first_difference(ours: Any, theirs: Any, path: str = "$") -> str:
                     return first_difference(ours[name], theirs[name], f"{path}.{name}")
                 return f"at {path}.{name} only {'ours' if name in ours else 'theirs'} has a value"
     if isinstance(ours, list) and isinstance(theirs, list):
-        for index, (one, other) in enumerate(zip(ours, theirs, strict=False)):
-            if one != other:
-                return first_difference(one, other, f"{path}[{index}]")
+        for index, (our_item, their_item) in enumerate(zip(ours, theirs, strict=False)):
+            if our_item != their_item:
+                return first_difference(our_item, their_item, f"{path}[{index}]")
         return f"at {path} ours has {len(ours)} items, theirs {len(theirs)}"
     return f"at {path} ours is {json.dumps(ours)[:120]}, theirs {json.dumps(theirs)[:120]}"

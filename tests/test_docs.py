@@ -1,4 +1,4 @@
-"""Every Python example in the README and the docs runs, and prints what is said beside it."""
+"""Every Python example in the README and the docs runs and prints the documented output."""
 
 import json
 import os
@@ -60,7 +60,7 @@ def gemini() -> Iterator[str]:
 
 
 @pytest.mark.parametrize(("code", "output"), examples())
-def test_example_runs_and_prints_what_is_said(code: str, output: str, tmp_path: Path, gemini: str) -> None:
+def test_example_runs_and_prints_the_documented_output(code: str, output: str, tmp_path: Path, gemini: str) -> None:
     script = tmp_path / "example.py"
     script.write_text(code, "utf-8")
     environment = {**os.environ, "GOOGLE_API_KEY": "", "GEMINI_API_KEY": "k", "GOOGLE_GEMINI_BASE_URL": gemini}
@@ -93,4 +93,4 @@ def test_there_is_an_example_program_that_registers_three_tools_and_asks_blockin
     assert code.count("Tools.register(") == 3
     assert "generate_content_with_auto_tools(" in code
     assert "stream_generate_with_auto_tools(" in code
-    assert output, "test_example_runs_and_prints_what_is_said compares it"
+    assert output, "test_example_runs_and_prints_the_documented_output compares it"

@@ -21,7 +21,7 @@ LAYERS = [
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 FACES = {"__init__", "__main__", "messages", "events"}
-"""The public names and the command; nobody imports them from inside."""
+"""The public names and the command, which no other module imports."""
 
 
 def imported(path: Path) -> Iterator[str]:

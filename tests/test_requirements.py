@@ -1,4 +1,4 @@
-"""The manifest of requirements and the tests speak of each other, both ways."""
+"""requirements.toml and the marks of tests agree in both directions."""
 
 import ast
 import tomllib

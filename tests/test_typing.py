@@ -1,4 +1,4 @@
-"""What a strict type checker makes of a program that uses Midspan."""
+"""Type annotations of the public API."""
 
 import inspect
 import re

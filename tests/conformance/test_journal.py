@@ -262,7 +262,7 @@ def test_watchers_in_other_threads_see_the_same_events(journal: Journal) -> None
         assert [watcher.result(5) for watcher in seen] == [everything[start * 50 :] for start in range(watchers)]
 
 
-def test_slow_watcher_blocks_nobody_and_misses_nothing(journal: Journal) -> None:
+def test_slow_watcher_blocks_no_other_and_misses_no_event(journal: Journal) -> None:
     async def main() -> None:
         await journal.append("a", 0, documents(1))
         async with aclosing(journal.watch("a")) as watcher:

@@ -32,7 +32,7 @@ def test_a_cache_is_gone_when_its_time_is_over() -> None:
         assert send(server.url, "GET", "/v1beta/cachedContents").json == {"cachedContents": []}
 
 
-def test_vertex_has_its_own_names_and_words() -> None:
+def test_vertex_has_its_own_names_and_messages() -> None:
     with LocalGemini() as server:
         body = {**MADE, "model": "projects/p/locations/l/publishers/google/models/gemini-3.5-flash"}
         cache = create(server, body, VERTEX).json
@@ -69,7 +69,7 @@ def test_lists_come_in_pages() -> None:
         ({"colour": 1}, 400, 'Unknown name "colour"'),
     ],
 )
-def test_what_cannot_be_cached_is_refused(change: Any, status: int, words: str) -> None:
+def test_content_that_cannot_be_cached_is_rejected(change: Any, status: int, words: str) -> None:
     with LocalGemini() as server:
         reply = create(server, {**MADE, **change})
         assert (reply.status, words in reply.message) == (status, True), reply

@@ -1,4 +1,4 @@
-"""The checks give the same verdict for every way to write a request, and no error but an ApiError."""
+"""The checks give the same result for every way to write a request, and raise only ApiError."""
 
 import json
 from typing import Any

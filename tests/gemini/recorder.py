@@ -1,4 +1,4 @@
-"""A loopback server that writes down every request and answers what it was told to."""
+"""A loopback server that records every request and sends the given responses."""
 
 import json
 import threading
@@ -12,7 +12,7 @@ from tests.bounds import BOUND
 
 
 class Seen(NamedTuple):
-    """One request as it came."""
+    """A recorded request."""
 
     method: str
     path: str
@@ -21,7 +21,7 @@ class Seen(NamedTuple):
 
 
 class Recorder:
-    """Answers each request with the next of `answers`; the last one is given again and again."""
+    """Sends the next of `answers` for each request; the last one is repeated."""
 
     def __init__(self) -> None:
         self.seen: list[Seen] = []

@@ -1,4 +1,4 @@
-"""Automatic execution in the words of the Gemini API: blocking, streaming, in the background."""
+"""Automatic execution of tools with the Gemini client: blocking, streaming, in the background."""
 
 import asyncio
 import json
@@ -111,7 +111,7 @@ def test_one_call_runs_the_whole_loop_from_a_text_or_a_history(client: Client, m
     ]
 
 
-def test_a_history_goes_on(client: Client) -> None:
+def test_a_history_can_be_continued(client: Client) -> None:
     first = client.generate_content_with_auto_tools("1 + 2?", tools=[add])
     assert isinstance(first.result.messages, History)
     assert client.generate_content_with_auto_tools(first.result.messages, tools=[add]).text == "It is 3."
@@ -145,7 +145,7 @@ def test_declarations_find_their_registered_functions(client: Client, model: Mod
 
 
 @pytest.mark.requirement("S4-07", "S4-06")
-def test_registered_calls_are_executed_and_one_failure_disturbs_no_other() -> None:
+def test_registered_calls_are_executed_and_an_error_of_one_does_not_affect_others() -> None:
     tools = ToolRegistry()
     tools.register(ADD, lambda arguments: arguments["a"] + arguments["b"])
     tools.register(new_function_declaration("fail", "Fails."), lambda _: 1 / 0)
@@ -171,12 +171,12 @@ def test_registered_calls_are_executed_and_one_failure_disturbs_no_other() -> No
 @pytest.mark.parametrize(
     ("name", "description"), [("a b", "x"), ("", "x"), ("a" * 65, "x"), ("ok", " "), (5, "x"), ("ä", "x")]
 )
-def test_a_declaration_with_a_wrong_name_or_without_words_is_refused(name: Any, description: str) -> None:
+def test_a_declaration_with_an_invalid_name_or_description_is_an_error(name: Any, description: str) -> None:
     with pytest.raises(ConfigError):
         new_function_declaration(name, description)
 
 
-def test_a_declaration_is_made_by_its_checking_constructor() -> None:
+def test_a_declaration_is_created_by_its_validating_constructor() -> None:
     made = new_function_declaration("add-2_x", "Adds.", {"type": "OBJECT", "properties": {"a": {"type": "INTEGER"}}})
     assert (made.name, made.description) == ("add-2_x", "Adds.")
     assert made.parameters is not None
@@ -194,7 +194,7 @@ def test_a_declaration_is_made_by_its_checking_constructor() -> None:
         ({"behaviour": "BLOCKING"}, "unknown field 'behaviour' in .*; did you mean behavior"),
     ],
 )
-def test_a_declaration_that_no_api_would_understand_is_refused(more: dict[str, Any], words: str) -> None:
+def test_an_invalid_declaration_is_an_error(more: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         new_function_declaration("add", "Adds.", **more)
 
@@ -213,7 +213,7 @@ def test_a_stream_has_an_id_subscribers_and_a_status(client: Client) -> None:
 
 
 @pytest.mark.requirement("S4-09", "S4-14")
-def test_a_stream_can_be_stopped_and_errors_reach_its_subscribers(model: Model) -> None:
+def test_a_stream_can_be_cancelled_and_errors_reach_its_subscribers(model: Model) -> None:
     async def main() -> None:
         started = asyncio.Event()
 
@@ -241,7 +241,7 @@ def test_a_stream_can_be_stopped_and_errors_reach_its_subscribers(model: Model) 
 
 
 @pytest.mark.requirement("S4-13", "S4-17")
-def test_the_streaming_entry_executes_tools_only_if_it_is_told_to(client: Client, model: Model) -> None:
+def test_streaming_executes_tools_only_with_auto_execute_tools(client: Client, model: Model) -> None:
     stream = client.stream_generate_content("?", tools=[add])
     assert [chunk.text for chunk in stream] == ["Let me see.", ""]
     assert stream.response.function_calls[0].name == "add"
@@ -297,7 +297,7 @@ def test_an_automatic_stream_marks_text_that_was_discarded() -> None:
     asyncio.run(main())
 
 
-def test_an_automatic_stream_is_left_and_taken_like_any_other(client: Client, model: Model) -> None:
+def test_an_automatic_stream_is_closed_and_read_like_any_other(client: Client, model: Model) -> None:
     async def main() -> None:
         async with asyncio.timeout(BOUND), AsyncClient(api_key="k", base_url=model.url) as client:
             async with client.stream_generate_content("?", tools=[add], auto_execute_tools=True) as stream:
@@ -349,7 +349,7 @@ def test_a_cache_holds_the_declarations_and_the_functions_still_run(client: Clie
         assert "tools" not in seen.body
 
 
-def test_wrong_options_are_told(client: Client) -> None:
+def test_invalid_options_are_an_error(client: Client) -> None:
     for wrong in ({"turn_limit": 0}, {"limits": 5}, {"tools": [5]}, {"temprature": 1}, {"tool_choice": "maybe"}):
         with pytest.raises(ConfigError):
             client.generate_content_with_auto_tools("?", **wrong)

@@ -1,4 +1,4 @@
-"""Whatever is given wherever, it is sent, or refused in one sentence of ours: no error of Python's comes out."""
+"""Any argument is sent, or raises an error of Midspan; errors of Python never get through."""
 
 import dataclasses
 import datetime
@@ -189,7 +189,7 @@ ENTRIES: dict[str, Try] = {
 
 
 @pytest.mark.parametrize("entry", ENTRIES)
-def test_nothing_but_our_own_errors_comes_out(client: gemini.Client, server: Recorder, entry: str) -> None:
+def test_only_midspan_errors_are_raised(client: gemini.Client, server: Recorder, entry: str) -> None:
     server.answer({"candidates": [{"content": {"parts": [{"text": "5"}]}, "finishReason": "STOP"}], "name": "x"})
     escaped = []
     for odd in ODD:
@@ -236,13 +236,13 @@ def test_nothing_but_our_own_errors_comes_out(client: gemini.Client, server: Rec
         ({"cached_content": ""}, "cached_content cannot be ''"),
     ],
 )
-def test_the_words_say_what_is_wrong_and_where(client: gemini.Client, request_: Any, words: str) -> None:
+def test_the_error_names_the_problem_and_its_path(client: gemini.Client, request_: Any, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         client.generate_content("x", **request_)
 
 
 @pytest.mark.parametrize("kind", ["not a number", "half a character", "an object", "very deep"])
-def test_arguments_and_results_that_json_cannot_say_are_refused(client: gemini.Client, kind: str) -> None:
+def test_arguments_and_results_that_are_not_json_serializable_are_an_error(client: gemini.Client, kind: str) -> None:
     # Made here: pytest looks into the values of its parameters, and one may be deeper than it can look.
     values = {"not a number": math.nan, "half a character": "a\ud800", "an object": object()}
     odd = values.get(kind) or deep({}, 100_000)
@@ -255,7 +255,7 @@ def test_arguments_and_results_that_json_cannot_say_are_refused(client: gemini.C
             client.generate_content(part)
 
 
-def test_a_field_that_nobody_knows_yet_is_sent(client: gemini.Client, server: Recorder) -> None:
+def test_an_unknown_field_is_sent(client: gemini.Client, server: Recorder) -> None:
     server.answer({"candidates": [{"content": {"parts": [{"text": "x"}]}, "finishReason": "STOP"}]})
     client.generate_content(
         {"role": "user", "parts": [{"text": "x", "brandNew": {"a_b": 1}}]},
@@ -274,14 +274,14 @@ def test_dicts_within_messages_are_read_like_messages() -> None:
     assert written.tail == b',"generationConfig":{"thinkingConfig":{"thinkingLevel":"LOW"}}'
 
 
-def test_a_setting_by_its_own_name_counts_before_the_config() -> None:
+def test_a_setting_by_name_overrides_the_config() -> None:
     config = gemini.GenerationConfig(top_k=3, temperature=1)
     written = request_fields(capabilities_of("gemini-3.8-flash"), generation_config=config, top_k=5)
     assert written.tail == b',"generationConfig":{"temperature":1,"topK":5}'
 
 
 @pytest.mark.parametrize("default", [math.nan, None])
-def test_no_number_that_is_none_becomes_a_null_by_itself(default: float | None) -> None:
+def test_nan_is_never_sent_as_null(default: float | None) -> None:
     declared = gemini.FunctionDeclaration(**F, parameters_json_schema={"type": "object", "default": default})
     capabilities = capabilities_of("gemini-3.8-flash")
     if default is None:

@@ -41,7 +41,7 @@ def add(a_b: int, c: int = 0) -> int:
     return a_b + c
 
 
-def test_a_text_is_asked_and_answered(client: Client, server: Recorder) -> None:
+def test_a_prompt_is_sent_and_the_response_returned(client: Client, server: Recorder) -> None:
     server.answer(said({"text": "Hi."}, usageMetadata={"totalTokenCount": 5}))
     response = client.generate_content("Hello")
     assert (response.text, response.finish_reason, response.usage_metadata.total_token_count) == ("Hi.", "STOP", 5)
@@ -52,7 +52,7 @@ def test_a_text_is_asked_and_answered(client: Client, server: Recorder) -> None:
 
 
 @pytest.mark.requirement("S1-11")
-def test_everything_that_can_be_said_reaches_the_api(client: Client, server: Recorder) -> None:
+def test_all_options_of_a_request_reach_the_api(client: Client, server: Recorder) -> None:
     server.answer(said({"text": "x"}))
     client.generate_content(
         [Content.text("a"), Content.text("b", "model"), Content(role="user", parts=[Part.from_text("c")])],
@@ -102,7 +102,7 @@ def test_model_without_system_instructions_gets_it_as_the_first_content(
         assert server.last.body == expected
 
 
-def test_a_setting_that_does_not_exist_is_refused_with_the_nearest(client: Client) -> None:
+def test_an_unknown_setting_is_an_error_with_the_nearest_name(client: Client) -> None:
     with pytest.raises(errors.ConfigError, match="unknown setting 'temprature'; did you mean temperature"):
         client.generate_content("x", temprature=1)
 
@@ -162,7 +162,7 @@ def test_functions_are_sent_as_one_tool_after_the_built_in_ones(client: Client, 
     assert "tools" not in server.last.body
 
 
-def test_what_an_older_model_refuses_is_refused_before_it_is_sent(client: Client, server: Recorder) -> None:
+def test_requests_that_older_models_reject_are_an_error_before_they_are_sent(client: Client, server: Recorder) -> None:
     with pytest.raises(errors.ConfigError, match="not both"):
         client.generate_content("x", model="gemini-2.5-flash", tools=[add, GoogleSearch()])
     with pytest.raises(errors.ConfigError, match="two functions are named 'add'"):
@@ -312,7 +312,7 @@ def test_models_are_listed_over_all_pages(client: Client, server: Recorder) -> N
     assert client.get_model().name == "models/gemini-3.8-flash"
 
 
-def test_caches_are_made_read_listed_prolonged_and_deleted(client: Client, server: Recorder) -> None:
+def test_caches_are_created_read_listed_extended_and_deleted(client: Client, server: Recorder) -> None:
     server.answer({"name": "cachedContents/1", "expireTime": "t"})
     made = client.caches.create("a long text", ttl_seconds=300, system_instruction="s", tools=[add], display_name="d")
     assert made.name == "cachedContents/1"
@@ -338,7 +338,7 @@ def test_caches_are_made_read_listed_prolonged_and_deleted(client: Client, serve
 
 
 @pytest.mark.requirement("S3-13")
-def test_what_a_cache_holds_is_not_sent_again(client: Client, server: Recorder) -> None:
+def test_system_prompt_and_tools_of_a_cache_are_not_sent_again(client: Client, server: Recorder) -> None:
     server.answer(said({"text": "x"}))
     client.generate_content("x", cached_content="cachedContents/1", tools=[add], system_instruction="s", temperature=1)
     assert server.last.body.keys() == {"contents", "cachedContent", "generationConfig"}
@@ -358,7 +358,7 @@ def test_what_a_cache_holds_is_not_sent_again(client: Client, server: Recorder) 
         (400, {"message": "bad"}, errors.InvalidRequest),
     ],
 )
-def test_refusals_are_errors_of_their_own(
+def test_error_responses_are_errors_of_their_own_types(
     client: Client, server: Recorder, status: int, error: Any, kind: type[errors.ProviderError]
 ) -> None:
     server.answer({"error": {"code": status, **error}}, status=status)
@@ -411,7 +411,7 @@ def test_a_blocked_prompt_is_an_error(client: Client, server: Recorder, role: Li
         client.generate_content(Content.text("x", role))
 
 
-def test_what_changes_between_two_requests_is_seen(client: Client, server: Recorder) -> None:
+def test_changes_between_two_requests_are_sent(client: Client, server: Recorder) -> None:
     server.answer(said({"text": "x"}))
     tools: list[Any] = [add]
     settings: dict[str, Any] = {"thinking_level": "LOW"}
@@ -431,7 +431,7 @@ def test_what_changes_between_two_requests_is_seen(client: Client, server: Recor
 @pytest.mark.parametrize(
     "contents", [[], (), History([]), None, 5, b"abc", [[]], {"foo": object()}, "a\ud800", Content(parts=["a"])]
 )
-def test_contents_that_are_none_are_refused_in_words(client: Client, server: Recorder, contents: Any) -> None:
+def test_invalid_contents_are_an_error(client: Client, server: Recorder, contents: Any) -> None:
     with pytest.raises(errors.ConfigError):
         client.generate_content(contents)
     assert server.seen == []
@@ -458,13 +458,15 @@ def test_texts_among_parts_are_parts(client: Client, server: Recorder) -> None:
         {"tool_choice": "required_any"},
     ],
 )
-def test_what_has_the_wrong_type_is_refused_before_it_is_sent(client: Client, server: Recorder, request_: Any) -> None:
+def test_values_of_wrong_types_are_an_error_before_they_are_sent(
+    client: Client, server: Recorder, request_: Any
+) -> None:
     with pytest.raises(errors.ConfigError):
         client.generate_content("x", **request_)
     assert server.seen == []
 
 
-def test_a_tool_may_be_given_alone_or_as_a_declaration_in_a_dict(client: Client, server: Recorder) -> None:
+def test_a_tool_may_be_passed_alone_or_as_a_dict(client: Client, server: Recorder) -> None:
     server.answer(said({"text": "x"}))
     for tools in (add, {"name": "add", "description": "Adds."}, [{"name": "add", "description": "Adds."}]):
         client.generate_content("x", tools=tools)
@@ -473,7 +475,7 @@ def test_a_tool_may_be_given_alone_or_as_a_declaration_in_a_dict(client: Client,
     assert "tools" not in server.last.body
 
 
-def test_a_change_within_what_was_given_is_seen(client: Client, server: Recorder) -> None:
+def test_changes_inside_an_argument_are_sent(client: Client, server: Recorder) -> None:
     server.answer(said({"text": "x"}))
     tool_ = Tool(function_declarations=[FunctionDeclaration(name="a", description="A.")])
     client.generate_content("x", tools=[tool_])
@@ -495,19 +497,19 @@ def test_the_life_of_a_cache_is_written_in_plain_digits(
 
 
 @pytest.mark.parametrize("seconds", [0, -1, float("nan"), "1h", None])
-def test_a_life_that_is_none_is_refused(client: Client, seconds: Any) -> None:
+def test_an_invalid_cache_ttl_is_an_error(client: Client, seconds: Any) -> None:
     with pytest.raises(errors.ConfigError, match="ttl_seconds"):
         client.caches.update("cachedContents/1", ttl_seconds=seconds)
 
 
 @pytest.mark.parametrize("name", ["", "/", "models/x", "cachedContents/../x", 5])
-def test_a_name_of_no_cache_is_refused(client: Client, server: Recorder, name: Any) -> None:
+def test_an_invalid_cache_name_is_an_error(client: Client, server: Recorder, name: Any) -> None:
     with pytest.raises(errors.ConfigError, match="is not a valid name in cachedContents"):
         client.caches.get(name)
     assert server.seen == []
 
 
-def test_a_stream_is_taken_once_and_left_for_good(client: Client, server: Recorder) -> None:
+def test_a_stream_can_be_read_once_and_stays_closed(client: Client, server: Recorder) -> None:
     server.answer_stream(said({"text": "a"}, finish=""), said({"text": "b"}))
     stream = client.stream_generate_content("x")
     for _ in stream:
@@ -520,7 +522,7 @@ def test_a_stream_is_taken_once_and_left_for_good(client: Client, server: Record
         assert next(iter(other)).text == "a"
 
 
-def test_a_stream_that_was_cut_is_told_after_what_came(client: Client, server: Recorder) -> None:
+def test_a_cut_stream_raises_after_the_chunks_that_arrived(client: Client, server: Recorder) -> None:
     server.answer_stream(said({"text": "a"}, finish=""))
     stream = client.stream_generate_content("x")
     seen = []
@@ -531,7 +533,9 @@ def test_a_stream_that_was_cut_is_told_after_what_came(client: Client, server: R
 
 
 @pytest.mark.parametrize(("status", "kind"), [(302, errors.InvalidRequest), (204, errors.ProviderError)])
-def test_an_answer_that_is_none_is_an_error(server: Recorder, status: int, kind: type[errors.ProviderError]) -> None:
+def test_a_response_that_is_not_one_is_an_error(
+    server: Recorder, status: int, kind: type[errors.ProviderError]
+) -> None:
     server.answer(b"", status=status)
     with Client(api_key="k", base_url=server.url, retry=RetryPolicy(max_attempts=1)) as client:
         with pytest.raises(kind):
@@ -554,7 +558,7 @@ def test_an_answer_that_is_none_is_an_error(server: Recorder, status: int, kind:
         {"model": ""},
     ],
 )
-def test_a_client_that_cannot_work_is_refused_in_words_that_show_no_secret(arguments: dict[str, Any]) -> None:
+def test_invalid_client_arguments_are_an_error_that_shows_no_secret(arguments: dict[str, Any]) -> None:
     with pytest.raises(errors.ConfigError) as raised:
         Client(**{"api_key": "SECRETPW", **arguments})
     shown = str(raised.value)
@@ -568,7 +572,7 @@ def test_secrets_in_an_address_are_not_shown() -> None:
     assert "SECRETPW" not in repr(Client(api_key="k", base_url="http://u:SECRETPW@h"))
 
 
-def test_a_request_that_is_too_large_as_a_whole_is_refused(client: Client, server: Recorder) -> None:
+def test_a_request_that_is_too_large_as_a_whole_is_an_error(client: Client, server: Recorder) -> None:
     part = Part.from_bytes(bytes(26 * 2**20), "video/mp4")
     with pytest.raises(errors.ConfigError, match=r"has 104\.\d MB, and the API accepts 100"):
         client.generate_content([part, part, part])

@@ -23,7 +23,7 @@ def test_roles_of_other_apis_become_those_of_this_one(client: Client, server: Re
         assert server.last.body["contents"][0] == {"role": sent, "parts": [{"text": "a"}]}
 
 
-def test_a_role_that_is_none_is_refused_and_that_of_the_system_led_to_its_place(client: Client) -> None:
+def test_an_unknown_role_is_an_error_and_system_is_referred_to_system_instruction(client: Client) -> None:
     for content in ({"role": "system", "parts": ["a"]}, Content.text("a", "system")):
         with pytest.raises(ConfigError, match="as system_instruction="):
             client.generate_content([content, "b"])
@@ -42,7 +42,7 @@ def test_a_system_instruction_may_have_a_role_and_many_parts(client: Client, ser
         assert server.last.body["systemInstruction"] == {"parts": [{"text": "a"}, {"text": "b"}]}
 
 
-def test_what_a_model_said_goes_back_as_it_came_whatever_is_in_it(client: Client, server: Recorder) -> None:
+def test_contents_of_a_model_are_sent_back_unchanged(client: Client, server: Recorder) -> None:
     odd = {"role": "model", "newField": 1, "parts": [{"text": 5, "txt": "a"}, {"brandNew": {"a_b": [1.5, None]}}]}
     server.answer({"candidates": [{"content": odd, "finishReason": "STOP"}]})
     first = client.generate_content("x")
@@ -51,7 +51,7 @@ def test_what_a_model_said_goes_back_as_it_came_whatever_is_in_it(client: Client
         assert server.last.body["contents"][1] == odd
 
 
-def test_a_turn_that_says_nothing_is_left_out_if_it_is_the_models_and_refused_if_it_is_the_users(
+def test_an_empty_turn_of_the_model_is_omitted_and_one_of_the_user_is_an_error(
     client: Client, server: Recorder
 ) -> None:
     server.answer({"candidates": [{"content": {"role": "model"}, "finishReason": "STOP"}]})
@@ -75,7 +75,7 @@ def test_dicts_and_bytes_within_parts_are_read(client: Client, server: Recorder)
     assert server.last.body["contents"] == [{"role": "user", "parts": [PNG] * 4}]
 
 
-def test_media_goes_in_with_words_and_comes_back_with_a_result(client: Client, server: Recorder) -> None:
+def test_media_can_be_in_prompts_and_in_results(client: Client, server: Recorder) -> None:
     server.answer(ANSWER)
     video = {"fileData": {"fileUri": "gs://v", "mimeType": "video/mp4"}, "videoMetadata": {"fps": 2}}
     response = Part.from_function_response(
@@ -102,7 +102,7 @@ def test_media_goes_in_with_words_and_comes_back_with_a_result(client: Client, s
 
 
 @pytest.mark.parametrize(("model", "nested"), [("gemini-3.8-flash", True), ("gemini-2.5-flash", False)])
-def test_the_media_of_a_result_stands_where_the_model_takes_it(
+def test_media_of_results_is_placed_where_the_model_accepts_it(
     client: Client, server: Recorder, model: str, nested: bool
 ) -> None:
     server.answer(ANSWER)
@@ -114,7 +114,7 @@ def test_the_media_of_a_result_stands_where_the_model_takes_it(
     assert beside == ([] if nested else [PNG])
 
 
-def test_a_history_that_is_too_large_is_refused_too(client: Client, server: Recorder) -> None:
+def test_a_history_that_is_too_large_is_an_error(client: Client, server: Recorder) -> None:
     blob = Blob.of(bytes(38 * 2**20), "video/mp4")
     with pytest.raises(ConfigError, match=r"has 101\.\d MB, and the API accepts 100; upload large files"):
         client.generate_content(History([Message.user(blob, blob)]))

@@ -75,7 +75,7 @@ def answer(text: str, form: Any = Any) -> GenerateContentResponse:
         (Family, '{"name": "a", "children": [{"name": "b"}]}', Family("a", [Family("b")])),
     ],
 )
-def test_a_python_type_is_asked_for_and_given(
+def test_an_answer_is_parsed_as_the_requested_python_type(
     client: Client, server: Recorder, form: Any, text: str, value: Any
 ) -> None:
     server.answer(said(text))
@@ -107,7 +107,7 @@ def test_the_schema_of_a_type_is_what_the_model_gets(client: Client, server: Rec
     }
 
 
-def test_an_enum_may_be_asked_for_as_a_bare_word(client: Client, server: Recorder) -> None:
+def test_an_enum_may_be_requested_as_plain_text(client: Client, server: Recorder) -> None:
     server.answer(said("cold"))
     response = client.generate_content("x", response_schema=Word, response_mime_type="text/x.enum")
     assert server.last.body["generationConfig"] == {
@@ -117,9 +117,7 @@ def test_an_enum_may_be_asked_for_as_a_bare_word(client: Client, server: Recorde
     assert response.parsed(Word) is Word.COLD
 
 
-def test_the_models_own_schema_is_sent_as_json_schema_where_the_api_has_no_words_for_it(
-    client: Client, server: Recorder
-) -> None:
+def test_a_schema_that_the_api_cannot_express_is_sent_as_json_schema(client: Client, server: Recorder) -> None:
     class Outer(pydantic.BaseModel):
         inner: Model
         kind: Literal[1, 2]
@@ -157,12 +155,12 @@ def test_names_that_the_api_does_not_take_find_back() -> None:
         (int, "", "the answer has no text"),
     ],
 )
-def test_an_answer_that_is_not_of_the_type_is_told_by_what_is_wrong_in_it(form: Any, text: str, words: str) -> None:
+def test_an_answer_of_the_wrong_type_is_an_error_with_the_problem(form: Any, text: str, words: str) -> None:
     with pytest.raises(MalformedResponse, match=words):
         answer(text).parsed(form)
 
 
-def test_what_is_no_type_is_refused() -> None:
+def test_an_invalid_type_is_an_error() -> None:
     with pytest.raises(SchemaError, match="the requested type cannot be 5"):
         answer("5").parsed(5)
     with pytest.raises(SchemaError, match="is not JSON serializable"):
@@ -177,9 +175,7 @@ def test_the_type_of_a_request_is_found_wherever_it_was_given() -> None:
     assert requested_type({}) is Any
 
 
-def test_tools_beside_structured_output_are_refused_for_models_that_refuse_them(
-    client: Client, server: Recorder
-) -> None:
+def test_tools_beside_structured_output_are_an_error_for_older_models(client: Client, server: Recorder) -> None:
     server.answer(said("5"))
     with pytest.raises(ConfigError, match="tools or structured output, not both"):
         client.generate_content("x", model="gemini-2.5-flash", tools=[GoogleSearch()], response_schema=int)

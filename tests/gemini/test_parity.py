@@ -1,4 +1,4 @@
-"""The same request made with the official SDK and with ours is the same JSON, apart from the rules listed here."""
+"""A request of the Gemini client is the same JSON as that of the official SDK, apart from the rules listed here."""
 
 import warnings
 from collections.abc import Callable, Iterator

@@ -70,7 +70,7 @@ def test_models_that_take_either_functions_or_built_in_tools_are_not_sent_both(c
         client.generate_content("x", model="gemini-2.5-pro", tools=tools)
 
 
-def test_vertex_is_not_told_of_server_side_calls(server: Recorder) -> None:
+def test_server_side_calls_are_not_requested_from_vertex(server: Recorder) -> None:
     server.answer(answer({"text": "x"}))
     with Client(vertex=True, project="p", token=lambda: "t", base_url=server.url) as client:
         client.generate_content("x", tools=[add, GoogleSearch()])

@@ -52,7 +52,7 @@ def test_a_schema_needs_a_type_that_the_api_knows() -> None:
 
 @pytest.mark.requirement("S0-03")
 @pytest.mark.parametrize("place", ["parameters", "response"])
-def test_a_declaration_with_an_unknown_type_at_any_depth_is_refused_where_it_is_made(place: str) -> None:
+def test_a_declaration_with_an_unknown_type_at_any_depth_is_an_error(place: str) -> None:
     schema: Any = {"type": "OBJECT", "properties": {"a": {"type": "ARRAY", "items": {"type": "objekt"}}}}
     with pytest.raises(ConfigError, match=f"f.{place}: unknown type 'objekt' at /properties/a/items"):
         FunctionDeclaration(name="f", description="F.", **{place: schema})
@@ -81,7 +81,7 @@ def test_a_response_needs_a_name_and_an_object(fields: dict[str, Any]) -> None:
 
 
 @pytest.mark.requirement("S0-07")
-def test_parts_are_made_by_helpers() -> None:
+def test_helpers_create_parts() -> None:
     part = Part()
     assert (part.text, part.inline_data, part.function_call, part.function_response) == (None, None, None, None)
     assert dump(Part.from_text("a")) == b'{"text":"a"}'
@@ -94,12 +94,12 @@ def test_parts_are_made_by_helpers() -> None:
 
 
 @pytest.mark.requirement("S0-18")
-def test_contents_are_made_by_helpers() -> None:
+def test_helpers_create_contents() -> None:
     assert dump(Content.text("a")) == b'{"role":"user","parts":[{"text":"a"}]}'
     assert dump(Content(role="model", parts=[Part.from_text("a")])) == b'{"role":"model","parts":[{"text":"a"}]}'
 
 
-def test_a_file_is_read_and_its_kind_seen_from_its_name(tmp_path: Path) -> None:
+def test_the_media_type_of_a_file_is_guessed_from_its_name(tmp_path: Path) -> None:
     image = tmp_path / "cat.png"
     image.write_bytes(b"x")
     assert Part.from_file(image).inline_data is not None
@@ -110,7 +110,7 @@ def test_a_file_is_read_and_its_kind_seen_from_its_name(tmp_path: Path) -> None:
     assert Part.from_file(odd, "text/plain").inline_data is not None
 
 
-def test_what_is_too_large_to_send_inline_is_refused_with_a_way_out() -> None:
+def test_data_too_large_to_send_inline_is_an_error_with_a_hint() -> None:
     with pytest.raises(ConfigError, match=r"76\.0 MB of video/mp4 are too large to send inline .* Files API"):
         Part.from_bytes(bytes(76 * 2**20), "video/mp4")
 
@@ -126,12 +126,12 @@ def test_a_file_that_is_too_large_is_not_read_to_its_end(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("path", "reason"), [("nowhere.png", "No such file"), (".", "directory"), ("a\0b", "null byte")]
 )
-def test_a_file_that_cannot_be_read_is_told_by_its_name(tmp_path: Path, path: str, reason: str) -> None:
+def test_an_unreadable_file_is_an_error_with_its_name(tmp_path: Path, path: str, reason: str) -> None:
     with pytest.raises(ConfigError, match=f"cannot read the file .*: .*{reason}"):
         Part.from_file(tmp_path / path, "image/png")
 
 
-def test_results_may_be_whatever_json_says_as_an_object() -> None:
+def test_results_may_be_any_json_object() -> None:
     @dataclasses.dataclass
     class Weather:
         on: datetime.date

@@ -255,7 +255,7 @@ def test_no_timeout_fires_after_a_stream_has_failed() -> None:
     run(main())
 
 
-def test_timeouts_of_the_transport_and_of_the_caller_are_told_apart() -> None:
+def test_timeouts_of_the_transport_and_of_the_caller_are_distinguished() -> None:
     async def main() -> None:
         async with Server(misbehaving.stall_before_head) as server, Transport() as transport:
             with pytest.raises(TimeoutError):

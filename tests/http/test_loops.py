@@ -232,9 +232,7 @@ def test_every_end_of_a_loop_closes_all_connections_without_warnings(url: str, e
 
 
 @pytest.mark.parametrize("ending", ENDINGS_WITHOUT_THE_LOOP)
-def test_connections_of_a_loop_that_was_closed_without_a_word_are_closed_by_garbage_collection(
-    url: str, ending: str
-) -> None:
+def test_connections_of_a_closed_loop_are_closed_by_garbage_collection(url: str, ending: str) -> None:
     code = PATIENT_PROGRAM + PROLOGUE + textwrap.dedent(ENDINGS_WITHOUT_THE_LOOP[ending])
     warnings = ["-W", "error", "-W", "ignore::ResourceWarning"]
     command = [sys.executable, "-X", "dev", *warnings, "-c", code, url]

@@ -1,4 +1,4 @@
-"""What a user holds: names of models, options of a run, files, many runs at once, history to and from JSON."""
+"""Agent and Chat: names of models, options of a run, files, concurrent runs, histories as JSON."""
 
 import asyncio
 import socket

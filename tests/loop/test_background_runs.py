@@ -1,4 +1,4 @@
-"""Runs by id: subscribers, replay, stopping, status; over a journal in memory and one in a file."""
+"""Background runs: subscribers, replay, cancellation, status; with a journal in memory and in a file."""
 
 import asyncio
 import gc
@@ -718,7 +718,7 @@ def test_thousand_runs_in_one_file_do_not_mix(tmp_path: Path) -> None:
 
 
 class Panic(BaseException):
-    """What nobody catches by mistake."""
+    """An exception that `except Exception` does not catch."""
 
 
 @pytest.mark.parametrize("kind", [Panic, GeneratorExit])

@@ -1,4 +1,4 @@
-"""A run that is left or cancelled, at each of its events: nothing goes on, and the conversation can."""
+"""A run that is closed or cancelled at each of its events: nothing keeps running, and the conversation can continue."""
 
 import asyncio
 import subprocess

@@ -1,4 +1,4 @@
-"""Runs against a server that speaks as Gemini does, blocking and streaming."""
+"""Runs against a loopback server with the Gemini API, blocking and streaming."""
 
 import asyncio
 import json
@@ -299,7 +299,7 @@ def test_last_answer_may_take_several_requests(server: Server, streaming: bool) 
     assert (result.text, result.limit) == ("1 2 3", "max_turns")
 
 
-def test_requests_before_a_broken_one_count(server: Server) -> None:
+def test_requests_before_a_failed_one_count(server: Server) -> None:
     class Cutting(Server):
         """Each third portion breaks off in the middle."""
 

@@ -1,4 +1,4 @@
-"""What a run writes to the log: everything at debug level, nothing unless somebody asks."""
+"""The log of a run: everything at debug level, nothing by default."""
 
 import logging
 import subprocess

@@ -1,4 +1,4 @@
-"""The same call with the same result: what is a loop, and what is a look at something that may have changed."""
+"""Loop detection: repeated calls with the same result, and calls whose result may have changed."""
 
 import itertools
 from collections import Counter

@@ -150,7 +150,7 @@ class Place:
 
 
 class ByCall(ScriptedProvider):
-    """Cannot be given tools and be asked for JSON at once."""
+    """Does not support tools and JSON output at once."""
 
     profile = ModelProfile(supports_json_with_tools=False)
 

@@ -1,4 +1,4 @@
-"""Rules that meet in one turn do not hide one another, and what a run remembers can be restored from its events."""
+"""Several policies in one turn, and policies of runs that are restored from their events."""
 
 import asyncio
 from typing import Any
@@ -173,7 +173,7 @@ def test_tool_cannot_call_tools_that_may_write() -> None:
     assert shop.paid == []
 
 
-def test_tool_that_calls_itself_is_stopped() -> None:
+def test_tool_that_calls_itself_is_refused_at_the_maximum_depth() -> None:
     @tool(read_only=True)
     async def deeper(context: RunContext[None]) -> str:
         """Go deeper."""

@@ -35,7 +35,7 @@ class Writer(ScriptedProvider):
 
 
 def writer(pieces: int) -> Writer:
-    """Lists the blueprints, makes a database of the right one, and tells; in so many pieces."""
+    """Lists the blueprints, creates a database from the right one, and answers, in this number of pieces."""
 
     def says(request: ModelRequest) -> Any:
         assert request.config.tools == ()
@@ -155,7 +155,7 @@ def test_prompt_mode_can_be_chosen_for_one_run() -> None:
     assert [len(request.config.tools) for request in provider.requests] == [0, 0, 1]
 
 
-def test_a_call_that_cannot_be_read_is_never_run_and_the_model_is_told() -> None:
+def test_an_unreadable_call_is_never_run_and_reported_to_the_model() -> None:
     provider = Writer(
         [
             'TOOL_CALL: cloudgenie_create_resource({"name": "orders", "type": ',
@@ -171,7 +171,7 @@ def test_a_call_that_cannot_be_read_is_never_run_and_the_model_is_told() -> None
     assert "cloudgenie_destroy" in told[2]
 
 
-def test_a_typed_answer_in_prompt_mode_is_given_by_a_call() -> None:
+def test_a_typed_answer_in_prompt_mode_is_a_call() -> None:
     provider = Writer(["TOOL_CALL: cloudgenie_get_blueprints()", 'TOOL_CALL: final_answer({"answer": ["bp-pg"]})'])
     agent = Agent(provider, tools=[cloudgenie_get_blueprints], output=list[str])
     assert agent.run_sync("Which?").output == ["bp-pg"]

@@ -1,4 +1,4 @@
-"""What other frameworks get wrong, each as a test; through the public API, with a scripted model."""
+"""Runs with a scripted model, through the public API: calls, limits, malformed responses, histories."""
 
 import asyncio
 import datetime

@@ -1,4 +1,4 @@
-"""What tools can do through their RunContext, and what readers of a stream learn while the run waits."""
+"""What tools can do with their RunContext, and the events of retries and progress."""
 
 import asyncio
 from typing import Any

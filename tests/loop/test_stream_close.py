@@ -34,7 +34,7 @@ async def drained(stream: Any) -> list[Any]:
 
 
 class BreaksWhenLeft(PartsProvider, ScriptedProvider):
-    """Says a word, waits, and fails in its own way as soon as it is told to end."""
+    """Yields a text, waits, and raises when it is cancelled or closed."""
 
     def __init__(self) -> None:
         super().__init__([])
@@ -210,7 +210,7 @@ def test_closing_and_cancelling_together_is_a_cancellation() -> None:
 
 
 class Iterates:
-    """Parts by hand: an iterator that can be closed, and is no generator."""
+    """An async iterator with aclose that is not a generator."""
 
     def __init__(self) -> None:
         self.closed = 0

@@ -1,4 +1,4 @@
-"""What the model is told is true: of results, of calls that were not run, of limits."""
+"""What the model reads about results, calls that were not run, and limits."""
 
 import asyncio
 import itertools

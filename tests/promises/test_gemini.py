@@ -269,11 +269,13 @@ def test_parts_of_unknown_kinds_go_back_also_in_a_message_that_was_edited(client
 
 
 @pytest.mark.requirement("S1-03")
-def test_results_in_messages_of_their_own_are_sent_as_one_content(server: Recorder) -> None:
+def test_results_in_messages_of_their_own_are_sent_as_one_content(client: Client, server: Recorder) -> None:
     server.answer(response({"text": "x"}))
     calls = ToolCall("1", "add", {"first_number": 1}), ToolCall("2", "add", {"first_number": 2})
     messages = [Message.user("x"), Message("model", calls), *(Message.user(ToolResult(id, "add", 1)) for id in "12")]
     agent_of(server, [add]).run_sync(messages=messages)
+    assert [len(content["parts"]) for content in server.last.body["contents"]] == [1, 2, 2]
+    client.generate_content(messages)
     assert [len(content["parts"]) for content in server.last.body["contents"]] == [1, 2, 2]
 
 

@@ -114,7 +114,7 @@ def test_headers_of_client_and_auth_are_sent_once_each() -> None:
         (529, ServerError),
     ],
 )
-def test_status_says_which_error_it_is(status: int, expected: type[ProviderError]) -> None:
+def test_status_determines_the_error_type(status: int, expected: type[ProviderError]) -> None:
     error = status_error(HttpResponse(status, [], b""), "no")
     assert type(error) is expected
     assert (error.status, error.retry_delay_seconds) == (status, None)

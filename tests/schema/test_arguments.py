@@ -1,4 +1,4 @@
-"""What a model gave becomes what a tool takes, or problems that it can mend."""
+"""Arguments from a model: defaults, coercion, validation, and problems that the model can fix."""
 
 import subprocess
 import sys
@@ -29,7 +29,7 @@ def prepared(given: Any, schema: Schema) -> ValidatedArguments:
     return checker(a=schema).validate({"a": given})
 
 
-def test_valid_arguments_come_through_as_they_are() -> None:
+def test_valid_arguments_are_not_changed() -> None:
     given = {"city": "Rome", "days": 3}
     result = checker(city={"type": "string"}, days={"type": "integer"}).validate(given)
     assert result.arguments is given
@@ -93,7 +93,7 @@ INTEGERS = {"type": "array", "items": INTEGER}
         ([["1"]], {"type": "array", "prefixItems": [{"type": "array", "items": INTEGER}]}, [[1]]),
     ],
 )
-def test_a_value_is_coerced_where_the_schema_says_what_was_meant_and_the_change_is_told(
+def test_a_value_with_one_possible_reading_is_coerced_and_the_change_is_reported(
     given: Any, schema: Schema, expected: Any
 ) -> None:
     result = prepared(given, schema)
@@ -117,7 +117,7 @@ def test_a_value_is_coerced_where_the_schema_says_what_was_meant_and_the_change_
         (None, {"type": ["integer", "null"]}),
     ],
 )
-def test_a_value_that_is_valid_is_never_touched(given: Any, schema: Schema) -> None:
+def test_a_valid_value_is_never_coerced(given: Any, schema: Schema) -> None:
     result = prepared(given, schema)
     assert result.arguments == {"a": given}
     assert type(result.arguments["a"]) is type(given)
@@ -153,7 +153,7 @@ def test_a_value_that_is_valid_is_never_touched(given: Any, schema: Schema) -> N
         ('{"a": ', {"type": "array", "items": STRING}),
     ],
 )
-def test_what_cannot_be_meant_stays_and_is_a_problem(given: Any, schema: Schema) -> None:
+def test_a_value_without_a_reading_is_kept_and_reported(given: Any, schema: Schema) -> None:
     result = prepared(given, schema)
     assert result.arguments == {"a": given}
     assert result.changes == ()
@@ -161,7 +161,7 @@ def test_what_cannot_be_meant_stays_and_is_a_problem(given: Any, schema: Schema)
     assert all("\n" not in str(problem) for problem in result.problems)
 
 
-def test_null_for_an_optional_property_is_dropped_and_for_a_required_one_told() -> None:
+def test_null_is_dropped_for_an_optional_property_and_reported_for_a_required_one() -> None:
     optional = checker(a=STRING).validate({"a": None})
     assert (optional.arguments, optional.problems) == ({}, ())
     assert optional.changes == ("a: null dropped, it may be left out",)
@@ -169,7 +169,7 @@ def test_null_for_an_optional_property_is_dropped_and_for_a_required_one_told() 
     assert [str(one) for one in required.problems] == ["a: expected string, got null"]
 
 
-def test_a_default_that_its_schema_forbids_is_neither_filled_in_nor_refused() -> None:
+def test_an_invalid_default_is_neither_filled_in_nor_an_error() -> None:
     check = checker(a={"enum": ["x", "y"], "default": "N/A"}, b={"type": "integer", "default": None})
     assert check.validate({}) == ValidatedArguments({})
     assert check.validate({"a": "N/A"}).arguments == {}
@@ -209,7 +209,7 @@ def test_a_default_is_never_shared_between_calls() -> None:
     assert check.validate({}).arguments == {"tags": ["a"]}
 
 
-def test_a_default_is_filled_in_itself_and_one_that_asks_for_itself_ends() -> None:
+def test_defaults_inside_a_default_are_filled_in_and_recursion_ends() -> None:
     options = {"type": "object", "properties": {"deep": {"type": "integer", "default": 1}}, "default": {}}
     assert checker(options=options).validate({}).arguments == {"options": {"deep": 1}}
     endless = {"properties": {"a": {"$ref": "#", "default": {}}, "b": {"$ref": "#", "default": {}}}}
@@ -287,17 +287,17 @@ def test_thousands_of_unknown_names_are_reported_with_bounded_work() -> None:
         ),
     ],
 )
-def test_problems_are_told_in_our_words_and_on_one_line(value: Any, schema: Schema, words: str) -> None:
+def test_each_problem_is_one_line(value: Any, schema: Schema, words: str) -> None:
     assert [str(problem) for problem in find_problems(value, schema)] == [words]
 
 
-def test_what_the_model_gave_is_never_changed() -> None:
+def test_the_arguments_of_the_model_are_never_changed() -> None:
     given = {"a": ["1"], "b": 2.0}
     checker(a=INTEGERS, b=INTEGER).validate(given)
     assert given == {"a": ["1"], "b": 2.0}
 
 
-def test_all_problems_are_told_at_once_in_words_that_help() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     place = {
         "type": "object",
         "properties": {"lat": {"type": "number"}, "lon": {"type": "number"}},
@@ -331,7 +331,7 @@ def test_all_problems_are_told_at_once_in_words_that_help() -> None:
     ]
 
 
-def test_a_union_tells_the_branch_that_was_meant_or_what_there_is() -> None:
+def test_problems_of_a_union_name_the_intended_branch_or_all_branches() -> None:
     circle = {"type": "object", "properties": {"kind": {"const": "circle"}, "r": {"type": "number"}}, "required": ["r"]}
     square = {"type": "object", "properties": {"kind": {"const": "square"}, "w": {"type": "number"}}, "required": ["w"]}
     check = checker(shape={"oneOf": [circle, square]}, id={"anyOf": [INTEGER, {"type": "boolean"}]})
@@ -341,7 +341,7 @@ def test_a_union_tells_the_branch_that_was_meant_or_what_there_is() -> None:
     assert [str(one) for one in check.validate({"id": "x"}).problems] == ['id: expected integer or boolean, got "x"']
 
 
-def test_problems_and_what_they_quote_are_bounded() -> None:
+def test_problems_and_their_quotations_are_bounded() -> None:
     found = prepared(["x" * 1000] * 500, INTEGERS).problems
     assert len(found) == 21
     assert found[-1] == Problem((), "and 480 more")
@@ -359,7 +359,7 @@ def test_odd_property_names_are_quoted_in_paths() -> None:
 
 
 @pytest.mark.parametrize("value", [{1, 2}, b"x", object(), {1: 2}, "\ud800", float("nan")])
-def test_what_json_cannot_say_is_a_problem_and_no_crash(value: Any) -> None:
+def test_a_value_that_is_not_json_serializable_is_a_problem(value: Any) -> None:
     assert prepared(value, INTEGER).problems
     assert find_problems(value, INTEGER)
 
@@ -386,7 +386,7 @@ def test_validation_is_full_json_schema(schema: Any, value: Any) -> None:
     assert len(find_problems(value, schema)) == 1
 
 
-def test_formats_are_asserted_only_when_asked_for() -> None:
+def test_formats_are_checked_only_on_request() -> None:
     schema = {"type": "string", "format": "ipv4"}
     assert find_problems("nowhere", schema) == []
     assert [str(one) for one in find_problems("nowhere", schema, formats=True)] == [
@@ -394,13 +394,13 @@ def test_formats_are_asserted_only_when_asked_for() -> None:
     ]
 
 
-def test_nothing_is_filled_in_or_coerced_when_only_problems_are_asked_for() -> None:
+def test_problems_neither_fills_in_nor_coerces() -> None:
     schema = {"type": "object", "properties": {"a": {"type": "integer", "default": 1}}, "required": ["a"]}
     assert [problem.path for problem in find_problems({}, schema)] == ["a"]
     assert [problem.path for problem in find_problems({"a": "1"}, schema)] == ["a"]
 
 
-def test_references_may_lead_to_documents_that_are_given() -> None:
+def test_references_to_given_documents_are_resolved() -> None:
     remotes = {"https://example.com/int.json": {"type": "integer"}}
     schema = {"items": {"$ref": "https://example.com/int.json"}}
     assert find_problems([1], schema, remotes=remotes) == []
@@ -422,7 +422,7 @@ def test_references_may_lead_to_documents_that_are_given() -> None:
         ({"$schema": "nope"}, 'invalid parameters schema: its .schema is "nope"'),
     ],
 )
-def test_an_invalid_schema_is_refused_in_the_words_of_the_caller(schema: Schema, message: str) -> None:
+def test_an_invalid_schema_is_an_error_with_the_label_of_the_caller(schema: Schema, message: str) -> None:
     with pytest.raises(SchemaError, match=message):
         SchemaValidator(schema)
     with pytest.raises(SchemaError, match=message.replace("parameters", "response")):
@@ -454,7 +454,7 @@ SCHEMAS: list[Schema] = [
 
 
 @given(value=VALUES, schema=st.sampled_from(SCHEMAS))
-def test_whatever_is_given_the_answer_is_valid_or_says_why_not(value: Any, schema: Schema) -> None:
+def test_any_arguments_are_valid_afterwards_or_have_problems(value: Any, schema: Schema) -> None:
     check = checker(a=schema)
     result = check.validate({"a": value})
     assert result.problems == check.problems(result.arguments)
@@ -462,7 +462,7 @@ def test_whatever_is_given_the_answer_is_valid_or_says_why_not(value: Any, schem
         assert result.arguments == {"a": value}
 
 
-def test_a_call_that_lacks_nothing_but_defaults_is_ready_at_once() -> None:
+def test_a_call_that_lacks_only_defaults_takes_the_fast_path() -> None:
     check = checker(city=STRING, days={"type": "integer", "default": 3}, tags=INTEGERS)
     assert check.fast_path({"city": "Rome"}) == {"city": "Rome", "days": 3}
     assert check.fast_path({"tags": [1, 2]}) == {"tags": [1, 2], "days": 3}

@@ -156,7 +156,7 @@ def test_a_pattern_too_large_to_compile_is_an_error() -> None:
 
 @pytest.fixture
 def listener() -> Iterator[tuple[str, list[str]]]:
-    """The address of a server on loopback, and what it heard."""
+    """The URL of a loopback server, and a list of its connections."""
     heard: list[str] = []
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(5)

@@ -97,7 +97,7 @@ class Numbers:
     ],
     ids=lambda value: type(value).__name__,  # the same in every worker process
 )
-def test_a_value_has_its_json(value, said):
+def test_values_are_converted_to_json_data(value, said):
     result = to_jsonable(value)
     assert result == said
     assert msgspec.json.decode(msgspec.json.encode(result)) == said or isinstance(said, int)
@@ -146,20 +146,20 @@ ENDLESS.append(ENDLESS)
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_json_cannot_say_is_refused_with_its_place(value, words):
+def test_a_value_that_is_not_json_serializable_is_an_error_with_its_path(value, words):
     with pytest.raises(ResultError) as caught:
         to_jsonable(value)
     assert words in str(caught.value)
 
 
-def test_the_words_of_a_refusal_can_always_be_written_down():
+def test_the_error_message_can_always_be_encoded():
     with pytest.raises(ResultError) as caught:
         to_jsonable({"\ud800": {"\n": object()}})
     assert str(caught.value).encode().isascii()
     assert "\n" not in str(caught.value)
 
 
-def test_the_result_shares_nothing_with_the_value():
+def test_the_result_shares_no_container_with_the_value():
     value = {"a": [1]}
     said = to_jsonable(value)
     said["a"].append(2)

@@ -17,19 +17,19 @@ VALUES = st.recursive(
 
 
 @given(VALUES, st.sampled_from([None, 1]), st.booleans())
-def test_what_is_json_is_read_as_json(value: Any, indent: int | None, ascii_only: bool) -> None:
+def test_valid_json_is_parsed_as_json(value: Any, indent: int | None, ascii_only: bool) -> None:
     text = json.dumps(value, indent=indent, ensure_ascii=ascii_only)
     assert json.dumps(loads(text)) == json.dumps(value)
 
 
 @given(VALUES)
-def test_what_is_json_is_read_the_same_by_the_patient_way(value: Any) -> None:
+def test_valid_json_is_parsed_the_same_by_the_lenient_parser(value: Any) -> None:
     text = json.dumps([value])[:-1] + ",]"  # the trailing comma forbids the strict way
     assert json.dumps(loads(text)) == json.dumps([value])
 
 
 @given(st.dictionaries(st.text(max_size=6), VALUES, min_size=1, max_size=4), st.data())
-def test_what_is_cut_is_never_completed(value: dict[str, Any], data: st.DataObject) -> None:
+def test_truncated_text_is_never_completed(value: dict[str, Any], data: st.DataObject) -> None:
     text = json.dumps(value)
     cut = data.draw(st.integers(0, len(text) - 1))
     with pytest.raises(IncompleteJson):
@@ -52,7 +52,7 @@ def test_what_is_cut_is_never_completed(value: dict[str, Any], data: st.DataObje
         ("[[],[1],'x',]", [[], [1], "x"]),
     ],
 )
-def test_a_slip_that_changes_no_value_is_read(text: str, value: Any) -> None:
+def test_a_syntax_error_that_changes_no_value_is_accepted(text: str, value: Any) -> None:
     assert json.dumps(loads(text)) == json.dumps(value)
 
 
@@ -84,13 +84,13 @@ def test_a_slip_that_changes_no_value_is_read(text: str, value: Any) -> None:
         ("", "ends before"),
     ],
 )
-def test_what_has_no_single_reading_is_refused_and_told(text: str, words: str) -> None:
+def test_ambiguous_text_is_an_error(text: str, words: str) -> None:
     with pytest.raises(InvalidJson) as caught:
         loads(text)
     assert words in caught.value.problem
 
 
-def test_only_the_last_brace_may_be_missing_and_only_where_it_can_belong_nowhere_else() -> None:
+def test_only_an_unambiguous_last_brace_may_be_missing() -> None:
     assert LenientJsonParser('{"a": {"b": 1}, "c": 2)').value(closed_by=")") == {"a": {"b": 1}, "c": 2}
     assert LenientJsonParser('{"a": {"b": 1})').value(closed_by=")") == {"a": {"b": 1}}
     for text in ('{"a": {"b": 1, "c": 2})', '{"a": {"b": 1)', '{"a": 1,)', "{)"):
@@ -98,19 +98,19 @@ def test_only_the_last_brace_may_be_missing_and_only_where_it_can_belong_nowhere
             LenientJsonParser(text).value(closed_by=")")
 
 
-def test_python_has_tuples_three_quotes_and_escapes_of_its_own() -> None:
+def test_python_tuples_triple_quotes_and_escapes_are_parsed() -> None:
     source = "{'a': (1, 2), 'b': '''it's \"so\"\n''', 'c': '\\x41\\d\\'', 'd': (1,)}"
     assert LenientJsonParser(source, python=True).value() == {"a": [1, 2], "b": 'it\'s "so"\n', "c": "A\\d'", "d": [1]}
 
 
 @pytest.mark.parametrize("text", ['{"a": 1, # b": 2,\n"c": 3}', "[1, // it's\n2]", "['x', #y',\n'z']"])
-def test_a_comment_with_a_quote_may_be_a_string_that_lost_one(text: str) -> None:
+def test_a_comment_with_a_quote_is_ambiguous(text: str) -> None:
     with pytest.raises(InvalidJson, match="a comment contains a quote"):
         loads(text)
 
 
 @pytest.mark.parametrize("text", ['{"a": "x\n"}', "{'a': ['x\n']}"])
-def test_a_string_that_ends_with_a_raw_line_break_may_have_lost_its_quote(text: str) -> None:
+def test_a_string_that_ends_with_a_raw_line_break_is_ambiguous(text: str) -> None:
     with pytest.raises(InvalidJson, match="ends with a line break"):
         loads(text)
     assert loads(text.replace("\n", "\\n").replace("'", '"')) is not None

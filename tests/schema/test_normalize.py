@@ -1,4 +1,4 @@
-"""What people write, read as the JSON Schema that they mean."""
+"""Schemas as people write them, converted to JSON Schema 2020-12."""
 
 import copy
 from typing import Any
@@ -38,24 +38,24 @@ from midspan.errors import SchemaError
         (6, {"type": "object"}),
     ],
 )
-def test_type_words_of_other_languages_are_understood(word: Any, meant: dict[str, Any]) -> None:
+def test_type_names_of_other_languages_are_accepted(word: Any, meant: dict[str, Any]) -> None:
     assert normalize({"type": word}) == meant
 
 
-def test_an_unknown_type_word_is_refused_with_its_place() -> None:
+def test_an_unknown_type_name_is_an_error_with_its_path() -> None:
     with pytest.raises(SchemaError, match=r"unknown type 'frobnicate' at /properties/a/items"):
         normalize({"properties": {"a": {"type": "list", "items": {"type": "frobnicate"}}}})
 
 
 @pytest.mark.parametrize("nonsense", [5, None, [], 2.5, [{"type": "string"}]])
-def test_what_is_no_schema_is_refused_with_its_place(nonsense: Any) -> None:
+def test_an_invalid_schema_is_an_error_with_its_path(nonsense: Any) -> None:
     with pytest.raises(SchemaError, match="no schema at the root"):
         normalize(nonsense)
     with pytest.raises(SchemaError, match="no schema at /properties/x"):
         normalize({"properties": {"x": nonsense}})
 
 
-def test_a_property_that_is_called_like_a_keyword_is_a_property() -> None:
+def test_a_property_named_like_a_keyword_is_a_property() -> None:
     schema = {"type": "object", "properties": {"type": {"type": "str"}, "enum": {"type": "list"}}}
     expected = {"type": "object", "properties": {"type": {"type": "string"}, "enum": {"type": "array"}}}
     assert normalize(schema) == expected
@@ -78,7 +78,7 @@ def test_the_given_schema_is_not_changed() -> None:
         ({"type": "string", "enum": ["a", 1]}, {"type": "string", "enum": ["a", 1]}),
     ],
 )
-def test_enum_values_in_the_wrong_spelling_are_put_right(written: dict[str, Any], meant: dict[str, Any]) -> None:
+def test_enum_values_of_a_wrong_type_are_corrected(written: dict[str, Any], meant: dict[str, Any]) -> None:
     assert normalize(written) == meant
 
 
@@ -104,7 +104,7 @@ def test_enum_values_in_the_wrong_spelling_are_put_right(written: dict[str, Any]
         ({"additionalProperties": "false"}, {"additionalProperties": False}),
     ],
 )
-def test_older_drafts_openapi_and_slips_are_read_for_what_they_mean(
+def test_older_drafts_openapi_and_common_mistakes_are_normalized(
     written: dict[str, Any], meant: dict[str, Any] | None
 ) -> None:
     if "dependencies" in written:
@@ -142,14 +142,14 @@ def test_a_keyword_with_a_meaningless_value_is_dropped_and_listed(
     assert [(each.path, each.keyword) for each in dropped] == [("".join(f"/{step}" for step in path), keyword)]
 
 
-def test_beside_a_reference_draft_7_says_nothing_and_2020_does() -> None:
+def test_keywords_beside_a_reference_count_in_2020_12_and_not_in_draft_7() -> None:
     schema = {"properties": {"a": {"$ref": "#/definitions/x", "minLength": 3}}, "definitions": {"x": {}}}
     assert normalize(schema)["properties"]["a"] == {"$ref": "#/definitions/x", "minLength": 3}
     old = {"$schema": "http://json-schema.org/draft-07/schema#", **schema}
     assert normalize(old)["properties"]["a"] == {"$ref": "#/definitions/x"}
 
 
-def test_references_that_lead_nowhere_or_outside_are_dropped_and_told() -> None:
+def test_dangling_and_external_references_are_dropped_and_reported() -> None:
     schema = {"properties": {"a": {"$ref": "https://example.com/x.json"}, "b": {"$ref": "#/$defs/no"}}}
     tree, losses = normalize_tree(schema)
     assert tree.root.schema == {"properties": {"a": {}, "b": {}}}
@@ -168,7 +168,7 @@ def test_references_by_name_anchor_and_embedded_id_are_kept() -> None:
     assert normalize_tree(schema)[1] == []
 
 
-def test_a_reference_to_where_no_schema_is_expected_is_read_all_the_same() -> None:
+def test_a_reference_to_any_location_is_resolved() -> None:
     schema = {
         "properties": {"a": {"$ref": "#/components/schemas/A"}},
         "components": {"schemas": {"A": {"type": "str", "anyOf": 5}, "B": {"type": "dict"}}},

@@ -1,4 +1,4 @@
-"""Callables of every kind as tools: what the model is told, what the function gets, what comes back."""
+"""Callables of every kind as tools: their schemas, their arguments, their results."""
 
 # ruff: noqa: B006, UP045 - these defaults and spellings are what users write
 
@@ -155,7 +155,7 @@ def test_methods_of_all_kinds_have_no_self():
     assert signature_of(Office.open).description == "Open a floor."
 
 
-def test_a_method_without_its_object_is_refused():
+def test_a_method_without_its_object_is_an_error():
     with pytest.raises(SchemaError, match="find is a method without its object"):
         signature_of(Office.find)
 
@@ -194,7 +194,7 @@ def test_a_class_is_a_tool_that_makes_it():
     assert call(Booking, {"day": "2024-01-01"}) == {"day": "2024-01-01", "nights": 1}
 
 
-def test_a_partial_loses_what_it_has_filled_in():
+def test_a_partial_does_not_declare_bound_arguments():
     def send(to: str, subject: str, body: str = "", urgent: bool = False) -> list[Any]:
         """Send a letter."""
         return [to, subject, body, urgent]
@@ -220,7 +220,7 @@ def test_a_partial_of_a_method_and_of_an_async_function():
     assert call(functools.partial(Office(7).find), {"name": "x"}) == 7
 
 
-def test_a_model_cannot_fill_in_through_keywords_what_a_partial_has_filled_in():
+def test_a_model_cannot_override_bound_arguments_of_a_partial():
     def log(event: str, **details: str) -> dict[str, str]:
         return details
 
@@ -298,12 +298,12 @@ def test_builtins_are_tools_where_python_knows_their_parameters():
 
 
 @pytest.mark.parametrize("function", [max, int, dict, type("Hidden", (), {"__signature__": "x"})])
-def test_what_python_cannot_inspect_is_refused(function):
+def test_a_callable_without_a_signature_is_an_error(function):
     with pytest.raises(SchemaError, match=r"write a function|not JSON serializable|cannot be called"):
         signature_of(function)
 
 
-def test_what_cannot_be_called_is_refused():
+def test_an_object_that_is_not_callable_is_an_error():
     with pytest.raises(SchemaError, match="5 cannot be called"):
         signature_of(5)
 
@@ -477,7 +477,7 @@ def test_the_types_of_a_single_dispatch_function_are_those_of_its_implementation
     assert call(show, {"value": 5}) == "number 5"
 
 
-def test_the_docstring_of_a_callable_object_is_found_wherever_it_is():
+def test_the_docstring_of_a_callable_object_may_be_on_the_class_or_its_method():
     class Base:
         """From the base class."""
 
@@ -548,7 +548,7 @@ class Colour(enum.Enum):
 
 
 @pytest.mark.requirement("S0-14")
-def test_defaults_are_said_only_if_the_same_value_comes_back():
+def test_only_defaults_that_survive_json_are_declared():
     missing = object()
 
     def draw(
@@ -636,7 +636,7 @@ def test_a_context_may_be_optional_bare_or_positional():
         signature_of(three).bind({"deps": 1})
 
 
-def test_a_context_that_nobody_gives_is_the_default():
+def test_without_a_context_its_default_is_used():
     somebody = Deps("somebody")
 
     def greet(context: Context[Deps] = somebody) -> str:
@@ -646,7 +646,7 @@ def test_a_context_that_nobody_gives_is_the_default():
     assert call(greet, {}, Deps("Ann")) == "Ann"
 
 
-def test_two_contexts_are_refused():
+def test_two_contexts_are_an_error():
     def both(one: Context[Deps], two: Context[int]): ...
 
     with pytest.raises(SchemaError, match="both: one, two are all annotated with Context"):
@@ -695,7 +695,7 @@ def test_names_of_the_enclosing_function_are_seen_if_the_function_uses_them():
     assert call(take, {"local": {"day": "2024-01-01"}}) is True
 
 
-def test_names_that_do_not_exist_at_run_time_are_refused_by_name():
+def test_undefined_names_in_annotations_are_an_error():
     with pytest.raises(
         SchemaError, match=r"of_unknown: cannot resolve the hint 'Unknown' of parameter 'thing': .*at run"
     ):
@@ -762,7 +762,7 @@ def test_a_response_names_all_fields_and_allows_those_of_subclasses():
     }
 
 
-def test_what_json_cannot_say_is_a_result_error():
+def test_a_return_value_that_is_not_json_serializable_is_a_result_error():
     with pytest.raises(ResultError, match=r"a object is not JSON serializable"):
         to_jsonable(object())
 
@@ -790,7 +790,7 @@ def test_what_json_cannot_say_is_a_result_error():
         ),
     ],
 )
-def test_a_value_that_is_not_of_its_type_is_told_with_its_path(arguments, path, words):
+def test_a_value_of_the_wrong_type_is_reported_with_its_path(arguments, path, words):
     @dataclass
     class Stop:
         at: datetime.time
@@ -814,7 +814,7 @@ def test_a_value_that_is_not_of_its_type_is_told_with_its_path(arguments, path, 
     assert str(caught.value) == f"{path}: {caught.value.problem}"
 
 
-def test_all_values_that_are_not_of_their_type_are_told_at_once_with_the_keys_of_dicts():
+def test_all_values_of_wrong_types_are_reported_at_once():
     @dataclass
     class Stop:
         days: dict[str, datetime.date]
@@ -920,13 +920,13 @@ def _containers(value):
     return {id(value)}.union(*map(_containers, inner)) if isinstance(value, dict | list) else set()
 
 
-def test_a_default_of_a_float_is_one():
+def test_an_integer_default_of_a_float_is_a_float():
     def scale(factor: float = 1): ...
 
     assert repr(signature_of(scale).parameters["properties"]["factor"]["default"]) == "1.0"
 
 
-def test_what_a_constructor_refuses_is_told_too():
+def test_errors_of_constructors_are_reported():
     class Picky(msgspec.Struct):
         age: int
 
@@ -971,7 +971,7 @@ def test_an_integer_for_a_number_arrives_as_a_float_also_in_lists():
     assert [type(value) for value in (kwargs["factor"], *kwargs["values"])] == [float, float, float]
 
 
-def test_true_is_no_integer():
+def test_true_is_not_an_integer():
     def wait(seconds: int): ...
 
     with pytest.raises(ArgumentError, match="seconds"):

@@ -1,4 +1,4 @@
-"""Runs with Gemini are recorded on loopback, and replayed when nobody listens there any more."""
+"""Runs with Gemini are recorded on loopback, and replayed after the server was closed."""
 
 import asyncio
 import json

@@ -110,7 +110,7 @@ def test_request_configs_are_compared(tmp_path: Path) -> None:
 
 
 class Stranger:
-    """A provider that keeps few of the promises: what it gives is no generator, and not all of it are parts."""
+    """A provider whose stream is not a generator and yields things that are not events."""
 
     model = "scripted"
     profile = ModelProfile()

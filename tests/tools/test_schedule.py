@@ -297,7 +297,7 @@ def test_closing_early_starts_no_further_calls() -> None:
     asyncio.run(main())
 
 
-def test_calls_continue_while_nobody_takes_the_results() -> None:
+def test_calls_continue_while_the_results_are_not_read() -> None:
     ran: list[int] = []
 
     async def note(call: ToolCall, context: RunContext[Any]) -> ToolResult:

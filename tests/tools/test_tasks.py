@@ -358,7 +358,7 @@ def test_cancellation_with_a_message_is_not_taken_for_a_timeout() -> None:
     run(main)
 
 
-def test_nested_timeouts_are_told_apart() -> None:
+def test_nested_timeouts_are_distinguished() -> None:
     async def inner() -> str:
         try:
             await with_timeout(sleep(60), 0.01)

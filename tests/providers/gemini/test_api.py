@@ -1,4 +1,4 @@
-"""How a provider is connected: what is said wrongly is refused in one sentence, before anything is sent."""
+"""The connection of a provider: invalid arguments are an error before anything is sent."""
 
 import asyncio
 import traceback
@@ -41,7 +41,7 @@ REQUEST = ModelRequest(RequestConfig("gemini-3.8-flash"), History([Message.user(
         ({"model": "gemini-3\n"}, r"'gemini-3\n' is not a valid model name"),
     ],
 )
-def test_a_connection_that_cannot_work_is_refused(make: Any, arguments: dict[str, Any], words: str) -> None:
+def test_invalid_connection_arguments_are_an_error(make: Any, arguments: dict[str, Any], words: str) -> None:
     with pytest.raises(errors.ConfigError) as raised:
         make(**{"api_key": "k", **arguments})
     told = str(raised.value)
@@ -62,24 +62,24 @@ def test_unknown_argument_of_a_connection_is_named_and_shows_no_key(make: Any) -
 
 
 @pytest.mark.parametrize("more", [{"ttl_seconds": "1"}, {"ttl_seconds": 0}])
-def test_a_cache_that_cannot_work_is_refused(more: dict[str, Any]) -> None:
+def test_invalid_cache_arguments_are_an_error(more: dict[str, Any]) -> None:
     with pytest.raises(errors.ConfigError):
         Cached(Gemini(api_key="k"), **more)
 
 
-def test_an_address_in_other_letters_is_taken() -> None:
+def test_an_internationalized_url_is_accepted() -> None:
     assert "münchen.example" in repr(Gemini(api_key="k", base_url="https://münchen.example"))
     Gemini(api_key="k", headers={"X-Mine_2!": "grüße\t🙂"})
 
 
-def test_an_empty_variable_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_empty_environment_variable_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("GOOGLE_GEMINI_BASE_URL", "GOOGLE_GENAI_API_VERSION"):
         monkeypatch.setenv(name, "")
     endpoint = Gemini(api_key="k").api.endpoint
     assert (endpoint.base_url, endpoint.version) == ("https://generativelanguage.googleapis.com", "v1beta")
 
 
-def test_a_request_that_is_too_large_is_refused_before_it_is_sent() -> None:
+def test_a_request_that_is_too_large_is_an_error_before_it_is_sent() -> None:
     blob = Blob.of(bytes(38 * 2**20), "video/mp4")
     request = ModelRequest(RequestConfig("gemini-3.8-flash"), History([Message.user(blob, blob)]))
     with recorder() as server:
@@ -124,7 +124,7 @@ def test_a_redirect_names_where_it_leads_and_what_to_do(whole: bool) -> None:
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_a_request_that_runs_out_of_time_between_two_tries_tells_what_it_failed_of(whole: bool) -> None:
+def test_a_timeout_between_two_attempts_names_the_last_error(whole: bool) -> None:
     class Standing(VirtualClock):
         async def sleep(self, seconds: float) -> None:
             waits.set()
@@ -144,7 +144,7 @@ def test_a_request_that_runs_out_of_time_between_two_tries_tells_what_it_failed_
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_a_request_that_runs_out_of_time_in_a_later_try_tells_what_it_failed_of(whole: bool) -> None:
+def test_a_timeout_in_a_later_attempt_names_the_last_error(whole: bool) -> None:
     stalls = asyncio.Event()
 
     async def fail_then_stall(exchange: misbehaving.Exchange) -> None:
@@ -176,7 +176,7 @@ async def cancelled_when(happened: asyncio.Event, gemini: Gemini, *, whole: bool
     return raised.value
 
 
-def test_times_are_limited_as_the_words_say() -> None:
+def test_timeouts_are_applied() -> None:
     async def main() -> None:
         transport = Transport(Timeouts(total=0.05))
         async with (

@@ -1,4 +1,4 @@
-"""A loop whose system prompt and declarations live in a context cache."""
+"""Runs whose system prompt and declarations are in a context cache."""
 
 import asyncio
 import json
@@ -125,7 +125,7 @@ def test_a_server_that_finds_it_too_small_is_asked_without_a_cache(server: Serve
 
 
 @pytest.mark.requirement("S3-15")
-def test_a_cache_is_refreshed_at_half_its_life_and_made_again_after_its_end(server: Server) -> None:
+def test_a_cache_is_refreshed_at_half_its_ttl_and_recreated_after_it(server: Server) -> None:
     clock = VirtualClock()
     asker = agent(server, clock=clock)
 
@@ -145,7 +145,7 @@ def test_a_cache_is_refreshed_at_half_its_life_and_made_again_after_its_end(serv
     asyncio.run(main())
 
 
-def test_a_cache_that_is_gone_is_done_without_and_made_again(server: Server) -> None:
+def test_a_missing_cache_is_skipped_and_recreated(server: Server) -> None:
     asker = agent(server)
     asker.run_sync("go")
     server.gone.add("1")
@@ -155,7 +155,7 @@ def test_a_cache_that_is_gone_is_done_without_and_made_again(server: Server) -> 
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_cache_with_which_requests_are_refused_is_deleted(server: Server, stream: bool) -> None:
+def test_cache_with_which_requests_are_rejected_is_deleted(server: Server, stream: bool) -> None:
     asker = agent(server)
     server.refuses_cached = True
 
@@ -172,7 +172,7 @@ def test_cache_with_which_requests_are_refused_is_deleted(server: Server, stream
     assert next(one.path.rsplit("/")[-1] for one in server.seen if one.method == "DELETE") == "1"
 
 
-def test_cache_stays_if_requests_are_refused_without_it_as_well(server: Server) -> None:
+def test_cache_stays_if_requests_are_rejected_without_it_as_well(server: Server) -> None:
     asker = agent(server)
     asker.run_sync("go")
     server.refuses_all = True
@@ -237,12 +237,12 @@ def test_many_at_once_make_one_cache_and_closing_deletes_it(server: Server) -> N
     assert server.methods() == ["POST", "DELETE"]
 
 
-def test_a_life_that_makes_no_sense_is_refused() -> None:
+def test_an_invalid_ttl_is_an_error() -> None:
     with pytest.raises(ConfigError, match="ttl_seconds"):
         Cached(Gemini(api_key="k"), ttl_seconds=0)
 
 
 @pytest.mark.parametrize("wrong", [5, "gemini-3.8-flash", Client("gemini-3.8-flash", api_key="k")])
-def test_what_cannot_have_a_cache_is_told_where_it_is_given(wrong: Any) -> None:
+def test_a_provider_without_caches_is_an_error_when_it_is_wrapped(wrong: Any) -> None:
     with pytest.raises(ConfigError, match=r"Cached\(Gemini\(model\)\)"):
         Cached(wrong)

@@ -60,7 +60,7 @@ def test_parts_come_as_they_are_sent_then_the_answer() -> None:
     assert server.last.path == "/v1beta/models/gemini-3.8-flash:streamGenerateContent?alt=sse"
 
 
-def test_where_nobody_listens_the_answer_is_asked_for_at_once() -> None:
+def test_generate_requests_the_whole_response() -> None:
     with recorder() as server:
         server.answer(said("ab"))
 
@@ -91,7 +91,7 @@ def test_vertex_is_asked_with_a_token_at_its_own_path() -> None:
 
 
 @pytest.mark.requirement("S1-02")
-def test_a_retired_model_is_used_with_a_word_about_its_successor(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_retired_model_logs_a_warning_with_its_successor(caplog: pytest.LogCaptureFixture) -> None:
     Gemini("gemini-1.5-flash", api_key="k")
     assert "gemini-1.5-flash was shut down; use gemini-3.8-flash" in caplog.text
 
@@ -137,7 +137,7 @@ def test_refusals_are_tried_again_where_that_helps(
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_what_fails_once_and_then_works_is_no_failure(whole: bool) -> None:
+def test_a_request_that_succeeds_on_retry_raises_no_error(whole: bool) -> None:
     with recorder() as server:
         server.answer({"error": {"code": 503, "message": "overloaded"}}, status=503)
         if whole:
@@ -266,7 +266,7 @@ def test_a_stream_that_just_ends_is_an_answer_that_was_cut() -> None:
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_a_connection_reset_before_the_headers_is_tried_again_and_then_told(whole: bool) -> None:
+def test_a_connection_reset_before_the_headers_is_retried_and_then_raised(whole: bool) -> None:
     async def main() -> int:
         async with raw_server(breaks_after()) as (url, connections):
             async with Gemini(
@@ -348,7 +348,7 @@ def test_leaving_a_stream_early_closes_its_connection() -> None:
 
 @pytest.mark.parametrize("whole", [True, False])
 @pytest.mark.parametrize("status", [400, 503, None])
-def test_secrets_are_in_no_error_log_repr_or_local_of_ours(
+def test_secrets_are_in_no_error_log_repr_or_local_variable(
     caplog: pytest.LogCaptureFixture, status: int | None, whole: bool
 ) -> None:
     shown = io.StringIO()

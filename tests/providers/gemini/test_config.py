@@ -36,7 +36,7 @@ def modes(choice: Any, *tools: AnyTool, capabilities: Capabilities = NEWEST) -> 
 
 
 @pytest.mark.requirement("S0-08")
-def test_what_is_not_set_is_not_sent() -> None:
+def test_unset_fields_are_not_sent() -> None:
     assert fields(RequestConfig("m")) == {}
 
 
@@ -46,7 +46,7 @@ def test_the_system_prompt_is_a_system_instruction() -> None:
 
 
 @pytest.mark.requirement("S1-12")
-def test_a_model_without_system_instructions_is_told_first_thing() -> None:
+def test_a_model_without_system_instructions_gets_it_as_the_first_content() -> None:
     request = ModelRequest(RequestConfig("gemma-3-27b-it", "Be brief."), History([Message.user("hi")]))
     for _ in range(2):
         body = json.loads(request_body(request, capabilities_of("gemma-3-27b-it")))
@@ -81,7 +81,7 @@ def test_functions_are_one_tool_and_built_in_tools_are_their_own() -> None:
         (None, False),
     ],
 )
-def test_only_a_schema_that_says_nothing_is_left_out(schema: Any, sent: bool) -> None:
+def test_only_an_empty_schema_is_omitted(schema: Any, sent: bool) -> None:
     [tool] = fields(RequestConfig("m", tools=(ToolSpec("f", "F.", schema),)))["tools"]
     assert ("parametersJsonSchema" in tool["functionDeclarations"][0]) == sent
 
@@ -122,13 +122,13 @@ def test_functions_beside_built_in_tools_are_validated_and_shown() -> None:
     assert modes(None, ADD, SEARCH, capabilities=vertex) is None
 
 
-def test_an_older_model_refuses_the_mixture_before_anything_is_sent() -> None:
+def test_functions_beside_built_in_tools_are_an_error_for_older_models() -> None:
     with pytest.raises(ConfigError, match="not both; use a Gemini 3 model"):
         modes(None, ADD, SEARCH, capabilities=LEGACY)
 
 
 @pytest.mark.requirement("S3-13")
-def test_what_a_cache_holds_is_left_out_of_the_request() -> None:
+def test_system_prompt_and_tools_of_a_cache_are_not_sent() -> None:
     setup = RequestConfig(
         "m", "Be brief.", (ADD,), ToolChoice("any"), ModelSettings(max_tokens=5), cache=CachePolicy("cachedContents/1")
     )
@@ -175,7 +175,7 @@ def test_sampling_is_not_sent_to_models_that_ignore_it() -> None:
         ("gemini-2.0-flash", "low", None),
     ],
 )
-def test_thinking_is_asked_for_in_the_words_of_the_model(model: str, thinking: Any, sent: Any) -> None:
+def test_thinking_is_configured_by_level_or_budget(model: str, thinking: Any, sent: Any) -> None:
     assert config(capabilities_of(model), thinking=thinking).get("thinkingConfig") == sent
 
 
@@ -194,17 +194,17 @@ def test_structured_output_is_json_of_a_schema() -> None:
         fields(RequestConfig("m", tools=(ADD,), output=Output(SCHEMA)), LEGACY)
 
 
-def test_a_forced_call_without_tools_is_refused() -> None:
+def test_a_forced_call_without_tools_is_an_error() -> None:
     with pytest.raises(ConfigError, match="no functions are declared"):
         fields(RequestConfig("m", tool_choice=ToolChoice("any")))
 
 
-def test_a_cache_for_a_model_without_caches_is_refused() -> None:
+def test_a_cache_for_a_model_without_caches_is_an_error() -> None:
     with pytest.raises(ConfigError, match="no explicit caches"):
         fields(RequestConfig("gemini-4-argon", cache=CachePolicy("cachedContents/1")), FOURTH)
 
 
-def test_extra_fields_are_laid_over_at_every_depth_in_either_casing() -> None:
+def test_extra_fields_are_merged_at_every_depth_in_either_casing() -> None:
     settings = ModelSettings(
         thinking="high", extra={"generation_config": {"thinking_config": {"include_thoughts": True}}}
     )
@@ -215,7 +215,7 @@ def test_extra_fields_are_laid_over_at_every_depth_in_either_casing() -> None:
         fields(RequestConfig("m", settings=ModelSettings(extra={"contents": []})))
 
 
-def test_fields_of_the_api_that_we_have_no_name_for_are_laid_over() -> None:
+def test_unknown_extra_fields_are_sent() -> None:
     settings = ModelSettings(
         max_tokens=5, extra={"generationConfig": {"responseModalities": ["TEXT"]}, "labels": {"a": "b"}}
     )

@@ -32,7 +32,7 @@ def test_the_key_is_given_or_found_in_the_environment(caplog: pytest.LogCaptureF
     assert SECRET not in caplog.text
 
 
-def test_without_a_key_it_is_said_how_to_give_one() -> None:
+def test_without_a_key_the_error_says_how_to_pass_one() -> None:
     for environment in ({}, {"GOOGLE_API_KEY": " "}):
         with pytest.raises(CredentialsError, match="set GOOGLE_API_KEY or GEMINI_API_KEY"):
             developer_credentials(None, environment)
@@ -47,7 +47,7 @@ def test_without_a_key_it_is_said_how_to_give_one() -> None:
         ("ключ", "invalid characters"),
     ],
 )
-def test_what_is_no_key_is_refused_without_being_shown(key: str, words: str) -> None:
+def test_an_invalid_key_is_an_error_that_does_not_show_it(key: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words) as raised:
         developer_credentials(key)
     assert not key or key not in str(raised.value)
@@ -96,7 +96,7 @@ def test_whatever_is_async_runs_on_the_loop_of_its_caller() -> None:
     assert headers(BearerToken(lambda: threading.current_thread().name)) != here
 
 
-def test_a_token_is_asked_for_each_time_and_its_failure_is_told_as_it_is() -> None:
+def test_a_token_is_requested_each_time_and_its_error_is_raised() -> None:
     tokens = iter(("t1", "t2"))
     token = BearerToken(lambda: next(tokens, ""))
     assert [headers(token)["Authorization"] for _ in range(2)] == ["Bearer t1", "Bearer t2"]
@@ -148,7 +148,7 @@ def test_google_auth_gives_the_token_without_blocking_and_renews_it_once_for_all
         (None, CredentialsError, "no credentials for Vertex: .*nowhere.json was not found"),
     ],
 )
-def test_what_google_auth_says_is_told(
+def test_errors_of_google_auth_are_reported(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, refusal: Any, kind: type[Exception], words: str
 ) -> None:
     with recorder() as server:
@@ -160,7 +160,7 @@ def test_what_google_auth_says_is_told(
             headers(vertex_credentials(None, None, {}))
 
 
-def test_vertex_takes_a_token_a_key_or_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_vertex_accepts_a_token_or_a_key_and_names_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert headers(vertex_credentials(None, lambda: "t", {})) == {"Authorization": "Bearer t"}
     assert headers(vertex_credentials(SECRET, None, {})) == {"x-goog-api-key": SECRET}
     monkeypatch.setitem(sys.modules, "google.auth", None)
@@ -177,6 +177,6 @@ def test_secrets_are_not_shown() -> None:
 
 
 @pytest.mark.parametrize(("given", "words"), [(5, "int"), (None, "NoneType"), ("", "an empty string")])
-def test_a_token_that_is_none_is_told(given: Any, words: str) -> None:
+def test_an_invalid_token_is_an_error(given: Any, words: str) -> None:
     with pytest.raises(CredentialsError, match=f"the function token=… returned {words}"):
         asyncio.run(BearerToken(lambda: given).headers())

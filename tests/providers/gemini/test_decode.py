@@ -39,7 +39,7 @@ def streamed(*pieces: bytes) -> tuple[list[Part], ModelResponse]:
 
 
 @pytest.mark.requirement("S1-07", "S0-10")
-def test_every_kind_of_part_becomes_a_value() -> None:
+def test_every_kind_of_part_is_decoded() -> None:
     response = decoded(
         answer(
             {"text": "hm", "thought": True, "thoughtSignature": "s1"},
@@ -68,13 +68,13 @@ def test_every_kind_of_part_becomes_a_value() -> None:
 
 
 @pytest.mark.requirement("S0-10")
-def test_the_content_is_kept_byte_for_byte() -> None:
+def test_the_content_keeps_its_bytes() -> None:
     content = b'{ "parts" : [ {"text":"\\u00e4", "x": 1.10} ],\n "role":"model", "new": null }'
     response = decode.response(b'{"candidates":[{"content":' + content + b',"finishReason":"STOP"}]}')
     assert raw_of(response.message) == content
 
 
-def test_everything_else_about_an_answer_is_told() -> None:
+def test_the_other_fields_of_a_response_are_decoded() -> None:
     document = answer(
         {"text": "x"},
         finish="MALFORMED_FUNCTION_CALL",
@@ -124,7 +124,7 @@ def test_reasons_are_open_and_may_be_numbers(word: Any, api: Api, finish: Finish
 
 
 @pytest.mark.requirement("S1-08")
-def test_calls_without_an_id_are_told_apart_by_ids_of_ours() -> None:
+def test_calls_without_an_id_get_unique_local_ids() -> None:
     call = {"functionCall": {"name": "roll", "args": {}}}
     first, second = decoded(answer(call, call)).message.calls
     assert first.id != second.id
@@ -133,12 +133,12 @@ def test_calls_without_an_id_are_told_apart_by_ids_of_ours() -> None:
 
 @pytest.mark.requirement("S0-05")
 @pytest.mark.parametrize("call", [{"name": "f"}, {"name": "f", "args": None}, {"name": "f", "args": {}}])
-def test_a_call_without_arguments_has_none(call: dict[str, Any]) -> None:
+def test_a_call_without_arguments_has_empty_arguments(call: dict[str, Any]) -> None:
     assert decoded(answer({"functionCall": call})).message.calls[0].arguments == {}
 
 
 @pytest.mark.requirement("S4-04")
-def test_only_the_first_candidate_is_ours() -> None:
+def test_only_the_first_candidate_is_decoded() -> None:
     document = answer({"text": "mine"})
     document["candidates"].append(answer({"functionCall": {"name": "f"}})["candidates"][0] | {"index": 1})
     assert decoded(document).message.parts == (Text("mine"),)
@@ -146,7 +146,7 @@ def test_only_the_first_candidate_is_ours() -> None:
     assert decoded(document).message.parts == (Text("mine"),)
 
 
-def test_a_call_that_the_server_answered_itself_is_not_ours_to_answer() -> None:
+def test_a_call_that_the_server_answered_needs_no_result() -> None:
     response = decoded(
         answer(
             {"functionCall": {"name": "search", "args": {}}},
@@ -187,7 +187,7 @@ def test_a_blocked_prompt_is_an_error() -> None:
             read(document)
 
 
-def test_parts_of_odd_types_are_kept_and_do_not_harm_the_rest() -> None:
+def test_parts_with_fields_of_wrong_types_are_kept_as_opaque() -> None:
     document = answer({"text": "x"}, {"text": 5, "thought": "yes"}, {"functionCall": {"name": "f"}}, None, 7)
     document["candidates"].insert(0, None)
     response = decoded(document)
@@ -259,7 +259,7 @@ def test_an_error_in_a_list_of_one_is_an_error_in_a_plain_body_too() -> None:
 
 
 @pytest.mark.parametrize("prefix", [b"\xef\xbb\xbf", b" \r\n", b"\xef\xbb\xbf "])
-def test_a_byte_order_mark_does_no_harm(prefix: bytes) -> None:
+def test_a_byte_order_mark_is_ignored(prefix: bytes) -> None:
     document = json.dumps(answer({"text": "x"})).encode()
     assert decode.response(prefix + document).message.text == "x"
     for frame in (b"data: " + document + b"\n\n", b"[" + document + b"]", document):
@@ -268,17 +268,17 @@ def test_a_byte_order_mark_does_no_harm(prefix: bytes) -> None:
 
 
 @pytest.mark.parametrize("text", [b"OK", b"upstream connect error", b"Service Unavailable: try later", b"5"])
-def test_a_text_that_is_no_stream_is_refused_however_it_comes(text: bytes) -> None:
+def test_text_that_is_not_a_stream_is_an_error_in_any_chunking(text: bytes) -> None:
     for pieces in ([text], [bytes([byte]) for byte in text]):
         with pytest.raises(MalformedResponse):
             streamed(*pieces)
 
 
-def test_an_empty_event_is_no_event() -> None:
+def test_an_empty_event_is_ignored() -> None:
     assert streamed(b"data:\n\n" + events(answer({"text": "x"})) + b"data: [DONE] \n\n")[1].message.text == "x"
 
 
-def test_what_is_fed_is_read_even_if_nobody_takes_the_parts() -> None:
+def test_documents_are_decoded_even_if_the_events_are_not_consumed() -> None:
     stream = StreamDecoder()
     stream.feed(events(answer({"text": "a"}, finish=None)))
     stream.feed(events(answer({"text": "b"})))
@@ -296,7 +296,7 @@ def test_half_a_character_does_not_end_a_run(half: bytes) -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"<html><body>oops</body></html>", b"[]", b"5", b'{"candidates":[{"con'])
-def test_what_is_no_response_is_refused(body: bytes) -> None:
+def test_a_document_that_is_not_a_response_is_an_error(body: bytes) -> None:
     with pytest.raises(MalformedResponse):
         decode.response(body)
 
@@ -386,7 +386,7 @@ def test_a_delta_with_anything_odd_is_still_read(part: dict[str, Any], around: d
     assert kept == ([{"text": "abc"}] if is_plain else [{"text": "a"}, part, {"text": "c"}])
 
 
-def test_what_was_said_once_in_a_stream_is_told_in_the_end() -> None:
+def test_fields_of_any_chunk_are_in_the_response() -> None:
     first = answer({"text": "a"}, finish=None, modelVersion="m", responseId="r", usageMetadata={"promptTokenCount": 3})
     _, response = streamed(events(first, answer({"text": "b"}), answer({"text": "c"}, finish=None)))
     assert (response.model, response.id) == ("m", "r")
@@ -458,17 +458,17 @@ def test_an_error_instead_of_a_stream_is_raised() -> None:
             streamed(body)
 
 
-def test_a_page_instead_of_a_stream_is_refused() -> None:
+def test_an_html_page_instead_of_a_stream_is_an_error() -> None:
     with pytest.raises(MalformedResponse, match="Bad gateway"):
         streamed(b"<html><h1>Bad gateway</h1></html>")
 
 
-def test_nonsense_within_a_stream_is_refused() -> None:
+def test_invalid_json_within_a_stream_is_an_error() -> None:
     with pytest.raises(MalformedResponse):
         streamed(b"data: nonsense\r\n\r\n" + events(answer({"text": "a"})))
 
 
-def test_words_between_events_that_are_no_json_are_passed_over() -> None:
+def test_other_lines_between_events_are_ignored() -> None:
     parts, _ = streamed(b"x-unknown: 1\r\n" + events(answer({"text": "a"})) + b"data: [DONE]\r\n\r\n")
     assert parts == [Text("a")]
 
@@ -583,6 +583,6 @@ def test_media_of_a_result_is_read() -> None:
     assert message.results[0].media == (Blob("image/png", "AA=="),)
 
 
-def test_a_message_is_made_of_the_very_bytes_given() -> None:
+def test_a_message_keeps_the_given_bytes() -> None:
     content = b'{"role":"user","parts":[{"text":"x"}]}'
     assert decode.message(content) == Message("user", (Text("x"),), ProviderData("gemini", Raw(content)))

@@ -36,7 +36,7 @@ def results(*given: ToolResult, capabilities: Capabilities = NEWEST) -> Any:
 
 
 @pytest.mark.requirement("S1-05")
-def test_what_the_user_says_becomes_contents() -> None:
+def test_messages_of_the_user_become_contents() -> None:
     message = Message.user("hi", Blob("image/png", "AA=="), Blob("video/mp4", url="gs://x"))
     assert written(message) == {
         "role": "user",
@@ -49,7 +49,7 @@ def test_what_the_user_says_becomes_contents() -> None:
 
 
 @pytest.mark.requirement("S0-10")
-def test_what_gemini_sent_goes_back_byte_for_byte() -> None:
+def test_messages_of_gemini_are_sent_back_byte_for_byte() -> None:
     call = b'{"functionCall":{"name":"f","args":{"x":1.0}},"thoughtSignature":"s"}'
     content = b'{ "parts":[ ' + call + b',{"new":1e2} ],"role":"model"}'
     message = decode.message(content)
@@ -83,7 +83,7 @@ def test_all_results_of_a_turn_are_one_content_of_the_user() -> None:
         ({"code": 5}, True, {"error": {"code": 5}}),
     ],
 )
-def test_a_result_is_put_into_an_object(value: Any, is_error: bool, response: Any) -> None:
+def test_a_result_is_wrapped_in_an_object(value: Any, is_error: bool, response: Any) -> None:
     assert results(ToolResult("1", "f", value, is_error))[0]["response"] == response
 
 
@@ -100,7 +100,7 @@ def test_an_id_goes_back_only_where_the_server_gave_it() -> None:
     assert "id" not in written(call)["parts"][0]["functionCall"]
 
 
-def test_an_api_that_refuses_ids_gets_none() -> None:
+def test_an_api_that_rejects_ids_gets_none() -> None:
     content = (
         b'{"role":"model","parts":[{"functionCall":{"id":"1","name":"f","args":{"id":7}},"thoughtSignature":"s"}]}'
     )
@@ -147,7 +147,7 @@ def test_calls_that_the_server_made_itself_are_not_shown_to_vertex() -> None:
 
 
 @pytest.mark.parametrize("odd", ["a\ud800", object()])
-def test_what_json_cannot_say_is_refused_in_words(odd: Any) -> None:
+def test_a_message_that_is_not_json_serializable_is_an_error(odd: Any) -> None:
     with pytest.raises(ConfigError, match="a message of the user is not JSON serializable"):
         written(Message.user(ToolResult("1", "f", odd)))
 
@@ -173,7 +173,7 @@ def test_an_edited_turn_keeps_the_signatures_of_the_parts_that_stay() -> None:
 
 
 @pytest.mark.requirement("P-04")
-def test_an_edited_turn_keeps_the_exact_bytes_of_parts_that_say_more_than_their_plain_form() -> None:
+def test_an_edited_turn_keeps_the_bytes_of_parts_with_provider_data() -> None:
     odd = b'{ "functionCall" :{"args":{"x":1.0},"name":"f","new":1e2}, "thoughtSignature":"s"}'
     content = b'{"role":"model","parts":[{"text":"a"},%b,{"functionCall":{"name":"g","id":"2"}}]}' % odd
     message = decode.message(content)
@@ -183,7 +183,7 @@ def test_an_edited_turn_keeps_the_exact_bytes_of_parts_that_say_more_than_their_
     )
 
 
-def test_a_changed_part_says_what_it_says_now_and_keeps_its_signature() -> None:
+def test_a_changed_part_keeps_its_signature() -> None:
     parts = [{"text": "a", "thoughtSignature": "s1"}, {"functionCall": {"name": "f"}, "thoughtSignature": "s2"}]
     message = decode.message(json.dumps({"role": "model", "parts": parts}).encode())
     text, call = message.parts
@@ -234,7 +234,7 @@ def test_a_history_is_written_once() -> None:
     assert [content["parts"][0]["text"] for content in body(history)["contents"]] == ["a"]
 
 
-def test_one_history_is_written_for_each_api_in_its_own_way() -> None:
+def test_one_history_is_encoded_for_each_api() -> None:
     history = History([Message.user(ToolResult("1", "f", 1))])
     for capabilities, has_id in ((NEWEST, True), (VERTEX_V1, False), (NEWEST, True)):
         response = body(history, capabilities=capabilities)["contents"][0]["parts"][0]["functionResponse"]
@@ -322,7 +322,7 @@ CALL, OTHER_CALL = ToolCall("1", "add", {"a": 1}), ToolCall("2", "pay", {"b": 2}
 
 
 @pytest.mark.requirement("S1-05")
-def test_words_and_calls_of_another_model_are_one_content_whatever_messages_they_came_in() -> None:
+def test_adjacent_messages_of_another_model_are_one_content() -> None:
     messages = [Message("model", (part,)) for part in (Text("I look."), Thought("hm"), CALL, OTHER_CALL)]
     assert sent(Message.user("hi"), *messages)[1:] == [
         {
@@ -336,7 +336,7 @@ def test_words_and_calls_of_another_model_are_one_content_whatever_messages_they
     ]
 
 
-def test_results_of_another_history_are_one_content_and_other_words_of_the_user_are_not_joined() -> None:
+def test_adjacent_results_are_one_content_and_other_user_messages_are_not_joined() -> None:
     results_of_two = [Message.user(ToolResult("1", "add", 3)), Message.user(ToolResult("2", "pay", 4))]
     contents = sent(Message.user("hi"), Message("model", (CALL, OTHER_CALL)), *results_of_two, Message.user("more"))
     assert [len(content["parts"]) for content in contents] == [1, 2, 2, 1]
@@ -350,7 +350,7 @@ def test_contents_that_gemini_sent_are_never_joined_with_each_other() -> None:
     assert written.count(raw) == 2
 
 
-def test_parts_that_gemini_sent_stay_byte_for_byte_beside_words_of_another_model() -> None:
+def test_parts_of_gemini_keep_their_bytes_beside_text_of_another_model() -> None:
     call = b'{ "functionCall":{"name":"f","args":{"x":1.0}},"thoughtSignature":"s"}'
     message = decode.message(b'{"parts":[%b],"role":"model"}' % call)
     history = History([Message.user("hi"), Message("model", (Text("I look."),)), message])

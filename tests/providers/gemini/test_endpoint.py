@@ -24,7 +24,7 @@ from midspan.providers.gemini.capabilities import Api
         ({"vertex": False}, {"GOOGLE_GENAI_USE_VERTEXAI": "1"}, "https://generativelanguage.googleapis.com/v1beta/models/m"),
     ],
 )  # fmt: skip
-def test_the_address_is_what_is_said_here_or_in_the_environment(given: Any, environment: Any, address: str) -> None:
+def test_the_url_comes_from_arguments_or_the_environment(given: Any, environment: Any, address: str) -> None:
     where = endpoint(**given, environment=environment)
     assert f"{where.base_url}/{where.version}/{where.model('m')}" == address
 
@@ -43,7 +43,7 @@ def test_a_model_has_a_path(name: str, path: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["../../secrets", "models/../x", "", " ", "\ud800", "a\n", "a\0b"])
-def test_a_name_that_leads_elsewhere_is_refused(name: str) -> None:
+def test_a_resource_name_outside_its_collection_is_an_error(name: str) -> None:
     for where in (endpoint(environment={}), endpoint(vertex=True, project="p", environment={})):
         with pytest.raises(ConfigError, match="is not a valid model name"):
             where.model(name)
@@ -59,7 +59,7 @@ def test_on_vertex_a_model_may_be_named_in_full() -> None:
 
 
 @pytest.mark.parametrize("address", ["", "localhost:80", "ftp://x", "http://"])
-def test_what_is_no_address_is_refused(address: str) -> None:
+def test_an_invalid_url_is_an_error(address: str) -> None:
     for vertex in (False, True):
         with pytest.raises(ConfigError, match="not a valid base URL"):
             endpoint(base_url=address, vertex=vertex, environment={"GOOGLE_GEMINI_BASE_URL": "http://a"})

@@ -41,7 +41,7 @@ def per(period: str) -> dict[str, Any]:
         (413, body(413), errors.InvalidRequest, False),
     ],
 )
-def test_each_refusal_is_an_error_of_its_own(
+def test_each_status_is_an_error_of_its_own_type(
     status: int, document: Any, kind: type[errors.ProviderError], retryable: bool
 ) -> None:
     for form in (document, [document]):
@@ -91,7 +91,7 @@ def test_fields_that_the_server_complains_about_are_named() -> None:
         (b'{"error": {"details": [5, null], "code": "x"}}', "no message"),
     ],
 )
-def test_a_body_of_any_form_becomes_words(page: bytes, words: str) -> None:
+def test_an_error_body_of_any_form_becomes_a_message(page: bytes, words: str) -> None:
     error = parse_error(502, page)
     assert type(error) is errors.ServerError
     assert words in str(error)
@@ -102,7 +102,7 @@ def test_a_long_page_is_cut(page: bytes) -> None:
     assert len(str(parse_error(502, page))) < 500
 
 
-def test_long_words_of_the_server_are_cut_with_a_mark() -> None:
+def test_long_error_messages_are_truncated() -> None:
     error = parse_error(400, json.dumps(body(400, "x" * 1_000_000, "Y" * 1_000)).encode())
     assert str(error) == (
         f"Gemini answered 400 {'Y' * 80}… [cut: the first 80 of 1,000 characters]: "
@@ -126,7 +126,7 @@ def test_long_words_of_the_server_are_cut_with_a_mark() -> None:
     ],
 )
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-def test_a_redirect_says_where_it_leads(status: int, location: str, target: str) -> None:
+def test_a_redirect_is_an_error_that_names_its_target(status: int, location: str, target: str) -> None:
     error = parse_error(status, b"<h1>Moved</h1>", None, location)
     assert type(error) is errors.InvalidRequest
     assert str(error) == (
@@ -134,7 +134,7 @@ def test_a_redirect_says_where_it_leads(status: int, location: str, target: str)
     )
 
 
-def test_a_redirect_to_a_long_address_is_cut_and_one_to_nowhere_has_the_words_of_its_page() -> None:
+def test_a_redirect_with_a_long_or_missing_target_is_an_error() -> None:
     assert len(str(parse_error(302, b"", None, "/" * 1_000_000))) < 700
     assert str(parse_error(304, b"")) == "Gemini answered 304: no message"
     assert str(parse_error(503, b"busy", None, "/elsewhere")) == "Gemini answered 503: busy"
@@ -144,7 +144,7 @@ def test_a_redirect_to_a_long_address_is_cut_and_one_to_nowhere_has_the_words_of
     "details",
     [5, [5], [{"reason": {}}], [{"violations": 5}], [{"fieldViolations": 5}], {"a": 1}, [{"fieldViolations": [5]}]],
 )
-def test_details_of_odd_forms_do_no_harm(details: Any) -> None:
+def test_malformed_error_details_are_ignored(details: Any) -> None:
     for status in (400, 429):
         assert "words" in str(parse_error(status, json.dumps(body(status, details=details)).encode()))
 
@@ -158,5 +158,5 @@ def test_details_of_odd_forms_do_no_harm(details: Any) -> None:
         ({"status": "UNAUTHENTICATED", "code": 16}, errors.AuthenticationError),
     ],
 )
-def test_a_status_in_the_words_or_numbers_of_rpc_is_understood(error: Any, kind: type[errors.ProviderError]) -> None:
+def test_rpc_status_names_and_numbers_are_understood(error: Any, kind: type[errors.ProviderError]) -> None:
     assert type(parse_error(500, json.dumps({"error": error}).encode())) is kind

@@ -86,14 +86,14 @@ def test_a_streamed_call_in_one_chunk_is_a_call() -> None:
     assert "willContinue" not in raw_of(response.message).decode()
 
 
-def test_a_call_that_a_cut_stream_left_open_is_no_call() -> None:
+def test_an_open_call_of_a_cut_stream_is_not_a_call() -> None:
     parts, response = read(chunk(OPEN), chunk(piece("$.city", stringValue="Bos")))
     assert (parts, response.message.calls, response.finish_reason) == ([], (), FinishReason.CUT)
     _, response = read(chunk({"text": "a"}, OPEN))
     assert json.loads(raw_of(response.message))["parts"] == [{"text": "a"}]
 
 
-def test_a_call_that_ran_out_of_tokens_is_no_call() -> None:
+def test_a_call_cut_by_the_token_limit_is_not_a_call() -> None:
     cut = piece("$.command", stringValue="rm -rf /tm")
     parts, response = read(chunk({"text": "a"}), chunk(OPEN), chunk(cut, finish="MAX_TOKENS"))
     assert (parts, response.message.calls, response.finish_reason) == ([Text("a")], (), FinishReason.LENGTH)
@@ -125,7 +125,7 @@ def test_what_stands_on_later_parts_of_a_call_is_kept() -> None:
     assert signature_of(response.message.calls[0]) == "late"
 
 
-def test_an_end_that_was_said_twice_is_no_part() -> None:
+def test_a_repeated_end_of_a_call_adds_no_part() -> None:
     last = piece("$.a", stringValue="x", more=False)
     parts, response = read(chunk(OPEN), chunk(last), chunk({"functionCall": {}}, finish="STOP"))
     assert len(parts) == 1
@@ -139,7 +139,7 @@ def test_a_long_text_in_small_pieces_is_put_together_in_linear_time() -> None:
     assert len(parts[0].arguments["text"]) == 5_000_000
 
 
-def test_a_signature_of_an_odd_type_does_no_harm() -> None:
+def test_a_signature_of_a_wrong_type_is_ignored() -> None:
     odd = {"functionCall": {"name": "f", "willContinue": True}, "thoughtSignature": 5}
     assert read(chunk(odd), chunk({"functionCall": {}}, finish="STOP"))[0] == [ToolCall("midspan_1", "f")]
 
@@ -182,7 +182,7 @@ def test_streamed_arguments_in_a_plain_response_are_the_arguments() -> None:
         assert (call.name, call.arguments) == ("divide", {"by": 2, "what": 100})
 
 
-def test_a_call_that_is_not_complete_is_no_call_in_a_plain_response() -> None:
+def test_an_incomplete_call_in_a_plain_response_is_not_a_call() -> None:
     document = json.dumps({"candidates": [{"content": {"role": "model", "parts": [OPEN]}, "finishReason": "STOP"}]})
     assert decode.response(document.encode()).message.calls == ()
 
@@ -223,7 +223,7 @@ def test_call_of_one_chunk_that_continues_is_not_a_call(call: dict[str, Any]) ->
     assert reader.response().function_calls == []
 
 
-def test_string_that_continues_without_a_word_on_its_call_is_completed_by_the_next_chunk() -> None:
+def test_string_that_continues_is_completed_by_the_next_chunk() -> None:
     start = {"name": "book", "partialArgs": [{"jsonPath": "$.a", "stringValue": "Bos", "willContinue": True}]}
     parts, _ = read(chunk({"functionCall": start}), chunk(piece("$.a", stringValue="ton", more=False), finish="STOP"))
     assert parts == [ToolCall("midspan_1", "book", {"a": "Boston"})]

@@ -59,7 +59,7 @@ def test_schema_fields_that_are_not_set_are_not_sent() -> None:
     assert json.loads(dump(schema)) == {"type": "OBJECT", "properties": {"a": {"type": "STRING", "enum": ["x"]}}}
 
 
-def test_a_default_of_null_is_not_the_same_as_none_given() -> None:
+def test_a_default_of_null_differs_from_no_default() -> None:
     assert again(wire.Schema, {"default": None}) == {"default": None}
     assert again(wire.Schema, {}) == {}
 
@@ -70,7 +70,7 @@ def test_google_search_is_a_marker() -> None:
 
 
 @pytest.mark.requirement("S0-19")
-def test_a_kind_of_tool_that_nobody_knew_is_kept_and_sent() -> None:
+def test_an_unknown_kind_of_tool_is_kept_and_sent() -> None:
     tool = {"telepathy": {"distance_km": 3}}
     assert again(wire.Tool, tool) == tool
 
@@ -105,7 +105,7 @@ def test_null_is_the_same_as_absent() -> None:
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"<html>", b"[]", b'"x"', b"{" * 100_000, b'{"text":"\xff"}'])
-def test_what_is_no_json_object_is_refused(text: bytes) -> None:
+def test_a_document_that_is_not_a_json_object_is_an_error(text: bytes) -> None:
     with pytest.raises(MalformedResponse, match="Part"):
         load(wire.Part, text)
 

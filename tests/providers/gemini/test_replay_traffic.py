@@ -1,4 +1,4 @@
-"""The recordings of real exchanges, where they are beside the project, all go through the wire layer."""
+"""Recorded exchanges, replayed by scripts/replay_traffic.py."""
 
 import importlib
 import json
@@ -77,7 +77,7 @@ def test_a_row_that_fails_is_named_with_its_reason(tmp_path: Path) -> None:
     assert lines[-1] == "2 rows, 0 tool loops, 1 passed, 1 failed"
 
 
-def test_a_mistake_of_ours_is_found_whatever_the_client_did(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_request_is_reported_for_every_recorded_client(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(SCRIPT.parent))
     script, rules = importlib.import_module("replay_traffic"), importlib.import_module("traffic_rules")
     turn = {"role": "model", "parts": [CALL]}
@@ -91,11 +91,11 @@ def test_a_mistake_of_ours_is_found_whatever_the_client_did(monkeypatch: pytest.
         json.dumps(turn).replace("A+/=", "").encode(),
     ):
         turns = script.Turns([USER], decode.message(wrong), [CALL], turn, results)
-        with pytest.raises(rules.Difference, match="not what it must be"):
+        with pytest.raises(rules.Difference, match="not as expected"):
             script.check_turns(row(0, None, None), turns, set())
 
 
-def test_what_is_no_row_is_a_failure_named_by_its_line(tmp_path: Path) -> None:
+def test_an_invalid_row_is_an_error_with_its_line(tmp_path: Path) -> None:
     file = tmp_path / "odd.jsonl"
     good = json.dumps(row(0, None, TOLD) | {"note": "a\u2028b"}, ensure_ascii=False)
     file.write_bytes(b"\xef\xbb\xbf" + good.encode() + b'\n{"broken\n[]\nnull\n\xff\n{}\n')

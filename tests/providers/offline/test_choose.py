@@ -231,7 +231,7 @@ def test_order_takes_every_value_of_the_question_or_is_not_made(question: str, a
         ("Convert 100 from celsius from kelvin", None),
     ],
 )
-def test_parameters_with_the_same_values_are_told_apart_by_the_words_before(
+def test_parameters_with_the_same_values_are_distinguished_by_the_words_before(
     question: str, arguments: tuple[float, str, str] | None
 ) -> None:
     names = ("value", "from_unit", "to_unit")

@@ -43,7 +43,7 @@ def test_numbers_belong_to_the_parameter_that_is_named_beside_them(
         ("a route to Bergen", None),
     ],
 )
-def test_places_of_a_pair_are_told_apart_by_from_and_to(question: str, arguments: dict[str, Any] | None) -> None:
+def test_places_of_a_pair_are_distinguished_by_from_and_to(question: str, arguments: dict[str, Any] | None) -> None:
     assert read(question, tools.find_route) == arguments
 
 

@@ -17,7 +17,7 @@ LONGEST_READ = 1_000_000
 
 
 def repeated(words: str, *, head: str = "", tail: str = "") -> Form:
-    """The same words over and over; before a tail they are never cut, so that it closes what it should."""
+    """Repeats a text up to a length, whole if a tail follows that closes it."""
 
     def text(size: int) -> str:
         room = max(0, size - len(head) - len(tail))
@@ -28,7 +28,7 @@ def repeated(words: str, *, head: str = "", tail: str = "") -> Form:
 
 
 def numbered(words: str, *, head: str = "", tail: str = "") -> Form:
-    """The same, with a number that is never the same where the words have a `#`."""
+    """The same, with another number in place of each `#`."""
     each = len(words) + 5
 
     def text(size: int) -> str:

@@ -1,4 +1,4 @@
-"""A provider around a provider: the prompt tells of the tools, the answer has calls."""
+"""PromptedTools: tools in the prompt, calls in the response."""
 
 import asyncio
 import logging
@@ -123,7 +123,7 @@ def test_media_of_results_and_errors_are_shown_too() -> None:
     )  # fmt: skip
 
 
-def test_calls_of_another_providers_model_are_told_in_our_form() -> None:
+def test_calls_of_another_provider_are_rendered_as_text_calls() -> None:
     prompted, inner = said("ok")
     turn = Message("model", (Text("Looking."), ToolCall("x", "get_weather", {"city": "Oslo"})), ProviderData("gemini"))
     ask(prompted, Message.user("x"), turn, Message.user(ToolResult("x", "get_weather", 4)))
@@ -131,7 +131,7 @@ def test_calls_of_another_providers_model_are_told_in_our_form() -> None:
 
 
 @pytest.mark.requirement("S2-10")
-def test_a_call_that_cannot_be_read_is_never_run_and_the_model_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unreadable_call_is_never_run_and_reported_to_the_model(caplog: pytest.LogCaptureFixture) -> None:
     prompted, _ = said("TOOL_CALL: delete({'id': 'it's'})")
     with caplog.at_level(logging.DEBUG, "midspan.providers.prompted"):
         _, answer = ask(prompted, Message.user("x"))
@@ -156,7 +156,7 @@ def test_calls_before_an_unreadable_one_run_and_the_model_is_told_about_it() -> 
 
 
 @pytest.mark.requirement("S2-09")
-def test_a_tool_that_is_not_there_is_logged_and_the_nearest_names_are_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unknown_tool_is_logged_and_the_nearest_names_are_reported(caplog: pytest.LogCaptureFixture) -> None:
     prompted, _ = said('TOOL_CALL: get_wether({"city": "Oslo"})')
     _, answer = ask(prompted, Message.user("x"))
     assert "Gemini called invalid tool: get_wether" in caplog.text
@@ -224,7 +224,7 @@ PROMPTS = [
 
 
 @pytest.mark.parametrize("prompt", PROMPTS)
-def test_no_escape_and_no_distance_makes_a_call_of_a_repeated_prompt(prompt: str) -> None:
+def test_a_repeated_prompt_is_not_a_call_however_it_is_escaped(prompt: str) -> None:
     prompted = PromptedTools(ScriptedProvider(lambda request: request.history.messages[-1].text))
     assert ask(prompted, Message.user(prompt))[1].message.calls == ()
 
@@ -238,7 +238,7 @@ def test_a_marker_in_several_texts_of_a_prompt_is_quoted_as_one() -> None:
 @pytest.mark.parametrize(
     "form", ["{}", "```json\n{}\n```", "[{}]", '{{"function": {}}}', "<tool_call>{}</tool_call>", "[TOOL_CALLS][{}]"]
 )
-def test_a_structured_result_that_looks_like_a_call_is_none_when_it_is_repeated(form: str) -> None:
+def test_a_repeated_result_that_looks_like_a_call_is_not_a_call(form: str) -> None:
     value = {"name": "delete", "arguments": {"id": "1"}}
     for result in (value, [value], {"log": [{"function": value}]}, f"see {CALL} there"):
         prompted, _ = said("It says:\n" + form.format(CALL))
@@ -333,7 +333,7 @@ def test_without_tools_nothing_is_read_and_nothing_is_added() -> None:
     assert inner.requests[0].config.system is None
 
 
-def test_the_choice_of_tools_is_told_and_kept() -> None:
+def test_the_tool_choice_is_in_the_prompt_and_enforced() -> None:
     none = RequestConfig("m", tools=(WEATHER, DELETE), tool_choice=ToolChoice("none"))
     prompted, inner = said("TOOL_CALL: get_weather({})", "TOOL_CALL: delete({})")
     _, answer = ask(prompted, Message.user("x"), setup=none)
@@ -378,7 +378,7 @@ def test_the_calls_of_an_answer_run_in_order() -> None:
     assert prompted.profile.calls_in_order
 
 
-def test_wrong_options_are_told() -> None:
+def test_invalid_options_are_an_error() -> None:
     with pytest.raises(ConfigError, match="marker must be a word of letters, digits and underscores, got 'TOOL CALL'"):
         PromptedTools(ScriptedProvider([]), marker="TOOL CALL")
     with pytest.raises(ConfigError, match="on_bad_args"):

@@ -46,7 +46,7 @@ class Platform:
 
 
 def writer(conversation: Conversation) -> Any:
-    """A model that writes calls where it is told how, and answers when it has what it asked for."""
+    """A model that writes calls as the prompt describes, and answers when it has the results."""
     said = [part.text or "" for content in conversation.contents for part in content.parts or ()]
     system = conversation.system_text + said[0]
     assert "TOOL_CALL[" in system

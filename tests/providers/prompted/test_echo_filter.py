@@ -135,7 +135,7 @@ def test_a_run_asks_again_after_a_quotation_and_deletes_nothing() -> None:
         ("undelete_all(folder='inbox', days=30, deep=True)", False),
     ],
 )
-def test_an_echo_has_the_same_tool_and_the_words_and_numbers_of_the_arguments(text: str, is_echo: bool) -> None:
+def test_an_echo_has_the_same_tool_and_the_values_of_the_arguments(text: str, is_echo: bool) -> None:
     assert EchoFilter([Message.user(text)]).is_echo(CALL, "") is is_echo
 
 

@@ -1,4 +1,4 @@
-"""The system prompt tells of the tools and of the form of a call, always in the same words."""
+"""The system prompt describes the tools and the form of a call; the same tools give the same prompt."""
 
 import json
 
@@ -101,7 +101,7 @@ def test_a_parameter_by_reference_is_described_and_recursion_ends() -> None:
     assert "    - size (number)" in lines
 
 
-def test_a_choice_of_tools_is_told() -> None:
+def test_a_tool_choice_is_in_the_prompt() -> None:
     assert choice_rule(None) == choice_rule(ToolChoice("auto")) == ""
     assert "Do not call any tool" in choice_rule(ToolChoice("none"))
     assert "one of these tools: a, b" in choice_rule(ToolChoice("any", ("a", "b")))

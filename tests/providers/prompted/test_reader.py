@@ -50,7 +50,7 @@ def text(pieces: Sequence[Piece]) -> str:
 
 
 @pytest.mark.requirement("S2-05", "S2-06", "S2-07", "S2-08")
-def test_several_calls_of_an_answer_are_read_and_the_words_after_them_stay() -> None:
+def test_several_calls_of_a_response_are_read_and_the_text_after_them_stays() -> None:
     said = 'TOOL_CALL: get_weather({"city": "Oslo"})\nTOOL_CALL: f({"a": 1})\n\nI will compare both.'
     assert read(said) == [
         ToolCall("gemini_call_0", "get_weather", {"city": "Oslo"}),
@@ -177,7 +177,7 @@ def test_nothing_is_lost_and_nothing_is_shown_twice(said: str) -> None:
         assert "".join(piece.text for piece in pieces if not isinstance(piece, ToolCall)) == said
 
 
-def test_the_marker_never_shows_while_it_comes_and_other_words_are_not_held_back() -> None:
+def test_the_marker_is_never_shown_and_other_text_is_not_held_back() -> None:
     reader = Reader(TOOLS)
     shown = [text(reader.feed(letter)) for letter in 'To be sure: TOOL_CALL: f({"a": 1}) ok, then']
     assert "".join(shown) == "To be sure: "
@@ -263,7 +263,7 @@ QUOTING = [
 
 
 @pytest.mark.parametrize("said", QUOTING)
-def test_a_call_that_a_broken_one_quotes_is_not_made(said: str) -> None:
+def test_a_call_inside_an_unreadable_call_is_not_made(said: str) -> None:
     pieces = read(said)
     assert calls(pieces) == []
     assert len(rejected(pieces)) == 1
@@ -321,7 +321,7 @@ def test_a_fence_may_hold_several_calls_and_be_cut() -> None:
         assert calls(read(f"```json\n{call}\n{call}\n{end}")) == [("f", {"a": 1})] * 2
 
 
-def test_an_observation_before_any_call_is_a_word() -> None:
+def test_an_observation_before_any_call_is_text() -> None:
     assert calls(read('Observation: it is cold.\nTOOL_CALL: f({"a": 1})')) == [("f", {"a": 1})]
 
 
@@ -345,7 +345,7 @@ def test_beside_a_tool_that_is_not_there_the_others_are_called(said: str) -> Non
 
 
 @pytest.mark.requirement("S2-09")
-def test_a_tool_that_is_not_there_is_refused_with_the_nearest_names() -> None:
+def test_an_unknown_tool_is_rejected_with_the_nearest_names() -> None:
     pieces = read('TOOL_CALL: get_wether({"city": "Oslo"})')
     assert rejected(pieces)[0].error == (
         "unknown tool: get_wether; did you mean get_weather?; the tools are: f, get_weather, math.add"
@@ -367,7 +367,7 @@ def test_a_tool_that_is_not_there_is_refused_with_the_nearest_names() -> None:
         "Use functools.partial, and `call: f` in YAML.",
     ],
 )
-def test_words_about_calls_are_words(said: str) -> None:
+def test_text_about_calls_is_text(said: str) -> None:
     assert read(said) == [Text(said)]
 
 

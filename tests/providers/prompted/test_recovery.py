@@ -1,4 +1,4 @@
-"""Calls that a service could not read are made after all, if nothing in them has to be guessed."""
+"""Calls that a service could not read are recovered if they have only one reading."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ def test_a_whole_call_is_recovered(text: str) -> None:
     assert recovered(text) == [("get_weather", {"city": "Paris"})]
 
 
-def test_several_calls_are_recovered_with_ids_of_our_own() -> None:
+def test_several_calls_are_recovered_with_local_ids() -> None:
     calls = recover_calls(
         'print(default_api.get_weather(city="Oslo"))\nprint(default_api.send(text="hi\\n", to=["a"]))', TOOLS
     )

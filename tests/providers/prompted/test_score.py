@@ -37,7 +37,7 @@ def test_true_calls_are_read_exactly_and_damaged_ones_never_wrong(tmp_path: Path
     assert counts["wrong"] == counts["false_calls"] == counts["plain_not_exact"] == 0
 
 
-def test_a_row_that_is_none_fails_the_script(tmp_path: Path) -> None:
+def test_an_invalid_row_fails_the_script(tmp_path: Path) -> None:
     rows = tmp_path / "rows.jsonl"
     good = {"id": "good", "functions": [{"name": "f"}], "expect": "calls", "calls": [{"name": "f", "args": {"a": 1}}]}
     rows.write_text(json.dumps(good) + "\n")
@@ -48,7 +48,7 @@ def test_a_row_that_is_none_fails_the_script(tmp_path: Path) -> None:
     assert f"FAIL {rows}:2" in output
 
 
-def test_an_empty_file_is_no_success(tmp_path: Path) -> None:
+def test_an_empty_file_fails_the_script(tmp_path: Path) -> None:
     rows = tmp_path / "rows.jsonl"
     rows.write_text("\n")
     assert score(rows)[0] == 1

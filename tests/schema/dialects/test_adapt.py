@@ -1,4 +1,4 @@
-"""Schemas in the words of a provider: accepted by it, and never narrower than the original."""
+"""Schemas adapted to a provider: accepted by it, and never narrower than the original."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ def lost(schema: Schema, dialect: SchemaDialect = GEMINI_PARAMETERS) -> set[tupl
 
 
 @pytest.mark.requirement("S0-03")
-def test_a_plain_declaration_is_said_without_loss() -> None:
+def test_a_plain_declaration_is_adapted_without_dropped_constraints() -> None:
     schema = {
         "title": "Weather",
         "type": "object",
@@ -119,12 +119,12 @@ def test_a_plain_declaration_is_said_without_loss() -> None:
         ),
     ],
 )
-def test_each_construct_has_its_form_in_each_dialect(schema: Schema, openapi: Schema, json_schema: Schema) -> None:
+def test_each_keyword_is_adapted_to_each_dialect(schema: Schema, openapi: Schema, json_schema: Schema) -> None:
     assert parameter(schema) == openapi
     assert parameter(schema, GEMINI_JSON_SCHEMA) == json_schema
 
 
-def test_references_are_written_out() -> None:
+def test_references_are_inlined() -> None:
     schema = {
         "properties": {
             "a": {"$ref": "#/$defs/place", "description": "Here."},
@@ -142,7 +142,7 @@ def test_references_are_written_out() -> None:
 
 
 @BOTH
-def test_recursion_is_cut_and_the_cut_is_told(dialect: SchemaDialect) -> None:
+def test_recursion_is_cut_and_reported_as_dropped(dialect: SchemaDialect) -> None:
     tree = {"type": "object", "properties": {"kids": {"type": "array", "items": {"$ref": "#/$defs/tree"}}}}
     lowered = adapt_schema({"$ref": "#/$defs/tree", "$defs": {"tree": tree}}, dialect)
     assert "$ref" in [loss.keyword for loss in lowered.dropped]
@@ -174,7 +174,7 @@ def test_alternatives_for_all_parameters_become_one_object(dialect: SchemaDialec
     assert {"oneOf", "anyOf"} <= {loss.keyword for loss in lowered.dropped}
 
 
-def test_alternatives_of_what_is_required_are_put_in_words() -> None:
+def test_alternative_required_properties_become_a_description() -> None:
     schema = {
         "type": "object",
         "properties": {"a": {"type": "string"}, "b": {"type": "string"}},
@@ -183,17 +183,17 @@ def test_alternatives_of_what_is_required_are_put_in_words() -> None:
     assert parameter(schema)["description"] == "(needs a, or b)"
 
 
-def test_what_is_required_is_also_declared() -> None:
+def test_required_properties_are_declared() -> None:
     lowered = adapt_schema({"type": "object", "required": ["a"]}, GEMINI_JSON_SCHEMA)
     assert lowered.schema == {"type": "object", "properties": {"a": {}}, "required": ["a"]}
 
 
-def test_a_property_that_must_not_be_is_left_out() -> None:
+def test_a_forbidden_property_is_not_declared() -> None:
     assert adapt_schema({"properties": {"a": False, "b": True}}, GEMINI_JSON_SCHEMA).schema["properties"] == {"b": {}}
 
 
 @BOTH
-def test_parameters_are_an_object_even_if_the_schema_says_otherwise(dialect: SchemaDialect) -> None:
+def test_parameters_are_an_object_whatever_the_type_of_the_schema(dialect: SchemaDialect) -> None:
     assert adapt_schema({"type": "string"}, dialect).schema["type"] in ("OBJECT", "object")
     assert adapt_schema({}, dialect).is_empty
     assert not adapt_schema({"properties": {"a": {}}}, dialect).is_empty
@@ -209,7 +209,7 @@ def test_properties_of_any_name_are_declared_or_listed_as_dropped(anything: Any)
     assert lost({"properties": {"p": schema}}) == {("/properties/p", "additionalProperties")}
 
 
-def test_an_object_that_says_nothing_of_other_properties_loses_nothing() -> None:
+def test_an_object_without_additional_properties_drops_nothing() -> None:
     assert adapt_schema({"type": "object", "properties": {}}, GEMINI_PARAMETERS).dropped == ()
     assert adapt_schema({"type": "object", "properties": {}}, GEMINI_JSON_SCHEMA).is_empty
 
@@ -229,30 +229,32 @@ def test_a_response_may_be_anything() -> None:
         ({"type": "string", "enum": ["a"], "const": "b"}, "const"),
     ],
 )
-def test_what_is_said_only_in_part_is_a_loss(schema: Schema, keyword: str, dialect: SchemaDialect) -> None:
+def test_a_partly_expressed_constraint_is_listed_as_dropped(
+    schema: Schema, keyword: str, dialect: SchemaDialect
+) -> None:
     losses = {loss.keyword for loss in adapt_schema({"properties": {"p": schema}}, dialect).dropped}
     assert keyword in losses
 
 
 @BOTH
-def test_where_nothing_would_fit_anything_does_and_that_is_a_loss(dialect: SchemaDialect) -> None:
+def test_an_unsatisfiable_schema_accepts_anything_and_is_listed_as_dropped(dialect: SchemaDialect) -> None:
     assert ("", "not") in lost({"allOf": [False]}, dialect)
     assert ("/properties/a", "not") in lost({"required": ["a"], "additionalProperties": False}, dialect)
 
 
-def test_a_list_of_numbers_beside_a_bound_is_a_loss() -> None:
+def test_a_numeric_enum_beside_a_bound_is_listed_as_dropped() -> None:
     assert lost({"properties": {"p": {"enum": [1, 9], "maximum": 5}}}, GEMINI_JSON_SCHEMA) == {
         ("/properties/p", "maximum")
     }
 
 
 @BOTH
-def test_values_for_all_parameters_at_once_are_a_loss(dialect: SchemaDialect) -> None:
+def test_an_enum_of_whole_objects_is_listed_as_dropped(dialect: SchemaDialect) -> None:
     assert ("", "enum") in lost({"type": "object", "enum": [{"a": 1}]}, dialect)
     assert ("", "enum") in lost({"const": {"a": 1}}, dialect)
 
 
-def test_items_and_the_first_items_hold_together() -> None:
+def test_items_and_prefix_items_are_merged() -> None:
     schema = {"type": "array", "allOf": [{"items": {"minimum": 1}}, {"prefixItems": [{"type": "integer"}]}]}
     assert parameter(schema, GEMINI_JSON_SCHEMA) == {
         "type": "array",
@@ -261,7 +263,7 @@ def test_items_and_the_first_items_hold_together() -> None:
     }
 
 
-def test_anything_is_told_where_lists_in_lists_must_end() -> None:
+def test_nested_arrays_end_with_any_item_at_the_depth_limit() -> None:
     assert lost({"properties": {"p": {}}}) == {("/properties/p", "items")}
     assert lost({"properties": {"p": {"type": "array"}}}) == {("/properties/p/items", "items")}
     assert lost({"properties": {"p": {}}}, GEMINI_JSON_SCHEMA) == set()
@@ -275,7 +277,7 @@ def test_anything_is_told_where_lists_in_lists_must_end() -> None:
         {"anyOf": [{"type": ["string", "null"]}, {"type": "null"}]},
     ],
 )
-def test_null_is_said_once(schema: Schema) -> None:
+def test_nullable_is_declared_once(schema: Schema) -> None:
     assert parameter(schema, GEMINI_JSON_SCHEMA)["type"] in ("null", ["string", "null"])
     assert str(parameter(schema)).count("NULL") + str(parameter(schema)).count("nullable") == 1
 
@@ -285,12 +287,12 @@ def test_a_described_union_keeps_null() -> None:
     assert parameter({"anyOf": [inner, {"type": "null"}]}, GEMINI_JSON_SCHEMA) == {"anyOf": [inner, {"type": "null"}]}
 
 
-def test_a_constant_or_null_is_both() -> None:
+def test_a_constant_or_null_allows_both() -> None:
     schema = {"type": "string", "const": "a", "nullable": True}
     assert parameter(schema) == {"type": "STRING", "enum": ["a"], "nullable": True}
 
 
-def test_losses_name_the_place_and_the_keyword() -> None:
+def test_dropped_constraints_name_the_path_and_the_keyword() -> None:
     schema = {
         "type": "object",
         "properties": {
@@ -450,7 +452,7 @@ def arrays_in_arrays(value: Any) -> int:
 @BOTH
 @settings(max_examples=400, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
 @given(schema=documents(), values=st.lists(VALUES, min_size=6, max_size=6), arguments=st.booleans())
-def test_every_value_of_the_original_is_a_value_of_the_lowered_schema(
+def test_every_valid_value_stays_valid_for_the_adapted_schema(
     dialect: SchemaDialect, schema: Schema, values: list[Any], arguments: bool
 ) -> None:
     valid = jsonschema_rs.validator_for(schema).is_valid
@@ -473,7 +475,7 @@ def test_every_value_of_the_original_is_a_value_of_the_lowered_schema(
 @BOTH
 @settings(max_examples=100)
 @given(schema=documents())
-def test_every_schema_is_lowered_into_keywords_that_the_dialect_has(dialect: SchemaDialect, schema: Schema) -> None:
+def test_every_schema_is_adapted_to_keywords_of_the_dialect(dialect: SchemaDialect, schema: Schema) -> None:
     waiting: list[Any] = [adapt_schema(schema, dialect).schema]
     while waiting:
         node = waiting.pop()

@@ -1,4 +1,4 @@
-"""Names that a provider takes, and the way back."""
+"""Names that a provider accepts, and how they are restored."""
 
 import re
 

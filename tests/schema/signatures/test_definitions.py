@@ -3,7 +3,7 @@
 from midspan._schema.signatures.definitions import Definitions, reference, without_titles
 
 
-def test_a_type_used_once_is_put_in_its_place():
+def test_a_type_used_once_is_inlined():
     definitions = Definitions()
     name = definitions.reserve("A")
     definitions.define(name, {"type": "string", "description": "a"})
@@ -11,7 +11,7 @@ def test_a_type_used_once_is_put_in_its_place():
     assert definitions.resolve(schema) == {"type": "array", "items": {"type": "string", "description": "b"}}
 
 
-def test_only_what_is_reached_is_kept():
+def test_only_reachable_definitions_are_kept():
     definitions = Definitions()
     for name in ("Used", "Unused"):
         definitions.define(definitions.reserve(name), {"type": "string"})
@@ -29,12 +29,12 @@ def test_types_that_refer_to_each_other_are_kept():
     assert set(resolved["$defs"]) == {"First", "Second"}
 
 
-def test_names_are_given_once():
+def test_definition_names_are_unique():
     definitions = Definitions()
     assert [definitions.reserve("A") for _ in range(3)] == ["A", "A2", "A3"]
 
 
-def test_the_definitions_of_others_are_taken_over_under_free_names():
+def test_definitions_of_other_schemas_are_added_under_free_names():
     definitions = Definitions()
     definitions.define(definitions.reserve("A"), {"type": "null"})
     adopted = definitions.adopt({"anyOf": [reference("A")], "$defs": {"A": {"items": reference("A")}}})
@@ -42,7 +42,7 @@ def test_the_definitions_of_others_are_taken_over_under_free_names():
     assert definitions.target(reference("A2")) == {"items": {"$ref": "#/$defs/A2"}}
 
 
-def test_data_that_looks_like_a_schema_is_left_alone():
+def test_data_that_looks_like_a_schema_is_not_changed():
     data = {"$ref": "#/$defs/Nowhere", "title": "T"}
     schema = {
         "title": "Gone",

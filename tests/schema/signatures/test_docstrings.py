@@ -1,4 +1,4 @@
-"""Docstrings of every style, also the odd ones."""
+"""Docstrings of every style."""
 
 import inspect
 import subprocess
@@ -129,12 +129,12 @@ STYLES = {
 
 
 @pytest.mark.parametrize("text", STYLES.values(), ids=STYLES.keys())
-def test_every_style_says_the_same(text):
+def test_all_docstring_styles_give_the_same_descriptions(text):
     assert parse_docstring(text) == Docstring("Look up the weather.\n\nUses the nearest station.", BOTH)
 
 
 @pytest.mark.parametrize("text", ["", "  \n "])
-def test_nothing_says_nothing(text):
+def test_an_empty_docstring_gives_no_description(text):
     assert parse_docstring(text) == Docstring()
 
 
@@ -165,7 +165,7 @@ def test_sections_after_the_first_line_keep_their_indentation():
     assert parse_docstring(text) == Docstring("Returns:\n    The weather.", {"city": "The city."})
 
 
-def test_words_around_the_parameters_stay():
+def test_text_around_the_parameters_stays_in_the_description():
     text = """Look up.
 
         Note:
@@ -189,7 +189,7 @@ def test_words_around_the_parameters_stay():
     )
 
 
-def test_what_numpy_and_sphinx_say_of_the_result_stays():
+def test_return_sections_of_numpy_and_sphinx_stay_in_the_description():
     numpy = """Look up.
 
         Parameters
@@ -272,12 +272,12 @@ def test_attributes_of_classes_are_parameters():
         "Steps:\n\n    1. one: this\n    2. two: that\n\nNote: nothing else.",
     ],
 )
-def test_what_no_style_can_read_is_left_to_the_model_as_it_is(text):
+def test_a_docstring_of_no_known_style_is_the_description(text):
     assert parse_docstring(text) == Docstring(text)
 
 
 @pytest.mark.parametrize("text", ["Sum.\n\n: : x", "Sum.\n\n:", "Sum.\n\n:param:\n:raises"])
-def test_what_the_parser_cannot_take_is_no_structure(text):
+def test_a_docstring_that_breaks_the_parser_is_the_description(text):
     assert parse_docstring(text).parameters == {}
     assert parse_docstring(text).description.startswith("Sum.")
 

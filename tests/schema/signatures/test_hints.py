@@ -1,4 +1,4 @@
-"""Every kind of hint, the whole way: schema, JSON in, a value of the type in the function, JSON out."""
+"""Every kind of type hint: its schema, conversion of arguments, and conversion of results."""
 
 # ruff: noqa: UP006, UP007, UP045, PYI061 - every spelling of a hint is tested, also the old ones
 
@@ -60,7 +60,7 @@ class Level(enum.IntEnum):
 
 
 class Unit(enum.StrEnum):
-    """How heat is told."""
+    """A unit of temperature."""
 
     CELSIUS = "C"
     FAHRENHEIT = "F"
@@ -179,7 +179,7 @@ CASES: list[Any] = []
 
 
 def case(schema: Any, said: Any, value: Any, out: Any = None) -> Any:
-    """A function that echoes its parameter `value`; `out` is said where the result differs from what went in."""
+    """A function that returns its parameter `value`; `out` is the result if it differs from the argument."""
 
     def keep(function: Any) -> Any:
         CASES.append(pytest.param(function, schema, said, value, said if out is None else out, id=function.__name__))
@@ -776,7 +776,7 @@ def generic_record_of_an_unhashable_hint(value: Wrapped[Annotated[int, types.Sim
 
 @pytest.mark.requirement("S1-18")
 @pytest.mark.parametrize(("function", "schema", "said", "value", "out"), CASES)
-def test_a_hint_goes_the_whole_way(function, schema, said, value, out):
+def test_a_type_hint_becomes_a_schema_and_its_values_are_converted(function, schema, said, value, out):
     signature = signature_of(function)
     assert signature.parameters["properties"]["value"] == schema
     assert jsonschema_rs.validator_for(signature.parameters).is_valid({"value": said})
@@ -836,7 +836,7 @@ def test_a_type_used_twice_is_defined_once_and_keeps_the_descriptions_of_each_us
     }
 
 
-def test_types_of_the_same_name_are_kept_apart():
+def test_types_with_the_same_name_get_separate_definitions():
     first = dataclasses.make_dataclass("Item", [("a", int)])
     second = dataclasses.make_dataclass("Item", [("b", int)])
 
@@ -849,7 +849,7 @@ def test_types_of_the_same_name_are_kept_apart():
     assert kwargs == {"one": [first(1)], "two": [], "three": [second(2)], "four": []}
 
 
-def test_a_class_with_a_field_called_ref_or_default_is_no_trouble():
+def test_a_class_may_have_fields_named_ref_and_default():
     Odd = TypedDict("Odd", {"$ref": str, "default": Point, "title": Point, "a-b": NotRequired[int]})
 
     def take(odd: Odd):
@@ -865,7 +865,7 @@ def test_a_class_with_a_field_called_ref_or_default_is_no_trouble():
 
 if sys.version_info >= (3, 12):  # the type statement came with it
 
-    def test_type_statements_are_followed_also_into_themselves():
+    def test_type_aliases_may_be_recursive():
         space: dict[str, Any] = {}
         exec(
             "type Days = list[__import__('datetime').date]\n"
@@ -1063,7 +1063,7 @@ LIMITS = [
 
 
 @pytest.mark.parametrize(("hint", "value", "words"), LIMITS, ids=str)
-def test_limits_are_kept_also_where_no_schema_can_say_them(hint, value, words):
+def test_limits_without_a_json_schema_keyword_are_enforced(hint, value, words):
     def take(thing: hint):
         pass
 
@@ -1121,7 +1121,7 @@ def test_any_json_value_goes_through_an_untyped_parameter_and_back_unchanged(val
 @hypothesis_given(
     strategies.builds(Point, strategies.integers(), strategies.integers(), strategies.lists(strategies.text()))
 )
-def test_what_goes_out_as_json_comes_in_as_the_same_value(point):
+def test_values_survive_conversion_to_json_and_back(point):
     signature = signature_of(record)
     _, kwargs = signature.bind({"value": to_jsonable(point)})
     assert kwargs == {"value": point}
@@ -1136,7 +1136,7 @@ def test_what_goes_out_as_json_comes_in_as_the_same_value(point):
         strategies.timedeltas(datetime.timedelta(days=-9999), datetime.timedelta(days=9999)),
     )
 )
-def test_every_value_of_the_scalar_types_comes_back_as_it_went(values):
+def test_scalar_values_survive_conversion_to_json_and_back(values):
     def take(a: datetime.date, b: uuid.UUID, c: decimal.Decimal, d: bytes, e: datetime.timedelta):
         pass
 

@@ -1,4 +1,4 @@
-"""pydantic's types, if pydantic is there."""
+"""pydantic types in type hints."""
 
 import datetime
 from typing import Annotated
@@ -37,7 +37,7 @@ class Meal:
     price: float = pydantic.Field(ge=0)
 
 
-def test_a_model_goes_the_whole_way():
+def test_a_pydantic_model_becomes_a_schema_and_its_values_are_converted():
     def move(person: Person) -> Address:
         return person.addresses[0]
 
@@ -86,7 +86,7 @@ def test_a_recursive_model_refers_to_itself():
     assert kwargs["folder"].inner == [Folder(name="b")]
 
 
-def test_models_stand_in_lists_unions_and_dataclasses():
+def test_models_can_be_nested_in_lists_unions_and_dataclasses():
     from dataclasses import dataclass
 
     @dataclass
@@ -111,7 +111,7 @@ def test_models_stand_in_lists_unions_and_dataclasses():
     }
 
 
-def test_what_a_model_refuses_is_told_with_its_path():
+def test_a_validation_error_of_a_model_is_reported_with_its_path():
     def greet(people: list[Person]): ...
 
     with pytest.raises(ArgumentError) as caught:
@@ -138,7 +138,7 @@ def test_a_field_describes_and_limits_any_parameter():
             signature.bind(arguments)
 
 
-def test_types_that_only_pydantic_knows_are_made_by_it():
+def test_pydantic_types_are_converted_by_pydantic():
     def fetch(url: pydantic.HttpUrl) -> pydantic.HttpUrl:
         return url
 
@@ -172,7 +172,7 @@ def test_a_generic_model_and_a_root_model_are_models():
     assert to_jsonable(show(**kwargs)) == ["a"]
 
 
-def test_models_that_share_a_model_and_models_of_the_same_name_are_kept_apart():
+def test_shared_models_are_defined_once_and_equal_names_separately():
     def outer():
         class Person(pydantic.BaseModel):
             age: int
