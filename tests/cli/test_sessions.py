@@ -46,6 +46,14 @@ def test_conversation_is_continued_by_name_or_as_the_last_one(tmp_path: Path) ->
     assert len(from_json(session_file(tmp_path).read_bytes(), "messages")) == 6
 
 
+def test_question_that_led_to_nothing_is_not_saved(tmp_path: Path) -> None:
+    with recorder() as record:
+        record.answer({"error": {"code": 404, "status": "NOT_FOUND", "message": "no such model"}}, status=404)
+        where = {"GEMINI_API_KEY": "k", "GOOGLE_GEMINI_BASE_URL": record.url}
+        assert midspan("ask", "--session", "s", "hi", home=tmp_path, **where).code == 1
+    assert not session_file(tmp_path).exists()
+
+
 def test_only_the_owner_can_read_a_conversation(tmp_path: Path) -> None:
     midspan("ask", "-m", "offline", "--session", "s", "What is 2 + 2?", home=tmp_path)
     assert stat.S_IMODE(session_file(tmp_path).stat().st_mode) == 0o600

@@ -3,26 +3,21 @@
 import argparse
 import sys
 from importlib import import_module
-from typing import NamedTuple, NoReturn, Protocol, cast
+from typing import NoReturn, Protocol, cast
 
 from midspan.errors import ConfigError
 
-
-class Command(NamedTuple):
-    module: str
-    summary: str
-
-
 COMMANDS = {
-    "ask": Command("midspan._cli.ask", "ask one question and print the answer"),
-    "chat": Command("midspan._cli.chat", "have a conversation, which is saved"),
-    "tools": Command("midspan._cli.tools", "list the tools, and check them with --lint"),
-    "models": Command("midspan._cli.models", "list the models"),
-    "doctor": Command("midspan._cli.doctor", "check installation, settings, credentials and connections"),
-    "emulate": Command("midspan._cli.emulate", "run a local Gemini server for tests"),
-    "freeze": Command("midspan._cli.freeze", "write a pytest test from recorded runs"),
-    "completion": Command("midspan._cli.completion", "print a completion script for your shell"),
+    "ask": "ask one question and print the answer",
+    "chat": "have a conversation, which is saved",
+    "tools": "list the tools, and check them with --lint",
+    "models": "list the models",
+    "doctor": "check installation, settings, credentials and connections",
+    "emulate": "run a local Gemini server for tests",
+    "freeze": "write a pytest test from recorded runs",
+    "completion": "print a completion script for your shell",
 }
+"""The commands, each in the module of its name, with what they do."""
 
 
 class CommandModule(Protocol):
@@ -43,7 +38,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def load_command(name: str) -> CommandModule:
-    return cast("CommandModule", import_module(COMMANDS[name].module))
+    return cast("CommandModule", import_module(f"midspan._cli.{name}"))
 
 
 def root_parser(*, with_arguments: bool = False) -> argparse.ArgumentParser:
@@ -55,15 +50,15 @@ def root_parser(*, with_arguments: bool = False) -> argparse.ArgumentParser:
     )
     root.add_argument("-V", "--version", action="version", help="show the version")
     subparsers = root.add_subparsers(title="commands", metavar="COMMAND")
-    for name, command in COMMANDS.items():
-        parser = subparsers.add_parser(name, help=command.summary)
+    for name, summary in COMMANDS.items():
+        parser = subparsers.add_parser(name, help=summary)
         if with_arguments:
             _add_arguments(name, parser)
     return root
 
 
 def command_parser(name: str) -> argparse.ArgumentParser:
-    summary = COMMANDS[name].summary
+    summary = COMMANDS[name]
     parser = _Parser(prog=f"midspan {name}", description=f"{summary[0].upper()}{summary[1:]}.", allow_abbrev=False)
     _add_arguments(name, parser)
     return parser
