@@ -96,6 +96,8 @@ class _ThreadPool:
             if not self._threads:
                 self._idle += 1
                 raise ToolError("not run: no thread could be started")
+            if self._idle >= 0:
+                job.note_start()  # a thread is free
             self._jobs.put(job)
 
     def abandon(self, job: "_Job") -> None:
@@ -163,8 +165,13 @@ class _Job:
         """Return the function to run now; None if nobody waits for it any more."""
         function, self.function = self.function, None
         if function is not None:
-            self.state, self._started_at = "running", self._loop.time()
+            self.state = "running"
+            if self._started_at is None:
+                self._call_soon(self.note_start)  # the clock of an event loop is read in its own thread
         return function
+
+    def note_start(self) -> None:
+        self._started_at = self._loop.time()
 
     def _expire(self, timeout: float) -> None:
         now = self._loop.time()
@@ -175,12 +182,15 @@ class _Job:
             self.outcome.set_exception(Expired())
 
     def set_outcome(self, outcome: Outcome) -> None:
-        with suppress(RuntimeError):  # the event loop is closed, and nobody waits any more
-            self._loop.call_soon_threadsafe(self._set, outcome)
+        self._call_soon(partial(self._set, outcome))
 
     def _set(self, outcome: Outcome) -> None:
         if not self.outcome.done():
             self.outcome.set_result(outcome)
+
+    def _call_soon(self, function: Callable[[], object]) -> None:
+        with suppress(RuntimeError):  # the event loop is closed, and nobody waits any more
+            self._loop.call_soon_threadsafe(function)
 
 
 THREADS = Threads()
