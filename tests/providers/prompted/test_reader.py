@@ -116,9 +116,10 @@ TRICKY = [
     'TOOL_CALL: f({"s": "}) TOOL_CALL: f({\\"a\\": 2}) \\\\"}) TOOL_CALL: math.add() ok',
     "TOOL_CALL: f({'s': 'it's'}) rest\nTOOL_CALL: f({\"a\": 1})\nend",
     'TOOL_CALL: f({"s": "open\nTOOL_CALL: f({"a": 1})\n\nand more',
-    "So TOOL_CALL: f({'s': 'it's'}) </think>\nTOOL_CALL: f({\"a\": 1})",
+    'So TOOL_CALL: f(...)\nis what I need. </think>\nTOOL_CALL: f({"a": 1})',
     f'TOOL_CALL: f({{"a": 1}})\n, "s": "{"long " * 40}"}})',
     f'{{"id": oops, "s": "{"long " * 40}", "name": "f", "arguments": {{}}}}',
+    "TOOL_CALL: f({'s': 'it's </think>\nTOOL_CALL: f({\"a\": 1})'}) </think>\nTOOL_CALL: f({\"a\": 1})",
     'TOOL_CALL: nothing({"a": 1}) é😀 “quoted” TOOL_CALL: f',
     "a tool call: no. TOOL_CALL is a word; TOOL_CALL: line. tool_cal",
     "[note] {x} ``` [f(x)] \\TOOL_CALL: f({})",
@@ -238,7 +239,9 @@ def test_calls_before_an_unreadable_one_are_made_and_calls_after_it_are_not() ->
 
 
 def test_after_an_unreadable_call_in_a_thought_that_began_in_the_prompt_calls_are_made() -> None:
-    pieces = read("So TOOL_CALL: f({'s': 'it's'})</think>\nTOOL_CALL: get_weather({})")
+    pieces = read("I could write TOOL_CALL: f(...), but it's cold.</think>\nTOOL_CALL: get_weather({})")
+    assert calls(pieces) == []
+    pieces = read("I could write TOOL_CALL: f(...).\nBut it's cold.</think>\nTOOL_CALL: get_weather({})")
     assert calls(pieces) == [("get_weather", {})]
     assert pieces.index(RetractedCalls()) > pieces.index(rejected(pieces)[0])
 
@@ -259,6 +262,8 @@ QUOTING = [
     f'{{"arguments":{{"s":"He said "hi" and\nTOOL_CALL: {QUOTED}"}},"name":"f"}}',
     f'{{"type":"function","function":{{"name":"f","arguments":{{"s":"a\nTOOL_CALL: {QUOTED}\nmo',
     f'[f(s="""a\nTOOL_CALL: {QUOTED}\nmo',
+    f"TOOL_CALL: f({{'s': 'it's </think>\nTOOL_CALL: {QUOTED}'}})",
+    'TOOL_CALL: f({"a": 1, "s": "say "hi}) </think>\nTOOL_CALL: get_weather({})"})',
 ]
 
 

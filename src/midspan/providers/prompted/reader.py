@@ -47,6 +47,7 @@ _CUT = "the text ends before the call does"
 _TOO_LONG = f"it is longer than {MAX_CALL_CHARS:,} characters"
 
 _NONCE = re.compile(r"\[([^\]\n]{0,64})\]")
+_SKETCH = re.compile(r"[^\n\"'“”()]*\([^\n\"'“”()]*\)[^\n\"'“”]*(?:\n|\Z)")
 
 
 class RejectedCall(Struct, frozen=True, omit_defaults=True):
@@ -224,11 +225,11 @@ class Reader:
                 self._waste(begin, begin + MAX_CALL_CHARS)
                 return None
             problem = _TOO_LONG if len(text) - begin > MAX_CALL_CHARS else _CUT
-            return self._reject_unreadable(begin, scanner.tool, problem, may_grow=False)
+            return self._reject_unreadable(begin, scanner, problem, may_grow=False)
         except Unreadable as error:
             if may_grow and scanner.reach > len(text):
                 raise Incomplete from None
-            return self._reject_unreadable(begin, scanner.tool, str(error), may_grow=may_grow)
+            return self._reject_unreadable(begin, scanner, str(error), may_grow=may_grow)
         if may_grow and scanner.reach > len(text):
             raise Incomplete
         if not calls:
@@ -243,17 +244,18 @@ class Reader:
                 self._add_call(call, has_nonce, "" if number else text[begin : scanner.at])
         return scanner.at
 
-    def _reject_unreadable(self, begin: int, tool: str | None, problem: str, *, may_grow: bool) -> int:
+    def _reject_unreadable(self, begin: int, scanner: Scanner, problem: str, *, may_grow: bool) -> int:
         """Reject an unreadable call with all the text after it, which may be a part of it, such as a call it quotes.
 
-        Only after the end of a thought the reader goes on.
+        Only after a thought the reader goes on, if the call is a mere sketch without strings, such as `f(…)`.
         """
-        text = self._text
-        ends = [at for mark in THOUGHT_ENDS if (at := text.find(mark, begin)) >= 0]
-        if may_grow and not ends:
+        text, tool = self._text, scanner.tool
+        end = min((at for mark in THOUGHT_ENDS if (at := text.find(mark, begin)) >= 0), default=-1)
+        is_in_thought = end >= 0 and scanner.form is MARKER and bool(_SKETCH.match(text, begin, end))
+        if may_grow and not is_in_thought:
             raise Incomplete
-        end = min(ends, default=len(text))
-        self._rest_is_text = not ends
+        end = end if is_in_thought else len(text)
+        self._rest_is_text = not is_in_thought
         self._add_text(begin)
         self._at = end
         forms = self._patterns.forms_in(text, begin + 1, end)
