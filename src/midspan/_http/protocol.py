@@ -64,6 +64,15 @@ class HttpProtocol(asyncio.BufferedProtocol):
     parsed before the next read; asyncio would otherwise allocate 256 KiB per read.
     """
 
+    __slots__ = (
+        "_buffered", "_chunks", "_decoder", "_due", "_has_started", "_headers", "_interim", "_is_busy", "_is_head",
+        "_is_read_paused", "_is_write_paused", "_keep_alive", "_loop", "_max_body_bytes", "_on_lost", "_overhead",
+        "_parser", "_poll", "_read_buffer", "_received", "_stage", "_timeouts", "_timer", "_timer_due",
+        "_total_due", "_unsent", "_waiter", "closed", "error", "is_complete", "is_stale", "key", "origin",
+        "raw_headers", "status", "transport",
+    )  # fmt: skip
+    # A conversation holds an idle connection while its tools run; as a dict, these would be most of its memory.
+
     def __init__(
         self,
         key: object,
@@ -78,7 +87,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
         self._read_buffer = read_buffer
         self._max_body_bytes = max_body_bytes
         self._on_lost = on_lost
-        self._parser: HttpResponseParser | None = HttpResponseParser(self)
+        self._parser: HttpResponseParser | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._unsent: memoryview | None = None
         self._is_write_paused = False
@@ -112,6 +121,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
         self._chunks: list[bytes] = []
         self._decoder: Decoder | None = None
         self._interim = self._buffered = self._overhead = self._received = 0
+        self._parser = HttpResponseParser(self)
         self._enter("first_byte")
         self._send(route.head(request), request.body)
         while not self.status and self.error is None:
@@ -138,6 +148,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
         if self.is_pending:
             self.fail(StreamCut(f"the response of {self.origin} was closed before its end"))
         self._is_busy = False
+        self.raw_headers, self._waiter, self._parser = (), None, None  # an idle connection needs little memory
         is_sent = self._unsent is None and not self.transport.get_write_buffer_size()
         if not (self.is_complete and self._keep_alive and is_sent) or self.transport.is_closing():
             self.abort()
@@ -402,7 +413,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
             raise _Rejected("its Transfer-Encoding is not supported")
         if b"content-encoding" in names:
             self._set_decoder((find_header(headers, "content-encoding") or "").strip().lower())
-        # After the response to HEAD, the parser waits for a body that does not follow.
+        # After the response to HEAD the parser would wait for a body, so nothing tells what follows it.
         self._keep_alive = self._parser.should_keep_alive() and not self._is_head
         self.status, self.raw_headers = status, headers
         self._overhead = 0
