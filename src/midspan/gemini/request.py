@@ -12,11 +12,12 @@ from midspan.errors import ConfigError
 from midspan.gemini.checking import describe, encode, read, read_json, set_fields, to_json
 from midspan.gemini.output import output_fields
 from midspan.gemini.tools import ToolLike, read_tool_config, read_tools
+from midspan.providers.body import EncodedMessage
 from midspan.providers.gemini import wire
 from midspan.providers.gemini.capabilities import Capabilities
 from midspan.providers.gemini.encode import (
     HEAD,
-    Encoded,
+    EncodedMessage,
     body_of,
     check_json_with_tools,
     encode_message,
@@ -135,7 +136,7 @@ def _is_part(item: Any) -> bool:
     return isinstance(item, str | wire.Part) or (isinstance(item, Mapping) and not {"parts", "role"} & item.keys())
 
 
-def _encode_content(item: Any, where: str, capabilities: Capabilities) -> Encoded:
+def _encode_content(item: Any, where: str, capabilities: Capabilities) -> EncodedMessage:
     """Return a content as JSON. What a model said may have fields and types that are not known, and goes back as is."""
     if isinstance(item, Message):
         return encode_message(item, capabilities)

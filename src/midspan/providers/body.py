@@ -6,78 +6,81 @@ the new messages, so the cost of a turn does not grow with the cost of encoding 
 
 import re
 from collections.abc import Callable, Hashable, Sequence
-from hashlib import blake2b
 from threading import Lock
 
 import msgspec
+from msgspec import Raw
 
 from midspan._types.messages import History, Message
 from midspan._types.parts import ToolResult
 
-EncodeMessages = Callable[[Sequence[Message]], Sequence[bytes]]
-"""Encodes messages in a row; the number of results may differ, because wires split and join messages differently."""
+EncodedMessage = bytes | memoryview | Raw
+EncodeMessages = Callable[[Sequence[Message]], Sequence[EncodedMessage]]
+"""Encodes messages in a row. The number of results may differ, because APIs split and join messages differently."""
+IsOneTurn = Callable[[Message, Message], bool]
+"""Whether two messages in a row are encoded as one."""
 
 
-def join_body(history: History, key: Hashable, encode: EncodeMessages, head: bytes, tail: bytes) -> bytes:
+def join_body(
+    history: History, key: Hashable, encode: EncodeMessages, is_one_turn: IsOneTurn, head: bytes, tail: bytes
+) -> bytes:
     """Return `head`, the encoded messages separated by commas, and `tail`.
 
-    Only messages that are new since the last request are encoded. `key` identifies the encoding.
+    Only messages that are new since the last request are encoded; the bytes of the others are copied, once. `key`
+    identifies the encoding. A head that ends with a comma loses it if there are no messages.
     """
     body = b""
 
-    def extend(known: EncodedMessages | None, messages: tuple[Message, ...]) -> EncodedMessages:
+    def extend(known: _Encoded | None, messages: tuple[Message, ...]) -> _Encoded:
         nonlocal body
-        if known is not None and history.messages[-len(messages) - 1].role == messages[0].role:
-            known, messages = None, history.messages  # `encode` may join them with what precedes them
-        pieces: list[bytes | memoryview] = [known.encoded] if known is not None and len(known) else []
-        for encoded in encode(messages):
-            pieces += (b",", encoded) if pieces else (encoded,)
-        body = b"".join((head if pieces else head.removesuffix(b","), *pieces, tail))
-        view = memoryview(body)[len(head) : len(body) - len(tail)]
-        return EncodedMessages(_Buffer(view), len(view)) if known is None else known.extended(view)
+        if known is None or not known[1] or is_one_turn(history.messages[-len(messages) - 1], messages[0]):
+            body = _joined(head, encode(history.messages), tail)
+            known = None
+        else:
+            body = _joined(head, [known[0][0][: known[1]], *encode(messages)], tail)
+        # The bytes are kept as a view into this body, not copied out of it.
+        encoded = memoryview(body)[len(head) : len(body) - len(tail)]
+        return ([encoded], len(encoded)) if known is None else _extended(known, encoded)
 
-    encoded = history.derived(key, extend)
-    return body or b"".join((head, encoded.encoded, tail))
-
-
-class _Buffer:
-    """The encoded messages of the longest history of a conversation."""
-
-    __slots__ = ("encoded", "lock")
-
-    def __init__(self, encoded: memoryview) -> None:
-        self.encoded = encoded
-        self.lock = Lock()
+    buffer, length = history.derived(key, extend)
+    return body or _joined(head, [buffer[0][:length]] if length else [], tail)
 
 
-class EncodedMessages:
-    """The encoded messages of a history: the first `length` bytes of a buffer.
+def _joined(head: bytes, messages: Sequence[EncodedMessage], tail: bytes) -> bytes:
+    if not messages:
+        return head.removesuffix(b",") + tail
+    pieces: list[EncodedMessage] = [head]
+    for message in messages:
+        pieces += (message, b",")
+    pieces[-1] = tail
+    return b"".join(pieces)
 
-    Each longer history of a conversation replaces the buffer, so all the histories that a caller keeps share the bytes
-    of one request instead of holding one each.
-    """
 
-    __slots__ = ("_buffer", "_length")
+_Encoded = tuple[list[memoryview], int]
+"""The encoded messages of a history: a buffer, which is a list of one item, and how many of its bytes they are.
 
-    def __init__(self, buffer: _Buffer, length: int) -> None:
-        self._buffer = buffer
-        self._length = length
+Each longer history of a conversation replaces the bytes in the buffer. So all histories that a caller keeps, such as
+those of a series of chats, share the bytes of one request instead of holding one each.
+"""
+_lock = Lock()
 
-    def __len__(self) -> int:
-        return self._length
 
-    @property
-    def encoded(self) -> memoryview:
-        return self._buffer.encoded[: self._length]
+def _extended(messages: _Encoded, encoded: memoryview) -> _Encoded:
+    """Return the messages of a longer history, which begin with these."""
+    buffer, length = messages
+    with _lock:
+        if len(buffer[0]) == length:
+            buffer[0] = encoded
+            return buffer, len(encoded)
+    return [encoded], len(encoded)  # another history has continued this one already
 
-    def extended(self, encoded: memoryview) -> "EncodedMessages":
-        """Return the messages of a longer history, which begin with these."""
-        buffer = self._buffer
-        with buffer.lock:
-            if len(buffer.encoded) == self._length:
-                buffer.encoded = encoded
-                return EncodedMessages(buffer, len(encoded))
-        return EncodedMessages(_Buffer(encoded), len(encoded))  # another history has continued this one already
+
+def have_same_role(first: Message, second: Message) -> bool:
+    return first.role == second.role
+
+
+def never(_first: Message, _second: Message) -> bool:
+    return False
 
 
 def join_turns(
@@ -113,4 +116,6 @@ def fitting_id(id: str, pattern: re.Pattern[str]) -> str:
     """Return the id of a call, or one derived from it if the service does not accept its characters or its length."""
     if pattern.fullmatch(id):
         return id
+    from hashlib import blake2b  # ids rarely need it
+
     return f"call_{blake2b(id.encode('utf-8', 'surrogatepass'), digest_size=12).hexdigest()}"

@@ -17,7 +17,7 @@ from midspan._types.parts import Blob, Opaque, Part, Resource, Text, Thought, To
 from midspan._types.specs import AnyTool, BuiltinTool, ModelSettings, ThinkingLevel, ToolChoice
 from midspan.errors import ConfigError
 from midspan.providers.anthropic.profile import Capabilities
-from midspan.providers.body import fitting_id, join_body, join_turns, json_text, result_text
+from midspan.providers.body import fitting_id, have_same_role, join_body, join_turns, json_text, result_text
 
 _log = logging.getLogger("midspan.providers.anthropic")
 
@@ -44,7 +44,9 @@ def request_body(request: ModelRequest, capabilities: Capabilities, *, stream: b
     has_foreign_calls = _continues_foreign_calls(history)
     key = ("anthropic", capabilities, vertex, has_foreign_calls)
     head = config.derived(key, lambda: _encode_config(config, capabilities, vertex=vertex, think=not has_foreign_calls))
-    return join_body(history, "anthropic", encode_messages, head, b'],"stream":true}' if stream else b"]}")
+    return join_body(
+        history, "anthropic", encode_messages, have_same_role, head, b'],"stream":true}' if stream else b"]}"
+    )
 
 
 def _continues_foreign_calls(history: History) -> bool:

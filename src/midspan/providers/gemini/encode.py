@@ -6,7 +6,7 @@ Gemini sent goes back as it came; what another provider's model said is encoded 
 
 import logging
 from collections.abc import Sequence
-from threading import Lock
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -18,12 +18,12 @@ from midspan._types.messages import History, Message
 from midspan._types.parts import Blob, Opaque, Part, Text, Thought, ToolCall, ToolResult, is_local_id
 from midspan._types.specs import BuiltinTool, ModelSettings, ThinkingLevel, ToolChoice, ToolSpec
 from midspan.errors import ConfigError
+from midspan.providers.body import EncodedMessage, join_body
 from midspan.providers.gemini.capabilities import Capabilities
 from midspan.providers.gemini.decode import ORIGIN, encode_json, fields_of, part_of, raw_parts, signature_of
 
 _log = logging.getLogger("midspan.providers.gemini")
 
-Encoded = bytes | memoryview | Raw
 HEAD = b'{"contents":['
 SKIP_SIGNATURE = "skip_thought_signature_validator"
 """For calls that Gemini did not make itself: https://ai.google.dev/gemini-api/docs/thought-signatures"""
@@ -39,60 +39,14 @@ def request_body(request: ModelRequest, capabilities: Capabilities, continuation
 
 
 def body_of(history: History, tail: bytes, capabilities: Capabilities, *, head: bytes = HEAD) -> bytes:
-    """Return a request of these contents between `head` and the fields of `tail`.
-
-    Only new messages are encoded; the bytes of the others are copied, once.
-    """
-    body = b""
-
-    def extend(known: _Contents | None, messages: tuple[Message, ...]) -> _Contents:
-        nonlocal body
-        if known is None or not known[1] or _is_one_turn(history.messages[-len(messages) - 1], messages[0]):
-            body = _joined(head, encode_messages(history.messages, capabilities), tail)
-            known = None
-        else:
-            body = _joined(head, [known[0][0][: known[1]], *encode_messages(messages, capabilities)], tail)
-        # The bytes are kept as a view into this body, not copied out of it.
-        encoded = memoryview(body)[len(head) : -len(tail) - 2]
-        return ([encoded], len(encoded)) if known is None else _extended(known, encoded)
-
-    buffer, length = history.derived(capabilities.contents_dialect, extend)
-    return body or _joined(head, [buffer[0][:length]] if length else [], tail)
+    """Return a request of these contents between `head` and the fields of `tail`."""
+    encode = partial(encode_messages, capabilities=capabilities)
+    return join_body(history, capabilities.contents_dialect, encode, _is_one_turn, head, b"]%b}" % tail)
 
 
-def _joined(head: bytes, contents: list[Encoded], tail: bytes) -> bytes:
-    if not contents:
-        return head.removesuffix(b",") + b"]" + tail + b"}"
-    pieces: list[Encoded] = [head]
-    for content in contents:
-        pieces += (content, b",")
-    pieces[-1] = b"]"
-    pieces += (tail, b"}")
-    return b"".join(pieces)
-
-
-_Contents = tuple[list[memoryview], int]
-"""The encoded contents of a history: a buffer, which is a list of one item, and how many of its bytes they are.
-
-Each longer history of a conversation replaces the bytes in the buffer. So all histories that a caller keeps, such as
-those of a series of chats, share the bytes of one request instead of holding one each.
-"""
-_lock = Lock()
-
-
-def _extended(contents: _Contents, encoded: memoryview) -> _Contents:
-    """Return the contents of a longer history, which begin with these."""
-    buffer, length = contents
-    with _lock:
-        if len(buffer[0]) == length:
-            buffer[0] = encoded
-            return buffer, len(encoded)
-    return [encoded], len(encoded)  # another history has continued this one already
-
-
-def encode_messages(messages: Sequence[Message], capabilities: Capabilities) -> list[Encoded]:
+def encode_messages(messages: Sequence[Message], capabilities: Capabilities) -> list[EncodedMessage]:
     """Return the contents for these messages. Messages that Gemini wants as one turn are joined."""
-    contents: list[Encoded] = []
+    contents: list[EncodedMessage] = []
     start, count = 0, len(messages)
     while start < count:
         end = start + 1
@@ -121,7 +75,7 @@ def _is_one_turn(first: Message, second: Message) -> bool:
     return not (_is_as_sent(first) and _is_as_sent(second))
 
 
-def _encode_turn(turn: Sequence[Message], capabilities: Capabilities) -> Encoded:
+def _encode_turn(turn: Sequence[Message], capabilities: Capabilities) -> EncodedMessage:
     fields: dict[str, Any] = {}
     parts: list[Raw] = []
     for message in turn:
@@ -139,7 +93,7 @@ def _is_as_sent(message: Message) -> bool:
     return data is not None and bool(data.raw) and data.origin == ORIGIN
 
 
-def encode_message(message: Message, capabilities: Capabilities) -> Encoded:
+def encode_message(message: Message, capabilities: Capabilities) -> EncodedMessage:
     """Return one content; nothing for a message without parts, because the API rejects a content without parts."""
     fields: dict[str, Any] = {"role": message.role}
     data = message.provider_data

@@ -16,7 +16,7 @@ from midspan._types.messages import Message
 from midspan._types.parts import Blob, Opaque, Part, Text, Thought, ToolCall, ToolResult
 from midspan._types.specs import AnyTool, BuiltinTool, ModelSettings, ToolChoice
 from midspan.errors import ConfigError
-from midspan.providers.body import fitting_id, join_body, json_text, result_text
+from midspan.providers.body import fitting_id, join_body, json_text, never, result_text
 from midspan.providers.openai.profile import NAMES, Preset
 
 _log = logging.getLogger("midspan.providers.openai")
@@ -42,7 +42,7 @@ def request_body(request: ModelRequest, preset: Preset, *, stream: bool) -> byte
         tail = (
             b'],"stream":true,"stream_options":{"include_usage":true}}' if preset.stream_usage else b'],"stream":true}'
         )
-    return join_body(request.history, ("openai", preset.name), encode, head + system, tail)
+    return join_body(request.history, ("openai", preset.name), encode, never, head + system, tail)
 
 
 # All fields but the messages

@@ -14,7 +14,7 @@ from midspan._types.messages import Message
 from midspan._types.parts import Blob, Opaque, Part, Resource, Text, Thought, ToolCall, ToolResult
 from midspan._types.specs import AnyTool, BuiltinTool, ModelSettings, ToolChoice
 from midspan.errors import ConfigError
-from midspan.providers.body import fitting_id, join_body, json_text, result_text
+from midspan.providers.body import fitting_id, join_body, json_text, never, result_text
 from midspan.providers.openai.encode import encode_effort, encode_json, output_name
 from midspan.providers.openai_responses.profile import ID, ORIGIN, is_reasoning_model
 
@@ -23,7 +23,7 @@ def request_body(request: ModelRequest, *, stream: bool) -> bytes:
     """Return the JSON that asks for the next turn."""
     config = request.config
     head = config.derived(ORIGIN, lambda: _encode_config(config))
-    return join_body(request.history, ORIGIN, encode_messages, head, b'],"stream":true}' if stream else b"]}")
+    return join_body(request.history, ORIGIN, encode_messages, never, head, b'],"stream":true}' if stream else b"]}")
 
 
 # All fields but the input
