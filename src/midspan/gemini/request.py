@@ -17,7 +17,6 @@ from midspan.providers.gemini import wire
 from midspan.providers.gemini.capabilities import Capabilities
 from midspan.providers.gemini.encode import (
     HEAD,
-    EncodedMessage,
     body_of,
     check_json_with_tools,
     encode_message,
