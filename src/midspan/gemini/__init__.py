@@ -1,6 +1,8 @@
 """A typed client for the Gemini API, sync and async. Names are imported when they are used."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from midspan._lazy import lazy_attributes
 
 if TYPE_CHECKING:
     from midspan._http.messages import Timeouts as Timeouts
@@ -22,49 +24,49 @@ if TYPE_CHECKING:
     from midspan.gemini.compat import use as use
     from midspan.gemini.response import GenerateContentResponse as GenerateContentResponse
     from midspan.gemini.tools import declaration_of as declaration_of
-    from midspan.gemini.types import *  # noqa: F403 - its __all__ lists the types of the API
+    from midspan.gemini.types import Content as Content
+    from midspan.gemini.types import FunctionCall as FunctionCall
+    from midspan.gemini.types import FunctionDeclaration as FunctionDeclaration
+    from midspan.gemini.types import FunctionResponse as FunctionResponse
+    from midspan.gemini.types import Part as Part
+    from midspan.gemini.types import Schema as Schema
+    from midspan.gemini.types import Tool as Tool
     from midspan.providers.gemini.cached import Cached as Cached
+    from midspan.providers.gemini.wire import CodeExecution as CodeExecution
+    from midspan.providers.gemini.wire import ComputerUse as ComputerUse
+    from midspan.providers.gemini.wire import FileSearch as FileSearch
+    from midspan.providers.gemini.wire import GenerationConfig as GenerationConfig
+    from midspan.providers.gemini.wire import GoogleMaps as GoogleMaps
+    from midspan.providers.gemini.wire import GoogleSearch as GoogleSearch
+    from midspan.providers.gemini.wire import GoogleSearchRetrieval as GoogleSearchRetrieval
+    from midspan.providers.gemini.wire import McpServer as McpServer
+    from midspan.providers.gemini.wire import SafetySetting as SafetySetting
+    from midspan.providers.gemini.wire import ThinkingConfig as ThinkingConfig
+    from midspan.providers.gemini.wire import ToolConfig as ToolConfig
+    from midspan.providers.gemini.wire import UrlContext as UrlContext
 
-_MODULES = {
-    "AsyncClient": "midspan.gemini.client",
-    "Cached": "midspan.providers.gemini.cached",
-    "Client": "midspan.gemini.client",
-    "Timeouts": "midspan._http.messages",
-    "GenerateContentResponse": "midspan.gemini.response",
-    "History": "midspan._types.messages",
-    "RetryPolicy": "midspan._http.retry",
-    "ToolRegistry": "midspan.gemini.compat",
-    "Tools": "midspan.gemini.compat",
-    "Transport": "midspan._http.transport",
-    "declaration_of": "midspan.gemini.tools",
-    "extract_text": "midspan.gemini.compat",
-    "from_tool_results": "midspan.gemini.compat",
-    "generate_content_with_auto_tools": "midspan.gemini.compat",
-    "get_stream_status": "midspan.gemini.compat",
-    "new_function_declaration": "midspan.gemini.compat",
-    "stop_stream": "midspan.gemini.compat",
-    "stream_generate_with_auto_tools": "midspan.gemini.compat",
-    "subscribe_stream": "midspan.gemini.compat",
-    "use": "midspan.gemini.compat",
+_NAMES = {
+    "midspan._http.messages": "Timeouts",
+    "midspan._http.retry": "RetryPolicy",
+    "midspan._http.transport": "Transport",
+    "midspan._types.messages": "History",
+    "midspan.gemini.client": "AsyncClient Client",
+    "midspan.gemini.compat": (
+        "ToolRegistry Tools extract_text from_tool_results generate_content_with_auto_tools "
+        "get_stream_status new_function_declaration stop_stream stream_generate_with_auto_tools "
+        "subscribe_stream use"
+    ),
+    "midspan.gemini.response": "GenerateContentResponse",
+    "midspan.gemini.tools": "declaration_of",
+    "midspan.gemini.types": "Content FunctionCall FunctionDeclaration FunctionResponse Part Schema Tool",
+    "midspan.providers.gemini.cached": "Cached",
+    "midspan.providers.gemini.wire": (
+        "CodeExecution ComputerUse FileSearch GenerationConfig GoogleMaps GoogleSearch "
+        "GoogleSearchRetrieval McpServer SafetySetting ThinkingConfig ToolConfig UrlContext"
+    ),
 }
-_TYPES = "midspan.gemini.types"
+_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
+__all__ = [*_HOMES]  # noqa: PLE0604 - the table is the list
 
-
-if not TYPE_CHECKING:  # or a type checker would accept every name
-
-    def __getattr__(name: str) -> Any:
-        from importlib import import_module
-
-        if name == "__all__":  # for `import *`
-            return __dir__()
-        module = import_module(_MODULES.get(name, _TYPES))
-        if name.startswith("__") or (name not in _MODULES and name not in module.__all__):
-            raise AttributeError(f"module 'midspan.gemini' has no attribute {name!r}")
-        value = globals()[name] = getattr(module, name)
-        return value
-
-
-def __dir__() -> list[str]:
-    from midspan.gemini import types
-
-    return sorted([*_MODULES, *types.__all__])
+if not TYPE_CHECKING:  # a type checker would accept any name otherwise
+    __getattr__, __dir__ = lazy_attributes(__name__, _HOMES)

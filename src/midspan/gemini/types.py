@@ -15,42 +15,6 @@ from midspan.errors import ConfigError, SchemaError
 from midspan.gemini.checking import describe, to_json
 from midspan.providers.gemini import wire
 from midspan.providers.gemini.capabilities import MAX_FILE_BYTES
-from midspan.providers.gemini.wire import (
-    CodeExecution,
-    ComputerUse,
-    FileSearch,
-    GenerationConfig,
-    GoogleMaps,
-    GoogleSearch,
-    GoogleSearchRetrieval,
-    McpServer,
-    SafetySetting,
-    ThinkingConfig,
-    ToolConfig,
-    UrlContext,
-)
-
-__all__ = [
-    "CodeExecution",
-    "ComputerUse",
-    "Content",
-    "FileSearch",
-    "FunctionCall",
-    "FunctionDeclaration",
-    "FunctionResponse",
-    "GenerationConfig",
-    "GoogleMaps",
-    "GoogleSearch",
-    "GoogleSearchRetrieval",
-    "McpServer",
-    "Part",
-    "SafetySetting",
-    "Schema",
-    "ThinkingConfig",
-    "Tool",
-    "ToolConfig",
-    "UrlContext",
-]
 
 _SCHEMA_TYPES = ("STRING", "NUMBER", "INTEGER", "BOOLEAN", "ARRAY", "OBJECT", "NULL")
 

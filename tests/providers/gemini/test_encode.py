@@ -369,6 +369,16 @@ def test_request_of_a_system_prompt_alone_is_valid_for_models_that_read_it_as_a_
     assert body(history, config, capabilities) == expected  # the second time from what was derived
 
 
+def test_two_continuations_of_one_history_keep_their_own_contents() -> None:
+    start = History([Message.user("a")])
+    body(start)
+    first, second = (start.append(Message("model", (Text(text),)), Message.user(text)) for text in ("b", "longer"))
+    for history in (first, second):
+        assert body(history)["contents"] == [written(message) for message in history]
+    for history in (first, second, first.append(Message("model", (Text("c"),))), start):
+        assert body(history)["contents"] == [written(message) for message in history]
+
+
 def test_kept_histories_of_a_conversation_share_the_bytes_of_one_request() -> None:
     image = Blob("image/png", "A" * 2_000_000)
     history = History([Message.user("look", image)])
