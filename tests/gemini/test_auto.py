@@ -380,7 +380,7 @@ def test_without_a_client_the_one_of_the_process_is_asked(
     gemini.use(None)
 
 
-def test_a_function_gets_what_was_declared_by_name_or_as_one_dict() -> None:
+def test_function_gets_arguments_by_name_or_as_one_dict() -> None:
     schema = {"type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}}
     declared = new_function_declaration("forecast", "The weather.", schema)
 

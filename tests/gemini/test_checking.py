@@ -291,7 +291,7 @@ def test_nan_is_never_sent_as_null(default: float | None) -> None:
             request_fields(capabilities, tools=[declared])
 
 
-def test_what_is_shown_of_a_value_is_short_and_never_fails() -> None:
+def test_described_values_are_short() -> None:
     assert describe(5) == "5"
     assert len(describe("x" * 10_000)) < 100
     assert "Unspeakable" in describe(Unspeakable())

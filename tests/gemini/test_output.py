@@ -167,7 +167,7 @@ def test_an_invalid_type_is_an_error() -> None:
         answer("5").parsed(Client)
 
 
-def test_the_type_of_a_request_is_found_wherever_it_was_given() -> None:
+def test_requested_type_is_found_in_settings_and_config() -> None:
     assert requested_type({"response_schema": Model}) is Model
     assert requested_type({"generation_config": {"responseJsonSchema": list[int]}}) == list[int]
     assert requested_type({"generation_config": GenerationConfig(response_schema=Word)}) is Word  # type: ignore[arg-type]

@@ -42,7 +42,7 @@ SEARCHED = [
 
 
 @pytest.mark.requirement("S0-18")
-def test_functions_beside_built_in_tools_are_called_and_what_the_server_did_goes_back(
+def test_functions_beside_built_in_tools_are_called_and_server_side_parts_go_back(
     client: Client, server: Recorder
 ) -> None:
     server.answer(answer(*SEARCHED))

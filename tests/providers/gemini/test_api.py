@@ -106,7 +106,7 @@ def test_a_request_that_is_too_large_is_an_error_before_it_is_sent() -> None:
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_a_redirect_names_where_it_leads_and_what_to_do(whole: bool) -> None:
+def test_redirect_error_names_the_target_and_the_fix(whole: bool) -> None:
     with recorder() as server:
         server.answer(b"", status=301, location="https://user:pw@new.example/v1beta/models/m?key=SECRET#x")
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any
@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from midspan import Agent, Limits, tool
-from midspan._types.exchange import ModelRequest, RequestConfig
+from midspan._types.exchange import ModelEvent, ModelRequest, PartStart, RequestConfig
 from midspan._types.messages import History, Message
+from midspan._types.parts import Text
 from midspan.errors import ConfigError, InvalidRequest, NetworkError
 from midspan.gemini import Client
 from midspan.providers.gemini.cached import Cached
@@ -183,6 +184,32 @@ def test_cache_stays_if_requests_are_rejected_without_it_as_well(server: Server)
     assert asker.run_sync("go").text == "done"
     assert server.methods() == ["POST"]
     assert server.asked()[-1]["cachedContent"] == "cachedContents/1"
+
+
+class BreaksAfterText(Gemini):
+    """Streams some text, and then the server rejects the request."""
+
+    requests = 0
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        self.requests += 1
+        yield PartStart(0, Text("Hel"))
+        raise InvalidRequest("Gemini answered 400: Invalid.", status=400)
+
+
+def test_stream_that_is_rejected_after_its_first_event_is_not_repeated_without_the_cache(server: Server) -> None:
+    async def main() -> None:
+        gemini = BreaksAfterText(api_key="k", base_url=server.url)
+        request = ModelRequest(RequestConfig("gemini-3.8-flash", LONG), History([Message.user("go")]))
+        events = []
+        with pytest.raises(InvalidRequest):  # noqa: PT012 - the events before the error are looked at too
+            async for event in Cached(gemini).stream(request):
+                events.append(event)  # noqa: PERF401 - as above
+        assert events == [PartStart(0, Text("Hel"))]
+        assert gemini.requests == 1
+
+    asyncio.run(main())
+    assert server.methods() == ["POST"]
 
 
 def test_cache_that_cannot_be_refreshed_is_deleted_and_replaced(server: Server) -> None:

@@ -77,7 +77,7 @@ def test_the_two_apis_differ(
     )
 
 
-def test_what_writes_contents_differently_has_another_dialect() -> None:
+def test_capabilities_that_change_contents_change_the_dialect() -> None:
     same = {capabilities_of(model).contents_dialect for model in ("gemini-3.8-flash", "gemini-4-argon")}
     assert len(same) == 1
     assert Capabilities(result_key="output").contents_dialect not in same

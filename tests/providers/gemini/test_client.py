@@ -238,7 +238,7 @@ def breaks_after(*pieces: bytes, received: asyncio.Event | None = None) -> Calla
         pytest.param([HEAD, chunked(FIRST), b"5\r\nab"], id="in a chunk"),
     ],
 )
-def test_a_stream_that_breaks_gives_what_came_and_then_an_error(pieces: list[bytes]) -> None:
+def test_broken_stream_yields_what_arrived_and_then_raises(pieces: list[bytes]) -> None:
     async def main() -> tuple[list[Any], int]:
         received = asyncio.Event()
         async with raw_server(breaks_after(*pieces, received=received)) as (url, connections):
@@ -283,7 +283,7 @@ def test_a_connection_reset_before_the_headers_is_retried_and_then_raised(whole:
 @pytest.mark.parametrize(
     "document", [{"error": {"code": 501, "message": "no"}}, {"error": {"status": "UNIMPLEMENTED"}}]
 )
-def test_what_the_service_cannot_do_is_asked_for_only_once(document: Any, whole: bool) -> None:
+def test_unimplemented_request_is_not_retried(document: Any, whole: bool) -> None:
     with recorder() as server:
         server.answer(document, status=501)
 

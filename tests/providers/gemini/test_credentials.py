@@ -22,7 +22,7 @@ def headers(credentials: ApiKey | BearerToken) -> dict[str, str]:
     return dict(asyncio.run(credentials.headers()))
 
 
-def test_the_key_is_given_or_found_in_the_environment(caplog: pytest.LogCaptureFixture) -> None:
+def test_key_is_taken_from_the_argument_or_the_environment(caplog: pytest.LogCaptureFixture) -> None:
     assert headers(developer_credentials(f" {SECRET}\n", {})) == {"x-goog-api-key": SECRET}
     assert headers(developer_credentials(None, {"GEMINI_API_KEY": SECRET})) == {"x-goog-api-key": SECRET}
     assert not caplog.records

@@ -203,7 +203,7 @@ def test_fields_beside_the_candidates_may_be_malformed(field: str, odd: Any) -> 
     assert (response.message.text, response.finish_reason, response.usage) == ("x", FinishReason.END, Usage())
 
 
-def test_bytes_stay_as_they_are_whatever_is_odd_around_them() -> None:
+def test_content_keeps_its_bytes_beside_malformed_fields() -> None:
     content = b'{"role":"model",  "parts":[{"text":"hi","n":1.50}]}'
     odd = b'{"candidates":[{"content":%b,"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":null}}' % content
     assert raw_of(decode.response(odd).message) == content
@@ -374,7 +374,7 @@ def test_a_text_alone_in_its_run_goes_back_in_the_bytes_that_it_came_in() -> Non
     ],
 )
 @pytest.mark.parametrize("around", [{}, {"index": 0}, {"index": "0"}, {"citationMetadata": {"x": 1}}, {"index": None}])
-def test_a_delta_with_anything_odd_is_still_read(part: dict[str, Any], around: dict[str, Any]) -> None:
+def test_delta_with_unexpected_fields_is_still_read(part: dict[str, Any], around: dict[str, Any]) -> None:
     document = answer(part, finish=None)
     document["candidates"][0] |= around
     parts, response = streamed(events(answer({"text": "a"}, finish=None), document, answer({"text": "c"})))
@@ -391,6 +391,17 @@ def test_fields_of_any_chunk_are_in_the_response() -> None:
     _, response = streamed(events(first, answer({"text": "b"}), answer({"text": "c"}, finish=None)))
     assert (response.model, response.id) == ("m", "r")
     assert (response.usage.input, response.finish_reason) == (3, FinishReason.END)
+
+
+def test_call_that_comes_twice_in_one_chunk_is_one_call_and_goes_back_once() -> None:
+    call = {"functionCall": {"name": "f", "args": {"x": 1}, "id": "1"}}
+    document = {"candidates": [{"content": {"role": "model", "parts": [call, call]}, "finishReason": "STOP"}]}
+    stream = StreamDecoder()
+    stream.add(json.dumps(document).encode())
+    message = stream.response().message
+    assert len(message.calls) == 1
+    assert message.provider_data is not None
+    assert json.loads(bytes(message.provider_data.raw))["parts"] == [call]
 
 
 def test_parallel_calls_spread_over_chunks_are_one_turn() -> None:
@@ -418,7 +429,7 @@ def test_a_stream_may_be_one_json_array(indent: int | None) -> None:
     assert response.message.text == "a]},{"
 
 
-def test_a_stream_that_just_ends_is_cut_and_keeps_what_came() -> None:
+def test_stream_without_finish_reason_is_cut_and_keeps_its_parts() -> None:
     whole = events(answer({"text": "a"}, finish=None), answer({"text": "b"}, finish=None), answer({"text": "c"}))
     for size in range(len(whole)):
         parts, response = streamed(whole[:size])

@@ -115,7 +115,7 @@ def test_texts_around_a_call_that_was_left_open_are_one() -> None:
     assert response.message.parts == (Text("ab"),)
 
 
-def test_what_stands_on_later_parts_of_a_call_is_kept() -> None:
+def test_fields_of_later_parts_of_a_call_are_kept() -> None:
     late = {"functionCall": {"id": "late", "odd": 1}, "thoughtSignature": "late", "other": 2}
     _, response = read(chunk({"functionCall": {"name": "f", "willContinue": True}}), chunk(late, finish="STOP"))
     assert json.loads(raw_of(response.message))["parts"] == [

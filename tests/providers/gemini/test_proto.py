@@ -92,7 +92,7 @@ def test_an_unknown_kind_of_tool_is_kept_and_sent() -> None:
         (wire.Part, {"@extra": {"text": "x"}}),
     ],
 )
-def test_what_does_not_fit_stays_where_it_was(form: type[Proto], document: Any) -> None:
+def test_values_of_other_types_survive_a_round_trip(form: type[Proto], document: Any) -> None:
     assert again(form, document) == document
 
 
