@@ -479,3 +479,9 @@ def test_items_after_a_list_of_schemas_are_coerced_as_older_drafts_write_it() ->
     pair = {"items": [STRING], "additionalItems": INTEGER}
     schema = {"$schema": "http://json-schema.org/draft-07/schema#", "properties": {"a": pair}}
     assert SchemaValidator(schema).validate({"a": ["x", "1", "2"]}).arguments == {"a": ["x", 1, 2]}
+
+
+def test_an_option_in_another_case_is_not_chosen_if_two_options_differ_only_in_case() -> None:
+    options = {"enum": ["Red", "RED", "blue"]}
+    assert prepared("BLUE", options).arguments == {"a": "blue"}
+    assert prepared("red", options).problems

@@ -1143,3 +1143,13 @@ def test_scalar_values_survive_conversion_to_json_and_back(values):
     signature = signature_of(take)
     _, kwargs = signature.bind(to_jsonable(dict(zip("abcde", values, strict=True))))
     assert tuple(kwargs.values()) == values
+
+
+def test_booleans_and_numbers_of_a_literal_are_kept_apart() -> None:
+    def choose(value: Literal[1, 2, "x"], flag: Literal[True, 0]) -> None: ...
+
+    signature = signature_of(choose)
+    with pytest.raises(ArgumentError, match="value: expected one of 1, 2"):
+        signature.bind({"value": True, "flag": True})
+    with pytest.raises(ArgumentError, match="flag: expected one of true, 0"):
+        signature.bind({"value": 1, "flag": False})

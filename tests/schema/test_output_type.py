@@ -1,0 +1,32 @@
+"""The type of an answer, from JSON to a value."""
+
+import datetime
+
+import pytest
+
+from midspan._schema.output_type import OutputType, parse_json
+from midspan.errors import ArgumentError
+
+
+def test_an_answer_becomes_a_value_of_its_type() -> None:
+    assert OutputType(dict[str, datetime.date]).parse({"a": "2024-02-29"}) == {"a": datetime.date(2024, 2, 29)}
+    assert OutputType({"type": "integer"}).parse(5) == 5
+
+
+@pytest.mark.parametrize("output", [list[int], {"type": "array", "items": {"type": "integer"}}])
+def test_a_wrong_answer_is_an_error_that_says_where(output: object) -> None:
+    with pytest.raises(ArgumentError) as caught:
+        OutputType(output).parse([1, "x"])
+    assert str(caught.value) == '[1]: expected integer, got string "x"'
+
+
+def test_a_value_that_cannot_be_converted_is_an_error_that_says_where() -> None:
+    with pytest.raises(ArgumentError) as caught:
+        OutputType(list[datetime.date]).parse(["2023-02-29"])
+    assert str(caught.value).startswith("[0]: expected a date that exists")
+
+
+def test_json_may_stand_in_a_code_block() -> None:
+    assert parse_json('```json\n{"a": 1}\n```') == parse_json(' {"a": 1} ') == {"a": 1}
+    with pytest.raises(ArgumentError, match="it is not JSON"):
+        parse_json("```json {}")
