@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from midspan._cli.commands import COMMANDS
+from midspan._cli.tool_files import load_tools
 from midspan._version import VERSION
 from tests.bounds import BOUND
 from tests.cli.terminal import environment, midspan, started
@@ -59,6 +60,10 @@ def test_tools_are_listed_with_their_token_estimate(tmp_path: Path) -> None:
     listed = json.loads(midspan("tools", "--json", home=tmp_path).out)
     assert [tool["name"] for tool in listed["tools"]] == ["get_weather", "get_time", "convert_time", "calculate"]
     assert listed["tokens"] == sum(tool["tokens"] for tool in listed["tools"]) > 0
+
+
+def test_tools_that_are_named_twice_are_loaded_once() -> None:
+    assert [tool.name for tool in load_tools(["ready", "ready"])] == [tool.name for tool in load_tools(None)]
 
 
 def test_ready_tools_have_no_lint_findings(tmp_path: Path) -> None:

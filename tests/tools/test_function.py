@@ -44,7 +44,7 @@ def test_decorated_function_is_a_tool_and_still_callable() -> None:
 
 
 def test_options_of_the_decorator_are_in_the_spec() -> None:
-    @tool(name="plus", description="Sums.", examples=[{"a": 1}], timeout=2, idempotent=True)
+    @tool(name="plus", description="Sums.", examples=[{"a": 1}], timeout=2, idempotent=True, repeatable=True)
     async def add(a: int) -> int:
         return a
 
@@ -55,6 +55,7 @@ def test_options_of_the_decorator_are_in_the_spec() -> None:
         2,
     )
     assert add.spec.effects == Effects(idempotent=True)
+    assert add.spec.repeatable
 
 
 @pytest.mark.requirement("S3-01", "S3-03")

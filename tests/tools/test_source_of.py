@@ -72,6 +72,19 @@ def test_merged_call_works_before_any_listing() -> None:
     assert asyncio.run(merged.call(ToolCall("1", "sub", {"a": 2}))).value == -2
 
 
+def test_all_merged_sources_are_closed_and_the_error_of_one_is_raised() -> None:
+    closed: list[str] = []
+
+    class Remote(LocalTools):
+        async def aclose(self) -> None:
+            closed.append("remote")
+            raise ConnectionError("the server is gone")
+
+    with pytest.raises(ConnectionError, match="the server is gone"):
+        asyncio.run(Merged([Remote([add]), Remote([sub])]).aclose())
+    assert closed == ["remote", "remote"]
+
+
 def test_unknown_tool_error_suggests_the_name_without_namespace() -> None:
     words = asyncio.run(LocalTools([add]).call(ToolCall("1", "default_api.add"))).value
     assert "did you mean add?" in words
