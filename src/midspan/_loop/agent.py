@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from midspan._schema.output_type import OutputType
 
 T = TypeVar("T")
+Model = Provider | str | Sequence[Provider | str]
+"""A provider, a name, or a chain of both: if one model fails, the next one is asked."""
 
 _EXAMPLE_MODEL = "gemini:gemini-3.8-flash"
 
@@ -51,7 +53,7 @@ class RunOptions(AgentOptions, total=False):
     context: Any
     ask_user: AskUser | None
     run_id: str | None
-    model: Provider | str | None
+    model: Model | None
     tools: Any
 
 
@@ -66,13 +68,13 @@ class Agent(Generic[Output]):
 
     @overload
     def __init__(
-        self: "Agent[str]", model: Provider | str | None = None, tools: Any = (), **options: Unpack[AgentOptions]
+        self: "Agent[str]", model: Model | None = None, tools: Any = (), **options: Unpack[AgentOptions]
     ) -> None: ...
 
     @overload
     def __init__(
         self: "Agent[T]",
-        model: Provider | str | None = None,
+        model: Model | None = None,
         tools: Any = (),
         *,
         output: type[T],
@@ -82,7 +84,7 @@ class Agent(Generic[Output]):
     @overload
     def __init__(
         self: "Agent[Any]",
-        model: Provider | str | None = None,
+        model: Model | None = None,
         tools: Any = (),
         *,
         output: Any,
@@ -91,7 +93,7 @@ class Agent(Generic[Output]):
 
     def __init__(
         self,
-        model: Provider | str | None = None,
+        model: Model | None = None,
         tools: Any = (),
         *,
         system: str | None = None,
@@ -103,6 +105,8 @@ class Agent(Generic[Output]):
         prompt_mode: bool | None = None,
     ) -> None:
         """`model` is a provider or a name like `"gemini:gemini-3.8-flash"`; `tools` are functions, tools or sources.
+
+        A list of models is a chain: if a request to one fails for good, the next one gets it.
 
         Without a model it is Gemini if a key is set; otherwise the first request raises ConfigError.
 
@@ -275,9 +279,13 @@ class Agent(Generic[Output]):
 
         return [*others, ToolSubset(self._config.tools.source, names)]
 
-    def _provider(self, model: Provider | str | None) -> Provider:
+    def _provider(self, model: Model | None) -> Provider:
         if isinstance(model, Provider) and not isinstance(model, type):
             return model
+        if isinstance(model, list | tuple):
+            from midspan.providers.fallback import Fallback  # loaded for chains of models
+
+            return Fallback([self._provider(item) for item in model])
         from midspan.providers.registry import default_provider, provider_of  # loaded for models that are named
 
         if model is None:

@@ -269,10 +269,11 @@ class CallRunner:
         if self.observer is not None and not context.depth:
             self.observer(ToolProgress(context.turn, context.call_id, context.index, fraction, message or None))
 
-    def report_retry(self, attempt: int, wait_seconds: float, error: ProviderError) -> None:
-        """Pass on that a request to the model is sent again."""
+    def report_retry(self, attempt: int, wait_seconds: float, error: ProviderError, model: str | None = None) -> None:
+        """Pass on that a request is sent again, to the same model or to another one."""
         if self.observer is not None:
-            self.observer(RequestRetry(self._run.state.turn, attempt, wait_seconds, error.status, str(error)))
+            turn = self._run.state.turn
+            self.observer(RequestRetry(turn, attempt, wait_seconds, error.status, str(error), model))
 
     async def ask_user(self, question: str, schema: dict[str, Any] | None) -> Any:
         if self._ask_user is None:

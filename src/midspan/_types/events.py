@@ -90,6 +90,8 @@ class RequestRetry(Struct, frozen=True, gc=False, omit_defaults=True, tag="reque
     status: int | None = None
     """The HTTP status of the failed attempt, if there was a response."""
     message: str = ""
+    model: str | None = None
+    """The model that gets the request, if it is another one than before."""
 
 
 class ToolStart(Struct, frozen=True, gc=False, omit_defaults=True, tag="tool_start"):

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Hashable
 from enum import StrEnum
 from functools import cached_property
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from msgspec import Raw, Struct
 
@@ -73,8 +73,15 @@ class Budget(Struct, frozen=True, gc=False):
     tokens: int | None = None
 
 
-OnRetry = Callable[[int, float, ProviderError], None]
-"""Gets the number of the attempt that failed, the seconds until the next one, and the error."""
+class OnRetry(Protocol):
+    """Gets the number of the attempt that failed, the seconds until the next one, and the error.
+
+    `model` is the name of the model that gets the request, if it is another one.
+    """
+
+    def __call__(
+        self, attempt: int, wait_seconds: float, error: ProviderError, model: str | None = None, /
+    ) -> None: ...
 
 
 class ModelRequest(Struct, frozen=True, gc=False):

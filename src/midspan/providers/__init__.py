@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from midspan.providers.anthropic.client import Anthropic as Anthropic
     from midspan.providers.auth import ApiKey as ApiKey
     from midspan.providers.auth import BearerToken as BearerToken
+    from midspan.providers.fallback import Fallback as Fallback
     from midspan.providers.family import HealthCheck as HealthCheck
     from midspan.providers.family import ProviderFamily as ProviderFamily
     from midspan.providers.openai.client import OpenAI as OpenAI
@@ -51,6 +52,7 @@ _HOMES = {
     "Budget": "midspan._types.exchange",
     "CachePolicy": "midspan._types.exchange",
     "DataPartDelta": "midspan._types.exchange",
+    "Fallback": "midspan.providers.fallback",
     "FinishReason": "midspan._types.exchange",
     "HealthCheck": "midspan.providers.family",
     "JsonEventReader": "midspan.providers.rest",

@@ -1,0 +1,129 @@
+"""Several models as one: if a request to the first fails for good, the next one gets it."""
+
+import logging
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
+from typing import Any
+
+from msgspec.structs import replace
+
+from midspan._schema.dialects.dialect import NameRule
+from midspan._types.exchange import ModelEvent, ModelRequest, ModelResponse, RequestConfig
+from midspan._types.specs import AnyTool, ToolSpec
+from midspan.errors import ConfigError, PromptBlocked, ProviderError
+from midspan.providers.openai.profile import JSON_SCHEMA
+from midspan.providers.provider import ModelProfile, Provider, ensure_aclose
+
+_log = logging.getLogger("midspan.providers")
+
+NAMES = replace(JSON_SCHEMA, name="common names", functions=NameRule(), properties=NameRule())
+"""Names that every provider accepts. The schemas are adapted to each provider when it is asked."""
+
+
+class Fallback:
+    """A chain of models. A request goes to the first that works; what a model has begun to answer is not repeated.
+
+    A model whose request failed, after its own retries, is not asked again for `pause_seconds`. Errors that another
+    model does not heal are raised at once: wrong arguments, and prompts that a safety filter blocked.
+    """
+
+    def __init__(self, providers: Sequence[Provider], *, pause_seconds: float = 60.0) -> None:
+        if not providers:
+            raise ConfigError("a chain of models needs at least one model")
+        self.providers = tuple(providers)
+        self._pause = pause_seconds
+        self._paused_until = [0.0] * len(self.providers)
+        profiles = [provider.profile for provider in self.providers]
+        self.profile = ModelProfile(
+            service=" or ".join(dict.fromkeys(profile.service for profile in profiles)),
+            schema=NAMES,
+            supports_tools=all(profile.supports_tools for profile in profiles),
+            supports_prompted_tools=all(profile.supports_prompted_tools for profile in profiles),
+            supports_json_with_tools=all(profile.supports_json_with_tools for profile in profiles),
+            media_in_results=all(profile.media_in_results for profile in profiles),
+            calls_in_order=any(profile.calls_in_order for profile in profiles),
+        )
+
+    @property
+    def model(self) -> str:
+        """The name of the first model."""
+        return self.providers[0].model
+
+    def __repr__(self) -> str:
+        return f"Fallback({', '.join(map(repr, self.providers))})"
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        """Yield the events of the first model that answers."""
+        order = self._order()
+        for position, index in enumerate(order):
+            provider, has_output = self.providers[index], False
+            try:
+                async with aclosing(ensure_aclose(provider.stream(_adapted(request, provider)))) as events:
+                    async for event in events:
+                        has_output = True
+                        yield event
+                return
+            except ProviderError as error:
+                if has_output:
+                    raise
+                self._fall_back(request, index, order[position + 1 :], error)
+
+    async def generate(self, request: ModelRequest) -> ModelResponse:
+        """Return the response of the first model that answers."""
+        order = self._order()
+        for position, index in enumerate(order):
+            provider = self.providers[index]
+            try:
+                return await provider.generate(_adapted(request, provider))
+            except ProviderError as error:
+                self._fall_back(request, index, order[position + 1 :], error)
+        raise AssertionError("the last model either answers or raises")
+
+    def _order(self) -> list[int]:
+        """Return the models to ask, in order; those that failed lately come last."""
+        now = time.monotonic()
+        return sorted(range(len(self.providers)), key=lambda index: self._paused_until[index] > now)
+
+    def _fall_back(self, request: ModelRequest, index: int, others: Sequence[int], error: ProviderError) -> None:
+        """Note that a model failed, and tell the run which one is next; raise the error if there is none."""
+        if not others or isinstance(error, PromptBlocked):
+            raise error
+        self._paused_until[index] = time.monotonic() + self._pause
+        model = self.providers[others[0]].model
+        _log.warning("%s failed, so %s is asked: %s", self.providers[index].model, model, error)
+        if request.on_retry is not None:
+            request.on_retry(1, 0.0, error, model)
+
+    async def aclose(self) -> None:
+        for provider in self.providers:
+            await provider.aclose()
+
+
+def _adapted(request: ModelRequest, provider: Provider) -> ModelRequest:
+    """Return the request as one of the models gets it."""
+    config = request.config
+    adapted = config.derived((Fallback, id(provider)), lambda: _adapted_config(config, provider))
+    return replace(request, config=adapted)
+
+
+def _adapted_config(config: RequestConfig, provider: Provider) -> RequestConfig:
+    profile = provider.profile
+    output, dialect = config.output, profile.output_schema or profile.schema
+    if output is not None and output.json_schema is not None and dialect is not None:
+        from midspan._schema.dialects.adapt import adapt_schema  # loaded for typed answers
+
+        schema = adapt_schema(output.json_schema, dialect, arguments=False)
+        output = replace(output, json_schema=schema.schema, strict=schema.strict)
+    tools: tuple[AnyTool, ...] = tuple(_adapted_tool(tool, profile) for tool in config.tools)
+    return replace(config, model=provider.model, tools=tools, output=output)
+
+
+def _adapted_tool(tool: AnyTool, profile: ModelProfile) -> Any:
+    if not isinstance(tool, ToolSpec) or profile.schema is None:
+        return tool
+    from midspan._schema.dialects.adapt import adapt_schema  # loaded with the first tool
+
+    schema = adapt_schema(tool.parameters or {}, profile.schema)
+    strict = tool.strict if tool.strict is not None else schema.strict or None
+    return replace(tool, parameters=None if schema.is_empty else schema.schema, strict=strict)
