@@ -14,7 +14,7 @@ import socket
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Literal
+from typing import Literal, Self
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
@@ -185,13 +185,16 @@ class HttpProtocol(asyncio.BufferedProtocol):
         self._waiter = self._loop.create_future()
         return self._waiter
 
-    async def next_piece(self) -> bytes:
-        """Return the decoded body bytes that have arrived, or wait for some; empty at the end of the body."""
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        """Return the decoded body bytes that have arrived, or wait for some."""
         while not (piece := self._take()):
             if self.error is not None:
                 raise self.error.with_traceback(None)
             if self.is_complete:
-                return b""
+                raise StopAsyncIteration
             self._enter("between_bytes")
             try:
                 await self._changed()
@@ -211,7 +214,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
     async def read(self) -> bytes:
         """Return the rest of the body."""
         pieces = []
-        while piece := await self.next_piece():
+        async for piece in self:
             pieces.append(piece)
             if self.is_complete and not self._chunks and self._decoder is None and self.error is None:
                 break  # so that a body in one piece takes one step

@@ -9,7 +9,7 @@ import asyncio
 import os
 import sys
 import weakref
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable
 from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Self
@@ -126,11 +126,8 @@ class HttpStream:
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> bytes:
-        piece = await self._open_connection().next_piece()
-        if not piece:
-            raise StopAsyncIteration
-        return piece
+    def __anext__(self) -> Awaitable[bytes]:
+        return anext(self._open_connection())
 
     async def read(self) -> bytes:
         """Return the rest of the body."""
