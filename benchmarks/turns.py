@@ -2,8 +2,10 @@
 
 Uses the shared benchmark (../shared/bench) and its environments: `BENCH_VENVS=DIR ../shared/bench/setup.sh` once, then
 `BENCH_VENVS=DIR python benchmarks/turns.py`. Exits 1 if a budget is exceeded. `--write` updates docs/speed.md.
+`--provider anthropic openai` compares other providers with Gemini instead, without the shared benchmark.
 """
 
+import asyncio
 import importlib
 import os
 import statistics
@@ -44,6 +46,10 @@ Samples = dict[tuple[str, str], list[float]]
 
 
 def main() -> int:
+    if "--provider" in sys.argv:
+        provider_turns: Any = importlib.import_module("provider_turns")
+        names = sys.argv[sys.argv.index("--provider") + 1 :]
+        return int(asyncio.run(provider_turns.main(names or provider_turns.PROVIDERS)))
     if not SHARED.exists() or not os.environ.get("BENCH_VENVS"):
         print("the shared benchmark is missing, or BENCH_VENVS does not name the folder with its environments")
         return 2
