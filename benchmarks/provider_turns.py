@@ -18,43 +18,66 @@ ROUNDS = int(os.environ.get("ROUNDS", "7"))
 TURNS = 20
 CONVERSATIONS = 15
 _TEXT = "It is sunny."
+Json = dict[str, Any]
 
 
-def _answers() -> dict[str, tuple[Any, Any]]:
-    """By provider, a response with a call, and one with the answer."""
-    call = {"city": "Oslo"}
-    gemini = lambda part: {  # noqa: E731 - a template
+def _gemini(part: Json) -> Json:
+    return {
         "candidates": [{"content": {"role": "model", "parts": [part]}, "finishReason": "STOP"}],
         "usageMetadata": {"promptTokenCount": 9, "candidatesTokenCount": 5, "totalTokenCount": 14},
     }
-    anthropic = lambda block, reason: {  # noqa: E731
-        "id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": [block],
-        "stop_reason": reason, "usage": {"input_tokens": 9, "output_tokens": 5},
-    }  # fmt: skip
-    chat = lambda message, reason: {  # noqa: E731
-        "id": "c", "object": "chat.completion", "model": "m", "created": 1,
+
+
+def _anthropic(block: Json, reason: str) -> Json:
+    return {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": "m",
+        "content": [block],
+        "stop_reason": reason,
+        "usage": {"input_tokens": 9, "output_tokens": 5},
+    }
+
+
+def _chat(message: Json, reason: str) -> Json:
+    return {
+        "id": "c",
+        "object": "chat.completion",
+        "model": "m",
         "choices": [{"index": 0, "message": {"role": "assistant", **message}, "finish_reason": reason}],
         "usage": {"prompt_tokens": 9, "completion_tokens": 5, "total_tokens": 14},
-    }  # fmt: skip
-    responses = lambda item: {  # noqa: E731
-        "id": "resp_1", "object": "response", "model": "m", "status": "completed", "output": [item], "error": None,
+    }
+
+
+def _responses(item: Json) -> Json:
+    return {
+        "id": "resp_1",
+        "object": "response",
+        "model": "m",
+        "status": "completed",
+        "output": [item],
         "usage": {"input_tokens": 9, "output_tokens": 5, "total_tokens": 14},
-    }  # fmt: skip
-    text = json.dumps(call)
-    function = {"id": "call_1", "type": "function", "function": {"name": "get_weather", "arguments": text}}
-    item = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "get_weather", "arguments": text}
+    }
+
+
+def _answers() -> dict[str, tuple[Json, Json]]:
+    """By provider, a response with a call, and one with the answer."""
+    name, arguments, text = "get_weather", {"city": "Oslo"}, json.dumps({"city": "Oslo"})
+    call = {"id": "call_1", "type": "function", "function": {"name": name, "arguments": text}}
+    item = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": name, "arguments": text}
     said = {"type": "message", "id": "msg_1", "role": "assistant", "content": [{"type": "output_text", "text": _TEXT}]}
     return {
         "gemini": (
-            gemini({"functionCall": {"name": "get_weather", "args": call}, "thoughtSignature": "c2ln"}),
-            gemini({"text": _TEXT}),
+            _gemini({"functionCall": {"name": name, "args": arguments}, "thoughtSignature": "c2ln"}),
+            _gemini({"text": _TEXT}),
         ),
         "anthropic": (
-            anthropic({"type": "tool_use", "id": "toolu_1", "name": "get_weather", "input": call}, "tool_use"),
-            anthropic({"type": "text", "text": _TEXT}, "end_turn"),
+            _anthropic({"type": "tool_use", "id": "toolu_1", "name": name, "input": arguments}, "tool_use"),
+            _anthropic({"type": "text", "text": _TEXT}, "end_turn"),
         ),
-        "openai": (chat({"content": None, "tool_calls": [function]}, "tool_calls"), chat({"content": _TEXT}, "stop")),
-        "openai_responses": (responses(item), responses(said)),
+        "openai": (_chat({"content": None, "tool_calls": [call]}, "tool_calls"), _chat({"content": _TEXT}, "stop")),
+        "openai_responses": (_responses(item), _responses(said)),
     }
 
 
