@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from midspan import Agent, Limits, tool
+from midspan._loop.policies import LIMIT_MESSAGE
 from midspan._types.context import RunContext
 from midspan._types.exchange import ModelRequest
 from midspan._types.parts import ToolCall, ToolResult
@@ -306,6 +307,13 @@ def test_run_whose_tools_were_withdrawn_names_the_limit() -> None:
         ScriptedProvider([*polls, "still pending"]), tools=[tool(lambda id: "pending", name="status")]
     ).run_sync("go")
     assert (result.text, result.limit) == ("still pending", "max_repeats")
+
+
+def test_limit_after_loop_detection_ends_with_its_message() -> None:
+    provider = ScriptedProvider(lambda request: ToolCall(str(len(request.history)), "status", {"id": 7}))
+    limits = Limits(max_turns=8, on_limit="message")
+    result = Agent(provider, tools=[tool(lambda id: "pending", name="status")], limits=limits).run_sync("go")
+    assert (result.text, result.limit) == (LIMIT_MESSAGE, "max_turns")
 
 
 def test_refused_call_beside_one_that_runs_does_not_withdraw_the_tools() -> None:

@@ -329,7 +329,8 @@ class LimitTracker:
     def _stop_at(self, limit: LimitReached, state: RunState) -> None:
         """Apply `on_limit`: raise the error, end with a message, or continue to the request for the answer."""
         on_limit = self.limits.on_limit
-        if on_limit == "error" or (state.limit is not None and state.tools_withdrawn):
+        was_asked = state.limit is not None and state.tools_withdrawn
+        if on_limit == "error" or (on_limit == "answer" and was_asked):
             raise self._first_error or limit
         self._first_error = limit
         # When the time is over, no further request is possible.
