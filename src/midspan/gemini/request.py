@@ -136,7 +136,7 @@ def _is_part(item: Any) -> bool:
 
 
 def _encode_content(item: Any, where: str, capabilities: Capabilities) -> EncodedMessage:
-    """Return a content as JSON. What a model said may have fields and types that are not known, and goes back as is."""
+    """Return a content as JSON. A content of the model may have unknown fields, and goes back unchanged."""
     if isinstance(item, Message):
         return encode_message(item, capabilities)
     content = _read_content(item, where)

@@ -19,16 +19,6 @@ from midspan.providers.gemini.proto import Proto, from_plain
 ToolLike = Any
 """A tool or a declaration, a built-in tool, a Python function, or a dict as Gemini or OpenAI write a tool."""
 
-_BUILTIN_FIELDS: dict[type[Proto], str] = {
-    wire.GoogleSearch: "google_search",
-    wire.GoogleSearchRetrieval: "google_search_retrieval",
-    wire.UrlContext: "url_context",
-    wire.CodeExecution: "code_execution",
-    wire.GoogleMaps: "google_maps",
-    wire.FileSearch: "file_search",
-    wire.ComputerUse: "computer_use",
-    wire.EnterpriseWebSearch: "enterprise_web_search",
-}
 _MAX_NAME_CHARS = 128  # as documented; the server decides about names of more than 64
 
 
@@ -65,12 +55,12 @@ def _read_tool(tool: ToolLike, where: str) -> wire.Tool:
     match tool:
         case wire.McpServer():
             return wire.Tool(mcp_servers=[read(wire.McpServer, tool, where)])
-        case Proto() if type(tool) in _BUILTIN_FIELDS:
-            fields = {_BUILTIN_FIELDS[type(tool)]: to_json(tool, where)}
-            return read_json(wire.Tool, fields, where, check_names=False)
+        case wire.Builtin():
+            builtin = tool.as_builtin()
+            return read_json(wire.Tool, {builtin.name: to_json(builtin.config, where)}, where, check_names=False)
         case wire.Tool():
             return _read_whole_tool(tool, where)
-        case Mapping() if not (_is_declaration(tool)):
+        case Mapping() if not _is_declaration(tool):
             return _read_whole_tool(tool, where)
     if isinstance(tool, type) and issubclass(tool, Proto):
         raise ConfigError(f"{where} is the class {tool.__name__}; pass an instance, {tool.__name__}()")

@@ -1,4 +1,4 @@
-"""Facts about the models and the two APIs: what exists, what it accepts, and the words it uses.
+"""Facts about the models and the two APIs: what exists, what it accepts, and the names of its finish reasons.
 
 A model that is not known is treated like the newest ones.
 """
@@ -164,7 +164,7 @@ _VERTEX_REASONS = (
     "UNEXPECTED_TOOL_CALL NO_IMAGE"
 )
 FINISH_NUMBERS = {Api.DEVELOPER: tuple(_DEVELOPER_REASONS.split()), Api.VERTEX: tuple(_VERTEX_REASONS.split())}
-"""The words for the numbers that a server sends if asked for `enum-encoding=int`; the APIs number them differently."""
+"""The names for the numbers that a server sends if asked for `enum-encoding=int`; the APIs number them differently."""
 
 _BLOCKED = (
     "SAFETY RECITATION LANGUAGE BLOCKLIST PROHIBITED_CONTENT SPII MODEL_ARMOR IMAGE_SAFETY IMAGE_PROHIBITED_CONTENT "
@@ -178,4 +178,4 @@ FINISH_REASONS: dict[str, FinishReason] = {
     "CONTINUATION": FinishReason.CONTINUES,
     **dict.fromkeys(_BLOCKED.split(), FinishReason.BLOCKED),
 }
-"""What the API's words mean for a run; any other word is `FinishReason.OTHER`."""
+"""What these names mean for a run; any other name is `FinishReason.OTHER`."""

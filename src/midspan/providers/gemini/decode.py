@@ -1,6 +1,6 @@
 """Gemini's responses as values of a run: pure functions from bytes to parts, messages and responses.
 
-Only the fields that a run needs are decoded; `responses` has all of them. Values keep the bytes that they were made of,
+Only the fields that a run needs are decoded; `responses` has all of them. Values keep the bytes of the server,
 so that these go back unchanged. `stream` reads the documents of a streamed response. Nothing here knows connections.
 """
 
@@ -249,7 +249,7 @@ def read_content(raw: Raw, *, is_foreign: bool = False) -> tuple[Raw, Role, list
     raws = [part_raw for _, part_raw in parts]
     changes: dict[str, Any] = {} if raws == content.parts else {"parts": raws}
     if content.role is None or (is_foreign and content.role != role):
-        changes["role"] = role  # without a role, the model's words would count as the user's
+        changes["role"] = role  # without a role, the model's text would count as the user's
     if changes and parts:
         raw = Raw(encode_json({**fields_of(raw), **changes}))
     return raw if parts else NO_BYTES, role, parts
@@ -363,7 +363,7 @@ def response_of(
 ) -> ModelResponse:
     """Return the whole response; without a finish reason it counts as cut."""
     reason = candidate.finish_reason
-    finish = FINISH_REASONS.get(reason)  # type: ignore[arg-type]  # a number is in no table of words
+    finish = FINISH_REASONS.get(reason)  # type: ignore[arg-type]  # a number is in no table of names
     if finish is None:
         reason = raw_finish_reason(reason, api)
         finish = FinishReason.CUT if reason is None else FINISH_REASONS.get(reason, FinishReason.OTHER)
@@ -384,7 +384,7 @@ def _usage_of(tokens: Tokens) -> Usage:
 
 
 def raw_finish_reason(reason: str | int | None, api: Api) -> str | None:
-    """Return the API's own word for why the model stopped, also where it sent a number."""
+    """Return the API's name for the finish reason, also where it sent a number."""
     if isinstance(reason, int):
         names = FINISH_NUMBERS[api]
         reason = names[reason] if 0 <= reason < len(names) else str(reason)

@@ -1,12 +1,11 @@
 """A request to Gemini as JSON, joined from pieces that were encoded once: the config, and each message.
 
 Above is the client, which sends the body. This module knows the model and the API only through `Capabilities`. What
-Gemini sent goes back as it came; what another provider's model said is encoded anew.
+Gemini sent goes back unchanged; messages of another provider's model are encoded again.
 """
 
 import logging
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -34,14 +33,18 @@ def request_body(request: ModelRequest, capabilities: Capabilities, continuation
     config = request.config
     head, tail = config.derived(capabilities, lambda: _encode_config(config, capabilities))
     if continuation_token is not None:
-        tail += b',"continuationToken":' + encode_json(continuation_token)
-    return body_of(request.history, tail, capabilities, head=head)
+        tail = b'%b,"continuationToken":%b}' % (tail[:-1], encode_json(continuation_token))
+    return _body(request.history, head, tail, capabilities)
 
 
-def body_of(history: History, tail: bytes, capabilities: Capabilities, *, head: bytes = HEAD) -> bytes:
-    """Return a request of these contents between `head` and the fields of `tail`."""
-    encode = partial(encode_messages, capabilities=capabilities)
-    return join_body(history, capabilities.contents_dialect, encode, _is_one_turn, head, b"]%b}" % tail)
+def body_of(history: History, fields: bytes, capabilities: Capabilities, *, head: bytes = HEAD) -> bytes:
+    """Return a request of these contents, after `head` and before the other `fields`."""
+    return _body(history, head, b"]%b}" % fields, capabilities)
+
+
+def _body(history: History, head: bytes, tail: bytes, capabilities: Capabilities) -> bytes:
+    key = capabilities.contents_dialect
+    return join_body(history, key, lambda new: encode_messages(new, capabilities), _is_one_turn, head, tail)
 
 
 def encode_messages(messages: Sequence[Message], capabilities: Capabilities) -> list[EncodedMessage]:
@@ -65,7 +68,7 @@ def encode_messages(messages: Sequence[Message], capabilities: Capabilities) -> 
 def _is_one_turn(first: Message, second: Message) -> bool:
     """Whether two messages in a row must be one content.
 
-    The server rejects a call that follows other words of the model, and results of one turn in several contents. The
+    The server rejects a call that follows other text of the model, and results of one turn in several contents. The
     histories of other APIs have both. What Gemini sent itself stays as it is.
     """
     if first.role != second.role:
@@ -225,7 +228,7 @@ def _encode_config(config: RequestConfig, capabilities: Capabilities) -> tuple[b
     if config.system and not capabilities.system_instruction and _cache_name(config) is None:
         head = head_with({"role": "user", "parts": [{"text": config.system}]})
     fields = _merged(config_fields(config, capabilities), _extra_fields(config.settings))
-    return head, b"," + encode_json(fields)[1:-1] if fields else b""
+    return head, b"],%b" % encode_json(fields)[1:] if fields else b"]}"
 
 
 def head_with(system: Any) -> bytes:
@@ -234,7 +237,7 @@ def head_with(system: Any) -> bytes:
 
 
 def config_fields(config: RequestConfig, capabilities: Capabilities) -> dict[str, Any]:
-    """Return the config of a request as plain values; a cache is made of them."""
+    """Return the config of a request as plain values; a cache holds them."""
     fields: dict[str, Any] = {}
     cache = _cache_name(config)
     if cache is not None:
@@ -381,7 +384,7 @@ def _extra_fields(settings: ModelSettings) -> dict[str, Any]:
     fields: dict[str, Any] = to_plain(from_plain(wire.GenerateContentRequest, settings.extra))
     for name in ("contents", "continuationToken"):
         if name in fields:
-            raise ConfigError(f"settings: extra must not have {name!r}, which is made of the history")
+            raise ConfigError(f"settings: extra must not have {name!r}, which Midspan builds from the history")
     return fields
 
 

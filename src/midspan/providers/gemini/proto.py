@@ -15,7 +15,7 @@ from msgspec.structs import fields
 from midspan.errors import MalformedResponse
 
 Word = str | int
-"""A value of an enum. Unknown words are kept; servers send numbers if they are asked to."""
+"""A value of an enum. Unknown values are kept; servers send numbers if they are asked to."""
 Number = int | float
 EXTRA = "@extra"
 READ_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)

@@ -104,7 +104,7 @@ class StreamDecoder:
         return self._add_all(self._framing.feed(piece))
 
     def end(self) -> Iterable[PartEvent]:
-        """The bytes are over. A call that is still open is complete only if the model itself said that it was done."""
+        """End the stream. A call that is still open is complete only if the model finished with `STOP`."""
         events = self._add_all(self._framing.end(), may_be_cut=self._framing.is_stream)
         if not isinstance(events, list):
             return events
