@@ -171,7 +171,7 @@ class RecordedProvider(WrapperProvider):
 def request_line(provider: Provider, request: ModelRequest, *, stream: bool) -> RequestLine:
     """The request as recordings store and compare it."""
     if isinstance(provider, WireProvider):
-        wire = provider.wire_request(request, stream=False)  # some services are asked to stream in the body
+        wire = provider.wire_request(request, stream=stream)
         return RequestLine(provider.model, stream, Raw(wire.body), wire.path)
     values = {"config": request.config, "messages": encode_messages(request.history.messages)}
     return RequestLine(provider.model, stream, Raw(encode(values)))

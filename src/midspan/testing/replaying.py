@@ -4,7 +4,7 @@ import asyncio
 import logging
 import re
 import threading
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from itertools import zip_longest
 from os import PathLike
 from pathlib import Path
@@ -76,7 +76,7 @@ class RecordingLibrary:
         self._prompts = {recording: self._prompt(recording.run.messages) for recording in self.recordings}
         self._unused = dict.fromkeys(self.recordings)
 
-    def take(self, messages: tuple[Message, ...], request: RequestLine | None) -> Recording:
+    def take(self, messages: tuple[Message, ...], request: "RequestMaker | None") -> Recording:
         """Return the recording of the run that begins with these messages and this request, if it begins with one."""
         prompt = self._prompt(messages)
         with self._lock:
@@ -96,9 +96,10 @@ class RecordingLibrary:
         prompt = self._prompt(messages)
         return min(self.recordings, key=lambda recording: self._prompts[recording] != prompt).tools
 
-    def request_difference(self, recording: Recording, turn: int, request: RequestLine) -> str | None:
+    def request_difference(self, recording: Recording, turn: int, make_request: "RequestMaker") -> str | None:
         """What is different in a request, compared with the recorded one."""
         recorded = recording.exchanges[turn].request
+        request = make_request(recorded.stream)
         difference = diff({"model": recorded.model}, {"model": request.model}) or diff(
             comparable(recorded.request, self.masker), comparable(request.request, self.masker)
         )
@@ -107,11 +108,15 @@ class RecordingLibrary:
     def _prompt(self, messages: tuple[Message, ...]) -> Any:
         return comparable(encode_messages(messages), self.masker)
 
-    def _difference(self, recording: Recording, prompt: Any, request: RequestLine | None) -> str | None:
+    def _difference(self, recording: Recording, prompt: Any, request: "RequestMaker | None") -> str | None:
         if request is not None and recording.exchanges:
             return self.request_difference(recording, 0, request)
         difference = diff(self._prompts[recording], prompt, ("messages",))
         return difference and f"the run differs from the recording {str(recording.path)!r} at {difference}"
+
+
+RequestMaker = Callable[[bool], RequestLine]
+"""Returns a request as it is sent blocking, or streamed. It is compared as it was recorded: they may differ."""
 
 
 def comparable(document: Any, masker: SecretMasker) -> Any:
@@ -165,7 +170,7 @@ class Replayer:
         if self._error is not None:
             raise self._error
 
-    def exchange(self, request: RequestLine) -> Exchange:
+    def exchange(self, request: RequestMaker) -> Exchange:
         """Return the recorded exchange of this request."""
         self.finish()
         recording = self._find(request)
@@ -204,7 +209,7 @@ class Replayer:
             ended.set()
         return line
 
-    def _find(self, request: RequestLine | None) -> Recording:
+    def _find(self, request: RequestMaker | None) -> Recording:
         if self._recording is None:
             self._recording = self._library.take(self._messages, request)
             self._calls = dict(enumerate(self._recording.calls))
@@ -239,7 +244,7 @@ class ReplayedProvider(WrapperProvider):
         self._replayer = replayer
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        exchange = self._replayer.exchange(request_line(self.wrapped, request, stream=True))
+        exchange = self._replayer.exchange(lambda stream: request_line(self.wrapped, request, stream=stream))
         for line in exchange.lines:
             match line:
                 case EventLine(event=event):
