@@ -404,7 +404,7 @@ HOSTILE = {
     "braces": "TOOL_CALL: f(" + "{" * 100_000 + "}" * 100_000 + ")",
     "objects": "TOOL_CALL: f(" + '{"a":' * 100_000 + "1" + "}" * 100_000 + ")",
     "an endless text": 'TOOL_CALL: f({"s": "' + "x" * SIZE,
-    "an endless list": "TOOL_CALL: f({'a': [" + "1," * (SIZE // 2),
+    "an endless list": "TOOL_CALL: f({'a': [" + "12345678," * (SIZE // 9),
     "open tags": '<tool_call>{"name": "f"' * (SIZE // 24),
     "mistral": "[TOOL_CALLS]" * (SIZE // 12),
     "brackets": "[\n" * (SIZE // 2),
