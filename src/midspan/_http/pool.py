@@ -85,10 +85,7 @@ class Pool:
     def release(self, connection: HttpProtocol | None) -> None:
         """Keep the connection if its response is complete, close it otherwise, and allow the next request."""
         if connection is not None and connection.release():
-            if self._is_closed:
-                connection.abort()
-            else:
-                self._idle.setdefault(connection.key, []).append(connection)
+            self._idle.setdefault(connection.key, []).append(connection)
         if self._slots is not None:
             self._slots.release()
 

@@ -353,8 +353,6 @@ class HttpProtocol(asyncio.BufferedProtocol):
             self._reject(str(reason))
         if self._overhead > _MAX_HEAD_BYTES:
             self._reject("its head or trailers are too large")
-        if self.is_complete and self._unsent is not None:
-            self.abort()  # the server does not want the rest of the request
         if self.status or self.error:
             self._wake()
 
