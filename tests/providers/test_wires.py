@@ -106,7 +106,7 @@ def test_system_prompt_is_sent(wire: str, stack: ExitStack) -> None:
     assert running.service.refused == []
 
 
-@pytest.mark.requirement("S1-16")
+@pytest.mark.requirement("S1-16", "S2-16")
 @pytest.mark.parametrize("streamed", [False, True])
 def test_agent_calls_tools_in_parallel_and_answers(wire: str, stack: ExitStack, streamed: bool) -> None:
     running = Running(stack, wire, Turn("Looking.", CALLS, "Two cities."), Turn("Oslo is sunny."))
@@ -293,6 +293,7 @@ def _turns(request: Any) -> Turn:
     return Turn("Noted.") if is_answered else Turn("Looking.", CALLS, "Two cities.")
 
 
+@pytest.mark.requirement("S1-01")
 @pytest.mark.parametrize(("first", "second"), [*permutations(["gemini", *SERVICES], 2)])
 def test_conversation_goes_to_another_model_and_back(first: str, second: str, stack: ExitStack) -> None:
     providers: dict[str, Provider] = {}
