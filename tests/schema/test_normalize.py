@@ -76,6 +76,8 @@ def test_the_given_schema_is_not_changed() -> None:
         ({"type": "boolean", "enum": ["true"]}, {"type": "boolean", "enum": [True]}),
         ({"type": "list", "enum": ["a"]}, {"type": "array", "items": {"enum": ["a"]}}),
         ({"type": "string", "enum": ["a", 1]}, {"type": "string", "enum": ["a", 1]}),
+        ({"type": "integer", "enum": ["\ud800"]}, {"enum": ["\ud800"]}),
+        ({"type": "integer", "enum": ["1" * 5000]}, {"enum": ["1" * 5000]}),
     ],
 )
 def test_enum_values_of_a_wrong_type_are_corrected(written: dict[str, Any], meant: dict[str, Any]) -> None:

@@ -221,7 +221,7 @@ def _item(container: Any, step: str | int) -> Any:
     """Return an item. The validator reports a key "3" as the number 3."""
     if isinstance(container, list):
         return container[int(step)]
-    return container.get(step, container.get(str(step)))
+    return container.get(step, container.get(str(step))) if isinstance(container, dict) else None
 
 
 def _split_dependencies(node: Schema) -> None:
@@ -283,7 +283,7 @@ def _as_type(value: Any, name: str) -> Any:
         return str(value) if type(value) in (int, float) else None
     try:
         converted = msgspec.json.decode(str(value).lower())
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, ValueError):
         return None
     return converted if has_type(converted, [name]) else None
 

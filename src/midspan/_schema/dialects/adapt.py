@@ -107,9 +107,9 @@ class _Adapter:
             while name in self._definitions:
                 name += "_"
             self._definitions[name] = target
-        own = MergedSchema(description=node.schema.get("description", ""), default=node.schema.get("default"))
+        annotations = MergedSchema(description=node.schema.get("description", ""), default=node.schema.get("default"))
         schema = {"$ref": f"#/$defs/{name}"}
-        annotated = self._annotate({"anyOf": [schema]}, own)  # other keywords may not be beside `$ref` itself
+        annotated = self._annotate({"anyOf": [schema]}, annotations)  # other keywords may not be beside `$ref` itself
         return schema if annotated.keys() == {"anyOf"} else annotated
 
     # Unions
