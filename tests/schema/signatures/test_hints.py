@@ -287,7 +287,7 @@ def int_member(value: Level) -> Level:
     return value
 
 
-@case({"type": "string", "enum": ["C", "F"], "description": "How heat is told."}, "C", Unit.CELSIUS)
+@case({"type": "string", "enum": ["C", "F"], "description": "A unit of temperature."}, "C", Unit.CELSIUS)
 def str_member(value: Unit) -> Unit:
     return value
 
