@@ -40,8 +40,12 @@ class Refused(Exception):
 class Service(Recorder):
     """A stand-in; subclasses know the wire."""
 
+    package: str
+    """The SDK whose types the requests must satisfy."""
+
     def __init__(self, *script: Turn | Script) -> None:
         super().__init__()
+        adapter_of(self.form(), self.package)  # it takes seconds, and must not delay the first response
         self._script = list(script)
         self.refused: list[str] = []
         self.required: dict[str, str] = {}
@@ -75,8 +79,16 @@ class Service(Recorder):
     def error(self, status: int, kind: str, message: str) -> tuple[int, bytes, dict[str, str]]:
         return status, json.dumps({"type": "error", "error": {"type": kind, "message": message}}).encode(), {}
 
-    def check(self, request: Json) -> None:
+    def form(self) -> Any:
+        """The type of requests in the official SDK."""
         raise NotImplementedError
+
+    def check(self, request: Json) -> None:
+        """Raise Refused for a request that the real service would reject."""
+        try:
+            _consume(adapter_of(self.form(), self.package).validate_python(request))
+        except ValidationError as error:
+            raise Refused(f"{self.package}: {error}") from error
 
     def whole(self, turn: Turn) -> Json:
         raise NotImplementedError
@@ -99,18 +111,15 @@ def pieces(text: str, size: int = 9) -> list[str]:
 _adapters: dict[Any, TypeAdapter[Any]] = {}
 
 
-def satisfies(form: Any, package: str, value: Json) -> None:
-    """Raise Refused if a value is not of a type of an SDK, or has keys that the type does not name."""
+def adapter_of(form: Any, package: str) -> TypeAdapter[Any]:
+    """The validator for a type of an SDK; keys that the type does not name are errors."""
     if form not in _adapters:
         for name, module in list(sys.modules.items()):
             for item in list(vars(module).values()) if name.startswith(package) else []:
                 if is_typeddict(item) and "__pydantic_config__" not in vars(item):
                     item.__pydantic_config__ = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
         _adapters[form] = TypeAdapter(form)
-    try:
-        _consume(_adapters[form].validate_python(value))
-    except ValidationError as error:
-        raise Refused(f"{package}: {error}") from error
+    return _adapters[form]
 
 
 def _consume(value: Any) -> None:
@@ -129,10 +138,15 @@ def _consume(value: Any) -> None:
 class AnthropicService(Service):
     """The Messages API."""
 
-    def check(self, request: Json) -> None:
+    package = "anthropic.types"
+
+    def form(self) -> Any:
         from anthropic.types.message_create_params import MessageCreateParams
 
-        satisfies(MessageCreateParams, "anthropic.types", request)
+        return MessageCreateParams
+
+    def check(self, request: Json) -> None:
+        super().check(request)
         open_calls: list[str] = []
         last_role = ""
         for message in request["messages"]:
@@ -220,10 +234,15 @@ class ChatService(Service):
         super().__init__(*script)
         self._extra = extra
 
-    def check(self, request: Json) -> None:
+    package = "openai.types"
+
+    def form(self) -> Any:
         from openai.types.chat.completion_create_params import CompletionCreateParams
 
-        satisfies(CompletionCreateParams, "openai.types", self._without_extra(request))
+        return CompletionCreateParams
+
+    def check(self, request: Json) -> None:
+        super().check(self._without_extra(request))
         open_calls: list[str] = []
         for message in request["messages"]:
             if message["role"] == "tool":
@@ -301,10 +320,15 @@ class ChatService(Service):
 class ResponsesService(Service):
     """The Responses API."""
 
-    def check(self, request: Json) -> None:
+    package = "openai.types"
+
+    def form(self) -> Any:
         from openai.types.responses.response_create_params import ResponseCreateParams
 
-        satisfies(ResponseCreateParams, "openai.types", request)
+        return ResponseCreateParams
+
+    def check(self, request: Json) -> None:
+        super().check(request)
         calls: set[str] = set()
         results: set[str] = set()
         for item in [] if isinstance(request["input"], str) else request["input"]:
@@ -387,10 +411,15 @@ class ResponsesService(Service):
 class InteractionsService(Service):
     """Gemini's Interactions API."""
 
-    def check(self, request: Json) -> None:
+    package = "google.genai._gaos"
+
+    def form(self) -> Any:
         from google.genai._gaos.types.interactions.createmodelinteraction import CreateModelInteractionParam
 
-        satisfies(CreateModelInteractionParam, "google.genai._gaos", request)
+        return CreateModelInteractionParam
+
+    def check(self, request: Json) -> None:
+        super().check(request)
         calls: dict[str, str] = {}
         results: set[str] = set()
         for step in request["input"]:
