@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "architecture.md"
-MAX_FILES = 16
+MAX_FILES = 15
 """What a turn passes now. Lower it when files are merged; never raise it."""
 
 

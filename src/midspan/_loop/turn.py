@@ -35,7 +35,7 @@ from midspan.providers.provider import Provider, ensure_aclose
 from midspan.tools.execution import run_call
 from midspan.tools.schedule import call_order, each_call
 from midspan.tools.source import bulleted, describe_error
-from midspan.tools.tasks import Expired, is_cancelling, with_timeout
+from midspan.tools.tasks import Expired, with_timeout
 
 if TYPE_CHECKING:
     from midspan._loop.run import Run
@@ -152,7 +152,7 @@ def _after_error(
     error: BaseException, limits: LimitTracker, *, has_started: bool, can_retry: bool
 ) -> ModelResponse | None:
     """Return a cut response if it may be requested again, None if the time of the run is over; raise other errors."""
-    is_own = isinstance(error, asyncio.CancelledError) and not is_cancelling()
+    is_own = isinstance(error, asyncio.CancelledError) and not _is_cancelling()
     if not isinstance(error, Exception) and not is_own:
         raise error
     if isinstance(error, ProviderError) and error.retryable:
@@ -218,14 +218,14 @@ class CallRunner:
     async def run_single(self, call: ToolCall, index: int) -> tuple[ToolResult, float]:
         """Run the only call of a turn, and return its result and its duration."""
         prepared = self._run.prepared
-        if is_cancelling():
+        if _is_cancelling():
             await asyncio.sleep(0)  # raises CancelledError; the task was cancelled while it was running, as by Ctrl-C
         return await run_call(prepared.source.call, call, self._context(call, index), in_task=prepared.in_task)
 
     async def run(self, planned: list[Planned]) -> AsyncGenerator[tuple[int, ToolResult, float], None]:
         """Run the planned calls, and yield each result when it is there, with its index and its duration."""
         run, prepared = self._run, self._run.prepared
-        if is_cancelling():
+        if _is_cancelling():
             await asyncio.sleep(0)  # as above
         results = each_call(
             [(call, self._context(call, indexes[0])) for call, indexes in planned],
@@ -311,3 +311,9 @@ class CallRunner:
         if call.name in run.prepared.specs and call.name not in run.prepared.read_only:
             return Refusal("was not run: a tool may only call tools that are declared read-only", FORBIDDEN)
         return run.limits.refuse_nested(run.state, call)
+
+
+def _is_cancelling() -> bool:
+    """Whether somebody has requested the cancellation of the current task."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

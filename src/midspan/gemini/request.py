@@ -6,13 +6,13 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import fields, replace
 
+from midspan._types.encoded import EncodedMessage
 from midspan._types.messages import ROLES, History, Message
 from midspan._types.texts import check_text
 from midspan.errors import ConfigError
 from midspan.gemini.checking import describe, encode, read, read_json, set_fields, to_json
 from midspan.gemini.output import output_fields
 from midspan.gemini.tools import ToolLike, read_tool_config, read_tools
-from midspan.providers.body import EncodedMessage
 from midspan.providers.gemini import wire
 from midspan.providers.gemini.capabilities import Capabilities
 from midspan.providers.gemini.encode import (

@@ -179,9 +179,3 @@ class _Deadline:
 
 def _is_deadline(cancelled: asyncio.CancelledError) -> bool:
     return bool(cancelled.args) and isinstance(cancelled.args[0], _Deadline)
-
-
-def is_cancelling() -> bool:
-    """Whether somebody has requested the cancellation of the current task."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0

@@ -13,7 +13,7 @@ from midspan._types.parts import Blob, Opaque, Part, ProviderData, Text, Thought
 from midspan.errors import MalformedResponse, PromptBlocked, RateLimited, ServerError
 from midspan.providers.gemini import decode
 from midspan.providers.gemini.capabilities import Api
-from midspan.providers.gemini.decode import signature_of
+from midspan.providers.gemini.encode import signature_of
 from midspan.providers.gemini.stream import StreamDecoder
 from tests.streaming import pieces_of, plain, raw_of
 

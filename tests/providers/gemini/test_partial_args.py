@@ -8,7 +8,7 @@ from midspan._types.parts import Part, Text, ToolCall
 from midspan.gemini.response import ChunkReader
 from midspan.providers.gemini import decode
 from midspan.providers.gemini.capabilities import Api
-from midspan.providers.gemini.decode import signature_of
+from midspan.providers.gemini.encode import signature_of
 from midspan.providers.gemini.stream import StreamDecoder
 from tests.streaming import pieces_of, plain, raw_of
 

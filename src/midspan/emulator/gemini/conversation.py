@@ -12,7 +12,7 @@ from midspan.emulator.gemini.check import Target
 from midspan.emulator.gemini.tools import declarations_in
 from midspan.emulator.validate import Seconds, Validated
 from midspan.errors import ConfigError
-from midspan.providers.gemini.decode import signature_of
+from midspan.providers.gemini.encode import signature_of
 from midspan.providers.gemini.wire import (
     Content,
     FunctionCallingConfig,

@@ -11,13 +11,14 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
+from midspan._types.encoded import join_body
 from midspan._types.exchange import CachePolicy, ModelRequest, RequestConfig
 from midspan._types.messages import History, Message
 from midspan._types.parts import Blob, Opaque, Part, Resource, Text, Thought, ToolCall, ToolResult
 from midspan._types.specs import AnyTool, BuiltinTool, ModelSettings, ThinkingLevel, ToolChoice
 from midspan.errors import ConfigError
 from midspan.providers.anthropic.profile import Capabilities
-from midspan.providers.body import fitting_id, have_same_role, join_body, join_turns, json_text, result_text
+from midspan.providers.encoding import fitting_id, have_same_role, join_turns, json_text, result_text
 
 _log = logging.getLogger("midspan.providers.anthropic")
 

@@ -131,7 +131,9 @@ class Chunk(Struct, rename="camel", gc=False):
     error: Raw = NO_BYTES
 
 
-class _Signed(Struct, rename="camel", omit_defaults=True, gc=False):
+class Signed(Struct, rename="camel", omit_defaults=True, gc=False):
+    """The signature of a part."""
+
     thought_signature: Any = None
 
 
@@ -140,7 +142,6 @@ _read_plain_content = msgspec.json.Decoder(PlainContent).decode
 _read_content = msgspec.json.Decoder(_WireContent).decode
 _read_plain_part = msgspec.json.Decoder(PlainPart).decode
 _read_part = msgspec.json.Decoder(WirePart).decode
-_read_signature = msgspec.json.Decoder(_Signed).decode
 encode_json = msgspec.json.Encoder().encode
 fields_of = msgspec.json.Decoder(dict[str, Raw]).decode
 """The fields of a JSON object, each as its own bytes."""
@@ -310,7 +311,7 @@ def to_part(part: PlainPart | WirePart, raw: Raw, make_id: MakeId) -> Part:
 def _plain_value(part: PlainPart, make_id: MakeId) -> Part:
     """Return our value for a part that is either text or a call; raise an error for all others."""
     call, text, signature = part.function_call, part.text, part.thought_signature
-    data = None if signature is None else ProviderData(ORIGIN, Raw(encode_json(_Signed(signature))))
+    data = None if signature is None else ProviderData(ORIGIN, Raw(encode_json(Signed(signature))))
     if call is None and text is not None:
         return Thought(text, data) if part.thought else Text(text, data)
     if call is None or text is not None or part.thought is not None or not call.name:
@@ -407,18 +408,6 @@ def linked(parts: Sequence[Part], calls: Sequence[ToolCall] = ()) -> tuple[Part,
                 ids.remove(part.id)
         linked_parts.append(part)
     return tuple(linked_parts)
-
-
-def signature_of(part: Part) -> str | None:
-    """Return the thought signature of a part that Gemini sent."""
-    data = part.provider_data
-    if data is None or data.origin != ORIGIN or not data.raw:
-        return None
-    try:
-        signature = _read_signature(data.raw).thought_signature
-    except READ_ERRORS:
-        return None
-    return signature if isinstance(signature, str) else None
 
 
 def raw_parts(content: Raw) -> list[Raw]:

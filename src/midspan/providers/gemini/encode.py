@@ -12,14 +12,15 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
+from midspan._types.encoded import EncodedMessage, join_body
 from midspan._types.exchange import ModelRequest, RequestConfig
 from midspan._types.messages import History, Message
 from midspan._types.parts import Blob, Opaque, Part, Text, Thought, ToolCall, ToolResult, is_local_id
 from midspan._types.specs import BuiltinTool, ModelSettings, ThinkingLevel, ToolChoice, ToolSpec
 from midspan.errors import ConfigError
-from midspan.providers.body import EncodedMessage, join_body
 from midspan.providers.gemini.capabilities import Capabilities
-from midspan.providers.gemini.decode import ORIGIN, encode_json, fields_of, part_of, raw_parts, signature_of
+from midspan.providers.gemini.decode import ORIGIN, Signed, encode_json, fields_of, part_of, raw_parts
+from midspan.providers.gemini.proto import READ_ERRORS
 
 _log = logging.getLogger("midspan.providers.gemini")
 
@@ -394,3 +395,18 @@ def _merged(fields: dict[str, Any], extra: dict[str, Any]) -> dict[str, Any]:
         if isinstance(fields.get(name), dict) and isinstance(value, dict):
             merged[name] = _merged(fields[name], value)
     return merged
+
+
+_read_signature = msgspec.json.Decoder(Signed).decode
+
+
+def signature_of(part: Part) -> str | None:
+    """Return the thought signature of a part that Gemini sent."""
+    data = part.provider_data
+    if data is None or data.origin != ORIGIN or not data.raw:
+        return None
+    try:
+        signature = _read_signature(data.raw).thought_signature
+    except READ_ERRORS:
+        return None
+    return signature if isinstance(signature, str) else None

@@ -9,12 +9,13 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
+from midspan._types.encoded import join_body
 from midspan._types.exchange import ModelRequest, RequestConfig
 from midspan._types.messages import Message
 from midspan._types.parts import Blob, Opaque, Part, Resource, Text, Thought, ToolCall, ToolResult
 from midspan._types.specs import AnyTool, BuiltinTool, ModelSettings, ToolChoice
 from midspan.errors import ConfigError
-from midspan.providers.body import fitting_id, join_body, json_text, never, result_text
+from midspan.providers.encoding import fitting_id, json_text, never, result_text
 from midspan.providers.openai.encode import encode_effort, encode_json, output_name
 from midspan.providers.openai_responses.profile import ID, ORIGIN, is_reasoning_model
 

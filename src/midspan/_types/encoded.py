@@ -1,18 +1,15 @@
-"""The JSON body of a request, joined from pieces that were encoded once.
+"""The encoded form of a history, kept beside it.
 
-Every turn of a conversation sends all its messages again. A body is built from the bytes of the previous one and of
-the new messages, so the cost of a turn does not grow with the cost of encoding the conversation.
+Every turn of a conversation sends all its messages again. A request is joined from the bytes of the previous one and of
+the new messages, so the cost of a turn does not grow with that of encoding the conversation.
 """
 
-import re
 from collections.abc import Callable, Hashable, Sequence
 from threading import Lock
 
-import msgspec
 from msgspec import Raw
 
 from midspan._types.messages import History, Message
-from midspan._types.parts import ToolResult
 
 EncodedMessage = bytes | memoryview | Raw
 EncodeMessages = Callable[[Sequence[Message]], Sequence[EncodedMessage]]
@@ -73,49 +70,3 @@ def _extended(messages: _Encoded, encoded: memoryview) -> _Encoded:
             buffer[0] = encoded
             return buffer, len(encoded)
     return [encoded], len(encoded)  # another history has continued this one already
-
-
-def have_same_role(first: Message, second: Message) -> bool:
-    return first.role == second.role
-
-
-def never(_first: Message, _second: Message) -> bool:
-    return False
-
-
-def join_turns(
-    messages: Sequence[Message], is_separate: Callable[[Message], bool] = lambda _: False
-) -> list[list[Message]]:
-    """Return the messages as turns: messages of the same role in a row are one turn, unless one `is_separate`."""
-    turns: list[list[Message]] = []
-    for message in messages:
-        last = turns[-1][-1] if turns else None
-        if last is not None and last.role == message.role and not is_separate(last) and not is_separate(message):
-            turns[-1].append(message)
-        else:
-            turns.append([message])
-    return turns
-
-
-def result_text(result: ToolResult) -> str:
-    """Return what a tool returned as text, for services that accept only text: a string as it is, others as JSON."""
-    value = result.model_value
-    if value is None and (result.content or not result.is_error):
-        text = ""
-    else:
-        text = value if isinstance(value, str) else json_text(value)
-    return f"{text}\n\n{result.hint}" if result.hint is not None and text else text or result.hint or ""
-
-
-def json_text(value: object) -> str:
-    """Return a value as JSON text."""
-    return msgspec.json.encode(value).decode()
-
-
-def fitting_id(id: str, pattern: re.Pattern[str]) -> str:
-    """Return the id of a call, or one derived from it if the service does not accept its characters or its length."""
-    if pattern.fullmatch(id):
-        return id
-    from hashlib import blake2b  # ids rarely need it
-
-    return f"call_{blake2b(id.encode('utf-8', 'surrogatepass'), digest_size=12).hexdigest()}"

@@ -1,0 +1,55 @@
+"""What the encoders of several providers share: turns, texts of results, ids."""
+
+import re
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from midspan._types.messages import Message
+from midspan._types.parts import ToolResult
+
+
+def have_same_role(first: Message, second: Message) -> bool:
+    return first.role == second.role
+
+
+def never(_first: Message, _second: Message) -> bool:
+    return False
+
+
+def join_turns(
+    messages: Sequence[Message], is_separate: Callable[[Message], bool] = lambda _: False
+) -> list[list[Message]]:
+    """Return the messages as turns: messages of the same role in a row are one turn, unless one `is_separate`."""
+    turns: list[list[Message]] = []
+    for message in messages:
+        last = turns[-1][-1] if turns else None
+        if last is not None and last.role == message.role and not is_separate(last) and not is_separate(message):
+            turns[-1].append(message)
+        else:
+            turns.append([message])
+    return turns
+
+
+def result_text(result: ToolResult) -> str:
+    """Return what a tool returned as text, for services that accept only text: a string as it is, others as JSON."""
+    value = result.model_value
+    if value is None and (result.content or not result.is_error):
+        text = ""
+    else:
+        text = value if isinstance(value, str) else json_text(value)
+    return f"{text}\n\n{result.hint}" if result.hint is not None and text else text or result.hint or ""
+
+
+def json_text(value: object) -> str:
+    """Return a value as JSON text."""
+    return msgspec.json.encode(value).decode()
+
+
+def fitting_id(id: str, pattern: re.Pattern[str]) -> str:
+    """Return the id of a call, or one derived from it if the service does not accept its characters or its length."""
+    if pattern.fullmatch(id):
+        return id
+    from hashlib import blake2b  # ids rarely need it
+
+    return f"call_{blake2b(id.encode('utf-8', 'surrogatepass'), digest_size=12).hexdigest()}"
