@@ -48,6 +48,18 @@ def test_unexpected_response_is_discarded_with_its_connection(behaviour: Behavio
     run(main())
 
 
+def test_connection_on_which_more_than_the_response_arrives_is_closed() -> None:
+    async def answer_and_more(exchange: Exchange) -> None:
+        await exchange.send(ANSWER % b"good" + STRANGE)
+
+    async def main() -> None:
+        async with Server(answer_and_more) as server, Transport(PATIENT) as transport:
+            assert (await transport.send(post(server.url))).body == b"good"
+            await server.until_all_gone()
+
+    run(main())
+
+
 def test_idle_connection_on_which_the_server_sends_something_is_closed() -> None:
     async def answer_and_more_later(exchange: Exchange) -> None:
         await misbehaving.answer(exchange)
