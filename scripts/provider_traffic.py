@@ -24,7 +24,7 @@ from midspan.providers.anthropic.decode import StreamDecoder as AnthropicDecoder
 from midspan.providers.anthropic.decode import decode_response as decode_anthropic
 from midspan.providers.anthropic.encode import request_body as encode_anthropic
 from midspan.providers.anthropic.profile import capabilities_of as claude_capabilities
-from midspan.providers.openai import client as openai
+from midspan.providers.openai import errors as openai
 from midspan.providers.openai.decode import StreamDecoder as ChatDecoder
 from midspan.providers.openai.decode import decode_response as decode_chat
 from midspan.providers.openai.encode import request_body as encode_chat
@@ -613,10 +613,11 @@ class ResponsesWire:
         return {**request, "instructions": "\n\n".join(instructions), "input": normal}
 
     def sent(self, row: Json) -> Any:
-        if row["response_kind"] == "json":
-            return without_nulls(row["response"]["output"])
-        last = events_of(row)[-1]
-        return without_nulls(last["response"]["output"]) if "output" in last.get("response", {}) else None
+        response = row["response"] if row["response_kind"] == "json" else events_of(row)[-1].get("response", {})
+        if "output" not in response:
+            return None
+        items = without_nulls(response["output"])
+        return [] if all(item["type"] == "reasoning" for item in items) else items  # the API rejects it alone
 
     def sent_back(self, request: Json) -> Any:
         return request["input"][1:-1]

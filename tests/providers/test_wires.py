@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -13,13 +14,24 @@ import pytest
 from midspan import Agent, Gemini, tool
 from midspan._types.exchange import FinishReason, ModelRequest, ModelResponse, Output, RequestConfig
 from midspan._types.messages import History, Message
-from midspan._types.parts import Blob, Text, Thought, ToolResult
+from midspan._types.parts import Blob, Text, Thought, ToolCall, ToolResult
 from midspan._types.specs import ModelSettings, ToolChoice, ToolSpec
 from midspan.emulator import LocalGemini, answer
 from midspan.emulator import call as gemini_call
-from midspan.errors import AuthenticationError, InvalidRequest, RateLimited, ServerError, UnknownModel
+from midspan.errors import (
+    AuthenticationError,
+    InvalidRequest,
+    MalformedResponse,
+    QuotaExhausted,
+    RateLimited,
+    ServerError,
+    StreamCut,
+    UnknownModel,
+)
+from midspan.gemini import RetryPolicy
 from midspan.providers.anthropic.client import Anthropic
-from midspan.providers.openai.client import OpenAI
+from midspan.providers.openai.client import OpenAI, service_url
+from midspan.providers.openai.profile import PRESETS
 from midspan.providers.openai_responses.client import OpenAIResponses
 from midspan.providers.provider import Provider
 from tests.gemini.recorder import recorder
@@ -263,9 +275,203 @@ def test_arguments_that_are_not_json_are_answered_and_not_executed(wire: str, st
 
 
 def test_call_of_an_answer_that_was_cut_is_not_executed(wire: str, stack: ExitStack) -> None:
-    running = Running(stack, wire, Turn("", CALLS[:1], is_cut=True), Turn("Sorry."))
-    response = asyncio.run(_streamed(running.provider))
-    assert response.finish_reason is FinishReason.LENGTH
+    called = []
+
+    @tool
+    def delete(path: str) -> str:
+        """Delete a file."""
+        called.append(path)
+        return "deleted"
+
+    cut = Turn("", (("call_a", "delete", '{"path": "/tmp/a"}'),), is_cut=True)
+    running = Running(stack, wire, cut, Turn("Sorry."))
+    agent = Agent(running.provider, tools=[delete])
+    assert asyncio.run(_run_streamed(agent)) == "Sorry."
+    assert called == []
+    assert running.service.refused == []
+
+
+async def _run_streamed(agent: Agent) -> str:
+    async with agent.stream("Do it") as stream:
+        async for _ in stream:
+            pass
+        return stream.result.text
+
+
+def test_names_and_schemas_are_adapted_to_the_service(wire: str, stack: ExitStack) -> None:
+    @tool(name="math.add")
+    def add(a: int) -> int:
+        """Add one."""
+        return a + 1
+
+    running = Running(
+        stack, wire, Turn("", (("call_a", running_name(wire), '{"a": 1}'),)), Turn('{"city": "Oslo", "stars": 4}')
+    )
+    agent = Agent(running.provider, tools=[add], output=Hotel)
+    assert agent.run_sync("A hotel").output == Hotel("Oslo", 4)
+    body = json.dumps(running.service.last.body)
+    assert running_name(wire) in body
+    if wire in ("anthropic", "openai", "responses"):
+        assert '"additionalProperties": false' in body
+    assert running.service.refused == []
+
+
+def running_name(wire: str) -> str:
+    return "math.add" if wire == "interactions" else "math_add"
+
+
+@pytest.mark.parametrize("wire", [name for name in SERVICES if name != "interactions"])
+def test_answer_that_is_no_object_is_given_by_a_tool_where_the_api_demands_objects(wire: str, stack: ExitStack) -> None:
+    calls = (("call_a", "final_answer", '{"answer": [1, 2]}'),)
+    running = Running(stack, wire, Turn("", calls))
+    assert Agent(running.provider, output=list[int]).run_sync("Two numbers").output == [1, 2]
+    assert running.service.refused == []
+
+
+def test_settings_that_a_service_does_not_have_are_left_out(wire: str, stack: ExitStack) -> None:
+    running = Running(stack, wire, Turn("ok"))
+    settings = ModelSettings(top_k=5, seed=3, presence_penalty=0.1, frequency_penalty=0.1, thinking="high")
+    ask(running.provider, Message.user("Hi"), settings=settings)
+    assert running.service.refused == []
+
+
+def test_ids_of_other_services_are_replaced_where_they_are_not_valid(wire: str, stack: ExitStack) -> None:
+    running = Running(stack, wire, Turn("ok"))
+    id = "call:1|" + "x" * 80
+    call = Message("model", (ToolCall(id, "get_weather", {"city": "Oslo"}),))
+    ask(running.provider, Message.user("Hi"), call, Message.user(ToolResult(id, "get_weather", "sunny")))
+    assert running.service.refused == []
+
+
+def test_mistral_gets_ids_of_nine_characters(stack: ExitStack) -> None:
+    service = stack.enter_context(recorder(ChatService(Turn("ok"))))
+    mistral = OpenAI("mistral-large-latest", preset="mistral", api_key="k", base_url=service.url)
+    call = Message("model", (ToolCall("toolu_01AbCdEf", "get_weather", {"city": "Oslo"}),))
+    result = Message.user(ToolResult("toolu_01AbCdEf", "get_weather", "sunny"))
+    ask(mistral, Message.user("Hi"), call, result, settings=ModelSettings(max_tokens=9))
+    *_, model, answer = service.last.body["messages"]
+    assert re.fullmatch("[a-z0-9]{9}", answer["tool_call_id"])
+    assert model["tool_calls"][0]["id"] == answer["tool_call_id"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "thinking", "max_tokens"),
+    [
+        (ModelSettings(thinking="high", max_tokens=4000), {"type": "enabled", "budget_tokens": 3999}, 4000),
+        (ModelSettings(thinking=500), {"type": "enabled", "budget_tokens": 1024}, 17_024),
+        (ModelSettings(thinking="low", max_tokens=900), None, 900),
+        (ModelSettings(show_thoughts=False), None, 16_000),
+        (ModelSettings(thinking=0), {"type": "disabled"}, 16_000),
+    ],
+)
+def test_budget_of_thinking_fits_the_maximum_of_tokens(
+    settings: ModelSettings, thinking: Any, max_tokens: int, stack: ExitStack
+) -> None:
+    service = stack.enter_context(recorder(AnthropicService(Turn("ok"))))
+    ask(Anthropic("claude-haiku-4-5", api_key="k", base_url=service.url), Message.user("Hi"), settings=settings)
+    assert service.last.body.get("thinking") == thinking
+    assert service.last.body["max_tokens"] == max_tokens
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [
+        ("0.0.0.0", "http://127.0.0.1:11434/v1"),
+        ("localhost", "http://localhost:11434/v1"),
+        ("box:9000", "http://box:9000/v1"),
+        ("http://box:11434/", "http://box:11434/v1"),
+        ("https://ollama.example/api", "https://ollama.example/api"),
+    ],
+)
+def test_ollama_host_may_be_a_host_alone(host: str, url: str) -> None:
+    assert service_url(PRESETS["ollama"], {"OLLAMA_HOST": host}) == url
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "url"),
+    [
+        ("https://openai-prod.openai.azure.com/", "https://openai-prod.openai.azure.com/openai/v1"),
+        (
+            "https://x.openai.azure.com/openai/deployments/d?api-version=1",
+            "https://x.openai.azure.com/openai/deployments/d?api-version=1",
+        ),
+    ],
+)
+def test_azure_endpoint_is_completed(endpoint: str, url: str) -> None:
+    assert service_url(PRESETS["azure"], {"AZURE_OPENAI_ENDPOINT": endpoint}) == url
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"choices":[{"message":null}]}',
+        b'{"choices":["x"]}',
+        b"[]",
+        b"<html>",
+        b'{"output":[1]}',
+        b'{"content":["x"]}',
+    ],
+)
+def test_response_of_another_form_is_a_malformed_response(wire: str, body: bytes, stack: ExitStack) -> None:
+    make_service, _, _ = SERVICES[wire]
+    service: Any = stack.enter_context(recorder(make_service(Turn("ok"))))
+    service.answers.append((200, body, {}))
+    provider = ONE_ATTEMPT[wire](service.url)
+    with pytest.raises(MalformedResponse):
+        ask(provider, Message.user("Hi"))
+    service.answers[0] = (200, b"data: " + body + b"\n\n", {"content-type": "text/event-stream"})
+    with pytest.raises((MalformedResponse, StreamCut)):
+        asyncio.run(_must_end(provider))
+
+
+async def _must_end(provider: Provider) -> None:
+    response = await _streamed(provider)
+    if response.finish_reason is FinishReason.CUT:
+        raise StreamCut("the run would ask again")
+
+
+ONCE = RetryPolicy(max_attempts=1)
+ONE_ATTEMPT: dict[str, Callable[[str], Provider]] = {
+    "anthropic": lambda url: Anthropic("m", api_key="k", base_url=url, retry=ONCE),
+    "openai": lambda url: OpenAI("m", api_key="k", base_url=url, retry=ONCE),
+    "deepseek": lambda url: OpenAI("m", preset="deepseek", api_key="k", base_url=url, retry=ONCE),
+    "responses": lambda url: OpenAIResponses("m", api_key="k", base_url=url, retry=ONCE),
+    "interactions": lambda url: Gemini("m", api="interactions", api_key="k", base_url=url, retry=ONCE),
+}
+
+
+def test_error_in_a_successful_response_is_raised_as_the_error_that_it_is(stack: ExitStack) -> None:
+    service = stack.enter_context(recorder(ChatService(Turn("ok"))))
+    service.answers.append((200, b'{"error": {"code": 402, "message": "no credits"}}', {}))
+    with pytest.raises(QuotaExhausted, match="no credits"):
+        ask(ONE_ATTEMPT["openai"](service.url), Message.user("Hi"))
+
+
+def test_name_of_a_call_may_come_after_its_id(stack: ExitStack) -> None:
+    chunks = [
+        {"tool_calls": [{"index": 0, "id": "call_a", "function": {"arguments": ""}}]},
+        {"tool_calls": [{"index": 0, "function": {"name": "get_weather", "arguments": '{"city": '}}]},
+        {"tool_calls": [{"index": 0, "function": {"arguments": '"Oslo"}'}}]},
+    ]
+    events = [{"choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in chunks]
+    end = {"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]}
+    service = stack.enter_context(recorder())
+    service.answer_stream(*events, end)
+    response = asyncio.run(_streamed(OpenAI("gpt-5.5", api_key="k", base_url=service.url)))
+    [call] = response.message.calls
+    assert (call.id, call.name, call.arguments) == ("call_a", "get_weather", {"city": "Oslo"})
+
+
+def test_arguments_as_text_are_read_or_reported(stack: ExitStack) -> None:
+    service = stack.enter_context(recorder())
+    provider = ONE_ATTEMPT["interactions"](service.url)
+    for arguments, expected in (('{"city": "Oslo"}', {"city": "Oslo"}), ("[1", {})):
+        service.answers = []
+        step = {"type": "function_call", "id": "c", "name": "get_weather", "arguments": arguments}
+        service.answer({"id": "v1", "status": "requires_action", "steps": [step]})
+        [call] = ask(provider, Message.user("Hi")).message.calls
+        assert call.arguments == expected
+        assert (call.arguments_error is None) == bool(expected)
 
 
 async def _streamed(provider: Provider) -> ModelResponse:

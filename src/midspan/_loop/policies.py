@@ -165,7 +165,7 @@ def _choice(state: RunState) -> ToolChoice | None:
 def _forbidden(choice: ToolChoice, calls: Calls) -> Refusals:
     if choice.mode == "none":
         return {index: _NO_CALLS for index, _ in calls}
-    if choice.mode != "any" or not choice.names:
+    if not choice.names:
         return {}
     refusal = Refusal(f"is not available now; call {' or '.join(choice.names)}", FORBIDDEN)
     return {index: refusal for index, call in calls if call.name not in choice.names}

@@ -150,11 +150,12 @@ class ToolResult(Struct, frozen=True, gc=False, omit_defaults=True, tag="result"
         """What the model reads beside the media: the value, or the texts and links of the content."""
         if self.value is not None or not self.content:
             return self.value
-        texts = [text for part in self.content if (text := _text_of(part))]
+        texts = [text for part in self.content if (text := text_of(part))]
         return "\n".join(texts) if texts else None
 
 
-def _text_of(part: Text | Blob | Resource) -> str | None:
+def text_of(part: Text | Blob | Resource) -> str | None:
+    """Return the text of a content, or the URL of a resource without one."""
     if isinstance(part, Resource):
         return part.text if part.text is not None else part.url
     return part.text if isinstance(part, Text) else None
@@ -179,7 +180,7 @@ _LOCAL_ID = "midspan_"
 
 
 def local_id() -> str:
-    """Return an id for a call to which the provider gave none. It is never sent."""
+    """Return an id for a call to which the provider gave none. It is sent only to APIs that demand one."""
     return _LOCAL_ID + urandom(8).hex()
 
 

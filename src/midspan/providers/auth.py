@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import os
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
@@ -68,6 +69,31 @@ class ApiKey:
 
     def __reduce__(self) -> Any:
         raise TypeError("an API key cannot be pickled")
+
+
+class EnvironmentKey:
+    """The key in the environment, which is looked for when the first request is sent.
+
+    `variables` are the names of the variables, each with its header and the prefix of the key in that header.
+    """
+
+    is_static = True
+
+    def __init__(self, service: str, variables: Mapping[str, tuple[str, str]], *, is_optional: bool = False) -> None:
+        self._service = service
+        self._variables = variables
+        self._is_optional = is_optional
+
+    async def headers(self) -> Mapping[str, str]:
+        for name, (header, prefix) in self._variables.items():
+            if key := Hidden(os.environ.get(name, "").strip()):
+                return await ApiKey(key, header, prefix).headers()
+        if self._is_optional:
+            return {}
+        names = " or ".join(self._variables)
+        error = CredentialsError(f"no {self._service} API key: set {names}, or pass api_key=…")
+        error.shell_message = f"no {self._service} API key: set {names}, or name another model with --model"
+        raise error
 
 
 class BearerToken:

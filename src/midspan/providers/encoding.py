@@ -1,19 +1,19 @@
 """What the encoders of several providers share: turns, texts of results, ids."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
 from midspan._types.messages import Message
-from midspan._types.parts import ToolResult
+from midspan._types.parts import Blob, Text, ToolResult, text_of
 
 
-def have_same_role(first: Message, second: Message) -> bool:
+def is_same_role(first: Message, second: Message) -> bool:
     return first.role == second.role
 
 
-def never(_first: Message, _second: Message) -> bool:
+def never_joined(_first: Message, _second: Message) -> bool:
     return False
 
 
@@ -46,10 +46,29 @@ def json_text(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def fitting_id(id: str, pattern: re.Pattern[str]) -> str:
+def result_parts(result: ToolResult) -> Iterator[Text | Blob]:
+    """Yield what a tool returned as texts and media, in order, for services that accept both in a result."""
+    if result.value is not None:
+        yield Text(result.value if isinstance(result.value, str) else json_text(result.value))
+    for part in result.content:
+        if isinstance(part, Blob):
+            yield part
+        elif result.value is None and (text := text_of(part)):
+            yield Text(text)
+    if result.hint is not None:
+        yield Text(result.hint)
+
+
+def valid_id(id: str, pattern: re.Pattern[str]) -> str:
     """Return the id of a call, or one derived from it if the service does not accept its characters or its length."""
     if pattern.fullmatch(id):
         return id
     from hashlib import blake2b  # ids rarely need it
 
-    return f"call_{blake2b(id.encode('utf-8', 'surrogatepass'), digest_size=12).hexdigest()}"
+    digest = blake2b(id.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
+    candidate = f"call_{digest}"
+    return candidate if pattern.fullmatch(candidate) else digest[:_SHORT_ID]
+
+
+_SHORT_ID = 9
+"""The length of ids that Mistral accepts."""

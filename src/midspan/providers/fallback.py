@@ -1,5 +1,6 @@
-"""Several models as one: if a request to the first fails for good, the next one gets it."""
+"""Several models as one: if a request to the first fails, also after its retries, the next one gets it."""
 
+import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -11,7 +12,14 @@ from msgspec.structs import replace
 from midspan._schema.dialects.dialect import NameRule
 from midspan._types.exchange import ModelEvent, ModelRequest, ModelResponse, RequestConfig
 from midspan._types.specs import AnyTool, ToolSpec
-from midspan.errors import ConfigError, PromptBlocked, ProviderError
+from midspan.errors import (
+    AuthenticationError,
+    ConfigError,
+    PermissionDenied,
+    PromptBlocked,
+    ProviderError,
+    QuotaExhausted,
+)
 from midspan.providers.openai.profile import JSON_SCHEMA
 from midspan.providers.provider import ModelProfile, Provider, ensure_aclose
 
@@ -22,10 +30,10 @@ NAMES = replace(JSON_SCHEMA, name="common names", functions=NameRule(), properti
 
 
 class Fallback:
-    """A chain of models. A request goes to the first that works; what a model has begun to answer is not repeated.
+    """A chain of models. A request goes to the first that works; once a model has sent output, no other is tried.
 
-    A model whose request failed, after its own retries, is not asked again for `pause_seconds`. Errors that another
-    model does not heal are raised at once: wrong arguments, and prompts that a safety filter blocked.
+    A model that is overloaded, out of quota or without valid credentials is asked last for `pause_seconds`. A prompt
+    that a safety filter blocked is not sent to another model.
     """
 
     def __init__(self, providers: Sequence[Provider], *, pause_seconds: float = 60.0) -> None:
@@ -89,15 +97,18 @@ class Fallback:
         """Note that a model failed, and tell the run which one is next; raise the error if there is none."""
         if not others or isinstance(error, PromptBlocked):
             raise error
-        self._paused_until[index] = time.monotonic() + self._pause
+        if error.retryable or isinstance(error, QuotaExhausted | AuthenticationError | PermissionDenied):
+            self._paused_until[index] = time.monotonic() + self._pause  # other errors are about this request only
         model = self.providers[others[0]].model
-        _log.warning("%s failed, so %s is asked: %s", self.providers[index].model, model, error)
+        _log.warning("%s failed, falling back to %s: %s", self.providers[index].model, model, error)
         if request.on_retry is not None:
             request.on_retry(1, 0.0, error, model)
 
     async def aclose(self) -> None:
-        for provider in self.providers:
-            await provider.aclose()
+        results = await asyncio.gather(*(provider.aclose() for provider in self.providers), return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
 
 
 def _adapted(request: ModelRequest, provider: Provider) -> ModelRequest:

@@ -47,6 +47,8 @@ class Reader(Protocol[Item]):
 
 
 AnyReader = TypeVar("AnyReader", bound=Reader[object])
+_UNEXPECTED = (msgspec.MsgspecError, UnicodeDecodeError, LookupError, TypeError, AttributeError)
+"""What code that reads a response raises if the response does not have the form that the code expects."""
 Response = HttpResponse | HttpStream
 ParseError = Callable[[Response, bytes], ProviderError]
 """Converts a response with an error status, and its body, to an exception."""
@@ -109,7 +111,10 @@ class RestClient:
                 response = await self._transport.send(self._request(method, path, body, headers))
                 if not 200 <= response.status < 300:
                     raise self._parse_error(response, response.body)
-                return read(response.body)
+                try:
+                    return read(response.body)
+                except _UNEXPECTED as error:
+                    raise self._malformed(error) from error
             except ProviderError as error:
                 self._masker.mask(error)
                 attempts = attempts or RetryState(self._retry, self._clock, started_at, on_retry)
@@ -149,6 +154,8 @@ class RestClient:
                             items += reader.feed(piece)
                         except ProviderError as error:  # after the items that precede it in the same piece
                             failure = error
+                        except _UNEXPECTED as error:
+                            failure = self._malformed(error)
                         if items:
                             yield reader, items
                         if failure is not None:
@@ -167,14 +174,20 @@ class RestClient:
         if not 200 <= response.status < 300:
             raise self._parse_error(response, await response.read())
         reader, pieces = make_reader(), aiter(response)
-        async for piece in pieces:
-            items = list(reader.feed(piece))
-            if items:
-                return reader, items, pieces
-        items = list(reader.end())
+        try:
+            async for piece in pieces:
+                items = list(reader.feed(piece))
+                if items:
+                    return reader, items, pieces
+            items = list(reader.end())
+        except _UNEXPECTED as error:
+            raise self._malformed(error) from error
         if reader.is_empty:
             raise StreamCut(f"{self.service} sent an empty stream", status=response.status)
         return reader, items, None
+
+    def _malformed(self, error: Exception) -> MalformedResponse:
+        return MalformedResponse(f"the response of {self.service} has an unexpected form: {error!r:.200}")
 
     def _request(self, method: str, path: str, body: bytes, headers: SecretHeaders) -> HttpRequest:
         if self._max_body_bytes is not None and len(body) > self._max_body_bytes:

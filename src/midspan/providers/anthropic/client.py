@@ -13,13 +13,12 @@ from msgspec.structs import replace
 from midspan._http.messages import origin_of
 from midspan._http.retry import Clock, RetryPolicy
 from midspan._http.transport import Transport
-from midspan._types.exchange import Budget, FinishReason, ModelEvent, ModelRequest, ModelResponse, Usage
+from midspan._types.exchange import Budget, FinishReason, ModelEvent, ModelRequest, ModelResponse
 from midspan._types.messages import Message
 from midspan._types.parts import ProviderData
 from midspan.errors import (
     AuthenticationError,
     ConfigError,
-    CredentialsError,
     InvalidRequest,
     PermissionDenied,
     ProviderError,
@@ -31,7 +30,7 @@ from midspan.errors import (
 from midspan.providers.anthropic.decode import StreamDecoder, decode_response
 from midspan.providers.anthropic.encode import ORIGIN, request_body
 from midspan.providers.anthropic.profile import DEFAULT_MODEL, KEY_VARIABLES, Capabilities, capabilities_of, profile_of
-from midspan.providers.auth import ApiKey, Auth, BearerToken, GiveToken, Hidden
+from midspan.providers.auth import ApiKey, Auth, BearerToken, EnvironmentKey, GiveToken
 from midspan.providers.provider import WireRequest
 from midspan.providers.rest import Response, RestClient, retry_delay, status_error
 
@@ -61,7 +60,7 @@ class Anthropic:
         retry: RetryPolicy | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """`project`, `location` and `token`, a function that returns an access token, are for Vertex."""
+        """`token` is a function that returns an access token; `project` and `location` are for Vertex."""
         if not isinstance(model, str) or not model.strip() or not model.isprintable():
             raise ConfigError(f"{model!r} is not a valid model name")
         self._model = model
@@ -72,7 +71,7 @@ class Anthropic:
             url, auth = _vertex(base_url, project, location, api_key, token)
         else:
             url = base_url or os.environ.get("ANTHROPIC_BASE_URL") or _URL
-            auth = EnvironmentKey() if api_key is None else ApiKey(api_key, "x-api-key")
+            auth = _credentials(api_key, token)
             headers = {"anthropic-version": _API_VERSION, **(headers or {})}
         self._url = url
         self._client = RestClient(
@@ -132,10 +131,12 @@ class Anthropic:
 
     async def list_models(self) -> list[str]:
         """Return the names of the models that the key may use."""
+        if self._vertex:
+            raise ConfigError("Vertex does not list Claude models; see its Model Garden")
         names: list[str] = []
         after = ""
         for _ in range(_MAX_PAGES):
-            page = msgspec.json.decode(await self._client.call("GET", f"v1/models?limit=1000{after}"))
+            page: Any = await self._client.call("GET", f"v1/models?limit=1000{after}", read=msgspec.json.decode)
             names += [model["id"] for model in page.get("data", [])]
             if not page.get("has_more"):
                 break
@@ -178,15 +179,16 @@ class PausedResponse:
 
 
 def _joined(first: ModelResponse, second: ModelResponse) -> ModelResponse:
-    contents: list[Raw] = []
-    for message in (first.message, second.message):
-        if message.provider_data is not None and message.provider_data.raw:
-            contents += msgspec.json.decode(message.provider_data.raw, type=dict[str, Any])["content"]
-    raw = Raw(msgspec.json.encode({"role": "assistant", "content": contents}))
+    raws = [message.provider_data.raw for message in (first.message, second.message) if message.provider_data]
+    data = ProviderData(ORIGIN)
+    if len(raws) == 2 and all(raws):  # otherwise the parts are encoded one by one
+        contents = [msgspec.json.decode(raw, type=dict[str, Raw])["content"] for raw in raws]
+        blocks = [block for content in contents for block in msgspec.json.decode(content, type=list[Raw])]
+        data = ProviderData(ORIGIN, Raw(msgspec.json.encode({"role": "assistant", "content": blocks})))
     return replace(
         second,
-        message=Message("model", first.message.parts + second.message.parts, ProviderData(ORIGIN, raw)),
-        usage=first.usage + second.usage if first.usage else Usage(),
+        message=Message("model", first.message.parts + second.message.parts, data),
+        usage=first.usage + second.usage,
         raw=first.raw + second.raw,
         citations=first.citations + second.citations,
         requests=first.requests + second.requests,
@@ -196,33 +198,25 @@ def _joined(first: ModelResponse, second: ModelResponse) -> ModelResponse:
 # Credentials and addresses
 
 
-class EnvironmentKey:
-    """The key in the environment, which is looked for when the first request is sent."""
-
-    is_static = True
-
-    async def headers(self) -> Mapping[str, str]:
-        key, token = (os.environ.get(name, "").strip() for name in KEY_VARIABLES)
-        if key:
-            return await ApiKey(Hidden(key), "x-api-key").headers()
-        if token:
-            return await ApiKey(Hidden(token), prefix="Bearer ").headers()
-        names = " or ".join(KEY_VARIABLES)
-        error = CredentialsError(f"no Anthropic API key: set {names}, or pass api_key=…")
-        error.shell_message = f"no Anthropic API key: set {names}, or name another model with --model"
-        raise error
+def _credentials(api_key: str | None, token: GiveToken | None) -> Auth:
+    if token is not None:
+        return BearerToken(token)
+    if api_key is not None:
+        return ApiKey(api_key, "x-api-key")
+    key, bearer = KEY_VARIABLES
+    return EnvironmentKey("Anthropic", {key: ("x-api-key", ""), bearer: ("authorization", "Bearer ")})
 
 
 def _vertex(
     base_url: str | None, project: str | None, location: str | None, api_key: str | None, token: GiveToken | None
 ) -> tuple[str, Auth]:
-    from midspan.providers.gemini.api import _vertex_url, vertex_credentials
+    from midspan.providers.gemini.api import vertex_credentials, vertex_url
 
     project = project or os.environ.get("ANTHROPIC_VERTEX_PROJECT_ID") or os.environ.get("GOOGLE_CLOUD_PROJECT")
     if not project:
         raise ConfigError("Vertex needs a project: pass project=…, or set GOOGLE_CLOUD_PROJECT")
     location = location or os.environ.get("GOOGLE_CLOUD_LOCATION") or "global"
-    url = (base_url or _vertex_url(location)).rstrip("/")
+    url = (base_url or vertex_url(location)).rstrip("/")
     auth = BearerToken(token) if token is not None else vertex_credentials(api_key, None)
     return f"{url}/v1/projects/{project}/locations/{location}/publishers/anthropic/models", auth
 

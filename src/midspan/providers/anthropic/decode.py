@@ -36,7 +36,7 @@ _FINISH_REASONS = {
     "pause_turn": FinishReason.CONTINUES,
 }
 _PLAIN_FIELDS = {"text": {"type", "text"}, "tool_use": {"type", "id", "name", "input"}}
-"""Blocks that say no more than our own parts need no provider data."""
+"""The fields that our own parts have too. Blocks with others keep their original form as provider data."""
 
 
 class _Response(Struct):
@@ -145,10 +145,10 @@ class StreamDecoder:
         event: TextPartDelta | ThoughtPartDelta | ArgumentsPartDelta | None = None
         match delta:
             case {"type": "text_delta", "text": str(text)}:
-                block["text"] = block.get("text", "") + text
+                self._pieces[index].append(text)
                 event = TextPartDelta(text)
             case {"type": "thinking_delta", "thinking": str(text)}:
-                block["thinking"] = block.get("thinking", "") + text
+                self._pieces[index].append(text)
                 event = ThoughtPartDelta(text)
             case {"type": "signature_delta", "signature": str(signature)}:
                 block["signature"] = block.get("signature", "") + signature
@@ -156,22 +156,29 @@ class StreamDecoder:
                 self._pieces[index].append(text)
                 event = ArgumentsPartDelta(text) if block.get("type") == "tool_use" else None
             case {"type": "citations_delta", "citation": citation}:
-                block["citations"] = [*(block.get("citations") or []), citation]
+                block["citations"] = block.get("citations") or []
+                block["citations"].append(citation)
         if event is not None:
             yield self._accumulator.add(PartDelta(self._first_index + index, event))
 
     def _part(self, index: int) -> Part | None:
         """Return the finished part; None for a call, whose arguments the accumulator reads."""
-        block, text = self._blocks.get(index, {}), "".join(self._pieces.get(index, []))
-        if text:
+        block = self._finished(index)
+        return None if block.get("type") == "tool_use" else part_of(block, Raw(encode_json(block)))
+
+    def _finished(self, index: int) -> dict[str, Any]:
+        """Return a content block with the pieces that have arrived."""
+        block, more = self._blocks.get(index, {}), "".join(self._pieces.get(index, ()))
+        self._pieces[index] = []
+        if more and block.get("type") in ("text", "thinking"):
+            block[block["type"]] = block.get(block["type"], "") + more
+        elif more:
             try:
-                block["input"] = msgspec.json.decode(text, type=dict[str, Raw])
+                msgspec.json.decode(more, type=dict[str, Raw])
+                block["input"] = Raw(more.encode())
             except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
                 block["input"] = {}  # the call gets an arguments_error
-            block["input"] = Raw(text.encode()) if block["input"] else {}
-        if block.get("type") == "tool_use":
-            return None
-        return part_of(block, Raw(encode_json(block)))
+        return block
 
     def response(self) -> ModelResponse:
         """Return the whole response, at the end of the stream."""
@@ -179,7 +186,7 @@ class StreamDecoder:
         reason = fields.get("stop_reason")
         finish_reason = FinishReason.CUT if reason is None else _finish_reason(reason)
         parts = self._accumulator.parts(is_complete=finish_reason is FinishReason.END)
-        blocks = [block for _, block in sorted(self._blocks.items())]
+        blocks = [self._finished(index) for index in sorted(self._blocks)]
         is_whole = all(part.arguments_error is None for part in parts if isinstance(part, ToolCall))
         raws = [Raw(encode_json(block)) for block in blocks if not _is_blank(block)]
         return ModelResponse(
@@ -232,6 +239,8 @@ def _citations(blocks: list[dict[str, Any]]) -> Iterator[Citation]:
         text = block.get("text") if block.get("type") == "text" else None
         end = start + len(text or "")
         for citation in block.get("citations") or []:
+            if not isinstance(citation, dict):
+                continue
             url = citation.get("url") or citation.get("source") or f"document:{citation.get('document_index', 0)}"
             title = citation.get("title") or citation.get("document_title") or ""
             yield Citation(url, title, start, end, citation.get("cited_text"))

@@ -14,11 +14,11 @@ from msgspec import Raw
 from midspan._types.encoded import join_body
 from midspan._types.exchange import CachePolicy, ModelRequest, RequestConfig
 from midspan._types.messages import History, Message
-from midspan._types.parts import Blob, Opaque, Part, Resource, Text, Thought, ToolCall, ToolResult
+from midspan._types.parts import Blob, Opaque, Part, Text, Thought, ToolCall, ToolResult
 from midspan._types.specs import AnyTool, BuiltinTool, ModelSettings, ThinkingLevel, ToolChoice
 from midspan.errors import ConfigError
 from midspan.providers.anthropic.profile import Capabilities
-from midspan.providers.encoding import fitting_id, have_same_role, join_turns, json_text, result_text
+from midspan.providers.encoding import is_same_role, join_turns, result_parts, result_text, valid_id
 
 _log = logging.getLogger("midspan.providers.anthropic")
 
@@ -33,6 +33,7 @@ _EFFORTS: dict[ThinkingLevel, str] = {"minimal": "low", "low": "low", "medium": 
 _BUDGETS: dict[ThinkingLevel, int] = {"minimal": 1_024, "low": 2_048, "medium": 8_192, "high": 16_384}
 """The tokens of each level, for models that accept no level."""
 _DEFAULT_BUDGET = 8_192
+_MIN_BUDGET = 1_024
 _LONG_TTL_SECONDS = 300
 """A prefix is kept for five minutes or for an hour."""
 
@@ -42,23 +43,26 @@ encode_json = msgspec.json.Encoder().encode
 def request_body(request: ModelRequest, capabilities: Capabilities, *, stream: bool, vertex: bool = False) -> bytes:
     """Return the JSON that asks for the next turn."""
     config, history = request.config, request.history
-    has_foreign_calls = _continues_foreign_calls(history)
+    has_foreign_calls = _continues_foreign_turn(history)
     key = ("anthropic", capabilities, vertex, has_foreign_calls)
     head = config.derived(key, lambda: _encode_config(config, capabilities, vertex=vertex, think=not has_foreign_calls))
     return join_body(
-        history, "anthropic", encode_messages, have_same_role, head, b'],"stream":true}' if stream else b"]}"
+        history, "anthropic", encode_messages, is_same_role, head, b'],"stream":true}' if stream else b"]}"
     )
 
 
-def _continues_foreign_calls(history: History) -> bool:
-    """Whether the results at the end belong to calls that another provider's model made.
+def _continues_foreign_turn(history: History) -> bool:
+    """Whether the turn that the model continues has calls that another provider's model made.
 
-    Such a turn does not start with a thinking block, without which the API rejects it if thinking has a budget.
+    Such calls do not follow a thinking block, without which the API rejects the turn if thinking has a budget.
     """
-    if len(history) < 2 or not history[-1].results:
-        return False
-    data = history[-2].provider_data
-    return data is None or data.origin != ORIGIN
+    for message in reversed(history.messages):
+        if message.role == "user":
+            if not message.results:
+                return False
+        elif message.provider_data is None or message.provider_data.origin != ORIGIN:
+            return True
+    return False
 
 
 # All fields but the messages
@@ -71,16 +75,16 @@ def _encode_config(config: RequestConfig, capabilities: Capabilities, *, vertex:
     if config.output is not None and config.output.json_schema is None:
         system = f"{system}\n\n{_JSON_ONLY}" if system else _JSON_ONLY
     if system:
-        fields["system"] = _marked([{"type": "text", "text": system}], cache, "system")
+        fields["system"] = _with_breakpoint([{"type": "text", "text": system}], cache, "system")
     tools = _allowed_tools(config.tools, config.tool_choice)
     if tools:
-        fields["tools"] = _marked([_encode_tool(tool) for tool in tools], cache, "tools")
+        fields["tools"] = _with_breakpoint([_encode_tool(tool) for tool in tools], cache, "tools")
         if config.tool_choice is not None:
             fields["tool_choice"] = _encode_choice(config.tool_choice)
     thinking, effort = _encode_thinking(settings, capabilities)
     is_forced = config.tool_choice is not None and config.tool_choice.mode == "any" and bool(tools)
     if thinking is not None and "budget_tokens" in thinking and (is_forced or not think):
-        thinking = None  # the API rejects both with a budget
+        thinking = None  # the API rejects a budget for forced calls and for turns that do not start with thinking
     output_config: dict[str, Any] = {} if effort is None else {"effort": effort}
     if config.output is not None and config.output.json_schema is not None:
         output_config["format"] = {"type": "json_schema", "schema": config.output.json_schema}
@@ -90,7 +94,9 @@ def _encode_config(config: RequestConfig, capabilities: Capabilities, *, vertex:
         "thinking": thinking,
         "output_config": output_config or None,
         "stop_sequences": settings.stop or None,
-        "cache_control": _mark(cache) if cache is not None and "messages" in cache.parts and not vertex else None,
+        "cache_control": _cache_control(cache)
+        if cache is not None and "messages" in cache.parts and not vertex
+        else None,
     }
     fields |= {name: value for name, value in optional.items() if value is not None}
     for name in _UNSUPPORTED:
@@ -136,12 +142,12 @@ def _encode_choice(choice: ToolChoice) -> dict[str, Any]:
 def _encode_thinking(settings: ModelSettings, capabilities: Capabilities) -> tuple[dict[str, Any] | None, str | None]:
     """Return the fields `thinking` and `output_config.effort`."""
     level = settings.thinking
-    if level is None and settings.show_thoughts is None:
+    if level is None and not settings.show_thoughts:
         return None, None
     if level == 0:
         return {"type": "disabled"}, None
     if not capabilities.budget and not capabilities.adaptive:
-        _log.warning("this Claude model does not think; the setting is ignored")
+        _log.warning("this Claude model does not support extended thinking; the setting is ignored")
         return None, None
     effort = None
     if capabilities.adaptive and (level is None or isinstance(level, str) or level < 0 or not capabilities.budget):
@@ -152,22 +158,29 @@ def _encode_thinking(settings: ModelSettings, capabilities: Capabilities) -> tup
             effort = "low" if level <= _BUDGETS["low"] else "medium" if level <= _BUDGETS["medium"] else "high"
     else:
         tokens = _BUDGETS[level] if isinstance(level, str) else _DEFAULT_BUDGET if level in (None, -1) else level
-        thinking = {"type": "enabled", "budget_tokens": tokens}
+        if settings.max_tokens is not None and tokens >= settings.max_tokens:  # it must be below the maximum
+            tokens = settings.max_tokens - 1
+        if tokens < _MIN_BUDGET and settings.max_tokens is not None and settings.max_tokens <= _MIN_BUDGET:
+            _log.warning(
+                "thinking needs more than %d tokens, so max_tokens=%d turns it off", _MIN_BUDGET, settings.max_tokens
+            )
+            return None, None
+        thinking = {"type": "enabled", "budget_tokens": max(tokens, _MIN_BUDGET)}
     if settings.show_thoughts is not None and capabilities.adaptive:
         thinking["display"] = "summarized" if settings.show_thoughts else "omitted"
     return thinking, effort
 
 
-def _mark(cache: CachePolicy) -> dict[str, Any]:
+def _cache_control(cache: CachePolicy) -> dict[str, Any]:
     if cache.ttl_seconds is None:
         return {"type": "ephemeral"}
     return {"type": "ephemeral", "ttl": "1h" if cache.ttl_seconds > _LONG_TTL_SECONDS else "5m"}
 
 
-def _marked(blocks: list[dict[str, Any]], cache: CachePolicy | None, part: str) -> list[dict[str, Any]]:
-    """Return the blocks with a cache mark on the last one, if the policy covers this part of the prompt."""
+def _with_breakpoint(blocks: list[dict[str, Any]], cache: CachePolicy | None, part: str) -> list[dict[str, Any]]:
+    """Return the blocks with a cache breakpoint at the last one, if the policy covers this part of the prompt."""
     if cache is not None and part in cache.parts:
-        blocks[-1]["cache_control"] = _mark(cache)
+        blocks[-1]["cache_control"] = _cache_control(cache)
     return blocks
 
 
@@ -211,7 +224,7 @@ def _encode_turn(turn: list[Message]) -> bytes:
 
 
 def _is_separate(message: Message) -> bool:
-    """Whether it keeps its own role, such as `system`, for which there is none of ours."""
+    """Whether it is a message in the API's own form, which may have a role such as `system`."""
     return message.role == "user" and _as_sent(message) is not None
 
 
@@ -244,7 +257,7 @@ def _encode_plain(part: Part) -> dict[str, Any] | None:
         case Text():
             return {"type": "text", "text": part.text} if part.text.strip() else None  # blank text is rejected
         case ToolCall():
-            return {"type": "tool_use", "id": fitting_id(part.id, ID), "name": part.name, "input": part.arguments}
+            return {"type": "tool_use", "id": valid_id(part.id, ID), "name": part.name, "input": part.arguments}
         case ToolResult():
             return _encode_result(part)
         case Blob():
@@ -255,20 +268,9 @@ def _encode_plain(part: Part) -> dict[str, Any] | None:
 def _encode_result(result: ToolResult) -> dict[str, Any]:
     content: Any = result_text(result)
     if result.media or len(result.content) > 1:
-        content = [] if result.value is None else [{"type": "text", "text": json_text(result.value)}]
-        for part in result.content:
-            if isinstance(part, Blob):
-                content.append(_encode_blob(part))
-            elif result.value is None and (text := _text_of(part)):
-                content.append({"type": "text", "text": text})
-        if result.hint is not None:
-            content.append({"type": "text", "text": result.hint})
-    encoded = {"type": "tool_result", "tool_use_id": fitting_id(result.id, ID), "content": content}
+        content = [block for part in result_parts(result) if (block := _encode_plain(part))]
+    encoded = {"type": "tool_result", "tool_use_id": valid_id(result.id, ID), "content": content}
     return {**encoded, "is_error": True} if result.is_error else encoded
-
-
-def _text_of(part: Text | Resource) -> str:
-    return part.text if isinstance(part, Text) else part.text or part.url
 
 
 def _encode_blob(blob: Blob) -> dict[str, Any]:

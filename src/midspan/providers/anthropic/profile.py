@@ -58,4 +58,11 @@ def profile_of(capabilities: Capabilities) -> ModelProfile:
     reasoning: tuple[Literal["level", "budget"], ...] = ()
     if capabilities.budget or capabilities.adaptive:
         reasoning = ("level", "budget")
-    return ModelProfile(service="Anthropic", default_max_tokens=capabilities.default_max_tokens, reasoning=reasoning)
+    return ModelProfile(
+        service="Anthropic",
+        schema=TOOLS,
+        output_schema=OUTPUT,
+        output_is_object=True,
+        default_max_tokens=capabilities.default_max_tokens,
+        reasoning=reasoning,
+    )

@@ -154,7 +154,7 @@ def endpoint(
     location = environment.get("GOOGLE_CLOUD_LOCATION") or "global" if location is None else location
     location = _path_segment("location", location)
     parent = "" if project is None else f"projects/{_path_segment('project', project)}/locations/{location}"
-    address = environment.get("GOOGLE_VERTEX_BASE_URL") or _vertex_url(location) if base_url is None else base_url
+    address = environment.get("GOOGLE_VERTEX_BASE_URL") or vertex_url(location) if base_url is None else base_url
     return Endpoint(Api.VERTEX, _checked_url(address), version, parent)
 
 
@@ -164,7 +164,8 @@ def wants_vertex(environment: Mapping[str, str]) -> bool:
     return value.strip().lower() in ("1", "true", "yes", "on")
 
 
-def _vertex_url(location: str) -> str:
+def vertex_url(location: str) -> str:
+    """Return the address of Vertex in a location."""
     if location == "global":
         return "https://aiplatform.googleapis.com"
     if location in ("us", "eu"):

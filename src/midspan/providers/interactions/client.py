@@ -13,7 +13,7 @@ from midspan.providers.provider import WireRequest
 from midspan.providers.rest import RestClient
 
 HEADERS = {"Api-Revision": "2026-05-20"}
-"""The version of the API that speaks of steps."""
+"""The version of the API that returns steps."""
 
 
 async def stream(client: RestClient, request: ModelRequest) -> AsyncIterator[ModelEvent]:

@@ -24,7 +24,7 @@ from midspan._types.parts import Blob, Opaque, Part, ProviderData, Text, Thought
 from midspan.errors import MalformedResponse, ServerError
 from midspan.providers.interactions.encode import ORIGIN, encode_json
 from midspan.providers.rest import JsonEventReader, ParseEventError
-from midspan.providers.stream import StreamAccumulator
+from midspan.providers.stream import StreamAccumulator, read_arguments
 
 _FINISH_REASONS = {
     "completed": FinishReason.END,
@@ -41,6 +41,8 @@ def decode_response(body: bytes) -> ModelResponse:
     """Return a whole response."""
     try:
         document = msgspec.json.decode(body)
+        if "status" not in document:
+            raise MalformedResponse("the response is not an interaction: it has no status")
         steps = msgspec.json.decode(msgspec.json.decode(body, type=dict[str, Raw]).get("steps", b"[]"), type=list[Raw])
         return _response(document, steps, (Raw(body),))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError, AttributeError) as error:
@@ -74,8 +76,13 @@ def parts_of(step: dict[str, Any], raw: Raw) -> Iterator[Part]:
             for content in step.get("content") or []:
                 yield _content_part(content)
         case {"type": "function_call", "name": str(name)}:
-            arguments = step.get("arguments")
-            yield ToolCall(str(step.get("id") or local_id()), name, arguments if isinstance(arguments, dict) else {})
+            id, arguments = str(step.get("id") or local_id()), step.get("arguments")
+            if isinstance(arguments, dict | None):
+                yield ToolCall(id, name, arguments or {})
+            else:
+                text = arguments if isinstance(arguments, str) else encode_json(arguments).decode()
+                arguments, error = read_arguments(text)
+                yield ToolCall(id, name, arguments, text if error is not None else None, error)
         case {"type": "thought"} if text := "".join(item.get("text", "") for item in step.get("summary") or []):
             yield Thought(text, data)
         case _:
@@ -101,13 +108,12 @@ def _usage(usage: dict[str, Any]) -> Usage:
 
 
 def _citations(steps: list[dict[str, Any]]) -> Iterator[Citation]:
-    offset = 0
-    for step in steps:
-        for content in (step.get("content") or []) if step.get("type") == "model_output" else []:
-            for annotation in content.get("annotations") or []:
-                if url := annotation.get("url") or annotation.get("source"):
-                    yield Citation(str(url), annotation.get("title") or "")
-            offset += len(content.get("text") or "")
+    contents = [
+        content for step in steps if step.get("type") == "model_output" for content in step.get("content") or []
+    ]
+    for annotation in (annotation for content in contents for annotation in content.get("annotations") or []):
+        if url := annotation.get("url") or annotation.get("source"):
+            yield Citation(str(url), annotation.get("title") or "")
 
 
 class StreamDecoder:

@@ -12,10 +12,10 @@ from msgspec import Raw
 from midspan._types.encoded import join_body
 from midspan._types.exchange import ModelRequest, RequestConfig
 from midspan._types.messages import Message
-from midspan._types.parts import Blob, Opaque, Part, Resource, Text, Thought, ToolCall, ToolResult
+from midspan._types.parts import Blob, Opaque, Part, Text, Thought, ToolCall, ToolResult
 from midspan._types.specs import AnyTool, BuiltinTool, ModelSettings, ToolChoice
 from midspan.errors import ConfigError
-from midspan.providers.encoding import json_text, never, result_text
+from midspan.providers.encoding import never_joined, result_parts, result_text
 
 ORIGIN = "gemini-interactions"
 encode_json = msgspec.json.Encoder().encode
@@ -25,7 +25,9 @@ def request_body(request: ModelRequest, *, stream: bool) -> bytes:
     """Return the JSON that asks for the next turn."""
     config = request.config
     head = config.derived(ORIGIN, lambda: _encode_config(config))
-    return join_body(request.history, ORIGIN, encode_messages, never, head, b'],"stream":true}' if stream else b"]}")
+    return join_body(
+        request.history, ORIGIN, encode_messages, never_joined, head, b'],"stream":true}' if stream else b"]}"
+    )
 
 
 # All fields but the input
@@ -119,11 +121,9 @@ def _steps(message: Message) -> Iterator[Any]:
         yield {"type": "user_input" if message.role == "user" else "model_output", "content": content}
 
 
-def _encode_content(part: Part | Resource) -> dict[str, Any] | None:
+def _encode_content(part: Part) -> dict[str, Any] | None:
     if isinstance(part, Text):
         return {"type": "text", "text": part.text} if part.text else None
-    if isinstance(part, Resource):
-        return {"type": "text", "text": part.text or part.url}
     if not isinstance(part, Blob):
         return None
     kind = part.media_type.partition("/")[0]
@@ -134,8 +134,6 @@ def _encode_content(part: Part | Resource) -> dict[str, Any] | None:
 def _encode_result(result: ToolResult) -> dict[str, Any]:
     value: Any = result.value if isinstance(result.value, dict) and result.hint is None else result_text(result)
     if result.media:
-        texts = [] if result.value is None else [{"type": "text", "text": json_text(result.value)}]
-        parts = result.content if result.value is None else result.media
-        value = [*texts, *(content for part in parts if (content := _encode_content(part)))]
+        value = [content for part in result_parts(result) if (content := _encode_content(part))]
     encoded = {"type": "function_result", "call_id": result.id, "name": result.name, "result": value}
     return {**encoded, "is_error": True} if result.is_error else encoded

@@ -1,6 +1,7 @@
 """OpenAI's Chat Completions API as a provider, and services that are compatible with it."""
 
 import os
+import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from functools import partial
@@ -12,24 +13,14 @@ from midspan._http.messages import origin_of
 from midspan._http.retry import Clock, RetryPolicy
 from midspan._http.transport import Transport
 from midspan._types.exchange import ModelEvent, ModelRequest, ModelResponse
-from midspan.errors import (
-    AuthenticationError,
-    ConfigError,
-    CredentialsError,
-    InvalidRequest,
-    PermissionDenied,
-    ProviderError,
-    QuotaExhausted,
-    RateLimited,
-    ServerError,
-    UnknownModel,
-)
-from midspan.providers.auth import ApiKey, Auth, BearerToken, GiveToken, Hidden
+from midspan.errors import ConfigError
+from midspan.providers.auth import ApiKey, Auth, BearerToken, EnvironmentKey, GiveToken
 from midspan.providers.openai.decode import StreamDecoder, decode_response
 from midspan.providers.openai.encode import request_body
+from midspan.providers.openai.errors import event_error, parse_error
 from midspan.providers.openai.profile import PRESETS, Preset, profile_of
 from midspan.providers.provider import WireRequest
-from midspan.providers.rest import Response, RestClient, retry_delay, status_error
+from midspan.providers.rest import RestClient
 
 
 class OpenAI:
@@ -128,10 +119,14 @@ def connect(
     if token is not None:
         auth: Auth = BearerToken(token)
     elif api_key is not None:
-        auth = _key(api_key, preset)
+        auth = ApiKey(api_key, *_key_header(preset))
     else:
-        auth = EnvironmentKey(preset)
-    url = base_url or service_url(preset)
+        header, prefix = _key_header(preset)
+        variables = dict.fromkeys(preset.key_variables, (header, prefix))
+        auth = EnvironmentKey(preset.service, variables, is_optional=not preset.needs_key)
+    url = service_url(preset) if base_url is None else base_url
+    if preset.name == "azure":
+        url = complete_azure_url(url)
     return RestClient(url, auth, partial(parse_error, preset.service), preset.service, **options)
 
 
@@ -140,101 +135,38 @@ def service_url(preset: Preset, environment: Mapping[str, str] = os.environ) -> 
     url = environment.get(preset.url_variable or "", "").strip() or preset.base_url
     if not url:
         raise ConfigError(f"{preset.service} needs an address: pass base_url=…, or set {preset.url_variable}")
-    if preset.name == "azure" and "/openai" not in url:
-        return f"{url.rstrip('/')}/openai/v1"
-    if preset.name == "ollama" and url != preset.base_url:
-        url = url if "://" in url else f"http://{url}"
-        return url if "/" in url.partition("://")[2] else f"{url}/v1"
-    return url
+    if preset.name == "azure":
+        return complete_azure_url(url)
+    return _ollama_url(url) if preset.name == "ollama" else url
 
 
-def _key(key: str, preset: Preset) -> ApiKey:
-    return ApiKey(key, "api-key") if preset.name == "azure" else ApiKey(key, prefix="Bearer ")
+def complete_azure_url(url: str) -> str:
+    """Return the base URL of Azure's API for the endpoint of a resource, as the portal shows it."""
+    address, _, query = url.partition("?")
+    _, _, path = address.partition("://")[2].partition("/")
+    if path.strip("/"):
+        return url
+    return f"{address.rstrip('/')}/openai/v1{'?' + query if query else ''}"
 
 
-class EnvironmentKey:
-    """The key in the environment, which is looked for when the first request is sent."""
+def _ollama_url(host: str) -> str:
+    """Return the base URL for a value of OLLAMA_HOST, which may be a host alone."""
+    scheme, _, rest = host.rpartition("://")
+    host, _, path = rest.partition("/")
+    if host.startswith("0.0.0.0"):  # noqa: S104 - where a server listens, not where it is reached
+        host = host.replace("0.0.0.0", "127.0.0.1", 1)  # noqa: S104
+    if not re.search(r":\d+$", host) and scheme != "https":
+        host += ":11434"
+    return f"{scheme or 'http'}://{host}/{path.strip('/') or 'v1'}"
 
-    is_static = True
 
-    def __init__(self, preset: Preset) -> None:
-        self._preset = preset
-
-    async def headers(self) -> Mapping[str, str]:
-        preset = self._preset
-        for name in preset.key_variables:
-            if key := os.environ.get(name, "").strip():
-                return await _key(Hidden(key), preset).headers()
-        if not preset.needs_key:
-            return {}
-        names = " or ".join(preset.key_variables)
-        error = CredentialsError(f"no key for {preset.service}: set {names}, or pass api_key=…")
-        error.shell_message = f"no key for {preset.service}: set {names}, or name another model with --model"
-        raise error
+def _key_header(preset: Preset) -> tuple[str, str]:
+    """Return the header of the key, and what stands before the key in it."""
+    return ("api-key", "") if preset.name == "azure" else ("authorization", "Bearer ")
 
 
 async def list_models(client: RestClient) -> list[str]:
     """Return the names of the models that a service lists."""
-    page = msgspec.json.decode(await client.call("GET", "models"))
+    page: Any = await client.call("GET", "models", read=msgspec.json.decode)
     models = page if isinstance(page, list) else page.get("data") or []  # Together sends the list itself
     return [str(model["id"]) for model in models if isinstance(model, dict) and model.get("id")]
-
-
-# Errors
-
-
-def parse_error(service: str, response: Response, body: bytes) -> ProviderError:
-    """Return the error that a response with an error status reports."""
-    try:
-        document = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        document = None
-    code, message = _error_fields(document)
-    message = f"{service} answered {response.status}: {message or body[:200].decode(errors='replace').strip()}"
-    error_type = _ERRORS.get(code)
-    if error_type is None:
-        return status_error(response, message)
-    return error_type(message, status=response.status, retry_delay_seconds=retry_delay(response))
-
-
-def event_error(service: str, name: str, item: Any) -> ProviderError | None:
-    """Return the error that an event of a stream reports."""
-    if not isinstance(item, dict) or (not item.get("error") and name != "error" and item.get("type") != "error"):
-        return None
-    code, message = _error_fields(item if item.get("error") else {"error": item})
-    text = f"{service} sent an error: {message or item}"
-    return _ERRORS.get(code, _STATUS_ERRORS.get(code, ServerError))(text)
-
-
-def _error_fields(document: Any) -> tuple[str, str]:
-    """Return the code and the message of an error; services write them in several places."""
-    error = document.get("error") if isinstance(document, dict) else None
-    if isinstance(error, dict):
-        codes = (error.get("code"), error.get("type"))
-        code = next((str(code) for code in codes if code is not None and str(code) in _ERRORS), str(codes[0]))
-        return code, str(error.get("message") or "")
-    if isinstance(document, dict):
-        return str(document.get("code") or document.get("type")), str(error or document.get("message") or "")
-    return "", ""
-
-
-_ERRORS: dict[str, type[ProviderError]] = {
-    "invalid_api_key": AuthenticationError,
-    "authentication_error": AuthenticationError,
-    "model_not_found": UnknownModel,
-    "insufficient_quota": QuotaExhausted,
-    "billing_hard_limit_reached": QuotaExhausted,
-    "rate_limit_exceeded": RateLimited,
-    "server_error": ServerError,
-    "overloaded_error": ServerError,
-    "context_length_exceeded": InvalidRequest,
-}
-_STATUS_ERRORS: dict[str, type[ProviderError]] = {
-    "400": InvalidRequest,
-    "401": AuthenticationError,
-    "402": QuotaExhausted,
-    "403": PermissionDenied,
-    "404": UnknownModel,
-    "429": RateLimited,
-}
-"""Errors within a stream, which has no status: some services write one as the code."""

@@ -21,6 +21,7 @@ from midspan._types.messages import Message
 from midspan._types.parts import Opaque, Part, ProviderData, Text, Thought, ToolCall, local_id
 from midspan.errors import MalformedResponse
 from midspan.providers.openai.encode import encode_json
+from midspan.providers.openai.errors import event_error
 from midspan.providers.openai.profile import Preset
 from midspan.providers.rest import JsonEventReader, ParseEventError
 from midspan.providers.stream import StreamAccumulator, read_arguments
@@ -45,12 +46,14 @@ def decode_response(body: bytes, preset: Preset) -> ModelResponse:
     """Return a whole response."""
     try:
         document = msgspec.json.decode(body)
+        if error := event_error(preset.service, "", document):
+            raise error  # some services answer 200 and report the error in the body
         choice = document["choices"][0]
         message = choice["message"]
         raw = msgspec.json.decode(body, type=dict[str, Raw])["choices"]
         raw_message = msgspec.json.decode(raw, type=list[dict[str, Raw]])[0]["message"]
         parts = tuple(_parts(message, preset))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError, KeyError, IndexError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError, LookupError, AttributeError) as error:
         raise MalformedResponse(f"the response of {preset.service} has no message: {error!r}") from error
     reason = choice.get("finish_reason") or "stop"  # some services leave it empty
     return _response(message, parts, raw_message, reason, document, (Raw(body),), preset)
@@ -69,8 +72,10 @@ def _response(
     refusal = message.get("refusal")
     if isinstance(refusal, str) and refusal and finish_reason is FinishReason.END:
         finish_reason = FinishReason.REFUSED
+    has_ids = all(call.get("id") for call in message.get("tool_calls") or [])
+    data = ProviderData(preset.name, raw_message) if has_ids else ProviderData(preset.name)
     return ModelResponse(
-        Message("model", parts, ProviderData(preset.name, raw_message)),
+        Message("model", parts, data),
         finish_reason,
         raw_finish_reason=reason or None,
         finish_message=refusal or None,
@@ -159,11 +164,11 @@ def usage_of(usage: dict[str, Any]) -> Usage:
 
     prompt, completion, total = count("prompt_tokens"), count("completion_tokens"), count("total_tokens")
     thoughts = count("reasoning_tokens", usage.get("completion_tokens_details"))
-    is_apart = thoughts > 0 and total == prompt + completion + thoughts
+    excludes_reasoning = thoughts > 0 and total == prompt + completion + thoughts
     details = usage.get("prompt_tokens_details")
     cached = count("cached_tokens", details) or count("prompt_cache_hit_tokens")
     written = count("cache_write_tokens", details) or count("cache_creation_input_tokens")
-    output = completion if is_apart else max(0, completion - thoughts)
+    output = completion if excludes_reasoning else max(0, completion - thoughts)
     return Usage(prompt, output, thoughts, cached, cache_write=written)
 
 
@@ -202,7 +207,7 @@ class StreamDecoder:
             yield from self._decode(item)
         yield from self._accumulator.end_current()
         for call in self._calls:
-            if self._reason is not None and not call.is_ended:
+            if self._reason is not None and call.is_started and not call.is_ended:
                 yield from self._end(call)
 
     def _decode(self, item: Any) -> Iterator[PartEvent]:
@@ -247,14 +252,18 @@ class StreamDecoder:
             yield from self._accumulator.end_current()
             call = _StreamedCall(delta, self._accumulator.reserve())
             self._calls.append(call)
-            part = ToolCall(call.id, call.name, provider_data=_call_data(delta, self._preset))
-            yield self._accumulator.add(PartStart(call.part_index, part))
         else:
             call.fields |= {name: value for name, value in delta.items() if name not in ("function", "id") and value}
+        call.name = call.name or str(function.get("name") or "")
         arguments = function.get("arguments")
         text = arguments if isinstance(arguments, str) else "" if arguments is None else encode_json(arguments).decode()
-        if text:
-            call.pieces.append(text)
+        call.pieces.append(text)
+        if not call.is_started and call.name:
+            call.is_started = True
+            part = ToolCall(call.id, call.name, provider_data=_call_data(call.fields, self._preset))
+            yield self._accumulator.add(PartStart(call.part_index, part))
+            text = "".join(call.pieces)
+        if text and call.is_started:
             yield self._accumulator.add(PartDelta(call.part_index, ArgumentsPartDelta(text)))
 
     def _call_of(self, delta: dict[str, Any]) -> "_StreamedCall | None":
@@ -278,7 +287,7 @@ class StreamDecoder:
         for name, pieces in self._texts.items():
             message[name] = "".join(pieces)
         if self._calls:
-            message["tool_calls"] = [call.as_json() for call in self._calls]
+            message["tool_calls"] = [call.as_json() for call in self._calls if call.is_started]
         is_complete = _finish_reason(self._reason) is FinishReason.END
         parts = self._with_reasoning(self._accumulator.parts(is_complete=is_complete))
         raw = Raw(encode_json(message))
@@ -309,6 +318,8 @@ class _StreamedCall:
         self.name = str(function.get("name") or "")
         self.part_index = part_index
         self.pieces: list[str] = []
+        self.is_started = False
+        """Whether its name is known."""
         self.is_ended = False
         self.fields = {name: value for name, value in delta.items() if name not in ("index", "function")}
 

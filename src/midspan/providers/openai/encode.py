@@ -17,7 +17,7 @@ from midspan._types.messages import Message
 from midspan._types.parts import Blob, Opaque, Part, Text, Thought, ToolCall, ToolResult
 from midspan._types.specs import AnyTool, BuiltinTool, ModelSettings, ToolChoice
 from midspan.errors import ConfigError
-from midspan.providers.encoding import fitting_id, json_text, never, result_text
+from midspan.providers.encoding import json_text, never_joined, result_text, valid_id
 from midspan.providers.openai.profile import NAMES, Preset
 
 _log = logging.getLogger("midspan.providers.openai")
@@ -37,13 +37,9 @@ def request_body(request: ModelRequest, preset: Preset, *, stream: bool) -> byte
     def encode(messages: Sequence[Message]) -> list[bytes]:
         return [encoded for message in messages for encoded in encode_message(message, preset)]
 
-    head, system = config.derived(("openai", preset.name), lambda: _encode_config(config, preset))
-    tail = b"]}"
-    if stream:
-        tail = (
-            b'],"stream":true,"stream_options":{"include_usage":true}}' if preset.stream_usage else b'],"stream":true}'
-        )
-    return join_body(request.history, ("openai", preset.name), encode, never, head + system, tail)
+    head, system = config.derived(preset, lambda: _encode_config(config, preset))
+    tail = b'],"stream":true,"stream_options":{"include_usage":true}}' if stream else b"]}"
+    return join_body(request.history, preset, encode, never_joined, head + system, tail)
 
 
 # All fields but the messages
@@ -70,15 +66,17 @@ def _encode_config(config: RequestConfig, preset: Preset) -> tuple[bytes, bytes]
         preset.max_tokens_field: settings.max_tokens,
         "temperature": settings.temperature,
         "top_p": settings.top_p,
-        "top_k": settings.top_k,
+        "top_k": settings.top_k if preset.top_k else None,
         "stop": settings.stop or None,
-        "seed": settings.seed,
+        preset.seed_field: settings.seed,
         "presence_penalty": settings.presence_penalty,
         "frequency_penalty": settings.frequency_penalty,
         "reasoning_effort": encode_effort(settings),
         "prompt_cache_key": config.cache.key if config.cache is not None else None,
     }
     fields |= {name: value for name, value in optional.items() if value is not None}
+    if settings.top_k is not None and not preset.top_k:
+        _log.warning("%s has no setting top_k; it is ignored", preset.service)
     try:
         head = encode_json({**fields, **settings.extra})[:-1] + b',"messages":['
         return head, encode_json({"role": "system", "content": system}) + b"," if system else b""
@@ -161,7 +159,7 @@ def _encode_user_message(message: Message, preset: Preset) -> Iterator[dict[str,
             if part.media and preset.media_in_results:
                 text = [{"type": "text", "text": result}] if result else []
                 result = text + [_encode_blob(blob, preset) for blob in part.media]
-            yield {"role": "tool", "tool_call_id": fitting_id(part.id, preset.id_pattern), "content": result}
+            yield {"role": "tool", "tool_call_id": valid_id(part.id, preset.id_pattern), "content": result}
     for part in message.parts:
         if isinstance(part, ToolResult):  # most services accept no images in a result, so they follow it
             content += [] if preset.media_in_results else [_encode_blob(blob, preset) for blob in part.media]
@@ -197,11 +195,14 @@ _AUDIO_FORMATS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3",
 
 
 def _encode_model_message(message: Message, preset: Preset) -> Iterator[bytes]:
+    fields: dict[str, Any]
     data = message.provider_data
     if data is not None and data.origin == preset.name and data.raw:
-        yield encode_json(_sendable(data.raw, preset))
-        return
-    fields: dict[str, Any] = {"role": "assistant", "content": message.text or None}
+        fields = _without_response_fields(data.raw, preset)
+        if "tool_calls" in fields or fields.get("content", b"null") not in (b"null", b'""'):
+            yield encode_json(fields)
+        return  # an answer without content, which some services send, would be rejected
+    fields = {"role": "assistant", "content": message.text or None}
     calls: list[Any] = []
     for part in message.parts:
         own = part.provider_data
@@ -222,10 +223,10 @@ def _encode_model_message(message: Message, preset: Preset) -> Iterator[bytes]:
 def _encode_call(call: ToolCall, preset: Preset) -> dict[str, Any]:
     arguments = json_text(call.arguments) if call.raw_arguments is None else call.raw_arguments
     function = {"name": call.name, "arguments": arguments}
-    return {"id": fitting_id(call.id, preset.id_pattern), "type": "function", "function": function}
+    return {"id": valid_id(call.id, preset.id_pattern), "type": "function", "function": function}
 
 
-def _sendable(raw: Raw, preset: Preset) -> dict[str, Any]:
+def _without_response_fields(raw: Raw, preset: Preset) -> dict[str, Any]:
     """Return a message that the service sent, without what it does not accept back."""
     message = _fields_of(raw)
     kept: dict[str, Any] = {
@@ -236,18 +237,19 @@ def _sendable(raw: Raw, preset: Preset) -> dict[str, Any]:
             del kept[name]
     if "tool_calls" in kept:
         calls = msgspec.json.decode(kept["tool_calls"], type=list[dict[str, Raw]] | None) or []
-        kept["tool_calls"] = [_sendable_call(call, preset) for call in calls]
+        kept["tool_calls"] = [_without_call_fields(call, preset) for call in calls]
         if not calls:
             del kept["tool_calls"]
     return kept
 
 
-def _sendable_call(call: dict[str, Raw], preset: Preset) -> dict[str, Any]:
+def _without_call_fields(call: dict[str, Raw], preset: Preset) -> dict[str, Any]:
     names = (*_CALL_FIELDS, *preset.call_fields)
     kept: dict[str, Any] = {"type": "function", **{name: value for name, value in call.items() if name in names}}
     if "function" in call and "arguments" not in (function := _fields_of(call["function"])):
         kept["function"] = {**function, "arguments": "{}"}  # some services leave it out, but demand it
-    return kept
+    id = msgspec.json.decode(call["id"])
+    return {**kept, "id": valid_id(id, preset.id_pattern)}
 
 
 def _fields_of(raw: Raw) -> dict[str, Raw]:

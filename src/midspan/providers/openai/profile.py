@@ -75,8 +75,11 @@ class Preset(Struct, frozen=True):
     call_fields: tuple[str, ...] = ()
     """Fields of calls, beyond those of OpenAI, that the service wants back."""
     max_tokens_field: Literal["max_completion_tokens", "max_tokens"] = "max_tokens"
-    stream_usage: bool = True
-    """Accepts `stream_options`, without which streams have no usage."""
+    top_k: bool = False
+    """Accepts `top_k`, which OpenAI does not have."""
+    seed_field: str = "seed"
+    json_with_tools: bool = True
+    """Answers in JSON of a given schema although tools are declared."""
     json_schema: bool = True
     """Accepts the schema of the answer; otherwise the schema is part of the system prompt."""
     allowed_tools: bool = False
@@ -127,6 +130,7 @@ PRESETS = {
             ("OPENROUTER_API_KEY",),
             default_model="google/gemini-3.8-flash",
             message_fields=_REASONING,
+            top_k=True,
         ),
         Preset(
             "xai",
@@ -145,6 +149,7 @@ PRESETS = {
             default_model="openai/gpt-oss-120b",
             message_fields=("reasoning",),
             max_tokens_field="max_completion_tokens",
+            json_with_tools=False,
         ),
         Preset(
             "mistral",
@@ -155,6 +160,7 @@ PRESETS = {
             prefixes=("mistral-", "magistral-", "ministral-", "codestral-", "devstral-", "pixtral-"),
             message_fields=("prefix",),
             document_urls=True,
+            seed_field="random_seed",
             id_pattern=_MISTRAL_ID,
         ),
         Preset(
@@ -174,6 +180,7 @@ PRESETS = {
             ("TOGETHER_API_KEY",),
             default_model="meta-llama/Llama-3.3-70B-Instruct-Turbo",
             message_fields=_REASONING,
+            top_k=True,
         ),
         Preset(
             "google-openai",
@@ -196,11 +203,11 @@ PRESETS = {
             message_fields=("reasoning",),
         ),
         Preset("localai", "LocalAI", "http://127.0.0.1:8080/v1", ("LOCALAI_API_KEY",), "LOCALAI_BASE_URL",
-               needs_key=False),
+               needs_key=False, top_k=True),
         Preset("vllm", "vLLM", "http://127.0.0.1:8000/v1", ("VLLM_API_KEY",), "VLLM_BASE_URL", needs_key=False,
-               message_fields=_REASONING),
+               top_k=True, message_fields=_REASONING),
         Preset("llamacpp", "llama.cpp", "http://127.0.0.1:8080/v1", ("LLAMACPP_API_KEY",), "LLAMACPP_BASE_URL",
-               needs_key=False, message_fields=("reasoning_content",)),
+               needs_key=False, top_k=True, message_fields=("reasoning_content",)),
     )
 }  # fmt: skip
 """The services by name. Others are reached with `OpenAI(model, base_url=…)`."""
@@ -209,4 +216,10 @@ PRESETS = {
 def profile_of(preset: Preset) -> ModelProfile:
     """Return the profile of the models of a service."""
     schema = STRICT if preset.strict else JSON_SCHEMA
-    return ModelProfile(service=preset.service, schema=schema, reasoning=("level",))
+    return ModelProfile(
+        service=preset.service,
+        schema=schema,
+        output_is_object=True,
+        supports_json_with_tools=preset.json_with_tools,
+        reasoning=("level",),
+    )

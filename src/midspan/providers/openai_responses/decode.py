@@ -20,8 +20,8 @@ from midspan._types.exchange import (
 from midspan._types.messages import Message
 from midspan._types.parts import Opaque, Part, ProviderData, Text, Thought, ToolCall, local_id
 from midspan.errors import MalformedResponse, ProviderError
-from midspan.providers.openai.client import event_error
 from midspan.providers.openai.encode import encode_json
+from midspan.providers.openai.errors import event_error
 from midspan.providers.openai_responses.profile import ORIGIN
 from midspan.providers.rest import JsonEventReader
 from midspan.providers.stream import StreamAccumulator, read_arguments
@@ -32,7 +32,6 @@ _FINISH_REASONS = {
     "max_output_tokens": FinishReason.LENGTH,
     "content_filter": FinishReason.BLOCKED,
 }
-_REASONING_DELTAS = ("response.reasoning_summary_text.delta", "response.reasoning_text.delta")
 _BETWEEN_SUMMARIES = "\n\n"
 
 
@@ -181,13 +180,13 @@ class StreamDecoder:
                 if added.get("type") == "function_call":
                     yield from self._start_call(index, added)
             case {"type": "response.output_text.delta" | "response.refusal.delta", "delta": str(text)}:
-                self._streamed.add(item["output_index"])
+                self._streamed.add(item.get("output_index", -1))
                 yield from self._accumulator.add_text(text)
             case {
                 "type": "response.reasoning_summary_text.delta" | "response.reasoning_text.delta",
                 "delta": str(text),
             }:
-                self._streamed.add(item["output_index"])
+                self._streamed.add(item.get("output_index", -1))
                 yield from self._accumulator.add_thought(text)
             case {"type": "response.reasoning_summary_part.added", "summary_index": int(index)} if index > 0:
                 yield from self._accumulator.add_thought(_BETWEEN_SUMMARIES)

@@ -12,10 +12,10 @@ from msgspec import Raw
 from midspan._types.encoded import join_body
 from midspan._types.exchange import ModelRequest, RequestConfig
 from midspan._types.messages import Message
-from midspan._types.parts import Blob, Opaque, Part, Resource, Text, Thought, ToolCall, ToolResult
+from midspan._types.parts import Blob, Opaque, Part, Text, Thought, ToolCall, ToolResult
 from midspan._types.specs import AnyTool, BuiltinTool, ModelSettings, ToolChoice
 from midspan.errors import ConfigError
-from midspan.providers.encoding import fitting_id, json_text, never, result_text
+from midspan.providers.encoding import json_text, never_joined, result_parts, result_text, valid_id
 from midspan.providers.openai.encode import encode_effort, encode_json, output_name
 from midspan.providers.openai_responses.profile import ID, ORIGIN, is_reasoning_model
 
@@ -24,7 +24,9 @@ def request_body(request: ModelRequest, *, stream: bool) -> bytes:
     """Return the JSON that asks for the next turn."""
     config = request.config
     head = config.derived(ORIGIN, lambda: _encode_config(config))
-    return join_body(request.history, ORIGIN, encode_messages, never, head, b'],"stream":true}' if stream else b"]}")
+    return join_body(
+        request.history, ORIGIN, encode_messages, never_joined, head, b'],"stream":true}' if stream else b"]}"
+    )
 
 
 # All fields but the input
@@ -114,12 +116,22 @@ def encode_messages(messages: Sequence[Message]) -> list[bytes]:
 
 def _items(message: Message) -> Iterator[Any]:
     data = message.provider_data
-    if data is not None and data.origin == ORIGIN and data.raw:
-        yield from msgspec.json.decode(data.raw, type=list[Raw])
+    if data is not None and data.origin == ORIGIN and data.raw and _has_valid_ids(message):
+        items = msgspec.json.decode(data.raw, type=list[Raw])
+        if not all(_is_reasoning(part) for part in message.parts):
+            yield from items  # reasoning alone, of an answer that was cut, would be rejected
     elif message.role == "model":
         yield from _model_items(message)
     else:
         yield from _user_items(message)
+
+
+def _is_reasoning(part: Part) -> bool:
+    return isinstance(part, Thought) or (isinstance(part, Opaque) and part.name == "reasoning")
+
+
+def _has_valid_ids(message: Message) -> bool:
+    return all(ID.fullmatch(part.id) for part in message.parts if isinstance(part, ToolCall))
 
 
 def _model_items(message: Message) -> Iterator[Any]:
@@ -131,7 +143,7 @@ def _model_items(message: Message) -> Iterator[Any]:
             yield {"role": "assistant", "content": part.text}
         elif isinstance(part, ToolCall):
             arguments = json_text(part.arguments) if part.raw_arguments is None else part.raw_arguments
-            id = fitting_id(part.id, ID)
+            id = valid_id(part.id, ID)
             yield {"type": "function_call", "call_id": id, "name": part.name, "arguments": arguments}
         elif isinstance(part, Blob):
             media.append(part)
@@ -152,7 +164,7 @@ def _as_sent(part: Part) -> Raw | None:
         if not is_same:
             return None
         arguments = json_text(part.arguments) if part.raw_arguments is None else part.raw_arguments
-        return Raw(encode_json({**item, "arguments": arguments}))
+        return Raw(encode_json({**item, "call_id": valid_id(part.id, ID), "arguments": arguments}))
     if isinstance(part, Text):
         texts = [content.get("text") for content in item.get("content") or []]
         return data.raw if texts == [part.text] else None
@@ -183,19 +195,11 @@ def _user_items(message: Message) -> Iterator[Any]:
 def _encode_result(result: ToolResult) -> dict[str, Any]:
     output: Any = result_text(result)
     if result.media:
-        output = [] if result.value is None else [{"type": "input_text", "text": json_text(result.value)}]
-        for part in result.content:
-            if isinstance(part, Blob):
-                output.append(_encode_blob(part))
-            elif result.value is None and (text := _text_of(part)):
-                output.append({"type": "input_text", "text": text})
-        if result.hint is not None:
-            output.append({"type": "input_text", "text": result.hint})
-    return {"type": "function_call_output", "call_id": fitting_id(result.id, ID), "output": output}
-
-
-def _text_of(part: Text | Resource) -> str:
-    return part.text if isinstance(part, Text) else part.text or part.url
+        output = [
+            _encode_blob(part) if isinstance(part, Blob) else {"type": "input_text", "text": part.text}
+            for part in result_parts(result)
+        ]
+    return {"type": "function_call_output", "call_id": valid_id(result.id, ID), "output": output}
 
 
 def _encode_blob(blob: Blob) -> dict[str, Any]:

@@ -18,4 +18,9 @@ def is_reasoning_model(model: str) -> bool:
 
 
 def profile_of(model: str) -> ModelProfile:
-    return ModelProfile(service="OpenAI", schema=STRICT, reasoning=("level",) if is_reasoning_model(model) else ())
+    return ModelProfile(
+        service="OpenAI",
+        schema=STRICT,
+        output_is_object=True,
+        reasoning=("level",) if is_reasoning_model(model) else (),
+    )

@@ -1,0 +1,74 @@
+"""Errors of OpenAI and compatible services, in responses and in streams, as exceptions of `midspan.errors`."""
+
+from typing import Any
+
+import msgspec
+
+from midspan.errors import (
+    AuthenticationError,
+    InvalidRequest,
+    PermissionDenied,
+    ProviderError,
+    QuotaExhausted,
+    RateLimited,
+    ServerError,
+    UnknownModel,
+)
+from midspan.providers.rest import Response, retry_delay, status_error
+
+
+def parse_error(service: str, response: Response, body: bytes) -> ProviderError:
+    """Return the error that a response with an error status reports."""
+    try:
+        document = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        document = None
+    code, message = _error_fields(document)
+    message = f"{service} answered {response.status}: {message or body[:200].decode(errors='replace').strip()}"
+    error_type = _ERRORS.get(code)
+    if error_type is None:
+        return status_error(response, message)
+    return error_type(message, status=response.status, retry_delay_seconds=retry_delay(response))
+
+
+def event_error(service: str, name: str, item: Any) -> ProviderError | None:
+    """Return the error that an event of a stream reports."""
+    if not isinstance(item, dict) or (not item.get("error") and name != "error" and item.get("type") != "error"):
+        return None
+    code, message = _error_fields(item if item.get("error") else {"error": item})
+    text = f"{service} sent an error: {message or item}"
+    return _ERRORS.get(code, _STATUS_ERRORS.get(code, ServerError))(text)
+
+
+def _error_fields(document: Any) -> tuple[str, str]:
+    """Return the code and the message of an error; services write them in several places."""
+    error = document.get("error") if isinstance(document, dict) else None
+    if isinstance(error, dict):
+        codes = (error.get("code"), error.get("type"))
+        code = next((str(code) for code in codes if code is not None and str(code) in _ERRORS), str(codes[0]))
+        return code, str(error.get("message") or "")
+    if isinstance(document, dict):
+        return str(document.get("code") or document.get("type")), str(error or document.get("message") or "")
+    return "", ""
+
+
+_ERRORS: dict[str, type[ProviderError]] = {
+    "invalid_api_key": AuthenticationError,
+    "authentication_error": AuthenticationError,
+    "model_not_found": UnknownModel,
+    "insufficient_quota": QuotaExhausted,
+    "billing_hard_limit_reached": QuotaExhausted,
+    "rate_limit_exceeded": RateLimited,
+    "server_error": ServerError,
+    "overloaded_error": ServerError,
+    "context_length_exceeded": InvalidRequest,
+}
+_STATUS_ERRORS: dict[str, type[ProviderError]] = {
+    "400": InvalidRequest,
+    "401": AuthenticationError,
+    "402": QuotaExhausted,
+    "403": PermissionDenied,
+    "404": UnknownModel,
+    "429": RateLimited,
+}
+"""Errors within a stream, which has no status: some services write one as the code."""
