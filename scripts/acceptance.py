@@ -41,7 +41,7 @@ SUITES = (  # the longest first
         ["scripts/replay_schemas.py"],
         ("tool_schemas.jsonl", "bfcl.jsonl", "json_schema_suite.jsonl"),
     ),
-    Suite("replay_traffic", ["scripts/replay_traffic.py"], ("gemini_traffic.jsonl",)),
+    Suite("replay_traffic", ["scripts/replay_traffic.py"], ("gemini_traffic.jsonl", "provider_traffic.jsonl")),
     Suite("score_offline", ["scripts/score_offline.py"], ("bfcl.jsonl",)),
     Suite("replay_loops", ["scripts/replay_loops.py"], ("gemini_traffic.jsonl",)),
     Suite("replay_requests", ["scripts/replay_requests.py"], ("gemini_traffic.jsonl",)),
