@@ -22,6 +22,7 @@ from midspan.errors import (
     AuthenticationError,
     InvalidRequest,
     MalformedResponse,
+    ProviderError,
     QuotaExhausted,
     RateLimited,
     ServerError,
@@ -445,6 +446,48 @@ def test_error_in_a_successful_response_is_raised_as_the_error_that_it_is(stack:
     service.answers.append((200, b'{"error": {"code": 402, "message": "no credits"}}', {}))
     with pytest.raises(QuotaExhausted, match="no credits"):
         ask(ONE_ATTEMPT["openai"](service.url), Message.user("Hi"))
+
+
+@pytest.mark.parametrize("content", [5, True, [{"type": "text", "text": 5}]])
+def test_text_that_is_no_string_is_a_malformed_response_with_the_transcript(content: Any, stack: ExitStack) -> None:
+    paid = []
+
+    @tool
+    def pay() -> str:
+        """Pay."""
+        paid.append(1)
+        return "paid"
+
+    service = stack.enter_context(recorder(ChatService(Turn("never"))))
+    call = ChatService(Turn("never")).whole(Turn("", (("call_a", "pay", "{}"),)))
+    broken = {"choices": [{"message": {"content": content}, "finish_reason": "stop"}]}
+    service.answers += [(200, json.dumps(document).encode(), {}) for document in (call, broken)]
+    with pytest.raises(MalformedResponse, match="not a string") as caught:
+        Agent(ONE_ATTEMPT["openai"](service.url), tools=[pay]).run_sync("Pay")
+    assert paid == [1]
+    assert len(caught.value.transcript or ()) == 3
+
+
+def test_service_that_does_not_stream_says_what_it_sent(wire: str, stack: ExitStack) -> None:
+    service = stack.enter_context(recorder())
+    service.answer({"choices": []})
+    with pytest.raises(ProviderError, match=r"instead of a stream|has no|not an interaction|without a reason"):
+        asyncio.run(_must_end(ONE_ATTEMPT[wire](service.url)))
+
+
+def test_redirect_names_the_new_address(wire: str, stack: ExitStack) -> None:
+    service = stack.enter_context(recorder())
+    service.answer({}, status=302, location="https://new.example/")
+    with pytest.raises(InvalidRequest, match=r"'https://new\.example/'.*redirects are not followed"):
+        ask(ONE_ATTEMPT[wire](service.url), Message.user("Hi"))
+
+
+def test_list_of_models_of_another_form_is_a_malformed_response(stack: ExitStack) -> None:
+    service = stack.enter_context(recorder())
+    service.answer({"choices": []})
+    for provider in (ONE_ATTEMPT["openai"](service.url), ONE_ATTEMPT["anthropic"](service.url)):
+        with pytest.raises(MalformedResponse, match="did not answer with a list of models"):
+            asyncio.run(provider.list_models())  # type: ignore[attr-defined]
 
 
 def test_name_of_a_call_may_come_after_its_id(stack: ExitStack) -> None:

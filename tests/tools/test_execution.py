@@ -436,6 +436,17 @@ def test_error_in_a_result_need_not_match_the_response_schema() -> None:
     assert (result.is_error, result.value) == (True, {"error": "API request failed: timeout"})
 
 
+def test_number_with_too_many_digits_is_described_because_the_tool_has_run() -> None:
+    @tool(writes="orders")
+    def order() -> int:
+        """Order everything."""
+        return 10**5000
+
+    result = asyncio.run(execute(order, ToolCall("1", "order")))
+    assert not result.is_error
+    assert "too many digits" in result.value
+
+
 def test_result_that_is_not_json_serializable_is_described() -> None:
     class Odd:
         def __repr__(self) -> str:

@@ -66,6 +66,16 @@ def _number(value: float) -> float:
     return float(value)
 
 
+def _integer(value: int) -> int:
+    if value.bit_length() > _MAX_INTEGER_BITS:
+        raise ResultError("the number has too many digits; return a text instead")
+    return value
+
+
+_MAX_INTEGER_BITS = 14_000
+"""Python converts integers of up to 4,300 digits to text."""
+
+
 def _array(values: Iterable[Any]) -> list[Any]:
     items: list[Any] = []
     try:
@@ -139,7 +149,8 @@ _EXACT: dict[type, Callable[[Any], Any]] = {
     dict: _object,
     list: _array,
     tuple: _array,
-    **dict.fromkeys((int, bool, type(None)), lambda value: value),
+    int: _integer,
+    **dict.fromkeys((bool, type(None)), lambda value: value),
 }
 _BASES: tuple[_Converter, ...] = (
     (enum.Enum, lambda value: _convert(value.value)),

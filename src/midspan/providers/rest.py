@@ -183,11 +183,21 @@ class RestClient:
         except _UNEXPECTED as error:
             raise self._malformed(error) from error
         if reader.is_empty:
+            content_type = response.header("content-type") or ""
+            if content_type and "event-stream" not in content_type:
+                raise MalformedResponse(f"{self.service} answered {content_type} instead of a stream")
             raise StreamCut(f"{self.service} sent an empty stream", status=response.status)
         return reader, items, None
 
+    def checked(self, read: Callable[[], T]) -> T:
+        """Return what `read` returns; a response of an unexpected form is a MalformedResponse."""
+        try:
+            return read()
+        except _UNEXPECTED as error:
+            raise self._malformed(error) from error
+
     def _malformed(self, error: Exception) -> MalformedResponse:
-        return MalformedResponse(f"the response of {self.service} has an unexpected form: {error!r:.200}")
+        return MalformedResponse(f"the response of {self.service} has an unexpected form: {error}")
 
     def _request(self, method: str, path: str, body: bytes, headers: SecretHeaders) -> HttpRequest:
         if self._max_body_bytes is not None and len(body) > self._max_body_bytes:
@@ -250,6 +260,11 @@ class JsonEventReader:
 def status_error(response: Response, message: str) -> ProviderError:
     """Return the error that the status of a response usually means, with the delay that its headers ask for."""
     status, delay = response.status, retry_delay(response)
+    if 300 <= status < 400:
+        location = response.header("location")
+        message += (
+            f" (moved to {location!r}; redirects are not followed, pass the right base_url=…)" if location else ""
+        )
     match status:
         case 401:
             return AuthenticationError(message, status=status)

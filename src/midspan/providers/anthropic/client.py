@@ -20,6 +20,7 @@ from midspan.errors import (
     AuthenticationError,
     ConfigError,
     InvalidRequest,
+    MalformedResponse,
     PermissionDenied,
     ProviderError,
     QuotaExhausted,
@@ -100,7 +101,7 @@ class Anthropic:
             except ProviderError as error:
                 error.partial_response = paused.response
                 raise
-            if not paused.add(decoder.response(), decoder.next_index):
+            if not paused.add(self._client.checked(decoder.response), decoder.next_index):
                 break
         assert paused.response is not None
         yield paused.response
@@ -137,7 +138,9 @@ class Anthropic:
         after = ""
         for _ in range(_MAX_PAGES):
             page: Any = await self._client.call("GET", f"v1/models?limit=1000{after}", read=msgspec.json.decode)
-            names += [model["id"] for model in page.get("data", [])]
+            if not isinstance(page, dict) or "data" not in page:
+                raise MalformedResponse("Anthropic did not answer with a list of models")
+            names += [model["id"] for model in page["data"]]
             if not page.get("has_more"):
                 break
             after = f"&after_id={page['last_id']}"
@@ -228,8 +231,8 @@ def parse_error(response: Response, body: bytes) -> ProviderError:
     """Return the error that a response with an error status reports."""
     try:
         error = msgspec.json.decode(body)["error"]
-        kind, message = str(error["type"]), str(error["message"])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError, KeyError):
+        kind, message = str(error.get("type")), str(error["message"])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError, KeyError, AttributeError):
         text = body[:200].decode(errors="replace").strip()
         return status_error(response, f"Anthropic answered {response.status}: {text}")
     return _error(kind, message, response.status, retry_delay(response)) or status_error(

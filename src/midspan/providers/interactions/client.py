@@ -25,7 +25,7 @@ async def stream(client: RestClient, request: ModelRequest) -> AsyncIterator[Mod
         async for decoder, events in pieces:  # noqa: B007 - the last one has the response
             for event in events:
                 yield event  # type: ignore[misc]  # the items are events; the type of a reader cannot say so
-    yield decoder.response()
+    yield client.checked(decoder.response)
 
 
 async def generate(client: RestClient, request: ModelRequest) -> ModelResponse:

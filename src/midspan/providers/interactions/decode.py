@@ -46,7 +46,7 @@ def decode_response(body: bytes) -> ModelResponse:
         steps = msgspec.json.decode(msgspec.json.decode(body, type=dict[str, Raw]).get("steps", b"[]"), type=list[Raw])
         return _response(document, steps, (Raw(body),))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError, AttributeError) as error:
-        raise MalformedResponse(f"the response is not an interaction: {error!r}") from error
+        raise MalformedResponse(f"the response is not an interaction: {body[:80]!r}") from error
 
 
 def _response(document: dict[str, Any], steps: list[Raw], raw: tuple[Raw, ...]) -> ModelResponse:

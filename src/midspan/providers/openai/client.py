@@ -13,7 +13,7 @@ from midspan._http.messages import origin_of
 from midspan._http.retry import Clock, RetryPolicy
 from midspan._http.transport import Transport
 from midspan._types.exchange import ModelEvent, ModelRequest, ModelResponse
-from midspan.errors import ConfigError
+from midspan.errors import ConfigError, MalformedResponse
 from midspan.providers.auth import ApiKey, Auth, BearerToken, EnvironmentKey, GiveToken
 from midspan.providers.openai.decode import StreamDecoder, decode_response
 from midspan.providers.openai.encode import request_body
@@ -66,7 +66,7 @@ class OpenAI:
             async for decoder, events in pieces:  # noqa: B007 - the last one has the response
                 for event in events:
                     yield event  # type: ignore[misc]  # the items are events; the type of a reader cannot say so
-        yield decoder.response()
+        yield self._client.checked(decoder.response)
 
     async def generate(self, request: ModelRequest) -> ModelResponse:
         """Return the whole response."""
@@ -168,5 +168,7 @@ def _key_header(preset: Preset) -> tuple[str, str]:
 async def list_models(client: RestClient) -> list[str]:
     """Return the names of the models that a service lists."""
     page: Any = await client.call("GET", "models", read=msgspec.json.decode)
-    models = page if isinstance(page, list) else page.get("data") or []  # Together sends the list itself
+    models = page.get("data") if isinstance(page, dict) else page  # Together sends the list itself
+    if not isinstance(models, list):
+        raise MalformedResponse(f"{client.service} did not answer with a list of models")
     return [str(model["id"]) for model in models if isinstance(model, dict) and model.get("id")]

@@ -54,7 +54,7 @@ def decode_response(body: bytes, preset: Preset) -> ModelResponse:
         raw_message = msgspec.json.decode(raw, type=list[dict[str, Raw]])[0]["message"]
         parts = tuple(_parts(message, preset))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError, LookupError, AttributeError) as error:
-        raise MalformedResponse(f"the response of {preset.service} has no message: {error!r}") from error
+        raise MalformedResponse(f"the response of {preset.service} has no message: {body[:80]!r}") from error
     reason = choice.get("finish_reason") or "stop"  # some services leave it empty
     return _response(message, parts, raw_message, reason, document, (Raw(body),), preset)
 
@@ -94,11 +94,17 @@ def _parts(message: dict[str, Any], preset: Preset) -> Iterator[Part]:
         for item in content:
             yield from _content_part(item, preset)
     elif content:
-        yield Text(content)
+        yield Text(_text(content))
     elif message.get("refusal"):
-        yield Text(message["refusal"])
+        yield Text(_text(message["refusal"]))
     for call in message.get("tool_calls") or []:
         yield _call(call, preset)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise MalformedResponse(f"the text of the response is not a string: {value!r:.80}")
+    return value
 
 
 def _thoughts(message: dict[str, Any], preset: Preset) -> Iterator[Part]:
@@ -118,8 +124,8 @@ def _thoughts(message: dict[str, Any], preset: Preset) -> Iterator[Part]:
 def _content_part(item: dict[str, Any], preset: Preset) -> Iterator[Part]:
     """Yield one item of a content list: Mistral writes reasoning there."""
     match item:
-        case {"type": "text", "text": str(text)}:
-            yield Text(text)
+        case {"type": "text"}:
+            yield Text(_text(item.get("text")))
         case {"type": "thinking", "thinking": list(pieces)}:
             yield Thought("".join(piece.get("text", "") for piece in pieces))
         case {"type": "thinking", "thinking": str(text)}:

@@ -52,7 +52,7 @@ class OpenAIResponses:
             async for decoder, events in pieces:  # noqa: B007 - the last one has the response
                 for event in events:
                     yield event  # type: ignore[misc]  # the items are events; the type of a reader cannot say so
-        yield decoder.response()
+        yield self._client.checked(decoder.response)
 
     async def generate(self, request: ModelRequest) -> ModelResponse:
         """Return the whole response."""

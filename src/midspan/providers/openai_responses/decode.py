@@ -44,7 +44,7 @@ def decode_response(body: bytes) -> ModelResponse:
             raise error
         return _response(document, raw_items, (Raw(body),))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError, KeyError, AttributeError) as error:
-        raise MalformedResponse(f"the response of OpenAI has no output: {error!r}") from error
+        raise MalformedResponse(f"the response of OpenAI has no output: {body[:80]!r}") from error
 
 
 def response_error(name: str, item: Any) -> ProviderError | None:
