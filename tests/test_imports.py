@@ -15,7 +15,7 @@ LAYERS = [
     ["_schema", "_storage", "_http"],
     ["tools", "providers"],
     ["_loop"],
-    ["gemini", "toolsets", "emulator"],
+    ["gemini", "toolsets", "emulator", "compat"],
     ["testing"],
     ["_cli"],
 ]

@@ -5,7 +5,15 @@ from pkgutil import iter_modules
 
 import pytest
 
-MODULES = ["midspan", "midspan.events", "midspan.messages", "midspan.providers", "midspan.testing", "midspan.tools"]
+MODULES = [
+    "midspan",
+    "midspan.events",
+    "midspan.messages",
+    "midspan.providers",
+    "midspan.testing",
+    "midspan.tools",
+    "midspan.compat",
+]
 
 
 @pytest.mark.parametrize("module", MODULES)

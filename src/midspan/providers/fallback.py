@@ -5,13 +5,12 @@ import logging
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
-from typing import Any
 
 from msgspec.structs import replace
 
 from midspan._schema.dialects.dialect import NameRule
 from midspan._types.exchange import ModelEvent, ModelRequest, ModelResponse, RequestConfig
-from midspan._types.specs import AnyTool, ToolSpec
+from midspan._types.specs import AnyTool
 from midspan.errors import (
     AuthenticationError,
     ConfigError,
@@ -20,6 +19,7 @@ from midspan.errors import (
     ProviderError,
     QuotaExhausted,
 )
+from midspan.providers.encoding import adapted_tool
 from midspan.providers.openai.profile import JSON_SCHEMA
 from midspan.providers.provider import ModelProfile, Provider, ensure_aclose
 
@@ -126,15 +126,5 @@ def _adapted_config(config: RequestConfig, provider: Provider) -> RequestConfig:
 
         schema = adapt_schema(output.json_schema, dialect, arguments=False)
         output = replace(output, json_schema=schema.schema, strict=schema.strict)
-    tools: tuple[AnyTool, ...] = tuple(_adapted_tool(tool, profile) for tool in config.tools)
+    tools: tuple[AnyTool, ...] = tuple(adapted_tool(tool, profile) for tool in config.tools)
     return replace(config, model=provider.model, tools=tools, output=output)
-
-
-def _adapted_tool(tool: AnyTool, profile: ModelProfile) -> Any:
-    if not isinstance(tool, ToolSpec) or profile.schema is None:
-        return tool
-    from midspan._schema.dialects.adapt import adapt_schema  # loaded with the first tool
-
-    schema = adapt_schema(tool.parameters or {}, profile.schema)
-    strict = tool.strict if tool.strict is not None else schema.strict or None
-    return replace(tool, parameters=None if schema.is_empty else schema.schema, strict=strict)
