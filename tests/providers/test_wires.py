@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from midspan import Agent, Gemini, tool
-from midspan._types.exchange import FinishReason, ModelRequest, ModelResponse, Output, RequestConfig
+from midspan._types.exchange import CachePolicy, FinishReason, ModelRequest, ModelResponse, Output, RequestConfig
 from midspan._types.messages import History, Message
 from midspan._types.parts import Blob, Text, Thought, ToolCall, ToolResult
 from midspan._types.specs import ModelSettings, ToolChoice, ToolSpec
@@ -20,6 +20,7 @@ from midspan.emulator import LocalGemini, answer
 from midspan.emulator import call as gemini_call
 from midspan.errors import (
     AuthenticationError,
+    ConfigError,
     InvalidRequest,
     MalformedResponse,
     ProviderError,
@@ -522,6 +523,61 @@ async def _streamed(provider: Provider) -> ModelResponse:
     *_, response = [event async for event in provider.stream(request)]
     assert isinstance(response, ModelResponse)
     return response
+
+
+# What only one of them has
+
+
+def test_claude_is_reached_by_vertex(stack: ExitStack) -> None:
+    service = stack.enter_context(recorder())
+    whole = AnthropicService(Turn("never")).whole(Turn("Hello."))
+    service.answer(whole)
+    claude = Anthropic(
+        "claude-sonnet-4-5@20250929",
+        vertex=True,
+        project="p",
+        location="us-east5",
+        token=lambda: "t",
+        base_url=service.url,
+    )
+    assert ask(claude, Message.user("Hi"), settings=ModelSettings(max_tokens=9)).message.text == "Hello."
+    models = "/v1/projects/p/locations/us-east5/publishers/anthropic/models"
+    assert service.last.path == f"{models}/claude-sonnet-4-5@20250929:rawPredict"
+    assert service.last.headers["authorization"] == "Bearer t"
+    assert service.last.body["anthropic_version"] == "vertex-2023-10-16"
+    assert "model" not in service.last.body
+    with pytest.raises(ConfigError, match="does not list"):
+        asyncio.run(claude.list_models())
+
+
+def test_cache_policy_marks_tools_system_prompt_and_messages(stack: ExitStack) -> None:
+    service = stack.enter_context(recorder(AnthropicService(Turn("ok"))))
+    claude = Anthropic("claude-sonnet-5-5", api_key="k", base_url=service.url)
+    ask(claude, Message.user("Hi"), system="Be brief.", tools=(WEATHER,), cache=CachePolicy(ttl_seconds=3600))
+    mark = {"type": "ephemeral", "ttl": "1h"}
+    body = service.last.body
+    assert body["tools"][-1]["cache_control"] == body["system"][-1]["cache_control"] == body["cache_control"] == mark
+    ask(claude, Message.user("Hi"), system="Be brief.", tools=(WEATHER,), cache=CachePolicy(parts=("system",)))
+    assert "cache_control" not in service.last.body
+    assert "cache_control" not in service.last.body["tools"][-1]
+    assert service.last.body["system"][-1]["cache_control"] == {"type": "ephemeral"}
+    assert service.refused == []  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("media_type", ["application/pdf", "text/plain"])
+def test_files_are_accepted(wire: str, media_type: str, stack: ExitStack) -> None:
+    running = Running(stack, wire, Turn("A file."))
+    ask(running.provider, Message.user("What is this?", Blob.of(b"%PDF-1.4", media_type, name="a.pdf")))
+    assert running.service.refused == []
+    assert "JVBERi0xLjQ" in json.dumps(running.service.last.body) or "%PDF-1.4" in json.dumps(running.service.last.body)
+
+
+@pytest.mark.parametrize("wire", ["anthropic", "openai", "responses"])
+def test_prompt_mode_works_with_every_provider(wire: str, stack: ExitStack) -> None:
+    running = Running(stack, wire, Turn('TOOL_CALL: get_weather({"city": "Oslo"})'), Turn("Sunny."))
+    assert Agent(running.provider, tools=[get_weather], prompt_mode=True).run_sync("Weather?").text == "Sunny."
+    assert "Oslo: sunny" in json.dumps(running.service.last.body)
+    assert running.service.refused == []
 
 
 # Changing the model in the middle
