@@ -11,7 +11,7 @@ import pytest
 from midspan.compat import AnthropicClient, Client, GeminiClient, OpenAIClient
 from midspan.emulator import LocalGemini, answer
 from midspan.emulator import call as gemini_call
-from midspan.errors import AuthenticationError, ConfigError, DuplicateTool, LimitReached, UnknownModel
+from midspan.errors import AuthenticationError, ConfigError, DuplicateTool, InvalidRequest, LimitReached, UnknownModel
 from tests.gemini.recorder import recorder
 from tests.providers.services import AnthropicService, ChatService, Turn
 
@@ -158,6 +158,65 @@ def test_headers_of_one_message_are_sent() -> None:
         assert service.last.headers["x-trace"] == "7"
         client.send_message("Hi")
         assert "x-trace" not in service.last.headers
+
+
+def _wiper(wiped: list[str]) -> dict[str, Any]:
+    def wipe(path: str = "/") -> str:
+        wiped.append(path)
+        return "wiped"
+
+    parameters = {"type": "object", "properties": {"path": {"type": "string"}}}
+    return {"name": "wipe", "description": "Wipe.", "parameters": parameters, "function": wipe}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "is_cut"), [('{"path": "/tm', False), ("[1]", False), ('{"path": "/tmp"}', True)]
+)
+def test_call_that_cannot_be_read_or_was_cut_is_not_executed(arguments: str, is_cut: bool) -> None:
+    wiped: list[str] = []
+    turns = Turn("", (("call_a", "wipe", arguments),), is_cut=is_cut), Turn("Sorry.")
+    with recorder(ChatService(*turns)) as service:
+        client = OpenAIClient("k", base_url=service.url)
+        client.register_tool(_wiper(wiped))
+        last = client.handle_tool_response(client.send_message("Wipe /tmp"))
+    assert last["content"] == [{"type": "text", "text": "Sorry."}]
+    assert wiped == []
+
+
+def test_tool_of_another_conversation_is_not_executed() -> None:
+    wiped: list[str] = []
+    with recorder(ChatService(Turn("", (("call_a", "wipe", "{}"),)), Turn("Sorry."))) as service:
+        client = OpenAIClient("k", base_url=service.url)
+        client.register_tool(_wiper(wiped))
+        message = client.send_message("Wipe", client.create_conversation(available_tools=[]))
+        client.handle_tool_response(message)
+    assert wiped == []
+
+
+def test_results_of_any_kind_are_outcomes_and_async_functions_are_awaited() -> None:
+    async def later() -> str:
+        return "later"
+
+    client = OpenAIClient("k")
+    for name, function in (("big", lambda: "x" * 400_000), ("odd", object), ("later", later)):
+        client.register_tool({"name": name, "description": name, "function": function})
+        assert client.execute_tool({"name": name, "arguments": "{}"})["success"]
+    assert client.execute_tool({"name": "later"})["data"] == "later"
+    assert not client.execute_tool({"name": "later", "arguments": "[1]"})["success"]
+    with pytest.raises(ConfigError, match="does not accept the tool name"):
+        client.register_tool({"name": "my.tool", "function": later})
+
+
+def test_message_that_failed_can_be_sent_again() -> None:
+    with recorder(ChatService(Turn("Hi"))) as service:
+        client = OpenAIClient("k", base_url=service.url)
+        conversation = client.create_conversation()
+        service.answers.append(service.error(400, "invalid_request_error", "no"))  # type: ignore[attr-defined]
+        with pytest.raises(InvalidRequest):
+            client.send_message("Hi", conversation)
+        service.answers.clear()
+        client.send_message("Hi", conversation)
+        assert [message["role"] for message in service.last.body["messages"]] == ["user"]
 
 
 def test_errors_have_their_types() -> None:

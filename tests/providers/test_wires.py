@@ -506,6 +506,96 @@ def test_name_of_a_call_may_come_after_its_id(stack: ExitStack) -> None:
     assert (call.id, call.name, call.arguments) == ("call_a", "get_weather", {"city": "Oslo"})
 
 
+def _fragment(name: str | None = None, arguments: str = "", **fields: Any) -> dict[str, Any]:
+    function = {"arguments": arguments} if name is None else {"name": name, "arguments": arguments}
+    return {**fields, "function": function}
+
+
+A, B = '{"p": 1}', '{"p": 2}'
+
+
+@pytest.mark.parametrize(
+    "fragments",
+    [
+        [
+            _fragment("f", id="a"),
+            _fragment("g", id="b"),
+            _fragment(arguments=A, id="a"),
+            _fragment(arguments=B, id="b"),
+        ],
+        [
+            _fragment("f", id="a", index=0),
+            _fragment("g", id="b", index=0),
+            _fragment(arguments=A, id="a", index=0),
+            _fragment(arguments=B, id="b", index=0),
+        ],
+        [_fragment("f", index=0), _fragment(arguments=A, id="a", index=0), _fragment("g", B, id="b", index=1)],
+        [_fragment("f", A, id="", index=0), _fragment("g", B, id="", index=0)],
+        [_fragment("f", A), _fragment("g", B)],
+        [
+            _fragment("f", id="a", index=0),
+            _fragment("g", id="b", index=1),
+            _fragment(arguments='{"p"', index=0),
+            _fragment(arguments=B, index=1),
+            _fragment(arguments=": 1}", index=0),
+        ],
+    ],
+)
+def test_fragments_of_parallel_calls_are_put_together(fragments: list[dict[str, Any]], stack: ExitStack) -> None:
+    events = [{"choices": [{"index": 0, "delta": {"tool_calls": [item]}, "finish_reason": None}]} for item in fragments]
+    end = {"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]}
+    service = stack.enter_context(recorder())
+    service.answer_stream(*events, end)
+    response = asyncio.run(_streamed(OpenAI("gpt-5.5", api_key="k", base_url=service.url)))
+    calls = response.message.calls
+    assert [(call.name, call.arguments) for call in calls] == [("f", {"p": 1}), ("g", {"p": 2})]
+    assert len({call.id for call in calls}) == 2
+
+
+def test_arguments_without_a_call_are_a_malformed_response(stack: ExitStack) -> None:
+    service = stack.enter_context(recorder())
+    delta = {"tool_calls": [_fragment(arguments=A, id="a")]}
+    service.answer_stream({"choices": [{"index": 0, "delta": delta, "finish_reason": "tool_calls"}]})
+    with pytest.raises(MalformedResponse, match="without a name"):
+        asyncio.run(_streamed(ONE_ATTEMPT["openai"](service.url)))
+
+
+def test_thinking_is_left_out_of_a_turn_that_began_with_a_forced_call(stack: ExitStack) -> None:
+    service = stack.enter_context(recorder(AnthropicService(Turn("", CALLS[:1]), Turn("Sunny."))))
+    claude = Anthropic("claude-sonnet-4-5", api_key="k", base_url=service.url)
+    agent = Agent(claude, tools=[get_weather], tool_choice="required_any", settings={"thinking": 2048})
+    assert agent.run_sync("Weather?").text == "Sunny."
+    assert all("thinking" not in request.body for request in service.seen)
+
+
+def test_types_that_a_service_cannot_enforce_are_answered_by_a_tool(stack: ExitStack) -> None:
+    calls = (("call_a", "final_answer", '{"answer": {"a": 1}}'),)
+    service = stack.enter_context(recorder(AnthropicService(Turn("", calls))))
+    claude = Anthropic("claude-sonnet-5-5", api_key="k", base_url=service.url)
+    for model in (claude, [claude, claude]):
+        assert Agent(model, output=dict[str, int]).run_sync("Numbers").output == {"a": 1}
+        assert "output_config" not in service.last.body
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "error"),
+    [
+        (402, {"error": {"message": "Insufficient Balance", "code": "invalid_request_error"}}, QuotaExhausted),
+        (404, {"error": {"message": "model 'x' not found", "type": "api_error"}}, UnknownModel),
+        (404, {"object": "error", "message": "The model `x` does not exist.", "code": 404}, UnknownModel),
+        (401, [{"error": {"code": 401, "message": "API key not valid"}}], AuthenticationError),
+    ],
+)
+def test_errors_of_compatible_services_have_their_types(
+    status: int, body: Any, error: type[ProviderError], stack: ExitStack
+) -> None:
+    service = stack.enter_context(recorder())
+    service.answer(body, status=status)
+    with pytest.raises(error) as caught:
+        ask(ONE_ATTEMPT["openai"](service.url), Message.user("Hi"))
+    assert "{" not in str(caught.value)
+
+
 def test_arguments_as_text_are_read_or_reported(stack: ExitStack) -> None:
     service = stack.enter_context(recorder())
     provider = ONE_ATTEMPT["interactions"](service.url)

@@ -284,6 +284,7 @@ def _typed_output(output: Optional["OutputType"], profile: ModelProfile, *, has_
     dialect = profile.output_schema or profile.schema
     schema = AdaptedSchema(output.schema) if dialect is None else adapt_schema(output.schema, dialect, arguments=False)
     is_accepted = not profile.output_is_object or schema.schema.get("type") == "object"
+    is_accepted = is_accepted and (not profile.output_is_strict or schema.strict)
     return TypedOutput(output, schema, (has_tools and not profile.supports_json_with_tools) or not is_accepted)
 
 

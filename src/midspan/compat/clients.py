@@ -5,7 +5,7 @@ and asks again until the model answers or a final tool succeeds. `Agent` does al
 """
 
 import importlib.util
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from midspan._loop.blocking import run_blocking
 from midspan._types.context import RunContext
-from midspan._types.exchange import ModelRequest, ModelResponse, RequestConfig
+from midspan._types.exchange import FinishReason, ModelRequest, ModelResponse, RequestConfig
 from midspan._types.messages import History
 from midspan._types.parts import ToolCall
 from midspan._types.specs import ModelSettings, ToolChoice, ToolSpec
@@ -34,7 +34,7 @@ from midspan.providers.openai.profile import PRESETS
 from midspan.providers.provider import Provider, WireProvider
 from midspan.tools.declared import tool_from_schema
 from midspan.tools.execution import execute
-from midspan.tools.function import Tool
+from midspan.tools.function import Tool, is_async
 
 ToolDefinition = Mapping[str, Any]
 """`name`, `description`, `parameters` (a JSON Schema), `function`, and `final_tool`."""
@@ -68,10 +68,10 @@ class Client:
         """`options` are those of the provider: base_url, retry, transport, headers."""
         self.model = model or self._get_default_model()
         self._api_key, self._options = api_key, options
+        self._is_given = provider is not None
         self.provider = provider or self._make_provider(options.get("headers"))
         self.max_iterations = max_iterations
         self.tools: dict[str, Tool[..., Any]] = {}
-        self._functions: dict[str, Callable[..., Any]] = {}
         self._conversations: dict[str, Conversation] = {}
 
     # What an API is
@@ -93,20 +93,29 @@ class Client:
 
     def register_tool(self, definition: ToolDefinition, *, override: bool = False) -> str:
         """Register a tool and return its name."""
-        name, function = str(definition["name"]), definition.get("function")
-        if not callable(function):
-            raise ConfigError(f"the tool {name!r} has no function")
+        name, function = definition.get("name"), definition.get("function")
+        if not isinstance(name, str) or not callable(function):
+            raise ConfigError(f"a tool needs a name and a function, got {dict(definition)!r:.120}")
+        dialect = self.provider.profile.schema
+        if dialect is not None and not dialect.functions.allows(name):
+            raise ConfigError(f"{self._get_api_name()} does not accept the tool name {name!r}")
         if name in self.tools and not override:
             raise DuplicateTool(f"the tool {name!r} is already registered; pass override=True to replace it")
         parameters = dict(definition.get("parameters") or {"type": "object", "properties": {}})
         if definition.get("required"):
             parameters["required"] = list(definition["required"])
-        self._functions[name] = function
+
+        async def call_async(context: Any, arguments: dict[str, Any]) -> MessageDict:
+            return _outcome(await function(**{**arguments, **(context or {})}))
+
+        def call(context: Any, arguments: dict[str, Any]) -> MessageDict:
+            return _outcome(function(**{**arguments, **(context or {})}))
+
         self.tools[name] = tool_from_schema(
             name,
             str(definition.get("description") or ""),
             parameters,
-            lambda context, arguments: _outcome(function(**{**arguments, **(context or {})})),
+            call_async if is_async(function) else call,
             final=bool(definition.get("final_tool")),
         )
         return name
@@ -130,14 +139,21 @@ class Client:
 
     def execute_tool(self, tool_call: MessageDict, context: Mapping[str, Any] | None = None) -> MessageDict:
         """Execute a call, and return `success`, `message` and `data`. The context is merged into the arguments."""
-        call = ToolCall(str(tool_call.get("id") or "1"), str(tool_call["name"]), tool_call.get("arguments") or {})
+        if tool_call.get("error"):
+            return {"success": False, "message": str(tool_call["error"]), "data": None}
+        arguments = parse_json(tool_call.get("arguments")) or {}
+        if not isinstance(arguments, dict):
+            return {"success": False, "message": "the arguments must be an object", "data": None}
+        call = ToolCall(str(tool_call.get("id") or "1"), str(tool_call["name"]), arguments)
         tool = self.tools.get(call.name)
         if tool is None:
             return {"success": False, "message": f"unknown tool: {call.name}", "data": None}
         result = run_blocking(execute(tool, call, RunContext(dict(context or {}))))
         if result.is_error:
             return {"success": False, "message": str(result.model_value), "data": None}
-        return dict(result.value)
+        if isinstance(result.value, dict):
+            return result.value
+        return {"success": True, "message": "", "data": result.value}  # it was cut, or cannot be shown as data
 
     # Conversations
 
@@ -168,11 +184,16 @@ class Client:
         """Ask the model once, and return its message with the `conversation_id`."""
         conversation_id = conversation_id or self.create_conversation()
         conversation = self._conversation(conversation_id)
-        if prompt is not None:
-            self._append(conversation, {"role": "user", "content": prompt})
-        request = self._request(conversation, max_tokens, tool_choice)
-        response = self._generate(request, extra_headers)
-        message = to_dict(response.message)
+        before = list(conversation.messages), conversation.history
+        try:
+            if prompt is not None:
+                self._append(conversation, {"role": "user", "content": prompt})
+            request = self._request(conversation, max_tokens, tool_choice)
+            response = self._generate(request, extra_headers)
+        except BaseException:
+            conversation.messages, conversation.history = before  # so that the message can be sent again
+            raise
+        message = to_dict(response.message, is_complete=response.finish_reason is FinishReason.END)
         conversation.messages.append(message)
         conversation.history = conversation.history.append(response.message)
         return {**message, "conversation_id": conversation_id}
@@ -181,12 +202,18 @@ class Client:
         self, message: MessageDict, context: Mapping[str, Any] | None = None, **options: Any
     ) -> MessageDict:
         """Execute the calls of a message and send the results, until the model answers or a final tool succeeds."""
-        conversation = self._conversation(message["conversation_id"])
+        conversation = self._conversation(str(message.get("conversation_id")))
         for _ in range(self.max_iterations):
             calls = [block["tool_call"] for block in message["content"] if block["type"] == "tool_call"]
             if not calls:
                 return message
-            outcomes = [self.execute_tool(call, context) for call in calls]
+            allowed = conversation.available_tools
+            outcomes = [
+                self.execute_tool(call, context)
+                if allowed is None or call["name"] in allowed
+                else {"success": False, "message": f"unknown tool: {call['name']}", "data": None}
+                for call in calls
+            ]
             responses = [
                 self._format_tool_response(call["id"], msgspec.json.encode(outcome).decode(), call["name"])
                 for call, outcome in zip(calls, outcomes, strict=True)
@@ -227,6 +254,8 @@ class Client:
     def _generate(self, request: ModelRequest, extra_headers: Mapping[str, str] | None) -> ModelResponse:
         if not extra_headers:
             return run_blocking(self.provider.generate(request))
+        if self._is_given:
+            raise ConfigError("extra_headers need a client that makes its own provider")
         provider = self._make_provider({**(self._options.get("headers") or {}), **extra_headers})
 
         async def generate() -> ModelResponse:

@@ -34,15 +34,16 @@ def _to_part(block: Any) -> Part:
     raise ConfigError(f"unknown block {block!r:.120}; known types: text, tool_call, tool_response")
 
 
-def to_dict(message: Message) -> MessageDict:
-    """Return a message of a model as a dict."""
+def to_dict(message: Message, *, is_complete: bool = True) -> MessageDict:
+    """Return a message of a model as a dict. A call that must not be executed has an `error`."""
     blocks: list[MessageDict] = []
     for part in message.parts:
         if isinstance(part, Text) and part.text:
             blocks.append({"type": "text", "text": part.text})
         elif isinstance(part, ToolCall):
             call = {"id": part.id, "name": part.name, "arguments": part.arguments}
-            blocks.append({"type": "tool_call", "tool_call": call})
+            error = part.arguments_error or (None if is_complete else "the response was cut off; make the call again")
+            blocks.append({"type": "tool_call", "tool_call": {**call, "error": error} if error else call})
     return {"role": "assistant", "content": blocks}
 
 

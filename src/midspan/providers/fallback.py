@@ -50,6 +50,9 @@ class Fallback:
             supports_prompted_tools=all(profile.supports_prompted_tools for profile in profiles),
             supports_json_with_tools=all(profile.supports_json_with_tools for profile in profiles),
             media_in_results=all(profile.media_in_results for profile in profiles),
+            output_is_object=any(profile.output_is_object for profile in profiles),
+            output_is_strict=any(profile.output_is_strict for profile in profiles),
+            output_schema=next((profile.output_schema for profile in profiles if profile.output_is_strict), None),
             calls_in_order=any(profile.calls_in_order for profile in profiles),
         )
 

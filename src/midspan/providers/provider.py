@@ -28,6 +28,8 @@ class ModelProfile(Struct, frozen=True, eq=False):
     """Which schemas it accepts for its answers, if they differ from those of tools."""
     output_is_object: bool = False
     """Answers in JSON must be objects, so other values are given by calling a tool."""
+    output_is_strict: bool = False
+    """Only schemas that can be written in the strict form are accepted for answers; others go by calling a tool."""
     supports_tools: bool = True
     """Accepts tool declarations and makes calls. Without it, tools go into the prompt (prompt mode)."""
     supports_prompted_tools: bool = True

@@ -43,26 +43,33 @@ encode_json = msgspec.json.Encoder().encode
 def request_body(request: ModelRequest, capabilities: Capabilities, *, stream: bool, vertex: bool = False) -> bytes:
     """Return the JSON that asks for the next turn."""
     config, history = request.config, request.history
-    has_foreign_calls = _continues_foreign_turn(history)
-    key = ("anthropic", capabilities, vertex, has_foreign_calls)
-    head = config.derived(key, lambda: _encode_config(config, capabilities, vertex=vertex, think=not has_foreign_calls))
+    lacks_thinking = _continues_without_thinking(history)
+    key = ("anthropic", capabilities, vertex, lacks_thinking)
+    head = config.derived(key, lambda: _encode_config(config, capabilities, vertex=vertex, think=not lacks_thinking))
     return join_body(
         history, "anthropic", encode_messages, is_same_role, head, b'],"stream":true}' if stream else b"]}"
     )
 
 
-def _continues_foreign_turn(history: History) -> bool:
-    """Whether the turn that the model continues has calls that another provider's model made.
+def _continues_without_thinking(history: History) -> bool:
+    """Whether the turn that the model continues has calls that do not follow a thinking block.
 
-    Such calls do not follow a thinking block, without which the API rejects the turn if thinking has a budget.
+    Another provider's model may have made them, or Claude while a call was forced. The API rejects such a turn if
+    thinking has a budget.
     """
     for message in reversed(history.messages):
         if message.role == "user":
             if not message.results:
                 return False
-        elif message.provider_data is None or message.provider_data.origin != ORIGIN:
+        elif not any(_is_thinking(part) for part in message.parts):
             return True
     return False
+
+
+def _is_thinking(part: Part) -> bool:
+    data = part.provider_data
+    is_thinking = isinstance(part, Thought) or (isinstance(part, Opaque) and part.name == "redacted_thinking")
+    return is_thinking and data is not None and data.origin == ORIGIN
 
 
 # All fields but the messages

@@ -28,7 +28,9 @@ OUTPUT = replace(
         ["type", "title", "description", "enum", "const", "format", "items", "properties", "required", "default",
          "additionalProperties", "anyOf", "$ref", "$defs"]
     ),
+    references=False,
     closed=True,
+    strict=True,
 )  # fmt: skip
 """https://platform.claude.com/docs/en/build-with-claude/structured-outputs#json-schema-limitations"""
 _VERSION = re.compile(r"claude-(?:[a-z]+-)?(\d+)(?:[-.](\d{1,2})(?!\d))?")
@@ -63,6 +65,7 @@ def profile_of(capabilities: Capabilities) -> ModelProfile:
         schema=TOOLS,
         output_schema=OUTPUT,
         output_is_object=True,
+        output_is_strict=True,
         default_max_tokens=capabilities.default_max_tokens,
         reasoning=reasoning,
     )

@@ -273,15 +273,21 @@ class StreamDecoder:
             yield self._accumulator.add(PartDelta(call.part_index, ArgumentsPartDelta(text)))
 
     def _call_of(self, delta: dict[str, Any]) -> "_StreamedCall | None":
-        """Return the call that a delta continues. A new id starts a new call, also under an index that was used."""
-        index, id = delta.get("index"), delta.get("id")
-        for call in reversed(self._calls):
-            if index is not None and call.index == index:
-                return None if id and id != call.id else call
-            if index is None:
-                is_same = id == call.id if id else not (delta.get("function") or {}).get("name")
-                return call if is_same else None
-        return None
+        """Return the call that a delta continues; None if it starts one.
+
+        Services differ: some repeat the id in each delta, some give every call the index 0, some give neither.
+        """
+        index, id, name = delta.get("index"), delta.get("id"), (delta.get("function") or {}).get("name")
+        if id and (known := next((call for call in self._calls if call.given_id == id), None)):
+            return known
+        same_index = [call for call in self._calls if index is None or call.index == index]
+        last = same_index[-1] if same_index else None
+        if last is None or (id and last.given_id):
+            return None
+        if name and last.name and (name != last.name or last.is_complete):
+            return None
+        last.given_id = id or last.given_id
+        return last
 
     def _end(self, call: "_StreamedCall") -> Iterator[PartEvent]:
         call.is_ended = True
@@ -289,6 +295,8 @@ class StreamDecoder:
 
     def response(self) -> ModelResponse:
         """Return the whole response, at the end of the stream."""
+        if any(not call.is_started and "".join(call.pieces) for call in self._calls):
+            raise MalformedResponse("the stream has the arguments of a call without a name")
         message = self._message
         for name, pieces in self._texts.items():
             message[name] = "".join(pieces)
@@ -320,7 +328,9 @@ class _StreamedCall:
     def __init__(self, delta: dict[str, Any], part_index: int) -> None:
         function = delta.get("function") or {}
         self.index = delta.get("index")
-        self.id = str(delta.get("id") or local_id())
+        self.given_id = delta.get("id")
+        """The id of the service, which may arrive late, or never."""
+        self.id = str(self.given_id or local_id())
         self.name = str(function.get("name") or "")
         self.part_index = part_index
         self.pieces: list[str] = []
@@ -328,6 +338,12 @@ class _StreamedCall:
         """Whether its name is known."""
         self.is_ended = False
         self.fields = {name: value for name, value in delta.items() if name not in ("index", "function")}
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the arguments so far are a JSON object."""
+        text = "".join(self.pieces)
+        return bool(text) and read_arguments(text)[1] is None
 
     def as_json(self) -> dict[str, Any]:
         function = {"name": self.name, "arguments": "".join(self.pieces)}

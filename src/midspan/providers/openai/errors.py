@@ -23,9 +23,15 @@ def parse_error(service: str, response: Response, body: bytes) -> ProviderError:
         document = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         document = None
-    code, message = _error_fields(document)
-    message = f"{service} answered {response.status}: {message or body[:200].decode(errors='replace').strip()}"
+    if isinstance(document, list) and document:
+        document = document[0]  # as Google writes it
+    code, text = _error_fields(document)
+    message = f"{service} answered {response.status}: {text or body[:200].decode(errors='replace').strip()}"
     error_type = _ERRORS.get(code)
+    if error_type is None and response.status == 402:
+        error_type = QuotaExhausted
+    if error_type is None and response.status == 404 and "model" in text:
+        error_type = UnknownModel
     if error_type is None:
         return status_error(response, message)
     return error_type(message, status=response.status, retry_delay_seconds=retry_delay(response))
