@@ -102,24 +102,35 @@ class AnthropicWire:
         messages = [self._message(message, names) for message in request["messages"]]
         system = request.get("system")
         marks: dict[str, Json] = {}
-        if isinstance(system, list):
+        is_plain_system = not isinstance(system, list) or (
+            len(system) == 1 and not rest_of(system[0], ("type", "text", "cache_control"))
+        )
+        if isinstance(system, list) and is_plain_system:
             if system and system[-1].get("cache_control"):
                 marks["system"] = system[-1]["cache_control"]
             system = "".join(block["text"] for block in system)
-        tools = [self._tool(tool) for tool in request.get("tools") or []]
+        listed = request.get("tools") or []
+        tools = [self._tool(tool, is_last=tool is listed[-1]) for tool in listed]
         if request.get("tools") and request["tools"][-1].get("cache_control"):
             marks["tools"] = request["tools"][-1]["cache_control"]
         if request.get("cache_control"):
             marks["messages"] = request["cache_control"]
         extra = rest_of(request, known)
+        if not is_plain_system:
+            extra["system"], system = system, None
+        thinking = request.get("thinking") or {}
+        if thinking.get("type") not in (None, "enabled", "adaptive", "disabled") or rest_of(
+            thinking, ("type", "budget_tokens")
+        ):
+            extra["thinking"], thinking = thinking, {}
         output_config = dict(request.get("output_config") or {})
         output = output_config.pop("format", None) or request.get("output_format")
         if output_config:
             extra["output_config"] = {**output_config, **({"format": output} if output else {})}
         settings = ModelSettings(
-            max_tokens=request["max_tokens"],
+            max_tokens=request.get("max_tokens"),
             stop=tuple(request.get("stop_sequences") or ()),
-            thinking=self._thinking(request.get("thinking") or {}),
+            thinking=self._thinking(thinking),
             extra=extra,
         )
         config = RequestConfig(
@@ -144,10 +155,12 @@ class AnthropicWire:
             return ToolChoice("any", (choice["name"],), parallel)
         return ToolChoice(choice["type"], (), parallel)
 
-    def _tool(self, tool: Json) -> AnyTool:
+    def _tool(self, tool: Json, *, is_last: bool) -> AnyTool:
         known = ("type", "name", "description", "input_schema", "strict", "cache_control")
-        if tool.get("type") not in (None, "custom") or rest_of(tool, known):
-            return BuiltinTool(tool.get("type", "custom"), rest_of(tool, ("type", "cache_control")))
+        is_marked = bool(tool.get("cache_control")) and not is_last
+        if tool.get("type") not in (None, "custom") or rest_of(tool, known) or is_marked:
+            kept = ("type",) if is_marked else ("type", "cache_control")
+            return BuiltinTool(tool.get("type") or "custom", rest_of(tool, kept))
         return ToolSpec(tool["name"], tool.get("description", ""), tool["input_schema"], strict=tool.get("strict"))
 
     def _message(self, message: Json, names: dict[str, str]) -> Message:
@@ -176,16 +189,23 @@ class AnthropicWire:
             case {"type": "tool_result", "tool_use_id": id}:
                 content = block.get("content", "")
                 listed = [] if isinstance(content, str) else content
-                if any(part["type"] not in ("text", "image", "document") for part in listed):
+                if not all(self._is_plain_content(part) for part in listed):
                     return Opaque("tool_result", ProviderData(self.origin, Raw(msgspec.json.encode(block))))
                 parts = tuple(self._content(part) for part in listed)
                 data = extra("tool_use_id", "content", "is_error")
                 value = content if isinstance(content, str) else None
                 is_error = bool(block.get("is_error"))
                 return ToolResult(id, names.get(id, "?"), value, is_error, parts, provider_data=data)
-            case {"type": "image" | "document"} if not rest_of(block, ("type", "source")):
+            case {"type": "image" | "document"} if self._is_plain_content(block):
                 return self._content(block)
         return Opaque(block["type"], ProviderData(self.origin, Raw(msgspec.json.encode(block))))
+
+    def _is_plain_content(self, block: Json) -> bool:
+        if block["type"] == "text":
+            return not rest_of(block, ("type", "text"))
+        source = block.get("source") or {}
+        is_known = source.get("type") in ("base64", "url", "file")
+        return block["type"] in ("image", "document") and is_known and not rest_of(block, ("type", "source"))
 
     def _content(self, block: Json) -> Text | Blob:
         match block:
@@ -296,13 +316,14 @@ class ChatWire:
 
     def read(self, request: Json) -> ModelRequest:
         in_results = [item for message in request["messages"] if message["role"] == "tool"
-                      for item in texts(message["content"]) if item["type"] != "text"]  # fmt: skip
+                      for item in texts(message["content"]) or [] if item["type"] != "text"]  # fmt: skip
         self.preset = replace(self.preset, media_in_results=bool(in_results))
         system: list[str] = []
         messages: list[Message] = []
         names: dict[str, str] = {}
         for message in request["messages"]:
-            if message["role"] in ("system", "developer") and not messages:
+            is_text = isinstance(message.get("content"), str) and not rest_of(message, ("role", "content"))
+            if message["role"] in ("system", "developer") and not messages and is_text:
                 system.append(message["content"])
             else:
                 messages += self._message(message, names)
@@ -316,6 +337,14 @@ class ChatWire:
         )
         if output is None or (is_plain and schema):
             known.append("response_format")
+        choice = request.get("tool_choice")
+        if isinstance(choice, dict) and "name" not in (choice.get("function") or {}):
+            known.remove("tool_choice")
+            choice = None
+        effort = request.get("reasoning_effort")
+        if effort not in (None, "minimal", "low", "medium", "high"):
+            known.remove("reasoning_effort")
+            effort = None
         stop = request.get("stop") or ()
         settings = ModelSettings(
             max_tokens=request.get(self.preset.max_tokens_field),
@@ -323,14 +352,14 @@ class ChatWire:
             top_p=request.get("top_p"),
             stop=(stop,) if isinstance(stop, str) else tuple(stop),
             seed=request.get("seed"),
-            thinking=request.get("reasoning_effort"),
+            thinking=effort,
             extra=rest_of(request, known),
         )
         config = RequestConfig(
             request["model"],
             "\n\n".join(system) or None,
             tuple(self._tool(tool) for tool in request.get("tools") or []),
-            self._choice(request.get("tool_choice"), request.get("parallel_tool_calls")),
+            self._choice(choice, request.get("parallel_tool_calls")),
             settings,
             Output(schema["schema"]) if is_plain and schema else None,
         )
@@ -344,8 +373,10 @@ class ChatWire:
         return ToolChoice("any" if choice in ("required", "any") else choice, (), parallel)
 
     def _tool(self, tool: Json) -> AnyTool:
-        function = tool["function"]
-        return ToolSpec(function["name"], function.get("description", ""), function["parameters"],
+        function = tool.get("function")
+        if not isinstance(function, dict) or rest_of(function, ("name", "description", "parameters", "strict")):
+            return BuiltinTool(tool.get("type", "function"), rest_of(tool, ("type",)))
+        return ToolSpec(function["name"], function.get("description") or "", function.get("parameters"),
                         strict=function.get("strict"))  # fmt: skip
 
     def _message(self, message: Json, names: dict[str, str]) -> list[Message]:
@@ -357,8 +388,12 @@ class ChatWire:
             parts = () if isinstance(content, str) else tuple(self._content(item) for item in content or [])
             return [Message.user(ToolResult(id, names.get(id, "?"), value, content=parts))]
         parts = tuple(self._content(item) for item in texts(content or "") if item.get("text") != "")
-        if message["role"] != "assistant":
-            return [Message("user", parts)]
+        if message["role"] != "user" and message["role"] != "assistant":
+            return [Message("user", parts or (Text(""),), raw_data(origin, message))]
+        if message["role"] == "user":
+            return [
+                Message("user", parts, raw_data(origin, message) if rest_of(message, ("role", "content")) else None)
+            ]
         calls = []
         for call in message.get("tool_calls") or []:
             names[call["id"]] = call["function"]["name"]
@@ -493,6 +528,9 @@ class ResponsesWire:
                 messages.append(self._message(item, names))
         known = ["model", "input", "instructions", "tools", "tool_choice", "parallel_tool_calls", "stream",
                  "max_output_tokens", "temperature", "top_p"]  # fmt: skip
+        choice = request.get("tool_choice")
+        if isinstance(choice, dict) and not self._is_plain_choice(choice):
+            known.remove("tool_choice")
         text = request.get("text") or {}
         output = text.get("format") or {}
         is_plain = (
@@ -518,7 +556,7 @@ class ResponsesWire:
         return ModelRequest(config, History(messages))
 
     def _choice(self, choice: Any, parallel: bool | None) -> ToolChoice | None:
-        if choice is None:
+        if choice is None or (isinstance(choice, dict) and not self._is_plain_choice(choice)):
             return None if parallel is None else ToolChoice("auto", (), parallel)
         if isinstance(choice, str):
             return ToolChoice("any" if choice == "required" else "none" if choice == "none" else "auto", (), parallel)
@@ -530,7 +568,12 @@ class ResponsesWire:
     def _tool(self, tool: Json) -> AnyTool:
         if tool["type"] != "function" or rest_of(tool, ("type", "name", "description", "parameters", "strict")):
             return BuiltinTool(tool["type"], rest_of(tool, ("type",)))
-        return ToolSpec(tool["name"], tool.get("description") or "", tool["parameters"], strict=tool.get("strict"))
+        return ToolSpec(tool["name"], tool.get("description") or "", tool.get("parameters"), strict=tool.get("strict"))
+
+    def _is_plain_choice(self, choice: Json) -> bool:
+        if choice["type"] == "allowed_tools":
+            return all(tool.get("type") == "function" for tool in choice["tools"])
+        return bool(choice["type"] == "function")
 
     def _message(self, item: Json, names: dict[str, str]) -> Message:
         whole = ProviderData(RESPONSES, Raw(msgspec.json.encode(item)))

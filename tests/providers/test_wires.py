@@ -640,6 +640,28 @@ def test_claude_is_reached_by_vertex(stack: ExitStack) -> None:
         asyncio.run(claude.list_models())
 
 
+@pytest.mark.parametrize("streamed", [False, True])
+def test_signature_of_geminis_compatible_endpoint_goes_back(streamed: bool, stack: ExitStack) -> None:
+    service = stack.enter_context(recorder())
+    signature = {"google": {"thought_signature": "c2ln"}}
+    call = {"id": "call_a", "type": "function", "extra_content": signature}
+    call["function"] = {"name": "get_weather", "arguments": '{"city": "Oslo"}'}
+    if streamed:
+        delta = {"role": "assistant", "tool_calls": [{"index": 0, **call}]}
+        service.answer_stream({"choices": [{"index": 0, "delta": delta, "finish_reason": "tool_calls"}]})
+    else:
+        service.answer({"choices": [{"message": {"tool_calls": [call]}, "finish_reason": "tool_calls"}]})
+    gemini = OpenAI("gemini-3.8-flash", preset="google-openai", api_key="k", base_url=service.url)
+    first = asyncio.run(_streamed(gemini)) if streamed else ask(gemini, Message.user("Hi"))
+    service.answers.clear()
+    service.answer({"choices": [{"message": {"content": "Sunny."}, "finish_reason": "stop"}]})
+    result = Message.user(ToolResult("call_a", "get_weather", "sunny"))
+    edited = first.message.with_parts(first.message.parts)
+    for message in (first.message, edited):
+        ask(gemini, Message.user("Hi"), message, result)
+        assert service.last.body["messages"][1]["tool_calls"][0]["extra_content"] == signature
+
+
 def test_cache_policy_marks_tools_system_prompt_and_messages(stack: ExitStack) -> None:
     service = stack.enter_context(recorder(AnthropicService(Turn("ok"))))
     claude = Anthropic("claude-sonnet-5-5", api_key="k", base_url=service.url)

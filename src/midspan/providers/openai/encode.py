@@ -143,8 +143,11 @@ def encode_effort(settings: ModelSettings) -> str | None:
 def encode_message(message: Message, preset: Preset) -> Iterator[bytes]:
     """Yield the messages of the API for one of ours: each result of a tool is a message of its own."""
     try:
+        data = message.provider_data
         if message.role == "model":
             yield from _encode_model_message(message, preset)
+        elif data is not None and data.origin == preset.name and data.raw:
+            yield bytes(data.raw)  # in the form of the service, such as a message of the developer
         else:
             yield from map(encode_json, _encode_user_message(message, preset))
     except (TypeError, UnicodeEncodeError, RecursionError) as error:
