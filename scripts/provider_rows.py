@@ -19,22 +19,30 @@ from traffic_rules import Difference, first_difference
 from midspan._types.exchange import ModelRequest, ModelResponse
 from midspan._types.messages import History, Message
 from midspan._types.parts import ToolCall
-from midspan.errors import ProviderError
+from midspan.errors import MalformedResponse, ProviderError
 
 Row = dict[str, Any]
 
 
 def check_provider_row(row: Row, conversation: list[Row], rules: set[str]) -> bool:
     """Check a row, and return whether a later row answers its calls."""
-    wire = wire_of(row["provider"])
-    assert wire is not None
     request = row["request_json"]
+    wire = wire_of(row["provider"], request)
+    assert wire is not None
+    if isinstance(request, dict) and not request.keys() & {"messages", "input"}:
+        rules.add("another API")
+        return False
     if isinstance(request, dict):
         encoded = wire.encode(wire.read(_copy(request)), request)
         _expect(wire.normalized(_copy(request)), wire.normalized(encoded), "request")
     else:
         rules.add("no request recorded")
-    response = _response(row, wire)
+    try:
+        response = _response(row, wire)
+    except MalformedResponse:
+        raise
+    except ProviderError:
+        return False  # the service reports an error in a response or a stream that has a good status
     if response is None:
         return False
     sent = wire.sent(row)
@@ -50,6 +58,8 @@ def check_provider_row(row: Row, conversation: list[Row], rules: set[str]) -> bo
 
 def _response(row: Row, wire: Wire) -> ModelResponse | None:
     recorded = row["response"]
+    if recorded is None or row["response_kind"] == "text":
+        return None
     if row["status"] >= 400 and not (isinstance(recorded, dict) and "output" in recorded):
         body = recorded.encode() if isinstance(recorded, str) else json.dumps(recorded).encode()
         error = wire.error(row["status"], body)

@@ -410,7 +410,7 @@ class ChatWire:
         match item:
             case {"type": "text", "text": text}:
                 return Text(text)
-            case {"type": "image_url", "image_url": {"url": url}}:
+            case {"type": "image_url", "image_url": {"url": url, **rest}} if rest.get("detail") in (None, "auto"):
                 return self._blob(url, "image/*")
             case {"type": "file", "file": {"file_data": url, **rest}}:
                 return replace(self._blob(url, "application/pdf"), name=rest.get("filename"))
@@ -438,8 +438,7 @@ class ChatWire:
             request["tool_choice"].setdefault("type", "function")
         for tool in request.get("tools") or []:
             tool.setdefault("type", "function")
-            if tool["function"].get("description") == "":
-                del tool["function"]["description"]
+            normalize_function(tool.get("function") or {})
         messages: list[Json] = []
         for message in request["messages"]:
             message["role"] = "system" if message["role"] == "developer" else message["role"]
@@ -637,8 +636,7 @@ class ResponsesWire:
         if output and not output.get("strict"):
             output.pop("strict", None)
         for tool in request.get("tools") or []:
-            if not tool.get("description", "unknown"):
-                del tool["description"]
+            normalize_function(tool)
             if tool["type"] == "function" and not tool.get("strict"):
                 tool.pop("strict", None)
         normal: list[Json] = []
@@ -691,6 +689,14 @@ def _ttl(marks: dict[str, Json]) -> float | None:
     return None if ttl is None else 3600.0 if ttl == "1h" else 300.0
 
 
+def normalize_function(function: Json) -> None:
+    """Remove what says nothing: an empty description, and parameters of a function that has none."""
+    if function.get("description") == "":
+        del function["description"]
+    if function.get("parameters") == {"type": "object", "properties": {}}:
+        del function["parameters"]
+
+
 def events_of(row: Json) -> list[Json]:
     """The events of a recorded stream, cut out in the simplest way there is."""
     if isinstance(row["response"], list):
@@ -710,8 +716,10 @@ def without_nulls(value: Any) -> Any:
     return [without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
-def wire_of(provider: str) -> Wire | None:
-    """The wire of a row, by what its `provider` says."""
+def wire_of(provider: str, request: Any = None) -> Wire | None:
+    """The wire of a row, by what its `provider` says; compatible services have two APIs."""
+    if provider.startswith("openai-compat") and isinstance(request, dict) and "input" in request:
+        return ResponsesWire()
     if provider in ("anthropic", "vertex-anthropic"):
         return AnthropicWire()
     if provider == "openai-chat" or provider.startswith("openai-compat"):

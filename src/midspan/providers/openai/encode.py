@@ -207,16 +207,24 @@ def _encode_model_message(message: Message, preset: Preset) -> Iterator[bytes]:
         return  # an answer without content, which some services send, would be rejected
     fields = {"role": "assistant", "content": message.text or None}
     calls: list[Any] = []
+    items: list[Any] = []
+    """Content that is not text."""
     for part in message.parts:
-        own = part.provider_data
-        extra = _fields_of(own.raw) if own is not None and own.origin == preset.name and own.raw else {}
+        part_data = part.provider_data
+        is_own = part_data is not None and part_data.origin == preset.name and bool(part_data.raw)
+        extra = _fields_of(part_data.raw) if is_own and part_data is not None else {}
         if isinstance(part, ToolCall):
             calls.append({**_encode_call(part, preset), **extra})
+        elif extra and isinstance(part, Opaque) and "type" in extra:
+            items.append(extra)
         elif isinstance(part, Thought | Opaque):
             fields |= extra
+    if items:
+        text = [{"type": "text", "text": message.text}] if message.text else []
+        fields["content"] = [*text, *items]
     if calls:
         fields["tool_calls"] = calls
-    if calls or fields["content"] is not None:
+    if calls or fields["content"] is not None or fields.keys() & {"function_call", "audio"}:
         yield encode_json(fields)
     media: list[Part] = [part for part in message.parts if isinstance(part, Blob)]
     if media and not calls:  # images that a model made: only messages of the user can contain them
