@@ -245,7 +245,7 @@ class _TunnelProtocol(asyncio.Protocol):
         if (b"\r\n\r\n" in self._received or len(self._received) > _MAX_TUNNEL_HEAD) and not self.head.done():
             self.head.set_result(self._received)
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - the error says nothing that helps
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - required by asyncio.Protocol
         if not self.head.done():
             self.head.set_result(self._received)
 

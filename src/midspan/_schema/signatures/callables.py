@@ -176,9 +176,7 @@ def _closure(function: Any) -> dict[str, Any]:
     names = {parameter.__name__: parameter for parameter in getattr(function, "__type_params__", ())}
     if not isinstance(function, types.FunctionType) or function.__closure__ is None:
         return names
-    for name, cell in zip(function.__code__.co_freevars, function.__closure__, strict=True):
-        try:
-            names[name] = cell.cell_contents
-        except ValueError:  # a name that is not assigned yet
-            continue
-    return names
+    try:
+        return names | dict(inspect.getclosurevars(function).nonlocals)
+    except ValueError:  # a name that is not assigned yet
+        return names

@@ -1,6 +1,6 @@
 """Classes with fields: dataclass, TypedDict, NamedTuple, msgspec Struct, attrs; and fields as parameter defaults.
 
-Types of pydantic are read and made by pydantic itself. Whoever has one has imported it already.
+Pydantic types are read and created by pydantic itself, which is already imported if such a type exists.
 """
 
 import dataclasses

@@ -59,7 +59,7 @@ _CHANGEABLE = (FinishReason.END, FinishReason.LENGTH, FinishReason.OTHER)
 
 
 class PromptStyle(Struct, frozen=True, eq=False):
-    """How a model is told about its tools, and how its calls are read."""
+    """How the tools are described in the prompt, and how calls are parsed from the text."""
 
     instructions: Instructions
     marker: str

@@ -14,7 +14,7 @@ _EXAMPLES: dict[str, Any] = {"string": "text", "integer": 1, "number": 1.5, "boo
 
 
 def system_prompt(tools: Sequence[ToolSpec], marker: str) -> str:
-    """Return what a model is told about its tools. `marker` is what a call begins with."""
+    """Return the description of the tools for the prompt. Calls start with `marker`."""
     schemas = {tool.name: parameters_of(tool) for tool in tools}
     described = [_describe_tool(tool, schemas[tool.name]) for tool in tools]
     with_parameters = [tool for tool in tools if properties_of(schemas[tool.name])]
