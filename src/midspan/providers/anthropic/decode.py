@@ -23,8 +23,8 @@ from midspan._types.messages import Message
 from midspan._types.parts import Opaque, Part, ProviderData, Text, Thought, ToolCall, local_id
 from midspan.errors import MalformedResponse
 from midspan.providers.anthropic.encode import ORIGIN, encode_json
-from midspan.providers.rest import JsonEventReader, ParseEventError
-from midspan.providers.stream import StreamAccumulator
+from midspan.providers.event_decoder import EventDecoder
+from midspan.providers.rest import ParseEventError
 
 _FINISH_REASONS = {
     "end_turn": FinishReason.END,
@@ -84,37 +84,22 @@ def part_of(block: dict[str, Any], raw: Raw) -> Part:
     return Opaque(str(kind), data)
 
 
-class StreamDecoder:
+class StreamDecoder(EventDecoder):
     """Reads the server-sent events of a response."""
 
     def __init__(self, parse_error: ParseEventError | None = None, *, first_index: int = 0) -> None:
-        self._reader = JsonEventReader(parse_error)
-        self._accumulator = StreamAccumulator(first_index)
+        super().__init__(parse_error, first_index=first_index)
         self._first_index = first_index
         self._blocks: dict[int, dict[str, Any]] = {}
         self._pieces: dict[int, list[str]] = {}
         self._fields: dict[str, Any] = {}
         self._usage: dict[str, Any] = {}
-        self._items: list[Raw] = []
-
-    @property
-    def is_empty(self) -> bool:
-        return self._reader.is_empty
 
     @property
     def next_index(self) -> int:
-        return self._accumulator.next_index
+        return self.accumulator.next_index
 
-    def feed(self, piece: bytes) -> Iterator[PartEvent]:
-        for item in self._reader.feed(piece):
-            yield from self._decode(item)
-
-    def end(self) -> Iterator[PartEvent]:
-        for item in self._reader.end():
-            yield from self._decode(item)
-
-    def _decode(self, item: Any) -> Iterator[PartEvent]:
-        self._items.append(Raw(encode_json(item)))
+    def decode(self, item: Any) -> Iterator[PartEvent]:
         match item:
             case {"type": "message_start", "message": dict(message)}:
                 self._fields |= message
@@ -124,7 +109,7 @@ class StreamDecoder:
             case {"type": "content_block_delta", "index": int(index), "delta": dict(delta)}:
                 yield from self._append(index, delta)
             case {"type": "content_block_stop", "index": int(index)}:
-                yield self._accumulator.add(PartEnd(self._first_index + index, self._part(index)))
+                yield self.accumulator.add(PartEnd(self._first_index + index, self._part(index)))
             case {"type": "message_delta"}:
                 self._fields |= item.get("delta") or {}
                 self._add_usage(item)
@@ -136,7 +121,7 @@ class StreamDecoder:
     def _start(self, index: int, block: dict[str, Any]) -> Iterator[PartEvent]:
         self._blocks[index], self._pieces[index] = block, []
         part = part_of(block, Raw(encode_json(block)))
-        yield self._accumulator.add(PartStart(self._first_index + index, part))
+        yield self.accumulator.add(PartStart(self._first_index + index, part))
 
     def _append(self, index: int, delta: dict[str, Any]) -> Iterator[PartEvent]:
         block = self._blocks.get(index)
@@ -159,7 +144,7 @@ class StreamDecoder:
                 block["citations"] = block.get("citations") or []
                 block["citations"].append(citation)
         if event is not None:
-            yield self._accumulator.add(PartDelta(self._first_index + index, event))
+            yield self.accumulator.add(PartDelta(self._first_index + index, event))
 
     def _part(self, index: int) -> Part | None:
         """Return the finished part; None for a call, whose arguments the accumulator reads."""
@@ -185,7 +170,7 @@ class StreamDecoder:
         fields = self._fields
         reason = fields.get("stop_reason")
         finish_reason = FinishReason.CUT if reason is None else _finish_reason(reason)
-        parts = self._accumulator.parts(is_complete=finish_reason is FinishReason.END)
+        parts = self.accumulator.parts(is_complete=finish_reason is FinishReason.END)
         blocks = [self._finished(index) for index in sorted(self._blocks)]
         is_whole = all(part.arguments_error is None for part in parts if isinstance(part, ToolCall))
         raws = [Raw(encode_json(block)) for block in blocks if not _is_blank(block)]
@@ -197,7 +182,7 @@ class StreamDecoder:
             usage=_usage(self._usage),
             model=fields.get("model"),
             id=fields.get("id"),
-            raw=tuple(self._items),
+            raw=tuple(self.raw_items),
             citations=tuple(_citations(blocks)),
         )
 

@@ -22,9 +22,10 @@ from midspan._types.exchange import (
 from midspan._types.messages import Message
 from midspan._types.parts import Blob, Opaque, Part, ProviderData, Text, Thought, ToolCall, local_id
 from midspan.errors import MalformedResponse, ServerError
+from midspan.providers.event_decoder import EventDecoder
 from midspan.providers.interactions.encode import ORIGIN, encode_json
-from midspan.providers.rest import JsonEventReader, ParseEventError
-from midspan.providers.stream import StreamAccumulator, read_arguments
+from midspan.providers.rest import ParseEventError
+from midspan.providers.stream import read_arguments
 
 _FINISH_REASONS = {
     "completed": FinishReason.END,
@@ -116,33 +117,18 @@ def _citations(steps: list[dict[str, Any]]) -> Iterator[Citation]:
             yield Citation(str(url), annotation.get("title") or "")
 
 
-class StreamDecoder:
+class StreamDecoder(EventDecoder):
     """Reads the server-sent events of a response."""
 
     def __init__(self, parse_error: ParseEventError | None = None) -> None:
-        self._reader = JsonEventReader(parse_error)
-        self._accumulator = StreamAccumulator()
+        super().__init__(parse_error)
         self._steps: dict[int, dict[str, Any]] = {}
         self._arguments: dict[int, list[str]] = {}
         self._open: dict[int, int] = {}
         """The index of the part that is being streamed, by the index of its step."""
         self._document: dict[str, Any] = {}
-        self._items: list[Raw] = []
 
-    @property
-    def is_empty(self) -> bool:
-        return self._reader.is_empty
-
-    def feed(self, piece: bytes) -> Iterator[PartEvent]:
-        for item in self._reader.feed(piece):
-            yield from self._decode(item)
-
-    def end(self) -> Iterator[PartEvent]:
-        for item in self._reader.end():
-            yield from self._decode(item)
-
-    def _decode(self, item: Any) -> Iterator[PartEvent]:
-        self._items.append(Raw(encode_json(item)))
+    def decode(self, item: Any) -> Iterator[PartEvent]:
         match item:
             case {"event_type": "interaction.created" | "interaction.completed", "interaction": dict(interaction)}:
                 self._document |= {name: value for name, value in interaction.items() if value not in (None, "")}
@@ -159,8 +145,8 @@ class StreamDecoder:
                 yield from self._stop(index)
 
     def _start(self, index: int, part: Part) -> Iterator[PartEvent]:
-        self._open[index] = self._accumulator.reserve()
-        yield self._accumulator.add(PartStart(self._open[index], part))
+        self._open[index] = self.accumulator.reserve()
+        yield self.accumulator.add(PartStart(self._open[index], part))
 
     def _append(self, index: int, delta: dict[str, Any]) -> Iterator[PartEvent]:
         step = self._steps[index]
@@ -172,13 +158,13 @@ class StreamDecoder:
                     yield from self._end(index)
                 contents[-1]["text"] += text
                 if index in self._open:
-                    yield self._accumulator.add(PartDelta(self._open[index], TextPartDelta(text)))
+                    yield self.accumulator.add(PartDelta(self._open[index], TextPartDelta(text)))
                 else:
                     yield from self._start(index, Text(text))
             case {"type": "thought_summary", "content": {"text": str(text)}}:
                 step.setdefault("summary", []).append(delta["content"])
                 if index in self._open:
-                    yield self._accumulator.add(PartDelta(self._open[index], ThoughtPartDelta(text)))
+                    yield self.accumulator.add(PartDelta(self._open[index], ThoughtPartDelta(text)))
                 else:
                     yield from self._start(index, Thought(text))
             case {"type": "thought_signature", "signature": str(signature)}:
@@ -186,19 +172,19 @@ class StreamDecoder:
             case {"type": "arguments_delta", "arguments": str(text)}:
                 self._arguments.setdefault(index, []).append(text)
                 if index in self._open:
-                    yield self._accumulator.add(PartDelta(self._open[index], ArgumentsPartDelta(text)))
+                    yield self.accumulator.add(PartDelta(self._open[index], ArgumentsPartDelta(text)))
             case {"type": "text_annotation_delta", "annotations": list(annotations)} if step.get("content"):
                 step["content"][-1].setdefault("annotations", []).extend(annotations)
             case {"type": kind} if kind in _MEDIA:
                 step.setdefault("content", []).append(delta)
                 yield from self._end(index)
-                yield from self._accumulator.add_part(_content_part(delta))
+                yield from self.accumulator.add_part(_content_part(delta))
             case _:
                 step |= {name: value for name, value in delta.items() if name != "type"}
 
     def _end(self, index: int) -> Iterator[PartEvent]:
         if index in self._open:
-            yield self._accumulator.add(PartEnd(self._open.pop(index)))
+            yield self.accumulator.add(PartEnd(self._open.pop(index)))
 
     def _stop(self, index: int) -> Iterator[PartEvent]:
         step = self._steps[index]
@@ -209,20 +195,20 @@ class StreamDecoder:
                 step["arguments"] = {}  # the call gets an arguments_error
         part = next(parts_of(step, Raw(encode_json(step))), None)
         if isinstance(part, Thought) and index in self._open:
-            yield self._accumulator.add(PartEnd(self._open.pop(index), part))
+            yield self.accumulator.add(PartEnd(self._open.pop(index), part))
         elif isinstance(part, Opaque) and step.get("type") != "model_output":
-            yield from self._accumulator.add_part(part)
+            yield from self.accumulator.add_part(part)
         yield from self._end(index)
 
     def response(self) -> ModelResponse:
         """Return the whole response, at the end of the stream."""
         document = self._document
         if document.get("status") in (None, "in_progress"):
-            return self._accumulator.response(
-                FinishReason.CUT, model=document.get("model"), id=document.get("id"), raw=tuple(self._items)
+            return self.accumulator.response(
+                FinishReason.CUT, model=document.get("model"), id=document.get("id"), raw=tuple(self.raw_items)
             )
         steps = [Raw(encode_json(step)) for _, step in sorted(self._steps.items())]
-        response = _response(document, steps, tuple(self._items))
-        parts = self._accumulator.parts(is_complete=response.finish_reason is FinishReason.END)
+        response = _response(document, steps, tuple(self.raw_items))
+        parts = self.accumulator.parts(is_complete=response.finish_reason is FinishReason.END)
         calls = [part for part in parts if isinstance(part, ToolCall) and part.arguments_error is not None]
         return response if not calls else msgspec.structs.replace(response, message=Message("model", parts))

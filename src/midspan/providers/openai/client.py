@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing
 from functools import partial
 from typing import Any, Self
@@ -15,6 +15,7 @@ from midspan._http.transport import Transport
 from midspan._types.exchange import ModelEvent, ModelRequest, ModelResponse
 from midspan.errors import ConfigError, MalformedResponse
 from midspan.providers.auth import ApiKey, Auth, BearerToken, EnvironmentKey, GiveToken
+from midspan.providers.event_decoder import EventDecoder
 from midspan.providers.openai.decode import StreamDecoder, decode_response
 from midspan.providers.openai.encode import request_body
 from midspan.providers.openai.errors import event_error, parse_error
@@ -48,7 +49,10 @@ class OpenAI:
         self._client = connect(
             preset, base_url, api_key, token, headers=headers, transport=transport, retry=retry, clock=clock
         )
-        self._decode = partial(decode_response, preset=preset)
+        self._decode: Callable[[bytes], ModelResponse] = partial(decode_response, preset=preset)
+        self._make_decoder: Callable[[], EventDecoder] = partial(
+            StreamDecoder, preset, partial(event_error, preset.service)
+        )
 
     @property
     def model(self) -> str:
@@ -60,8 +64,7 @@ class OpenAI:
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """Yield the parts as they arrive, then the response."""
         wire = self.wire_request(request, stream=True)
-        make_decoder = partial(StreamDecoder, self._preset, partial(event_error, self._preset.service))
-        pieces = self._client.stream(wire.path, wire.body, make_decoder, on_retry=request.on_retry)
+        pieces = self._client.stream(wire.path, wire.body, self._make_decoder, on_retry=request.on_retry)
         async with aclosing(pieces):
             async for decoder, events in pieces:  # noqa: B007 - the last one has the response
                 for event in events:

@@ -20,11 +20,12 @@ from midspan._types.exchange import (
 from midspan._types.messages import Message
 from midspan._types.parts import Opaque, Part, ProviderData, Text, Thought, ToolCall, local_id
 from midspan.errors import MalformedResponse
+from midspan.providers.event_decoder import EventDecoder
 from midspan.providers.openai.encode import encode_json
 from midspan.providers.openai.errors import event_error
 from midspan.providers.openai.profile import Preset
-from midspan.providers.rest import JsonEventReader, ParseEventError
-from midspan.providers.stream import StreamAccumulator, read_arguments
+from midspan.providers.rest import ParseEventError
+from midspan.providers.stream import read_arguments
 
 _FINISH_REASONS = {
     "stop": FinishReason.END,
@@ -186,40 +187,27 @@ def _citations(message: dict[str, Any]) -> Iterator[Citation]:
             yield Citation(citation["url"], citation.get("title") or "", start, end)
 
 
-class StreamDecoder:
+class StreamDecoder(EventDecoder):
     """Reads the server-sent events of a response."""
 
     def __init__(self, preset: Preset, parse_error: ParseEventError | None = None) -> None:
         self._preset = preset
-        self._reader = JsonEventReader(parse_error)
-        self._accumulator = StreamAccumulator()
+        super().__init__(parse_error)
         self._message: dict[str, Any] = {"role": "assistant", "content": None}
         self._texts: dict[str, list[str]] = {}
         self._calls: list[_StreamedCall] = []
         self._document: dict[str, Any] = {}
         self._reason: Any = None
-        self._items: list[Raw] = []
-
-    @property
-    def is_empty(self) -> bool:
-        return self._reader.is_empty
-
-    def feed(self, piece: bytes) -> Iterator[PartEvent]:
-        for item in self._reader.feed(piece):
-            yield from self._decode(item)
 
     def end(self) -> Iterator[PartEvent]:
-        for item in self._reader.end():
-            yield from self._decode(item)
-        yield from self._accumulator.end_current()
+        yield from super().end()
         for call in self._calls:
             if self._reason is not None and call.is_started and not call.is_ended:
                 yield from self._end(call)
 
-    def _decode(self, item: Any) -> Iterator[PartEvent]:
+    def decode(self, item: Any) -> Iterator[PartEvent]:
         if not isinstance(item, dict):
             raise MalformedResponse(f"an event of the stream is not an object: {item!r:.80}")
-        self._items.append(Raw(encode_json(item)))
         self._document |= {name: value for name, value in item.items() if value is not None and name != "choices"}
         for choice in item.get("choices") or []:
             if choice.get("index") not in (0, None):
@@ -234,17 +222,17 @@ class StreamDecoder:
             if isinstance(delta.get(name), str):
                 self._texts.setdefault(name, []).append(delta[name])
         if isinstance(thought, str):
-            yield from self._accumulator.add_thought(thought)
+            yield from self.accumulator.add_thought(thought)
         _add_details(self._message, delta.get("reasoning_details"))
         content = delta.get("content")
         for text, is_thought in _text_pieces(content):
             if is_thought:
-                yield from self._accumulator.add_thought(text)
+                yield from self.accumulator.add_thought(text)
             else:
                 self._texts.setdefault("content", []).append(text)
-                yield from self._accumulator.add_text(text)
+                yield from self.accumulator.add_text(text)
         if not content and delta.get("refusal"):
-            yield from self._accumulator.add_text(delta["refusal"])
+            yield from self.accumulator.add_text(delta["refusal"])
         for call in delta.get("tool_calls") or []:
             yield from self._decode_call(call)
         for name, value in delta.items():
@@ -255,8 +243,8 @@ class StreamDecoder:
         function = delta.get("function") or {}
         call = self._call_of(delta)
         if call is None:
-            yield from self._accumulator.end_current()
-            call = _StreamedCall(delta, self._accumulator.reserve())
+            yield from self.accumulator.end_current()
+            call = _StreamedCall(delta, self.accumulator.reserve())
             self._calls.append(call)
         else:
             call.fields |= {name: value for name, value in delta.items() if name not in ("function", "id") and value}
@@ -267,10 +255,10 @@ class StreamDecoder:
         if not call.is_started and call.name:
             call.is_started = True
             part = ToolCall(call.id, call.name, provider_data=_call_data(call.fields, self._preset))
-            yield self._accumulator.add(PartStart(call.part_index, part))
+            yield self.accumulator.add(PartStart(call.part_index, part))
             text = "".join(call.pieces)
         if text and call.is_started:
-            yield self._accumulator.add(PartDelta(call.part_index, ArgumentsPartDelta(text)))
+            yield self.accumulator.add(PartDelta(call.part_index, ArgumentsPartDelta(text)))
 
     def _call_of(self, delta: dict[str, Any]) -> "_StreamedCall | None":
         """Return the call that a delta continues; None if it starts one.
@@ -291,7 +279,7 @@ class StreamDecoder:
 
     def _end(self, call: "_StreamedCall") -> Iterator[PartEvent]:
         call.is_ended = True
-        yield self._accumulator.add(PartEnd(call.part_index))
+        yield self.accumulator.add(PartEnd(call.part_index))
 
     def response(self) -> ModelResponse:
         """Return the whole response, at the end of the stream."""
@@ -303,9 +291,9 @@ class StreamDecoder:
         if self._calls:
             message["tool_calls"] = [call.as_json() for call in self._calls if call.is_started]
         is_complete = _finish_reason(self._reason) is FinishReason.END
-        parts = self._with_reasoning(self._accumulator.parts(is_complete=is_complete))
+        parts = self._with_reasoning(self.accumulator.parts(is_complete=is_complete))
         raw = Raw(encode_json(message))
-        return _response(message, parts, raw, self._reason, self._document, tuple(self._items), self._preset)
+        return _response(message, parts, raw, self._reason, self._document, tuple(self.raw_items), self._preset)
 
     def _with_reasoning(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
         """Return the parts with what the service wants back on the first thought, or as a part of its own."""

@@ -20,11 +20,11 @@ from midspan._types.exchange import (
 from midspan._types.messages import Message
 from midspan._types.parts import Opaque, Part, ProviderData, Text, Thought, ToolCall, local_id
 from midspan.errors import MalformedResponse, ProviderError
+from midspan.providers.event_decoder import EventDecoder
 from midspan.providers.openai.encode import encode_json
 from midspan.providers.openai.errors import event_error
 from midspan.providers.openai_responses.profile import ORIGIN
-from midspan.providers.rest import JsonEventReader
-from midspan.providers.stream import StreamAccumulator, read_arguments
+from midspan.providers.stream import read_arguments
 
 _FINISH_REASONS = {
     "completed": FinishReason.END,
@@ -146,55 +146,39 @@ def _citations(contents: list[dict[str, Any]]) -> Iterator[Citation]:
         offset += len(content.get("text") or "")
 
 
-class StreamDecoder:
+class StreamDecoder(EventDecoder):
     """Reads the server-sent events of a response."""
 
     def __init__(self) -> None:
-        self._reader = JsonEventReader(response_error)
-        self._accumulator = StreamAccumulator()
+        super().__init__(response_error)
         self._calls: dict[int, int] = {}
         """The index of the part by the index of the output item."""
         self._streamed: set[int] = set()
         """Output items whose text was streamed."""
         self._document: dict[str, Any] = {}
         self._is_complete = False
-        self._items: list[Raw] = []
 
-    @property
-    def is_empty(self) -> bool:
-        return self._reader.is_empty
-
-    def feed(self, piece: bytes) -> Iterator[PartEvent]:
-        for item in self._reader.feed(piece):
-            yield from self._decode(item)
-
-    def end(self) -> Iterator[PartEvent]:
-        for item in self._reader.end():
-            yield from self._decode(item)
-        yield from self._accumulator.end_current()
-
-    def _decode(self, item: Any) -> Iterator[PartEvent]:
-        self._items.append(Raw(encode_json(item)))
+    def decode(self, item: Any) -> Iterator[PartEvent]:
         match item:
             case {"type": "response.output_item.added", "output_index": int(index), "item": dict(added)}:
                 if added.get("type") == "function_call":
                     yield from self._start_call(index, added)
             case {"type": "response.output_text.delta" | "response.refusal.delta", "delta": str(text)}:
                 self._streamed.add(item.get("output_index", -1))
-                yield from self._accumulator.add_text(text)
+                yield from self.accumulator.add_text(text)
             case {
                 "type": "response.reasoning_summary_text.delta" | "response.reasoning_text.delta",
                 "delta": str(text),
             }:
                 self._streamed.add(item.get("output_index", -1))
-                yield from self._accumulator.add_thought(text)
+                yield from self.accumulator.add_thought(text)
             case {"type": "response.reasoning_summary_part.added", "summary_index": int(index)} if index > 0:
-                yield from self._accumulator.add_thought(_BETWEEN_SUMMARIES)
+                yield from self.accumulator.add_thought(_BETWEEN_SUMMARIES)
             case {"type": "response.function_call_arguments.delta", "output_index": int(index), "delta": str(text)}:
                 if index in self._calls:
-                    yield self._accumulator.add(PartDelta(self._calls[index], ArgumentsPartDelta(text)))
+                    yield self.accumulator.add(PartDelta(self._calls[index], ArgumentsPartDelta(text)))
             case {"type": "response.content_part.done"}:
-                yield from self._accumulator.end_current()
+                yield from self.accumulator.end_current()
             case {"type": "response.output_item.done", "output_index": int(index), "item": dict(done)}:
                 yield from self._end_item(index, done)
             case {"type": "response.completed" | "response.incomplete", "response": dict(response)}:
@@ -203,28 +187,28 @@ class StreamDecoder:
                 self._document = response
 
     def _start_call(self, index: int, item: dict[str, Any]) -> Iterator[PartEvent]:
-        yield from self._accumulator.end_current()
-        self._calls[index] = self._accumulator.reserve()
+        yield from self.accumulator.end_current()
+        self._calls[index] = self.accumulator.reserve()
         call = ToolCall(str(item.get("call_id") or local_id()), str(item.get("name") or ""))
-        yield self._accumulator.add(PartStart(self._calls[index], call))
+        yield self.accumulator.add(PartStart(self._calls[index], call))
 
     def _end_item(self, index: int, item: dict[str, Any]) -> Iterator[PartEvent]:
         parts = list(_parts(Raw(encode_json(item))))
         if index in self._calls:
-            yield self._accumulator.add(PartEnd(self._calls[index], parts[0]))
+            yield self.accumulator.add(PartEnd(self._calls[index], parts[0]))
             return
-        yield from self._accumulator.end_current()
+        yield from self.accumulator.end_current()
         if index not in self._streamed:
             for part in parts:
-                yield from self._accumulator.add_part(part)
-            yield from self._accumulator.end_current()
+                yield from self.accumulator.add_part(part)
+            yield from self.accumulator.end_current()
 
     def response(self) -> ModelResponse:
         """Return the whole response, at the end of the stream."""
         document = self._document
         if self._is_complete and isinstance(document.get("output"), list):
             items = [Raw(encode_json(item)) for item in document["output"]]
-            return _response(document, items, tuple(self._items))
-        return self._accumulator.response(
-            FinishReason.CUT, model=document.get("model"), id=document.get("id"), raw=tuple(self._items)
+            return _response(document, items, tuple(self.raw_items))
+        return self.accumulator.response(
+            FinishReason.CUT, model=document.get("model"), id=document.get("id"), raw=tuple(self.raw_items)
         )

@@ -1,0 +1,44 @@
+"""The base class of decoders for responses that are streamed as server-sent events with JSON data."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from midspan._types.exchange import ModelResponse, PartEvent
+from midspan.providers.rest import JsonEventReader, ParseEventError
+from midspan.providers.stream import StreamAccumulator
+
+
+class EventDecoder:
+    """A `Reader` of model events. Subclasses define `decode` and `response`."""
+
+    def __init__(self, parse_error: ParseEventError | None = None, *, first_index: int = 0) -> None:
+        self._reader = JsonEventReader(parse_error)
+        self.accumulator = StreamAccumulator(first_index)
+        self.raw_items: list[Raw] = []
+        """The data of all events so far."""
+
+    @property
+    def is_empty(self) -> bool:
+        return self._reader.is_empty
+
+    def feed(self, piece: bytes) -> Iterator[PartEvent]:
+        for item in self._reader.feed(piece):
+            self.raw_items.append(Raw(msgspec.json.encode(item)))
+            yield from self.decode(item)
+
+    def end(self) -> Iterator[PartEvent]:
+        for item in self._reader.end():
+            self.raw_items.append(Raw(msgspec.json.encode(item)))
+            yield from self.decode(item)
+        yield from self.accumulator.end_current()
+
+    def decode(self, item: Any) -> Iterator[PartEvent]:
+        """Yield the model events of one event of the service."""
+        raise NotImplementedError
+
+    def response(self) -> ModelResponse:
+        """Return the whole response, at the end of the stream."""
+        raise NotImplementedError
