@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 from msgspec.structs import replace
-from provider_traffic import Json, Wire, wire_of, without_nulls
+from provider_traffic import InteractionsWire, Json, Wire, wire_of, without_nulls
 from traffic_rules import Difference, first_difference
 
 from midspan._types.exchange import ModelRequest, ModelResponse
@@ -56,6 +56,18 @@ def check_provider_row(row: Row, conversation: list[Row], rules: set[str]) -> bo
     return any(_check_loop(wire, response, later) for later in later_rows if later["provider"] == row["provider"])
 
 
+def check_interaction(row: Row) -> None:
+    """Check a response of the Interactions API: it is decoded, in any pieces, and its steps go back unchanged."""
+    wire, recorded = InteractionsWire(), row["response"]
+    if row["status"] >= 400 or recorded is None:
+        return
+    if row["response_kind"] == "json":
+        response = wire.decode(json.dumps(recorded).encode())
+        _expect(recorded.get("steps") or [], wire.steps_sent_back(response.message), "the steps that are sent back")
+    else:
+        _streamed(stream_of(row), wire)
+
+
 def _response(row: Row, wire: Wire) -> ModelResponse | None:
     recorded = row["response"]
     if recorded is None or row["response_kind"] == "text":
@@ -79,7 +91,7 @@ def stream_of(row: Row) -> bytes:
     return b"".join(b"data: %b\n\n" % json.dumps(chunk).encode() for chunk in recorded)
 
 
-def _streamed(data: bytes, wire: Wire) -> ModelResponse:
+def _streamed(data: bytes, wire: Wire | InteractionsWire) -> ModelResponse:
     chance = random.Random(len(data))  # noqa: S311 - pieces of any size, the same in each run
     responses = []
     for sizes in ((len(data),), (1,), (1, 300)):

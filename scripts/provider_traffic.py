@@ -24,6 +24,9 @@ from midspan.providers.anthropic.decode import StreamDecoder as AnthropicDecoder
 from midspan.providers.anthropic.decode import decode_response as decode_anthropic
 from midspan.providers.anthropic.encode import request_body as encode_anthropic
 from midspan.providers.anthropic.profile import capabilities_of as claude_capabilities
+from midspan.providers.interactions.decode import StreamDecoder as InteractionDecoder
+from midspan.providers.interactions.decode import decode_response as decode_interaction
+from midspan.providers.interactions.encode import request_body as encode_interaction
 from midspan.providers.openai import errors as openai
 from midspan.providers.openai.decode import StreamDecoder as ChatDecoder
 from midspan.providers.openai.decode import decode_response as decode_chat
@@ -682,6 +685,20 @@ class ResponsesWire:
 
     def error(self, status: int, body: bytes) -> ProviderError:
         return openai.parse_error("it", RecordedStatus(status), body)  # type: ignore[arg-type]
+
+
+class InteractionsWire:
+    """Responses of Gemini's Interactions API. The recordings have no requests."""
+
+    decode = staticmethod(decode_interaction)
+
+    def decoder(self) -> Decoder:
+        return InteractionDecoder()
+
+    def steps_sent_back(self, message: Message) -> Any:
+        """The steps of a message of the model, in the next request."""
+        history = History([Message.user("?"), message, Message.user("?")])
+        return json.loads(encode_interaction(ModelRequest(RequestConfig("m"), history), stream=False))["input"][1:-1]
 
 
 def _ttl(marks: dict[str, Json]) -> float | None:

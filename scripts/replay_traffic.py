@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
-from provider_rows import check_provider_row
+from provider_rows import check_interaction, check_provider_row
 from provider_traffic import wire_of
 from traffic_expected import as_list, expected_parts, expected_result, matched, open_calls, signed, without_ids
 from traffic_rules import RULES, Difference, Sides, after_rules, camel_cased, first_difference, without_nulls
@@ -133,6 +133,7 @@ def check_row(row: Row, conversation: list[Row], rules: set[str]) -> bool:
         return check_provider_row(row, conversation, rules)
     if "/interactions" in row["url"]:
         rules.add("another API")
+        check_interaction(row)
         return False
     check_request(row, rules)
     documents = recorded_documents(row)

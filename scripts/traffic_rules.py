@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from traffic_expected import SKIP
 
 RULES = {
-    "another API": "an exchange of the Interactions API has no contents",
+    "another API": "an exchange of the Interactions API: only its steps are checked",
     "not JSON": "the response is a page of a front end; it becomes an error with its text",
     "no request recorded": "only the response was recorded",
     "empty content": "a content without parts is omitted; the API rejects it",

@@ -378,6 +378,7 @@ def test_budget_of_thinking_fits_the_maximum_of_tokens(
 @pytest.mark.parametrize(
     ("host", "url"),
     [
+        ("", "http://127.0.0.1:11434/v1"),
         ("0.0.0.0", "http://127.0.0.1:11434/v1"),
         ("localhost", "http://localhost:11434/v1"),
         ("box:9000", "http://box:9000/v1"),

@@ -26,7 +26,7 @@ def run(options: Namespace) -> int:
                 names, source = tuple(runner.run(family.list_models())), "api"
             models += [f"{family.name}:{name}" for name in names] or [family.name]
     if not has_key and not options.json:
-        print_line("no key is set, so these are models known to this version; a key lists those of its provider")
+        print_line("no key is set; these are the models known to this version")
     if options.json:
         sys.stdout.write(json_document({"models": models, "source": source}))
     else:
