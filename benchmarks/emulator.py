@@ -8,7 +8,8 @@ import sys
 import time
 from typing import Any
 
-from midspan.emulator.gemini.check import Target, check
+from midspan.emulator.gemini.check import check
+from midspan.emulator.gemini.models import Target
 
 GROWTH_BUDGET = 1.5
 """How much more a turn may cost in a history that is eight times as long."""

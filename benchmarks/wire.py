@@ -18,7 +18,7 @@ from midspan._types.exchange import ModelRequest, RequestConfig
 from midspan._types.messages import History, Message
 from midspan._types.parts import ToolResult
 from midspan._types.specs import ToolSpec
-from midspan.providers.gemini import decode, encode, responses
+from midspan.providers.gemini import decode, encode, wire
 from midspan.providers.gemini.capabilities import capabilities_of
 
 DECODE_BUDGET = 2.0
@@ -73,7 +73,7 @@ def fastest(work: dict[str, Callable[[], Any]], rounds: int, each: int) -> dict[
 
 def decoding() -> tuple[float, float]:
     body = response(1, "Let me look that up for you. " * 8)
-    typed = msgspec.json.Decoder(responses.GenerateContentResponse)
+    typed = msgspec.json.Decoder(wire.GenerateContentResponse)
     took = fastest({"floor": lambda: typed.decode(body), "ours": lambda: decode.response(body)}, 21, 4000)
     print(f"decode a response of {len(body):,} bytes: {took['ours']:.2f} µs, typed msgspec {took['floor']:.2f} µs")
     return took["ours"], took["floor"]

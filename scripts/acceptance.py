@@ -1,15 +1,14 @@
 """Run the long suites, two at a time: python scripts/acceptance.py [NAME…]
 
 Prints one line for each suite: its name, its duration and its last line of output. The output of a suite that fails is
-printed in full. A suite that needs Node or the recordings in ../shared/data is skipped where these are missing, with a
-line that says so; in CI (the variable CI is set) that is a failure. Exits 1 if a suite fails.
+printed in full. A suite that needs npm packages or the recordings in ../shared/data is skipped where these are missing,
+with a line that says so; in CI (the variable CI is set) that is a failure. Exits 1 if a suite fails.
 """
 
 import project_python  # noqa: F401 - imported first: it restarts the script with the Python of .venv if necessary
 
 # isort: split
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -29,7 +28,8 @@ class Suite(NamedTuple):
     """Of Python; paths are relative to the project."""
     files: tuple[str, ...] = ()
     """Files of ../shared/data that are appended to the arguments."""
-    needs_node: bool = False
+    npm_packages: tuple[str, ...] = ()
+    """Packages that must be in the folder MIDSPAN_NODE_MODULES."""
 
 
 SUITES = (  # the longest first
@@ -46,7 +46,14 @@ SUITES = (  # the longest first
     Suite("replay_loops", ["scripts/replay_loops.py"], ("gemini_traffic.jsonl",)),
     Suite("replay_requests", ["scripts/replay_requests.py"], ("gemini_traffic.jsonl",)),
     Suite("soak", ["benchmarks/soak.py", "20000"]),
-    Suite("node_client", ["-m", "pytest", "--quiet", "tests/emulator/test_node_client.py"], needs_node=True),
+    Suite("node_client", ["-m", "pytest", "--quiet", "tests/emulator/test_node_client.py"], (), ("@google/genai",)),
+    Suite(
+        "mcp_servers",
+        ["scripts/mcp_servers.py"],
+        (),
+        tuple(f"@modelcontextprotocol/server-{name}" for name in ("everything", "filesystem", "memory")),
+    ),
+    Suite("conformance_mcp", ["scripts/conformance_mcp.py"], (), ("@modelcontextprotocol/conformance", "node")),
 )
 
 
@@ -64,8 +71,9 @@ def run(suite: Suite) -> bool:
     """Run a suite, print a line about it, and return whether it passed or may be skipped."""
     if missing := [name for name in suite.files if not (DATA / name).is_file()]:
         return skip(suite, f"there is no {', '.join(missing)} in ../shared/data")
-    if suite.needs_node and not (shutil.which("node") and os.environ.get("MIDSPAN_NODE_MODULES")):
-        return skip(suite, "it needs Node, and MIDSPAN_NODE_MODULES with the folder of the npm package @google/genai")
+    modules = os.environ.get("MIDSPAN_NODE_MODULES")
+    if missing := [name for name in suite.npm_packages if not modules or not Path(modules, name).is_dir()]:
+        return skip(suite, f"it needs MIDSPAN_NODE_MODULES, a folder with the npm packages {', '.join(missing)}")
     start = time.monotonic()
     command = [sys.executable, *suite.arguments, *(str(DATA / name) for name in suite.files)]
     try:

@@ -85,19 +85,15 @@ async def fails(seed: int, plan: FaultPlan) -> bool:
 
 
 async def run_one(server: LocalGemini, seed: int, plan: FaultPlan) -> Outcome:
-    name = str(seed)
-    server.plans[name] = plan
     try:
         async with asyncio.timeout(MAX_SECONDS):
-            return Outcome(await ask(server.url_for(name), seed, plan), None)
+            return Outcome(await ask(server.url_for(plan), seed, plan), None)
     except TimeoutError:
         return Outcome("hang", f"it took longer than {MAX_SECONDS:g} seconds")
     except Failure as failure:
         return Outcome("failure", str(failure))
     except Exception as error:  # noqa: BLE001 - errors of other kinds are what this script looks for
         return Outcome("failure", f"{type(error).__name__}: {error}")
-    finally:
-        del server.plans[name]
 
 
 async def ask(url: str, seed: int, plan: FaultPlan) -> str:

@@ -19,7 +19,7 @@ from traffic_rules import Difference, first_difference
 from midspan._types.exchange import ModelRequest, ModelResponse
 from midspan._types.messages import History, Message
 from midspan._types.parts import ToolCall
-from midspan.errors import MalformedResponse, ProviderError
+from midspan.errors import MalformedResponseError, ProviderError
 
 Row = dict[str, Any]
 
@@ -39,7 +39,7 @@ def check_provider_row(row: Row, conversation: list[Row], rules: set[str]) -> bo
         rules.add("no request recorded")
     try:
         response = _response(row, wire)
-    except MalformedResponse:
+    except MalformedResponseError:
         raise
     except ProviderError:
         return False  # the service reports an error in a response or a stream that has a good status

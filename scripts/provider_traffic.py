@@ -19,6 +19,7 @@ from midspan._types.messages import History, Message
 from midspan._types.parts import Blob, Opaque, Part, ProviderData, Text, Thought, ToolCall, ToolResult
 from midspan._types.specs import AnyTool, BuiltinTool, ModelSettings, ToolChoice, ToolSpec
 from midspan.errors import ProviderError
+from midspan.providers import errors as openai
 from midspan.providers.anthropic import client as anthropic
 from midspan.providers.anthropic.decode import StreamDecoder as AnthropicDecoder
 from midspan.providers.anthropic.decode import decode_response as decode_anthropic
@@ -27,7 +28,6 @@ from midspan.providers.anthropic.profile import capabilities_of as claude_capabi
 from midspan.providers.interactions.decode import StreamDecoder as InteractionDecoder
 from midspan.providers.interactions.decode import decode_response as decode_interaction
 from midspan.providers.interactions.encode import request_body as encode_interaction
-from midspan.providers.openai import errors as openai
 from midspan.providers.openai.decode import StreamDecoder as ChatDecoder
 from midspan.providers.openai.decode import decode_response as decode_chat
 from midspan.providers.openai.encode import request_body as encode_chat
@@ -155,7 +155,7 @@ class AnthropicWire:
             return None
         parallel = None if "disable_parallel_tool_use" not in choice else not choice["disable_parallel_tool_use"]
         if choice["type"] == "tool":
-            return ToolChoice("any", (choice["name"],), parallel)
+            return ToolChoice("required", (choice["name"],), parallel)
         return ToolChoice(choice["type"], (), parallel)
 
     def _tool(self, tool: Json, *, is_last: bool) -> AnyTool:
@@ -372,8 +372,8 @@ class ChatWire:
         if choice is None:
             return None if parallel is None else ToolChoice("auto", (), parallel)
         if isinstance(choice, dict):
-            return ToolChoice("any", (choice["function"]["name"],), parallel)
-        return ToolChoice("any" if choice in ("required", "any") else choice, (), parallel)
+            return ToolChoice("required", (choice["function"]["name"],), parallel)
+        return ToolChoice("required" if choice in ("required", "any") else choice, (), parallel)
 
     def _tool(self, tool: Json) -> AnyTool:
         function = tool.get("function")
@@ -507,10 +507,10 @@ class ChatWire:
         return decode_chat(body, self.preset)
 
     def decoder(self) -> Decoder:
-        return ChatDecoder(self.preset, partial(openai.event_error, "it"))
+        return ChatDecoder(self.preset, partial(openai.event_error, "it", openai.OPENAI_CODES))
 
     def error(self, status: int, body: bytes) -> ProviderError:
-        return openai.parse_error("it", RecordedStatus(status), body)  # type: ignore[arg-type]
+        return openai.parse_error("it", openai.OPENAI_CODES, RecordedStatus(status), body)  # type: ignore[arg-type]
 
 
 class ResponsesWire:
@@ -561,11 +561,11 @@ class ResponsesWire:
         if choice is None or (isinstance(choice, dict) and not self._is_plain_choice(choice)):
             return None if parallel is None else ToolChoice("auto", (), parallel)
         if isinstance(choice, str):
-            return ToolChoice("any" if choice == "required" else "none" if choice == "none" else "auto", (), parallel)
+            return replace(ToolChoice.of(choice), parallel=parallel)
         if choice["type"] == "allowed_tools":
             names = tuple(tool["name"] for tool in choice["tools"])
-            return ToolChoice("any" if choice["mode"] == "required" else "auto", names, parallel)
-        return ToolChoice("any", (choice["name"],), parallel)
+            return ToolChoice("required" if choice["mode"] == "required" else "auto", names, parallel)
+        return ToolChoice("required", (choice["name"],), parallel)
 
     def _tool(self, tool: Json) -> AnyTool:
         if tool["type"] != "function" or rest_of(tool, ("type", "name", "description", "parameters", "strict")):
@@ -684,7 +684,7 @@ class ResponsesWire:
         return ResponsesDecoder()
 
     def error(self, status: int, body: bytes) -> ProviderError:
-        return openai.parse_error("it", RecordedStatus(status), body)  # type: ignore[arg-type]
+        return openai.parse_error("it", openai.OPENAI_CODES, RecordedStatus(status), body)  # type: ignore[arg-type]
 
 
 class InteractionsWire:

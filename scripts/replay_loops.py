@@ -193,16 +193,33 @@ async def run_loop(server: "Playback", loop: Loop, *, streaming: bool) -> list[A
 
 async def events_of(agent: Agent, history: History, *, streaming: bool) -> list[RunEvent]:
     """Return the events of a run. After each one, the state folded from the stored events must be the live state."""
-    start, _, _ = agent._begin(None, messages=history)
-    run = await start(streams=streaming)
-    events: list[RunEvent] = []
-    folded = RunState.of_events([])
-    async for event in run.events():
-        events.append(event)
-        folded = folded.after(from_json(to_json(event), "event"))
-        if folded != run.state:
+    folding = _Folding(streaming)
+    folding.run = await agent._begin(None, messages=history).start(folding)
+    await folding.run.execute()
+    return folding.events
+
+
+class _Folding:
+    """Listens to a run."""
+
+    run: Any
+
+    def __init__(self, streams: bool) -> None:
+        self.streams = streams
+        self.events: list[RunEvent] = []
+        self._state = RunState.of_events([])
+
+    async def emit(self, event: RunEvent) -> None:
+        self.events.append(event)
+        self._state = self._state.after(from_json(to_json(event), "event"))
+        if self._state != self.run.state:
             raise Difference(f"after {type(event).__name__} the folded state is not the state of the run")
-    return events
+
+    async def wait_for_reader(self) -> None:
+        """Events are read at once."""
+
+    def report(self, event: RunEvent) -> None:
+        """The recorded tools report nothing."""
 
 
 def compare(requests: list[Any], loop: Loop, capabilities: Any) -> None:

@@ -20,10 +20,10 @@ from urllib.parse import urlsplit
 
 from row_files import Tally, lines_of
 
-from midspan.emulator.gemini.check import Target, check
+from midspan.emulator.gemini.check import check
 from midspan.emulator.gemini.errors import ApiError
-from midspan.emulator.gemini.models import exists
-from midspan.emulator.gemini.reading import Dialect, read
+from midspan.emulator.gemini.models import Target, exists
+from midspan.emulator.gemini.reading import read
 from midspan.emulator.gemini.route import Route, route_of
 from midspan.providers.gemini.wire import CachedContent, CountTokensRequest
 
@@ -141,9 +141,9 @@ def emulate(route: Route, target: Target | None, row: Row, rules: set[str]) -> A
     body = json.dumps(row["request_json"]).encode()
     try:
         if route.method == "countTokens":
-            read(CountTokensRequest, body, Dialect(route.api, route.version))
+            read(CountTokensRequest, body, Target.of("", route))
         elif route.collection == "cachedContents":
-            read(CachedContent, body, Dialect(route.api, route.version))
+            read(CachedContent, body, Target.of("", route))
         else:
             target = target or Target("gemini-2.0-flash", route.api, route.version, route.is_streaming)
             if not model_exists(target, rules, was_found=row["status"] != 404):

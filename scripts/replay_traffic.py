@@ -35,7 +35,7 @@ from midspan._types.exchange import ModelRequest, ModelResponse, RequestConfig
 from midspan._types.messages import History, Message
 from midspan._types.parts import Blob, Part, ToolResult
 from midspan.errors import ProviderError
-from midspan.providers.gemini import decode, encode, proto, responses, wire
+from midspan.providers.gemini import decode, encode, proto, wire
 from midspan.providers.gemini.capabilities import Api, Capabilities, capabilities_of
 from midspan.providers.gemini.errors import parse_error
 from midspan.providers.gemini.stream import StreamDecoder
@@ -142,7 +142,7 @@ def check_row(row: Row, conversation: list[Row], rules: set[str]) -> bool:
         check_same(document, rewritten(form, document), "response", rules)
     if row["response_kind"] == "text":
         check_text(row, rules)
-    if form is not responses.GenerateContentResponse or not documents:
+    if row["status"] >= 400 or form is not wire.GenerateContentResponse or not documents:
         return False
     answer = check_response(row, documents, rules)
     looped = answer is not None and check_loop(row, conversation, answer, rules)
@@ -178,15 +178,13 @@ def is_json(text: str) -> bool:
 
 def response_form(row: Row) -> type[proto.Proto]:
     url = row["url"]
-    if row["status"] >= 400:
-        return responses.ErrorResponse
     if "enerateContent" in url:
-        return responses.GenerateContentResponse
+        return wire.GenerateContentResponse
     if ":countTokens" in url:
-        return responses.CountTokensResponse
+        return wire.CountTokensResponse
     if "/cachedContents" in url:
         return wire.CachedContent
-    return responses.ListModelsResponse if "/models" in url else responses.GenerateContentResponse
+    return wire.Page if "/models" in url else wire.GenerateContentResponse
 
 
 def request_form(row: Row) -> type[proto.Proto]:

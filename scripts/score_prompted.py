@@ -379,13 +379,11 @@ OBJECT = '{"name": "NAME", "arguments": ARGUMENTS}'
 BAR, LOW = "\uff5c", "\u2581"
 
 
-def token(words: str, join: str = LOW) -> str:
-    return f"<{BAR}{join.join(words.split())}{BAR}>"
+def token(words: str) -> str:
+    return f"<{BAR}{LOW.join(words.split())}{BAR}>"
 
 
 _DEEP = {"before": token("tool calls begin"), "after": token("tool calls end")}
-_STEP = {"before": token("tool calls begin", "_"), "after": token("tool calls end", "_")}
-_STEP_CALL = token("tool call begin", "_") + "function" + token("tool sep", "_")
 _DSML = f"{BAR}DSML{BAR}"
 JSON: dict[str, Form] = {
     "Hermes": lines(f"<tool_call>\n{OBJECT}\n</tool_call>"),
@@ -407,7 +405,6 @@ JSON: dict[str, Form] = {
         after="<|tool_calls_section_end|>",
     ),
     "Granite": lines(OBJECT, between=", ", before="<|tool_call|>[", after="]"),
-    "Phi-4": lines(OBJECT, between=", ", before="functools[", after="]"),
     "InternLM": lines('<|action_start|><|plugin|>\n{"name": "NAME", "parameters": ARGUMENTS}<|action_end|>'),
     "gpt-oss": lines(
         "<|start|>assistant<|channel|>commentary to=functions.NAME <|constrain|>json<|message|>ARGUMENTS<|call|>"
@@ -442,11 +439,6 @@ TAGS: dict[str, Form] = {
         f'<{_DSML}parameter name="KEY" string="STRING">VALUE</{_DSML}parameter>\n',
         before=f"<{_DSML}function_calls>\n", after=f"\n</{_DSML}function_calls>",
     ),
-    "Step-3": tagged(
-        f'{_STEP_CALL}<steptml:invoke name="NAME">PARAMETERS</steptml:invoke>{token("tool call end", "_")}',
-        '<steptml:parameter name="KEY">VALUE</steptml:parameter>',
-        between="", **_STEP,
-    ),
 }  # fmt: skip
 FORMS: dict[str, Form] = {"TOOL_CALL": lines(), **JSON, **PYTHON, **TAGS}
 WRITERS: dict[str, Write] = {
@@ -475,7 +467,7 @@ def marked(calls: Sequence[Call]) -> list[Call]:
 
 def _marked(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _marked(inner) for key, inner in value.items()}
+        return {f"{OPEN}{key}{CLOSE}": _marked(inner) for key, inner in value.items()}
     if isinstance(value, list):
         return [_marked(item) for item in value]
     return f"{OPEN}{value}{CLOSE}" if isinstance(value, str) else value

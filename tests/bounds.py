@@ -1,9 +1,12 @@
 """Time in tests, so that none depends on the speed of the machine."""
 
 import asyncio
+import os
 
 BOUND = 30.0
 """Seconds that a test waits for an event that always comes. Only a test that hangs waits that long."""
+MANY = 200 if os.environ.get("PYTHONASYNCIODEBUG") else 1_000
+"""How many runs or calls at once. In its debug mode, asyncio needs several times as long for each."""
 
 
 def time_passes(seconds: float) -> None:

@@ -34,8 +34,18 @@ SLOW_TESTS = (
     *("*/test_adapt.py::*", "*/test_recording_many.py::*", "*/gemini/test_checking.py::*"),
     # other processes: the command, built wheels, type checkers, examples of the docs, journals that are killed
     *("tests/cli/*", "tests/test_wheel.py::*", "tests/test_typing.py::*", "tests/test_docs.py::*"),
+    *("tests/test_examples.py::*", "tests/test_reference.py::*"),
     *("tests/test_trace_turn.py::*", "*/test_freezing.py::*", "*/test_sqlite.py::*", "*/test_node_client.py::*"),
+    *("*/mcp_serve/test_stdio.py::*", "*/mcp_serve/test_inspector.py::*", "*/test_cloudgenie.py::*command*"),
     *("*/test_outside_provider.py::*", "*/test_official_client.py::*", "*/http/test_loops.py::*", "*signal_handler*"),
+    # worker processes
+    *("tests/tools/workers/*", "*test_tool_source.py::*workers*", "tests/compat/test_bridge.py::*"),
+    # servers in other processes
+    "tests/tools/mcp/*",
+    # servers: other processes, thousands of requests, official clients
+    *("tests/server/test_process.py::*", "tests/server/test_openapi.py::*", "tests/server/test_ui_stream.py::*"),
+    "tests/server/test_examples.py::*",
+    *("tests/server/test_safety.py::*", "tests/server/test_runs.py::*", "tests/server/test_openai.py::*"),
     # tools that ignore their cancellation for five seconds
     "*/test_abandoned_tools.py::*",
 )

@@ -7,7 +7,15 @@ import re
 import pytest
 
 from midspan import errors
-from midspan.errors import ArgumentError, InvalidRequest, LimitReached, ResultError, RunElsewhere, RunExists, UnknownRun
+from midspan.errors import (
+    ArgumentError,
+    InvalidRequestError,
+    LimitReachedError,
+    ResultError,
+    RunElsewhereError,
+    RunExistsError,
+    UnknownRunError,
+)
 
 
 def classes(base: type = errors.MidspanError) -> list[type]:
@@ -23,12 +31,12 @@ ERRORS = {
     "stops[0].day: there is no 31st of February": ArgumentError("stops[0].day", "there is no 31st of February"),
     "nested too deeply": ArgumentError("", "nested too deeply"),
     "items[0]: a set is not JSON serializable": ResultError("a set is not JSON serializable").within(".items[0]"),
-    "Maximum tokens exceeded": LimitReached("Maximum tokens exceeded", "max_tokens"),
-    "unknown run 'r'; it was never started, or was deleted": UnknownRun("r"),
-    "run_id 'r' is already used; choose another or omit it": RunExists("r"),
-    "run 'r' has 3 events, not 2; another writer has appended to it": RunElsewhere("r", expected=2, found=3),
-    "run 'r' has ended with 3 events; another writer has appended to it": RunElsewhere("r", 2, 3, ended=True),
-    "bad": InvalidRequest("bad", status=400, details=[{"a": 1}], violations=[("a", "missing")]),
+    "Maximum tokens exceeded": LimitReachedError("Maximum tokens exceeded", "max_tokens"),
+    "unknown run 'r'; it was never started, or was deleted": UnknownRunError("r"),
+    "run_id 'r' is already used; choose another or omit it": RunExistsError("r"),
+    "run 'r' has 3 events, not 2; another writer has appended to it": RunElsewhereError("r", expected=2, found=3),
+    "run 'r' has ended with 3 events; another writer has appended to it": RunElsewhereError("r", 2, 3, ended=True),
+    "bad": InvalidRequestError("bad", status=400, details=[{"a": 1}], violations=[("a", "missing")]),
 }
 
 

@@ -15,12 +15,14 @@ LAYERS = [
     ["_schema", "_storage", "_http"],
     ["tools", "providers"],
     ["_loop"],
-    ["gemini", "toolsets", "emulator", "compat"],
+    ["gemini", "toolsets", "emulator"],
+    ["compat"],
     ["testing"],
+    ["_server"],
     ["_cli"],
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
-FACES = {"__init__", "__main__", "messages", "events"}
+FACES = {"__init__", "__main__", "messages", "events", "server"}
 """The public names and the command, which no other module imports."""
 
 

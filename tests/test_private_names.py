@@ -37,6 +37,10 @@ CODE = "__code__"
 """May be used for the names of a closure only: `__code__.co_freevars`."""
 
 
+EXEMPT = {"tools/workers/supervisor.py": ["ctypes"]}
+"""Calls prctl(2), which Python does not offer."""
+
+
 def violations(source: str) -> Iterator[str]:
     tree = ast.parse(source)
     closures = {node.value for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node.attr == "co_freevars"}
@@ -63,7 +67,7 @@ def test_no_private_names_are_used() -> None:
     files = sorted(SOURCE.rglob("*.py"))
     used = {str(file.relative_to(SOURCE)): list(violations(file.read_text())) for file in files}
     assert len(files) > 100
-    assert {file: names for file, names in used.items() if names} == {}
+    assert {file: names for file, names in used.items() if names} == EXEMPT
 
 
 @pytest.mark.parametrize(

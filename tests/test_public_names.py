@@ -1,19 +1,28 @@
-"""The public modules: every name that they list can be loaded, and nothing else."""
+"""The public modules: what they list, in which words, and that documentation uses nothing else."""
 
+import re
+import subprocess
+import sys
 from importlib import import_module
+from pathlib import Path
 from pkgutil import iter_modules
 
 import pytest
 
-MODULES = [
-    "midspan",
-    "midspan.events",
-    "midspan.messages",
-    "midspan.providers",
-    "midspan.testing",
-    "midspan.tools",
-    "midspan.compat",
-]
+from midspan import errors
+from scripts.public_api import FILE, MODULES, public_api
+
+ROOT = Path(__file__).parent.parent
+INTERNAL_PAGES = ("architecture.md", "gemini-wire.md")
+"""Pages for people who work on Midspan, with examples of its inner modules."""
+
+
+@pytest.mark.requirement("U-01")
+def test_public_names_and_signatures_are_those_of_the_list() -> None:
+    assert public_api().splitlines() == FILE.read_text("utf-8").splitlines(), (
+        "the public API differs from tests/public_api.txt; if that is intended, run "
+        "`python scripts/public_api.py --write` and commit the file"
+    )
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -34,3 +43,41 @@ def test_no_public_name_is_hidden_by_a_submodule(module: str) -> None:
     package = import_module(module)
     submodules = {info.name for info in iter_modules(getattr(package, "__path__", ()))}
     assert not submodules & set(package.__all__)
+
+
+@pytest.mark.requirement("U-01")
+def test_public_modules_import_nothing_before_a_name_is_used() -> None:
+    program = f"import sys, {', '.join(MODULES)}; print(*[name for name in sys.modules if name.startswith('midspan')])"
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
+    assert set(loaded) == {*MODULES, "midspan._lazy", "midspan._version"}
+
+
+def test_public_exceptions_end_in_error() -> None:
+    assert all(name.endswith("Error") for name in errors.__all__)
+    classes = {name for name, value in vars(errors).items() if isinstance(value, type)}
+    assert {name for name in classes if issubclass(vars(errors)[name], BaseException)} == set(errors.__all__)
+
+
+def test_close_is_plain_and_aclose_is_a_coroutine() -> None:
+    api = FILE.read_text("utf-8")
+    assert "async close(" not in api
+    assert not re.search(r"^ +aclose\(", api, re.MULTILINE)
+    assert "async aclose(" in api
+
+
+def test_durations_end_in_seconds_or_are_timeouts() -> None:
+    api = FILE.read_text("utf-8")
+    assert re.findall(r"\b(?:duration|delay|wait|ttl|interval|period)\w*(?<!_seconds): (?:int|float)", api) == []
+    assert re.findall(r"\btimeout_seconds|\b(?:largest|longest|maximum|minimum)_\w+: ", api) == []
+
+
+def test_documentation_imports_public_names_only() -> None:
+    for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
+        if page.name in INTERNAL_PAGES or "decisions" in page.parts:
+            continue
+        text = page.read_text("utf-8")
+        for module, names in re.findall(r"^ *from (midspan[\w.]*) import \(?([\w, \n]+)", text, re.MULTILINE):
+            assert module in MODULES, f"{page.name} imports from {module}"
+            listed = {*import_module(module).__all__, *(name.rpartition(".")[2] for name in MODULES)}
+            for name in re.split(r"[,\s]+", names.partition("\n")[0].strip(" ,")):
+                assert not name or name in listed, f"{page.name} imports {name} from {module}"

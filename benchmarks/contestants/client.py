@@ -35,6 +35,6 @@ def make(base: str, tools: dict[str, Any]) -> Any:
                 yield chunk.text
 
         async def aclose(self) -> None:
-            await client.close()
+            await client.aclose()
 
     return Loop()

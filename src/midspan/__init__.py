@@ -3,7 +3,6 @@
 Each name is imported when it is first used.
 """
 
-import logging
 from typing import TYPE_CHECKING
 
 from midspan._lazy import lazy_attributes
@@ -11,10 +10,11 @@ from midspan._version import VERSION
 
 if TYPE_CHECKING:
     from midspan._loop.agent import Agent as Agent
-    from midspan._loop.agent import Chat as Chat
     from midspan._loop.background_runs import BackgroundRuns as BackgroundRuns
+    from midspan._loop.chat import Chat as Chat
     from midspan._loop.result import RunResult as RunResult
     from midspan._loop.result import RunStream as RunStream
+    from midspan._loop.telemetry import Telemetry as Telemetry
     from midspan._schema.signature import Context as Context
     from midspan._storage.memory import MemoryJournal as MemoryJournal
     from midspan._storage.sqlite import SqliteJournal as SqliteJournal
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
     from midspan.providers.gemini.client import Gemini as Gemini
     from midspan.tools.function import Tool as Tool
     from midspan.tools.function import tool as tool
+    from midspan.tools.mcp.server import MCPServer as MCPServer
     from midspan.tools.toolbox import Toolbox as Toolbox
 
 __version__ = VERSION
 
-logging.getLogger("midspan").addHandler(logging.NullHandler())  # silent unless the program configures logging
-
 _HOMES = {
     "Agent": "midspan._loop.agent",
     "BackgroundRuns": "midspan._loop.background_runs",
-    "Chat": "midspan._loop.agent",
+    "Chat": "midspan._loop.chat",
     "Context": "midspan._schema.signature",
     "Gemini": "midspan.providers.gemini.client",
     "Limits": "midspan._types.specs",
+    "MCPServer": "midspan.tools.mcp.server",
     "MemoryJournal": "midspan._storage.memory",
     "MidspanError": "midspan.errors",
     "ModelSettings": "midspan._types.specs",
@@ -48,6 +48,7 @@ _HOMES = {
     "RunResult": "midspan._loop.result",
     "RunStream": "midspan._loop.result",
     "SqliteJournal": "midspan._storage.sqlite",
+    "Telemetry": "midspan._loop.telemetry",
     "Tool": "midspan.tools.function",
     "ToolError": "midspan.errors",
     "Toolbox": "midspan.tools.toolbox",

@@ -1,42 +1,80 @@
 """Every exception that Midspan raises, as one tree.
 
 MidspanError
-├── ConfigError                 an argument or setting that cannot work; also a ValueError
-│   ├── CredentialsError        a key or token is missing or cannot be used
-│   ├── SchemaError             a schema, signature or tool declaration that cannot be used
-│   ├── DuplicateTool           two tools have the same name
-│   ├── UnknownSession          the session does not exist
-│   └── NotRecorded             a replayed run does something that the recording does not contain
-├── ArgumentError               an argument that cannot be converted to its type; also a ValueError
-├── ResultError                 a result that is not JSON serializable; also a ValueError
-├── ToolError                   raised by a tool: a message for the model, which gets it as the result of its call
-├── RunError                    a run ended without an answer
-│   ├── LimitReached            the run reached one of its limits
-│   ├── AnswerBlocked           a filter stopped the model
-│   ├── NoAnswer                the model gave no usable answer, also after retries
-│   └── OutputError             the answer does not have the requested type
-├── CodecError                  a stored document of an unknown format or of a newer version; also a ValueError
-├── JournalError                a journal could not be read or written
-│   ├── UnknownRun              the journal has no run with this id
-│   ├── RunExists               the journal already has a run with this id
-│   └── RunElsewhere            another writer has appended to the run, or the run has ended
-└── ProviderError               a request to a model failed
-    ├── AuthenticationError     the key or token is wrong
-    ├── PermissionDenied        the key or token does not allow this
-    ├── InvalidRequest          the service does not accept the request
-    │   └── UnknownModel        the model does not exist, or does not support this method
-    ├── PromptBlocked           a safety filter blocked the prompt
-    ├── RateLimited             too many requests; retry later
-    │   └── QuotaExhausted      the quota is used up; a retry does not help
-    ├── ServerError             the service failed
-    ├── MalformedResponse       the response does not follow the protocol of the service
-    └── NetworkError            the service could not be reached, or the connection was lost
-        ├── TimedOut            a timeout expired
-        └── StreamCut           a response ended before it was complete
+├── ConfigError                     an argument or setting that cannot work; also a ValueError
+│   ├── CredentialsError            a key or token is missing or cannot be used
+│   ├── SchemaError                 a schema, signature or tool declaration that cannot be used
+│   ├── DuplicateToolError          two tools have the same name
+│   ├── UnknownSessionError         the session does not exist
+│   └── NotRecordedError            a replayed run does something that the recording does not contain
+├── ArgumentError                   an argument that cannot be converted to its type; also a ValueError
+├── ResultError                     a result that is not JSON serializable; also a ValueError
+├── ToolError                       raised by a tool: a message for the model, which gets it as the result of its call
+├── WorkerError                     a worker process could not be started, or no worker is connected
+├── RunError                        a run ended without an answer
+│   ├── LimitReachedError           the run reached one of its limits
+│   ├── AnswerBlockedError          a filter stopped the model
+│   ├── NoAnswerError               the model gave no usable answer, also after retries
+│   └── OutputError                 the answer does not have the requested type
+├── CodecError                      a stored document of an unknown format or of a newer version; also a ValueError
+├── JournalError                    a journal could not be read or written
+│   ├── UnknownRunError             the journal has no run with this id
+│   ├── RunExistsError              the journal already has a run with this id
+│   └── RunElsewhereError           another writer has appended to the run, or the run has ended
+└── ProviderError                   a request to a model failed
+    ├── AuthenticationError         the key or token is wrong
+    ├── PermissionDeniedError       the key or token does not allow this
+    ├── InvalidRequestError         the service does not accept the request
+    │   └── UnknownModelError       the model does not exist, or does not support this method
+    ├── PromptBlockedError          a safety filter blocked the prompt
+    ├── RateLimitError              too many requests; retry later
+    │   └── QuotaExhaustedError     the quota is used up; a retry does not help
+    ├── ServerError                 the service failed
+    ├── MalformedResponseError      the response does not follow the protocol of the service
+    └── NetworkError                the service could not be reached, or the connection was lost
+        ├── RequestTimeoutError     a timeout expired
+        └── IncompleteResponseError a response ended before it was complete
 """
 
 from collections.abc import Collection, Sequence
 from typing import Any
+
+__all__ = [
+    "AnswerBlockedError",
+    "ArgumentError",
+    "AuthenticationError",
+    "CodecError",
+    "ConfigError",
+    "CredentialsError",
+    "DuplicateToolError",
+    "IncompleteResponseError",
+    "InvalidRequestError",
+    "JournalError",
+    "LimitReachedError",
+    "MalformedResponseError",
+    "MidspanError",
+    "NetworkError",
+    "NoAnswerError",
+    "NotRecordedError",
+    "OutputError",
+    "PermissionDeniedError",
+    "PromptBlockedError",
+    "ProviderError",
+    "QuotaExhaustedError",
+    "RateLimitError",
+    "RequestTimeoutError",
+    "ResultError",
+    "RunElsewhereError",
+    "RunError",
+    "RunExistsError",
+    "SchemaError",
+    "ServerError",
+    "ToolError",
+    "UnknownModelError",
+    "UnknownRunError",
+    "UnknownSessionError",
+    "WorkerError",
+]
 
 
 class MidspanError(Exception):
@@ -57,21 +95,23 @@ class CredentialsError(ConfigError):
 
     shell_message: str | None = None
     """The same error for a user of the terminal, who cannot pass arguments to a function."""
+    reason: str | None = None
+    """What is missing, without advice."""
 
 
 class SchemaError(ConfigError):
     """A schema, signature or tool declaration that cannot be used."""
 
 
-class DuplicateTool(ConfigError):
+class DuplicateToolError(ConfigError):
     """Two tools have the same name."""
 
 
-class UnknownSession(ConfigError):
+class UnknownSessionError(ConfigError):
     """The session does not exist."""
 
 
-class NotRecorded(ConfigError):
+class NotRecordedError(ConfigError):
     """A replayed run does something that the recording does not contain."""
 
 
@@ -112,11 +152,15 @@ class ToolError(MidspanError):
     """Raise it in a tool to give the model an error message, which is passed on unchanged."""
 
 
+class WorkerError(MidspanError):
+    """A worker process could not be started, or no worker is connected."""
+
+
 class RunError(MidspanError):
     """A run ended without an answer."""
 
 
-class LimitReached(RunError):
+class LimitReachedError(RunError):
     """The run reached one of its limits; `limit` is the name of the field of `Limits`."""
 
     def __init__(self, message: str, limit: str = "max_turns") -> None:
@@ -128,7 +172,7 @@ class LimitReached(RunError):
         return "turn_limit_exceeded" if self.limit == "max_turns" else f"{self.limit}_exceeded"
 
 
-class AnswerBlocked(RunError):
+class AnswerBlockedError(RunError):
     """A filter stopped the model; `raw_finish_reason` is the reason that the provider gave."""
 
     def __init__(self, message: str, raw_finish_reason: str | None = None) -> None:
@@ -136,7 +180,7 @@ class AnswerBlocked(RunError):
         self.raw_finish_reason = raw_finish_reason
 
 
-class NoAnswer(RunError):
+class NoAnswerError(RunError):
     """The model gave no usable answer, also after retries."""
 
 
@@ -152,7 +196,7 @@ class JournalError(MidspanError):
     """A journal could not be read or written."""
 
 
-class UnknownRun(JournalError):
+class UnknownRunError(JournalError):
     """The journal has no run with this id: it was never started, or was deleted."""
 
     def __init__(self, run: str) -> None:
@@ -163,7 +207,7 @@ class UnknownRun(JournalError):
         return f"unknown run {self.run!r}; it was never started, or was deleted"
 
 
-class RunExists(JournalError):
+class RunExistsError(JournalError):
     """The journal already has a run with this id."""
 
     def __init__(self, run: str) -> None:
@@ -174,7 +218,7 @@ class RunExists(JournalError):
         return f"run_id {self.run!r} is already used; choose another or omit it"
 
 
-class RunElsewhere(JournalError):
+class RunElsewhereError(JournalError):
     """Another writer has appended to the run, or the run has ended. Nothing was appended."""
 
     def __init__(self, run: str, expected: int, found: int, ended: bool = False) -> None:
@@ -216,11 +260,11 @@ class AuthenticationError(ProviderError):
     """The key or token is wrong."""
 
 
-class PermissionDenied(ProviderError):
+class PermissionDeniedError(ProviderError):
     """The key or token does not allow this."""
 
 
-class InvalidRequest(ProviderError):
+class InvalidRequestError(ProviderError):
     """The service does not accept the request; `violations` are pairs of a field and what is wrong with it."""
 
     def __init__(self, message: str, *, violations: Sequence[tuple[str, str]] = (), **fields: Any) -> None:
@@ -228,21 +272,21 @@ class InvalidRequest(ProviderError):
         self.violations = tuple(violations)
 
 
-class UnknownModel(InvalidRequest):
+class UnknownModelError(InvalidRequestError):
     """The model does not exist, or does not support this method."""
 
 
-class PromptBlocked(ProviderError):
+class PromptBlockedError(ProviderError):
     """A safety filter blocked the prompt."""
 
 
-class RateLimited(ProviderError):
+class RateLimitError(ProviderError):
     """Too many requests; wait `retry_delay_seconds`, if given, and try again."""
 
     retryable = True
 
 
-class QuotaExhausted(RateLimited):
+class QuotaExhaustedError(RateLimitError):
     """The quota is used up; a retry does not help."""
 
     retryable = False
@@ -254,7 +298,7 @@ class ServerError(ProviderError):
     retryable = True
 
 
-class MalformedResponse(ProviderError):
+class MalformedResponseError(ProviderError):
     """The response does not follow the protocol of the service."""
 
     retryable = True
@@ -266,9 +310,9 @@ class NetworkError(ProviderError):
     retryable = True
 
 
-class TimedOut(NetworkError):
+class RequestTimeoutError(NetworkError):
     """A timeout expired."""
 
 
-class StreamCut(NetworkError):
+class IncompleteResponseError(NetworkError):
     """A response ended before it was complete."""

@@ -1,5 +1,6 @@
 """Runs the command as a user does: with pipes, or in a pseudo-terminal."""
 
+import asyncio
 import fcntl
 import os
 import pty
@@ -14,7 +15,11 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
+
 import midspan as package
+from midspan._cli.log import RunLog
+from midspan.messages import Message
 from tests.bounds import BOUND
 
 MIDSPAN = (sys.executable, "-P", "-m", "midspan")
@@ -67,6 +72,17 @@ def started(*arguments: str, home: Path, **more: str) -> subprocess.Popen[str]:
         cwd=home,
         env=environment(home, **more),
     )
+
+
+def conversation(home: Path, name: str | None = None) -> tuple[Message, ...]:
+    """The messages of a conversation in the log; without a name, of the last one."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("XDG_STATE_HOME", str(home / "state"))
+        log = RunLog(asyncio.run)
+        try:
+            return tuple(log.history(log.last_session() if name is None else log.session(name)))
+        finally:
+            log.close()
 
 
 class Terminal:

@@ -14,7 +14,7 @@ from midspan._cli.interrupts import InterruptibleRunner
 from midspan._cli.text import describe_error
 from midspan.errors import CredentialsError
 from tests.bounds import BOUND
-from tests.cli.terminal import MIDSPAN, SHELL_MIDSPAN, Terminal, environment, midspan, started
+from tests.cli.terminal import MIDSPAN, SHELL_MIDSPAN, Terminal, conversation, environment, midspan, started
 from tests.gemini.recorder import recorder
 
 QUESTION = "What is 17.5% of 2480, and what time is it in Tokyo?"
@@ -95,7 +95,7 @@ def test_without_model_and_key_the_first_line_announces_the_offline_model(home: 
     ended = midspan("ask", "What is 2 + 2?", home=home)
     assert ended.code == 0
     assert "the offline model answers, with read-only tools only" in ended.err.splitlines()[0]
-    assert "For a language model set GOOGLE_API_KEY, ANTHROPIC_API_KEY, OPENAI_API_KEY or another provider" in ended.err
+    assert "For a language model set GEMINI_API_KEY, ANTHROPIC_API_KEY, OPENAI_API_KEY or another provider" in ended.err
     assert ended.err.count("offline model") == 1
     assert ended.out == "calculate: result: 4, is exact: yes.\n"
 
@@ -145,7 +145,7 @@ def test_json_is_printed_if_the_run_fails(home: Path) -> None:
     ended = midspan("ask", "--model", "offline", "--json", "--max-turns", "1", "What is 2 + 2?", home=home)
     assert ended.code == 124
     report = json.loads(ended.out)
-    assert report["error"]["type"] == "LimitReached"
+    assert report["error"]["type"] == "LimitReachedError"
     assert report["answer"] is None
     assert report["run_id"]
     assert (
@@ -172,6 +172,33 @@ def test_files_and_the_system_prompt_are_sent(home: Path) -> None:
         assert ended.code == 0, ended.err
         assert record.last.body["contents"][0]["parts"] == [{"text": "what?"}, {"text": "remember the milk"}]
         assert record.last.body["systemInstruction"]["parts"] == [{"text": "Be brief."}]
+
+
+LEAVING = '''
+import sys
+from midspan import tool
+
+@tool(read_only=True)
+def stock_count(item: str) -> int:
+    """How many of an item are in stock."""
+    sys.exit({code})
+'''
+
+
+@pytest.mark.parametrize(("code", "returned"), [("7", 7), ("", 1), ("'broken'", 1)])
+def test_a_tool_that_exits_is_named_and_its_code_is_kept(home: Path, code: str, returned: int) -> None:
+    (home / "leaving.py").write_text(LEAVING.replace("{code}", code))
+    arguments = ["ask", "-m", "offline", "-t", "leaving.py", "How many 'lamps' are in stock?"]
+    ended = midspan(*arguments, home=home)
+    assert (ended.code, ended.out) == (returned, "")
+    assert ended.err.endswith(f"a tool ended the program with SystemExit({code or None})\n")
+    assert "Traceback" not in ended.err
+    (run,) = json.loads(midspan("runs", "--json", home=home).out)
+    assert run["error"]["type"] == "SystemExit", "the end of the run is logged"
+    chat = midspan("chat", *arguments[1:-1], home=home, stdin=arguments[-1])
+    assert (chat.code, chat.err.count("\n")) == (returned, 2), chat.err
+    document = midspan(*arguments, "--json", home=home)
+    assert (document.code, json.loads(document.out)["error"]["type"]) == (returned, "SystemExit")
 
 
 def test_output_of_tools_goes_to_stderr(home: Path) -> None:
@@ -239,6 +266,7 @@ def test_tools_of_a_file_are_its_functions_or_its_tools_list(home: Path, text: s
         (["ask", "--max-turns", "0", "hi"], 2, "not a positive whole number"),
         (["ask", "--max-turns", "1", "-m", "offline", "What is 2 + 2?"], 124, "Maximum"),
         (["aks", "hi"], 2, "did you mean ask?"),
+        (["weather"], 2, "completion. To ask a single word: midspan ask weather"),
     ],
 )
 def test_wrong_arguments_are_reported_in_one_sentence_with_an_exit_code(
@@ -381,7 +409,7 @@ def test_tool_that_ignores_its_cancellation_is_abandoned_and_the_call_is_saved(h
     assert (process.returncode, out) == (130, ""), rest
     assert "midspan: cancelling; press Ctrl-C again to exit\n" in rest
     assert "Traceback" not in rest
-    assert "slow_backup" in (home / "state" / "midspan" / "sessions" / "s.json").read_text()
+    assert conversation(home, "s")[1].calls[0].name == "slow_backup"
 
 
 def test_second_interrupt_saves_the_call_too(home: Path) -> None:
@@ -395,7 +423,8 @@ def test_second_interrupt_saves_the_call_too(home: Path) -> None:
     process.send_signal(signal.SIGINT)
     assert process.wait(BOUND) == 130
     process.communicate(timeout=BOUND)
-    assert "slow_backup" in (home / "state" / "midspan" / "sessions" / "s.json").read_text()
+    assert conversation(home, "s")[1].calls[0].name == "slow_backup"
+    assert json.loads(midspan("runs", "--json", home=home).out)[0]["state"] == "cancelled"
 
 
 def test_failed_run_has_exit_code_one(home: Path) -> None:

@@ -1,6 +1,8 @@
 """`midspan chat`, in a terminal and with pipes."""
 
+import json
 import signal
+import stat
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -8,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from midspan._types.codec import from_json
-from tests.cli.terminal import Ended, Terminal, midspan
+from tests.cli.terminal import Ended, Terminal, conversation, midspan
 
 SLOW = '''
 import asyncio
@@ -41,10 +43,6 @@ def terminal(home: Path) -> Iterator[Terminal]:
         terminal.close()
 
 
-def session_file(home: Path, name: str = "chat") -> Path:
-    return home / "state" / "midspan" / "sessions" / f"{name}.json"
-
-
 def test_ctrl_c_cancels_the_run_and_not_the_program(home: Path, terminal: Terminal) -> None:
     terminal.type("Run the slow backup of 'orders'\r")
     terminal.wait_for("slow_backup(")
@@ -58,7 +56,7 @@ def test_ctrl_c_cancels_the_run_and_not_the_program(home: Path, terminal: Termin
     code, seen = terminal.end()
     assert code == 0
     assert "Traceback" not in seen
-    messages = from_json(session_file(home).read_bytes(), "messages")
+    messages = conversation(home)
     assert [message.role for message in messages] == ["user", "model", "user", "user", "model", "user", "model"]
     assert [call.id for call in messages[1].calls] == [result.id for result in messages[2].results]
 
@@ -91,7 +89,7 @@ def test_ctrl_c_abandons_a_tool_that_ignores_its_cancellation_and_the_chat_conti
     assert code == 0
     assert "Traceback" not in seen
     assert "destroyed" not in seen
-    assert len(from_json(session_file(home).read_bytes(), "messages")) == 7
+    assert len(conversation(home)) == 7
 
 
 def test_program_exits_after_a_tool_was_abandoned(home: Path) -> None:
@@ -131,7 +129,7 @@ def test_backslash_and_alt_enter_start_a_new_line(home: Path, terminal: Terminal
     terminal.wait_for(READY)
     terminal.type("/quit\r")
     terminal.end()
-    assert from_json(session_file(home).read_bytes(), "messages")[0].text == "What is\n2 + 2\nor so?"
+    assert conversation(home)[0].text == "What is\n2 + 2\nor so?"
 
 
 def test_conversation_and_input_history_are_saved(home: Path, terminal: Terminal) -> None:
@@ -140,7 +138,7 @@ def test_conversation_and_input_history_are_saved(home: Path, terminal: Terminal
     terminal.wait_for(READY)
     terminal.type("/quit\r")
     terminal.end()
-    again = Terminal("chat", "-m", "offline", home=home)
+    again = Terminal("chat", "-c", "-m", "offline", home=home)
     try:
         again.wait_for("has 4 messages")
         again.wait_for(READY)
@@ -151,7 +149,7 @@ def test_conversation_and_input_history_are_saved(home: Path, terminal: Terminal
         assert again.end()[0] == 0
     finally:
         again.close()
-    assert len(from_json(session_file(home).read_bytes(), "messages")) == 8
+    assert len(conversation(home)) == 8
 
 
 def test_piped_questions_are_answered_one_after_another(home: Path) -> None:
@@ -184,9 +182,10 @@ def test_slash_commands_change_model_and_tools_and_clear_and_save(home: Path) ->
         "What is 5 + 5?",
     ]
     ended = midspan("chat", "-m", "offline", home=home, stdin="\n".join(lines))
-    assert ended.code == 0
+    assert ended.code == 3
     assert "the model is offline" in ended.err
-    assert "GEMINI_API_KEY" in ended.err, "there is no key, so the model is not changed"
+    assert "GEMINI_API_KEY, or store it with midspan keys set gemini; the model is still offline" in ended.err
+    assert "--model" not in ended.err
     assert "tools: none" in ended.err
     assert "'nope.py'" in ended.err
     assert "tools: slow_backup\n" in ended.err
@@ -195,22 +194,36 @@ def test_slash_commands_change_model_and_tools_and_clear_and_save(home: Path) ->
     assert "10" not in ended.out
     assert "**You:** What is 2 + 2?" in (home / "talk.md").read_text()
     assert len(from_json((home / "talk.json").read_bytes(), "messages")) == 6
-    assert from_json(session_file(home).read_bytes(), "messages") == ()
+    assert stat.S_IMODE((home / "talk.md").stat().st_mode) == 0o600
+    assert len(conversation(home)) == 6, "/clear starts a new conversation, and the old one stays"
 
 
-def test_chat_continues_after_an_error(home: Path) -> None:
+@pytest.mark.requirement("U-09")
+def test_piped_chat_continues_after_an_error_and_exits_with_its_code(home: Path) -> None:
     ended = midspan("chat", "-m", "offline", "--max-turns", "1", home=home, stdin="What is 2 + 2?\nhello\n")
-    assert ended.code == 0
+    assert ended.code == 124
     assert "Maximum" in ended.err
     assert "offline model" in ended.out
 
 
-def test_new_deletes_the_messages_of_its_session_only(home: Path) -> None:
-    midspan("chat", "-m", "offline", home=home, stdin="What is 2 + 2?\n")
-    midspan("chat", "-m", "offline", "--session", "b", home=home, stdin="What is 2 + 2?\n")
-    midspan("chat", "-m", "offline", "--new", home=home, stdin="hello\n")
-    assert len(from_json(session_file(home).read_bytes(), "messages")) == 2
-    assert len(from_json(session_file(home, "b").read_bytes(), "messages")) == 4
+@pytest.mark.requirement("U-08")
+def test_chat_starts_over_and_destroys_nothing(home: Path) -> None:
+    def chat(*arguments: str, lines: str = "What is 2 + 2?\n") -> None:
+        assert midspan("chat", "-m", "offline", *arguments, home=home, stdin=lines).code == 0
+
+    chat()
+    chat()
+    assert len(conversation(home)) == 4
+    chat("-c")
+    assert len(conversation(home)) == 8
+    chat("--session", "b")
+    chat("--session", "b")
+    assert len(conversation(home, "b")) == 8
+    chat("--session", "b", "--new")
+    assert len(conversation(home, "b")) == 4
+    chat("--session", "b", lines="/clear\nhello\n")
+    assert len(conversation(home, "b")) == 2
+    assert len(json.loads(midspan("runs", "--json", home=home).out)) == 7
 
 
 @pytest.mark.parametrize(
@@ -219,11 +232,11 @@ def test_new_deletes_the_messages_of_its_session_only(home: Path) -> None:
 def test_piped_line_that_is_not_utf8_is_skipped_and_the_others_are_sent(home: Path, locale: dict[str, str]) -> None:
     lines = b"\xef\xbb\xbfWhat is 1 + 1, Zo\xc3\xab?\n\xff\xfe\nWhat is 2 + 2?\n"
     ended = midspan("chat", "-m", "offline", home=home, stdin=lines, **locale)
-    assert ended.code == 0
+    assert ended.code == 2
     assert [line for line in ended.err.splitlines() if line.startswith("midspan")] == [
         "midspan: the question is not valid UTF-8 text"
     ]
-    messages = from_json(session_file(home).read_bytes(), "messages")
+    messages = conversation(home)
     asked = [message.text for message in messages if message.role == "user" and message.text]
     assert asked == ["What is 1 + 1, Zoë?", "What is 2 + 2?"]
 

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from midspan._cli.commands import COMMANDS
-from midspan._cli.tool_files import load_tools
+from midspan._cli.arguments import COMMANDS
+from midspan._cli.tool_sources import load_tools
 from midspan._version import VERSION
 from tests.bounds import BOUND
 from tests.cli.terminal import environment, midspan, started

@@ -27,7 +27,7 @@ def test_retries_and_missing_tools_are_shown(
     shown = capsys.readouterr().err
     for text in (
         "no tools from files: the server exited",
-        "request failed, next attempt in 2.5 s: 503 from the model\\x1b[2J",
+        "503, waiting 2 s: 503 from the model\\x1b[2J",
         "asking the model again: the answer was empty",
     ):
         assert text in shown

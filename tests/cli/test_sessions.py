@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from midspan._types.codec import from_json
 from tests.bounds import BOUND
-from tests.cli.terminal import midspan, started
+from tests.cli.terminal import conversation, midspan, started
 from tests.gemini.recorder import Recorder, recorder
 
 
@@ -25,8 +24,8 @@ class Echo(Recorder):
         return 200, body, {"content-type": "text/event-stream"}
 
 
-def session_file(home: Path, name: str = "s") -> Path:
-    return home / "state" / "midspan" / "sessions" / f"{name}.json"
+def log_file(home: Path) -> Path:
+    return home / "state" / "midspan" / "runs.db"
 
 
 def test_conversation_is_continued_by_name_or_as_the_last_one(tmp_path: Path) -> None:
@@ -43,7 +42,7 @@ def test_conversation_is_continued_by_name_or_as_the_last_one(tmp_path: Path) ->
             )
         ]
     assert answers == [f"{count} contents\n" for count in (1, 1, 3, 5, 1)]
-    assert len(from_json(session_file(tmp_path).read_bytes(), "messages")) == 6
+    assert len(conversation(tmp_path, "s")) == 6
 
 
 def test_question_that_led_to_nothing_is_not_saved(tmp_path: Path) -> None:
@@ -51,13 +50,13 @@ def test_question_that_led_to_nothing_is_not_saved(tmp_path: Path) -> None:
         record.answer({"error": {"code": 404, "status": "NOT_FOUND", "message": "no such model"}}, status=404)
         where = {"GEMINI_API_KEY": "k", "GOOGLE_GEMINI_BASE_URL": record.url}
         assert midspan("ask", "--session", "s", "hi", home=tmp_path, **where).code == 1
-    assert not session_file(tmp_path).exists()
+    assert conversation(tmp_path, "s") == ()
 
 
 def test_only_the_owner_can_read_a_conversation(tmp_path: Path) -> None:
     midspan("ask", "-m", "offline", "--session", "s", "What is 2 + 2?", home=tmp_path)
-    assert stat.S_IMODE(session_file(tmp_path).stat().st_mode) == 0o600
-    assert stat.S_IMODE(session_file(tmp_path).parent.stat().st_mode) == 0o700
+    assert stat.S_IMODE(log_file(tmp_path).stat().st_mode) == 0o600
+    assert stat.S_IMODE(log_file(tmp_path).parent.stat().st_mode) == 0o700
 
 
 def test_concurrent_commands_all_save_their_messages(tmp_path: Path) -> None:
@@ -65,29 +64,38 @@ def test_concurrent_commands_all_save_their_messages(tmp_path: Path) -> None:
     processes = [started(*arguments, home=tmp_path) for _ in range(4)]
     for process in processes:
         process.communicate(timeout=BOUND)
-    messages = from_json(session_file(tmp_path).read_bytes(), "messages")
+    messages = conversation(tmp_path, "s")
     assert [process.returncode for process in processes] == [0] * 4
     assert len(messages) == 4 * 4
     for at in range(0, len(messages), 4):
         assert [message.role for message in messages[at : at + 4]] == ["user", "model", "user", "model"]
 
 
-def test_damaged_conversation_is_reported_and_not_changed(tmp_path: Path) -> None:
-    session_file(tmp_path).parent.mkdir(parents=True)
-    session_file(tmp_path).write_text("{not json")
-    ended = midspan("ask", "-m", "offline", "--session", "s", "hi", home=tmp_path)
-    assert ended.code == 2
-    assert "is damaged" in ended.err
+@pytest.mark.parametrize("swept", [True, False])
+@pytest.mark.parametrize(("named", "code"), [(True, 2), (False, 0)])
+def test_damaged_log_is_an_error_only_for_conversations(tmp_path: Path, named: bool, code: int, swept: bool) -> None:
+    log_file(tmp_path).parent.mkdir(parents=True)
+    if swept:
+        log_file(tmp_path).with_name("runs.swept").touch()
+    log_file(tmp_path).write_text("this is not a database, " * 100)
+    session = ["--session", "s"] if named else []
+    ended = midspan("ask", "-m", "offline", *session, "What is 2 + 2?", home=tmp_path)
+    assert (ended.code, bool(ended.out)) == (code, not named)
     assert "Traceback" not in ended.err
-    assert session_file(tmp_path).read_text() == "{not json"
+    assert ("this is not logged" in ended.err) is not named
+    assert f"{log_file(tmp_path)} is damaged; delete it or move it away" in ended.err
+    chat = midspan("chat", "-m", "offline", *session, home=tmp_path, stdin="What is 2 + 2?")
+    assert (chat.code, bool(chat.out)) == (code, not named)
+    assert log_file(tmp_path).read_text().startswith("this is not a database")
 
 
-def test_partly_written_file_of_a_crash_is_ignored(tmp_path: Path) -> None:
-    midspan("ask", "-m", "offline", "--session", "s", "What is 2 + 2?", home=tmp_path)
-    (session_file(tmp_path).parent / ".s.json.new").write_text("half of a")
-    ended = midspan("ask", "-m", "offline", "-c", "What is 3 + 3?", home=tmp_path)
-    assert ended.code == 0, ended.err
-    assert len(from_json(session_file(tmp_path).read_bytes(), "messages")) == 8
+def test_doctor_reports_a_damaged_log(tmp_path: Path) -> None:
+    log_file(tmp_path).parent.mkdir(parents=True)
+    log_file(tmp_path).write_text("this is not a database, " * 100)
+    doctor = midspan("doctor", home=tmp_path, GOOGLE_GEMINI_BASE_URL="http://127.0.0.1:9")
+    assert doctor.code == 1
+    assert any("runs.db is damaged" in line for line in doctor.out.splitlines() if line.startswith("problem"))
+    assert "get_weather" in doctor.out, "the last check"
 
 
 def test_state_directory_that_cannot_be_created_is_reported(tmp_path: Path) -> None:
@@ -119,29 +127,30 @@ def test_calls_of_a_cancelled_run_are_saved_with_a_result_for_each(tmp_path: Pat
     process.send_signal(number)
     process.communicate(timeout=BOUND)
     assert process.returncode == 128 + number
-    asked, called, answered = from_json(session_file(tmp_path).read_bytes(), "messages")
+    asked, called, answered = conversation(tmp_path, "s")
     assert asked.text
     assert [call.id for call in called.calls] == [result.id for result in answered.results]
     assert answered.results[0].is_error
 
 
-def test_killed_process_leaves_the_conversation_unchanged(tmp_path: Path) -> None:
+def test_killed_process_leaves_what_it_did_in_the_log(tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text(SLOW)
     midspan("ask", "-m", "offline", "--session", "s", "What is 2 + 2?", home=tmp_path)
-    before = session_file(tmp_path).read_bytes()
     arguments = ["ask", "-m", "offline", "-t", "slow.py", "--session", "s", "Run the slow backup of 'orders'"]
     process = started(*arguments, home=tmp_path)
     assert process.stderr is not None
     assert any(line == "it runs\n" for line in process.stderr)
     os.kill(process.pid, signal.SIGKILL)
     process.communicate(timeout=BOUND)
-    assert session_file(tmp_path).read_bytes() == before
+    messages = conversation(tmp_path, "s")
+    assert [message.role for message in messages[4:]] == ["user", "model", "user"]
+    assert messages[-1].results[0].is_error
+    shown = json.loads(midspan("runs", "show", "--json", home=tmp_path).out)
+    assert (shown["state"], shown["tool_calls"][0]["name"]) == ("running", "slow_backup")
 
 
-@pytest.mark.parametrize("command", ["ask", "chat"])
-def test_model_is_not_asked_if_the_conversation_cannot_be_saved(tmp_path: Path, command: str) -> None:
-    (session_file(tmp_path).parent / ".s.json.new").mkdir(parents=True)
-    ended = midspan(command, "-m", "offline", "--session", "s", home=tmp_path, stdin="What is 2 + 2?")
+@pytest.mark.parametrize("arguments", [["--session", "s"], ["-c"]])
+def test_conversation_needs_the_log(tmp_path: Path, arguments: list[str]) -> None:
+    ended = midspan("ask", "-m", "offline", "--no-log", *arguments, "hi", home=tmp_path)
     assert (ended.code, ended.out) == (2, "")
-    assert "cannot save the conversation" in ended.err
-    assert "calculate" not in ended.err
+    assert "cannot be continued without the log" in ended.err

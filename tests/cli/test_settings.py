@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.terminal import midspan
+from tests.cli.terminal import Terminal, midspan
 
 
 def configure(home: Path, text: str) -> None:
@@ -41,6 +41,35 @@ def test_flags_override_the_environment_and_the_environment_overrides_the_file(t
     listed = midspan("tools", home=tmp_path, MIDSPAN_TOOLS="a.py:b.py").out
     assert "first()" in listed
     assert "second()" in listed
+
+
+def test_home_that_is_not_a_directory_has_no_settings_and_no_keys(tmp_path: Path) -> None:
+    nowhere = {"HOME": "/dev/null", "XDG_CONFIG_HOME": "", "XDG_STATE_HOME": ""}
+    ended = midspan("ask", "-m", "offline", "What is 2 + 2?", home=tmp_path, **nowhere)
+    assert (ended.code, "4" in ended.out, "this is not logged" in ended.err) == (0, True, True), ended.err
+    chat = midspan("chat", "-m", "offline", home=tmp_path, stdin="What is 2 + 2?", **nowhere)
+    assert (chat.code, "4" in chat.out) == (0, True), chat.err
+    keys = midspan("keys", home=tmp_path, **nowhere)
+    assert (keys.code, "no keys are stored" in keys.err) == (0, True)
+    terminal = Terminal("chat", "-m", "offline", home=tmp_path, **nowhere)
+    try:
+        terminal.wait_for("the model is offline")
+        terminal.wait_for("shows the commands")
+        terminal.wait_for(">")
+        terminal.type("/quit\r")
+        assert terminal.end()[0] == 0
+    finally:
+        terminal.close()
+
+
+def test_doctor_reports_keys_that_cannot_be_read_and_goes_on(tmp_path: Path) -> None:
+    configure(tmp_path, "")
+    (tmp_path / "config" / "midspan" / "keys.json").write_text("{broken")
+    assert midspan("ask", "-m", "offline", "hi", home=tmp_path).code == 2
+    doctor = midspan("doctor", home=tmp_path, COLUMNS="500", GOOGLE_GEMINI_BASE_URL="http://127.0.0.1:9")
+    assert doctor.code == 1
+    assert any("keys.json" in line for line in doctor.out.splitlines() if line.startswith("problem"))
+    assert "get_weather" in doctor.out, "the last check"
 
 
 @pytest.mark.parametrize(

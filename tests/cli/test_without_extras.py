@@ -52,3 +52,12 @@ def test_completion_names_the_extra_to_install(tmp_path: Path) -> None:
     code, seen = run_in_terminal(tmp_path, "completion", "bash")
     assert code == 2
     assert "'midspan[cli]'" in seen
+
+
+def test_serve_names_the_extra_to_install(tmp_path: Path) -> None:
+    program = HIDDEN.replace('sys.modules["rich"] =', 'sys.modules["starlette"] = sys.modules["uvicorn"] =')
+    command = [sys.executable, "-c", program, "serve", "-m", "offline"]
+    done = subprocess.run(command, env=environment(tmp_path), capture_output=True, text=True, timeout=BOUND)
+    assert done.returncode == 2
+    assert "'midspan[server]'" in done.stderr
+    assert "Traceback" not in done.stderr

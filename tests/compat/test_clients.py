@@ -11,7 +11,14 @@ import pytest
 from midspan.compat import AnthropicClient, Client, GeminiClient, OpenAIClient
 from midspan.emulator import LocalGemini, answer
 from midspan.emulator import call as gemini_call
-from midspan.errors import AuthenticationError, ConfigError, DuplicateTool, InvalidRequest, LimitReached, UnknownModel
+from midspan.errors import (
+    AuthenticationError,
+    ConfigError,
+    DuplicateToolError,
+    InvalidRequestError,
+    LimitReachedError,
+    UnknownModelError,
+)
 from tests.gemini.recorder import recorder
 from tests.providers.services import AnthropicService, ChatService, Turn
 
@@ -38,7 +45,7 @@ def _script(request: Any) -> Turn:
 
 
 def _gemini_script(conversation: Any) -> Any:
-    if b"no station" in conversation.body:
+    if "no station" in str(conversation.contents):
         return answer("It is sunny.")
     return answer("Looking.", gemini_call("get_weather", city="Oslo"), gemini_call("get_weather", city="Rome"))
 
@@ -93,7 +100,7 @@ def test_final_tool_that_succeeds_ends_the_conversation(client: Client) -> None:
 def test_turns_are_limited(client: Client) -> None:
     client.max_iterations = 2
     client.register_tool({**WEATHER, "function": lambda city: "again"}, override=True)
-    with pytest.raises(LimitReached):
+    with pytest.raises(LimitReachedError):
         client.handle_tool_response(client.send_message("Weather?"))
 
 
@@ -106,7 +113,7 @@ def test_tools_are_registered_from_a_folder(client: Client, tmp_path: Path) -> N
         "    'parameters': {'type': 'object', 'properties': {'item': {'type': 'string'}}}, 'required': ['item']}}\n"
     )
     assert client.register_tools(tmp_path) == ["buy"]
-    with pytest.raises(DuplicateTool):
+    with pytest.raises(DuplicateToolError):
         client.register_tools(tmp_path)
     assert client.register_tools(tmp_path, override=True) == ["buy"]
     bought = client.execute_tool({"name": "buy", "arguments": {"item": "lamp"}}, {"count": 2})
@@ -121,7 +128,7 @@ def test_conversation_has_its_own_tools(client: Client) -> None:
     with pytest.raises(ConfigError, match="unknown tools: buy"):
         client.create_conversation(available_tools=["buy"])
     conversation = client.create_conversation(available_tools=["get_weather"])
-    assert client.send_message("Hi", conversation, tool_choice="required_any", max_tokens=99)["content"]
+    assert client.send_message("Hi", conversation, tool_choice="required", max_tokens=99)["content"]
     with pytest.raises(ConfigError, match="unknown conversation"):
         client.send_message("Hi", "nowhere")
 
@@ -212,7 +219,7 @@ def test_message_that_failed_can_be_sent_again() -> None:
         client = OpenAIClient("k", base_url=service.url)
         conversation = client.create_conversation()
         service.answers.append(service.error(400, "invalid_request_error", "no"))  # type: ignore[attr-defined]
-        with pytest.raises(InvalidRequest):
+        with pytest.raises(InvalidRequestError):
             client.send_message("Hi", conversation)
         service.answers.clear()
         client.send_message("Hi", conversation)
@@ -224,7 +231,7 @@ def test_errors_have_their_types() -> None:
         service.required = {"authorization": "Bearer right"}  # type: ignore[attr-defined]
         with pytest.raises(AuthenticationError):
             OpenAIClient("wrong", base_url=service.url).send_message("Hi")
-        with pytest.raises(UnknownModel):
+        with pytest.raises(UnknownModelError):
             OpenAIClient("right", "unknown", base_url=service.url).send_message("Hi")
 
 
@@ -234,3 +241,8 @@ def test_names_and_defaults() -> None:
     assert all(client.model == client._get_default_model() for client in clients)
     with pytest.raises(ConfigError, match="unknown block"):
         clients[0]._convert_message_to_api_format({"role": "user", "content": [{"type": "video"}]})
+
+
+def test_base_class_cannot_be_created() -> None:
+    with pytest.raises(TypeError, match="abstract class Client"):
+        Client("k")  # type: ignore[abstract]

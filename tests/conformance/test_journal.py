@@ -19,7 +19,7 @@ from midspan._storage.memory import MemoryJournal
 from midspan._storage.sqlite import SqliteJournal
 from midspan._types.events import ErrorInfo
 from midspan._types.exchange import Usage
-from midspan.errors import ConfigError, RunElsewhere, RunExists, UnknownRun
+from midspan.errors import ConfigError, RunElsewhereError, RunExistsError, UnknownRunError
 from tests.bounds import BOUND
 
 T = TypeVar("T")
@@ -35,7 +35,7 @@ def make_journal(name: str, directory: Path) -> Journal:
 def journal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Journal]:
     journal = make_journal(request.param, tmp_path)
     yield journal
-    asyncio.run(journal.close())
+    asyncio.run(journal.aclose())
 
 
 def run(coroutine: Coroutine[Any, Any, T], seconds: float = 30) -> T:
@@ -85,9 +85,9 @@ def test_read_starts_at_any_number_and_has_a_limit(journal: Journal) -> None:
 
 def test_run_without_events_is_unknown(journal: Journal) -> None:
     async def main() -> None:
-        with pytest.raises(UnknownRun, match="unknown run 'nobody'"):
+        with pytest.raises(UnknownRunError, match="unknown run 'nobody'"):
             await journal.read("nobody")
-        with pytest.raises(UnknownRun, match="unknown run 'nobody'"):
+        with pytest.raises(UnknownRunError, match="unknown run 'nobody'"):
             await journal.get("nobody")
         assert await journal.append("nobody", 0, []) == 0
         assert await journal.list() == []
@@ -100,7 +100,7 @@ def test_append_with_another_expected_number_is_rejected_and_stores_nothing(jour
     async def main() -> None:
         await journal.append("a", 0, documents(3))
         for events in (documents(2), []):
-            with pytest.raises(RunElsewhere, match="'a' has 3 events") as refused:
+            with pytest.raises(RunElsewhereError, match="'a' has 3 events") as refused:
                 await journal.append("a", expected, events)
             assert (refused.value.run, refused.value.expected, refused.value.found) == ("a", expected, 3)
             assert not refused.value.ended
@@ -111,7 +111,7 @@ def test_append_with_another_expected_number_is_rejected_and_stores_nothing(jour
 
 def test_first_append_must_expect_no_events(journal: Journal) -> None:
     async def main() -> None:
-        with pytest.raises(UnknownRun, match="unknown run 'a'"):
+        with pytest.raises(UnknownRunError, match="unknown run 'a'"):
             await journal.append("a", 1, documents(1))
         assert await journal.list() == []
 
@@ -124,7 +124,7 @@ def test_run_that_exists_cannot_be_created_again(journal: Journal) -> None:
         await journal.append("b", 0, documents(1), summary=DONE)
         for name in ("a", "b"):
             for events in (documents(3), []):
-                with pytest.raises(RunExists, match=f"run_id '{name}' is already used"):
+                with pytest.raises(RunExistsError, match=f"run_id '{name}' is already used"):
                     await journal.append(name, 0, events)
         assert await journal.read("a") == list(enumerate(documents(3)))
 
@@ -137,7 +137,7 @@ def test_nothing_is_appended_after_the_end(journal: Journal) -> None:
         assert await journal.append("a", 2, documents(1, 2), summary=DONE) == 3
         for events in (documents(1), []):
             for summary in (None, DONE, RunSummary()):
-                with pytest.raises(RunElsewhere, match="ended with 3 events") as refused:
+                with pytest.raises(RunElsewhereError, match="ended with 3 events") as refused:
                     await journal.append("a", 3, events, summary=summary)
                 assert refused.value.ended
         assert await journal.read("a") == list(enumerate(documents(3)))
@@ -171,7 +171,7 @@ def test_one_of_several_writing_threads_gets_each_number(journal: Journal) -> No
                 await asyncio.to_thread(together.wait)
                 try:
                     await journal.append("a", number * 2, [b"%d" % driver] * 2)
-                except (RunExists, RunElsewhere):
+                except (RunExistsError, RunElsewhereError):
                     continue
                 won.append(number)
             return won
@@ -233,7 +233,7 @@ def test_watcher_sees_every_event_once_and_in_order(
             )
         everything = list(enumerate(documents(length)))
         assert await asyncio.gather(*watchers) == [everything[start:] for start in starts]
-        await journal.close()
+        await journal.aclose()
 
     with tempfile.TemporaryDirectory() as directory:
         run(main(Path(directory)))
@@ -328,7 +328,7 @@ def test_cancelled_append_is_stored_completely_or_not_at_all(journal: Journal) -
             task.cancel()
             await asyncio.wait([task])
             await journal.append("after", number, documents(1, number))  # by now it is settled
-            with suppress(UnknownRun):  # if it was cancelled in time
+            with suppress(UnknownRunError):  # if it was cancelled in time
                 assert await journal.read(name) == list(enumerate(documents(3)))
 
     run(main())
@@ -350,11 +350,11 @@ def test_append_in_doubt_is_resolved_by_reading_and_stored_once(journal: Journal
             await journal.append(f"settled at {length}", 0, documents(1))  # by now the append is settled
             try:
                 stored = await journal.read("a", length)
-            except UnknownRun:
+            except UnknownRunError:
                 stored = []
             assert stored in ([], list(enumerate(documents(3, length), length)))
             if stored:
-                with pytest.raises((RunExists, RunElsewhere)):
+                with pytest.raises((RunExistsError, RunElsewhereError)):
                     await journal.append("a", length, documents(3, length))
             else:
                 await journal.append("a", length, documents(3, length))
@@ -371,10 +371,10 @@ def test_deleted_run_is_gone_and_its_writer_is_rejected(journal: Journal) -> Non
         await journal.append("b", 0, documents(1), summary=DONE)
         assert await journal.delete("a")
         assert not await journal.delete("a")
-        with pytest.raises(UnknownRun):
+        with pytest.raises(UnknownRunError):
             await journal.read("a")
         assert [info.run for info in await journal.list()] == ["b"]
-        with pytest.raises(UnknownRun):
+        with pytest.raises(UnknownRunError):
             await journal.append("a", 3, documents(1))
         assert await journal.delete("b")
         assert await journal.append("b", 0, [b"anew"]) == 1
@@ -421,7 +421,7 @@ def test_runs_are_listed_newest_first(journal: Journal) -> None:
         assert await journal.list(limit=0) == []
         assert await journal.list(limit=10**30) == infos
         first = infos[-2]
-        assert first == RunInfo("run 1", 3, RunSummary(), None, first.started_at, first.updated_at, first.cursor)
+        assert first == RunInfo("run 1", 3, RunSummary(), None, None, first.started_at, first.updated_at, first.cursor)
         assert await journal.get("run 1") == first
 
     run(main())
@@ -566,8 +566,8 @@ def test_closed_journal_rejects_everything_and_wakes_its_watchers(journal: Journ
         waiting = asyncio.create_task(collected(watcher))
         early = asyncio.create_task(collected(journal.watch("not begun")))
         await asyncio.sleep(0)
-        await journal.close()
-        await journal.close()
+        await journal.aclose()
+        await journal.aclose()
         for use in (
             waiting,
             early,
@@ -588,7 +588,38 @@ def test_close_waits_for_earlier_requests(journal: Journal) -> None:
     async def main() -> None:
         appends = [asyncio.create_task(journal.append(f"run {number}", 0, documents(1))) for number in range(50)]
         await asyncio.sleep(0)
-        await journal.close()
+        await journal.aclose()
         assert await asyncio.gather(*appends) == [1] * 50
+
+    run(main())
+
+
+def test_runs_of_a_session_are_listed_and_grouped_by_owner(journal: Journal) -> None:
+    async def main() -> None:
+        await journal.append("a1", 0, documents(1), owner="ann", session="trip")
+        await journal.append("b1", 0, documents(1), owner="bob", session="trip")
+        await journal.append("a2", 0, documents(1), owner="ann", session="other")
+        await journal.append("x", 0, documents(1), owner="ann")
+        await journal.append("a3", 0, documents(1), owner="ann", session="trip", summary=DONE)
+        await journal.append("a1", 1, documents(1, 1), session="ignored")
+        assert [info.run for info in await journal.list(session="trip", owner="ann")] == ["a3", "a1"]
+        assert [info.run for info in await journal.list(session="trip")] == ["a3", "b1", "a1"]
+        assert (await journal.get("a1")).session == "trip"
+        assert (await journal.get("x")).session is None
+        sessions = await journal.sessions(owner="ann")
+        assert [(item.session, item.owner, item.runs, item.last_run) for item in sessions] == [
+            ("trip", "ann", 2, "a3"),
+            ("other", "ann", 1, "a2"),
+        ]
+        assert sessions[0].started_at <= sessions[0].updated_at
+        assert [item.session for item in await journal.sessions(owner="ann", after=sessions[0].cursor)] == ["other"]
+        assert [(item.session, item.owner) for item in await journal.sessions(limit=2)] == [
+            ("trip", "ann"),
+            ("other", "ann"),
+        ]
+        assert len(await journal.sessions()) == 3
+        assert await journal.sessions(owner="nobody") == []
+        await journal.delete("a2")
+        assert [item.session for item in await journal.sessions(owner="ann")] == ["trip"]
 
     run(main())

@@ -125,7 +125,7 @@ def wrapped(stack: ExitStack, folder: Path) -> Provider:
 
 
 def recorded(stack: ExitStack, folder: Path) -> Provider:
-    run = RunLine(FORMAT, "run", "scripted", "now", REQUEST.history.messages)
+    run = RunLine(FORMAT, "run", REQUEST.history.messages)
     writer = RecordingWriter(folder, run, SecretMasker(environment={}))
     return RecordedProvider(scripted(stack, folder), writer)
 
@@ -267,12 +267,12 @@ def test_recording_of_either_mode_replays_the_response(kind: str, streamed: bool
     masker, messages = SecretMasker(environment={}), REQUEST.history.messages
 
     async def main(provider: Provider) -> None:
-        run_line = RunLine(FORMAT, "run", provider.model, "now", messages)
+        run_line = RunLine(FORMAT, "run", messages)
         recorder = RecordedProvider(provider, RecordingWriter(tmp_path, run_line, masker))
         then = await events_of(recorder) if streamed else ([], await recorder.generate(REQUEST))
 
         def replayed() -> Provider:
-            return ReplayedProvider(provider, Replayer(RecordingLibrary(tmp_path, masker), messages))
+            return ReplayedProvider(provider, Replayer(RecordingLibrary(tmp_path).take(messages)))
 
         events, response = await events_of(replayed())
         check_events(events, response)

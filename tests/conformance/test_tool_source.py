@@ -2,7 +2,8 @@
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,11 +13,12 @@ from midspan._types.context import NO_CONTEXT, RunContext
 from midspan._types.parts import ToolCall, ToolResult
 from midspan._types.specs import ToolSpec
 from midspan.errors import ConfigError
-from midspan.providers.gemini.profile import GEMINI_JSON_SCHEMA
+from midspan.providers.gemini.capabilities import GEMINI_JSON_SCHEMA
 from midspan.testing import ScriptedProvider
 from midspan.tools.execution import LocalTools
 from midspan.tools.source import ToolListing, ToolSource
 from midspan.tools.toolbox import Toolbox
+from midspan.tools.workers.source import Workers
 from midspan.tools.wrap import (
     AdaptedTools,
     Filtered,
@@ -52,6 +54,8 @@ def hidden() -> None:
 
 
 FUNCTIONS = (add, fail, whose)
+WORKER_FILE = Path(__file__).with_name("worker_tools.py")
+"""Has the same functions."""
 NAMES = [function.__name__ for function in FUNCTIONS]
 
 
@@ -88,12 +92,28 @@ SOURCES: dict[str, Callable[[], ToolSource]] = {
     "required": lambda: Required(_local()),
     "loop bound": lambda: LoopBound(_local()),
     "adapted": lambda: AdaptedTools(_local(), GEMINI_JSON_SCHEMA),
+    "workers": lambda: Workers(WORKER_FILE, processes=2),
+    "session of workers": lambda: SessionOfWorkers(),
 }
 
 
+class SessionOfWorkers(WrapperSource):
+    """A session, and the workers to which it belongs."""
+
+    def __init__(self) -> None:
+        self.workers = Workers(WORKER_FILE, processes=1)
+        self.workers.open_session("s")
+        super().__init__(self.workers.source("s"))
+
+    async def aclose(self) -> None:
+        await self.workers.aclose()
+
+
 @pytest.fixture(params=list(SOURCES))
-def source(request: pytest.FixtureRequest) -> ToolSource:
-    return SOURCES[request.param]()
+def source(request: pytest.FixtureRequest) -> Iterator[ToolSource]:
+    source = SOURCES[request.param]()
+    yield source
+    asyncio.run(source.aclose())
 
 
 def call(source: ToolSource, name: str, context: RunContext[Any] = NO_CONTEXT, **arguments: Any) -> ToolResult:

@@ -76,8 +76,8 @@ def test_content_that_cannot_be_cached_is_rejected(change: Any, status: int, wor
 
 
 def test_only_the_time_of_a_cache_can_be_changed() -> None:
-    with LocalGemini(min_cache_tokens=0) as server:
-        path = "/v1beta/" + create(server, {**MADE, "contents": [user("Hi.")]}).json["name"]
+    with LocalGemini() as server:
+        path = "/v1beta/" + create(server, MADE).json["name"]
         assert send(server.url, "PATCH", path, {"contents": [LONG]}).status == 400
         later = send(server.url, "PATCH", path, {"expireTime": "2099-01-01T00:00:00Z"}).json
         assert later["expireTime"] == "2099-01-01T00:00:00Z"

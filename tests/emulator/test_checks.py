@@ -6,8 +6,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from midspan.emulator.gemini.check import Target, check
+from midspan.emulator.gemini.check import check
 from midspan.emulator.gemini.errors import ApiError
+from midspan.emulator.gemini.models import Target
 from midspan.providers.gemini.capabilities import Api
 from tests.emulator.plain_client import calling, model, result, tools, user
 
@@ -86,3 +87,14 @@ def test_casing_and_single_values_do_not_change_the_verdict(
 def test_any_json_is_accepted_or_rejected_with_an_api_error(request: dict[str, Any]) -> None:
     for target in TARGETS:
         assert verdict(request, target)
+
+
+def test_null_counts_as_absent_in_fields_lists_and_maps() -> None:
+    parameters = {"type": "OBJECT", "properties": {"a": None, "b": {"type": "STRING", "format": None}}}
+    declaration = {"name": "f", "parameters": parameters}
+    body = {"contents": [user("Hi."), None], "tools": [{"functionDeclarations": [declaration, None]}], "labels": None}
+    request = check(json.dumps(body).encode(), Target("gemini-3.8-flash"))
+    assert len(request.contents or ()) == 1
+    schema = ((request.tools or ())[0].function_declarations or ())[0].parameters
+    assert schema is not None
+    assert list(schema.properties or ()) == ["b"]

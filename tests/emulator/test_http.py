@@ -15,7 +15,7 @@ from midspan.emulator import LocalGemini, answer, call, http
 from midspan.emulator.http import BadRequest, Request, RequestParser
 from midspan.errors import ConfigError
 from tests.bounds import BOUND
-from tests.emulator.plain_client import DEVELOPER, Reply, ask, events, post, raw, send, stream, user
+from tests.emulator.plain_client import DEVELOPER, ask, events, post, raw, send, stream, user
 
 HI = {"contents": [user("Hi.")]}
 V1BETA1 = "/v1beta1/models/gemini-3.8-flash:generateContent"
@@ -23,13 +23,10 @@ PATH = DEVELOPER.format("gemini-3.8-flash", "generateContent")
 
 
 def parse(*pieces: bytes) -> list[Request]:
-    parser = RequestParser()
-    requests = []
+    requests: list[Request] = []
+    parser = RequestParser(requests.append)
     for piece in pieces:
-        for request in parser.feed(piece):
-            if isinstance(request, BadRequest):
-                raise request
-            requests.append(request)
+        parser.feed(piece)
     return requests
 
 
@@ -42,14 +39,13 @@ def test_requests_are_parsed_however_their_bytes_are_split() -> None:
     body = json.dumps(HI).encode()
     sized = b"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
     chunked = b'POST /b HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n{"a\r\n4;x=y\r\n":1}\r\n0\r\nT: 1\r\n\r\n'
-    bare = b"GET /c HTTP/1.0\r\n\r\n"
+    bare = b"GET /c HTTP/1.1\r\nConnection: close\r\n\r\n"
     data = sized + chunked + sized + bare
     expected = [("/a", body), ("/b", b'{"a":1}'), ("/a", body), ("/c", b"")]
     for pieces in ([data], [data[at : at + 1] for at in range(len(data))]):
         requests = parse(*pieces)
         assert [(request.target, request.body) for request in requests] == expected
         assert [request.keep_alive for request in requests] == [True, True, True, False]
-        assert [request.accepts_chunks for request in requests] == [True, True, True, False]
 
 
 @pytest.mark.parametrize(
@@ -72,6 +68,7 @@ def test_requests_are_parsed_however_their_bytes_are_split() -> None:
         (b"GET / ZZZZ\r\n\r\n", 400),
         (b"GET / HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n", 501),
         (b"GET / HTTP/2.0\r\n\r\n", 505),
+        (b"GET / HTTP/1.0\r\n\r\n", 505),
         (b"POST / HTTP/1.1\r\nContent-Encoding: br\r\nContent-Length: 2\r\n\r\n{}", 415),
         (b"POST / HTTP/1.1\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{}", 415),
     ],
@@ -120,15 +117,6 @@ def test_the_reply_to_head_has_no_body(echo: LocalGemini) -> None:
     assert received.count(b"\r\n\r\n") == 1
 
 
-def test_a_stream_to_an_http_1_0_client_ends_with_the_connection(echo: LocalGemini) -> None:
-    path = PATH.replace("generateContent", "streamGenerateContent") + "?alt=sse"
-    data = post(path, HI).replace(b"HTTP/1.1", b"HTTP/1.0").replace(b"Connection: close", b"Connection: keep-alive")
-    head, _, body = raw(echo.url, data).partition(b"\r\n\r\n")
-    assert b"chunked" not in head
-    assert body.startswith(b"data: {")
-    assert "".join(p["text"] for e in events(Reply(200, body)) for p in e["candidates"][0]["content"]["parts"])
-
-
 def test_pipelined_requests_are_answered_in_order() -> None:
     with LocalGemini([answer("Slow.", delay_seconds=0.01)]) as server:
         first = post(PATH, HI).replace(b"Connection: close\r\n", b"")
@@ -140,12 +128,13 @@ def test_pipelined_requests_are_answered_in_order() -> None:
 def test_a_client_that_expects_100_continue_receives_it(echo: LocalGemini) -> None:
     data = post(PATH, HI, "Expect: 100-continue")
     head, _, body = data.partition(b"\r\n\r\n")
-    parser = RequestParser()
-    assert parser.feed(head + b"\r\n\r\n") == []
+    requests: list[Request] = []
+    parser = RequestParser(requests.append)
+    parser.feed(head + b"\r\n\r\n")
+    assert requests == []
     assert parser.awaits_continue
-    (request,) = parser.feed(body)
-    assert isinstance(request, Request)
-    assert request.body == body
+    parser.feed(body)
+    assert [request.body for request in requests] == [body]
     address = urlsplit(echo.url)
     with socket.create_connection((address.hostname, address.port), timeout=BOUND) as connection:
         connection.sendall(head + b"\r\n\r\n")
@@ -189,11 +178,6 @@ def test_a_stream_without_alt_sse_is_a_json_array(echo: LocalGemini) -> None:
         "".join(part["text"] for document in listed for part in document["candidates"][0]["content"]["parts"])
         == "You said: Hi."
     )
-
-
-def test_enums_are_numbers_if_the_query_asks_for_them(echo: LocalGemini) -> None:
-    reply = send(echo.url, "POST", PATH + "?%24alt=json%3Benum-encoding%3Dint", HI)
-    assert reply.json["candidates"][0]["finishReason"] == 1
 
 
 def test_calls_come_in_one_chunk_with_the_finish_reason() -> None:
@@ -278,22 +262,15 @@ def test_a_port_in_use_is_reported_where_the_server_is_entered() -> None:
         _ = LocalGemini().url
 
 
-@pytest.mark.parametrize(
-    ("option", "values", "message"),
-    [
-        ("port", (99_999, 65_536, -1, "80", 80.0, True, None), "port must be a number up to 65535, or 0 for any free"),
-        ("host", ("", " ", "a b", "\ud800", 5, None), "host must be an address of this machine such as '127.0.0.1'"),
-        ("api_key", (5, "", " "), "invalid api_key .*: Expected `str"),
-        ("models", ("gemini-3.8-flash", [5], [""], 5), "invalid models .*: Expected"),
-        ("retired_models", ("x", 1, None), "invalid retired_models .*: Expected `bool`"),
-        ("strict_signatures", ("x", 1, None), "invalid strict_signatures .*: Expected `bool`"),
-        ("min_cache_tokens", ("x", -1, 1.5, None), "invalid min_cache_tokens .*: Expected `int`"),
-    ],
-)
-def test_an_invalid_option_is_rejected_by_the_constructor(option: str, values: tuple[Any, ...], message: str) -> None:
-    for value in values:
-        with pytest.raises(ConfigError, match=message):
-            LocalGemini(["x"], **{option: value})
+@pytest.mark.parametrize("options", [{"port": 99_999}, {"port": -1}, {"host": "a b"}, {"host": "\ud800"}])
+def test_an_address_that_cannot_be_used_is_reported_where_the_server_is_entered(options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="cannot listen on"), LocalGemini(**options):
+        pass
+
+
+def test_a_single_model_may_be_given_as_a_string() -> None:
+    with LocalGemini(models="models/own") as server:
+        assert send(server.url, "GET", "/v1beta/models").json["models"][0]["name"] == "models/own"
 
 
 def test_the_url_of_an_ipv6_address_has_brackets() -> None:

@@ -10,7 +10,7 @@ from midspan._types.messages import Message
 from midspan._types.parts import Part, Text, Thought, ToolCall, ToolResult
 from midspan.emulator import Conversation, LocalGemini, Rule, Script, When, answer, call
 from midspan.emulator.gemini.script import load_script
-from midspan.errors import ConfigError, RateLimited
+from midspan.errors import ConfigError, RateLimitError
 from midspan.providers.offline.client import Offline
 from tests.emulator.plain_client import VERTEX, ask, calling, events, model, result, stream, tools, user
 from tests.streaming import PartsProvider
@@ -90,7 +90,12 @@ def test_an_exception_in_a_script_is_reported_as_an_internal_error() -> None:
 
 def test_an_answer_sets_finish_reason_usage_and_chunks() -> None:
     limited = answer(
-        Thought("Hm."), "Ab", finish="MAX_TOKENS", finish_message="Enough.", usage={"thoughtsTokenCount": 7}, chunks=2
+        Thought("Hm."),
+        "Ab",
+        finish_reason="MAX_TOKENS",
+        finish_message="Enough.",
+        usage={"thoughtsTokenCount": 7},
+        chunks=2,
     )
     with LocalGemini([limited]) as server:
         request = {**HI, "generationConfig": {"thinkingConfig": {"includeThoughts": True}}}
@@ -235,6 +240,10 @@ def test_a_signature_is_valid_only_on_the_first_call_with_the_signed_arguments()
             ({**first, "functionCall": {**first["functionCall"], "args": {**args, "days": 4}}}, second),
         ):
             assert ask(server.url, next_request(*parts)).message == "Invalid thought signature."
+    with LocalGemini([answer(call("f", x=1), call("f", x=1)), "Well."]) as server:
+        first, second = ask(server.url, {**WITH_TOOLS, "tools": tools("f")}).parts
+        moved = {**second, "thoughtSignature": first["thoughtSignature"]}
+        assert ask(server.url, next_request(first, moved)).message == "Invalid thought signature."
 
 
 def test_documents_of_an_answer_are_sent_unchanged() -> None:
@@ -254,7 +263,7 @@ calls = [{ name = "get_weather", args = { city = "Oslo" } }]
 when = { results = ["get_weather"] }
 text = "It is cold."
 chunks = 2
-finish = "MAX_TOKENS"
+finish_reason = "MAX_TOKENS"
 usage = { promptTokenCount = 12 }
 
 [[answers]]
@@ -280,7 +289,7 @@ def test_a_script_can_be_a_toml_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("answers = 5", "not a script: Expected `array`"),
+        ("answers = 5", "Expected `array`"),
         ("[[answers]]\ntxt = 'x'", "unknown field `txt`"),
         ("[[answers]]\nwhen = { sys = 'x' }", "unknown field `sys`"),
         ("[[answers", "Expected ']]'"),
@@ -290,10 +299,6 @@ def test_a_script_can_be_a_toml_file(tmp_path: Path) -> None:
         ("[[answers]]\ndelay_seconds = nan", "delay_seconds"),
         ("[[answers]]\ndelay_seconds = inf", "delay_seconds"),
         ("[[answers]]\nusage = { promptTokenCount = -1 }", "usage"),
-        ("[[answers]]\nfinish = 'DONE'", "unknown finish 'DONE'; known: .*MAX_TOKENS"),
-        ("[[answers]]\nparts = [{ text = 2026-01-01 }]", "text of a part must be a string"),
-        ("[[answers]]\ncalls = [{ name = 'f', args = { a = [{ b = 10:00:00 }] } }]", "must be JSON serializable"),
-        ("[[answers]]\nextra = { avgLogprobs = nan }", "must be JSON serializable"),
     ],
 )
 def test_an_invalid_script_file_is_rejected_with_its_path(text: str, message: str, tmp_path: Path) -> None:
@@ -316,14 +321,11 @@ def test_an_unreadable_script_file_is_rejected(tmp_path: Path) -> None:
 
 
 def test_an_invalid_script_or_model_is_rejected_by_the_constructor() -> None:
-    for script in (5, b"x", {"text": "x"}, answer("x"), Script):
+    for script in (5, b"x", {"text": "x"}, answer("x")):
         with pytest.raises(ConfigError, match="a script must be a list of answers"):
             LocalGemini(script)
     with pytest.raises(ConfigError, match="pass either a script or a model, not both"):
         LocalGemini(["x"], model=Weather())
-    for provider in ("gemini-3.8-flash", Weather):
-        with pytest.raises(ConfigError, match="model must be a provider"):
-            LocalGemini(model=provider)  # type: ignore[arg-type]
 
 
 NAN = float("nan")
@@ -334,19 +336,13 @@ NAN = float("nan")
     [
         ("hello", "a script must be a list of answers and rules, got 'hello'"),
         ([], "a script needs at least one answer or rule"),
-        (["x", 5], "entry 2 of the script: a part must be text, a dict or a part of a model message, got int"),
-        (["x", b"y"], "entry 2 of the script: a part must be text"),
-        ([["x", 5]], "entry 1 of the script: a part must be text"),
+        (["x", 5], "a part must be text, a dict or a part of a model message, got int"),
+        (["x", b"y"], "a part must be text"),
+        ([["x", 5]], "a part must be text"),
         ([[ToolResult("a", "f", 1)]], "a part must be text, .* got ToolResult"),
-        ([{"text": None}], "entry 1 of the script: the text of a part must be a string, got None"),
-        ([{"functionCall": 5}], r"functionCall must be a dict as call\(\) makes it, got 5"),
-        ([call("f", x=NAN)], "an answer must be JSON serializable"),
-        ([call("f", x=[{"y": (float("inf"),)}])], "an answer must be JSON serializable"),
-        ([{"text": "x", "more": object()}], "an answer must be JSON serializable: .*object"),
-        (["\ud800"], "an answer must be JSON serializable: .*surrogates"),
     ],
 )
-def test_an_invalid_answer_is_rejected_with_its_position(entries: Any, message: str) -> None:
+def test_an_invalid_answer_is_rejected(entries: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Script(entries)
 
@@ -358,7 +354,7 @@ def test_an_invalid_answer_is_rejected_with_its_position(entries: Any, message: 
         ("gap_seconds", (NAN, "a", -1, 1e9)),
         ("usage", (5, None, [1], {"a": "b"}, {"a": -1}, {"a": 1.5}, {5: 5})),
         ("chunks", ("q", 0, -1, 1.5, True, None)),
-        ("finish", (5,)),
+        ("finish_reason", (5,)),
         ("finish_message", (5,)),
         ("blocked", (5, True)),
         ("extra", (5, [5], None)),
@@ -367,17 +363,13 @@ def test_an_invalid_answer_is_rejected_with_its_position(entries: Any, message: 
 )
 def test_an_invalid_option_of_an_answer_is_rejected(option: str, values: tuple[Any, ...]) -> None:
     for value in values:
-        with pytest.raises(ConfigError, match=rf"invalid {option} .*: Expected"):
+        with pytest.raises(ConfigError, match=rf"invalid answer: Expected .*{option}"):
             answer("x", **{option: value})
 
 
 def test_an_unknown_option_of_an_answer_is_rejected() -> None:
-    with pytest.raises(ConfigError, match=r"unknown option chunk of answer\(\); known: finish, .*chunks"):
+    with pytest.raises(ConfigError, match=r"invalid answer: .*unknown field `chunk`"):
         answer("x", chunk=5)
-    with pytest.raises(ConfigError, match="unknown option parts"):
-        answer("x", parts=())
-    with pytest.raises(ConfigError, match=r"call\(\) needs the name of a function and its arguments, got 5"):
-        call(5)  # type: ignore[arg-type]
 
 
 def test_a_rule_converts_text_and_parts_to_an_answer() -> None:
@@ -411,29 +403,20 @@ def test_a_source_may_return_text_and_parts() -> None:
         )
 
 
-@pytest.mark.parametrize(
-    ("option", "values", "message"),
-    [
-        ("says", (5, b"x"), "invalid says .*: Expected `str"),
-        ("says", ("(", "[z-a]"), "is not a valid regular expression"),
-        ("system", (5,), "invalid system 5: Expected `str"),
-        ("model", (5,), "invalid model 5: Expected `str"),
-        ("step", ("x", -1, 1.5, True), "invalid step .*: Expected `int"),
-        ("results", ("f", 5, [5]), "invalid results .*: Expected"),
-        ("functions", ("f", 5, None, (5,)), "invalid functions .*: Expected"),
-    ],
-)
-def test_an_invalid_condition_is_rejected(option: str, values: tuple[Any, ...], message: str) -> None:
-    for value in values:
-        with pytest.raises(ConfigError, match=message):
-            When(**{option: value})
+@pytest.mark.parametrize("option", ["says", "system"])
+def test_an_invalid_regular_expression_is_rejected(option: str) -> None:
+    for pattern in ("(", "[z-a]"):
+        with pytest.raises(ConfigError, match="is not a valid regular expression"):
+            When(**{option: pattern})
 
 
-def test_a_rule_needs_conditions_and_an_answer() -> None:
-    assert When(results=["f"], functions=["g"]) == When(results=("f",), functions=("g",))  # type: ignore[arg-type]
-    for when in (5, None, When):
-        with pytest.raises(ConfigError, match="invalid when"):
-            Rule(when, "x")  # type: ignore[arg-type]
+def test_the_functions_of_a_condition_may_be_lists() -> None:
+    rule = Rule(When(results=["f"]), "Done.")  # type: ignore[arg-type]
+    with LocalGemini([rule, "Other."]) as server:
+        assert text(ask(server.url, {"contents": ROUND})) == "Done."
+
+
+def test_a_rule_needs_an_answer() -> None:
     for other in (5, None, lambda _: "x"):
         with pytest.raises(ConfigError, match="a part must be text"):
             Rule(When(), other)
@@ -451,7 +434,7 @@ class Weather(PartsProvider):
         self.requests.append(request)
         last = request.history.messages[-1]
         if "fail" in last.text:
-            raise RateLimited("too much", status=429)
+            raise RateLimitError("too much", status=429)
         parts: tuple[Part, ...] = (
             (Text(f"It is {last.results[0].value}."),)
             if last.results
@@ -503,3 +486,14 @@ def test_the_offline_model_can_answer() -> None:
     assert last["finishReason"] == "STOP"
     assert last["content"]["parts"][0]["functionCall"]["args"] == {"city": "Oslo"}
     assert last["content"]["parts"][0]["thoughtSignature"]
+
+
+def test_answer_takes_over_what_the_user_said() -> None:
+    rule = Rule(
+        When(says=r"in (?P<city>\w+)(?: on (?P<day>\w+))?"),
+        answer("Weather in {city} on {day}, {other}:", call("get_weather", city="{city}", days=[1])),
+    )
+    with LocalGemini([rule]) as server:
+        reply = ask(server.url, {"contents": [user("How is it in Oslo?")], "tools": tools("get_weather")})
+    assert text(reply) == "Weather in Oslo on {day}, {other}:"
+    assert reply.parts[1]["functionCall"]["args"] == {"city": "Oslo", "days": [1]}

@@ -15,8 +15,8 @@ import pytest
 from midspan import gemini
 from midspan._types.messages import History, Message
 from midspan.errors import ConfigError, MidspanError
-from midspan.gemini.checking import describe
 from midspan.gemini.request import request_fields
+from midspan.gemini.types import describe
 from midspan.providers.gemini.capabilities import capabilities_of
 from midspan.providers.gemini.wire import GenerateContentRequest, GenerationConfig
 from tests.gemini.recorder import Recorder

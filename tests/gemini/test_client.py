@@ -175,7 +175,7 @@ def test_requests_that_older_models_reject_are_an_error_before_they_are_sent(cli
 @pytest.mark.parametrize(
     ("choice", "mode"),
     [
-        ("required_any", {"mode": "ANY"}),
+        ("required", {"mode": "ANY"}),
         ("none", {"mode": "NONE"}),
         ({"type": "required", "tool": "add"}, {"mode": "ANY", "allowedFunctionNames": ["add"]}),
     ],
@@ -276,7 +276,7 @@ def test_structured_output_is_parsed(client: Client, server: Recorder) -> None:
     }
     assert response.parsed() == {"sum": 3}
     assert response.parsed(dict[str, int]) == {"sum": 3}
-    with pytest.raises(errors.MalformedResponse, match="not the requested JSON"):
+    with pytest.raises(errors.MalformedResponseError, match="not the requested JSON"):
         response.parsed(list[int])
 
 
@@ -353,9 +353,9 @@ def test_system_prompt_and_tools_of_a_cache_are_not_sent_again(client: Client, s
             {"message": "API key not valid.", "details": [{"reason": "API_KEY_INVALID"}]},
             errors.AuthenticationError,
         ),
-        (404, {"message": "models/x is not found"}, errors.UnknownModel),
-        (403, {"message": "no"}, errors.PermissionDenied),
-        (400, {"message": "bad"}, errors.InvalidRequest),
+        (404, {"message": "models/x is not found"}, errors.UnknownModelError),
+        (403, {"message": "no"}, errors.PermissionDeniedError),
+        (400, {"message": "bad"}, errors.InvalidRequestError),
     ],
 )
 def test_error_responses_are_errors_of_their_own_types(
@@ -407,7 +407,7 @@ def test_one_async_client_serves_several_loops(server: Recorder) -> None:
 @pytest.mark.parametrize("role", ["user", "model"])
 def test_a_blocked_prompt_is_an_error(client: Client, server: Recorder, role: Literal["user", "model"]) -> None:
     server.answer({"promptFeedback": {"blockReason": "SAFETY"}})
-    with pytest.raises(errors.PromptBlocked):
+    with pytest.raises(errors.PromptBlockedError):
         client.generate_content(Content.text("x", role))
 
 
@@ -429,7 +429,7 @@ def test_changes_between_two_requests_are_sent(client: Client, server: Recorder)
 
 
 @pytest.mark.parametrize(
-    "contents", [[], (), History([]), None, 5, b"abc", [[]], {"foo": object()}, "a\ud800", Content(parts=["a"])]
+    "contents", [[], (), History([]), None, 5, b"abc", [[]], {"foo": object()}, "a\ud800", Content(parts=[5])]
 )
 def test_invalid_contents_are_an_error(client: Client, server: Recorder, contents: Any) -> None:
     with pytest.raises(errors.ConfigError):
@@ -439,7 +439,8 @@ def test_invalid_contents_are_an_error(client: Client, server: Recorder, content
 
 def test_texts_among_parts_are_parts(client: Client, server: Recorder) -> None:
     server.answer(said({"text": "x"}))
-    for contents in ({"role": "user", "parts": ["hi"]}, {"role": "user", "parts": "hi"}):
+    typed = Content(role="user", parts=["hi"])  # type: ignore[list-item]
+    for contents in ({"role": "user", "parts": ["hi"]}, {"role": "user", "parts": "hi"}, typed):
         client.generate_content(contents, system_instruction={"text": "s"})
         assert server.last.body["contents"] == [{"role": "user", "parts": [{"text": "hi"}]}]
         assert server.last.body["systemInstruction"] == {"parts": [{"text": "s"}]}
@@ -455,7 +456,7 @@ def test_texts_among_parts_are_parts(client: Client, server: Recorder) -> None:
         {"safety_settings": 5},
         {"tools": [GoogleSearch]},
         {"tools": 5},
-        {"tool_choice": "required_any"},
+        {"tool_choice": "required"},
     ],
 )
 def test_values_of_wrong_types_are_an_error_before_they_are_sent(
@@ -526,13 +527,13 @@ def test_a_cut_stream_raises_after_the_chunks_that_arrived(client: Client, serve
     server.answer_stream(said({"text": "a"}, finish=""))
     stream = client.stream_generate_content("x")
     seen = []
-    with pytest.raises(errors.StreamCut):  # noqa: PT012 - what came before is looked at too
+    with pytest.raises(errors.IncompleteResponseError):  # noqa: PT012 - what came before is looked at too
         for chunk in stream:
             seen.append(chunk.text)  # noqa: PERF401 - as above
     assert (seen, stream.response.text) == (["a"], "a")
 
 
-@pytest.mark.parametrize(("status", "kind"), [(302, errors.InvalidRequest), (204, errors.ProviderError)])
+@pytest.mark.parametrize(("status", "kind"), [(302, errors.InvalidRequestError), (204, errors.ProviderError)])
 def test_a_response_that_is_not_one_is_an_error(
     server: Recorder, status: int, kind: type[errors.ProviderError]
 ) -> None:
@@ -585,7 +586,7 @@ def test_a_streamed_request_is_the_same_as_a_plain_one(server: Recorder) -> None
     request: dict[str, Any] = {
         "system_instruction": "Be brief.",
         "tools": [add],
-        "tool_choice": "required_any",
+        "tool_choice": "required",
         "temperature": 0.5,
         "top_p": 0.9,
         "top_k": 3,

@@ -9,7 +9,7 @@ import pytest
 from midspan._types.exchange import FinishReason, ModelResponse
 from midspan._types.messages import Message
 from midspan._types.parts import Text
-from midspan.errors import ConfigError, MalformedResponse, SchemaError
+from midspan.errors import ConfigError, MalformedResponseError, SchemaError
 from midspan.gemini import Client, GenerateContentResponse, GenerationConfig, GoogleSearch, Schema
 from midspan.gemini.output import requested_type
 from tests.gemini.recorder import Recorder
@@ -156,7 +156,7 @@ def test_names_that_the_api_does_not_take_find_back() -> None:
     ],
 )
 def test_an_answer_of_the_wrong_type_is_an_error_with_the_problem(form: Any, text: str, words: str) -> None:
-    with pytest.raises(MalformedResponse, match=words):
+    with pytest.raises(MalformedResponseError, match=words):
         answer(text).parsed(form)
 
 

@@ -119,7 +119,7 @@ def test_a_file_that_is_too_large_is_not_read_to_its_end(tmp_path: Path) -> None
     video = tmp_path / "long.mp4"
     with video.open("wb") as file:
         file.truncate(2**40)  # a hole; the disk holds none of it
-    with pytest.raises(ConfigError, match=r"long\.mp4' is too large to send inline .* Files API .* Part\.from_uri"):
+    with pytest.raises(ConfigError, match=r"long\.mp4'.* too large to send inline .* Files API .* Part\.from_uri"):
         Part.from_file(video)
 
 
@@ -140,7 +140,5 @@ def test_results_may_be_any_json_object() -> None:
     assert dump(part) == b'{"functionResponse":{"name":"f","response":{"on":"2026-01-01"}}}'
     with pytest.raises(ConfigError, match=r"the response of 'f' is 5, but .* only objects; pass a dict, as {'result'"):
         Part.from_function_response("f", 5)
-    with pytest.raises(ConfigError, match="media of the response of 'f' cannot be 'x'"):
-        Part.from_function_response("f", {}, media="x")
     with pytest.raises(ConfigError, match="'png' is not a valid media type; write it like 'image/png'"):
         Part.from_bytes(b"x", "png")

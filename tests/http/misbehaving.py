@@ -10,7 +10,8 @@ import socket
 import ssl
 import struct
 import zlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
 
@@ -287,3 +288,11 @@ def endless(begin: bytes) -> Behaviour:
             await exchange.send(chunk(b"a" * 2**16))
 
     return behaviour
+
+
+@contextmanager
+def refusing_port() -> Iterator[int]:
+    """A port of this machine at which nobody listens: it is taken, so no other program can listen there either."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield taken.getsockname()[1]

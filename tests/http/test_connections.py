@@ -9,7 +9,7 @@ from threading import Event, Thread
 import pytest
 
 from midspan._http.transport import HttpRequest, Timeouts, Transport
-from midspan.errors import ConfigError, NetworkError, StreamCut
+from midspan.errors import ConfigError, IncompleteResponseError, NetworkError
 from tests.bounds import BOUND, time_passes
 from tests.http import misbehaving
 from tests.http.misbehaving import Behaviour, Exchange, Server
@@ -121,9 +121,9 @@ def test_reset_connection_does_not_complete_a_body_without_length() -> None:
             async with transport.stream(post(server.url)) as answer:
                 assert await anext(answer) == b"hel"
                 server.go_on.set()
-                with pytest.raises(StreamCut):
+                with pytest.raises(IncompleteResponseError):
                     await anext(answer)
-            with pytest.raises(StreamCut):
+            with pytest.raises(IncompleteResponseError):
                 await transport.send(post(server.url))
 
     run(main())
@@ -176,7 +176,7 @@ def test_closing_the_transport_ends_pending_requests_with_an_error_that_is_not_r
             request = asyncio.create_task(transport.send(post(server.url)))
             await server.until(lambda: bool(server.requests))
             await asyncio.sleep(0.01)
-            await transport.close()
+            await transport.aclose()
             with pytest.raises(NetworkError, match="the client was closed while waiting for") as caught:
                 await request
             assert not caught.value.retryable
@@ -191,7 +191,7 @@ def test_closing_the_transport_ends_a_pending_connection() -> None:
             transport = Transport(Timeouts(connect=BOUND))
             request = asyncio.create_task(transport.send(post(server.url.replace("http:", "https:"))))
             await server.until(lambda: server.accepted == 1)
-            await transport.close()
+            await transport.aclose()
             with pytest.raises(NetworkError, match="the client was closed"):
                 await request
 
@@ -249,7 +249,7 @@ def test_closing_the_transport_ends_requests_that_wait_for_a_connection_slot() -
             transport = Transport(PATIENT, max_connections=1)
             requests = [asyncio.create_task(transport.send(post(server.url))) for _ in range(4)]
             await server.until(lambda: bool(server.requests))
-            await transport.close()
+            await transport.aclose()
             ended = await asyncio.gather(*requests, return_exceptions=True)
             assert all(isinstance(one, NetworkError) and "the client was closed" in str(one) for one in ended)
             assert len(server.requests) == 1

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from midspan._http.transport import HttpRequest, Timeouts, Transport
-from midspan.errors import ConfigError, NetworkError, ProviderError, StreamCut, TimedOut
+from midspan.errors import ConfigError, IncompleteResponseError, NetworkError, ProviderError, RequestTimeoutError
 from tests.bounds import BOUND, time_passes
 from tests.http import misbehaving
 from tests.http.misbehaving import Behaviour, Server
@@ -57,10 +57,10 @@ async def error_of(behaviour: Behaviour, timeouts: Timeouts = PATIENT, **more: A
         (misbehaving.huge_head, NetworkError),
         (misbehaving.endless_head, NetworkError),
         (misbehaving.only_interim, NetworkError),
-        (misbehaving.close_within_chunk, StreamCut),
-        (misbehaving.close_between_chunks, StreamCut),
-        (misbehaving.promise_more_than_sent, StreamCut),
-        (misbehaving.bad_compression, StreamCut),
+        (misbehaving.close_within_chunk, IncompleteResponseError),
+        (misbehaving.close_between_chunks, IncompleteResponseError),
+        (misbehaving.promise_more_than_sent, IncompleteResponseError),
+        (misbehaving.bad_compression, IncompleteResponseError),
     ],
 )
 def test_incomplete_and_malformed_responses_raise_a_retryable_error(
@@ -81,7 +81,7 @@ def test_error_inside_a_body_is_raised_after_the_pieces_before_it(behaviour: Beh
             async with transport.stream(post(server.url)) as answer:
                 assert await anext(answer) == b"data: 1\r\n\r\n"
                 server.go_on.set()
-                with pytest.raises(StreamCut, match=str(server.port)):
+                with pytest.raises(IncompleteResponseError, match=str(server.port)):
                     await anext(answer)
             await server.until_all_gone()
 
@@ -146,7 +146,7 @@ def test_unknown_host_is_named_in_the_error() -> None:
 def test_each_stage_has_its_own_timeout(behaviour: Behaviour, timeouts: Timeouts, words: str) -> None:
     async def main() -> None:
         error = await error_of(behaviour, timeouts)
-        assert type(error) is TimedOut
+        assert type(error) is RequestTimeoutError
         assert words in str(error)
 
     run(main())
@@ -161,7 +161,7 @@ def test_silent_tls_handshake_ends_with_the_connect_timeout() -> None:
             Server(misbehaving.answer, on_connection=stall) as server,
             Transport(Timeouts(connect=SHORT)) as transport,
         ):
-            with pytest.raises(TimedOut, match=r"no connection to .* within 0.05 s \(timeout 'connect'\)"):
+            with pytest.raises(RequestTimeoutError, match=r"no connection to .* within 0.05 s \(timeout 'connect'\)"):
                 await transport.send(post(server.url.replace("http:", "https:")))
             await server.until_all_gone()
 
@@ -174,7 +174,7 @@ def test_server_that_does_not_accept_ends_with_the_connect_timeout() -> None:
             place = deaf.getsockname()
             with socket.create_connection(place):  # the one that the queue has room for
                 async with Transport(Timeouts(connect=SHORT)) as transport:
-                    with pytest.raises(TimedOut, match="timeout 'connect'"):
+                    with pytest.raises(RequestTimeoutError, match="timeout 'connect'"):
                         await transport.send(post(f"http://127.0.0.1:{place[1]}/"))
 
     run(main())
@@ -187,7 +187,7 @@ def test_server_that_does_not_read_the_request_ends_with_the_first_byte_timeout(
             Server(misbehaving.answer, on_connection=misbehaving.never_read) as server,
             Transport(Timeouts(first_byte=SHORT)) as transport,
         ):
-            with pytest.raises(TimedOut, match="timeout 'first_byte'"):
+            with pytest.raises(RequestTimeoutError, match="timeout 'first_byte'"):
                 await transport.send(post(server.url, b"x" * size))
             server.go_on.set()
             await server.until_all_gone()
@@ -247,7 +247,7 @@ def test_no_timeout_fires_after_a_stream_has_failed() -> None:
             Transport(Timeouts(between_bytes=BOUND / 3)) as transport,
             transport.stream(post(server.url)) as answer,
         ):
-            with pytest.raises(StreamCut):
+            with pytest.raises(IncompleteResponseError):
                 await answer.read()
             time_passes(BOUND / 2)
             await asyncio.sleep(0.01)
@@ -262,7 +262,7 @@ def test_timeouts_of_the_transport_and_of_the_caller_are_distinguished() -> None
                 async with asyncio.timeout(SHORT):
                     await transport.send(post(server.url))
             async with asyncio.timeout(BOUND) as outer:
-                with pytest.raises(TimedOut):
+                with pytest.raises(RequestTimeoutError):
                     await transport.send(post(server.url), Timeouts(first_byte=SHORT))
                 await asyncio.sleep(0)
             assert not outer.expired()
@@ -353,12 +353,13 @@ def test_cancellation_shows_no_secret(behaviour: Behaviour, size: int) -> None:
 def test_connection_errors_show_no_secret() -> None:
     async def main() -> None:
         async with Transport(Timeouts(connect=SHORT)) as transport:
-            for url in ("http://127.0.0.1:1/", "https://no-such-host.invalid/", "ftp://127.0.0.1/"):
+            for url in (f"http://127.0.0.1:{port}/", "https://no-such-host.invalid/", "ftp://127.0.0.1/"):
                 with pytest.raises((NetworkError, ConfigError)) as caught:
                     await transport.send(post(url))
                 assert SECRET not in everything_shown(caught.value)
 
-    run(main())
+    with misbehaving.refusing_port() as port:
+        run(main())
 
 
 def everything_shown(error: BaseException) -> str:

@@ -88,8 +88,8 @@ def test_close_affects_only_the_running_loop_and_later_requests_open_new_connect
 
     async def here() -> None:
         await several(transport, url)
-        await transport.close()
-        await transport.close()
+        await transport.aclose()
+        await transport.aclose()
         await several(transport, url)
 
     with ThreadPoolExecutor(1) as threads:
@@ -196,7 +196,7 @@ ENDINGS_WITHOUT_THE_LOOP = {
         loop.close()
         del loop
         async def main():
-            await transport.close()
+            await transport.aclose()
         asyncio.run(main())
         gc.collect()
         assert open_files() == before

@@ -6,7 +6,7 @@ import gzip
 import pytest
 
 from midspan._http.transport import HttpRequest, Transport
-from midspan.errors import NetworkError, StreamCut
+from midspan.errors import IncompleteResponseError, NetworkError
 from tests.bounds import BOUND
 from tests.http.misbehaving import CHUNKED_HEAD, Behaviour, Exchange, Server, chunk, response
 from tests.http.test_errors import PATIENT
@@ -92,7 +92,7 @@ def test_error_says_what_is_wrong_with_a_response(behaviour: Behaviour, words: s
     ],
 )
 def test_error_inside_a_response_body_is_reported(behaviour: Behaviour, words: str) -> None:
-    with pytest.raises(StreamCut, match=f"is not valid HTTP: .*{words}"):
+    with pytest.raises(IncompleteResponseError, match=f"is not valid HTTP: .*{words}"):
         asyncio.run(answer_of(behaviour))
 
 
@@ -116,5 +116,5 @@ def test_cut_response_is_not_reported_as_malformed() -> None:
         await exchange.send(CHUNKED_HEAD + chunk(b"abc") + b"40\r\nab")
         exchange.close()
 
-    with pytest.raises(StreamCut, match="closed the connection in the middle of the response"):
+    with pytest.raises(IncompleteResponseError, match="closed the connection in the middle of the response"):
         asyncio.run(answer_of(behaviour))

@@ -13,7 +13,7 @@ from contextlib import suppress
 import pytest
 
 from midspan._http.transport import HttpRequest, Timeouts, Transport
-from midspan.errors import NetworkError, StreamCut
+from midspan.errors import IncompleteResponseError, NetworkError
 from tests.bounds import BOUND, PATIENT_PROGRAM
 from tests.http import misbehaving
 from tests.http.misbehaving import CHUNKED_HEAD, Behaviour, Exchange, Server, chunk, response
@@ -84,7 +84,7 @@ def test_gzip_body_may_have_several_members_but_may_not_end_early() -> None:
     members = gzip.compress(b"one ") + gzip.compress(b"") + gzip.compress(b"two")
     assert asyncio.run(body_of(sends(response(members, "200 OK", "Content-Encoding: gzip")))) == b"one two"
     for packed in (members[:-4], members + b"garbage"):
-        with pytest.raises(StreamCut, match="the body is not valid gzip"):
+        with pytest.raises(IncompleteResponseError, match="the body is not valid gzip"):
             asyncio.run(body_of(sends(response(packed, "200 OK", "Content-Encoding: gzip"))))
 
 
@@ -137,7 +137,7 @@ def test_endless_trailers_are_an_error(filler: bytes) -> None:
         while True:
             await exchange.send(filler)
 
-    with pytest.raises(StreamCut, match="trailers are too large"):
+    with pytest.raises(IncompleteResponseError, match="trailers are too large"):
         asyncio.run(body_of(endless))
 
 
@@ -221,7 +221,7 @@ def test_forked_child_does_not_use_the_connections_of_its_parent(url: str) -> No
         files = open_files()
         loop.run_until_complete(several(transport))
         assert open_files() == files, "the connections are reused"
-        loop.run_until_complete(transport.close())
+        loop.run_until_complete(transport.aclose())
         loop.close()
     """
     program = PATIENT_PROGRAM + PROLOGUE + textwrap.dedent(code)

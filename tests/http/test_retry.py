@@ -10,15 +10,15 @@ from midspan._http.retry import Clock, RetryPolicy, RetryState, SystemClock
 from midspan.errors import (
     AuthenticationError,
     ConfigError,
-    InvalidRequest,
-    MalformedResponse,
+    IncompleteResponseError,
+    InvalidRequestError,
+    MalformedResponseError,
     NetworkError,
     ProviderError,
-    QuotaExhausted,
-    RateLimited,
+    QuotaExhaustedError,
+    RateLimitError,
+    RequestTimeoutError,
     ServerError,
-    StreamCut,
-    TimedOut,
 )
 from tests.bounds import BOUND
 from tests.virtual_clock import VirtualClock
@@ -71,7 +71,7 @@ def test_success_needs_one_attempt_and_no_delay() -> None:
 
 def test_delay_doubles_up_to_its_maximum() -> None:
     attempts, clock = Attempts(failures(6)), VirtualClock()
-    assert outcome(attempts, clock, RetryPolicy(max_attempts=7, base_seconds=1, max_delay_seconds=10)) == "done"
+    assert outcome(attempts, clock, RetryPolicy(max_attempts=7, base_delay_seconds=1, max_delay_seconds=10)) == "done"
     assert clock.slept == [1, 2, 4, 8, 10, 10]
 
 
@@ -91,20 +91,23 @@ def test_fifth_error_is_raised_with_a_note() -> None:
     assert not hasattr(errors[0], "__notes__")
 
 
-def test_no_attempt_starts_after_total_seconds() -> None:
+def test_no_attempt_starts_after_max_seconds() -> None:
     attempts, clock = Attempts(failures(9)), VirtualClock()
-    assert isinstance(outcome(attempts, clock, RetryPolicy(max_attempts=9, total_seconds=10)), ServerError)
+    assert isinstance(outcome(attempts, clock, RetryPolicy(max_attempts=9, max_seconds=10)), ServerError)
     assert clock.slept == [1, 2, 4]
 
 
-@pytest.mark.parametrize("kind", [RateLimited, ServerError, NetworkError, TimedOut, StreamCut, MalformedResponse])
+@pytest.mark.parametrize(
+    "kind",
+    [RateLimitError, ServerError, NetworkError, RequestTimeoutError, IncompleteResponseError, MalformedResponseError],
+)
 def test_retryable_errors_are_retried(kind: type[ProviderError]) -> None:
     attempts = Attempts([kind("not now")])
     assert outcome(attempts, VirtualClock()) == "done"
     assert attempts.count == 2
 
 
-@pytest.mark.parametrize("kind", [QuotaExhausted, AuthenticationError, InvalidRequest, ProviderError])
+@pytest.mark.parametrize("kind", [QuotaExhaustedError, AuthenticationError, InvalidRequestError, ProviderError])
 def test_other_provider_errors_are_raised_unchanged(kind: type[ProviderError]) -> None:
     error = kind("never", retry_delay_seconds=1)
     attempts, clock = Attempts([error]), VirtualClock()
@@ -127,13 +130,13 @@ def test_error_that_is_not_retryable_ends_the_attempts_with_a_note() -> None:
 
 @pytest.mark.parametrize(("chance", "slept"), [(0.0, 38.2), (0.5, 38.7)])
 def test_delay_requested_by_the_server_is_used_with_jitter_on_top(chance: float, slept: float) -> None:
-    attempts, clock = Attempts([RateLimited("slow down", retry_delay_seconds=38.2)]), VirtualClock([chance])
+    attempts, clock = Attempts([RateLimitError("slow down", retry_delay_seconds=38.2)]), VirtualClock([chance])
     assert outcome(attempts, clock, RetryPolicy(max_delay_seconds=5)) == "done"
     assert clock.slept == [pytest.approx(slept)]
 
 
-def test_requested_delay_beyond_total_seconds_ends_the_attempts() -> None:
-    error = RateLimited("tomorrow", retry_delay_seconds=3600)
+def test_requested_delay_beyond_max_seconds_ends_the_attempts() -> None:
+    error = RateLimitError("tomorrow", retry_delay_seconds=3600)
     attempts, clock = Attempts([error]), VirtualClock([0.0])
     assert outcome(attempts, clock) is error
     assert (attempts.count, clock.slept) == (1, [])
@@ -154,7 +157,7 @@ def test_cancellation_ends_the_delay_and_the_attempts() -> None:
 
     async def main() -> None:
         attempts = Attempts(failures(3))
-        task = asyncio.create_task(retried(attempts, RetryPolicy(base_seconds=60), LongestWaits()))
+        task = asyncio.create_task(retried(attempts, RetryPolicy(base_delay_seconds=60), LongestWaits()))
         await asyncio.sleep(0.01)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -270,12 +273,12 @@ def test_system_clock_gives_time_and_random_numbers() -> None:
         ({"max_attempts": "3"}, "max_attempts must be .* got '3'"),
         ({"max_attempts": 1.5}, "max_attempts must be .* got 1.5"),
         ({"max_attempts": True}, "max_attempts must be .* got True"),
-        ({"base_seconds": -1}, "base_seconds must be a number of seconds, 0 or more, got -1"),
-        ({"base_seconds": None}, "base_seconds must be .* got None"),
+        ({"base_delay_seconds": -1}, "base_delay_seconds must be a number of seconds, 0 or more, got -1"),
+        ({"base_delay_seconds": None}, "base_delay_seconds must be .* got None"),
         ({"max_delay_seconds": "a"}, "max_delay_seconds must be .* got 'a'"),
         ({"max_delay_seconds": True}, "max_delay_seconds must be .* got True"),
-        ({"total_seconds": -0.1}, "total_seconds must be .* got -0.1"),
-        ({"total_seconds": float("nan")}, "total_seconds must be .* got nan"),
+        ({"max_seconds": -0.1}, "max_seconds must be .* got -0.1"),
+        ({"max_seconds": float("nan")}, "max_seconds must be .* got nan"),
     ],
 )
 def test_invalid_policy_is_a_config_error_that_names_the_field(settings: dict[str, Any], words: str) -> None:

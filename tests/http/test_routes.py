@@ -14,7 +14,7 @@ import pytest
 
 from midspan._http.routes import Proxies
 from midspan._http.transport import HttpRequest, Timeouts, Transport
-from midspan.errors import ConfigError, NetworkError, TimedOut
+from midspan.errors import ConfigError, NetworkError, RequestTimeoutError
 from tests.bounds import BOUND
 from tests.http import misbehaving
 from tests.http.misbehaving import Server
@@ -56,8 +56,8 @@ class Proxy:
         self._tasks = set[asyncio.Task[None]]()
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator["Proxy"]:
-        server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+    async def running(self, context: ssl.SSLContext | None = None) -> AsyncIterator["Proxy"]:
+        server = await asyncio.start_server(self._accept, "127.0.0.1", 0, ssl=context)
         self.port = server.sockets[0].getsockname()[1]
         try:
             yield self
@@ -232,6 +232,51 @@ def test_https_request_goes_through_a_proxy_tunnel(
     run(main())
 
 
+def test_proxy_can_be_reached_by_tls(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+
+    async def main() -> None:
+        context = tls(certificate)
+        async with Server(misbehaving.answer, context=context) as server, Proxy().running(context) as proxy:
+            monkeypatch.setenv("HTTPS_PROXY", f"https://user:{SECRET}@127.0.0.1:{proxy.port}")
+            async with Transport() as transport:
+                assert (await transport.send(post(server.url))).status == 200
+            assert proxy.asked == [f"CONNECT 127.0.0.1:{server.port}"]
+            await server.until_all_gone()
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (b"SSH-2.0-OpenSSH\r\n", r"the response of the proxy for example\.org:443 is not valid HTTP"),
+        (
+            b"HTTP/1.1 200 Conn",
+            r"the proxy for example\.org:443 closed the connection in the middle of the response head",
+        ),
+    ],
+)
+def test_invalid_response_of_a_proxy_is_a_retryable_error(
+    monkeypatch: pytest.MonkeyPatch, answer: bytes, words: str
+) -> None:
+    async def answer_and_close(exchange: misbehaving.Exchange) -> None:
+        await exchange.send(answer)
+        exchange.close()
+
+    async def main() -> None:
+        async with Server(answer_and_close) as proxy:
+            monkeypatch.setenv("HTTPS_PROXY", f"http://user:{SECRET}@127.0.0.1:{proxy.port}")
+            async with Transport() as transport:
+                with pytest.raises(NetworkError, match=words) as caught:
+                    await transport.send(post("https://example.org/"))
+                assert caught.value.retryable
+                assert SECRET not in everything_shown(caught.value)
+            await proxy.until_all_gone()
+
+    run(main())
+
+
 def test_http_request_goes_through_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         async with Server(misbehaving.answer) as server, Proxy().running() as proxy:
@@ -269,8 +314,9 @@ def test_proxy_errors_name_the_proxy_but_not_its_password(monkeypatch: pytest.Mo
                     await transport.send(post("https://example.org/"))
                 assert not caught.value.retryable
                 assert SECRET not in everything_shown(caught.value)
-        monkeypatch.setenv("HTTPS_PROXY", f"http://user:{SECRET}@127.0.0.1:1")
-        async with Transport() as transport:
+        with misbehaving.refusing_port() as port:
+            monkeypatch.setenv("HTTPS_PROXY", f"http://user:{SECRET}@127.0.0.1:{port}")
+            transport = Transport()
             with pytest.raises(NetworkError, match="cannot connect to the proxy set in HTTPS_PROXY") as caught:
                 await transport.send(post("https://example.org/"))
             assert SECRET not in everything_shown(caught.value)
@@ -283,7 +329,7 @@ def test_silent_proxy_ends_with_the_connect_timeout(monkeypatch: pytest.MonkeyPa
         async with Server(misbehaving.stall_before_head) as server:
             monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{server.port}")
             async with Transport(Timeouts(connect=0.05)) as transport:
-                with pytest.raises(TimedOut, match=r"example\.org:443 .*\(timeout 'connect'\)"):
+                with pytest.raises(RequestTimeoutError, match=r"example\.org:443 .*\(timeout 'connect'\)"):
                     await transport.send(post("https://example.org/"))
             await server.until_all_gone()
 

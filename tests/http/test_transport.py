@@ -12,7 +12,13 @@ from rich.pretty import pretty_repr
 
 from midspan._http.messages import origin_of
 from midspan._http.transport import HttpRequest, HttpResponse, Timeouts, Transport
-from midspan.errors import ConfigError, MalformedResponse, NetworkError, StreamCut, TimedOut
+from midspan.errors import (
+    ConfigError,
+    IncompleteResponseError,
+    MalformedResponseError,
+    NetworkError,
+    RequestTimeoutError,
+)
 from tests.bounds import BOUND, time_passes
 from tests.http import misbehaving
 from tests.http.misbehaving import Exchange, Server
@@ -332,7 +338,7 @@ def test_a_thousand_concurrent_requests_do_not_wait_for_each_other() -> None:
             answers = await asyncio.gather(*(transport.send(post(server.url)) for _ in range(1000)))
             assert {answer.status for answer in answers} == {200}
             assert server.accepted == 1000
-            await transport.close()
+            await transport.aclose()
             await server.until_all_gone()
 
     run(main())
@@ -361,7 +367,7 @@ def test_connection_slot_is_released_after_errors_cancellation_and_early_exit() 
         async with Server(misbehaving.drip) as server, Transport(Timeouts(total=0.2), max_connections=1) as transport:
             for _ in range(3):
                 with pytest.raises(NetworkError):
-                    await transport.send(post("http://127.0.0.1:1/"))
+                    await transport.send(post(f"http://127.0.0.1:{port}/"))
                 with pytest.raises(NetworkError):
                     await transport.send(post(server.url))
                 task = asyncio.create_task(transport.send(post(server.url)))
@@ -370,7 +376,8 @@ def test_connection_slot_is_released_after_errors_cancellation_and_early_exit() 
                 async with transport.stream(post(server.url), PATIENT) as answer:
                     await anext(answer)
 
-    run(main())
+    with misbehaving.refusing_port() as port:
+        run(main())
 
 
 def test_thousands_of_requests_leave_no_file_open() -> None:
@@ -450,7 +457,7 @@ def test_body_above_the_limit_is_not_read_further(behaviour: misbehaving.Behavio
         async with Server(behaviour) as server, Transport(max_body_bytes=limit) as transport:
             tracemalloc.start()
             with pytest.raises(
-                MalformedResponse, match=r"larger than 4,194,304 bytes.*Transport\(max_body_bytes=…\)"
+                MalformedResponseError, match=r"larger than 4,194,304 bytes.*Transport\(max_body_bytes=…\)"
             ) as told:
                 await transport.send(post(server.url))
             peak = tracemalloc.get_traced_memory()[1]
@@ -467,13 +474,13 @@ def test_stream_above_the_limit_ends_with_an_error_after_the_pieces_within_it() 
         async with Server(misbehaving.endless(b"data: ")) as server, Transport(max_body_bytes=2**20) as transport:
             received = 0
             async with transport.stream(post(server.url)) as answer:
-                with pytest.raises(MalformedResponse, match="max_body_bytes"):  # noqa: PT012 - what came before counts
+                with pytest.raises(MalformedResponseError, match="max_body_bytes"):  # noqa: PT012 - what came before counts
                     async for piece in answer:
                         received += len(piece)
                 await server.until_all_gone()
-                with pytest.raises(MalformedResponse):
+                with pytest.raises(MalformedResponseError):
                     await anext(answer)
-            with pytest.raises(StreamCut):
+            with pytest.raises(IncompleteResponseError):
                 await anext(answer)
             assert 0 < received <= 2**20
 
@@ -486,7 +493,7 @@ def test_body_up_to_the_limit_is_read(limit: int | None) -> None:
         async with Server(misbehaving.answer_compressed) as server, Transport(max_body_bytes=limit) as transport:
             assert len((await transport.send(post(server.url))).body) == 14_000
         async with Server(misbehaving.answer_compressed) as server, Transport(max_body_bytes=13_999) as transport:
-            with pytest.raises(MalformedResponse):
+            with pytest.raises(MalformedResponseError):
                 await transport.send(post(server.url))
 
     run(main())
@@ -499,7 +506,7 @@ def test_body_above_the_limit_releases_its_connection_slot() -> None:
             Transport(max_connections=1, max_body_bytes=2**16) as transport,
         ):
             for _ in range(3):
-                with pytest.raises(MalformedResponse):
+                with pytest.raises(MalformedResponseError):
                     await transport.send(post(server.url))
 
     run(main())
@@ -523,5 +530,5 @@ def test_total_timeout_ends_a_stream_whose_reader_never_has_to_wait() -> None:
             async for _ in answer:
                 await asyncio.sleep(0.01)  # longer than the next piece takes to arrive
 
-    with pytest.raises(TimedOut, match="total"):
+    with pytest.raises(RequestTimeoutError, match="total"):
         run(main())

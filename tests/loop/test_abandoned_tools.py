@@ -15,7 +15,7 @@ from midspan import Agent, BackgroundRuns, Limits, tool
 from midspan._loop.background import Phase
 from midspan._types.events import ToolStart
 from midspan._types.parts import ToolCall
-from midspan.errors import LimitReached
+from midspan.errors import LimitReachedError
 from midspan.testing import ScriptedProvider
 from midspan.tools.tasks import CANCEL_GRACE_SECONDS
 from tests.bounds import BOUND, PATIENT_PROGRAM
@@ -63,7 +63,7 @@ async def timeout_of_the_tool(polls: Polls) -> None:
 
 
 async def time_limit_of_the_run(polls: Polls, calls: int) -> None:
-    with pytest.raises(LimitReached, match="run time") as caught:
+    with pytest.raises(LimitReachedError, match="run time") as caught:
         await polls.agent(None, calls=calls).run("go", limits=Limits(max_seconds=1))
     assert caught.value.transcript is not None
     assert len(list(caught.value.transcript)[-1].results) == calls
@@ -159,11 +159,13 @@ else:
 """
 
 
-def test_program_with_an_abandoned_tool_exits_silently() -> None:
+def test_program_with_an_abandoned_tool_exits_without_a_warning() -> None:
     command = [sys.executable, "-X", "dev", "-W", "error", "-c", PATIENT_PROGRAM + PROGRAM]
     both = [
         subprocess.Popen([*command, how], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for how in ("async", "sync")
     ]
-    assert [process.communicate(timeout=BOUND) for process in both] == [("done\n", "")] * 2
+    outputs = [process.communicate(timeout=BOUND) for process in both]
+    assert [output for output, _ in outputs] == ["done\n"] * 2
+    assert all("abandoned" in line for _, errors in outputs for line in errors.splitlines())
     assert [process.returncode for process in both] == [0, 0]

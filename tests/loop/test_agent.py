@@ -10,12 +10,12 @@ import pytest
 
 from midspan import Agent, Context, Limits, ModelSettings, Toolbox, from_json, to_json, tool
 from midspan._http.retry import RetryPolicy, SystemClock
-from midspan._loop.agent import Chat
+from midspan._loop.chat import Chat
 from midspan._types.events import TextDelta
 from midspan._types.messages import History, Message
 from midspan._types.parts import Blob, Text, ToolCall, ToolResult
 from midspan._types.specs import BuiltinTool
-from midspan.errors import ConfigError, CredentialsError, DuplicateTool, LimitReached, NetworkError
+from midspan.errors import ConfigError, CredentialsError, DuplicateToolError, LimitReachedError, NetworkError
 from midspan.gemini import FunctionCall, GoogleSearch
 from midspan.providers.gemini.client import Gemini
 from midspan.testing import ScriptedProvider
@@ -31,7 +31,7 @@ async def add(a: int, b: int) -> int:
 
 
 @tool
-async def whoami(context: Context[str]) -> str:
+async def whoami(context: Context[str | None]) -> str | None:
     """Who asks."""
     return context
 
@@ -40,9 +40,9 @@ def test_model_can_be_given_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GOOGLE_API_KEY", "k")
     for name in ("gemini:gemini-3.8-flash", "gemini-3.8-flash"):
         agent = Agent(name, tools=[add])
-        assert isinstance(agent.model, Gemini)
-        assert agent.model.model == "gemini-3.8-flash"
-        asyncio.run(agent.close())
+        assert isinstance(agent.provider, Gemini)
+        assert agent.model == "gemini-3.8-flash"
+        asyncio.run(agent.aclose())
 
 
 @pytest.mark.parametrize(
@@ -62,8 +62,9 @@ def test_unknown_model_is_an_error(model: Any, words: str) -> None:
 def test_named_model_without_a_key_is_a_credentials_error(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("GOOGLE_API_KEY", "GEMINI_API_KEY"):
         monkeypatch.delenv(name, raising=False)
+    agent = Agent("gemini:gemini-3.8-flash")
     with pytest.raises(CredentialsError):
-        Agent("gemini:gemini-3.8-flash")
+        agent.run_sync("?")
 
 
 @pytest.mark.parametrize(
@@ -71,8 +72,8 @@ def test_named_model_without_a_key_is_a_credentials_error(monkeypatch: pytest.Mo
     [
         ({"tools": [5]}, "5 is not a tool"),
         ({"system": 5}, "system must be a string, got 5"),
-        ({"limits": 5}, r"limits must be Limits\(…\), got 5"),
-        ({"tool_choice": "maybe"}, "unknown tool choice"),
+        ({"limits": 5}, r"limits must be Limits\(…\) or a dict, got 5"),
+        ({"tool_choice": {"type": "maybe"}}, "unknown tool choice"),
     ],
 )
 def test_invalid_option_is_an_error_when_the_agent_is_created(options: dict[str, Any], words: str) -> None:
@@ -81,14 +82,14 @@ def test_invalid_option_is_an_error_when_the_agent_is_created(options: dict[str,
 
 
 def test_two_tools_of_one_name_are_an_error_when_the_agent_is_created() -> None:
-    with pytest.raises(DuplicateTool):
+    with pytest.raises(DuplicateToolError):
         Agent(ScriptedProvider([]), tools=[add, add])
 
 
 def test_invalid_option_of_a_run_is_an_error_that_names_it() -> None:
     agent = Agent(ScriptedProvider([]))
     for wrong, words in [
-        ({"temprature": 1}, "unknown run option 'temprature'; known options: ask_user"),
+        ({"temprature": 1}, "unknown run option 'temprature'; known options: cache, calls_only"),
         ({"tools": ["sub"]}, "no tool named 'sub'"),
         ({"messages": [{"role": "user"}]}, "consists of Message objects"),
         ({"messages": {}}, "messages must be a History or a list"),
@@ -143,7 +144,7 @@ def test_context_is_passed_to_tools_and_hidden_from_the_model() -> None:
     provider = ScriptedProvider([[ToolCall("1", "whoami", {})], "you"])
     result = Agent(provider, tools=[whoami]).run_sync("?", context="Ada")
     assert result.tool_calls[0].value == "Ada"
-    assert "context" not in str(provider.requests[0].config.tools)
+    assert [tool.parameters for tool in provider.requests[0].config.tools] == [{"type": "object", "properties": {}}]
 
 
 def test_tools_that_are_registered_later_are_seen_by_the_next_run() -> None:
@@ -367,7 +368,7 @@ def test_error_at_the_time_limit_names_the_error_that_used_up_the_time() -> None
         url = f"http://127.0.0.1:{unused.getsockname()[1]}"
 
         async def main(*, streams: bool) -> None:
-            retry = RetryPolicy(base_seconds=10_000)
+            retry = RetryPolicy(base_delay_seconds=10_000)
             gemini = Gemini("gemini-3.8-flash", api_key="k", base_url=url, retry=retry, clock=OutOfTime())
             agent = Agent(gemini, limits=Limits(max_seconds=500))
             if not streams:
@@ -378,7 +379,7 @@ def test_error_at_the_time_limit_names_the_error_that_used_up_the_time() -> None
         for streams in (False, True):
             with (
                 pytest.raises(
-                    LimitReached, match=r"time exceeded \(500 seconds\); the last attempt failed: "
+                    LimitReachedError, match=r"time exceeded \(500 seconds\); the last attempt failed: "
                 ) as caught,
                 asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner,  # uvloop has a clock of its own
             ):
@@ -439,9 +440,9 @@ def test_agent_without_a_model_and_without_a_key_raises_at_its_first_request(mon
     for name in ("GOOGLE_API_KEY", "GEMINI_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI"):
         monkeypatch.delenv(name, raising=False)
     agent = Agent(tools=[add])
-    assert repr(agent) == "Agent(MissingModel(), 1 tools)"
+    assert repr(agent) == "Agent(MissingModel(), 1 tool)"
     for _ in range(2):
-        with pytest.raises(ConfigError, match=r"GOOGLE_API_KEY.*'gemini:gemini-3.8-flash'.*'offline'") as raised:
+        with pytest.raises(ConfigError, match=r"GEMINI_API_KEY.*'gemini:gemini-3.8-flash'.*'offline'") as raised:
             agent.run_sync("What is 1 + 2?")
         assert [message.text for message in raised.value.transcript or ()] == ["What is 1 + 2?"]
     assert "offline model" in agent.run_sync("Hello", model="offline").text
@@ -450,3 +451,18 @@ def test_agent_without_a_model_and_without_a_key_raises_at_its_first_request(mon
 def test_offline_model_does_not_support_prompt_mode() -> None:
     with pytest.raises(ConfigError, match="does not support prompt mode"):
         Agent("offline", [add], prompt_mode=True).run_sync("1 + 2?")
+
+
+def test_stream_without_deltas_requests_whole_responses() -> None:
+    class Whole(ScriptedProvider):
+        async def stream(self, request: Any) -> Any:
+            raise AssertionError("the response is requested as a whole")
+            yield
+
+    async def main() -> None:
+        stream = Agent(Whole(["Hello."])).stream("Hi.", deltas=False)
+        kinds = [type(event).__name__ async for event in stream]
+        assert kinds == ["RunStart", "TurnStart", "TurnEnd", "RunEnd"]
+        assert stream.result.text == "Hello."
+
+    asyncio.run(main())

@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from midspan._storage.sqlite import SqliteJournal
 from midspan._types.codec import from_json, to_json
 from midspan._types.events import (
     ErrorInfo,
+    Interrupted,
     RunEnd,
     RunEvent,
     RunStart,
@@ -36,16 +38,16 @@ from midspan._types.run_state import RunState
 from midspan._types.specs import Limits
 from midspan.errors import (
     ConfigError,
+    IncompleteResponseError,
     JournalError,
-    LimitReached,
+    LimitReachedError,
     RunError,
-    RunExists,
+    RunExistsError,
     ServerError,
-    StreamCut,
-    UnknownRun,
+    UnknownRunError,
 )
 from midspan.testing import ScriptedProvider
-from tests.bounds import BOUND, PATIENT_PROGRAM
+from tests.bounds import BOUND, MANY, PATIENT_PROGRAM
 from tests.streaming import PartsProvider
 
 MakeJournal = Callable[[], Journal]
@@ -93,7 +95,7 @@ def test_all_subscribers_see_the_same_events_from_any_number_on(make_journal: Ma
             assert isinstance(whole[-1][1], RunEnd)
             for begin in range(len(whole) + 1):
                 assert await taken(runs, id, from_event=begin) == whole[begin:]
-        await journal.close()
+        await journal.aclose()
 
     run(main())
 
@@ -106,7 +108,7 @@ def test_final_view_has_only_the_text_of_the_final_answer(make_journal: MakeJour
             final = await taken(runs, id, view="final")
             assert [event for _, event in final] == [TextDelta(2, "It is"), TextDelta(2, " 3")]
             assert await taken(runs, id, view="final", from_event=final[1][0]) == final[1:]
-        await journal.close()
+        await journal.aclose()
 
     run(main())
 
@@ -171,7 +173,7 @@ def test_cancelled_run_ends_for_all_subscribers(make_journal: MakeJournal) -> No
             assert not await runs.cancel(id)
             with pytest.raises(RunError, match="cancelled"):
                 await taken(runs, id, view="final")
-        await journal.close()
+        await journal.aclose()
 
     run(main())
 
@@ -218,7 +220,7 @@ def test_only_the_last_thousand_runs_are_kept() -> None:
             for _ in range(10):
                 ids = [runs.start("go") for _ in range(101)]
                 await asyncio.gather(*(taken(runs, id) for id in ids))
-            with pytest.raises(UnknownRun):
+            with pytest.raises(UnknownRunError):
                 await runs.status(first)
             assert runs.start("go", run_id="first") == "first"
             assert (await runs.status(ids[-1])).phase is Phase.COMPLETED
@@ -264,7 +266,7 @@ def test_open_calls_of_a_cancelled_run_have_their_ends_in_the_journal(make_journ
         assert ends[0].value == 3
         assert all("was cancelled before it ended" in ends[index].value for index in (1, 2))
         assert isinstance(events[-1], RunEnd)
-        await runs.close()
+        await runs.aclose()
 
     run(main())
 
@@ -276,7 +278,7 @@ def test_slow_subscriber_sees_the_end_of_a_run_after_close() -> None:
         behind = runs.subscribe(id)
         await anext(behind)
         whole = await taken(runs, id)
-        await runs.close()
+        await runs.aclose()
         assert [whole[0], *[item async for item in behind]] == whole
 
     run(main())
@@ -291,7 +293,7 @@ def test_close_cancels_all_runs_and_leaves_no_task() -> None:
         for _ in range(50):
             runs.start("go")
         await asyncio.sleep(0.01)
-        await runs.close()
+        await runs.aclose()
         assert len(asyncio.all_tasks()) == 1
         with pytest.raises(ConfigError, match="closed"):
             runs.start("go")
@@ -304,12 +306,12 @@ def test_invalid_arguments_are_errors_at_once() -> None:
         async with BackgroundRuns(agent()) as runs:
             with pytest.raises(ConfigError, match="nothing to ask"):
                 runs.start()
-            with pytest.raises(UnknownRun, match="unknown run 'x'"):
+            with pytest.raises(UnknownRunError, match="unknown run 'x'"):
                 await runs.status("x")
-            with pytest.raises(UnknownRun, match="unknown run 'x'"):
+            with pytest.raises(UnknownRunError, match="unknown run 'x'"):
                 await taken(runs, "x")
             id = runs.start("go")
-            with pytest.raises(RunExists, match="already used"):
+            with pytest.raises(RunExistsError, match="already used"):
                 runs.start("go", run_id=id)
             with pytest.raises(ConfigError, match="unknown view"):
                 await taken(runs, id, view="some")
@@ -322,7 +324,7 @@ def test_ended_run_can_be_read_by_the_next_process(tmp_path: Path) -> None:
         journal = SqliteJournal(tmp_path / "journal.db")
         async with BackgroundRuns(agent(), journal) as runs:
             events = await taken(runs, runs.start("1 + 2?", run_id="mine"))
-        await journal.close()
+        await journal.aclose()
         return events
 
     async def second() -> list[tuple[int, RunEvent]]:
@@ -330,7 +332,7 @@ def test_ended_run_can_be_read_by_the_next_process(tmp_path: Path) -> None:
         async with BackgroundRuns(agent(), journal) as runs:
             events = await taken(runs, "mine")
             assert (await runs.status("mine")).phase is Phase.COMPLETED
-        await journal.close()
+        await journal.aclose()
         return events
 
     assert run(first()) == run(second())
@@ -408,7 +410,7 @@ def test_run_cancelled_before_its_first_step_has_an_end(make_journal: MakeJourna
             assert isinstance(end, RunEnd)
             assert end.error == ErrorInfo("cancelled", "the run was cancelled")
             assert (await runs.status(id)).phase is Phase.CANCELLED
-        await journal.close()
+        await journal.aclose()
 
     run(main())
 
@@ -418,10 +420,10 @@ def test_used_run_id_is_refused_at_once() -> None:
         journal = MemoryJournal()
         async with BackgroundRuns(agent(), journal) as runs:
             await taken(runs, runs.start("1 + 2?", run_id="mine"))
-            with pytest.raises(RunExists, match="run_id 'mine' is already used"):
+            with pytest.raises(RunExistsError, match="run_id 'mine' is already used"):
                 runs.start("something else", run_id="mine")
         async with BackgroundRuns(agent(), journal) as others:
-            with pytest.raises(RunExists, match="run_id 'mine' is already used"):
+            with pytest.raises(RunExistsError, match="run_id 'mine' is already used"):
                 others.start("something else", run_id="mine")
 
     run(main())
@@ -436,14 +438,14 @@ def test_run_id_used_by_another_process_fails_before_any_request(tmp_path: Path)
         async with BackgroundRuns(Agent(script), journal) as runs:
             id = runs.start("something else", run_id="mine")
             for view in ("all", "final"):
-                with pytest.raises(RunExists, match="run_id 'mine' is already used"):
+                with pytest.raises(RunExistsError, match="run_id 'mine' is already used"):
                     await taken(runs, id, view=view)
             status = await runs.status(id)
             assert (status.phase, "already used" in str(status.error)) == (Phase.FAILED, True)
             assert not script.requests
         async with BackgroundRuns(agent(), journal) as runs:
             assert await taken(runs, "mine") == old
-        await journal.close()
+        await journal.aclose()
 
     run(main())
 
@@ -502,7 +504,7 @@ def test_run_of_another_process_is_waited_for_until_the_silence_timeout(make_jou
             await journal.append("old", 2, [to_json(end)], summary=RunSummary(state="completed"))
             assert await watcher == [(1, begun[1]), (2, end)]
             assert not (await runs.status("old")).elsewhere
-        await journal.close()
+        await journal.aclose()
 
     run(main())
 
@@ -516,13 +518,13 @@ def test_second_cancel_waits_for_a_slow_journal(second: str) -> None:
         await journal.asked.wait()
         first = asyncio.create_task(runs.cancel(id))
         await asyncio.sleep(0)
-        again: asyncio.Task[Any] = asyncio.create_task(runs.cancel(id) if second == "cancel" else runs.close())
+        again: asyncio.Task[Any] = asyncio.create_task(runs.cancel(id) if second == "cancel" else runs.aclose())
         await asyncio.sleep(0)
         assert not first.done()
         assert not again.done()
         journal.gate.set()
         await asyncio.gather(first, again)
-        await runs.close()
+        await runs.aclose()
         assert await no_task_left()
         [info] = await journal.list()
         assert info.summary.state == "cancelled"
@@ -541,7 +543,7 @@ def test_program_that_exits_without_close_leaves_complete_journals(tmp_path: Pat
         journal = SqliteJournal(tmp_path / "journal.db")
         async with BackgroundRuns(agent(), journal) as runs:
             assert (await runs.status("a")).phase is Phase.CANCELLED
-        await journal.close()
+        await journal.aclose()
 
     kept: list[BackgroundRuns] = []
     run(first())
@@ -553,9 +555,9 @@ def test_error_of_the_final_view_has_transcript_and_kind() -> None:
         call = [ToolCall("1", "add", {"a": 1, "b": 2})]
         async with BackgroundRuns(agent(call, call, call)) as runs:
             id = runs.start("go", limits=Limits(max_turns=1))
-            with pytest.raises(LimitReached, match="turns exceeded") as limited:
+            with pytest.raises(LimitReachedError, match="turns exceeded") as limited:
                 await taken(runs, id, view="final")
-            assert (limited.value.limit, limited.value.kind) == ("max_turns", "LimitReached")
+            assert (limited.value.limit, limited.value.kind) == ("max_turns", "LimitReachedError")
             assert limited.value.transcript is not None
             assert [message.role for message in limited.value.transcript] == ["user", "model", "user"]
         async with BackgroundRuns(Agent(ScriptedProvider([ServerError("broken")]))) as runs:
@@ -584,7 +586,7 @@ def test_journal_of_a_run_without_an_answer_restores_a_valid_history(make_journa
             await runs.cancel(id)
             stopped = folded(await taken(runs, id))
             limited = folded(await taken(runs, runs.start("go", limits=Limits(max_turns=1))))
-        await journal.close()
+        await journal.aclose()
         for state in (stopped, limited):
             assert state.unanswered == []
             assert [result.id for result in state.history[-1].results] == ["1", "2"]
@@ -633,9 +635,9 @@ def test_start_outside_an_event_loop_is_an_error() -> None:
         runs.start("go", run_id="a")
 
     async def main() -> None:
-        with pytest.raises(UnknownRun, match="unknown run 'a'"):
+        with pytest.raises(UnknownRunError, match="unknown run 'a'"):
             await runs.status("a")
-        await runs.close()
+        await runs.aclose()
 
     run(main())
 
@@ -668,7 +670,7 @@ def end_from_another_loop(ending: str) -> None:
     async def main() -> None:
         if ending == "cancel":
             assert await runs.cancel("a")
-        await runs.close()
+        await runs.aclose()
         async with BackgroundRuns(agent(), journal) as others:
             assert (await others.status("a")).elsewhere
 
@@ -707,12 +709,12 @@ def test_thousand_runs_in_one_file_do_not_mix(tmp_path: Path) -> None:
 
         journal = SqliteJournal(tmp_path / "journal.db", synchronous="normal")
         async with BackgroundRuns(Agent(ScriptedProvider(model)), journal) as runs:
-            ids = [runs.start(f"question {number}") for number in range(1_000)]
+            ids = [runs.start(f"question {number}") for number in range(MANY)]
             texts = await asyncio.gather(*(taken(runs, id, view="final") for id in ids))
             assert ["".join(event.text for _, event in text) for text in texts] == [
-                f"question {number}" for number in range(1_000)
+                f"question {number}" for number in range(MANY)
             ]
-        await journal.close()
+        await journal.aclose()
 
     run(main())
 
@@ -807,6 +809,30 @@ def test_calls_of_a_turn_are_stored_together_before_any_of_them_runs() -> None:
     run(main())
     assert stored == [5] * 5
     assert len([batch for batch in journal.batches if "ToolStart" in batch]) <= 2
+
+
+def test_events_that_nobody_waits_for_are_stored_together() -> None:
+    journal = RecordingJournal()
+
+    async def main() -> None:
+        now = 0.0
+        asyncio.get_running_loop().time = lambda: now  # type: ignore[method-assign]
+
+        def respond(request: Any) -> Any:
+            nonlocal now
+            now += 0.05  # a fast model
+            return "done" if request.history[-1].results else ToolCall("1", "look", {})
+
+        @tool(reads="clock")
+        async def look() -> str:
+            """Look."""
+            return "noon"
+
+        async with BackgroundRuns(Agent(ScriptedProvider(respond), tools=[look]), journal) as runs:
+            await runs.result(runs.start("go", deltas=False))
+
+    asyncio.run(main())
+    assert [len(batch) for batch in journal.batches] == [1, 7]
 
 
 def test_read_only_call_does_not_wait_for_the_journal() -> None:
@@ -1019,7 +1045,7 @@ def test_provider_that_exits_the_program_leaves_an_end_in_the_journal(kind: str,
         journal = SqliteJournal(path)
         summary = (await journal.get("a")).summary
         assert (summary.state, summary.error) == ("failed", ErrorInfo(kind, "now"))
-        await journal.close()
+        await journal.aclose()
 
     run(look())
 
@@ -1040,7 +1066,7 @@ class Dictating(PartsProvider, ScriptedProvider):
         for word in words:
             await self.next.acquire()
             if word == "CUT":
-                raise StreamCut("cut")
+                raise IncompleteResponseError("cut")
             said += word
             yield Text(word)
         yield ModelResponse(Message("model", (Text(said),)), FinishReason.END)
@@ -1113,5 +1139,158 @@ def test_answer_in_several_parts_is_not_discarded() -> None:
             async with BackgroundRuns(Agent(ScriptedProvider([first, "late."]), tools)) as runs:
                 events = [event for _, event in await taken(runs, runs.start("go"), view="final")]
                 assert [event.text for event in events] == ["It is ", "late."]
+
+    run(main())
+
+
+def test_result_is_that_of_the_run_or_its_error() -> None:
+    async def main() -> None:
+        async with BackgroundRuns(agent(), MemoryJournal()) as runs:
+            result = await runs.result(runs.start("1 + 2?"))
+            assert (result.text, result.turns, [call.value for call in result.tool_calls]) == ("It is 3", 2, [3])
+            with pytest.raises(LimitReachedError):
+                await runs.result(runs.start("1 + 2?", agent=agent(), limits=Limits(max_turns=1)))
+            with pytest.raises(ConfigError, match="is not running in this process"):
+                await runs.result("nobody")
+
+    run(main())
+
+
+def test_result_of_a_run_that_has_ended_is_kept(make_journal: MakeJournal) -> None:
+    async def main() -> None:
+        journal = make_journal()
+        async with BackgroundRuns(agent(), journal) as runs:
+            done = runs.start("1 + 2?")
+            failed = runs.start("1 + 2?", agent=agent(), limits=Limits(max_turns=1))
+            for _ in range(3):  # the first time, the run may still be running
+                assert (await runs.result(done)).text == "It is 3"
+                with pytest.raises(LimitReachedError):
+                    await runs.result(failed)
+        await journal.aclose()
+
+    run(main())
+
+
+@pytest.mark.parametrize("bound", ["MAX_PAST_RUNS", "MAX_PAST_BYTES"])
+def test_kept_results_are_bounded(bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        journal = MemoryJournal()
+        async with BackgroundRuns(agent("short", "short", "short"), journal) as runs:
+            first = runs.start("go")
+            await runs.result(first)
+            size = sum(len(document) for _, document in await journal.read(first))
+            # Two runs fit, and a third does not.
+            limit = 2 if bound == "MAX_PAST_RUNS" else size * 5 // 2
+            monkeypatch.setattr(f"midspan._loop.background_runs.{bound}", limit)
+            later = [runs.start("go"), runs.start("go")]
+            for _ in range(2):
+                assert [(await runs.result(id)).text for id in later] == ["short"] * 2
+            with pytest.raises(ConfigError, match="nor is it one of the last that ended"):
+                await runs.result(first)
+
+    run(main())
+
+
+def test_cancelled_run_has_the_message_of_its_cancellation(make_journal: MakeJournal) -> None:
+    async def main() -> None:
+        journal = make_journal()
+        gate = asyncio.Event()
+
+        @tool
+        async def wait() -> None:
+            """Wait."""
+            gate.set()
+            await asyncio.Event().wait()
+
+        waiting = Agent(ScriptedProvider([[ToolCall("1", "wait", {})], "done"]), tools=[wait])
+        async with BackgroundRuns(waiting, journal) as runs:
+            id = runs.start("Wait.")
+            result = asyncio.create_task(runs.result(id))
+            await gate.wait()
+            await runs.cancel(id, "the server is shutting down")
+            with pytest.raises(RunError, match="shutting down") as raised:
+                await result
+            assert raised.value.kind == "cancelled"
+            assert (await taken(runs, id))[-1][1].error == ErrorInfo("cancelled", "the server is shutting down")
+        await journal.aclose()
+
+    run(main())
+
+
+@pytest.mark.parametrize("ends_by", ["cancel", "max_seconds"])
+def test_call_that_was_cancelled_has_its_duration(ends_by: str) -> None:
+    async def main() -> None:
+        started = asyncio.Event()
+
+        async def wait() -> None:
+            started.set()
+            await asyncio.Event().wait()
+
+        limits = Limits(max_seconds=0.5 if ends_by == "max_seconds" else None)
+        waiting = Agent(ScriptedProvider([[ToolCall("1", "wait", {})], "done"]), tools=[wait], limits=limits)
+        begin = perf_counter()
+        async with BackgroundRuns(waiting) as runs:
+            id = runs.start("Wait.")
+            if ends_by == "cancel":
+                await started.wait()
+                await runs.cancel(id)
+            [end] = [event for _, event in await taken(runs, id) if isinstance(event, ToolEnd)]
+            assert end.result.is_error
+            assert 0 < end.duration_seconds < perf_counter() - begin
+
+    run(main())
+
+
+def test_close_waits_for_runs_before_it_cancels_them() -> None:
+    async def main() -> None:
+        journal = MemoryJournal()
+        runs = BackgroundRuns(agent(), journal)
+        id = runs.start("1 + 2?")
+        await runs.aclose(grace_seconds=BOUND)
+        assert (await journal.get(id)).summary.state == "completed"
+
+    run(main())
+
+
+def test_unfinished_runs_of_a_killed_process_are_marked_as_interrupted(make_journal: MakeJournal) -> None:
+    async def main() -> None:
+        journal = make_journal()
+        start = to_json(RunStart("killed", "m", (Message.user("Hi."),)))
+        await journal.append("killed", 0, [start], owner="ann", summary=RunSummary("m"))
+        async with BackgroundRuns(agent(), journal) as runs:
+            own = runs.start("1 + 2?")
+            await anext(runs.subscribe(own))  # it is in the journal
+            assert await runs.interrupt_unfinished() == ["killed"]
+            assert await runs.interrupt_unfinished() == []
+            assert (await journal.get("killed")).summary.state == "interrupted"
+            assert (await runs.status("killed")).phase is Phase.INTERRUPTED
+            assert isinstance((await taken(runs, own))[-1][1], RunEnd)
+        await journal.aclose()
+
+    run(main())
+
+
+def test_subscribers_of_an_interrupted_run_do_not_wait(make_journal: MakeJournal) -> None:
+    async def main() -> None:
+        journal = make_journal()
+        start = to_json(RunStart("killed", "m", (Message.user("Hi."),)))
+        await journal.append("killed", 0, [start], summary=RunSummary("m"))
+        async with BackgroundRuns(agent(), journal) as runs:
+            waiting = runs.subscribe("killed", silence_timeout=None)
+            assert isinstance((await anext(waiting))[1], RunStart)
+            await runs.interrupt_unfinished()
+            assert [type(event) async for _, event in waiting] == [Interrupted]
+            events = [event async for event in runs.subscribe("killed", silence_timeout=None)]
+            assert [(number, type(event)) for number, event in events] == [(0, RunStart), (1, Interrupted)]
+            assert [event async for event in runs.subscribe("killed", from_event=2, silence_timeout=None)] == []
+            with pytest.raises(RunError, match="the run was interrupted: the process of the run ended") as raised:
+                await anext(runs.subscribe("killed", view="final", silence_timeout=None))
+            assert raised.value.transcript is not None
+            assert raised.value.transcript.messages == (Message.user("Hi."),)
+            with pytest.raises(RunError, match="'killed' was interrupted"):
+                await runs.cancel("killed")
+            status = await runs.status("killed")
+            assert (status.ended, status.elsewhere) == (True, False)
+        await journal.aclose()
 
     run(main())

@@ -1,5 +1,6 @@
 import asyncio
 import gc
+import os
 import subprocess
 import sys
 import threading
@@ -262,3 +263,20 @@ def test_program_exits_at_once_and_silently_whatever_is_open(how: str) -> None:
         [sys.executable, "-X", "dev", "-W", "error", "-c", code], capture_output=True, text=True, timeout=BOUND
     )
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "end\n", "")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing to inherit where processes do not fork")
+def test_forked_child_has_a_loop_of_its_own_and_exits_quietly() -> None:
+    program = """
+import asyncio, os, sys
+from midspan._loop.blocking import run_blocking
+
+print(run_blocking(asyncio.sleep(0, "parent")), flush=True)
+child = os.fork()
+print(run_blocking(asyncio.sleep(0, "parent" if child else "child")), flush=True)
+if child:
+    sys.exit(os.waitpid(child, 0)[1])
+"""
+    ran = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, timeout=BOUND)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert sorted(ran.stdout.split()) == ["child", "parent", "parent"]

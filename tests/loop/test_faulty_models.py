@@ -13,7 +13,7 @@ from midspan._types.exchange import FinishReason, ModelRequest, ModelResponse, U
 from midspan._types.messages import Message
 from midspan._types.parts import Opaque, Part, Text, ToolCall
 from midspan._types.specs import ToolChoice
-from midspan.errors import LimitReached, NoAnswer, ProviderError, ServerError
+from midspan.errors import LimitReachedError, NoAnswerError, ProviderError, ServerError
 from midspan.providers.provider import ModelProfile
 from midspan.testing import ScriptedProvider
 from tests.streaming import PartsProvider
@@ -64,7 +64,7 @@ def test_error_of_one_turn_is_not_reported_for_another() -> None:
     cut = [answer(finish=FinishReason.CUT)]
     first = [Text("a"), ServerError("first", status=503)]
     provider = Turns(first, [answer(call("add", a=1, b=2))], cut, cut, cut, cut, cut)
-    with pytest.raises(NoAnswer, match="cut off"):
+    with pytest.raises(NoAnswerError, match="cut off"):
         Agent(provider, tools=[add]).run_sync("?")
 
 
@@ -129,7 +129,7 @@ def test_cancelled_tool_is_not_reported_as_never_run() -> None:
         )
         try:
             history: Any = agent.run_sync("?").messages
-        except LimitReached as error:
+        except LimitReachedError as error:
             history = error.transcript
         assert "was cancelled" in history[2].results[0].value
         assert "unknown" in history[2].results[0].value
@@ -145,7 +145,7 @@ def test_time_limit_ends_the_run_although_a_tool_ignores_its_cancellation() -> N
         return "done all the same"
 
     provider = ScriptedProvider([[call("stubborn")], "never asked"])
-    with pytest.raises(LimitReached) as caught:
+    with pytest.raises(LimitReachedError) as caught:
         Agent(provider, tools=[stubborn], limits=Limits(max_seconds=1)).run_sync("?")
     assert len(provider.requests) == 1
     transcript: Any = caught.value.transcript
@@ -170,7 +170,7 @@ def test_call_at_the_limit_that_is_not_final_ends_with_the_limit() -> None:
             ScriptedProvider([[call("act", what="more")]]), tools=[act], limits=Limits(max_turns=1, on_limit=on_limit)
         )
         if on_limit == "error":
-            with pytest.raises(LimitReached):
+            with pytest.raises(LimitReachedError):
                 agent.run_sync("?")
         else:
             assert agent.run_sync("?").limit == "max_turns"
@@ -239,7 +239,7 @@ def test_forbidden_call_is_not_run() -> None:
     result = Agent(ScriptedProvider(script), tools=[pay], tool_choice="none").run_sync("?")
     assert (result.text, runs) == ("fine", [])
     assert "is not available now" in result.tool_calls[0].value
-    with pytest.raises(NoAnswer, match="may not make"):
+    with pytest.raises(NoAnswerError, match="may not make"):
         Agent(
             ScriptedProvider([[call("pay", str(n), amount=n)] for n in range(9)]), [pay], tool_choice="none"
         ).run_sync("?")
@@ -252,8 +252,8 @@ def test_text_is_not_an_answer_with_calls_only() -> None:
     provider = ScriptedProvider(["I would rather talk.", [call("finish", x="a")]])
     result = Agent(provider, tools=[finish], calls_only=True).run_sync("?")
     assert result.text == "a"
-    assert {request.config.tool_choice for request in provider.requests} == {ToolChoice("any")}
-    with pytest.raises(NoAnswer, match="answered with text"):
+    assert {request.config.tool_choice for request in provider.requests} == {ToolChoice("required")}
+    with pytest.raises(NoAnswerError, match="answered with text"):
         Agent(ScriptedProvider(["no"] * 9), tools=[finish], calls_only=True).run_sync("?")
 
 

@@ -13,7 +13,7 @@ from midspan._types.messages import Message
 from midspan._types.parts import Text, ToolCall, ToolResult
 from midspan.emulator import LocalGemini, Rule, Script, When, answer
 from midspan.emulator import call as call_of
-from midspan.errors import AnswerBlocked, InvalidRequest, LimitReached, PromptBlocked
+from midspan.errors import AnswerBlockedError, InvalidRequestError, LimitReachedError, PromptBlockedError
 from midspan.gemini import GoogleSearch, RetryPolicy, UrlContext
 from tests.bounds import BOUND
 from tests.gemini.recorder import Recorder, recorder
@@ -192,12 +192,12 @@ def test_citations_of_builtin_tools_are_in_the_result(server: Server, streaming:
 @MODES
 def test_blocked_answer_and_blocked_prompt_are_different_errors(server: Server, streaming: bool) -> None:
     server.script = [[chunk(call(1))], [chunk({"text": "so"}, finish="SAFETY")]]
-    with pytest.raises(AnswerBlocked, match="SAFETY") as caught:
+    with pytest.raises(AnswerBlockedError, match="SAFETY") as caught:
         run(server, add, streaming=streaming)
     assert caught.value.transcript is not None
     assert len(caught.value.transcript) == 4
     server.script = [[{"promptFeedback": {"blockReason": "SAFETY"}}]]
-    with pytest.raises(PromptBlocked) as refused:
+    with pytest.raises(PromptBlockedError) as refused:
         run(server, add, streaming=streaming)
     assert refused.value.transcript is not None
 
@@ -252,7 +252,7 @@ def test_every_request_of_a_continued_answer_counts_against_the_limits(
     server: Server, streaming: bool, limits: Limits, requests: int, limit: str
 ) -> None:
     server.script = [endless(n) for n in range(50)]
-    with pytest.raises(LimitReached) as caught:
+    with pytest.raises(LimitReachedError) as caught:
         run(server, streaming=streaming, limits=limits)
     assert caught.value.limit == limit
     assert len(server.seen) == requests
@@ -310,7 +310,7 @@ def test_requests_before_a_failed_one_count(server: Server) -> None:
     with recorder(Cutting()) as cutting:
         assert isinstance(cutting, Cutting)
         cutting.script = [endless(n) for n in range(50)]
-        with pytest.raises(LimitReached) as caught:
+        with pytest.raises(LimitReachedError) as caught:
             run(cutting, streaming=True, limits=Limits(max_turns=4), retry=RetryPolicy(max_attempts=1))
         assert caught.value.limit == "max_turns"
         assert len(cutting.seen) == 4
@@ -332,8 +332,8 @@ def test_tools_too_large_for_validated_mode_are_called(streaming: bool) -> None:
         modes = [json.loads(one.body)["toolConfig"]["functionCallingConfig"]["mode"] for one in local.requests]
         assert result.text == "picked"
         assert modes == ["VALIDATED", "AUTO", "AUTO"]
-        with pytest.raises(InvalidRequest, match="too many states"):
-            run(local, pick, streaming=streaming, tool_choice="required_any")
+        with pytest.raises(InvalidRequestError, match="too many states"):
+            run(local, pick, streaming=streaming, tool_choice="required")
 
 
 class Opaque(Server):
@@ -364,7 +364,7 @@ def test_validated_mode_falls_back_after_an_unspecific_error(streaming: bool) ->
         # What was not said may be otherwise in the next turn, so it is asked for again.
         assert modes == ["VALIDATED", "AUTO", "VALIDATED", "AUTO"]
         opaque.refused = ("VALIDATED", "AUTO")
-        with pytest.raises(InvalidRequest, match="invalid argument"):
+        with pytest.raises(InvalidRequestError, match="invalid argument"):
             run(opaque, add, streaming=streaming, tool_choice="validated")
         assert len(opaque.seen) == 6
 

@@ -1,4 +1,4 @@
-"""The log of a run: everything at debug level, nothing by default."""
+"""The log of a run: everything at debug level, warnings by default."""
 
 import logging
 import subprocess
@@ -38,7 +38,7 @@ def test_prompt_response_calls_and_results_are_logged_at_debug_level(caplog: pyt
     assert {record.levelno for record in caplog.records} == {logging.DEBUG}
 
 
-def test_nothing_is_logged_unless_logging_is_configured() -> None:
+def test_only_warnings_are_shown_unless_logging_is_configured() -> None:
     code = """
 from midspan import Agent
 from midspan.testing import ScriptedProvider
@@ -49,7 +49,9 @@ script = [[ToolCall("1", "nothing", {}), ToolCall("2", "broken", {})], "done"]
 print(Agent(ScriptedProvider(script), tools=[broken]).run_sync("?").text)
 """
     ran = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=BOUND)
-    assert (ran.stdout, ran.stderr) == ("done\n", "")
+    lines = ran.stderr.splitlines()
+    assert (ran.stdout, lines[0]) == ("done\n", "Model called invalid tool: nothing")
+    assert (lines[1], lines[-1]) == ("tool broken raised RuntimeError", "RuntimeError: x")
 
 
 @pytest.mark.requirement("S2-09")

@@ -12,7 +12,7 @@ from midspan._types.context import RunContext
 from midspan._types.exchange import ModelRequest
 from midspan._types.parts import ToolCall, ToolResult
 from midspan._types.specs import Effects, ToolChoice, ToolSpec
-from midspan.errors import NoAnswer, ToolError
+from midspan.errors import NoAnswerError, ToolError
 from midspan.testing import ScriptedProvider
 from midspan.tools.source import ToolListing, ToolSource
 
@@ -231,7 +231,7 @@ def test_final_call_is_requested_after_a_loop_with_calls_only(said: Any) -> None
         return n
 
     def circles(request: ModelRequest) -> Any:
-        return said if request.config.tool_choice == ToolChoice("any", ("submit",)) else look()
+        return said if request.config.tool_choice == ToolChoice("required", ("submit",)) else look()
 
     answer = "7" if isinstance(said, ToolCall) else said  # words are better than nothing then
     tools = [*Notebook(declared=True).tools, submit]
@@ -239,7 +239,7 @@ def test_final_call_is_requested_after_a_loop_with_calls_only(said: Any) -> None
     limits = Limits(max_turns=2, on_limit="answer")
     result = Agent(ScriptedProvider(circles), tools=tools, calls_only=True, limits=limits).run_sync("go")
     assert (result.text, result.limit) == (answer, "max_turns")
-    with pytest.raises(NoAnswer, match="answered with text"):
+    with pytest.raises(NoAnswerError, match="answered with text"):
         Agent(ScriptedProvider(lambda _: "words"), tools=tools, calls_only=True).run_sync("go")
 
 
@@ -330,7 +330,7 @@ def test_refused_call_beside_one_that_runs_does_not_withdraw_the_tools() -> None
 
 def test_model_without_tools_that_repeats_an_unknown_call_is_given_up() -> None:
     provider = ScriptedProvider(lambda request: ToolCall(str(len(request.history)), "nope", {}))
-    with pytest.raises(NoAnswer, match="repeats the same calls"):
+    with pytest.raises(NoAnswerError, match="repeats the same calls"):
         Agent(provider, limits=Limits(max_turns=None)).run_sync("go")
 
 

@@ -11,7 +11,7 @@ import pytest
 from midspan import Agent, BackgroundRuns, Limits, tool
 from midspan._types.events import ToolEnd
 from midspan._types.parts import ToolCall
-from midspan.errors import LimitReached, NoAnswer
+from midspan.errors import LimitReachedError, NoAnswerError
 from midspan.testing import ScriptedProvider
 
 CALLS = 300
@@ -57,7 +57,7 @@ async def calls_with_a_time_limit(count: int) -> None:
 
 
 async def calls_over_a_limit(count: int) -> None:
-    with suppress(LimitReached):
+    with suppress(LimitReachedError):
         await agent(turn(count), limits=Limits(max_tool_calls=10)).run("Go.")
     await agent(turn(count), limits=Limits(max_tool_calls=10, on_limit="answer")).run("Go.")
 
@@ -71,7 +71,7 @@ async def copies_of_calls(count: int) -> None:
 
 
 async def repeated_calls(count: int) -> None:
-    with suppress(NoAnswer):
+    with suppress(NoAnswerError):
         await agent(*[turn(count)] * 5).run("Go.")
 
 

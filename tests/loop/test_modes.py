@@ -72,21 +72,37 @@ def script(given_turns: list[tuple[list[Any], FinishReason]]) -> list[Any]:
 
 def events_of(provider: ScriptedProvider, limits: Limits, *, whole: bool) -> tuple[list[Any], str]:
     agent = Agent(provider, tools=[echo, finish], limits=limits)
-    events: list[RunEvent] = []
+    listener = Events(streams=not whole)
 
     async def main() -> tuple[str, bool]:
-        start, _, _ = agent._begin("go", run_id="r")
-        run = await start(streams=not whole)
+        start = agent._begin("go", run_id="r").start
+        run = await start(listener)
         try:
-            async for event in run.events():
-                events.append(event)  # noqa: PERF401 - those before an error count too
+            await run.execute()
         except MidspanError as error:
             return f"{type(error).__name__}: {error}", error.transcript == run.state.history
         return "ended", True
 
     ending, has_transcript = asyncio.run(main())
     assert has_transcript
-    return told(events), ending
+    return told(listener.events), ending
+
+
+class Events:
+    """Listens to a run."""
+
+    def __init__(self, *, streams: bool) -> None:
+        self.streams = streams
+        self.events: list[RunEvent] = []
+
+    async def emit(self, event: RunEvent) -> None:
+        self.events.append(event)
+
+    async def wait_for_reader(self) -> None:
+        """Events are read at once."""
+
+    def report(self, event: RunEvent) -> None:
+        """The tools of these runs report nothing."""
 
 
 def told(events: list[RunEvent]) -> list[Any]:

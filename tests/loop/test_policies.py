@@ -4,10 +4,11 @@ import asyncio
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from midspan import Agent, Limits, tool
 from midspan._loop.loop_detector import LoopDetector
-from midspan._loop.policies import Changes, LimitTracker, Policies, Policy
+from midspan._loop.policies import LimitTracker, Policies, Policy
 from midspan._types.context import RunContext
 from midspan._types.events import RunEvent, ToolProgress
 from midspan._types.exchange import Budget, FinishReason, ModelRequest, ModelResponse, Usage
@@ -15,7 +16,9 @@ from midspan._types.messages import History, Message
 from midspan._types.parts import ToolCall, ToolResult
 from midspan._types.run_state import RunState
 from midspan._types.specs import ToolSpec
-from midspan.errors import ConfigError, LimitReached
+from midspan.errors import ConfigError, LimitReachedError, NoAnswerError
+from midspan.providers.gemini.capabilities import GEMINI_JSON_SCHEMA
+from midspan.providers.provider import ModelProfile
 from midspan.testing import ScriptedProvider
 from midspan.tools.source import ToolListing, ToolSource
 
@@ -74,7 +77,7 @@ def test_limit_error_is_raised_although_the_model_made_a_forbidden_call_before()
     agent = Agent(
         ScriptedProvider(script), shop.tools, limits=Limits(max_turns=3, on_limit="answer"), tool_choice=choice
     )
-    with pytest.raises(LimitReached):
+    with pytest.raises(LimitReachedError):
         agent.run_sync("?")
 
 
@@ -88,6 +91,32 @@ def test_tool_that_needs_approval_is_refused() -> None:
 
     [run] = Agent(ScriptedProvider([ToolCall("1", "wipe"), "so"]), Guarded()).run_sync("?").tool_calls
     assert "needs the approval of a person" in run.value
+
+
+def test_model_that_only_calls_tools_that_need_approval_gets_no_endless_run() -> None:
+    class Guarded(ToolSource):
+        async def list_tools(self) -> ToolListing:
+            return ToolListing((ToolSpec("wipe", needs_approval=True),))
+
+        async def call(self, call: ToolCall, context: RunContext[Any]) -> ToolResult:
+            raise AssertionError("it must not run")
+
+    provider = ScriptedProvider([ToolCall("1", "wipe")] * 20)
+    with pytest.raises(NoAnswerError, match="only makes calls that it may not make"):
+        Agent(provider, Guarded(), limits=Limits(max_turns=None)).run_sync("?")
+
+
+def test_meta_of_a_result_is_not_taken_for_a_limit_of_the_run() -> None:
+    class Paged(ToolSource):
+        async def list_tools(self) -> ToolListing:
+            return ToolListing((ToolSpec("rows"),))
+
+        async def call(self, call: ToolCall, context: RunContext[Any]) -> ToolResult:
+            return ToolResult(call.id, call.name, [1], notes=("cut",), meta={"limit": "100"})
+
+    provider = ScriptedProvider([ToolCall("1", "rows"), "done"])
+    assert Agent(provider, Paged()).run_sync("?").limit is None
+    assert [request.config.tool_choice for request in provider.requests] == [None, None]
 
 
 def test_loop_detector_that_is_restored_at_once_decides_as_the_live_one() -> None:
@@ -113,19 +142,18 @@ def test_loop_detector_that_is_restored_at_once_decides_as_the_live_one() -> Non
     asyncio.run(main())
 
 
-class Wanting(Policy):
-    def __init__(self, changes: Changes) -> None:
-        self._changes = changes
+class Forcing(Policy):
+    may_force_call = True
 
-    def request(self, state: RunState) -> Changes:
-        return self._changes
+    def forces_call(self, state: RunState) -> bool:
+        return True
 
 
-@pytest.mark.parametrize("order", [1, -1])
-def test_model_that_may_only_answer_is_not_forced_to_make_a_call(order: int) -> None:
-    policies = [Wanting(Changes(forces_call=True)), Wanting(Changes(answer_only=True))][::order]
-    changes = Policies(policies, LimitTracker(Limits(), started=0.0)).request(RunState.of(History()))
-    assert (changes.answer_only, changes.forces_call) == (True, False)
+@pytest.mark.parametrize("limit", [None, "max_turns"])
+def test_model_that_may_only_answer_is_not_forced_to_make_a_call(limit: str | None) -> None:
+    policies = Policies([Forcing()], LimitTracker(Limits(), started=0.0))
+    changes = policies.request(replace(RunState.of(History()), limit=limit))
+    assert (changes.answer_only, changes.forces_call) == (limit is not None, limit is None)
 
 
 def test_budget_of_a_request_is_what_earlier_requests_left() -> None:
@@ -163,6 +191,78 @@ def test_tool_calls_read_only_tools_within_the_limits() -> None:
     )
     assert run.value[:2] == ["seen", "seen"]
     assert all("Maximum tool calls exceeded" in value for value in run.value[2:])
+
+
+def test_model_without_any_allowed_call_gets_one_more_chance_only() -> None:
+    provider = ScriptedProvider([ToolCall("1", "look", {"n": 1})] * 9)
+    with pytest.raises(NoAnswerError, match="only makes calls that it may not make"):
+        Agent(provider, Shop().tools, tool_choice="none").run_sync("?")
+    assert len(provider.requests) == 2
+
+
+@pytest.mark.parametrize("choice", ["none", {"type": "required", "tool": "pay"}])
+def test_cut_and_forbidden_calls_by_turns_give_no_endless_run(choice: Any) -> None:
+    requests: list[ModelRequest] = []
+
+    def model(request: ModelRequest) -> ModelResponse:
+        requests.append(request)
+        assert len(requests) < 20
+        reason = FinishReason.LENGTH if len(requests) % 2 else FinishReason.END
+        return ModelResponse(Message("model", (ToolCall(str(len(requests)), "look", {"n": 1}),)), reason)
+
+    agent = Agent(ScriptedProvider(model), Shop().tools, tool_choice=choice, limits=Limits(max_turns=None))
+    with pytest.raises(NoAnswerError):
+        agent.run_sync("?")
+    read = [result.value for request in requests for result in request.history[-1].results]
+    assert all("is not available now" in text for text in read)
+
+
+def test_forbidden_and_unreadable_calls_by_turns_give_no_endless_run() -> None:
+    requests: list[ModelRequest] = []
+
+    def model(request: ModelRequest) -> ToolCall:
+        requests.append(request)
+        assert len(requests) < 20
+        if len(requests) % 2:
+            return ToolCall(str(len(requests)), "look", {"n": 1})
+        return ToolCall(str(len(requests)), "pay", {}, raw_arguments="{", arguments_error="this is not JSON")
+
+    choice = {"type": "required", "tool": "pay"}
+    agent = Agent(ScriptedProvider(model), Shop().tools, tool_choice=choice, limits=Limits(max_turns=None))
+    with pytest.raises(NoAnswerError, match="not allowed or whose arguments cannot be read, 4 times in a row"):
+        agent.run_sync("?")
+
+
+def test_unreadable_calls_before_a_limit_leave_the_chance_to_answer() -> None:
+    unreadable = ToolCall("1", "pay", {}, raw_arguments="{", arguments_error="this is not JSON")
+    script = [unreadable, unreadable, ToolCall("2", "pay", {"n": 1})]
+    agent = Agent(ScriptedProvider(script), Shop().tools, limits=Limits(max_turns=2, on_limit="answer"))
+    with pytest.raises(LimitReachedError):
+        agent.run_sync("?")
+
+
+def test_call_made_by_a_tool_has_its_deadline_and_reports_no_progress() -> None:
+    deadlines: list[float | None] = []
+
+    @tool(read_only=True, timeout=None)
+    async def inner(context: RunContext[None]) -> None:
+        """Report to nobody."""
+        context.progress(0.5, "inner")
+        deadlines.append(context.deadline)
+
+    @tool(timeout=20)
+    async def outer(context: RunContext[None]) -> None:
+        """Call the other tool."""
+        context.progress(0.5, "outer")
+        await context.call_tool("inner", {})
+        deadlines.append(context.deadline)
+
+    async def main() -> list[str | None]:
+        stream = Agent(ScriptedProvider([ToolCall("1", "outer"), "done"]), [inner, outer]).stream("?")
+        return [event.message async for event in stream if isinstance(event, ToolProgress)]
+
+    assert asyncio.run(main()) == ["outer"]
+    assert deadlines[0] == deadlines[1] is not None
 
 
 def test_tool_cannot_call_tools_that_may_write() -> None:
@@ -227,19 +327,62 @@ class Counted(ToolSource):
         self.closed += 1
 
 
+class Listing(ToolSource):
+    """A source that keeps its listing, or builds an equal one each time."""
+
+    def __init__(self, *, keeps: bool) -> None:
+        self.listings = 0
+        self._kept = self._build() if keeps else None
+
+    def _build(self) -> ToolListing:
+        parameters = {"type": "object", "properties": {"n": {"type": "integer"}}}
+        return ToolListing(tuple(ToolSpec(f"tool-{n}", parameters=dict(parameters)) for n in range(20)))
+
+    async def list_tools(self) -> ToolListing:
+        self.listings += 1
+        return self._kept or self._build()
+
+    async def call(self, call: ToolCall, context: RunContext[Any]) -> ToolResult:
+        return ToolResult(call.id, call.name, 1)
+
+
+def test_source_that_builds_its_list_anew_costs_no_more_than_one_that_keeps_it() -> None:
+    def listings_of_runs(source: Listing) -> int:
+        provider = ScriptedProvider(["a", "b", "c", "d"], profile=ModelProfile("Gemini", GEMINI_JSON_SCHEMA))
+        agent = Agent(provider, source)
+        for _ in range(2):
+            agent.run_sync("?")
+        for _ in range(2):
+            agent.run_sync("?", system="Be brief.")
+        first, second, *others = [request.config for request in provider.requests]
+        assert first is second  # nothing was adapted or encoded again
+        for config in others:
+            assert all(ours is theirs for ours, theirs in zip(config.tools, first.tools, strict=True))
+        return source.listings
+
+    assert listings_of_runs(Listing(keeps=False)) == listings_of_runs(Listing(keeps=True))
+
+
 def test_derived_agent_closes_only_what_it_added() -> None:
     async def main() -> None:
         source, added = Counted(), Counted()
         agent = Agent(ScriptedProvider([]), [source])
-        await agent.replace(tools=["far"]).close()
-        await agent.replace(system="x").close()
+        await agent.replace(tools=["far"]).aclose()
+        await agent.replace(system="x").aclose()
         assert source.closed == 0
-        await agent.replace(tools=[added]).close()
+        await agent.replace(tools=[added]).aclose()
         assert (source.closed, added.closed) == (0, 1)
-        await agent.close()
+        await agent.aclose()
         assert source.closed == 1
 
     asyncio.run(main())
+
+
+def test_agent_is_closed_by_plain_code() -> None:
+    source = Counted()
+    with Agent(ScriptedProvider(["a"]), [source]) as agent:
+        assert agent.run_sync("?").text == "a"
+    assert source.closed == 1
 
 
 def test_result_of_a_closed_stream_says_so() -> None:

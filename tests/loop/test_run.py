@@ -14,7 +14,16 @@ from midspan._types.exchange import FinishReason, ModelRequest, ModelResponse, U
 from midspan._types.messages import History, Message
 from midspan._types.parts import Blob, ProviderData, Text, Thought, ToolCall, ToolResult
 from midspan._types.specs import ToolChoice
-from midspan.errors import AnswerBlocked, ConfigError, LimitReached, MidspanError, NoAnswer, ServerError, StreamCut
+from midspan.errors import (
+    AnswerBlockedError,
+    ConfigError,
+    IncompleteResponseError,
+    LimitReachedError,
+    MidspanError,
+    NoAnswerError,
+    ServerError,
+)
+from midspan.providers.gemini.capabilities import capabilities_of, profile_of
 from midspan.testing import ScriptedProvider
 from midspan.tools.source import ToolListing, ToolSource
 from tests.bounds import BOUND
@@ -103,7 +112,7 @@ def test_call_that_is_repeated_forever_is_refused_and_the_run_ends_in_an_answer(
 
 def test_model_that_ignores_withdrawn_tools_is_given_up() -> None:
     provider = ScriptedProvider(lambda request: call("add", f"id{len(request.history)}", a=1, b=1))
-    with pytest.raises(NoAnswer, match="same calls") as caught:
+    with pytest.raises(NoAnswerError, match="same calls") as caught:
         Agent(provider, tools=[add], limits=Limits(max_turns=None)).run_sync("?")
     assert_legal(caught.value)
 
@@ -205,19 +214,19 @@ def test_text_before_a_call_is_kept_once() -> None:
 def test_forced_choice_is_released_after_the_call_ran() -> None:
     provider = ScriptedProvider([[call(a=1, b=2)], "3"])
     Agent(provider, tools=[add], tool_choice={"type": "required", "tool": "add"}).run_sync("?")
-    assert [request.config.tool_choice for request in provider.requests] == [ToolChoice("any", ("add",)), None]
+    assert [request.config.tool_choice for request in provider.requests] == [ToolChoice("required", ("add",)), None]
 
 
 def test_forced_choice_stays_while_calls_are_invalid() -> None:
     wrong, unknown = call(a="x", b=2), call("ad", "2")
     provider = ScriptedProvider([[wrong], [unknown], [call(a=1, b=2)], "3"])
-    Agent(provider, tools=[add], tool_choice="required_any").run_sync("?")
-    assert [request.config.tool_choice for request in provider.requests] == [ToolChoice("any")] * 3 + [None]
+    Agent(provider, tools=[add], tool_choice="required").run_sync("?")
+    assert [request.config.tool_choice for request in provider.requests] == [ToolChoice("required")] * 3 + [None]
 
     def never(request: ModelRequest) -> Any:
         return "no" if request.config.tool_choice is None else call(a="x", b=len(request.history))
 
-    assert Agent(ScriptedProvider(never), tools=[add], tool_choice="required_any").run_sync("?").turns == 5
+    assert Agent(ScriptedProvider(never), tools=[add], tool_choice="required").run_sync("?").turns == 5
 
 
 def test_unknown_name_does_not_end_a_run_with_a_forced_call() -> None:
@@ -230,7 +239,7 @@ def test_unknown_name_does_not_end_a_run_with_a_forced_call() -> None:
     result = Agent(provider, tools=[add, sub], tool_choice={"type": "required", "tool": "add"}).run_sync("?")
     assert (result.text, result.turns) == ("3", 4)
     never = ScriptedProvider(lambda request: call("sub", str(len(request.history)), a=1, b=len(request.history)))
-    with pytest.raises(NoAnswer, match="calls that it may not make"):
+    with pytest.raises(NoAnswerError, match="calls that it may not make"):
         Agent(never, tools=[add, sub], tool_choice={"mode": "any", "names": ["add"]}, calls_only=True).run_sync("?")
 
 
@@ -248,7 +257,7 @@ def test_calls_only_ends_with_a_final_tool() -> None:
     provider = ScriptedProvider([[call("act", "1", what="more")], [call("act", "2", what="done")]])
     result = Agent(provider, tools=[act], calls_only=True).run_sync("?")
     assert (result.text, result.turns) == ("done", 2)
-    assert {request.config.tool_choice for request in provider.requests} == {ToolChoice("any")}
+    assert {request.config.tool_choice for request in provider.requests} == {ToolChoice("required")}
     assert result.messages[-1].results[0].value == "done"
 
 
@@ -258,7 +267,7 @@ def test_empty_turn_is_requested_again(nothing: list[Any]) -> None:
     result = Agent(provider, tools=[add]).run_sync("?")
     assert result.text == "3"
     assert "You have the results" in provider.requests[2].history[-1].text
-    with pytest.raises(NoAnswer, match="4 times in a row") as caught:
+    with pytest.raises(NoAnswerError, match="4 times in a row") as caught:
         Agent(ScriptedProvider([nothing] * 9)).run_sync("?")
     assert_legal(caught.value)
 
@@ -277,14 +286,14 @@ def test_unexpected_call_is_reported_to_the_model() -> None:
 
 def test_blocked_answer_is_an_error_with_the_transcript_and_runs_no_call() -> None:
     blocked = answer(Text("so"), call(a=1, b=1), finish=FinishReason.BLOCKED, raw_finish_reason="SAFETY")
-    with pytest.raises(AnswerBlocked, match="SAFETY") as caught:
+    with pytest.raises(AnswerBlockedError, match="SAFETY") as caught:
         Agent(ScriptedProvider([blocked]), tools=[add]).run_sync("?")
     transcript = assert_legal(caught.value)
     assert "was not run" in transcript[-1].results[0].value
 
 
 def test_tokens_used_up_before_any_text_are_an_error() -> None:
-    with pytest.raises(NoAnswer, match="raise max_tokens"):
+    with pytest.raises(NoAnswerError, match="raise max_tokens"):
         Agent(ScriptedProvider([answer(finish=FinishReason.LENGTH)])).run_sync("?")
 
 
@@ -317,13 +326,13 @@ def test_call_with_unreadable_arguments_gets_an_error_and_is_never_run() -> None
 
 def test_model_that_only_makes_unreadable_calls_is_given_up() -> None:
     broken = ToolCall("1", "add", {}, "{", "the arguments are not valid JSON")
-    with pytest.raises(NoAnswer, match="arguments cannot be read, 4 times in a row"):
+    with pytest.raises(NoAnswerError, match="arguments cannot be read, 4 times in a row"):
         Agent(ScriptedProvider([answer(broken)] * 9), tools=[add], limits=Limits(max_turns=None)).run_sync("?")
 
 
 def test_max_tokens_counts_what_a_provider_reports_without_a_total() -> None:
     turn = answer(call("add", "1", a=1, b=2), usage=Usage(input=60, output=50))
-    with pytest.raises(LimitReached, match=r"Maximum tokens exceeded \(110 of 100\)"):
+    with pytest.raises(LimitReachedError, match=r"Maximum tokens exceeded \(110 of 100\)"):
         Agent(ScriptedProvider([turn] * 9), tools=[add], limits=Limits(max_tokens=100)).run_sync("?")
 
 
@@ -331,7 +340,7 @@ def test_refusal_of_the_model_is_its_answer_or_an_error_without_text() -> None:
     declined = answer(Text("I cannot help with that."), finish=FinishReason.REFUSED)
     result = Agent(ScriptedProvider([declined])).run_sync("?")
     assert (result.text, result.finish_reason) == ("I cannot help with that.", FinishReason.REFUSED)
-    with pytest.raises(AnswerBlocked):
+    with pytest.raises(AnswerBlockedError):
         Agent(ScriptedProvider([answer(finish=FinishReason.REFUSED)])).run_sync("?")
 
 
@@ -355,7 +364,7 @@ def cut(*parts: Any, error: Exception) -> Any:
     return Cut()
 
 
-@pytest.mark.parametrize("error", [StreamCut("gone"), ServerError("busy", status=503)])
+@pytest.mark.parametrize("error", [IncompleteResponseError("gone"), ServerError("busy", status=503)])
 def test_cut_stream_is_requested_again_and_discarded(error: Exception) -> None:
     async def main() -> Any:
         stream = Agent(cut(Text("who"), error=error)).stream("?")
@@ -372,9 +381,9 @@ def test_stream_that_is_always_cut_raises_its_error() -> None:
     class Broken(PartsProvider, ScriptedProvider):
         async def parts(self, request: ModelRequest) -> AsyncIterator[Any]:
             yield Text("a")
-            raise StreamCut("gone", status=200)
+            raise IncompleteResponseError("gone", status=200)
 
-    with pytest.raises(StreamCut, match="gone") as caught:
+    with pytest.raises(IncompleteResponseError, match="gone") as caught:
         Agent(Broken([])).run_sync("?")
     assert_legal(caught.value)
 
@@ -516,7 +525,7 @@ def forever(request: ModelRequest) -> ToolCall:
 
 def test_turns_are_limited_to_ten_requests_by_default() -> None:
     provider = ScriptedProvider(forever)
-    with pytest.raises(LimitReached, match=r"^Maximum tool-calling turns exceeded$") as caught:
+    with pytest.raises(LimitReachedError, match=r"^Maximum tool-calling turns exceeded$") as caught:
         Agent(provider, tools=[add]).run_sync("?")
     assert len(provider.requests) == 10
     assert (caught.value.type, caught.value.limit) == ("turn_limit_exceeded", "max_turns")
@@ -542,7 +551,7 @@ def test_limit_can_end_with_an_answer_without_tools() -> None:
 
 
 def test_call_instead_of_the_last_answer_raises_the_limit() -> None:
-    with pytest.raises(LimitReached) as caught:
+    with pytest.raises(LimitReachedError) as caught:
         Agent(ScriptedProvider(forever), tools=[add], limits=Limits(max_turns=2, on_limit="answer")).run_sync("?")
     assert_legal(caught.value)
 
@@ -557,7 +566,7 @@ def test_call_instead_of_the_last_answer_raises_the_limit() -> None:
 )
 def test_tool_calls_are_limited_in_total_and_per_tool(limits: Limits, words: str) -> None:
     provider = ScriptedProvider(forever)
-    with pytest.raises(LimitReached, match=words) as caught:
+    with pytest.raises(LimitReachedError, match=words) as caught:
         Agent(provider, tools=[add], limits=limits).run_sync("?")
     assert len(provider.requests) == 4
     assert_legal(caught.value)
@@ -572,7 +581,7 @@ def test_calls_within_the_limit_are_still_run_before_the_last_answer() -> None:
 
 def test_tokens_are_limited() -> None:
     script = [answer(call("add", str(n), a=n, b=n), usage=Usage(input=40)) for n in range(9)]
-    with pytest.raises(LimitReached, match=r"Maximum tokens exceeded \(120 of 100\)"):
+    with pytest.raises(LimitReachedError, match=r"Maximum tokens exceeded \(120 of 100\)"):
         Agent(ScriptedProvider(script), tools=[add], limits=Limits(max_tokens=100)).run_sync("?")
 
 
@@ -604,7 +613,7 @@ def test_time_limit_cancels_running_calls(slow: str) -> None:
         return await asyncio.gather(run("error"), run("message"), run("answer"), return_exceptions=True)
 
     error, *results = asyncio.run(main())
-    assert isinstance(error, LimitReached)
+    assert isinstance(error, LimitReachedError)
     assert "run time exceeded (2 seconds)" in str(error)
     assert_legal(error)
     assert all(result.text.startswith("Maximum tool execution") for result in results)
@@ -631,7 +640,7 @@ def test_final_calls_count_against_the_limits() -> None:
     for limits in (Limits(max_calls_per_tool={"guess": 2}), Limits(max_tool_calls=2)):
         ran.clear()
         script = [[call("guess", "1", n=1)], [call("guess", str(n), n=n) for n in range(2, 7)], "never"]
-        with pytest.raises(LimitReached):
+        with pytest.raises(LimitReachedError):
             Agent(ScriptedProvider(script), tools=[guess], limits=limits).run_sync("?")
         assert ran == [1, 2]
     enough = [[call("guess", "1", n=1)], [call("guess", "2", n=200), call("guess", "3", n=3)]]
@@ -665,10 +674,10 @@ def test_forced_choice_stays_while_arguments_cannot_be_bound() -> None:
         return "booked"
 
     provider = ScriptedProvider([call("book", day="31 February"), call("book", day="2026-02-28"), "done"])
-    result = Agent(provider, [book], tool_choice="required_any").run_sync("?")
+    result = Agent(provider, [book], tool_choice="required").run_sync("?")
     assert [run.was_run for run in result.tool_calls] == [False, True]
     modes = [request.config.tool_choice and request.config.tool_choice.mode for request in provider.requests]
-    assert modes == ["any", "any", None]
+    assert modes == ["required", "required", None]
 
 
 def test_prepared_run_is_reused_until_the_tools_change() -> None:
@@ -686,6 +695,17 @@ def test_prepared_run_is_reused_until_the_tools_change() -> None:
     first, second, third = (request.config for request in provider.requests)
     assert first is second
     assert [spec.name for spec in third.tools] == ["add", "other"]
+
+
+def test_option_of_a_single_run_does_not_adapt_the_tools_again() -> None:
+    provider = ScriptedProvider(["a", "b"], profile=profile_of(capabilities_of("gemini-3.8-flash")))
+    agent = Agent(provider, [add])
+    agent.run_sync("?")
+    agent.run_sync("?", settings={"temperature": 0.5}, system="Be brief.")
+    first, second = (request.config for request in provider.requests)
+    assert second.settings.temperature == 0.5
+    assert first.tools[0] is second.tools[0]
+    assert first.tools[0] is not add.spec
 
 
 def test_limit_on_an_unknown_tool_is_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -23,28 +23,28 @@ async def book(context: RunContext[None]) -> str:
     return f"booked for {await context.ask_user('How many people?', {'type': 'integer'})}"
 
 
-async def result_with(ask_user: Any) -> Any:
-    result = await Agent(ScriptedProvider(SCRIPT), [book]).run("?", ask_user=ask_user)
+async def result_with(on_question: Any) -> Any:
+    result = await Agent(ScriptedProvider(SCRIPT), [book]).run("?", on_question=on_question)
     return result.tool_calls[0]
 
 
 def test_tool_asks_the_user_of_its_run() -> None:
     questions: list[Any] = []
 
-    async def ask_user(question: str, schema: dict[str, Any] | None) -> Any:
+    async def on_question(question: str, schema: dict[str, Any] | None) -> Any:
         questions.append((question, schema))
         return 4
 
-    assert asyncio.run(result_with(ask_user)).value == "booked for 4"
+    assert asyncio.run(result_with(on_question)).value == "booked for 4"
     assert questions == [("How many people?", {"type": "integer"})]
 
 
 @pytest.mark.parametrize(("given", "error"), [("many", "requested form"), (None, "requested form")])
 def test_answer_of_the_wrong_form_is_an_error_for_the_model(given: Any, error: str) -> None:
-    async def ask_user(question: str, schema: dict[str, Any] | None) -> Any:
+    async def on_question(question: str, schema: dict[str, Any] | None) -> Any:
         return given
 
-    call = asyncio.run(result_with(ask_user))
+    call = asyncio.run(result_with(on_question))
     assert call.is_error
     assert error in call.value
 
@@ -52,7 +52,7 @@ def test_answer_of_the_wrong_form_is_an_error_for_the_model(given: Any, error: s
 def test_without_a_user_the_tool_fails() -> None:
     call = asyncio.run(result_with(None))
     assert call.is_error
-    assert "pass ask_user" in call.value
+    assert "pass on_question" in call.value
 
 
 def test_stream_reports_each_retry_of_a_request_with_its_wait() -> None:

@@ -12,7 +12,7 @@ from midspan._types.events import RunStart, TextDelta, TurnEnd
 from midspan._types.exchange import FinishReason, ModelEvent, ModelRequest, ModelResponse, PartStart
 from midspan._types.messages import Message
 from midspan._types.parts import Text, ToolCall
-from midspan.errors import ConfigError, NetworkError, StreamCut
+from midspan.errors import ConfigError, IncompleteResponseError, NetworkError
 from midspan.testing import ScriptedProvider
 from midspan.tools.source import ToolListing, ToolSource
 from tests.bounds import BOUND
@@ -425,7 +425,7 @@ def test_provider_that_converts_the_timeout_to_an_error_does_not_hide_it() -> No
         try:
             await asyncio.sleep(60)
         except asyncio.CancelledError:
-            raise StreamCut("cut") from None
+            raise IncompleteResponseError("cut") from None
         return "never"
 
     limits = Limits(max_seconds=0.01, on_limit="message")

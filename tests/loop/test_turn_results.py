@@ -11,7 +11,7 @@ from midspan._types.exchange import FinishReason, ModelRequest, ModelResponse
 from midspan._types.messages import Message
 from midspan._types.parts import Blob, Text, ToolCall
 from midspan._types.specs import ToolChoice, ToolSpec
-from midspan.errors import LimitReached, RunError
+from midspan.errors import LimitReachedError, RunError
 from midspan.testing import ScriptedProvider
 from midspan.tools.source import ToolListing, ToolSource
 
@@ -146,10 +146,10 @@ def test_limit_message_is_not_appended_to_a_turn_of_the_model() -> None:
 def test_calls_of_the_history_are_not_judged_by_the_tool_choice() -> None:
     history = (Message.user("first"), Message("model", (call("1", "echo", n=1),)))
     provider = ScriptedProvider([call("2", "other"), "done"])
-    agent = Agent(provider, tools=[echo, other], tool_choice=ToolChoice("any", ("other",)))
+    agent = Agent(provider, tools=[echo, other], tool_choice=ToolChoice("required", ("other",)))
     result = agent.run_sync(messages=history)
     assert [(run.name, run.is_error) for run in result.tool_calls] == [("echo", False), ("other", False)]
-    assert provider.requests[0].config.tool_choice == ToolChoice("any", ("other",))
+    assert provider.requests[0].config.tool_choice == ToolChoice("required", ("other",))
 
 
 def test_journal_has_the_transcript_of_the_run() -> None:
@@ -157,7 +157,7 @@ def test_journal_has_the_transcript_of_the_run() -> None:
         def agent() -> Agent:
             return Agent(ScriptedProvider([call("1", "echo", n=1)]), tools=[echo], limits=Limits(max_turns=1))
 
-        with pytest.raises(LimitReached) as raised:
+        with pytest.raises(LimitReachedError) as raised:
             await agent().run("?")
         async with BackgroundRuns(agent()) as runs:
             run_id = runs.start("?")
@@ -198,7 +198,7 @@ def test_time_limit_includes_listing_the_tools(*, streaming: bool) -> None:
 
         agent = Agent(ScriptedProvider([never]), tools=[Source(seconds=60)], limits=Limits(max_seconds=0.01))
         running = anext(agent.stream("?")) if streaming else agent.run("?")
-        with pytest.raises(LimitReached, match="Maximum run time exceeded") as caught:
+        with pytest.raises(LimitReachedError, match="Maximum run time exceeded") as caught:
             await running
         assert caught.value.transcript == (Message.user("?"),)
 

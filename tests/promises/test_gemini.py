@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from midspan import Agent, Chat, Gemini, ModelSettings, Toolbox
+from midspan.compat import ToolRegistry
 from midspan.emulator import LocalGemini, answer, call
-from midspan.errors import AuthenticationError, SchemaError, UnknownModel
-from midspan.gemini import Client, Content, GoogleSearch, Part, Tool, ToolRegistry
+from midspan.errors import AuthenticationError, SchemaError, UnknownModelError
+from midspan.gemini import Client, Content, GoogleSearch, Part, Tool
 from midspan.messages import Blob, Message, ToolCall, ToolResult
 from midspan.tools import spec_from_parameters, tool_from_spec
 from tests.gemini.recorder import Recorder
@@ -127,7 +128,7 @@ def test_all_settings_of_an_agent_reach_the_api(server: Recorder) -> None:
         frequency_penalty=0.2,
     )
     gemini = Gemini("gemini-2.5-pro", api_key="k", base_url=server.url, headers={"x-team": "a"})
-    Agent(gemini, [add], system="Be brief.", settings=settings, tool_choice="required_any").run_sync("1 + 0?")
+    Agent(gemini, [add], system="Be brief.", settings=settings, tool_choice="required").run_sync("1 + 0?")
     first, second = server.seen
     assert first.body["systemInstruction"] == {"parts": [{"text": "Be brief."}]}
     assert first.body["generationConfig"] == {
@@ -342,13 +343,13 @@ def test_chats_calls_choices_and_errors_with_a_strict_server(local: LocalGemini,
     with LocalGemini() as echo:
         talk = Chat(Agent(Gemini(model, api_key="k", base_url=echo.url), system="Be brief."))
         assert talk.ask_sync("Hello").ask_sync("Bye").text == "You said: Bye"
-    for choice in (None, "optional", "required_any", {"type": "required", "tool": "add"}):
+    for choice in (None, "optional", "required", {"type": "required", "tool": "add"}):
         result = Agent(gemini, [add], tool_choice=choice).run_sync("1 and 2?")
         assert [run.value for run in result.tool_calls] == [{"the_sum": 1}, {"the_sum": 2}]
         assert result.text == "Done."
     assert Agent(gemini, [add], tool_choice="none").run_sync("1 and 2?").tool_calls == ()
     with pytest.raises(AuthenticationError):
         Agent(Gemini(model, api_key="wrong", base_url=local.url)).run_sync("Hello")
-    with pytest.raises(UnknownModel):
+    with pytest.raises(UnknownModelError):
         Agent(Gemini("gemini-0.1-nothing", api_key="right", base_url=local.url)).run_sync("Hello")
     assert local.errors

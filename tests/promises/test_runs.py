@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from midspan import Agent, BackgroundRuns, Chat, Limits, RunContext, Toolbox
-from midspan.errors import ConfigError, UnknownSession
-from midspan.gemini import ToolRegistry, new_function_declaration
+from midspan.compat import ToolRegistry, new_function_declaration
+from midspan.errors import ConfigError, UnknownSessionError
 from midspan.messages import Message, Text, ToolCall
 from midspan.testing import ScriptedProvider
 from midspan.tools import tool_from_schema
@@ -143,7 +143,7 @@ def test_a_session_that_was_never_opened_is_an_error() -> None:
     box.register(add, session="user_123")
     assert [spec.name for spec in box.list_tools("user_123")] == ["add"]
     for use in (box.list_tools, box.source, box.tools):
-        with pytest.raises(UnknownSession, match="user_456"):
+        with pytest.raises(UnknownSessionError, match="user_456"):
             use("user_456")
 
 

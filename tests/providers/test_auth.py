@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from midspan import Agent, Gemini
-from midspan.errors import ConfigError, InvalidRequest, ProviderError
+from midspan.errors import ConfigError, InvalidRequestError, ProviderError
 from midspan.gemini import RetryPolicy
 from tests.gemini.recorder import recorder
 
@@ -62,7 +62,7 @@ def test_secret_is_masked_in_details_and_violations() -> None:
     detail = {"@type": "google.rpc.BadRequest", "fieldViolations": [violation], "metadata": {SECRET: [SECRET]}}
     answer = {"error": {"code": 400, "message": "bad", "details": [detail]}}
     error = fail(answer, 400, CONNECTIONS[0], stream=False)
-    assert isinstance(error, InvalidRequest)
+    assert isinstance(error, InvalidRequestError)
     assert error.violations == (("headers[***]", "***"),)
     assert error.details[0]["metadata"] == {"***": ["***"]}
 

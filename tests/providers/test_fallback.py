@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from midspan import Agent, tool
-from midspan.errors import ConfigError, PromptBlocked, ServerError, UnknownModel
+from midspan.errors import ConfigError, PromptBlockedError, ServerError, UnknownModelError
 from midspan.events import RequestRetry
 from midspan.gemini import RetryPolicy
 from midspan.messages import History, Message, Text
@@ -67,8 +67,8 @@ def test_next_model_gets_the_request_and_the_run_says_so(stack: ExitStack) -> No
 
 @pytest.mark.parametrize("streamed", [False, True])
 def test_error_of_the_last_model_is_raised(streamed: bool) -> None:
-    agent = Agent([failing(ServerError("first")), failing(UnknownModel("second"))])
-    with pytest.raises(UnknownModel, match="second"):
+    agent = Agent([failing(ServerError("first")), failing(UnknownModelError("second"))])
+    with pytest.raises(UnknownModelError, match="second"):
         asyncio.run(_ask(agent, streamed))
 
 
@@ -97,8 +97,8 @@ def test_answer_that_has_begun_is_not_repeated_by_another_model() -> None:
 
 
 def test_blocked_prompt_is_not_tried_with_another_model() -> None:
-    with pytest.raises(PromptBlocked):
-        Agent([failing(PromptBlocked("no")), ScriptedProvider(["never"])]).run_sync("Hi")
+    with pytest.raises(PromptBlockedError):
+        Agent([failing(PromptBlockedError("no")), ScriptedProvider(["never"])]).run_sync("Hi")
 
 
 def test_failed_model_is_asked_again_after_its_pause() -> None:

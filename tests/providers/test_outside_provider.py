@@ -13,7 +13,7 @@ from midspan._types.events import TextDelta, ThoughtDelta
 from midspan._types.exchange import FinishReason
 from midspan.errors import ConfigError
 from midspan.providers.registry import default_family, family_names, provider_of
-from midspan.testing import record, replay
+from midspan.testing import ScriptedProvider, record, replay
 from tests.cli.terminal import midspan
 from tests.gemini.recorder import recorder
 from tests.providers import parrot
@@ -59,6 +59,20 @@ def test_family_is_found_by_its_name_and_by_the_prefix_of_a_model(plugin: Path) 
     assert provider_of("parrot").model == "parrot-green"
     with pytest.raises(ConfigError, match=r"unknown provider 'budgie'; known providers: .*, parrot"):
         provider_of("budgie:x")
+
+
+def test_family_without_a_default_model_needs_the_name_of_a_model(plugin: Path) -> None:
+    entry = plugin / "midspan_parrot-1.0.dist-info" / "entry_points.txt"
+    entry.write_text("[midspan.providers]\nbudgie = midspan_budgie:FAMILY\n")
+    (plugin / "midspan_budgie.py").write_text(
+        "from midspan.providers import ProviderFamily\n"
+        "from midspan.testing import ScriptedProvider\n"
+        "FAMILY = ProviderFamily(name='budgie', make=lambda model: ScriptedProvider([model]))\n"
+    )
+    assert isinstance(provider_of("budgie:blue"), ScriptedProvider)
+    for name in ("budgie", "budgie:"):
+        with pytest.raises(ConfigError, match="'budgie' needs a model name after the colon"):
+            provider_of(name)
 
 
 def test_configured_family_is_the_default(plugin: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -84,7 +84,7 @@ def test_fallback_family_needs_no_credentials() -> None:
 
 
 def test_credential_variables_are_those_of_the_first_families() -> None:
-    assert credential_variables() == "GOOGLE_API_KEY, ANTHROPIC_API_KEY, OPENAI_API_KEY or another provider's key"
+    assert credential_variables() == "GEMINI_API_KEY, ANTHROPIC_API_KEY, OPENAI_API_KEY or another provider's key"
 
 
 @pytest.mark.usefixtures("no_credentials")
@@ -97,12 +97,12 @@ def test_agent_without_model_and_key_raises_at_its_first_request_and_names_three
             pass
 
     agent = Agent()
-    assert isinstance(agent.model, MissingModel)
-    assert isinstance(agent.model, Provider)
+    assert isinstance(agent.provider, MissingModel)
+    assert isinstance(agent.provider, Provider)
     with pytest.raises(ConfigError) as raised:
         asyncio.run(ask(agent))
     assert re.fullmatch(
-        r"no model is configured: set GOOGLE_API_KEY, \w+, \w+ or another provider's key, name a model, for example "
+        r"no model is configured: set GEMINI_API_KEY, \w+, \w+ or another provider's key, name a model, for example "
         r"Agent\('gemini:[^']+'\), or use Agent\('offline'\), which only calls tools",
         str(raised.value),
     )

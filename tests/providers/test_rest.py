@@ -12,13 +12,13 @@ from midspan._http.retry import RetryPolicy
 from midspan.errors import (
     AuthenticationError,
     ConfigError,
-    InvalidRequest,
-    MalformedResponse,
-    PermissionDenied,
+    IncompleteResponseError,
+    InvalidRequestError,
+    MalformedResponseError,
+    PermissionDeniedError,
     ProviderError,
-    RateLimited,
+    RateLimitError,
     ServerError,
-    StreamCut,
 )
 from midspan.providers import ApiKey, JsonEventReader, RestClient, status_error
 from midspan.providers.rest import Response
@@ -34,7 +34,7 @@ def parse_error(response: Response, body: bytes) -> ProviderError:
 def parse_event_error(name: str, item: Any) -> ProviderError | None:
     if name != "error":
         return None
-    return ServerError(item["message"]) if item["type"] == "overloaded" else InvalidRequest(item["message"])
+    return ServerError(item["message"]) if item["type"] == "overloaded" else InvalidRequestError(item["message"])
 
 
 def client(url: str, *, headers: Mapping[str, str] | None = None, **options: Any) -> RestClient:
@@ -49,6 +49,9 @@ def in_turn(*answers: bytes) -> Behaviour:
         await exchange.send(answers[min(len(exchange.server.requests), len(answers)) - 1])
 
     return behaviour
+
+
+JSON_INSTEAD = response(b"{}", "200 OK", "Content-Type: application/json")
 
 
 def events(*pieces: bytes) -> bytes:
@@ -103,13 +106,13 @@ def test_headers_of_client_and_auth_are_sent_once_each() -> None:
 @pytest.mark.parametrize(
     ("status", "expected"),
     [
-        (307, InvalidRequest),
-        (400, InvalidRequest),
+        (307, InvalidRequestError),
+        (400, InvalidRequestError),
         (401, AuthenticationError),
-        (403, PermissionDenied),
-        (404, InvalidRequest),
+        (403, PermissionDeniedError),
+        (404, InvalidRequestError),
         (408, ServerError),
-        (429, RateLimited),
+        (429, RateLimitError),
         (500, ServerError),
         (529, ServerError),
     ],
@@ -205,10 +208,12 @@ def test_error_event_is_retried_only_before_the_first_item() -> None:
 @pytest.mark.parametrize(
     ("body", "expected", "words", "requests"),
     [
-        (events(TOO_LONG), InvalidRequest, "too long", 1),
-        (events(b"data: {\n\n"), MalformedResponse, r"an event of the stream is not JSON: b'\{'", 2),
-        (events(b": nothing\n\n"), StreamCut, "Parrot sent an empty stream", 2),
-        (response(b"no", "400 Bad Request"), InvalidRequest, "Parrot answered 400: no", 1),
+        (events(TOO_LONG), InvalidRequestError, "too long", 1),
+        (events(b"data: {\n\n"), MalformedResponseError, r"an event of the stream is not JSON: b'\{'", 2),
+        (events(b": nothing\n\n"), IncompleteResponseError, "Parrot sent an empty stream", 2),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", IncompleteResponseError, "Parrot sent an empty stream", 2),
+        (JSON_INSTEAD, MalformedResponseError, "Parrot answered application/json instead of a stream", 2),
+        (response(b"no", "400 Bad Request"), InvalidRequestError, "Parrot answered 400: no", 1),
     ],
 )
 def test_stream_that_fails_at_once_raises_an_error(

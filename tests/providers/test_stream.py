@@ -21,7 +21,7 @@ from midspan._types.exchange import (
 )
 from midspan._types.messages import Message
 from midspan._types.parts import Blob, ProviderData, Text, Thought, ToolCall
-from midspan.errors import MalformedResponse, StreamCut
+from midspan.errors import IncompleteResponseError, MalformedResponseError
 from midspan.providers.stream import StreamAccumulator, collect, events_of
 
 DATA = ProviderData("x", Raw(b'"signature"'))
@@ -85,9 +85,9 @@ def test_call_without_an_end_is_incomplete_even_if_its_arguments_can_be_decoded(
 
 def test_event_for_a_part_that_is_not_open_is_an_error() -> None:
     for event in (PartDelta(0, TextPartDelta("x")), PartEnd(0)):
-        with pytest.raises(MalformedResponse, match="part 0, which is not open"):
+        with pytest.raises(MalformedResponseError, match="part 0, which is not open"):
             accumulated(event)
-    with pytest.raises(MalformedResponse):
+    with pytest.raises(MalformedResponseError):
         accumulated(PartStart(0, Text("")), PartEnd(0), PartDelta(0, TextPartDelta("x")))
 
 
@@ -130,8 +130,8 @@ def test_error_carries_the_partial_response_and_a_stream_without_a_response_is_c
         if error is not None:
             raise error
 
-    with pytest.raises(StreamCut) as raised:
-        asyncio.run(collect(stream(StreamCut("gone"))))
+    with pytest.raises(IncompleteResponseError) as raised:
+        asyncio.run(collect(stream(IncompleteResponseError("gone"))))
     partial = raised.value.partial_response
     assert (partial.message.text, partial.requests) == ("ab", 0)
     cut = asyncio.run(collect(stream(None)))

@@ -21,18 +21,21 @@ from midspan.emulator import call as gemini_call
 from midspan.errors import (
     AuthenticationError,
     ConfigError,
-    InvalidRequest,
-    MalformedResponse,
+    IncompleteResponseError,
+    InvalidRequestError,
+    MalformedResponseError,
     ProviderError,
-    QuotaExhausted,
-    RateLimited,
+    QuotaExhaustedError,
+    RateLimitError,
     ServerError,
-    StreamCut,
-    UnknownModel,
+    UnknownModelError,
 )
 from midspan.gemini import RetryPolicy
 from midspan.providers.anthropic.client import Anthropic
+from midspan.providers.anthropic.decode import StreamDecoder as AnthropicDecoder
+from midspan.providers.anthropic.decode import decode_response as decode_anthropic
 from midspan.providers.openai.client import OpenAI, service_url
+from midspan.providers.openai.decode import decode_response as decode_openai
 from midspan.providers.openai.profile import PRESETS
 from midspan.providers.openai_responses.client import OpenAIResponses
 from midspan.providers.provider import Provider
@@ -143,7 +146,7 @@ def test_agent_calls_tools_in_parallel_and_answers(wire: str, stack: ExitStack, 
 
 @pytest.mark.requirement("S1-16")
 @pytest.mark.parametrize(
-    "choice", [ToolChoice("auto"), ToolChoice("any"), ToolChoice("none"), ToolChoice("any", ("get_weather",))]
+    "choice", [ToolChoice("auto"), ToolChoice("required"), ToolChoice("none"), ToolChoice("required", ("get_weather",))]
 )
 def test_tool_choices_are_accepted(wire: str, stack: ExitStack, choice: ToolChoice) -> None:
     running = Running(stack, wire, Turn("ok"))
@@ -158,7 +161,7 @@ def test_tool_choices_are_accepted(wire: str, stack: ExitStack, choice: ToolChoi
 def test_choice_of_several_tools_is_accepted(wire: str, stack: ExitStack) -> None:
     running = Running(stack, wire, Turn("ok"))
     other, third = (ToolSpec(name, "", WEATHER.parameters) for name in ("other", "third"))
-    choice = ToolChoice("any", ("get_weather", "other"), parallel=False)
+    choice = ToolChoice("required", ("get_weather", "other"), parallel=False)
     ask(running.provider, Message.user("Hi"), tools=(WEATHER, other, third), tool_choice=choice)
     assert running.service.refused == []
 
@@ -171,7 +174,7 @@ def test_wrong_key_and_wrong_model_raise_their_own_errors(wire: str, stack: Exit
         ask(running.provider, Message.user("Hi"))
     running.service.required = {}
     config = RequestConfig("unknown")
-    with pytest.raises(UnknownModel):
+    with pytest.raises(UnknownModelError):
         asyncio.run(running.provider.generate(ModelRequest(config, History([Message.user("Hi")]))))
 
 
@@ -179,14 +182,14 @@ def test_wrong_key_and_wrong_model_raise_their_own_errors(wire: str, stack: Exit
 def test_errors_within_the_request_are_told_once(wire: str, stack: ExitStack) -> None:
     running = Running(stack, wire, Turn("ok"))
     running.service.answers.append(running.service.error(400, "invalid_request_error", "bad field"))
-    with pytest.raises(InvalidRequest, match="bad field") as caught:
+    with pytest.raises(InvalidRequestError, match="bad field") as caught:
         ask(running.provider, Message.user("Hi"))
     assert caught.value.status == 400
     assert len(running.service.seen) == 1
 
 
 @pytest.mark.requirement("S1-15")
-@pytest.mark.parametrize(("status", "error"), [(429, RateLimited), (503, ServerError)])
+@pytest.mark.parametrize(("status", "error"), [(429, RateLimitError), (503, ServerError)])
 def test_overload_is_retried_after_the_delay_that_the_service_asks_for(
     wire: str, stack: ExitStack, status: int, error: type[Exception]
 ) -> None:
@@ -420,17 +423,17 @@ def test_response_of_another_form_is_a_malformed_response(wire: str, body: bytes
     service: Any = stack.enter_context(recorder(make_service(Turn("ok"))))
     service.answers.append((200, body, {}))
     provider = ONE_ATTEMPT[wire](service.url)
-    with pytest.raises(MalformedResponse):
+    with pytest.raises(MalformedResponseError):
         ask(provider, Message.user("Hi"))
     service.answers[0] = (200, b"data: " + body + b"\n\n", {"content-type": "text/event-stream"})
-    with pytest.raises((MalformedResponse, StreamCut)):
+    with pytest.raises((MalformedResponseError, IncompleteResponseError)):
         asyncio.run(_must_end(provider))
 
 
 async def _must_end(provider: Provider) -> None:
     response = await _streamed(provider)
     if response.finish_reason is FinishReason.CUT:
-        raise StreamCut("the run would ask again")
+        raise IncompleteResponseError("the run would ask again")
 
 
 ONCE = RetryPolicy(max_attempts=1)
@@ -446,7 +449,7 @@ ONE_ATTEMPT: dict[str, Callable[[str], Provider]] = {
 def test_error_in_a_successful_response_is_raised_as_the_error_that_it_is(stack: ExitStack) -> None:
     service = stack.enter_context(recorder(ChatService(Turn("ok"))))
     service.answers.append((200, b'{"error": {"code": 402, "message": "no credits"}}', {}))
-    with pytest.raises(QuotaExhausted, match="no credits"):
+    with pytest.raises(QuotaExhaustedError, match="no credits"):
         ask(ONE_ATTEMPT["openai"](service.url), Message.user("Hi"))
 
 
@@ -464,7 +467,7 @@ def test_text_that_is_no_string_is_a_malformed_response_with_the_transcript(cont
     call = ChatService(Turn("never")).whole(Turn("", (("call_a", "pay", "{}"),)))
     broken = {"choices": [{"message": {"content": content}, "finish_reason": "stop"}]}
     service.answers += [(200, json.dumps(document).encode(), {}) for document in (call, broken)]
-    with pytest.raises(MalformedResponse, match="not a string") as caught:
+    with pytest.raises(MalformedResponseError, match="not a string") as caught:
         Agent(ONE_ATTEMPT["openai"](service.url), tools=[pay]).run_sync("Pay")
     assert paid == [1]
     assert len(caught.value.transcript or ()) == 3
@@ -480,7 +483,7 @@ def test_service_that_does_not_stream_says_what_it_sent(wire: str, stack: ExitSt
 def test_redirect_names_the_new_address(wire: str, stack: ExitStack) -> None:
     service = stack.enter_context(recorder())
     service.answer({}, status=302, location="https://new.example/")
-    with pytest.raises(InvalidRequest, match=r"'https://new\.example/'.*redirects are not followed"):
+    with pytest.raises(InvalidRequestError, match=r"'https://new\.example/'.*redirects are not followed"):
         ask(ONE_ATTEMPT[wire](service.url), Message.user("Hi"))
 
 
@@ -488,7 +491,7 @@ def test_list_of_models_of_another_form_is_a_malformed_response(stack: ExitStack
     service = stack.enter_context(recorder())
     service.answer({"choices": []})
     for provider in (ONE_ATTEMPT["openai"](service.url), ONE_ATTEMPT["anthropic"](service.url)):
-        with pytest.raises(MalformedResponse, match="did not answer with a list of models"):
+        with pytest.raises(MalformedResponseError, match="did not answer with a list of models"):
             asyncio.run(provider.list_models())  # type: ignore[attr-defined]
 
 
@@ -557,14 +560,14 @@ def test_arguments_without_a_call_are_a_malformed_response(stack: ExitStack) -> 
     service = stack.enter_context(recorder())
     delta = {"tool_calls": [_fragment(arguments=A, id="a")]}
     service.answer_stream({"choices": [{"index": 0, "delta": delta, "finish_reason": "tool_calls"}]})
-    with pytest.raises(MalformedResponse, match="without a name"):
+    with pytest.raises(MalformedResponseError, match="without a name"):
         asyncio.run(_streamed(ONE_ATTEMPT["openai"](service.url)))
 
 
 def test_thinking_is_left_out_of_a_turn_that_began_with_a_forced_call(stack: ExitStack) -> None:
     service = stack.enter_context(recorder(AnthropicService(Turn("", CALLS[:1]), Turn("Sunny."))))
     claude = Anthropic("claude-sonnet-4-5", api_key="k", base_url=service.url)
-    agent = Agent(claude, tools=[get_weather], tool_choice="required_any", settings={"thinking": 2048})
+    agent = Agent(claude, tools=[get_weather], tool_choice="required", settings={"thinking": 2048})
     assert agent.run_sync("Weather?").text == "Sunny."
     assert all("thinking" not in request.body for request in service.seen)
 
@@ -581,9 +584,9 @@ def test_types_that_a_service_cannot_enforce_are_answered_by_a_tool(stack: ExitS
 @pytest.mark.parametrize(
     ("status", "body", "error"),
     [
-        (402, {"error": {"message": "Insufficient Balance", "code": "invalid_request_error"}}, QuotaExhausted),
-        (404, {"error": {"message": "model 'x' not found", "type": "api_error"}}, UnknownModel),
-        (404, {"object": "error", "message": "The model `x` does not exist.", "code": 404}, UnknownModel),
+        (402, {"error": {"message": "Insufficient Balance", "code": "invalid_request_error"}}, QuotaExhaustedError),
+        (404, {"error": {"message": "model 'x' not found", "type": "api_error"}}, UnknownModelError),
+        (404, {"object": "error", "message": "The model `x` does not exist.", "code": 404}, UnknownModelError),
         (401, [{"error": {"code": 401, "message": "API key not valid"}}], AuthenticationError),
     ],
 )
@@ -663,6 +666,46 @@ def test_signature_of_geminis_compatible_endpoint_goes_back(streamed: bool, stac
         assert service.last.body["messages"][1]["tool_calls"][0]["extra_content"] == signature
 
 
+def test_signature_in_several_pieces_is_joined() -> None:
+    decoder = AnthropicDecoder()
+    deltas = [
+        {"type": "thinking_delta", "thinking": "Hm."},
+        {"type": "signature_delta", "signature": "abc"},
+        {"type": "signature_delta", "signature": "def"},
+    ]
+    for event in (
+        {"type": "message_start", "message": {"id": "1"}},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "thinking", "thinking": ""}},
+        *({"type": "content_block_delta", "index": 0, "delta": delta} for delta in deltas),
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}},
+    ):
+        list(decoder.decode(event))
+    data = decoder.response().message.provider_data
+    assert data is not None
+    block = {"type": "thinking", "thinking": "Hm.", "signature": "abcdef"}
+    assert json.loads(bytes(data.raw)) == {"role": "assistant", "content": [block]}
+
+
+def test_call_without_id_goes_back_with_the_id_that_its_result_has(stack: ExitStack) -> None:
+    service = stack.enter_context(recorder(ChatService(Turn("ok"))))
+    call = {"type": "function", "function": {"name": "get_weather", "arguments": "{}"}}
+    body = {"choices": [{"message": {"role": "assistant", "content": None, "tool_calls": [call]}}]}
+    message = decode_openai(json.dumps(body).encode(), PRESETS["openai"]).message
+    result = Message.user(ToolResult(message.calls[0].id, "get_weather", "sunny"))
+    ask(OpenAI("gpt-5.5", api_key="k", base_url=service.url), Message.user("Hi"), message, result)
+    assert service.refused == []  # type: ignore[attr-defined]
+    sent = service.last.body["messages"]
+    assert sent[1]["tool_calls"][0]["id"] == sent[2]["tool_call_id"]
+
+
+def test_thinking_tokens_of_claude_are_not_counted_as_output() -> None:
+    usage = {"input_tokens": 3, "output_tokens": 10, "output_tokens_details": {"thinking_tokens": 7}}
+    body = {"content": [{"type": "text", "text": "Hi"}], "stop_reason": "end_turn", "usage": usage}
+    counted = decode_anthropic(json.dumps(body).encode()).usage
+    assert (counted.input, counted.output, counted.thoughts, counted.total) == (3, 3, 7, 13)
+
+
 def test_cache_policy_marks_tools_system_prompt_and_messages(stack: ExitStack) -> None:
     service = stack.enter_context(recorder(AnthropicService(Turn("ok"))))
     claude = Anthropic("claude-sonnet-5-5", api_key="k", base_url=service.url)
@@ -675,6 +718,44 @@ def test_cache_policy_marks_tools_system_prompt_and_messages(stack: ExitStack) -
     assert "cache_control" not in service.last.body["tools"][-1]
     assert service.last.body["system"][-1]["cache_control"] == {"type": "ephemeral"}
     assert service.refused == []  # type: ignore[attr-defined]
+
+
+def test_cache_policy_of_an_agent_or_of_one_run_is_sent(stack: ExitStack) -> None:
+    service = stack.enter_context(recorder(AnthropicService(*[Turn("ok")] * 3)))
+    claude = Anthropic("claude-sonnet-5-5", api_key="k", base_url=service.url)
+    agent = Agent(claude, system="Be brief.", cache=CachePolicy(parts=("system",)))
+    agent.run_sync("Hi")
+    assert service.last.body["system"][-1]["cache_control"] == {"type": "ephemeral"}
+    agent.run_sync("Hi", cache=CachePolicy(ttl_seconds=3600, parts=("system",)))
+    assert service.last.body["system"][-1]["cache_control"] == {"type": "ephemeral", "ttl": "1h"}
+    agent.replace(cache=None).run_sync("Hi")
+    assert "cache_control" not in str(service.last.body)
+    with pytest.raises(ConfigError, match=r"cache must be CachePolicy\(…\), got 'long'"):
+        agent.run_sync("Hi", cache="long")  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize(
+    ("model", "effort"),
+    [
+        *(("gpt-5", "minimal"), ("gpt-5-mini", "minimal"), ("gpt-5-2025-08-07", "minimal")),
+        *(("gpt-5.5", "low"), ("o3", "low"), ("gpt-50", "low")),
+    ],
+)
+def test_minimal_thinking_is_low_for_models_that_lack_it(model: str, effort: str, stack: ExitStack) -> None:
+    settings = ModelSettings(thinking="minimal")
+    chat = stack.enter_context(recorder(ChatService(Turn("ok"))))
+    ask(OpenAI(model, api_key="k", base_url=chat.url), Message.user("Hi"), settings=settings)
+    assert chat.last.body["reasoning_effort"] == effort
+    responses = stack.enter_context(recorder(ResponsesService(Turn("ok"))))
+    ask(OpenAIResponses(model, api_key="k", base_url=responses.url), Message.user("Hi"), settings=settings)
+    assert responses.last.body["reasoning"] == {"effort": effort}
+
+
+@pytest.mark.parametrize(("thinking", "level"), [("minimal", "low"), ("high", "high"), (0, None)])
+def test_thinking_level_of_the_interactions_api(thinking: Any, level: str | None, stack: ExitStack) -> None:
+    running = Running(stack, "interactions", Turn("ok"))
+    ask(running.provider, Message.user("Hi"), settings=ModelSettings(thinking=thinking))
+    assert running.service.last.body.get("generation_config", {}).get("thinking_level") == level
 
 
 @pytest.mark.parametrize("media_type", ["application/pdf", "text/plain"])
@@ -698,7 +779,7 @@ def test_prompt_mode_works_with_every_provider(wire: str, stack: ExitStack) -> N
 
 def gemini(stack: ExitStack) -> tuple[Any, Provider]:
     def script(conversation: Any) -> Any:
-        if b"no station" in conversation.body:
+        if "no station" in str(conversation.contents):
             return answer("Noted.")
         return answer("Looking.", gemini_call("get_weather", city="Oslo"), gemini_call("get_weather", city="Rome"))
 

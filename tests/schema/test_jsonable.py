@@ -128,8 +128,8 @@ ENDLESS.append(ENDLESS)
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        (object(), "a object is not JSON serializable"),
-        ({"a": [1, object()]}, "a[1]: a object is not JSON serializable"),
+        (object(), "an object is not JSON serializable"),
+        ({"a": [1, object()]}, "a[1]: an object is not JSON serializable"),
         (Trip(Place(math.nan)), "start.x: JSON has no number for nan"),
         ([math.inf], "[0]: JSON has no number for inf"),
         ({"a": "\ud800"}, r"a: the text contains '\ud800'"),

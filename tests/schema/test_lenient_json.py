@@ -90,14 +90,6 @@ def test_ambiguous_text_is_an_error(text: str, words: str) -> None:
     assert words in caught.value.problem
 
 
-def test_only_an_unambiguous_last_brace_may_be_missing() -> None:
-    assert LenientJsonParser('{"a": {"b": 1}, "c": 2)').value(closed_by=")") == {"a": {"b": 1}, "c": 2}
-    assert LenientJsonParser('{"a": {"b": 1})').value(closed_by=")") == {"a": {"b": 1}}
-    for text in ('{"a": {"b": 1, "c": 2})', '{"a": {"b": 1)', '{"a": 1,)', "{)"):
-        with pytest.raises(InvalidJson):
-            LenientJsonParser(text).value(closed_by=")")
-
-
 def test_python_tuples_triple_quotes_and_escapes_are_parsed() -> None:
     source = "{'a': (1, 2), 'b': '''it's \"so\"\n''', 'c': '\\x41\\d\\'', 'd': (1,)}"
     assert LenientJsonParser(source, python=True).value() == {"a": [1, 2], "b": 'it\'s "so"\n', "c": "A\\d'", "d": [1]}

@@ -5,7 +5,7 @@ import datetime
 import pytest
 
 from midspan._schema.output_type import OutputType, parse_json
-from midspan.errors import ArgumentError
+from midspan.errors import ArgumentError, SchemaError
 
 
 def test_an_answer_becomes_a_value_of_its_type() -> None:
@@ -30,3 +30,9 @@ def test_json_may_stand_in_a_code_block() -> None:
     assert parse_json('```json\n{"a": 1}\n```') == parse_json(' {"a": 1} ') == {"a": 1}
     with pytest.raises(ArgumentError, match="it is not JSON"):
         parse_json("```json {}")
+
+
+@pytest.mark.parametrize(("output", "got"), [("City", "the string 'City'"), (5, "5")])
+def test_value_in_place_of_a_type_is_an_error(output: object, got: str) -> None:
+    with pytest.raises(SchemaError, match=f"output must be a type or a JSON Schema, got {got}; pass the class"):
+        OutputType(output)

@@ -27,7 +27,6 @@ def test_every_declared_tool_is_accepted_and_its_adapted_schema_too() -> None:
     code, counts, output = replay(DATA / "tool_schemas.jsonl")
     assert code == 0, output
     assert counts["adapted"] == 2 * counts["declarations"] > 1000
-    assert "dropped constraints: " in output
 
 
 def test_nearly_all_recorded_calls_match_their_declaration() -> None:

@@ -49,17 +49,6 @@ def test_running_runs_are_never_dropped() -> None:
     assert asyncio.run(journal.list()) == []
 
 
-def test_runs_that_ended_before_the_maximum_age_are_dropped() -> None:
-    journal = MemoryJournal(max_age_seconds=0)
-    append(journal, "old", 0, [b"x"], end=True)
-    append(journal, "open", 0, [b"x"])
-    assert asyncio.run(names(journal)) == ["open"]
-    patient = MemoryJournal(max_age_seconds=3600)
-    append(patient, "old", 0, [b"x"], end=True)
-    append(patient, "open", 0, [b"x"])
-    assert asyncio.run(names(patient)) == ["open", "old"]
-
-
 def test_deleted_run_does_not_count_as_kept() -> None:
     async def main() -> None:
         journal = MemoryJournal(max_runs=1)
@@ -97,3 +86,17 @@ def test_watcher_of_a_dropped_run_sees_all_of_its_events() -> None:
 def test_negative_number_of_runs_is_rejected() -> None:
     with pytest.raises(ConfigError, match="max_runs must not be negative"):
         MemoryJournal(max_runs=-1)
+
+
+def test_watcher_of_an_ended_run_gets_all_of_it_although_the_journal_is_closed() -> None:
+    async def main() -> None:
+        journal = MemoryJournal()
+        events = [b"%d" % number for number in range(1_000)]
+        await journal.append("a", 0, events, summary=DONE)
+        async with asyncio.timeout(BOUND), aclosing(journal.watch("a")) as watcher:
+            seen = [await anext(watcher)]
+            await journal.aclose()
+            seen += [item async for item in watcher]
+        assert seen == list(enumerate(events))
+
+    asyncio.run(main())

@@ -9,14 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from midspan import Agent, Limits, tool
-from midspan._cli import freeze as command
+from midspan._cli.commands import freeze as command
 from midspan._types.parts import Blob, Text, ToolCall
-from midspan.errors import ConfigError, RateLimited
-from midspan.testing import ScriptedProvider, freeze, record
+from midspan.errors import ConfigError, RateLimitError
+from midspan.testing import ScriptedProvider, assert_replays, freeze, record
 
 MODULE = '''
 from midspan import Agent, tool
@@ -55,11 +53,8 @@ def folder(tmp_path: Path) -> Path:
     cities = tuple(ToolCall(str(n), "weather", {"city": f"A rather long name of a city, {n}"}) for n in range(3))
     record(agent_of(cities, 'It\'s 4 "degrees".\n' + "And so on. " * 20), place).run_sync("Is it cold?\nReally?")
     record(agent_of("yes"), place).run_sync([Text("Look"), Blob.of(b"x", "image/png")], system="Be brief.")
-    failing(record(agent_of(RateLimited("slow down", status=429)), place), "Quick?")
+    failing(record(agent_of(RateLimitError("slow down", status=429)), place), "Quick?")
     failing(record(agent_of(cities), place), "Endless?", limits=Limits(max_turns=1))
-    odd = (place / "run-00003.jsonl").read_text("utf-8").replace("RateLimited", "ZeroDivisionError")
-    (place / "run-00005.jsonl").write_text(odd, "utf-8")
-    record(agent_of("5"), place).run_sync("As a number?", output=int)
     return place
 
 
@@ -72,7 +67,7 @@ def ran_by_pytest(source: str, folder: Path) -> subprocess.CompletedProcess[str]
 def test_frozen_test_passes_unchanged(folder: Path) -> None:
     ran = ran_by_pytest(freeze(folder, agent="my_module:bot"), folder.parent)
     assert ran.returncode == 0, ran.stdout
-    assert "4 passed" in ran.stdout
+    assert "1 passed" in ran.stdout
 
 
 def test_frozen_test_uses_a_fixture_if_no_agent_is_named(folder: Path) -> None:
@@ -89,14 +84,30 @@ def test_frozen_test_fails_if_the_description_of_a_tool_changes(folder: Path) ->
     assert 'description: recorded "The weather in a city.", now "Weather."' in ran.stdout
 
 
-def test_runs_that_cannot_be_replayed_are_left_out_with_the_reason(folder: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "end", "told"),
+    [
+        ("run-00002.jsonl", {"text": "no"}, 'text: recorded "no", now "yes"'),
+        ("run-00001.jsonl", {"text": "[masked]"}, "calls: recorded nothing, now"),
+        ("run-00003.jsonl", {"error": {"name": "RateLimitError", "message": "stop"}}, 'error.message: recorded "stop"'),
+        ("run-00003.jsonl", {"text": "yes"}, 'text: recorded "yes", now nothing'),
+    ],
+)
+def test_assert_replays_reports_a_different_outcome(folder: Path, name: str, end: dict[str, Any], told: str) -> None:
+    agent = Agent(ScriptedProvider([]), [weather])
+    assert_replays(agent, folder)
+    lines = (folder / name).read_text("utf-8").splitlines()[:-1]
+    (folder / name).write_text("\n".join([*lines, json.dumps({"line": "end", **end}), ""]), "utf-8")
+    with pytest.raises(ConfigError) as raised:
+        assert_replays(agent, folder)
+    assert str(raised.value).startswith(f"the outcome differs from the recording {str(folder / name)!r} at {told}")
+
+
+def test_recording_that_was_cut_off_cannot_be_frozen(folder: Path) -> None:
     lines = (folder / "run-00001.jsonl").read_bytes().splitlines(keepends=True)
     (folder / "run-00007.jsonl").write_bytes(b"".join(lines[:-1]))
-    source = freeze(folder, agent="my_module:bot")
-    assert "# 'run-00005.jsonl' is left out because the run ended with 'ZeroDivisionError', which is not" in source
-    assert "# 'run-00006.jsonl' is left out because these options of the run were not recorded: ('output',)\n" in source
-    assert "# 'run-00007.jsonl' is left out because it was cut off\n" in source
-    assert ran_by_pytest(source, folder.parent).returncode == 0
+    with pytest.raises(ConfigError, match=r"^the recording '.*run-00007\.jsonl' was cut off; delete it, or record"):
+        freeze(folder, agent="my_module:bot")
 
 
 @pytest.mark.parametrize("length", [88, 100, 120])
@@ -114,76 +125,6 @@ def laid_out(source: str, length: int) -> str:
     return subprocess.run(
         [sys.executable, "-m", *command], input=source, text=True, capture_output=True, check=True, timeout=30
     ).stdout
-
-
-def tables(source: str) -> dict[str, Any]:
-    """The tables of a frozen test, and its other statements."""
-    module = ast.parse(source)
-    values = {}
-    for statement in module.body:
-        if isinstance(statement, ast.AnnAssign):
-            assert isinstance(statement.target, ast.Name)
-            assert statement.value is not None
-            values[statement.target.id] = ast.literal_eval(statement.value)
-            statement.value = ast.Constant(None)
-    return {**values, "statements": ast.dump(module)}
-
-
-def run_line(prompt: str = "Is it cold?", **more: Any) -> dict[str, Any]:
-    messages = [{"role": "user", "parts": [{"type": "text", "text": prompt}]}]
-    return {"line": "run", "form": 2, "run_id": "r", "model": "m", "recorded_at": "", "messages": messages, **more}
-
-
-def write_recordings(folder: Path, recordings: dict[str, list[dict[str, Any]]]) -> Path:
-    folder.mkdir(exist_ok=True)
-    for name, lines in recordings.items():
-        (folder / name).write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
-    return folder
-
-
-CODE = "x\nraise SystemExit('this code came from a recording')\n# \"\"\" ''' \\"
-texts = st.text() | st.sampled_from([CODE, '"""', "'", "\\", "]\n", "\r", "\u2028"])
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | texts,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
-    max_leaves=8,
-)
-
-
-@settings(max_examples=60)
-@given(prompt=texts, answer=texts, name=texts, arguments=st.dictionaries(texts, json_values, max_size=3))
-def test_recorded_values_are_literals_in_the_frozen_test(
-    tmp_path_factory: pytest.TempPathFactory, prompt: str, answer: str, name: str, arguments: dict[str, Any]
-) -> None:
-    call = {"type": "call", "id": "1", "name": name, "arguments": arguments}
-    lines = [run_line(prompt), {"line": "end", "text": answer, "turns": 1, "calls": [call]}]
-    folder = write_recordings(tmp_path_factory.mktemp("recordings"), {"run-00001.jsonl": lines})
-    assert tables(freeze(folder))["ANSWERED"] == [("run-00001.jsonl", [(name, arguments)], answer)]
-
-
-@pytest.mark.parametrize("agent", [None, "my_module:agent"])
-def test_code_in_a_recording_does_not_become_code_of_the_frozen_test(tmp_path: Path, agent: str | None) -> None:
-    answer = {"line": "end", "text": "Yes.", "turns": 1}
-    error = {"type": "RateLimited", "message": "later"}
-    call = {"type": "call", "id": CODE, "name": CODE, "arguments": {CODE: CODE}}
-    harmless = {
-        "run-00001.jsonl": [run_line(), answer],
-        "run-00002.jsonl": [run_line(), {"line": "end", "error": error}],
-    }
-    hostile = {
-        "run-00001.jsonl": [run_line(CODE, run_id=CODE, model=CODE), {**answer, "text": CODE, "calls": [call]}],
-        "run-00002.jsonl": [run_line(), {"line": "end", "error": {**error, "message": CODE}}],
-        "run-00003.jsonl": [run_line(), {"line": "end", "error": {"type": CODE, "message": CODE}}],
-        "run-00004.jsonl": [run_line(unsaid=[CODE]), answer],
-        "run-\nraise SystemExit('a file name')\n#.jsonl": [run_line()],
-        "run-\nraise SystemExit('a longer file name')\n#.jsonl": [run_line(), answer],
-    }
-    folder = tmp_path / "recordings"
-    expected = tables(freeze(write_recordings(folder, harmless), agent=agent))
-    source = freeze(write_recordings(folder, hostile), agent=agent)
-    assert tables(source)["statements"] == expected["statements"]
-    assert tables(source)["ANSWERED"][0] == ("run-00001.jsonl", [(CODE, {CODE: CODE})], CODE)
-    assert tables(source)["FAILED"] == [("run-00002.jsonl", "RateLimited", CODE)]
 
 
 @pytest.mark.parametrize("output", [None, "test_frozen.py"])
@@ -212,7 +153,7 @@ def test_frozen_test_with_an_output_file_runs_from_any_directory(folder: Path, w
     assert laid_out(path.read_text("utf-8"), 88) == path.read_text("utf-8")
     run = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(path)]
     ran = subprocess.run(run, cwd=folder.parent / where, capture_output=True, text=True, timeout=60, check=False)
-    assert "4 passed" in ran.stdout, ran.stdout
+    assert "1 passed" in ran.stdout, ran.stdout
 
 
 def test_freeze_command_prints_the_test(

@@ -21,15 +21,16 @@ from midspan._types.parts import Blob, Opaque, Part, ProviderData, Text, Thought
 from midspan._types.specs import BuiltinTool, ToolSpec
 from midspan.errors import (
     ConfigError,
-    InvalidRequest,
-    LimitReached,
+    IncompleteResponseError,
+    InvalidRequestError,
+    LimitReachedError,
     MidspanError,
     ProviderError,
-    RateLimited,
-    StreamCut,
+    RateLimitError,
     ToolError,
 )
 from midspan.providers import Provider, WrapperProvider
+from midspan.server import create_app
 from midspan.testing import ScriptedProvider, asked, record, replay
 from midspan.tools.source import ToolListing, ToolSource
 from tests.streaming import PartsProvider, raw_of
@@ -72,7 +73,10 @@ async def events_of(agent: Agent, prompt: Any = "go", **options: Any) -> list[Ru
 
 
 def timeless(events: Sequence[RunEvent]) -> list[RunEvent]:
-    return [replace(event, duration_seconds=0.0) if isinstance(event, ToolEnd) else event for event in events]
+    """The events without durations, and the ends of calls in the order of the calls, because concurrent calls race."""
+    ends = [replace(event, duration_seconds=0.0) for event in events if isinstance(event, ToolEnd)]
+    others = [event for event in events if not isinstance(event, ToolEnd)]
+    return [*others, *sorted(ends, key=lambda end: (end.turn, end.index))]
 
 
 def test_recorded_agent_returns_the_same_result_as_the_plain_agent(tmp_path: Path) -> None:
@@ -117,18 +121,26 @@ def test_blocking_recording_replays_streamed_and_vice_versa(tmp_path: Path, reco
     asyncio.run(main())
 
 
-def test_recording_has_one_line_per_request_response_and_call(tmp_path: Path) -> None:
+def test_recording_has_one_line_per_exchange_and_call(tmp_path: Path) -> None:
     record(agent_of(), tmp_path).run_sync("Cold?", run_id="mine")
     [path] = tmp_path.iterdir()
     lines = lines_of(path)
-    assert [line["line"] for line in lines] == ["run", "tools", "ask", "answer", "call", "ask", "answer", "end"]
-    assert (lines[0]["form"], lines[0]["run_id"], lines[0]["model"]) == (2, "mine", "scripted")
+    assert [line["line"] for line in lines] == [
+        "run",
+        "tools",
+        "exchange",
+        "call",
+        "exchange",
+        "end",
+    ]
+    assert (lines[0]["version"], lines[0]["run_id"], lines[2]["model"]) == (4, "mine", "scripted")
     assert lines[0]["messages"][0]["parts"] == [{"type": "text", "text": "Cold?"}]
     assert lines[2]["request"]["messages"] == lines[0]["messages"]
-    assert lines[4]["call"] == {"type": "call", "id": "1", "name": "temperature", "arguments": {"city": "Oslo"}}
-    assert lines[4]["result"]["value"] == {"temp_c": 4}
-    assert lines[4]["seconds"] > 0
-    assert lines[7]["text"] == "It is 4."
+    assert lines[3]["call"] == {"type": "call", "id": "1", "name": "temperature", "arguments": {"city": "Oslo"}}
+    assert lines[3]["result"]["value"] == {"temp_c": 4}
+    assert lines[3]["seconds"] > 0
+    assert lines[4]["response"]["message"]["parts"][-1]["text"] == "It is 4."
+    assert lines[5]["text"] == "It is 4."
 
 
 def test_different_request_is_reported_with_the_path_of_the_difference(tmp_path: Path) -> None:
@@ -137,7 +149,7 @@ def test_different_request_is_reported_with_the_path_of_the_difference(tmp_path:
     with pytest.raises(ConfigError) as raised:
         replay(nobody(), tmp_path).run_sync("Is it warm?")
     told = 'messages[0].parts[0].text: recorded "Is it cold?", now "Is it warm?"'
-    assert str(raised.value) == f"request 1 differs from the recording {str(path)!r} at {told}"
+    assert str(raised.value) == f"the run differs from the recording {str(path)!r} at {told}"
     path.write_bytes(
         path.read_bytes().replace(b'"value":{"temp_c":4}},', b"").replace(b'{"temp_c":4}', b'{"temp_c":5}', 1)
     )
@@ -161,7 +173,7 @@ def test_changed_tool_declaration_and_system_prompt_are_reported(tmp_path: Path)
 def test_difference_in_a_long_text_is_shown_with_its_context(tmp_path: Path) -> None:
     long = "word " * 200
     record(agent_of(["yes"]), tmp_path).run_sync(f"{long}cold? {long}")
-    with pytest.raises(ConfigError, match=r"recorded \"…word word word word cold\? word .*, now \"….*word warm\? "):
+    with pytest.raises(ConfigError, match=r"recorded \"…(word )+cold\? word .*, now \"…(word )+warm\? "):
         replay(nobody(), tmp_path).run_sync(f"{long}warm? {long}")
 
 
@@ -169,8 +181,8 @@ def test_request_after_the_end_of_a_recording_is_reported(tmp_path: Path) -> Non
     record(agent_of(), tmp_path).run_sync("Cold?")
     [path] = tmp_path.iterdir()
     lines = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(b"".join(lines[:5]))
-    with pytest.raises(ConfigError, match=r"^request 2 was not recorded: '.*' ends after 1, where it was cut off$"):
+    path.write_bytes(b"".join(lines[:4]))
+    with pytest.raises(ConfigError, match=r"^request 2 was not recorded: '.*' ends after 1$"):
         replay(nobody(), tmp_path).run_sync("Cold?")
 
 
@@ -189,16 +201,14 @@ def test_call_that_was_not_recorded_ends_the_run_instead_of_reaching_the_model(t
             b'"line":"call","call":{"type":"call","id":"1","name":"temperature","arguments":{"city":"Rome"',
         )
     )
-    with pytest.raises(
-        ConfigError, match=r'differs from the recording .* at arguments\.city: recorded "Rome", now "Oslo"'
-    ):
+    with pytest.raises(ConfigError, match=r'another one differs at arguments\.city: recorded "Rome", now "Oslo"'):
         replay(nobody(), tmp_path).run_sync("Cold?")
 
 
 def test_provider_errors_are_replayed_with_their_attributes(tmp_path: Path) -> None:
     details = [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "9s"}]
-    limited = RateLimited("slow down", status=429, retry_delay_seconds=9.5, details=details)
-    refused = InvalidRequest("no", status=400, violations=[("contents", "empty")])
+    limited = RateLimitError("slow down", status=429, retry_delay_seconds=9.5, details=details)
+    refused = InvalidRequestError("no", status=400, violations=[("contents", "empty")])
     for number, error in enumerate([limited, refused]):
         folder = tmp_path / str(number)
         with pytest.raises(type(error)):
@@ -234,15 +244,14 @@ class Breaking(PartsProvider):
         self.asked += 1
         if self.asked == 1:
             yield Text("It i")
-            raise StreamCut("the stream was cut")
+            raise IncompleteResponseError("the stream was cut")
         yield Text("It is 4.")
         yield ModelResponse(Message("model", (Text("It is 4."),)), FinishReason.END)
 
 
 def test_stream_that_was_cut_and_retried_is_replayed_in_both_modes(tmp_path: Path) -> None:
     async def main() -> None:
-        agent = record(Agent(Breaking()), tmp_path)
-        recorded = await events_of(agent)
+        recorded = await events_of(record(Agent(Breaking()), tmp_path))
         unasked = Breaking()
         assert await events_of(replay(Agent(unasked), tmp_path)) == recorded
         result = await replay(Agent(unasked), tmp_path).run("go")
@@ -252,25 +261,17 @@ def test_stream_that_was_cut_and_retried_is_replayed_in_both_modes(tmp_path: Pat
 
 
 class Raising(ToolSource):
-    """A source that breaks its promises."""
+    """A source that raises exceptions."""
 
     async def list_tools(self) -> ToolListing:
-        return ToolListing(
-            (
-                ToolSpec("raising"),
-                ToolSpec("silent"),
-                ToolSpec("other"),
-            )
-        )
+        return ToolListing((ToolSpec("raising"),))
 
-    async def call(self, call: ToolCall, context: Any = None) -> Any:
-        if call.name == "raising":
-            raise ZeroDivisionError("by zero")
-        return None if call.name == "silent" else ToolResult("another", "other", 1)
+    async def call(self, call: ToolCall, context: Any = None) -> ToolResult:
+        raise ZeroDivisionError("by zero")
 
 
-def test_wrong_behaviour_of_a_tool_source_is_replayed(tmp_path: Path) -> None:
-    said = [(ToolCall("1", "raising"), ToolCall("2", "silent"), ToolCall("3", "other")), "so"]
+def test_exception_of_a_tool_source_is_replayed(tmp_path: Path) -> None:
+    said = [ToolCall("1", "raising"), "so"]
     recorded = record(agent_of(said, Raising()), tmp_path).run_sync("go")
     replayed = replay(nobody(Raising()), tmp_path).run_sync("go")
     assert replayed.messages == recorded.messages
@@ -286,28 +287,6 @@ def test_tools_are_taken_from_the_recording_if_the_source_cannot_list_them(tmp_p
     assert replay(nobody(Gone()), tmp_path).run_sync("go").messages == recorded.messages
 
 
-def test_concurrent_calls_end_in_the_recorded_order(tmp_path: Path) -> None:
-    async def main() -> None:
-        ended = [asyncio.Event() for _ in range(6)]
-        ended[5].set()
-
-        @tool
-        async def wait(number: int) -> int:
-            """Ends after the one with the next number."""
-            await asyncio.wait_for(ended[number + 1].wait(), 5)
-            ended[number].set()
-            return number
-
-        said = [tuple(ToolCall(str(number), "wait", {"number": number}) for number in range(5)), "so"]
-        recorded = await events_of(record(agent_of(said, [wait]), tmp_path))
-        order = [event.result.value for event in recorded if isinstance(event, ToolEnd)]
-        assert order == [4, 3, 2, 1, 0]
-        replayed = await asyncio.wait_for(events_of(replay(nobody([wait]), tmp_path)), 5)
-        assert timeless(replayed) == timeless(recorded)
-
-    asyncio.run(main())
-
-
 def test_calls_are_found_in_any_order(tmp_path: Path) -> None:
     said = [tuple(ToolCall(str(n), "temperature", {"city": f"c{n}"}) for n in range(20)), "so"]
     recorded = record(agent_of(said), tmp_path).run_sync("go")
@@ -315,7 +294,7 @@ def test_calls_are_found_in_any_order(tmp_path: Path) -> None:
     lines = path.read_bytes().splitlines(keepends=True)
     calls = [line for line in lines if line.startswith(b'{"line":"call"')]
     others = [line for line in lines if line not in calls]
-    path.write_bytes(b"".join(others[:4] + calls[::-1] + others[4:]))
+    path.write_bytes(b"".join(others[:3] + calls[::-1] + others[3:]))
     assert replay(nobody(), tmp_path).run_sync("go").messages == recorded.messages
 
 
@@ -354,7 +333,7 @@ def test_all_parts_and_raw_bytes_are_replayed(tmp_path: Path) -> None:
     assert raw_of(replayed.message) == bytes(raw)
     assert replayed == recorded == answer
     [path] = tmp_path.iterdir()
-    assert len(lines_of(path)) == 5
+    assert len(lines_of(path)) == 4
 
 
 def test_each_run_gets_the_recording_with_its_prompt(tmp_path: Path) -> None:
@@ -363,17 +342,16 @@ def test_each_run_gets_the_recording_with_its_prompt(tmp_path: Path) -> None:
         recording.run_sync(prompt)
     replaying = replay(nobody(), tmp_path)
     assert [replaying.run_sync(prompt).text for prompt in "cab"] == ["You said c", "You said a", "You said b"]
-    with pytest.raises(ConfigError, match=r"^all 3 recordings in .* have been replayed"):
+    with pytest.raises(ConfigError, match=r"^all recordings in .* have been replayed"):
         replaying.run_sync("a")
     assert replay(nobody(), tmp_path / "run-00002.jsonl").run_sync("b").text == "You said b"
 
 
-def test_equal_prompts_get_their_recordings_by_first_request_and_in_order(tmp_path: Path) -> None:
-    recording = record(agent_of(["first", "second", "third"]), tmp_path)
-    for system in (None, None, "Be brief."):
-        recording.run_sync("go", system=system)
+def test_equal_prompts_get_their_recordings_in_order(tmp_path: Path) -> None:
+    recording = record(agent_of(["first", "second"]), tmp_path)
+    for _ in range(2):
+        recording.run_sync("go")
     replaying = replay(nobody(), tmp_path)
-    assert replaying.run_sync("go", system="Be brief.").text == "third"
     assert [replaying.run_sync("go").text for _ in range(2)] == ["first", "second"]
 
 
@@ -419,7 +397,7 @@ def test_asked_returns_the_prompt_and_options_of_a_run(tmp_path: Path) -> None:
     recording.run_sync("go", system="Be brief.", limits=limits, settings={"seed": 1}, tool_choice="none")
     recording.run_sync([Text("look"), Blob.of(b"x", "image/png")])
     options = asked(tmp_path / "run-00001.jsonl")
-    assert (options["prompt"], options["limits"]) == ("go", limits)
+    assert (options["prompt"], Limits.of(options["limits"])) == ("go", limits)
     for path in sorted(tmp_path.iterdir()):
         assert replay(nobody(), path).run_sync(**asked(path)).text == "yes"
 
@@ -436,10 +414,10 @@ def test_conversation_that_ends_with_an_open_call_is_recorded_and_replayed(tmp_p
 def test_run_that_reached_a_limit_reaches_it_again(tmp_path: Path) -> None:
     for again in (False, True):
         agent = replay(nobody(), tmp_path) if again else record(agent_of(), tmp_path)
-        with pytest.raises(LimitReached) as raised:
+        with pytest.raises(LimitReachedError) as raised:
             agent.run_sync("go", limits=Limits(max_turns=1))
         assert raised.value.transcript
-    assert lines_of(tmp_path / "run-00001.jsonl")[-1]["error"]["type"] == "LimitReached"
+    assert lines_of(tmp_path / "run-00001.jsonl")[-1]["error"]["name"] == "LimitReachedError"
 
 
 class PausedAfter(WrapperProvider):
@@ -456,17 +434,16 @@ class PausedAfter(WrapperProvider):
                 await asyncio.Event().wait()
 
 
-def test_closed_stream_replays_up_to_where_it_was_closed(tmp_path: Path) -> None:
+def test_response_of_a_closed_stream_is_not_recorded(tmp_path: Path) -> None:
     async def main() -> None:
         agent = Agent(PausedAfter(ScriptedProvider(SCRIPT), "Let me "), [temperature, broken])
         async with record(agent, tmp_path).stream("go") as stream:
             async for event in stream:
                 if getattr(event, "text", "") == "Let me ":
                     break
-        assert [line["line"] for line in lines_of(tmp_path / "run-00001.jsonl")][-2:] == ["event", "event"]
-        heard, error = await outcome(replay(nobody(), tmp_path), streamed=True)
-        assert [event.text for event in heard[-2:]] == ["hm", "Let me "]
-        assert error.startswith("NotRecorded: the rest of this response was not recorded; record the run again")
+        assert [line["line"] for line in lines_of(tmp_path / "run-00001.jsonl")] == ["run", "tools"]
+        _, error = await outcome(replay(nobody(), tmp_path), streamed=True)
+        assert error.startswith("NotRecordedError: request 1 was not recorded")
 
     asyncio.run(main())
 
@@ -487,7 +464,7 @@ def test_cancelled_run_leaves_the_lines_before_the_cancellation(tmp_path: Path) 
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
-        assert [line["line"] for line in lines_of(tmp_path / "run-00001.jsonl")] == ["run", "tools", "ask", "answer"]
+        assert [line["line"] for line in lines_of(tmp_path / "run-00001.jsonl")] == ["run", "tools", "exchange"]
         with pytest.raises(ConfigError, match="was not recorded"):
             await replay(nobody([endless]), tmp_path).run("go")
 
@@ -527,7 +504,7 @@ parts = st.one_of(
 )
 turns = st.one_of(
     st.tuples(st.lists(parts, max_size=4), st.sampled_from([*FinishReason, *[FinishReason.END] * 10])),
-    st.sampled_from([RateLimited("later", status=429), StreamCut("cut"), ValueError("odd")]),
+    st.sampled_from([RateLimitError("later", status=429), IncompleteResponseError("cut"), ValueError("odd")]),
 )
 
 
@@ -574,3 +551,9 @@ def test_replay_has_the_outcome_of_any_recorded_run(
         assert other[1] == recorded[1]
 
     asyncio.run(main())
+
+
+def test_a_recorded_agent_has_the_options_of_the_agent_and_can_be_served(tmp_path: Path) -> None:
+    recorded = record(agent_of(system="Be brief.", limits=Limits(max_turns=3)), tmp_path)
+    assert (recorded.system, recorded.limits.max_turns) == ("Be brief.", 3)
+    create_app(recorded)

@@ -46,9 +46,16 @@ def test_thousand_concurrent_runs_have_separate_recordings(tmp_path: Path) -> No
     assert len(files) == RUNS
     for path in files:
         lines = [json.loads(line) for line in path.read_bytes().splitlines()]
-        assert [line["line"] for line in lines] == ["run", "tools", "ask", "answer", "call", "ask", "answer", "end"]
+        assert [line["line"] for line in lines] == [
+            "run",
+            "tools",
+            "exchange",
+            "call",
+            "exchange",
+            "end",
+        ]
         prompt = lines[0]["messages"][0]["parts"][0]["text"]
-        assert lines[4]["call"]["arguments"] == {"number": int(prompt)}
+        assert lines[3]["call"]["arguments"] == {"number": int(prompt)}
     assert asyncio.run(texts(replay(Agent(ScriptedProvider([]), [double]), tmp_path))) == expected
 
 
@@ -102,7 +109,7 @@ def test_recording_of_a_killed_process_replays_up_to_its_end(tmp_path: Path) -> 
             replay(Agent(ScriptedProvider([]), [step]), tmp_path).run_sync("go")
         assert raised.value.transcript is not None
         assert [result.value for message in raised.value.transcript for result in message.results][:2] == [0, 1]
-    with pytest.raises(ConfigError, match=r"nothing to freeze in .*: 'run-00001\.jsonl' .* was cut off"):
+    with pytest.raises(ConfigError, match=r"run-00001\.jsonl' was cut off"):
         freeze(tmp_path)
 
 
@@ -127,18 +134,17 @@ def test_every_prefix_of_a_recording_replays_up_to_its_end(tmp_path: Path) -> No
                 asyncio.run(texts(agent))
 
 
-NO_LINE = r"^the recording '.*run-00001.jsonl' has no complete line; delete it, or record the run again$"
+NO_LINE = r"^cannot read the recording '.*run-00001.jsonl': it has no complete line; record the run again$"
 BAD = {
     b"": NO_LINE,
     b'{"line"': NO_LINE,
     bytes(range(128, 256)): NO_LINE,
-    b"nonsense\n": "^the recording '.*run-00001.jsonl' is damaged in line 1: .*; record the run again$",
-    b"{}\n": "is damaged in line 1: ",
-    b'{"line":"ask","form":2,"model":"m","stream":true,"request":{}}\n': "line 1: the first line must be a 'run' line",
-    b'{"line":"other","form":99}\n': "has format 99, this version of Midspan reads format 2; install a newer Midspan$",
-    b'{"line":"run","form":1}\n': "has format 1, this version of Midspan reads format 2; record the run again$",
-    b"\xff\xfe\n": "is damaged in line 1: ",
-    b"[" * 100_000 + b"\n": "is damaged in line 1: ",
+    b"nonsense\n": "^cannot read the recording '.*run-00001.jsonl': JSON is malformed.*; record the run again$",
+    b"{}\n": "cannot read the recording",
+    b'{"line":"exchange","version":4,"model":"m","request":{}}\n': "Invalid value 'exchange'",
+    b'{"line":"run","version":99}\n': "it has format 99, and this version of Midspan reads format 4",
+    b"\xff\xfe\n": "cannot read the recording",
+    b"[" * 100_000 + b"\n": "cannot read the recording",
 }
 
 
@@ -151,23 +157,22 @@ def test_file_that_is_not_a_recording_is_reported_in_one_sentence(tmp_path: Path
         assert "\n" not in str(raised.value)
 
 
-@pytest.mark.parametrize("line", [b"{", b'{"line":"end","calls":5}', b'{"line":"event","event":{}}', b"\x00", b""])
-def test_damaged_line_is_reported_with_its_number(tmp_path: Path, line: bytes) -> None:
+@pytest.mark.parametrize("line", [b"{", b'{"line":"end","calls":5}', b'{"line":"exchange"}', b"\x00", b""])
+def test_damaged_line_is_reported(tmp_path: Path, line: bytes) -> None:
     record(Agent(ScriptedProvider(["yes"])), tmp_path).run_sync("go")
     path = tmp_path / "run-00001.jsonl"
     lines = path.read_bytes().splitlines()
     path.write_bytes(b"\n".join([*lines[:2], line, *lines[2:], b""]))
-    with pytest.raises(ConfigError, match=r"^the recording '.*' is damaged in line 3: .*; record the run again$"):
+    with pytest.raises(ConfigError, match=r"^cannot read the recording '.*': .*; record the run again$"):
         replay(Agent(ScriptedProvider([])), tmp_path)
 
 
 def test_missing_or_empty_directory_is_reported(tmp_path: Path) -> None:
     agent = Agent(ScriptedProvider([]))
-    with pytest.raises(ConfigError, match=r"^there is no recording '.*/missing'; record runs with record\(agent, "):
-        replay(agent, tmp_path / "missing")
-    with pytest.raises(ConfigError, match=r"^no runs are recorded in '.*'; record runs with record\(agent, "):
-        replay(agent, tmp_path)
-    with pytest.raises(ConfigError, match="there is no recording"):
+    for path in (tmp_path / "missing", tmp_path):
+        with pytest.raises(ConfigError, match=r"^no runs are recorded in '.*'; use record\(agent, directory\), or "):
+            replay(agent, path)
+    with pytest.raises(ConfigError, match="no runs are recorded"):
         freeze(tmp_path / "missing")
 
 
@@ -175,7 +180,7 @@ def test_missing_or_empty_directory_is_reported(tmp_path: Path) -> None:
 def test_invalid_file_name_is_reported(name: str) -> None:
     agent = Agent(ScriptedProvider([]))
     for use in (lambda: replay(agent, name), lambda: freeze(name), lambda: asked(name), lambda: record(agent, name)):
-        with pytest.raises(ConfigError, match=r"there is no recording|cannot record into|cannot read the recording"):
+        with pytest.raises(ConfigError, match=r"no runs are recorded|cannot record into|cannot read the recording"):
             use()
 
 

@@ -24,19 +24,11 @@ from midspan._types.exchange import (
 )
 from midspan._types.messages import History, Message
 from midspan._types.parts import Opaque, ProviderData, Text, ToolCall, local_id
-from midspan.errors import ConfigError, LimitReached, StreamCut
+from midspan.errors import ConfigError, IncompleteResponseError, LimitReachedError
 from midspan.providers.gemini.client import Gemini
 from midspan.providers.provider import ModelProfile, Provider
 from midspan.providers.scripted import ScriptedProvider
-from midspan.testing.format import (
-    FORMAT,
-    CallLine,
-    EventLine,
-    RequestLine,
-    RunLine,
-    decode_line,
-    encode_line,
-)
+from midspan.testing.format import FORMAT, CallLine, ExchangeLine, RecordedRequest, RunLine, decode_line, encode
 from midspan.testing.masking import SecretMasker
 from midspan.testing.recording import RecordedProvider, RecordingWriter
 from midspan.testing.replaying import RecordingLibrary, ReplayedProvider, Replayer, comparable, diff
@@ -47,12 +39,12 @@ NO_SECRETS = SecretMasker(environment={})
 
 
 def recorded(provider: Provider, folder: Path) -> RecordedProvider:
-    run = RunLine(FORMAT, "run", provider.model, "now", HISTORY.messages)
+    run = RunLine(FORMAT, "run", HISTORY.messages)
     return RecordedProvider(provider, RecordingWriter(folder, run, NO_SECRETS))
 
 
 def replayed(provider: Provider, folder: Path) -> ReplayedProvider:
-    return ReplayedProvider(provider, Replayer(RecordingLibrary(folder, NO_SECRETS), HISTORY.messages))
+    return ReplayedProvider(provider, Replayer(RecordingLibrary(folder).take(HISTORY.messages)))
 
 
 async def items(provider: Provider, request: ModelRequest = REQUEST, *, whole: bool = False) -> list[Any]:
@@ -96,7 +88,7 @@ def test_third_request_is_reported_if_two_were_recorded(tmp_path: Path) -> None:
             await items(provider)
             await items(provider)
         assert replayer is not None
-        with pytest.raises(ConfigError, match=r"^request 3 was not recorded: '.*' ends after 2, where it was cut off$"):
+        with pytest.raises(ConfigError, match=r"^request 3 was not recorded: '.*' ends after 2$"):
             await items(replayer)
 
     asyncio.run(main())
@@ -139,18 +131,14 @@ class Stranger:
 ANSWER = ModelResponse(Message("model", (Text("a"),)), FinishReason.END)
 
 
-@pytest.mark.parametrize(
-    "ending",
-    [(), (ANSWER,), (StreamCut("cut"),), (ANSWER, StreamCut("cut"))],
-    ids=["nothing", "answer", "cut", "answer, cut"],
-)
-def test_stream_without_response_or_with_an_error_after_it_is_replayed(tmp_path: Path, ending: Sequence[Any]) -> None:
+@pytest.mark.parametrize("ending", [(), (ANSWER,), (IncompleteResponseError("cut"),)], ids=["nothing", "answer", "cut"])
+def test_stream_without_response_or_with_an_error_is_replayed(tmp_path: Path, ending: Sequence[Any]) -> None:
     async def heard(provider: Provider) -> list[Any]:
         made: list[Any] = []
         try:
             async for item in provider.stream(REQUEST):
                 made.append(item)  # noqa: PERF401 - those before an error count too
-        except StreamCut as error:
+        except IncompleteResponseError as error:
             made.append(str(error))
         return made
 
@@ -162,17 +150,17 @@ def test_stream_without_response_or_with_an_error_after_it_is_replayed(tmp_path:
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("ending", [(), (StreamCut("cut"),)], ids=["nothing", "cut"])
+@pytest.mark.parametrize("ending", [(), (IncompleteResponseError("cut"),)], ids=["nothing", "cut"])
 def test_generate_returns_a_cut_response_for_a_recorded_stream_without_one(
     tmp_path: Path, ending: Sequence[Any]
 ) -> None:
     async def main() -> None:
         recorder = recorded(Stranger(PartStart(0, Text("a")), *ending), tmp_path)
-        with suppress(StreamCut):
+        with suppress(IncompleteResponseError):
             await items(recorder)
         replayer = replayed(ScriptedProvider([]), tmp_path)
         if ending:
-            with pytest.raises(StreamCut) as raised:
+            with pytest.raises(IncompleteResponseError) as raised:
                 await replayer.generate(REQUEST)
             partial = raised.value.partial_response
         else:
@@ -195,14 +183,13 @@ def test_other_exceptions_are_replayed_under_their_names(tmp_path: Path, error: 
     with pytest.raises(Exception) as raised:  # noqa: PT011 - its name is looked at
         asyncio.run(items(replayed(ScriptedProvider([]), tmp_path)))
     assert (type(raised.value).__name__, str(raised.value)) == (type(error).__name__, str(error))
-    assert isinstance(raised.value, KeyError) == isinstance(error, KeyError)
 
 
 def test_midspan_errors_are_replayed_with_class_and_attributes(tmp_path: Path) -> None:
-    error = LimitReached("enough", "max_tokens")
-    with pytest.raises(LimitReached):
+    error = LimitReachedError("enough", "max_tokens")
+    with pytest.raises(LimitReachedError):
         asyncio.run(items(recorded(ScriptedProvider([error]), tmp_path)))
-    with pytest.raises(LimitReached, match=r"^enough$") as raised:
+    with pytest.raises(LimitReachedError, match=r"^enough$") as raised:
         asyncio.run(items(replayed(ScriptedProvider([]), tmp_path)))
     assert (raised.value.limit, raised.value.type) == (error.limit, error.type)
 
@@ -231,7 +218,7 @@ def test_diff_describes_the_first_difference(then: Any, now: Any, told: str | No
 
 def test_local_ids_are_compared_by_their_order() -> None:
     one, other = local_id(), local_id()
-    assert comparable(f'["{one}","{one}","{other}"]'.encode(), NO_SECRETS) == ["local id 1", "local id 1", "local id 2"]
+    assert comparable([one, one, other]) == ["local id 1", "local id 1", "local id 2"]
 
 
 json_values = st.recursive(
@@ -248,30 +235,32 @@ def test_diff_agrees_with_json_equality(one: Any, other: Any) -> None:
 
 
 @given(
-    st.binary(max_size=20).map(lambda data: b'{"a": "%b"}' % data.hex().encode()), st.sampled_from([b"\n", b" ", b""])
+    st.binary(max_size=20).map(lambda data: b'{"a": "%b"}' % data.hex().encode()),
+    st.sampled_from([b"\n", b"\r", b" ", b""]),
 )
 def test_documents_of_a_provider_keep_their_bytes_in_a_single_line(data: bytes, space: bytes) -> None:
     raw = Raw(space + data + space)
+    request = RecordedRequest(RequestConfig("m"), ())
     for line in (
-        RequestLine("m", True, raw),
-        EventLine(PartStart(0, Opaque("x", ProviderData("o", raw)))),
-        EventLine(PartDelta(0, DataPartDelta(provider_data=ProviderData("o", raw)))),
+        ExchangeLine("m", request, (PartStart(0, Opaque("x", ProviderData("o", raw))),)),
+        ExchangeLine("m", request, (PartDelta(0, DataPartDelta(provider_data=ProviderData("o", raw))),)),
+        ExchangeLine("m", request, (), ModelResponse(Message("model", ()), FinishReason.END, raw=(raw,))),
         CallLine(ToolCall("1", "x", provider_data=ProviderData("o", raw)), 0.5),
-        RunLine(FORMAT, "r", "m", "", (Message("model", (), ProviderData("o", raw)),)),
+        RunLine(FORMAT, "r", (Message("model", (), ProviderData("o", raw)),)),
     ):
-        assert b"\n" not in encode_line(line)
-        again = decode_line(encode_line(line))
+        assert len(encode(line).splitlines()) == 1
+        again = decode_line(encode(line))
         assert again == line
         assert bytes(_raw(again)) == bytes(raw)
 
 
 def _raw(line: Any) -> Raw:
     match line:
-        case RequestLine(request=raw):
+        case ExchangeLine(events=(PartStart(part=Opaque(provider_data=ProviderData(raw=raw))),)):
             return raw
-        case EventLine(event=PartStart(part=Opaque(provider_data=data))):
-            return data.raw
-        case EventLine(event=PartDelta(delta=DataPartDelta(provider_data=ProviderData(raw=raw)))):
+        case ExchangeLine(events=(PartDelta(delta=DataPartDelta(provider_data=ProviderData(raw=raw))),)):
+            return raw
+        case ExchangeLine(response=ModelResponse(raw=(raw,))):
             return raw
         case CallLine(call=ToolCall(provider_data=ProviderData(raw=raw))):
             return raw
@@ -282,4 +271,4 @@ def _raw(line: Any) -> Raw:
 
 def test_call_line_round_trips() -> None:
     called = CallLine(ToolCall("1", "x", {"a": [1]}), 0.5)
-    assert decode_line(encode_line(called)) == called
+    assert decode_line(encode(called)) == called

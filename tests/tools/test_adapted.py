@@ -4,10 +4,11 @@ from typing import Any
 import pytest
 
 from midspan._types.parts import ToolCall
-from midspan.providers.gemini.profile import GEMINI_JSON_SCHEMA, GEMINI_PARAMETERS
+from midspan.providers.gemini.capabilities import GEMINI_JSON_SCHEMA, GEMINI_PARAMETERS
 from midspan.tools.declared import tool_from_schema
 from midspan.tools.execution import LocalTools
 from midspan.tools.function import tool
+from midspan.tools.toolbox import Toolbox
 from midspan.tools.wrap import AdaptedTools
 
 SCHEMA = {
@@ -54,6 +55,16 @@ def test_constraint_that_the_dialect_cannot_express_is_still_enforced() -> None:
     [spec] = asyncio.run(adapted.list_tools())
     assert "multipleOf" not in str(spec.parameters)
     assert asyncio.run(adapted.call(ToolCall("1", "f", {"n": 7}))).is_error
+
+
+def test_tool_that_changes_under_its_name_is_adapted_again() -> None:
+    toolbox = Toolbox()
+    toolbox.register(tool_from_schema("f", "Old.", SCHEMA, lambda arguments: arguments))
+    adapted = AdaptedTools(toolbox.source(), GEMINI_PARAMETERS)
+    [before] = asyncio.run(adapted.list_tools())
+    toolbox.register(tool_from_schema("f", "New.", {"type": "object"}, lambda arguments: 1), duplicates="override")
+    [after] = asyncio.run(adapted.list_tools())
+    assert (before.description, after.description, after.parameters) == ("Old.", "New.", None)
 
 
 def test_call_before_any_listing_works() -> None:

@@ -52,12 +52,6 @@ def test_response_schema_of_a_declaration_is_enforced() -> None:
     assert result.value == 'invalid response: expected integer, got string "eight"'
 
 
-@pytest.mark.parametrize("declaration", [ToolSpec("double"), {"name": "double", "parameters": SCHEMA}])
-def test_declaration_without_a_function_is_an_error(declaration: Any) -> None:
-    with pytest.raises(ConfigError, match=r"pass tool_from_spec\(declaration, function\)"):
-        Agent(ScriptedProvider([]), [declaration])
-
-
 def test_invalid_schema_of_a_declaration_is_an_error_that_names_the_tool() -> None:
     with pytest.raises(SchemaError, match="failed to create tool double: "):
         tool_from_spec({"name": "double", "parameters": {"type": "quaternion"}}, lambda arguments: 1)

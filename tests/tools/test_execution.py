@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from midspan._types.context import RunContext
-from midspan._types.parts import NOT_RUN, Blob, ToolCall, ToolResult
+from midspan._types.parts import NOT_RUN, Blob, Resource, Text, ToolCall, ToolResult
 from midspan.errors import ArgumentError, ConfigError, ToolError
 from midspan.tools.declared import tool_from_schema
 from midspan.tools.execution import execute
@@ -391,6 +391,14 @@ def test_endless_generator_is_read_up_to_a_maximum() -> None:
     assert (len(result.value), result.notes) == (10_000, ("only the first 10,000 items were read",))
 
 
+def test_generator_of_the_maximum_length_is_read_completely() -> None:
+    def numbers() -> Any:
+        return iter(range(10_000))
+
+    result = use(numbers)
+    assert (len(result.value), result.notes) == (10_000, ())
+
+
 def test_generator_runs_within_the_timeout_of_its_tool() -> None:
     release = threading.Event()
 
@@ -461,6 +469,7 @@ def test_result_that_is_not_json_serializable_is_described() -> None:
         result = asyncio.run(execute(made, ToolCall("1", "give")))
         assert not result.is_error
         assert "cannot be shown as data" in result.value
+        assert result.value.startswith("an Odd " if isinstance(odd, Odd) else "a ")
         assert len(result.value) < 600
 
 
@@ -490,6 +499,19 @@ def test_images_within_a_result_become_media_too() -> None:
     result = use(draw)
     assert result.value == {"name": "cat", "image": "image/png", "more": "dog.png"}
     assert [blob.media_type for blob in result.media] == ["image/png", "image/png"]
+
+
+def test_texts_media_and_resources_of_a_function_are_content_in_their_order() -> None:
+    content = (Blob.of(PNG, "image/png"), Text("a cat"), Resource("https://example.com/cat", name="cat"))
+
+    def several() -> list[Any]:
+        return list(content)
+
+    def single() -> Resource:
+        return content[2]
+
+    assert (use(several).content, use(several).value) == (content, None)
+    assert use(single).content == content[2:]
 
 
 def test_images_become_media() -> None:

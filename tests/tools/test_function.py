@@ -346,6 +346,16 @@ def test_decorated_methods_are_tools_of_their_objects() -> None:
         assert values == [price, f"tea for {price}", type(shop).__name__.upper(), "Mon: 9 to 5"]
 
 
+def test_parameter_named_cls_does_not_make_a_function_a_method() -> None:
+    @tool
+    def enrol(cls: str) -> str:
+        """Enrol in a class."""
+        return cls
+
+    assert isinstance(enrol, Tool)
+    assert "cls" in (enrol.spec.parameters or {})["properties"]
+
+
 def test_decorated_method_is_still_callable() -> None:
     shop = Shop(3)
     assert shop.price("tea") == 3

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from midspan._types.parts import ToolCall
-from midspan.errors import ConfigError, DuplicateTool
+from midspan.errors import ConfigError, DuplicateToolError
 from midspan.tools.execution import LocalTools
 from midspan.tools.function import tool
 from midspan.tools.toolbox import Toolbox
@@ -42,7 +42,7 @@ def test_value_that_is_not_a_tool_is_an_error() -> None:
     ("tools", "words"),
     [
         ("add", "tools must be a list of functions, tools and sources, got 'add'"),
-        ({"add": add}, "tools must be a list of functions, tools and sources, got"),
+        ({"add": add}, "a declaration needs a name and a description"),
         (None, "None is not a tool; expected a function"),
         (Toolbox(), r"is not a tool; pass its source\(\)"),
         ([Toolbox()], r"is not a tool; pass its source\(\)"),
@@ -61,9 +61,9 @@ def test_merged_accepts_only_sources() -> None:
 
 
 def test_two_tools_of_one_name_are_an_error() -> None:
-    with pytest.raises(DuplicateTool, match="two tools are named 'add'"):
+    with pytest.raises(DuplicateToolError, match="two tools are named 'add'"):
         source_of([add, add])
-    with pytest.raises(DuplicateTool, match="two sources have a tool named 'add'"):
+    with pytest.raises(DuplicateToolError, match="two sources have a tool named 'add'"):
         asyncio.run(Merged([LocalTools([add]), LocalTools([add])]).list_tools())
 
 

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from midspan.errors import ConfigError, DuplicateTool, UnknownSession
+from midspan.errors import ConfigError, DuplicateToolError, UnknownSessionError
 from midspan.tools.toolbox import Toolbox
 
 
@@ -41,12 +41,12 @@ def test_unknown_session_is_an_error() -> None:
     box = Toolbox()
     box.open_session("a")
     for use in (box.list_tools, box.source, box.close_session):
-        with pytest.raises(UnknownSession, match="unknown session 'b'; open ones: 'a'"):
+        with pytest.raises(UnknownSessionError, match="unknown session 'b'; open ones: 'a'"):
             use("b")
-    with pytest.raises(UnknownSession):
+    with pytest.raises(UnknownSessionError):
         asyncio.run(box.execute_in_session("b", "add", {}))
     box.close_session("a")
-    with pytest.raises(UnknownSession, match="open ones: none"):
+    with pytest.raises(UnknownSessionError, match="open ones: none"):
         box.list_tools("a")
 
 
@@ -59,7 +59,7 @@ def test_duplicates_are_an_error_skipped_or_overridden() -> None:
 
     box = Toolbox()
     first = box.register(other("first"))
-    with pytest.raises(DuplicateTool, match="'add' is already registered for all sessions"):
+    with pytest.raises(DuplicateToolError, match="'add' is already registered for all sessions"):
         box.register(other("second"))
     assert box.register(other("second"), duplicates="skip") is first
     assert asyncio.run(box.execute_in_session(None, "add", {})).value == "first"

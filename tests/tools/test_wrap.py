@@ -6,10 +6,10 @@ import pytest
 from midspan._types.context import NO_CONTEXT, RunContext
 from midspan._types.parts import ToolCall, ToolResult
 from midspan._types.specs import ToolSpec
-from midspan.errors import ConfigError, DuplicateTool
+from midspan.errors import ConfigError, DuplicateToolError
 from midspan.tools.execution import LocalTools
 from midspan.tools.source import ToolListing, ToolSource
-from midspan.tools.wrap import Filtered, Prefixed, Renamed, TimeLimited, WrapperSource
+from midspan.tools.wrap import Filtered, LoopBound, Prefixed, Renamed, TimeLimited, WrapperSource
 
 
 def read(path: str) -> str:
@@ -56,12 +56,12 @@ def test_renamed_tool_cannot_be_called_by_its_old_name() -> None:
 
 
 def test_renaming_two_tools_to_one_name_is_an_error() -> None:
-    with pytest.raises(DuplicateTool, match="the same name"):
+    with pytest.raises(DuplicateToolError, match="the same name"):
         names(Renamed(FILES, {"read": "x", "write": "x"}))
 
 
 def test_renaming_to_an_existing_name_is_an_error() -> None:
-    with pytest.raises(DuplicateTool, match="two tools the same name"):
+    with pytest.raises(DuplicateToolError, match="two tools the same name"):
         names(Renamed(FILES, {"read": "write"}))
 
 
@@ -146,3 +146,45 @@ def test_wrapper_adapts_tools_again_only_if_they_have_changed() -> None:
     Remote.names = ("read", "write")
     assert names(source) == ["read", "write"]
     assert source.adapted == 2
+
+
+class LoopOf(ToolSource):
+    """Says in which event loop it is used."""
+
+    async def list_tools(self) -> ToolListing:
+        return ToolListing((ToolSpec("which"),))
+
+    async def call(self, call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:
+        return ToolResult(call.id, call.name, id(asyncio.get_running_loop()))
+
+
+def test_loop_bound_source_is_used_in_its_own_loop_while_that_runs() -> None:
+    source = LoopBound(LoopOf())
+
+    async def main() -> None:
+        await source.list_tools()
+        result = await asyncio.to_thread(lambda: asyncio.run(source.call(ToolCall("1", "which"))))
+        assert result.value == id(asyncio.get_running_loop())
+
+    asyncio.run(main())
+
+
+def test_loop_bound_source_moves_to_another_loop_when_its_own_is_closed() -> None:
+    source = LoopBound(LoopOf())
+    asyncio.run(source.list_tools())
+
+    async def main() -> None:
+        assert (await source.call(ToolCall("1", "which"))).value == id(asyncio.get_running_loop())
+
+    asyncio.run(main())
+
+
+def test_loop_bound_source_cannot_be_used_while_its_loop_does_not_run() -> None:
+    source = LoopBound(LoopOf())
+    loop = asyncio.new_event_loop()
+    try:
+        loop.run_until_complete(source.list_tools())
+        with pytest.raises(ConfigError, match="the event loop of this source is not running"):
+            asyncio.run(source.list_tools())
+    finally:
+        loop.close()

@@ -6,11 +6,11 @@ import pytest
 
 from midspan import toolsets
 from midspan._loop.agent import Agent
-from midspan._schema.dialects.adapt import adapt_schema
-from midspan._schema.dialects.dialect import SchemaDialect
+from midspan._schema.adapt import adapt_schema
+from midspan._schema.dialect import SchemaDialect
 from midspan._types.exchange import ModelRequest
 from midspan._types.parts import ToolCall, ToolResult
-from midspan.providers.gemini.profile import GEMINI_JSON_SCHEMA, GEMINI_PARAMETERS
+from midspan.providers.gemini.capabilities import GEMINI_JSON_SCHEMA, GEMINI_PARAMETERS
 from midspan.providers.scripted import ScriptedProvider
 from midspan.tools.schedule import run_calls
 from midspan.tools.wrap import source_of
@@ -53,8 +53,12 @@ def test_ready_tools_describe_all_of_their_parameters() -> None:
 def test_gemini_gets_the_parameters_except_for_their_bounds(dialect: SchemaDialect) -> None:
     for tool in toolsets.ready_tools():
         assert tool.spec.parameters is not None
-        lost = {loss.keyword for loss in adapt_schema(tool.spec.parameters, dialect).dropped}
-        assert lost <= {"additionalProperties", "minLength", "maxLength"}, tool.name
+        adapted = adapt_schema(tool.spec.parameters, dialect)
+        assert not adapted.renamed
+        declared, original = adapted.schema.get("properties", {}), tool.spec.parameters["properties"]
+        for name, prop in original.items():
+            lost = prop.keys() - declared[name].keys()
+            assert lost <= {"additionalProperties", "minLength", "maxLength", "title", "default"}, f"{tool.name}.{name}"
 
 
 def test_several_tools_are_used_one_after_another(monkeypatch: pytest.MonkeyPatch) -> None:

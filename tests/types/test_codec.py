@@ -35,7 +35,7 @@ VALUES: list[tuple[str, Any]] = [
             "gemini-3.8-flash",
             "Be brief.",
             (ToolSpec("add"), BuiltinTool("googleSearch", {"x": 1})),
-            ToolChoice("any", ("add",)),
+            ToolChoice("required", ("add",)),
             ModelSettings(max_tokens=3, thinking="low", extra={"labels": {"a": "b"}}),
             Output({"type": "object"}),
             CachePolicy("cachedContents/1", 60.0),
@@ -99,7 +99,7 @@ def test_invalid_document_is_an_error(document: bytes, words: str) -> None:
 def test_value_that_is_not_json_serializable_is_an_error() -> None:
     with pytest.raises(CodecError, match="not JSON serializable"):
         codec.to_json(Message.user(ToolResult("1", "f", object())))
-    with pytest.raises(CodecError, match="cannot encode a int"):
+    with pytest.raises(CodecError, match="cannot encode an int"):
         codec.to_json(5)
     with pytest.raises(CodecError, match="unknown kind of document 'zzz'"):
         codec.from_json(b"{}", "zzz")
@@ -138,3 +138,9 @@ def test_random_conversations_are_restored_from_json(messages: list[Message]) ->
 def test_document_that_is_not_json_is_an_error(nothing: Any) -> None:
     with pytest.raises(CodecError):
         codec.from_json(nothing, "messages")
+
+
+@pytest.mark.parametrize("data", [b"[]", b'{"a":1}'])
+def test_json_of_others_is_refused_in_plain_words(data: bytes) -> None:
+    with pytest.raises(CodecError, match="this was not written by to_json"):
+        codec.from_json(data, "messages")

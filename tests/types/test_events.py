@@ -47,7 +47,7 @@ EVENTS: list[RunEvent] = [
     events.ToolEnd(1, RESULT, 0.5, 2),
     events.SourceUnavailable("files", "connection refused"),
     events.Interrupted("shutdown"),
-    events.RunEnd("r", "hi", Usage(), 2, "max_turns", events.ErrorInfo("LimitReached", "too many turns")),
+    events.RunEnd("r", "hi", Usage(), 2, "max_turns", events.ErrorInfo("LimitReachedError", "too many turns")),
 ]
 FUTURE = b'{"midspan":1,"kind":"event","value":{"type":"tool_dream","turn":1, "deep": {"a":[1,2.50]}}}'
 PRIVATE = {"provider_data", "origin", "raw", "raw_arguments", "has_more", "meta"}

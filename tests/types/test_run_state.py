@@ -12,9 +12,9 @@ from midspan._types.codec import from_json, to_json
 from midspan._types.events import CANCELLED, ErrorInfo, RunEnd, RunEvent, RunStart, ToolEnd, ToolStart
 from midspan._types.exchange import Citation, FinishReason, ModelResponse, Usage
 from midspan._types.messages import History, Message
-from midspan._types.parts import Text, Thought, ToolCall
+from midspan._types.parts import Text, Thought, ToolCall, ToolResult
 from midspan._types.run_state import RunState
-from midspan.errors import MidspanError, ServerError, StreamCut, ToolError
+from midspan.errors import IncompleteResponseError, MidspanError, ServerError, ToolError
 from midspan.testing import ScriptedProvider
 from tests.bounds import BOUND
 
@@ -60,7 +60,7 @@ turns = st.one_of(
     responses,
     st.lists(endings, min_size=1, max_size=2),
     st.just("It is 3."),
-    st.sampled_from([ServerError("503"), StreamCut("cut"), RuntimeError("bug")]),
+    st.sampled_from([ServerError("503"), IncompleteResponseError("cut"), RuntimeError("bug")]),
 )
 limits = st.builds(
     Limits,
@@ -143,3 +143,13 @@ def test_events_of_unknown_kinds_do_not_change_the_state() -> None:
         from_json(b'{"midspan":1,"kind":"event","value":{"type":"tool_dream"}}', "event"),
     ]
     assert RunState.of_events(events) == RunState.of(History([Message.user("hi")]))
+
+
+def test_first_of_several_final_results_ends_the_run() -> None:
+    calls = tuple(ToolCall(id, "finish", {"text": id}) for id in ("a", "b"))
+    state = RunState.of(History([Message.user("?"), Message("model", calls)]))
+    for index in (1, 0):
+        result = ToolResult(calls[index].id, "finish", calls[index].id, is_final=True)
+        state = state.after(ToolEnd(1, result, 0.1, index))
+    assert state.final_result is not None
+    assert state.final_result.id == "a"

@@ -1,29 +1,31 @@
-"""A conversation in the terminal: the agent is asked, its answer is shown, and the messages are saved in a file."""
+"""A conversation in the terminal: the agent is asked, its answer is shown, and everything is logged."""
 
-import os
-import re
-import time
+import asyncio
+from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from midspan._cli.interrupts import InterruptibleRunner
+from midspan._cli.log import RunLog, open_log
 from midspan._cli.output import Display
-from midspan._cli.settings import Settings, private_directory, state_directory
+from midspan._cli.questions import TERMINAL
+from midspan._cli.settings import Settings
 from midspan._cli.text import print_line
 from midspan._loop.agent import Agent
-from midspan._types.codec import from_json, to_json
-from midspan._types.messages import History, Message
+from midspan._types.messages import History
 from midspan._types.specs import Limits
-from midspan.errors import CodecError, ConfigError
-from midspan.providers.registry import credential_variables, default_family, fallback_family
+from midspan.errors import ConfigError
+from midspan.providers.registry import check_credentials, credential_variables, default_family, fallback_family
 from midspan.tools import Filtered, source_of
 
-_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}", re.ASCII)
-_LOCK_SECONDS = 5.0
+if TYPE_CHECKING:
+    from midspan._loop.telemetry import Telemetry
+
+_SECONDS_TO_LOG = 1.0
+"""How long a program that exits at once may take to note in the log that its run was cancelled."""
 
 
 def with_fallback(settings: Settings, *, allow_all_tools: bool) -> Settings:
@@ -39,151 +41,93 @@ def with_fallback(settings: Settings, *, allow_all_tools: bool) -> Settings:
     return replace(settings, model=name, read_only=not allow_all_tools)
 
 
-def build_agent(settings: Settings, tools: list[Any]) -> Agent:
+def build_agent(settings: Settings, tools: list[Any], telemetry: "Telemetry | None" = None) -> Agent:
     limits = Limits() if settings.max_turns is None else Limits(max_turns=settings.max_turns)
     if settings.read_only and tools:
         tools = [Filtered(source_of(tools), lambda spec: spec.changes is False)]
-    return Agent(settings.model, tools, system=settings.system, limits=limits)
+    if settings.model is not None:
+        check_credentials(settings.model)
+    options, system = settings.options, settings.system
+    return Agent(settings.model, tools, system=system, limits=limits, settings=options, telemetry=telemetry)
+
+
+@contextmanager
+def logged_session(
+    runner: InterruptibleRunner, options: Namespace, settings: Settings
+) -> Iterator[tuple[RunLog | None, str]]:
+    """Yield the log, and the session that the flags select. Without a log, there are no earlier messages."""
+    is_named = options.continue_last or options.session is not None
+    if not settings.log:
+        if is_named:
+            raise ConfigError("a conversation cannot be continued without the log; leave --no-log out")
+        yield None, ""
+        return
+    log = open_log(runner.run, max_days=settings.log_days, needed=is_named)
+    try:
+        if log is None:
+            yield None, ""
+        elif options.continue_last:
+            yield log, log.last_session()
+        else:
+            yield log, log.session(options.session, is_new=getattr(options, "new", False))
+    finally:
+        if log is not None:
+            log.close()
 
 
 class Conversation:
-    """An agent, the messages so far, and the session that they are saved in."""
+    """An agent, the messages so far, and the session of the log that they are part of."""
 
-    def __init__(self, agent: Agent, runner: InterruptibleRunner, session: "Session | None") -> None:
+    def __init__(self, agent: Agent, runner: InterruptibleRunner, log: RunLog | None, session: str) -> None:
         self.agent = agent
         self.session = session
-        self.history = History(session.messages()) if session is not None else History()
+        self.history = History() if log is None else log.history(session)
+        self.log = log
         self._runner = runner
 
-    def ask(self, prompt: str | list[Any], displays: Sequence[Display]) -> None:
+    def ask(self, prompt: str | list[Any], displays: Sequence[Display], **options: Any) -> None:
         """Run the agent and show its events. Raises KeyboardInterrupt if the run was cancelled."""
-        stream = self.agent.stream(prompt, messages=self.history)
+        TERMINAL.displays = displays
+        stream = self.agent.stream(prompt, messages=self.history, on_question=TERMINAL.on_question, **options)
+        entry = None if self.log is None else self.log.entry(self.session, len(self.history))
 
         async def watch() -> None:
             async with stream:
                 async for event in stream:
                     for display in displays:
                         display.show(event)
+                    if entry is not None:
+                        await entry.add(event)
 
         def finish() -> None:
-            try:
-                for display in displays:
-                    display.close()
-            finally:
-                self._save(stream.messages)
+            for display in displays:
+                display.close()
 
+        def exit_at_once() -> None:
+            finish()
+            if entry is not None:  # in an event loop of its own: the one of the run may be blocked
+                asyncio.run(asyncio.wait_for(entry.end(None), _SECONDS_TO_LOG))
+
+        error: BaseException | None = None
         try:
-            self._runner.run(watch(), on_exit=finish)
+            self._runner.run(watch(), on_exit=exit_at_once)
+        except BaseException as raised:
+            error = raised
+            raise
         finally:  # outside of the coroutine, which may be abandoned
             finish()
-
-    def _save(self, messages: History) -> None:
-        """Save calls and answers, however the run ended. A question that led to nothing can just be asked again."""
-        if len(messages) > len(self.history) + 1:
-            if self.session is not None:
-                self.session.append(messages[len(self.history) :])
-            self.history = messages
+            messages = stream.messages
+            if len(messages) > len(self.history) + 1:  # a question that led to nothing can just be asked again
+                self.history = messages
+            if entry is not None:
+                self._runner.run(entry.end(error))
 
     def clear(self) -> None:
-        if self.session is not None:
-            self.session.clear()
+        """Start over. The messages so far stay in the log."""
+        if self.log is not None:
+            name = self.session.partition("#")[0]
+            self.session = self.log.session(None if name.startswith("-") else name, is_new=True)
         self.history = History()
 
     def close(self) -> None:
-        self._runner.run(self.agent.close())
-
-
-class Session:
-    """One conversation, by its name."""
-
-    def __init__(self, name: str) -> None:
-        if not _NAME.fullmatch(name):
-            raise ConfigError(
-                f"{name!r} is not a valid name; use at most 64 letters, digits, dots, dashes or underscores"
-            )
-        self.name = name
-        self.path = _sessions_directory() / f"{name}.json"
-        self._new_path = self.path.with_name(f".{self.path.name}.new")
-
-    def messages(self) -> tuple[Message, ...]:
-        """Return the messages so far; none if the conversation does not exist yet."""
-        try:
-            data = self.path.read_bytes()
-        except FileNotFoundError:
-            return ()
-        except OSError as error:
-            raise ConfigError(f"cannot read the conversation {str(self.path)!r}: {error.strerror}") from error
-        try:
-            messages: tuple[Message, ...] = from_json(data, "messages")
-        except CodecError as error:
-            raise ConfigError(
-                f"the conversation {str(self.path)!r} is damaged: {error}; move the file away to start anew"
-            ) from error
-        return messages
-
-    def check_writable(self) -> None:
-        """Raise ConfigError if the conversation cannot be saved, before a model is asked."""
-        with self._writing():
-            os.close(os.open(self._new_path, os.O_WRONLY | os.O_CREAT, 0o600))
-            self._new_path.unlink()
-
-    def append(self, messages: Sequence[Message]) -> None:
-        """Add messages after those that other processes have added meanwhile."""
-        with self._writing():
-            self._write((*self.messages(), *messages))
-
-    def clear(self) -> None:
-        with self._writing():
-            self._write(())
-
-    def _write(self, messages: tuple[Message, ...]) -> None:
-        """Write a new file and rename it, so that the conversation is complete even after a crash."""
-        with os.fdopen(os.open(self._new_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-            file.write(to_json(messages))
-            file.flush()
-            os.fsync(file.fileno())
-        self._new_path.replace(self.path)
-
-    @contextmanager
-    def _writing(self) -> Iterator[None]:
-        try:
-            with _locked(private_directory(self.path.parent) / ".lock"):
-                yield
-        except OSError as error:
-            raise ConfigError(f"cannot save the conversation {str(self.path)!r}: {error.strerror}") from error
-
-
-def last_session() -> Session:
-    """Return the conversation that was changed last."""
-    sessions = [(path.stat().st_mtime_ns, path.stem) for path in _sessions_directory().glob("[!.]*.json")]
-    if not sessions:
-        raise ConfigError("there is no conversation to continue; start one with --session NAME")
-    return Session(max(sessions)[1])
-
-
-def _sessions_directory() -> Path:
-    return state_directory() / "sessions"
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Allow one writer at a time. The system releases the lock of a process that dies."""
-    try:
-        import fcntl
-    except ImportError:  # Windows: of two commands that end at the same time, one may not be saved
-        yield
-        return
-    lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        deadline = time.monotonic() + _LOCK_SECONDS
-        while True:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError as error:
-                if time.monotonic() > deadline:
-                    raise ConfigError(f"another process holds the lock {str(path)!r}") from error
-                time.sleep(0.02)
-        yield
-    finally:
-        os.close(lock)
+        self._runner.run(self.agent.aclose())

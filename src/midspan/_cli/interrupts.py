@@ -37,9 +37,12 @@ class InterruptibleRunner:
         If the program exits at once, only `on_exit` is called.
         """
         signals: list[int] = []
-        tasks: list[asyncio.Task[T]] = []
+        tasks: list[asyncio.Task[T | SystemExit]] = []
         try:
-            return self._runner.run(self._main(coroutine, tasks, signals))
+            outcome = self._runner.run(self._main(coroutine, tasks, signals))
+            if isinstance(outcome, SystemExit):
+                raise outcome
+            return outcome
         except asyncio.CancelledError:
             if not signals:
                 raise
@@ -49,14 +52,16 @@ class InterruptibleRunner:
                     on_exit()
                 leave(128 + signal.SIGINT)
         finally:
-            if not tasks:
-                coroutine.close()  # the signal came before it was started
+            if not tasks or tasks[0].done():
+                coroutine.close()  # the signal may have come before it was started
         self._cancel_remaining()
         raise KeyboardInterrupt(*signals)
 
-    async def _main(self, coroutine: Coroutine[Any, Any, T], tasks: list[asyncio.Task[T]], signals: list[int]) -> T:
+    async def _main(
+        self, coroutine: Coroutine[Any, Any, T], tasks: list[asyncio.Task[T | SystemExit]], signals: list[int]
+    ) -> T | SystemExit:
         """Run the coroutine in a task of its own, which can be abandoned if it does not end."""
-        task = asyncio.create_task(coroutine)
+        task = asyncio.create_task(_with_exit(coroutine))
         tasks.append(task)
         current = asyncio.current_task()
         assert current is not None, "a coroutine runs in a task"
@@ -90,6 +95,14 @@ class InterruptibleRunner:
         self._cancel_remaining()
         if not self.has_abandoned_tasks:
             self._runner.close()
+
+
+async def _with_exit(coroutine: Coroutine[Any, Any, T]) -> T | SystemExit:
+    """Return the result or the SystemExit, which stops the event loop at once if it leaves a task."""
+    try:
+        return await coroutine
+    except SystemExit as error:
+        return error
 
 
 async def _cancel(task: asyncio.Task[Any]) -> bool:

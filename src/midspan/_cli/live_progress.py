@@ -44,7 +44,7 @@ class LiveProgress(Display):
                     self._print(Text(run_summary(event), style="dim"))
             case _:
                 if notice := notice_of(event, self._max_chars):
-                    self._print(Text(notice, style="yellow"))
+                    self._console.print(Text(notice, style="yellow"))
 
     def _running_calls(self) -> str:
         calls = [f"{call.name}({format_arguments(call.arguments, 200)})" for call in self._running.values()]
@@ -57,7 +57,7 @@ class LiveProgress(Display):
         line.append(f"({format_arguments(call.arguments, self._max_chars)})", style="default")
         line.append(f"  {format_seconds(event.duration_seconds)}", style="dim default")
         self._print(line)
-        value = format_value(event.result.value, self._max_chars)
+        value = format_value(event.result.model_value, self._max_chars)
         self._print(Text(f"  {value}", style="red" if is_error else "dim"))
 
     def _print(self, text: Text) -> None:

@@ -37,7 +37,7 @@ def _dispatch(argv: list[str]) -> int:
     if name in ("--version", "-V"):
         sys.stdout.write(f"midspan {VERSION}\n")
         return 0
-    from midspan._cli.commands import COMMANDS, root_parser
+    from midspan._cli.arguments import COMMANDS, root_parser
 
     if name in COMMANDS:
         return _run(name, argv[1:])
@@ -49,23 +49,31 @@ def _dispatch(argv: list[str]) -> int:
     from midspan._cli.text import print_line
 
     close = get_close_matches(name, COMMANDS, 1)
-    hint = f"did you mean {close[0]}?" if close else f"known commands: {', '.join(COMMANDS)}"
-    print_line(f"unknown command {name!r}; {hint}")
+    if " " in name.strip() or name.startswith("-") or (len(argv) > 1 and not close):
+        return _run("ask", argv)
+    hint = f"did you mean {close[0]}?" if close else f"known commands: {', '.join(COMMANDS)}."
+    print_line(f"unknown command {name!r}; {hint} To ask a single word: midspan ask {name}")
     return 2
 
 
 def _run(name: str, argv: list[str]) -> int:
-    from midspan._cli.commands import command_parser, load_command
-    from midspan._cli.text import configure_logging, exit_code, print_error
+    from midspan._cli.arguments import command_parser, load_command
+    from midspan._cli.commands.keys import load_keys
+    from midspan._cli.text import configure_logging, exit_code, print_error, print_line
 
-    verbose = 0
+    verbose = None
     try:
         options = command_parser(name).parse_intermixed_args(argv)
         verbose = options.verbose
-        configure_logging(verbose)
+        configure_logging(verbose, name)
+        if name != "doctor":  # it reports a file of keys that cannot be read, and goes on
+            load_keys()
         return load_command(name).run(options)
-    except SystemExit as end:  # argparse has printed the help
-        return end.code if isinstance(end.code, int) else 2
+    except SystemExit as end:
+        if verbose is None:  # argparse has printed the help
+            return end.code if isinstance(end.code, int) else 2
+        print_line(f"a tool ended the program with SystemExit({end.code!r})")
+        return end.code if isinstance(end.code, int) and end.code else 1
     except BrokenPipeError:
         raise
     except Exception as error:  # noqa: BLE001 - users get a sentence, whatever the error is
@@ -76,7 +84,7 @@ def _run(name: str, argv: list[str]) -> int:
 
 
 def _print_json_error(name: str, error: Exception) -> None:
-    from midspan._cli.ask import Report, error_fields
+    from midspan._cli.commands.ask import Report, error_fields
     from midspan._cli.text import json_document
 
     document = Report().document(error) if name == "ask" else json_document({"error": error_fields(error)})

@@ -16,6 +16,7 @@ from midspan._cli.text import (
     format_value,
     shorten,
     terminal_columns,
+    wrap_line,
 )
 from midspan._types import events
 from midspan.errors import RunError
@@ -119,17 +120,18 @@ def progress_display(*, verbose: int = 0) -> Display:
 class PlainProgress(Display):
     """Prints a line when a call starts and one when it ends."""
 
-    def __init__(self, *, verbose: int = 0) -> None:
+    def __init__(self, *, verbose: int = 0, out: TextIO | None = None) -> None:
         self._verbose = bool(verbose)
         self._max_chars = 20_000 if verbose else 400
         self._is_closed = False
+        self._out = out
 
     def show(self, event: events.RunEvent) -> None:
         match event:
             case events.ToolStart(call=call):
                 self._print(f"→ {escape_line(call.name)}({format_arguments(call.arguments, self._max_chars)})")
             case events.ToolEnd(result=result, duration_seconds=seconds):
-                name, value = escape_line(result.name), format_value(result.value, self._max_chars)
+                name, value = escape_line(result.name), format_value(result.model_value, self._max_chars)
                 if result.is_error:
                     value = f"failed: {value.removeprefix(f'{name} failed: ')}"
                 self._print(f"{'✗' if result.is_error else '←'} {name}: {value} ({format_seconds(seconds)})")
@@ -144,8 +146,9 @@ class PlainProgress(Display):
         if self._is_closed:
             return
         try:
-            sys.stderr.write(f"{text}\n")
-            sys.stderr.flush()
+            out = self._out or sys.stderr
+            out.write(wrap_line(text, out))
+            out.flush()
         except OSError:
             self._is_closed = True  # nobody reads stderr; the answer may still be read
 
@@ -155,8 +158,9 @@ def notice_of(event: events.RunEvent, max_chars: int) -> str | None:
     match event:
         case events.TurnRetry(reason=reason):
             return f"asking the model again: {shorten(reason, max_chars)}"
-        case events.RequestRetry(wait_seconds=seconds, message=message):
-            return f"request failed, next attempt in {format_seconds(seconds)}: {shorten(message, max_chars)}"
+        case events.RequestRetry(wait_seconds=seconds, status=status, message=message, model=model):
+            action = f"waiting {seconds:.0f} s" if model is None else f"asking {escape_line(model)}"
+            return f"{status or 'request failed'}, {action}: {shorten(message, max_chars)}"
         case events.SourceUnavailable(source=source, message=message):
             return f"no tools from {escape_line(source)}: {shorten(message, max_chars)}"
     return None

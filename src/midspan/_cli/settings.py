@@ -1,14 +1,20 @@
 """Settings from flags, environment variables and the settings file, and the user's directories."""
 
+import json
 import os
+import time
 from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct
 
 from midspan.errors import ConfigError
+
+_LOCK_SECONDS = 5.0
 
 
 class SettingsFile(Struct, frozen=True, forbid_unknown_fields=True):
@@ -18,6 +24,8 @@ class SettingsFile(Struct, frozen=True, forbid_unknown_fields=True):
     tools: str | list[str] | None = None
     system: str | None = None
     max_turns: Annotated[int, Meta(ge=1)] | None = None
+    log: bool = True
+    log_days: Annotated[int, Meta(ge=1)] = 90
 
 
 class Settings(Struct, frozen=True):
@@ -30,12 +38,20 @@ class Settings(Struct, frozen=True):
     max_turns: int | None = None
     read_only: bool = False
     """Use only tools that are declared read-only."""
+    options: dict[str, Any] = {}
+    """Settings of the model, such as the temperature."""
+    log: bool = True
+    log_days: int = 90
+    """How long a conversation is kept after its last question."""
 
 
-def load_settings(options: Namespace) -> Settings:
-    """Combine flags, environment variables and the settings file; the first of them that has a setting wins."""
-    path = settings_path()
-    file = read_settings(path)
+def load_settings(options: Namespace, path: Path | None = None, file: SettingsFile | None = None) -> Settings:
+    """Combine flags, environment variables and the settings file; the first of them that has a setting wins.
+
+    `path` and `file` replace the settings file of the user.
+    """
+    path = settings_path() if path is None else path
+    file = read_settings(path) if file is None else file
     if options.model is not None and not options.model.strip():
         raise ConfigError("--model is empty; pass the name of a model, or leave --model out")
     system = None if options.system is None else valid_text(options.system, "--system")
@@ -44,6 +60,9 @@ def load_settings(options: Namespace) -> Settings:
         tools=_tool_names(options, file, path.parent),
         system=file.system if system is None else system,
         max_turns=options.max_turns or file.max_turns,
+        options=read_options(getattr(options, "option", None) or []),
+        log=file.log and not getattr(options, "no_log", False),
+        log_days=file.log_days,
     )
 
 
@@ -61,23 +80,45 @@ def _tool_names(options: Namespace, file: SettingsFile, folder: Path) -> tuple[s
     return tuple(str(folder / Path(name).expanduser()) if name.endswith(".py") else name for name in names)
 
 
+def read_options(pairs: list[str]) -> dict[str, Any]:
+    """Return the model settings of `-o key=value`; values are JSON where they can be read as such."""
+    settings: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise ConfigError(f"-o takes KEY=VALUE, for example -o temperature=0.2, got {pair!r}")
+        try:
+            settings[name] = json.loads(value)
+        except ValueError:
+            settings[name] = value
+    return settings
+
+
 def read_settings(path: Path) -> SettingsFile:
     """Read a settings file. If there is none, return the defaults."""
     try:
-        text = path.read_text("utf-8")
-    except FileNotFoundError:
+        return msgspec.convert(read_toml(path), SettingsFile)
+    except (FileNotFoundError, NotADirectoryError):
         return SettingsFile()
+    except msgspec.ValidationError as error:
+        known = ", ".join(SettingsFile.__struct_fields__)
+        raise ConfigError(f"{path} is not valid: {error}; known settings: {known}") from error
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Return the content of a TOML file. Raises FileNotFoundError or NotADirectoryError if there is none."""
+    try:
+        text = path.read_text("utf-8")
+    except (FileNotFoundError, NotADirectoryError):
+        raise
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
     import tomllib  # few users have a settings file
 
     try:
-        return msgspec.convert(tomllib.loads(text), SettingsFile)
+        return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path} is not valid TOML: {error}") from error
-    except msgspec.ValidationError as error:
-        known = ", ".join(SettingsFile.__struct_fields__)
-        raise ConfigError(f"{path} is not valid: {error}; known settings: {known}") from error
 
 
 def valid_text(text: str, name: str) -> str:
@@ -96,6 +137,15 @@ def settings_path() -> Path:
     return _user_directory("XDG_CONFIG_HOME", ".config") / "config.toml"
 
 
+def mcp_config_path() -> Path:
+    """Return the user's own list of MCP servers."""
+    return settings_path().with_name("mcp.json")
+
+
+def cache_directory() -> Path:
+    return _user_directory("XDG_CACHE_HOME", ".cache")
+
+
 def state_directory() -> Path:
     """Return the directory of conversations and of the input history."""
     return _user_directory("XDG_STATE_HOME", ".local/state")
@@ -110,10 +160,35 @@ def _user_directory(variable: str, default: str) -> Path:
         raise ConfigError(f"this user has no home directory; set {variable} to a directory") from error
 
 
-def private_directory(path: Path) -> Path:
-    """Create a directory that only its owner can read."""
+def private_directory(path: Path, remedy: str | None = None) -> Path:
+    """Create a directory that only its owner can read. `remedy` says in the error what would help."""
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise ConfigError(f"cannot create the directory {str(path)!r}: {error.strerror}") from error
+        hint = "" if remedy is None else f"; {remedy}"
+        raise ConfigError(f"cannot create the directory {str(path)!r}: {error.strerror}{hint}") from error
     return path
+
+
+@contextmanager
+def locked(path: Path, message: str) -> Iterator[None]:
+    """Allow one writer at a time; `message` tells others why they may not. A process that dies releases its lock."""
+    try:
+        import fcntl
+    except ImportError:  # Windows: of two commands that end at the same time, one may not be saved
+        yield
+        return
+    lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        deadline = time.monotonic() + _LOCK_SECONDS
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError as error:
+                if time.monotonic() > deadline:
+                    raise ConfigError(message) from error
+                time.sleep(0.02)
+        yield
+    finally:
+        os.close(lock)

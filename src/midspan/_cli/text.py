@@ -11,7 +11,14 @@ import unicodedata
 from contextlib import suppress
 from typing import Any, TextIO
 
-from midspan.errors import AuthenticationError, CodecError, ConfigError, CredentialsError, LimitReached, MidspanError
+from midspan.errors import (
+    AuthenticationError,
+    CodecError,
+    ConfigError,
+    CredentialsError,
+    LimitReachedError,
+    MidspanError,
+)
 
 # Text from models, tools and the web must not control the terminal, so control characters are shown escaped.
 _CONTROL = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0))}
@@ -66,6 +73,16 @@ def shorten(text: str, max_chars: int) -> str:
     return escape_line(text if len(text) <= max_chars else f"{text[: max_chars - 1]}…")
 
 
+def fit_line(text: str, columns: int) -> str:
+    """Return the text on one line, cut to so many columns of a terminal."""
+    line = escape_line(text[:columns])
+    if len(text) <= columns and _width(line) <= columns:
+        return line
+    while line and _width(line) > columns - 1:
+        line = line[:-1]
+    return f"{line}…"
+
+
 def count_noun(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
@@ -84,7 +101,7 @@ def exit_code(error: BaseException) -> int:
     match error:
         case CredentialsError() | AuthenticationError():
             return 3
-        case LimitReached():
+        case LimitReachedError():
             return 124  # as of the command `timeout`
         case ConfigError() | CodecError():
             return 2  # as of argparse
@@ -122,8 +139,12 @@ class _StderrHandler(logging.Handler):
     """Looks up sys.stderr for each record, because the spinner replaces it while it is shown."""
 
     with_tracebacks = False
+    with_unavailable = False
+    """Whether to show the warnings of unavailable sources, which most commands show in their own form."""
 
     def emit(self, record: logging.LogRecord) -> None:
+        if hasattr(record, "unavailable") and not self.with_unavailable:
+            return
         error = record.exc_info[1] if record.exc_info else None
         text = record.getMessage()
         if error is not None and not self.with_tracebacks:
@@ -131,18 +152,22 @@ class _StderrHandler(logging.Handler):
         with suppress(OSError, ValueError):  # stderr is closed
             if error is not None and self.with_tracebacks:
                 sys.stderr.write(escape_lines("".join(traceback.format_exception(error))))
-            print_line(text)
+            if record.levelno <= logging.DEBUG:  # requests and responses, on many lines
+                sys.stderr.write(escape_lines(f"{text}\n"))
+            else:
+                print_line(text)
 
 
 _handler = _StderrHandler()
 
 
-def configure_logging(verbose: int) -> None:
+def configure_logging(verbose: int, command: str) -> None:
     """Show the log of the library on stderr: warnings, with -v also infos and tracebacks, with -vv everything."""
     log = logging.getLogger("midspan")
     log.setLevel((logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)])
     log.addHandler(_handler)
     _handler.with_tracebacks = bool(verbose)
+    _handler.with_unavailable = command == "serve"
 
 
 class WordWrapper:

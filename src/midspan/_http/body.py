@@ -12,9 +12,7 @@ from msgspec import Struct
 _MAX_DECODED_PIECE = 2**18
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _IGNORED_FIELDS = (b"id", b"retry")
-# These regular expressions skip everything between the bytes that matter, without a Python loop.
-_OUTSIDE_STRINGS = re.compile(rb'["\[\]{},]')
-_INSIDE_STRINGS = re.compile(rb'["\\]')
+_JSON_TOKENS = re.compile(rb'["\[\]{},]|\\.?', re.DOTALL)
 
 
 class Decoder:
@@ -93,11 +91,14 @@ class EventStream:
             lines[0] = lines[0].removeprefix(_BYTE_ORDER_MARK)
         for line in lines:
             line = line.removesuffix(b"\r")  # noqa: PLW2901 - still the same line
+            if line.startswith(b"data: "):
+                self._add_line(line[6:], events, stray=False)
+                continue
             field, _, value = line.partition(b":")
-            if field == b"data":
-                self._add_line(value.removeprefix(b" "), events, stray=False)
-            elif not line:
+            if not line:
                 self._end_event(events)
+            elif field == b"data":
+                self._add_line(value.removeprefix(b" "), events, stray=False)
             elif field == b"event":
                 self._name = value.removeprefix(b" ").decode(errors="replace")
             elif field and field not in _IGNORED_FIELDS:
@@ -125,63 +126,37 @@ class ArrayStream:
 
     def __init__(self) -> None:
         self._buffer = bytearray()
+        """The element that is not complete yet, and what follows the array."""
         self._position = 0
+        """Where to continue in the buffer."""
         self._depth = 0
         self._in_string = False
-        self._ended = False
-
-    @property
-    def ended(self) -> bool:
-        """Whether the closing bracket has arrived."""
-        return self._ended
+        self._has_ended = False
 
     def feed(self, piece: bytes) -> list[bytes]:
-        buffer = self._buffer
-        buffer += piece
+        self._buffer += piece
         elements: list[bytes] = []
-        begin, position = 0, self._position
-        while not self._ended:
-            found = (_INSIDE_STRINGS if self._in_string else _OUTSIDE_STRINGS).search(buffer, position)
-            if found is None:
-                position = len(buffer)
-                break
-            position = found.end()
-            byte = found.group()
-            if self._in_string:
-                if byte == b'"':
-                    self._in_string = False
-                elif position == len(buffer):
-                    position -= 1  # the escaped byte has not arrived; look at this backslash again
-                    break
-                else:
-                    position += 1
+        begin, token = 0, b""
+        for match in _JSON_TOKENS.finditer(self._buffer, self._position):
+            token, end = match.group(), match.end()
+            if token == b'"':
+                self._in_string = not self._in_string
+            elif self._in_string or self._has_ended:
                 continue
-            begin = self._mark(byte, begin, position, elements)
-        del buffer[:begin]
-        self._position = position - begin
-        return elements
-
-    def _mark(self, byte: bytes, begin: int, position: int, elements: list[bytes]) -> int:
-        """Handle a bracket, a quote or a comma; return where the next element starts."""
-        if byte == b'"':
-            self._in_string = True
-        elif byte in b"[{":
-            self._depth += 1
-            if self._depth == 1:
-                return position
-        elif byte in b"]}":
-            self._depth -= 1
-            self._ended = self._depth == 0
-        if self._ended or (byte == b"," and self._depth == 1):
-            element = bytes(self._buffer[begin : position - 1]).strip()
-            if element:
-                elements.append(element)
-            return position
-        return begin
+            elif token in b"[{":
+                self._depth += 1
+                begin = end if self._depth == 1 else begin
+            elif token in b"]}":
+                self._depth -= 1
+                self._has_ended = self._depth == 0
+            if self._has_ended or (token == b"," and self._depth == 1):
+                elements.append(bytes(self._buffer[begin : end - 1]).strip())
+                begin = end
+        # If the escaped byte has not arrived, the next feed begins with its backslash.
+        self._position = len(self._buffer) - begin - (token == b"\\")
+        del self._buffer[:begin]
+        return [element for element in elements if element]
 
     def end(self) -> bytes:
         """Return what follows the last complete element; empty if the array was complete."""
-        rest = bytes(self._buffer).strip()
-        self._buffer.clear()
-        self._position = 0
-        return rest
+        return bytes(self._buffer).strip()

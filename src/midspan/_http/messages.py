@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import asdict
@@ -14,34 +15,28 @@ RawHeaders = Sequence[tuple[bytes, bytes]]
 _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
-# Not Structs: rich shows every field of a Struct, and a repr ends up in logs and in tracebacks with locals.
-
-
-class HttpRequest:
+class HttpRequest(Struct, frozen=True):
     """A request, sent as it is."""
 
-    __slots__ = ("body", "headers", "method", "url")
-
-    def __init__(self, method: str, url: str, headers: Mapping[str, str] = _NO_HEADERS, body: bytes = b"") -> None:
-        self.method = method
-        self.url = url
-        self.headers = headers
-        self.body = body
+    method: str
+    url: str
+    headers: Mapping[str, str] = _NO_HEADERS
+    body: bytes = b""
 
     def __repr__(self) -> str:
         headers = list(self.headers)
         return f"HttpRequest({self.method!r}, to={origin_of(self.url)!r}, {headers=}, bytes={len(self.body)})"
 
+    def __rich_repr__(self) -> list[tuple[str, Any]]:  # that of a Struct shows every field, also in tracebacks
+        return [("to", origin_of(self.url))]
 
-class HttpResponse:
+
+class HttpResponse(Struct, frozen=True, gc=False):
     """A response with its whole body."""
 
-    __slots__ = ("body", "raw_headers", "status")
-
-    def __init__(self, status: int, raw_headers: RawHeaders, body: bytes) -> None:
-        self.status = status
-        self.raw_headers = raw_headers
-        self.body = body
+    status: int
+    raw_headers: RawHeaders
+    body: bytes
 
     def header(self, name: str) -> str | None:
         """Look up a header, ignoring case."""
@@ -49,6 +44,9 @@ class HttpResponse:
 
     def __repr__(self) -> str:
         return f"HttpResponse({self.status}, headers={len(self.raw_headers)}, bytes={len(self.body)})"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:  # as above
+        return [("status", self.status)]
 
 
 def find_header(raw_headers: RawHeaders, name: str) -> str | None:
@@ -91,3 +89,19 @@ def origin_of(url: str) -> str:
         return "an invalid URL"
     host = str(parts.hostname).encode(errors="backslashreplace").decode()  # an unpaired surrogate cannot be printed
     return f"{host}:{port}" if port else host
+
+
+def check_base_url(url: str) -> str:
+    """Return a base URL without the slash at its end. Raises ConfigError if it is not valid, or has a query."""
+    from urllib.parse import urlsplit  # as above
+
+    try:
+        parts = urlsplit(url.strip() if isinstance(url, str) else "")
+        is_valid = parts.scheme in ("http", "https") and parts.hostname and (parts.port is None or parts.port > 0)
+        is_valid = is_valid and url.strip().isprintable() and " " not in parts.netloc
+    except ValueError:
+        is_valid = False
+    if not is_valid or parts.query or parts.fragment:
+        shown = url.split("@")[-1].split("?")[0] if isinstance(url, str) else url  # without a password or a key
+        raise ConfigError(f"{shown!r} is not a valid base URL; use one like https://host or http://127.0.0.1:8080")
+    return url.strip().rstrip("/")

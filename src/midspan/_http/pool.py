@@ -8,24 +8,26 @@ module loads httptools and ssl, so the first request imports it.
 import asyncio
 import errno
 import os
-import re
 import socket
 import ssl
-from collections.abc import AsyncGenerator, Callable
-from typing import Any
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
-from midspan._http.messages import HttpRequest, Timeouts
-from midspan._http.protocol import NEVER, READ_BUFFER_BYTES, HttpProtocol, timed_out
+from midspan._http.messages import HttpRequest, HttpResponse, Timeouts
+from midspan._http.protocol import READ_BUFFER_BYTES, HttpProtocol, Stage, timed_out
 from midspan._http.routes import Address, Proxies, Route, tls_context
 from midspan.errors import MidspanError, NetworkError
 
-_STALE_SECONDS = 1.0
-"""A reused connection that is closed later than this after a request was sent was not stale: the server was at work."""
+if TYPE_CHECKING:
+    from midspan._http.transport import HttpStream
+
 _MAX_ROUTES = 256
-_STATUS = re.compile(rb"HTTP/1\.[01] (\d{3})\b")
-_MAX_TUNNEL_HEAD = 2**16
 _HAPPY_EYEBALLS_SECONDS = 0.25
 """How long to wait before the next address of a host is tried in parallel; RFC 8305 recommends 250 ms."""
+_NO_TIMEOUTS = Timeouts(None, None, None)
+"""For CONNECT requests; the connect timeout covers them."""
+_PROXY = "the proxy set in HTTPS_PROXY, HTTP_PROXY or ALL_PROXY"
 _HINTS = {
     errno.ECONNREFUSED: "connection refused; check the URL and whether the server is running",
     errno.ENETUNREACH: "network unreachable; check your network connection",
@@ -46,46 +48,56 @@ class Pool:
         self._slots = asyncio.Semaphore(max_connections) if max_connections else None
         self._max_body_bytes = max_body_bytes
         self._proxies = Proxies()
-        self._routes: dict[tuple[str, str], Route] = {}
+        self._routes: dict[tuple[str, str], tuple[Route, list[HttpProtocol]]] = {}
+        self._idle: dict[object, list[HttpProtocol]] = {}
         self._connections: set[HttpProtocol] = set()
         self._connecting: set[asyncio.Timeout] = set()
-        self._idle: dict[object, list[HttpProtocol]] = {}
         self._read_buffer = memoryview(bytearray(READ_BUFFER_BYTES))
         self._tls: ssl.SSLContext | None = None
         self._is_closed = False
 
-    async def open(self, request: HttpRequest, timeouts: Timeouts) -> HttpProtocol:
-        """Send a request and wait for the head of the response. The connection must be passed to `release`."""
+    async def send(self, request: HttpRequest, timeouts: Timeouts, stream: "HttpStream | None" = None) -> HttpResponse:
+        """Send a request and return the response.
+
+        For a `stream` the response has only a head; the stream reads the body from `connection` and releases it.
+        """
+        whole = stream is None
         if self._slots is not None:
             await self._slots.acquire()
-        connection = None
+        connection = response = data = None
         try:
-            route = self._route(request)
+            route, idle = self._routes.get((request.method, request.url)) or self._add_route(request)
+            data = route.encode(request)
             if self._is_closed:  # while the request waited for a slot
                 raise _closed_error(route.origin)
-            start = self._loop.time()
-            total_due = NEVER if timeouts.total is None else start + timeouts.total
-            connection = self._take_idle(route.key)
-            if connection is not None:
-                await connection.exchange(route, request, timeouts, total_due)
-                if not connection.is_stale or self._loop.time() - start >= _STALE_SECONDS:
-                    return _with_head(connection)
-            connection = await self._connect(route, timeouts, total_due)
-            await connection.exchange(route, request, timeouts, total_due)
-            return _with_head(connection)
-        except (MidspanError, asyncio.CancelledError) as error:
+            started = self._loop.time()
+            if idle:
+                connection = idle.pop()
+                response = await connection.exchange(route.origin, data, timeouts, started, whole=whole)
+            if response is None:
+                connection = await self._connect(route, idle, timeouts, started)
+                response = await connection.exchange(route.origin, data, timeouts, started, whole=whole)
+            assert connection is not None, "one of the two sent the request"
+            assert response is not None, "a new connection is not stale"
+            if stream is not None:
+                stream.connection = connection
+            elif self._slots is not None:
+                self._slots.release()
+            return response
+        except BaseException as error:
+            self.release(connection)
+            if not isinstance(error, MidspanError | asyncio.CancelledError):
+                raise
             # Without its traceback, whose frames hold header values and proxy credentials.
             failure = error.with_traceback(None)
-            self.release(connection)
-        except BaseException:
-            self.release(connection)
-            raise
+        finally:
+            del data  # it has secrets, and a traceback may show local variables
         raise failure  # outside the `except` block, which would add the original as context
 
     def release(self, connection: HttpProtocol | None) -> None:
         """Keep the connection if its response is complete, close it otherwise, and allow the next request."""
-        if connection is not None and connection.release():
-            self._idle.setdefault(connection.key, []).append(connection)
+        if connection is not None:
+            connection.release()
         if self._slots is not None:
             self._slots.release()
 
@@ -106,73 +118,70 @@ class Pool:
             if connection.is_pending:
                 connection.fail(_closed_error(connection.origin))
             else:
-                connection.abort()
+                connection.transport.abort()
 
-    async def _connect(self, route: Route, timeouts: Timeouts, total_due: float) -> HttpProtocol:
-        connection = HttpProtocol(route.key, self._read_buffer, self._max_body_bytes, self._forget)
-        connect_due = NEVER if timeouts.connect is None else self._loop.time() + timeouts.connect
-        due = min(connect_due, total_due)
-        timeout = asyncio.timeout_at(None if due == NEVER else due)
+    def _add_route(self, request: HttpRequest) -> tuple[Route, list[HttpProtocol]]:
+        """Return a new route, and the idle connections that can be used for it."""
+        route = Route(request.method, request.url, self._proxies)
+        idle = self._idle.setdefault(route.key, [])
+        if len(self._routes) >= _MAX_ROUTES:
+            self._routes.clear()
+        self._routes[request.method, request.url] = route, idle
+        return route, idle
+
+    async def _connect(
+        self, route: Route, idle: list[HttpProtocol], timeouts: Timeouts, started: float
+    ) -> HttpProtocol:
+        connection = HttpProtocol(idle, self._read_buffer, self._max_body_bytes, self._connections.discard)
+        connect, total = timeouts.connect, timeouts.total
+        stage: Stage = "connect" if total is None or (connect is not None and connect <= total) else "total"
+        seconds = connect if stage == "connect" else total
+        timeout = asyncio.timeout_at(None if seconds is None else started + seconds)
         self._connecting.add(timeout)
+        is_late = False
         try:
             async with timeout:
-                await connect(route, connection, await self._tls_context(route))
+                await self._open(route, connection)
         except TimeoutError:
-            error: NetworkError | None = timed_out(
-                "connect" if connect_due <= total_due else "total", timeouts, route.origin
-            )
-        else:
-            error = None
-            if not connection.closed.done():
-                self._connections.add(connection)
+            is_late = True
         finally:
             self._connecting.discard(timeout)
+        # Outside the `except` block, because the context of an exception may show credentials.
         if self._is_closed:
-            error = _closed_error(route.origin)
-        if error is not None:
-            if connection in self._connections:
-                connection.abort()
-            raise error
+            if not is_late:
+                connection.transport.abort()
+            raise _closed_error(route.origin)
+        if is_late:
+            raise timed_out(stage, timeouts, route.origin)
+        if not connection.closed.done():
+            self._connections.add(connection)
         return connection
 
-    def _forget(self, connection: HttpProtocol) -> None:
-        self._connections.discard(connection)
-        idle = self._idle.get(connection.key, [])
-        if connection in idle:
-            idle.remove(connection)
-
-    async def _tls_context(self, route: Route) -> ssl.SSLContext | None:
-        if not route.server.tls and (route.proxy is None or not route.proxy.tls):
-            return None
-        if self._tls is None:
+    async def _open(self, route: Route, connection: HttpProtocol) -> None:
+        """Connect to the server of a route, through its proxy if it has one."""
+        server, proxy = route.server, route.proxy
+        if self._tls is None and (server.tls or (proxy is not None and proxy.tls)):
             self._tls = await asyncio.to_thread(tls_context)
-        return self._tls
-
-    def _route(self, request: HttpRequest) -> Route:
-        key = (request.method, request.url)
-        route = self._routes.get(key)
-        if route is None:
-            route = Route(request.method, request.url, self._proxies)
-            if len(self._routes) >= _MAX_ROUTES:
-                self._routes.clear()
-            self._routes[key] = route
-        route.check(request)
-        return route
-
-    def _take_idle(self, key: object) -> HttpProtocol | None:
-        connections = self._idle.get(key)
-        while connections:
-            connection = connections.pop()
-            if connection.can_be_reused():
-                return connection
-            connection.abort()
-        return None
-
-
-def _with_head(connection: HttpProtocol) -> HttpProtocol:
-    if connection.error is not None and not connection.status:
-        raise connection.error
-    return connection
+        place = f"{server.host}:{server.port}"
+        if proxy is None:
+            await _open_socket(connection, server, self._tls, place)
+        elif not server.tls:
+            await _open_socket(connection, proxy, self._tls, _PROXY)
+        else:
+            assert self._tls is not None, "it was loaded above"
+            tunnel = HttpProtocol([], self._read_buffer, None, self._connections.discard)
+            await _open_socket(tunnel, proxy, self._tls, _PROXY)
+            try:
+                await _request_tunnel(tunnel, route)
+                with _network_errors(place):
+                    transport = await self._loop.start_tls(
+                        tunnel.transport, connection, self._tls, server_hostname=server.host
+                    )
+            except BaseException:
+                tunnel.transport.abort()
+                raise
+            assert transport is not None, "the transports of create_connection support start_tls"
+            connection.connection_made(transport)
 
 
 def _closed_error(origin: str) -> NetworkError:
@@ -181,103 +190,36 @@ def _closed_error(origin: str) -> NetworkError:
     return error
 
 
-async def connect(route: Route, protocol: HttpProtocol, tls: ssl.SSLContext | None) -> None:
-    """Connect `protocol` to the server of a route, through its proxy if it has one."""
-    try:
-        if route.proxy is None:
-            await _open(lambda: protocol, route.server, tls)
-        elif route.server.tls:
-            await _open_tunnel(protocol, route, tls)
-        else:
-            await _open(lambda: protocol, route.proxy, tls)
-    except OSError as error:
-        failure = _translate(error, route)
-    else:
-        return
-    raise failure
-
-
-async def _open(
-    make_protocol: Callable[[], asyncio.BaseProtocol], address: Address, tls: ssl.SSLContext | None
-) -> asyncio.Transport:
+async def _open_socket(connection: HttpProtocol, address: Address, tls: ssl.SSLContext | None, place: str) -> None:
     loop = asyncio.get_running_loop()
     options: dict[str, Any] = {"ssl": tls} if address.tls else {}
-    if not _is_ip_address(address.host) and isinstance(loop, asyncio.BaseEventLoop):  # uvloop does not support it
+    is_ip_address = ":" in address.host or address.host.rpartition(".")[2].isdigit()
+    if not is_ip_address and isinstance(loop, asyncio.BaseEventLoop):  # uvloop does not support it
         options["happy_eyeballs_delay"] = _HAPPY_EYEBALLS_SECONDS
-    transport, _ = await loop.create_connection(make_protocol, address.host, address.port, **options)
-    return transport
+    with _network_errors(place):
+        await loop.create_connection(lambda: connection, address.host, address.port, **options)
 
 
-def _is_ip_address(host: str) -> bool:
-    return ":" in host or host.rpartition(".")[2].isdigit()
-
-
-async def _open_tunnel(protocol: HttpProtocol, route: Route, tls: ssl.SSLContext | None) -> None:
-    """Ask the proxy for a tunnel to the server, then start TLS inside the tunnel."""
-    assert route.proxy is not None, "only a proxy opens tunnels"
-    assert tls is not None, "only https goes through a tunnel"
-    loop = asyncio.get_running_loop()
-    tunnel = _TunnelProtocol(loop)
-    try:
-        transport = await _open(lambda: tunnel, route.proxy, tls)
-    except OSError as error:
-        raise _ProxyError from error
-    try:
-        transport.write(route.tunnel_head())
-        _check_tunnel(await tunnel.head, route.origin)
-        encrypted = await loop.start_tls(transport, protocol, tls, server_hostname=route.server.host)
-    except BaseException:
-        transport.abort()
-        raise
-    assert encrypted is not None, "the transports of create_connection support start_tls"
-    protocol.connection_made(encrypted)
-
-
-class _TunnelProtocol(asyncio.Protocol):
-    """Receives the proxy's response to CONNECT."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.head: asyncio.Future[bytes] = loop.create_future()
-        self._received = b""
-
-    def data_received(self, data: bytes) -> None:
-        self._received += data
-        if (b"\r\n\r\n" in self._received or len(self._received) > _MAX_TUNNEL_HEAD) and not self.head.done():
-            self.head.set_result(self._received)
-
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - required by asyncio.Protocol
-        if not self.head.done():
-            self.head.set_result(self._received)
-
-
-def _check_tunnel(head: bytes, origin: str) -> None:
-    match = _STATUS.match(head)
-    if match is None or not head.partition(b"\r\n\r\n")[1]:
-        raise NetworkError(f"the proxy for {origin} did not send a valid response to CONNECT")
-    status = int(match[1])
-    if not 200 <= status < 300:
-        error = NetworkError(f"the proxy for {origin} refused the connection with status {status}")
-        error.retryable = status >= 500
+async def _request_tunnel(tunnel: HttpProtocol, route: Route) -> None:
+    """Ask the proxy for a tunnel to the server."""
+    name = f"the proxy for {route.origin}"
+    response = await tunnel.exchange(name, route.tunnel_request(), _NO_TIMEOUTS, 0.0, whole=False)
+    assert response is not None, "a new connection is not stale"
+    if not 200 <= response.status < 300:
+        error = NetworkError(f"{name} refused the connection with status {response.status}")
+        error.retryable = response.status >= 500
         raise error
-    if not head.endswith(b"\r\n\r\n"):
-        raise NetworkError(f"the proxy for {origin} sent data before the TLS handshake")
 
 
-class _ProxyError(OSError):
-    """The proxy itself, not the server behind it, could not be reached; the reason is the cause."""
-
-
-def _translate(error: OSError, route: Route) -> NetworkError:
-    place, cause = f"{route.server.host}:{route.server.port}", error
-    if isinstance(error, _ProxyError) or (route.proxy is not None and not route.server.tls):
-        place = "the proxy set in HTTPS_PROXY, HTTP_PROXY or ALL_PROXY"
-        cause = error.__cause__ if isinstance(error.__cause__, OSError) else error
-    failure = NetworkError(_describe(cause, place))
-    failure.retryable = not isinstance(cause, ssl.SSLCertVerificationError)
-    failure.__cause__ = cause.with_traceback(None)
-    cause.__cause__, cause.__suppress_context__ = None, True
-    cause.__context__ = None
-    return failure
+@contextmanager
+def _network_errors(place: str) -> Iterator[None]:
+    """Raise a NetworkError that names the place, instead of the errors of sockets and TLS."""
+    try:
+        yield
+    except OSError as error:
+        failure = NetworkError(_describe(error, place))
+        failure.retryable = not isinstance(error, ssl.SSLCertVerificationError)
+        raise failure from error
 
 
 def _describe(error: OSError, place: str) -> str:

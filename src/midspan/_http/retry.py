@@ -30,9 +30,7 @@ class SystemClock:
     """The time and randomness of the system."""
 
     monotonic = staticmethod(time.monotonic)
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
+    sleep = staticmethod(asyncio.sleep)
 
     def random(self) -> float:
         from random import random  # slow to import, and rarely needed
@@ -48,10 +46,10 @@ class RetryPolicy(Struct, frozen=True):
     """Exponential backoff with full jitter. `RetryPolicy(max_attempts=1)` never retries."""
 
     max_attempts: int = 5
-    base_seconds: float = 1.0
+    base_delay_seconds: float = 1.0
     """The longest first delay; it doubles with each further attempt."""
     max_delay_seconds: float = 60.0
-    total_seconds: float = 600.0
+    max_seconds: float = 600.0
     """No attempt starts later than this after the first one."""
 
     def __post_init__(self) -> None:
@@ -89,10 +87,13 @@ class RetryState:
     async def wait_or_raise(self, error: ProviderError) -> None:
         """Wait until the next attempt after this error, or raise the error if there is none."""
         self._failed_attempts += 1
-        delay = _delay_after(error, self._failed_attempts, self._policy, self._clock)
-        is_late = self._clock.monotonic() + delay - self._started_at > self._policy.total_seconds
+        delay = self._delay_after(error)
+        is_late = self._clock.monotonic() + delay - self._started_at > self._policy.max_seconds
         if is_late or self._failed_attempts >= self._policy.max_attempts or not error.retryable:
-            _add_note(error, self._failed_attempts, delay)
+            if self._failed_attempts > 1 or error.retryable:
+                attempts = "1 attempt" if self._failed_attempts == 1 else f"{self._failed_attempts} attempts"
+                later = f"; the next one would have been in {delay:.1f} s" if error.retryable else ""
+                error.add_note(f"failed after {attempts}{later}")
             raise error
         # Without its traceback, whose frames refer to this object and so to the error itself.
         self._last_error = error.with_traceback(None)
@@ -109,18 +110,10 @@ class RetryState:
         if self._last_error is not None and cancelled.__cause__ is None:
             cancelled.__cause__ = self._last_error
 
-
-def _delay_after(error: ProviderError, failed_attempts: int, policy: RetryPolicy, clock: Clock) -> float:
-    """Return the delay the server asked for plus some jitter, or a random part of the exponential backoff."""
-    if error.retry_delay_seconds is not None:
-        return error.retry_delay_seconds + clock.random() * policy.base_seconds
-    backoff: float = policy.base_seconds * 2 ** min(failed_attempts - 1, _MAX_DOUBLINGS)
-    return clock.random() * min(policy.max_delay_seconds, backoff)
-
-
-def _add_note(error: ProviderError, failed_attempts: int, delay: float) -> None:
-    if failed_attempts == 1 and not error.retryable:
-        return
-    attempts = "1 attempt" if failed_attempts == 1 else f"{failed_attempts} attempts"
-    retry = f"; the next one would have been in {delay:.1f} s" if error.retryable else ""
-    error.add_note(f"failed after {attempts}{retry}")
+    def _delay_after(self, error: ProviderError) -> float:
+        """Return the delay the server asked for plus some jitter, or a random part of the exponential backoff."""
+        policy, jitter = self._policy, self._clock.random()
+        if error.retry_delay_seconds is not None:
+            return error.retry_delay_seconds + jitter * policy.base_delay_seconds
+        backoff: float = policy.base_delay_seconds * 2 ** min(self._failed_attempts - 1, _MAX_DOUBLINGS)
+        return jitter * min(policy.max_delay_seconds, backoff)

@@ -46,7 +46,6 @@ class Route:
         self.key = (self.server, proxy)
         """Connections with the same key are interchangeable."""
         method = method.upper()
-        self.is_head = method == "HEAD"
         self._always_has_length = method in ("POST", "PUT", "PATCH")
         host = f"[{self.server.host}]" if ":" in self.server.host else self.server.host
         self._host_and_port = f"{host}:{self.server.port}"
@@ -68,21 +67,17 @@ class Route:
         self._headers: dict[str, str] | None = None
         self._encoded = b""
 
-    def check(self, request: HttpRequest) -> None:
-        """Raise a ConfigError if the headers or the body cannot be sent."""
-        if not isinstance(request.body, bytes):
-            raise ConfigError("the request body has the wrong type; it must be bytes")
+    def encode(self, request: HttpRequest) -> bytes:
+        """Return the bytes of a request. Raises ConfigError if its headers cannot be sent."""
+        body = request.body
         if request.headers != self._headers:
             self._encoded = self._encode(request.headers)
             self._headers = dict(request.headers)
-
-    def head(self, request: HttpRequest) -> bytes:
-        """Return everything that is sent before the body of a request that was checked."""
-        if request.body or self._always_has_length:
-            return b"%bContent-Length: %d\r\n\r\n" % (self._encoded, len(request.body))
+        if body or self._always_has_length:
+            return b"".join((self._encoded, b"Content-Length: ", str(len(body)).encode(), b"\r\n\r\n", body))
         return self._encoded + b"\r\n"
 
-    def tunnel_head(self) -> bytes:
+    def tunnel_request(self) -> bytes:
         """Return the CONNECT request that asks the proxy for a tunnel to the server."""
         headers = {"Host": self._host_and_port, **self._proxy_credentials}
         lines = [f"{name}: {value}\r\n" for name, value in headers.items()]

@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Self
 
 from midspan._http.messages import HttpRequest, HttpResponse, RawHeaders, Timeouts, find_header, origin_of
-from midspan.errors import ConfigError, StreamCut
+from midspan.errors import ConfigError, IncompleteResponseError
 
 if TYPE_CHECKING:
     from midspan._http.pool import Pool
@@ -54,12 +54,8 @@ class Transport:
 
     async def send(self, request: HttpRequest, timeouts: Timeouts | None = None) -> HttpResponse:
         """Send a request and return the response with its whole body."""
-        pool = self.pool() or await self.create_pool()
-        connection = await pool.open(request, timeouts or self._timeouts)
-        try:
-            return HttpResponse(connection.status, connection.raw_headers, await connection.read())
-        finally:
-            pool.release(connection)
+        pool = self._pools.get(asyncio.get_running_loop()) or await self.pool()
+        return await pool.send(request, timeouts or self._timeouts)
 
     def stream(self, request: HttpRequest, timeouts: Timeouts | None = None) -> "HttpStream":
         """Send a request and read the response as it arrives, in an `async with` block.
@@ -68,27 +64,23 @@ class Transport:
         """
         return HttpStream(self, request, timeouts or self._timeouts)
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         """Close the connections of the running event loop. Later requests open new ones."""
         _forget_closed_loops(self._pools)
-        pool = self.pool()
+        pool = self._pools.get(asyncio.get_running_loop())
         if pool is not None:
             await pool.guard.aclose()
 
-    def pool(self) -> "Pool | None":
-        """Return the pool of the running event loop if there is one."""
-        return self._pools.get(asyncio.get_running_loop())
-
-    async def create_pool(self) -> "Pool":
+    async def pool(self) -> "Pool":
         """Return the pool of the running event loop, which is created if necessary."""
         if "midspan._http.pool" not in sys.modules:
             await asyncio.to_thread(import_module, "midspan._http.pool")  # slow; do not block the loop meanwhile
-        pool = self.pool()
+        loop = asyncio.get_running_loop()
+        pool = self._pools.get(loop)
         if pool is None:
             from midspan._http.pool import Pool
 
             _forget_closed_loops(self._pools)
-            loop = asyncio.get_running_loop()
             pool = self._pools[loop] = Pool(self._max_connections, self._max_body_bytes)
             pool.guard = _close_with_loop(self._pools, loop)
             await anext(pool.guard)
@@ -98,7 +90,7 @@ class Transport:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.close()
+        await self.aclose()
 
 
 class HttpStream:
@@ -106,7 +98,7 @@ class HttpStream:
 
     status: int
     raw_headers: RawHeaders
-    _connection: "HttpProtocol | None" = None
+    connection: "HttpProtocol | None" = None
 
     def __init__(self, transport: Transport, request: HttpRequest, timeouts: Timeouts) -> None:
         self._transport = transport
@@ -118,28 +110,28 @@ class HttpStream:
         return find_header(self.raw_headers, name)
 
     async def __aenter__(self) -> Self:
-        self._pool = self._transport.pool() or await self._transport.create_pool()
-        self._connection = await self._pool.open(self._request, self._timeouts)
-        self.status, self.raw_headers = self._connection.status, self._connection.raw_headers
+        self._pool = await self._transport.pool()
+        response = await self._pool.send(self._request, self._timeouts, self)
+        self.status, self.raw_headers = response.status, response.raw_headers
         return self
 
     def __aiter__(self) -> Self:
         return self
 
     def __anext__(self) -> Awaitable[bytes]:
-        return anext(self._open_connection())
+        return (self.connection or self._open_connection()).__anext__()
 
     async def read(self) -> bytes:
         """Return the rest of the body."""
         return await self._open_connection().read()
 
     def _open_connection(self) -> "HttpProtocol":
-        if self._connection is None:
-            raise StreamCut(f"the response of {origin_of(self._request.url)} was closed")
-        return self._connection
+        if self.connection is None:
+            raise IncompleteResponseError(f"the response of {origin_of(self._request.url)} was closed")
+        return self.connection
 
     async def __aexit__(self, *_: object) -> None:
-        connection, self._connection = self._open_connection(), None
+        connection, self.connection = self._open_connection(), None
         self._pool.release(connection)
 
 
@@ -173,18 +165,11 @@ def _drop_all(pools: _Pools) -> None:
         loop, pool = pools.popitem()
         if pool.process != os.getpid():
             continue  # a forked child must not touch the sockets and the selector of its parent
-        if loop.is_running() and not _is_running_here(loop):
+        if loop.is_running():  # perhaps in another thread
             with suppress(RuntimeError):  # the loop was closed meanwhile
                 loop.call_soon_threadsafe(_drop, pool)
         else:
             _drop(pool)
-
-
-def _is_running_here(loop: asyncio.AbstractEventLoop) -> bool:
-    try:
-        return asyncio.get_running_loop() is loop
-    except RuntimeError:
-        return False
 
 
 def _drop(pool: "Pool") -> None:

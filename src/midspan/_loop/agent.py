@@ -1,79 +1,61 @@
-"""What a user holds: `Agent`, a model with tools and limits, and `Chat`, a conversation with an agent."""
+"""`Agent`: a model with tools and limits."""
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from __future__ import annotations  # they are not evaluated, and name types that only a run loads
+
+from collections.abc import Sequence
+from functools import partial
 from os import urandom
-from time import monotonic
-from typing import TYPE_CHECKING, Any, Generic, Optional, Self, TypedDict, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, overload
 
-from msgspec import Struct
-from msgspec.structs import force_setattr, replace
+from msgspec.structs import replace
 
-from midspan._loop.blocking import run_blocking
-from midspan._loop.policies import out_of_time
-from midspan._loop.prepare import PreparedRun, RunConfig, ToolSet, prepare_run
-from midspan._loop.prompt import Messages, Prompt, check_messages, conversation, to_message, to_turn
-from midspan._loop.result import Output, RunResult, RunStream, result_of
-from midspan._types.context import AskUser
-from midspan._types.messages import History
-from midspan._types.run_state import CALL_NOT_RUN, RunState
+from midspan._loop.options import (
+    CONVERTERS,
+    AgentChanges,
+    AgentOptions,
+    Model,
+    Output,
+    RunConfig,
+    RunOptions,
+    ToolSet,
+    TypedRunOptions,
+    as_list,
+    check_on_question,
+)
+from midspan._types.closing import close_all
+from midspan._types.context import OnQuestion
+from midspan._types.exchange import CachePolicy
 from midspan._types.specs import Limits, ModelSettings, ToolChoice
-from midspan._types.texts import check_text
-from midspan.errors import ConfigError, MidspanError
+from midspan.errors import ConfigError
 from midspan.providers.provider import Provider
 from midspan.tools.source import ToolSource
-from midspan.tools.tasks import Expired, with_timeout
 
 if TYPE_CHECKING:
-    from midspan._loop.run import Run
-    from midspan._schema.output_type import OutputType
+    from midspan._loop.prepare import PreparedRun
+    from midspan._loop.prompt import Messages, Prompt
+    from midspan._loop.result import RunResult, RunStream
+    from midspan._loop.start import PendingRun
+    from midspan._loop.telemetry import Telemetry
 
 T = TypeVar("T")
-Model = Provider | str | Sequence[Provider | str]
-"""A provider, a name, or a chain of both: if one model fails, the next one is asked."""
 
 _EXAMPLE_MODEL = "gemini:gemini-3.8-flash"
-
-
-class AgentOptions(TypedDict, total=False):
-    """The options of an agent beside its model, its tools and the type of its answers."""
-
-    system: str | None
-    limits: Limits | None
-    settings: ModelSettings | dict[str, Any] | None
-    tool_choice: ToolChoice | str | dict[str, Any] | None
-    calls_only: bool
-    prompt_mode: bool | None
-
-
-class RunOptions(AgentOptions, total=False):
-    """The options of a single run beside the type of its answer; see `Agent.run`."""
-
-    messages: Messages | None
-    context: Any
-    ask_user: AskUser | None
-    run_id: str | None
-    model: Model | None
-    tools: Any
-
-
-class TypedRunOptions(RunOptions, total=False):
-    """All options of a single run."""
-
-    output: Any
 
 
 class Agent(Generic[Output]):
     """A model, its tools and its limits. One agent serves any number of runs at once; it keeps nothing of them."""
 
+    _lacks_model = False
+    """Whether no model was named and no key was found."""
+
     @overload
     def __init__(
-        self: "Agent[str]", model: Model | None = None, tools: Any = (), **options: Unpack[AgentOptions]
+        self: Agent[str], model: Model | None = None, tools: Any = (), **options: Unpack[AgentOptions]
     ) -> None: ...
 
     @overload
     def __init__(
-        self: "Agent[T]",
+        self: Agent[T],
         model: Model | None = None,
         tools: Any = (),
         *,
@@ -83,7 +65,7 @@ class Agent(Generic[Output]):
 
     @overload
     def __init__(
-        self: "Agent[Any]",
+        self: Agent[Any],
         model: Model | None = None,
         tools: Any = (),
         *,
@@ -97,49 +79,85 @@ class Agent(Generic[Output]):
         tools: Any = (),
         *,
         system: str | None = None,
-        limits: Limits | None = None,
+        limits: Limits | dict[str, Any] | None = None,
         settings: ModelSettings | dict[str, Any] | None = None,
         output: Any = None,
         tool_choice: ToolChoice | str | dict[str, Any] | None = None,
         calls_only: bool = False,
         prompt_mode: bool | None = None,
+        raise_tool_errors: bool = False,
+        on_question: OnQuestion | None = None,
+        cache: CachePolicy | None = None,
+        telemetry: Telemetry | None = None,
     ) -> None:
         """`model` is a provider or a name like `"gemini:gemini-3.8-flash"`; `tools` are functions, tools or sources.
 
-        A list of models is a chain: if a request to one fails for good, the next one gets it.
-
-        Without a model it is Gemini if a key is set; otherwise the first request raises ConfigError.
+        A list of models is a chain: if a request to one fails for good, the next one gets it. Without a model, it is
+        the one whose key is set. Keys are looked for when the first request is made.
 
         `output` is the type of the answer, or its JSON Schema. With `calls_only` the model never answers in text: a
         tool that is final ends the run. `prompt_mode` describes the tools in the prompt and reads calls from the text;
-        models without function calling get it automatically.
+        models without function calling get it automatically. With `raise_tool_errors` an exception of a tool, other
+        than ToolError, is raised by the run instead of being reported to the model. `on_question` is an async function
+        with which tools ask the user: it gets a question and a JSON Schema for the answer, or None, and returns the
+        answer. `cache` says how the provider caches the part of the prompt that stays the same. `telemetry` records
+        runs with OpenTelemetry.
         """
         self._owned_providers: dict[str, Provider] = {}
         self._owned_sources: list[ToolSource] = []
-        self._limits = _check_limits(Limits() if limits is None else limits)
+        self._limits = Limits.of(limits)
+        self._on_question = check_on_question(on_question)
         all_tools = as_list(tools)
-        self._config = replace(
-            RunConfig(self._provider(model), ToolSet(all_tools)),
-            system=_check_system(system),
-            settings=ModelSettings.of(settings),
-            output=output_type(output),
-            tool_choice=_tool_choice(tool_choice),
-            calls_only=calls_only,
-            prompt_mode=prompt_mode,
-        )
+        options = {
+            "system": system, "settings": settings, "output": output, "tool_choice": tool_choice,
+            "calls_only": calls_only, "prompt_mode": prompt_mode, "raise_tool_errors": raise_tool_errors,
+            "cache": cache, "telemetry": telemetry,
+        }  # fmt: skip
+        converted = {name: CONVERTERS[name](value) for name, value in options.items()}
+        self._config = RunConfig(self._provider(model), ToolSet(all_tools), **converted)
         self._own(all_tools)
         self._prepared: PreparedRun | None = None
 
     @property
-    def model(self) -> Provider:
+    def model(self) -> str:
+        """The name of the model."""
+        return self._config.provider.model
+
+    @property
+    def provider(self) -> Provider:
+        """The provider of the model, which sends the requests."""
         return self._config.provider
 
     @property
     def tools(self) -> Sequence[Any]:
         """The tools as they were given."""
-        return self._config.tools.given
+        return self._config.tools.as_passed
 
-    def replace(self, *, limits: Limits | None = None, **options: Any) -> "Agent[Any]":
+    @property
+    def system(self) -> str | None:
+        """The system prompt."""
+        return self._config.system
+
+    @property
+    def limits(self) -> Limits:
+        return self._limits
+
+    @overload
+    def replace(self, **options: Unpack[AgentChanges]) -> Agent[Output]: ...
+
+    @overload
+    def replace(self, *, output: type[T], **options: Unpack[AgentChanges]) -> Agent[T]: ...
+
+    @overload
+    def replace(self, *, output: Any, **options: Unpack[AgentChanges]) -> Agent[Any]: ...
+
+    def replace(
+        self,
+        *,
+        limits: Limits | dict[str, Any] | None = None,
+        on_question: OnQuestion | None = None,
+        **options: Any,
+    ) -> Agent[Any]:
         """Return an agent like this one with other options; they are those of `run`.
 
         It shares the models and tool sources of this agent. Closing it closes only what `options` added.
@@ -155,7 +173,10 @@ class Agent(Generic[Output]):
             options["tools"] = as_list(options["tools"])
             agent._own(options["tools"])
         agent._config = agent._with_overrides(options)
-        agent._prepared, agent._limits = None, self._limits if limits is None else _check_limits(limits)
+        agent._prepared, agent._limits = None, self._limits if limits is None else Limits.of(limits)
+        agent._lacks_model = self._lacks_model and options.get("model") is None
+        if on_question is not None:
+            agent._on_question = check_on_question(on_question)
         return agent
 
     def _own(self, tools: Sequence[Any]) -> None:
@@ -164,10 +185,18 @@ class Agent(Generic[Output]):
 
     def __repr__(self) -> str:
         config = getattr(self, "_config", None)
-        return "Agent()" if config is None else f"Agent({config.provider!r}, {len(config.tools.given)} tools)"
+        if config is None:
+            return "Agent()"
+        count = len(config.tools.as_passed)
+        return f"Agent({config.provider!r}, {count} {'tool' if count == 1 else 'tools'})"
 
     @overload
     async def run(self, prompt: Prompt | None = None, **options: Unpack[RunOptions]) -> RunResult[Output]: ...
+
+    @overload
+    async def run(
+        self, prompt: Prompt | None = None, *, output: type[T], **options: Unpack[RunOptions]
+    ) -> RunResult[T]: ...
 
     @overload
     async def run(
@@ -177,19 +206,20 @@ class Agent(Generic[Output]):
     async def run(self, prompt: Prompt | None = None, **options: Any) -> RunResult[Any]:
         """Ask the model, run the tools that it calls, and return the answer.
 
-        `messages` is the conversation so far, `context` is an object for tools that the model does not see, `ask_user`
-        is a function with which tools ask the user, and `run_id` is the id of the run. `model`, `tools`, `system`,
-        `settings`, `limits`, `output`, `tool_choice`, `calls_only` and `prompt_mode` replace those of the agent for
-        this run. A string among the tools is the name of one of the agent's tools.
+        `messages` is the conversation so far, `context` is an object for tools that the model does not see, and
+        `run_id` is the id of the run. `model`, `tools`, `system`, `settings`, `limits`, `output`, `tool_choice`,
+        `calls_only`, `prompt_mode`, `on_question` and `cache` replace those of the agent for this run. A string among
+        the tools is the name of one of the agent's tools.
         """
-        start, _, earlier_messages = self._begin(prompt, **options)
-        run = await start(streams=False)
-        async for _ in run.events():
-            pass  # nobody reads them
-        return result_of(run, earlier_messages)
+        return await self._begin(prompt, **options).result()
 
     @overload
     def run_sync(self, prompt: Prompt | None = None, **options: Unpack[RunOptions]) -> RunResult[Output]: ...
+
+    @overload
+    def run_sync(
+        self, prompt: Prompt | None = None, *, output: type[T], **options: Unpack[RunOptions]
+    ) -> RunResult[T]: ...
 
     @overload
     def run_sync(
@@ -198,19 +228,37 @@ class Agent(Generic[Output]):
 
     def run_sync(self, prompt: Prompt | None = None, **options: Any) -> RunResult[Any]:
         """Like `run`, for plain code, also where an event loop is running."""
+        from midspan._loop.blocking import run_blocking  # loaded with the first blocking call
+        from midspan._loop.prompt import to_message
+
         # Files are read here and not in the event loop, which all blocking calls share.
         return run_blocking(self.run(None if prompt is None else to_message(prompt), **options))
 
     @overload
-    def stream(self, prompt: Prompt | None = None, **options: Unpack[RunOptions]) -> RunStream[Output]: ...
+    def stream(
+        self, prompt: Prompt | None = None, *, deltas: bool = True, **options: Unpack[RunOptions]
+    ) -> RunStream[Output]: ...
 
     @overload
-    def stream(self, prompt: Prompt | None = None, *, output: Any, **options: Unpack[RunOptions]) -> RunStream[Any]: ...
+    def stream(
+        self, prompt: Prompt | None = None, *, deltas: bool = True, output: type[T], **options: Unpack[RunOptions]
+    ) -> RunStream[T]: ...
 
-    def stream(self, prompt: Prompt | None = None, **options: Any) -> RunStream[Any]:
-        """Return the events of a run as they come; the options are those of `run`."""
-        start, history, earlier_messages = self._begin(prompt, **options)
-        return RunStream(lambda: start(streams=True), history, earlier_messages)
+    @overload
+    def stream(
+        self, prompt: Prompt | None = None, *, deltas: bool = True, output: Any, **options: Unpack[RunOptions]
+    ) -> RunStream[Any]: ...
+
+    def stream(self, prompt: Prompt | None = None, *, deltas: bool = True, **options: Any) -> RunStream[Any]:
+        """Return the events of a run as they come; the options are those of `run`.
+
+        With `deltas=False` each response of the model is requested as a whole, so there are no events for its pieces.
+        """
+        from midspan._loop.result import RunStream  # loaded with the first run
+
+        pending = self._begin(prompt, **options)
+        model = pending.config.provider.model
+        return RunStream(pending.start, model, pending.history, pending.earlier_messages, deltas=deltas)
 
     def _begin(
         self,
@@ -218,41 +266,40 @@ class Agent(Generic[Output]):
         *,
         messages: Messages | None = None,
         context: Any = None,
-        ask_user: AskUser | None = None,
-        limits: Limits | None = None,
+        on_question: OnQuestion | None = None,
+        limits: Limits | dict[str, Any] | None = None,
         run_id: str | None = None,
         **other: Any,
-    ) -> "tuple[Callable[..., Awaitable[Run]], History, int]":
-        """Check the options of a run. Return how to start it, its conversation, and the number of earlier messages."""
+    ) -> PendingRun:
+        """Check the options of a run."""
+        from midspan._loop.prompt import conversation  # as above
+        from midspan._loop.start import PendingRun
+
         if run_id is not None and (not isinstance(run_id, str) or not run_id):
             raise ConfigError(f"run_id must be a non-empty string, got {run_id!r}")
         history, earlier_messages = conversation(prompt, messages)
-        run_limits = self._limits if limits is None else _check_limits(limits)
-        config = self._with_overrides(other) if other else None
-
-        async def start(*, streams: bool) -> "Run":
-            from midspan._loop.run import Run  # loaded with the first run
-
-            started = monotonic()
-            try:
-                preparing = self._prepare() if config is None else prepare_run(config)
-                prepared = await with_timeout(preparing, run_limits.max_seconds)
-            except Expired:
-                raise _with_transcript(out_of_time(run_limits), history) from None
-            except MidspanError as error:
-                _with_transcript(error, history)
-                raise
-            tracker = prepared.track(run_limits, started)
-            id = run_id or new_run_id()
-            return Run(id, prepared, history, tracker, streams=streams, context=context, ask_user=ask_user)
-
-        return start, history, earlier_messages
+        run_limits = self._limits if limits is None else Limits.of(limits)
+        if self._lacks_model and other.get("model") is None:  # a key may have been set since
+            self._config, self._prepared = replace(self._config, provider=self._provider(None)), None
+        asking = self._on_question if on_question is None else check_on_question(on_question)
+        config = self._with_overrides(other) if other else self._config
+        return PendingRun(
+            id=run_id or new_run_id(),
+            history=history,
+            earlier_messages=earlier_messages,
+            limits=run_limits,
+            prepare=partial(_prepare_once, config) if other else self._prepare,
+            prepared=None if other or not config.tools.is_fixed else self._prepared,
+            context=context,
+            on_question=asking,
+            config=config,
+        )
 
     async def _prepare(self) -> PreparedRun:
         """Return the prepared run; it is built again only if the tools have changed."""
         prepared = self._prepared
         if prepared is None or not (await self._config.tools.list_tools()).is_same_as(prepared.listing):
-            prepared = self._prepared = await prepare_run(self._config)
+            prepared = self._prepared = await _prepare_once(self._config)
         return prepared
 
     def _with_overrides(self, options: dict[str, Any]) -> RunConfig:
@@ -262,8 +309,8 @@ class Agent(Generic[Output]):
                 changes["provider"] = self._config.provider if value is None else self._provider(value)
             elif name == "tools":
                 changes["tools"] = ToolSet(self._with_named_tools(as_list(value)))
-            elif name in _CONVERTERS:
-                changes[name] = _CONVERTERS[name](value)
+            elif name in CONVERTERS:
+                changes[name] = CONVERTERS[name](value)
             else:
                 known = ", ".join(sorted(TypedRunOptions.__annotations__))
                 raise ConfigError(f"unknown run option {name!r}; known options: {known}")
@@ -286,123 +333,56 @@ class Agent(Generic[Output]):
             from midspan.providers.fallback import Fallback  # loaded for chains of models
 
             return Fallback([self._provider(item) for item in model])
-        from midspan.providers.registry import default_provider, provider_of  # loaded for models that are named
+        from midspan.providers.registry import MissingModel, default_provider, provider_of  # loaded for names
 
         if model is None:
-            return self._owned_providers.setdefault("", default_provider())
+            provider = self._owned_providers.get("") or default_provider()
+            self._lacks_model = isinstance(provider, MissingModel)
+            if not self._lacks_model:
+                self._owned_providers[""] = provider
+            return provider
         if not isinstance(model, str):
             raise ConfigError(f"model must be a provider or a name like {_EXAMPLE_MODEL!r}, got {model!r}")
         if model not in self._owned_providers:
             self._owned_providers[model] = provider_of(model)
         return self._owned_providers[model]
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         """Close the models that the agent created from names, and the tool sources it was given.
 
         A provider that was passed as an object belongs to the caller.
         """
         closing = [provider.aclose() for provider in self._owned_providers.values()]
         closing += [source.aclose() for source in self._owned_sources]
-        errors = await asyncio.gather(*closing, return_exceptions=True)
-        for error in errors:
-            if isinstance(error, BaseException):
-                raise error
+        await close_all(closing)
+
+    def close(self) -> None:
+        """Like `aclose`, for plain code."""
+        from midspan._loop.blocking import run_blocking  # as above
+
+        run_blocking(self.aclose())
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.close()
+        await self.aclose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
-_PER_RUN_OPTIONS = ("messages", "context", "ask_user", "run_id")
+_PER_RUN_OPTIONS = ("messages", "context", "run_id")
 
 
-def _with_transcript(error: MidspanError, history: History) -> MidspanError:
-    """Add the conversation to the error of a run that could not start; calls at its end were not run."""
-    error.transcript = RunState.of(history).settled(CALL_NOT_RUN).history
-    return error
+async def _prepare_once(config: RunConfig) -> PreparedRun:
+    from midspan._loop.prepare import prepare_run  # as above
+
+    return await prepare_run(config)
 
 
 def new_run_id() -> str:
     return f"run_{urandom(8).hex()}"
-
-
-def as_list(tools: Any) -> Sequence[Any]:
-    """Return the tools as a sequence, also if there is only one or none."""
-    if tools is None:
-        return ()
-    is_single = isinstance(tools, str | bytes | Mapping | ToolSource) or callable(tools)
-    return (tools,) if is_single or not isinstance(tools, Iterable) else tuple(tools)
-
-
-def output_type(output: Any) -> Optional["OutputType"]:
-    """Return the type of the answer; None if it is text."""
-    if output is None or output is str:
-        return None
-    from midspan._schema.output_type import OutputType  # loaded for typed answers
-
-    return OutputType(output)
-
-
-def _check_system(system: Any) -> str | None:
-    if system is not None:
-        check_text(system, "system")
-    return system  # type: ignore[no-any-return]  # a string, as checked
-
-
-def _check_limits(limits: Any) -> Limits:
-    if not isinstance(limits, Limits):
-        raise ConfigError(f"limits must be Limits(…), got {limits!r}")
-    return limits
-
-
-def _tool_choice(choice: Any) -> ToolChoice | None:
-    return None if choice is None else ToolChoice.of(choice)
-
-
-_CONVERTERS: dict[str, Callable[[Any], Any]] = {
-    "system": _check_system,
-    "settings": ModelSettings.of,
-    "output": output_type,
-    "tool_choice": _tool_choice,
-    "calls_only": bool,
-    "prompt_mode": lambda value: value,
-}
-"""By name, how the value of an option becomes a field of RunConfig. Raises ConfigError if it is not valid."""
-
-
-class Chat(Struct, frozen=True, eq=False):
-    """An immutable conversation with an agent: `chat = await chat.ask("…")`, then `chat.text`."""
-
-    agent: Agent
-    messages: History = History()
-    result: RunResult | None = None
-    """The result of the last question."""
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.agent, Agent):
-            raise ConfigError(f"expected an Agent, got {type(self.agent).__name__}")
-        if not isinstance(self.messages, History):  # a list, as saved conversations are read
-            force_setattr(self, "messages", History(check_messages(self.messages)))
-
-    @property
-    def text(self) -> str:
-        """The last answer; empty if nothing was asked yet."""
-        return "" if self.result is None else self.result.text
-
-    def add_turn(self, role: str, content: Prompt | Iterable[Any]) -> "Chat":
-        """Return the conversation with one more turn: text, parts, the calls of a model, or the results of tools."""
-        return replace(self, messages=self.messages.append(to_turn(role, content)), result=None)
-
-    async def ask(self, prompt: Prompt | None = None, **options: Unpack[TypedRunOptions]) -> "Chat":
-        """Return the conversation with this question and its answer; `options` are those of `Agent.run`."""
-        if "messages" in options:
-            raise ConfigError("a chat has its own messages; create another one with Chat(agent, messages)")
-        options["messages"] = self.messages
-        result = await self.agent.run(prompt, **options)
-        return replace(self, messages=result.messages, result=result)
-
-    def ask_sync(self, prompt: Prompt | None = None, **options: Unpack[TypedRunOptions]) -> "Chat":
-        """Like `ask`, for plain code."""
-        return run_blocking(self.ask(None if prompt is None else to_message(prompt), **options))

@@ -4,11 +4,13 @@ import asyncio
 import logging
 from contextlib import aclosing, suppress
 from enum import StrEnum
+from time import perf_counter
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from midspan._loop.result import RunStream
+from midspan._loop.result import RunResult, RunStream
 from midspan._storage.journal import Journal, RunSummary
 from midspan._storage.waiters import Waiters
 from midspan._types.codec import to_json
@@ -26,11 +28,21 @@ from midspan._types.events import (
 from midspan._types.parts import ToolCall
 from midspan._types.run_state import CALL_CANCELLED, CALL_NOT_RUN
 from midspan._types.texts import truncate
-from midspan.errors import CodecError, ConfigError, JournalError, LimitReached, RunElsewhere, RunExists
+from midspan.errors import (
+    CodecError,
+    ConfigError,
+    JournalError,
+    LimitReachedError,
+    RunElsewhereError,
+    RunError,
+    RunExistsError,
+)
 from midspan.tools.source import describe_error
 
 _log = logging.getLogger("midspan._loop")
 
+_WRITE_DELAY_SECONDS = 0.25
+"""How long events that nobody waits for are collected, so that one append stores several of them."""
 _MAX_UNWRITTEN = 256
 """The run waits for the journal if so many events are not stored yet."""
 
@@ -57,11 +69,11 @@ class RunStatus(Struct, frozen=True):
     """The number of events so far."""
     error: str | None = None
     elsewhere: bool = False
-    """The run has not ended, and not this process runs it: another process does, or was killed."""
+    """The run has not ended and does not run in this process; its process may have been killed."""
 
     @property
     def ended(self) -> bool:
-        return self.phase in (Phase.COMPLETED, Phase.CANCELLED, Phase.FAILED)
+        return self.phase in (Phase.COMPLETED, Phase.CANCELLED, Phase.FAILED, Phase.INTERRUPTED)
 
     def after(self, event: RunEvent) -> "RunStatus":
         phase, turn, error = self.phase, self.turn, self.error
@@ -81,6 +93,18 @@ class RunStatus(Struct, frozen=True):
         return RunStatus(self.run_id, phase, turn, self.events + 1, error, self.elsewhere)
 
 
+def end_of(task: "asyncio.Task[Any]") -> "asyncio.Future[None]":
+    """Return a future that is resolved when a task has ended, however it ends. It is cheaper than `asyncio.wait`."""
+    future = asyncio.get_running_loop().create_future()
+
+    def resolve(_: "asyncio.Task[Any]") -> None:
+        if not future.done():
+            future.set_result(None)
+
+    task.add_done_callback(resolve)
+    return future
+
+
 class BackgroundRun:
     """A run and the task that consumes its events, in the event loop in which it was created.
 
@@ -90,21 +114,25 @@ class BackgroundRun:
     changed something.
     """
 
-    def __init__(self, start: RunStart, stream: RunStream, journal: Journal, owner: str | None = None) -> None:
+    def __init__(
+        self, start: RunStart, stream: RunStream, journal: Journal, owner: str | None = None, session: str | None = None
+    ) -> None:
         """`start` is stored if the run ends before its own first event."""
         self.id = start.run_id
         self.is_over = False
         self.written = 0
         """The number of events that are certainly stored."""
+        self.size = 0
+        """The bytes of all events so far."""
         self._start = start
         self._stream = stream
         self._journal = journal
-        self._owner = owner
+        self._owner, self._session = owner, session
         self._status = RunStatus(self.id)
         self._summary = RunSummary()
         self._waiters = Waiters()
-        self._open: dict[tuple[int, int], ToolCall] = {}
-        """Calls that have started, by turn and index."""
+        self._open: dict[tuple[int, int], tuple[ToolCall, float]] = {}
+        """Calls that have started, and when, by turn and index."""
         self._has_unstored_intent = False
         """A call that may write has started, and its ToolStart is not known to be stored."""
         self._unwritten: list[tuple[bytes, RunSummary]] = []
@@ -115,7 +143,11 @@ class BackgroundRun:
         self._cause: Exception | None = None
         """Why the journal failed. Nothing is written after that."""
         self._writer: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._error: BaseException | None = None
+        """Why the run has no answer."""
         self._is_cancelled = self._is_consuming = False
+        self._cancel_reason = "the run was cancelled"
         # Not an eager task: its first step may have to be cancelled.
         self.task = asyncio.Task(self._run(), loop=asyncio.get_running_loop(), name=self.id)
         self.task.add_done_callback(self._on_task_done)
@@ -141,14 +173,16 @@ class BackgroundRun:
                     raise self.journal_error()
                 if self.is_over:
                     return False
+                if self._unwritten and self.task.get_loop() is asyncio.get_running_loop():
+                    self._start_writer()
                 await woken
         return True
 
     def journal_error(self) -> JournalError:
         """Return a new exception that says why the journal did not take the run."""
         assert self._cause is not None, "asked for after the journal failed"
-        if isinstance(self._cause, RunExists):
-            error: JournalError = RunExists(self.id)
+        if isinstance(self._cause, RunExistsError):
+            error: JournalError = RunExistsError(self.id)
         else:
             reason = describe_error(self._cause)
             error = JournalError(f"run {self.id!r} was cancelled because its journal failed: {reason}")
@@ -156,8 +190,22 @@ class BackgroundRun:
         error.transcript = self._stream.messages if self.is_over else None
         return error
 
-    async def cancel(self) -> None:
-        """Cancel the run, and wait until it has ended and everything is stored."""
+    def result(self) -> RunResult[Any]:
+        """Return the result of a run that has ended, or raise its error."""
+        if self._cause is not None:
+            raise self.journal_error()
+        if self._error is not None and not isinstance(self._error, asyncio.CancelledError):
+            raise self._error
+        if not self._stream.has_ended:
+            error = RunError(self._cancel_reason)
+            error.kind, error.transcript = CANCELLED, self._stream.messages
+            raise error
+        return self._stream.result
+
+    async def cancel(self, message: str | None = None) -> None:
+        """Cancel the run, and wait until it has ended and everything is stored. `message` is stored as the reason."""
+        if message is not None:
+            self._cancel_reason = message
         loop = self.task.get_loop()
         if loop is asyncio.get_running_loop():
             await self._cancel_and_wait()
@@ -170,7 +218,7 @@ class BackgroundRun:
 
     async def _cancel_and_wait(self) -> None:
         self._request_cancel()
-        await asyncio.wait([self.task])
+        await end_of(self.task)
 
     def _request_cancel(self) -> None:
         if not self._is_cancelled and self._is_consuming:
@@ -183,10 +231,10 @@ class BackgroundRun:
         try:
             await self._consume()
         except BaseException as raised:  # noqa: BLE001 - a provider may raise anything, and the run still needs an end
-            error = raised
+            error = self._error = raised
         self._is_consuming = False
         if not self._status.ended:
-            self._end(self._error_info(error), error.limit if isinstance(error, LimitReached) else None)
+            self._end(self._error_info(error), error.limit if isinstance(error, LimitReachedError) else None)
         while self._unwritten:
             with suppress(asyncio.CancelledError):  # of the event loop at its end
                 await self._flush()
@@ -222,9 +270,9 @@ class BackgroundRun:
         task = asyncio.current_task()
         is_cancelling = self._is_cancelled or (task is not None and task.cancelling() > 0)
         if error is None or (isinstance(error, asyncio.CancelledError) and is_cancelling):
-            return ErrorInfo(CANCELLED, "the run was cancelled")
+            return ErrorInfo(CANCELLED, self._cancel_reason)
         kind = type(error).__name__
-        _log.info("run %s ended with %s", self.id, kind)
+        _log.info("run %s ended with %s", self.id, kind, extra={"run_id": self.id})
         return ErrorInfo(kind, truncate(describe_error(error).removeprefix(kind).removeprefix(": ")))
 
     def _end(self, error: ErrorInfo, limit: str | None = None) -> None:
@@ -233,21 +281,26 @@ class BackgroundRun:
             with suppress(CodecError):  # in this case it is the error of the run
                 self._store(self._start)
         reason = CALL_CANCELLED if error.kind == CANCELLED else CALL_NOT_RUN
-        for (turn, index), call in list(self._open.items()):
-            self._store(ToolEnd(turn, call.error_result(f"{call.name} {reason}"), 0.0, index))
+        for (turn, index), (call, started) in list(self._open.items()):
+            result = call.error_result(f"{call.name} {reason}")
+            self._store(ToolEnd(turn, result, perf_counter() - started, index))
         self._store(RunEnd(self.id, "", self._stream.usage, self._status.turn, limit, error))
 
     def _store(self, event: RunEvent) -> None:
         document = to_json(event)
+        self.size += len(document)
         if type(event) is ToolStart:
-            self._open[event.turn, event.index] = event.call
+            self._open[event.turn, event.index] = event.call, perf_counter()
         elif type(event) is ToolEnd:
             self._open.pop((event.turn, event.index), None)
         self._status = self._status.after(event)
         self._summary = self._summary.after(event)
         if self._cause is None:
             self._unwritten.append((document, self._summary))
-            self._start_writer()
+            if self._waiters:
+                self._start_writer()
+            elif self._timer is None:
+                self._timer = asyncio.get_running_loop().call_later(_WRITE_DELAY_SECONDS, self._on_timer)
 
     def _on_task_done(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled():
@@ -264,10 +317,18 @@ class BackgroundRun:
     async def _flush(self) -> None:
         """Wait until everything is stored, or the journal has failed."""
         while self._unwritten:
-            await asyncio.wait([self._start_writer()])
+            await end_of(self._start_writer())
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        if self._unwritten:
+            self._start_writer()
 
     def _start_writer(self) -> asyncio.Task[None]:
         """Return the task that appends; a new one if the last has ended or was cancelled."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         if self._writer is None or self._writer.done():
             self._writer = asyncio.get_running_loop().create_task(self._append_all())
         return self._writer
@@ -296,11 +357,13 @@ class BackgroundRun:
         summary = self._unwritten[self._batch - 1][1]
         changed = None if summary is self._stored_summary else summary
         try:
-            await self._journal.append(self.id, self.written, documents, owner=self._owner, summary=changed)
+            await self._journal.append(
+                self.id, self.written, documents, owner=self._owner, session=self._session, summary=changed
+            )
         except Exception as error:
             # A conflict is our own earlier append if that was cancelled; otherwise it is another writer's. After any
             # other error the append may have been stored, for example if only the acknowledgement was lost.
-            is_conflict = isinstance(error, RunExists | RunElsewhere)
+            is_conflict = isinstance(error, RunExistsError | RunElsewhereError)
             if (is_conflict and not is_repeated) or not await self._has_stored(documents):
                 raise
         del self._unwritten[: self._batch]

@@ -6,38 +6,70 @@ misses nothing, and a run can still be read after its end.
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
-from typing import Any, Literal, Self
+from contextlib import aclosing, suppress
+from typing import Any, Literal, NamedTuple, Self
 
 from msgspec.structs import replace
 
 from midspan._loop.agent import Agent, new_run_id
-from midspan._loop.background import BackgroundRun, RunStatus
+from midspan._loop.background import BackgroundRun, Phase, RunStatus, end_of
 from midspan._loop.prompt import Prompt
-from midspan._loop.result import NumberedEvents, final_text
+from midspan._loop.result import NumberedEvents, RunResult, final_text
 from midspan._storage.journal import Journal, check_run
 from midspan._storage.memory import MemoryJournal
-from midspan._types.codec import from_json
-from midspan._types.events import RunStart
-from midspan.errors import ConfigError, JournalError, RunError, RunExists
+from midspan._types.closing import close_all
+from midspan._types.codec import from_json, to_json
+from midspan._types.events import Interrupted, RunStart
+from midspan.errors import ConfigError, JournalError, RunElsewhereError, RunError, RunExistsError, UnknownRunError
 
 View = Literal["all", "final"]
 
-_MAX_PAST_RUNS = 1_000
+MAX_PAST_RUNS = 1_000
+MAX_PAST_BYTES = 64_000_000
+"""How many runs a journal in memory keeps by default, and the bytes of their events."""
 _SILENCE_TIMEOUT = 60.0
+_KILLED = "the process of the run ended before the run did"
+
+
+class _Outcome(NamedTuple):
+    """How a run ended, without the run itself, which holds the caller's context."""
+
+    value: "RunResult[Any] | None"
+    error: BaseException | None
+    size: int
+
+    @classmethod
+    def of(cls, run: BackgroundRun) -> "_Outcome":
+        try:
+            return cls(run.result(), None, run.size)
+        except BaseException as error:  # noqa: BLE001 - it is raised again to those who ask
+            return cls(None, error.with_traceback(None), run.size)
+
+    def result(self) -> "RunResult[Any]":
+        if self.error is not None:
+            raise self.error.with_traceback(None)
+        assert self.value is not None, "a run has a result or an error"
+        return self.value
 
 
 class BackgroundRuns:
     """Runs that continue in the background, in the event loop in which they are started."""
 
     def __init__(self, agent: Agent | None = None, journal: Journal | None = None) -> None:
-        """Without a journal, the last thousand runs are kept in memory."""
+        """Without a journal, the last thousand runs are kept in memory, up to 64 MB of events."""
         self._agent = None if agent is None else _checked_agent(agent)
-        self._journal = MemoryJournal(max_runs=_MAX_PAST_RUNS) if journal is None else _checked_journal(journal)
+        self._journal = (
+            MemoryJournal(max_runs=MAX_PAST_RUNS, max_bytes=MAX_PAST_BYTES)
+            if journal is None
+            else _checked_journal(journal)
+        )
         self._owns_journal = journal is None
         self._running: dict[str, BackgroundRun] = {}
         self._past: dict[str, BackgroundRun | None] = {}
         """The last runs that have ended. One that is not completely in the journal is kept for its error."""
+        self._ended: dict[str, _Outcome] = {}
+        """The last runs that have ended, the oldest first, for `result`."""
+        self._ended_bytes = 0
         self._closed = False
 
     def start(
@@ -47,11 +79,14 @@ class BackgroundRuns:
         agent: Agent | None = None,
         run_id: str | None = None,
         owner: str | None = None,
+        session: str | None = None,
         **options: Any,
     ) -> str:
-        """Start a run and return its id. `options` are those of `Agent.run`, `owner` is stored with the run.
+        """Start a run and return its id. `options` are those of `Agent.stream`.
 
-        RunExists is raised if `run_id` is already used. If only a journal on disk knows that, the model is not asked,
+        `session` is the conversation that the run belongs to. It is stored with the run, as is `owner`.
+
+        Raises RunExistsError if `run_id` is already used. If only a journal on disk knows that, the model is not asked,
         and subscribers get the error.
         """
         if self._closed:
@@ -66,9 +101,8 @@ class BackgroundRuns:
         if agent is None:
             raise ConfigError("no agent given; pass one to BackgroundRuns(agent) or start(agent=…)")
         stream = agent.stream(prompt, run_id=id, **options)
-        model = options.get("model") or agent.model
-        start = RunStart(id, model if isinstance(model, str) else model.model, stream.messages.messages)
-        run = self._running[id] = BackgroundRun(start, stream, self._journal, owner)
+        start = RunStart(id, stream.model, stream.messages.messages)
+        run = self._running[id] = BackgroundRun(start, stream, self._journal, owner, session)
         run.task.add_done_callback(lambda _: self._retire(run))
         return id
 
@@ -104,7 +138,7 @@ class BackgroundRuns:
                     yield number, event
 
     async def status(self, run_id: str) -> RunStatus:
-        """The status of a run, read from the journal if this process does not run it. Raises UnknownRun."""
+        """The status of a run, read from the journal if this process does not run it. Raises UnknownRunError."""
         check_run(run_id)
         run = self._find(run_id)
         if run is not None:
@@ -114,32 +148,74 @@ class BackgroundRuns:
             status = status.after(from_json(document, "event"))
         return replace(status, elsewhere=not status.ended)
 
-    async def cancel(self, run_id: str) -> bool:
-        """Cancel a run, and wait until it has ended and is stored. Returns whether it was still running."""
+    async def result(self, run_id: str) -> RunResult[Any]:
+        """Wait until a run of this process has ended and is stored. Return its result, or raise its error.
+
+        The outcomes of the last thousand runs that have ended are kept, up to 64 MB of events.
+        """
+        check_run(run_id)
+        if run_id in self._ended:
+            return self._ended[run_id].result()
+        run = self._running.get(run_id)
+        if run is None:
+            raise ConfigError(
+                f"run {run_id!r} is not running in this process, nor is it one of the last that ended in it; read its "
+                "events with subscribe"
+            )
+        if run.is_over:
+            return run.result()
+        await end_of(run.task)
+        return run.result()
+
+    async def cancel(self, run_id: str, message: str | None = None) -> bool:
+        """Cancel a run, and wait until it has ended and is stored. Returns whether it was still running.
+
+        `message` is stored as the reason. Raises RunError if the run was interrupted, because its calls may have had
+        effects that are not stored.
+        """
         check_run(run_id)
         run = self._running.get(run_id)
         if run is None:
-            if (await self.status(run_id)).elsewhere:
+            status = await self.status(run_id)
+            if status.phase is Phase.INTERRUPTED:
+                raise RunError(f"run {run_id!r} was interrupted: {_KILLED}")
+            if status.elsewhere:
                 raise ConfigError(f"run {run_id!r} runs in another process; cancel it where it was started")
             return False
-        await self._cancel(run)
+        await self._cancel(run, message)
         return True
 
-    async def close(self) -> None:
-        """Cancel all running runs, and wait until they are stored."""
+    async def interrupt_unfinished(self) -> list[str]:
+        """Mark the runs that a killed process left unfinished in the journal as interrupted, and return their ids.
+
+        Call it when no other process runs any of them. Nothing of them runs again.
+        """
+        ids = []
+        for info in await self._journal.list(state="running"):
+            if info.run not in self._running:
+                event = Interrupted(_KILLED)
+                with suppress(RunElsewhereError, UnknownRunError):  # it has just ended, or was deleted
+                    await self._journal.append(
+                        info.run, info.length, [to_json(event)], summary=info.summary.after(event)
+                    )
+                    ids.append(info.run)
+        return ids
+
+    async def aclose(self, *, grace_seconds: float = 0, message: str | None = None) -> None:
+        """Wait at most `grace_seconds` for the running runs, then cancel the others and wait until they are stored."""
         self._closed = True
-        results = await asyncio.gather(*map(self._cancel, list(self._running.values())), return_exceptions=True)
-        for error in results:
-            if error is not None:
-                raise error
+        if grace_seconds > 0 and self._running:
+            await asyncio.wait([run.task for run in self._running.values()], timeout=grace_seconds)
+        cancelling = [self._cancel(run, message) for run in list(self._running.values())]
+        await close_all(cancelling)
         if self._owns_journal:
-            await self._journal.close()
+            await self._journal.aclose()
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.close()
+        await self.aclose()
 
     async def _events(self, run_id: str, from_event: int, silence_timeout: float | None) -> NumberedEvents:
         check_run(run_id)
@@ -158,18 +234,22 @@ class BackgroundRuns:
         check_run(id)
         is_stored = isinstance(self._journal, MemoryJournal) and id in self._journal
         if id in self._running or id in self._past or is_stored:
-            raise RunExists(id)
+            raise RunExistsError(id)
 
-    async def _cancel(self, run: BackgroundRun) -> None:
-        await run.cancel()
+    async def _cancel(self, run: BackgroundRun, message: str | None = None) -> None:
+        await run.cancel(message)
         self._retire(run)
 
     def _retire(self, run: BackgroundRun) -> None:
         if self._running.pop(run.id, None) is None:
             return
         self._past[run.id] = None if run.is_stored else run
-        if len(self._past) > _MAX_PAST_RUNS:
+        if len(self._past) > MAX_PAST_RUNS:
             del self._past[next(iter(self._past))]
+        self._ended[run.id] = _Outcome.of(run)
+        self._ended_bytes += run.size
+        while len(self._ended) > MAX_PAST_RUNS or self._ended_bytes > MAX_PAST_BYTES:
+            self._ended_bytes -= self._ended.pop(next(iter(self._ended))).size
 
 
 async def _read_running(journal: Journal, run: BackgroundRun, from_event: int) -> NumberedEvents:
@@ -192,8 +272,13 @@ async def _read_running(journal: Journal, run: BackgroundRun, from_event: int) -
 async def _read_stored(
     journal: Journal, status: RunStatus, from_event: int, silence_timeout: float | None
 ) -> NumberedEvents:
-    """The events of a run of another process. Only events that may still come are waited for with a timeout."""
+    """The events of a run of another process. Only events that may still come are waited for with a timeout.
+
+    None are waited for after `Interrupted`: the journal accepts more of them, but the process of the run has ended.
+    """
     number = from_event
+    if status.phase is Phase.INTERRUPTED and from_event >= status.events:
+        return
     async with aclosing(journal.watch(status.run_id, from_event)) as documents:
         while True:
             try:
@@ -207,8 +292,11 @@ async def _read_stored(
                     f"{silence_timeout} seconds: its process may have been killed; subscribe again with from_event, "
                     "or wait longer with silence_timeout"
                 ) from None
-            yield number, from_json(document, "event")
+            event = from_json(document, "event")
+            yield number, event
             number += 1
+            if isinstance(event, Interrupted) and number >= status.events:
+                return
 
 
 def _deleted(id: str) -> JournalError:

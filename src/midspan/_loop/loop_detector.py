@@ -5,11 +5,13 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from midspan._loop.policies import Calls, Policy, Refusal, Refusals
-from midspan._types.parts import REPEATED, ToolResult
+from midspan._types.parts import REPEATED, ToolCall, ToolResult
 from midspan._types.run_state import RunState, ToolRun
 from midspan._types.specs import ToolSpec
+from midspan._types.texts import NOT_JSON, encode_sorted
 
 _NOTE_FROM = 3
 """The repetition from which on the model gets a note."""
@@ -18,6 +20,10 @@ _REPEATED = (
     "was not run again: the same call has given the same result {count} times in a row. "
     "Answer with the information you have, or make another call."
 )
+
+
+_Key = tuple[str, bytes]
+"""The name of a tool, and the arguments of a call as JSON."""
 
 
 class _Repetition(Struct, frozen=True, gc=False):
@@ -30,7 +36,7 @@ class _Repetition(Struct, frozen=True, gc=False):
 
 
 class LoopDetector(Policy):
-    """Detects a model that repeats the same call with the same result. A result is never made up.
+    """Detects a model that repeats the same call with the same result.
 
     A repeated call is run. From the third time on the model gets a note beside the result; after `max_repeats` times
     the call is refused, and if the model still repeats it, the limit is reached. A different result, or a change in
@@ -41,9 +47,11 @@ class LoopDetector(Policy):
     def __init__(self, max_repeats: int | None, specs: Mapping[str, ToolSpec]) -> None:
         self._max_repeats = max_repeats
         self._specs = specs
-        self._seen = 0
-        """How many of the state's tool runs are counted."""
-        self._known: dict[tuple[str, bytes], _Repetition] = {}
+        self._seen_keys: set[_Key] = set()
+        """The calls of the run so far."""
+        self._seen_count = self._counted = 0
+        """How many of the state's tool runs are in `_seen_keys`, and how many of them are counted."""
+        self._known: dict[_Key, _Repetition] = {}
         self._epoch = 0
         self._has_refused = False
         """Whether a repeated call was refused since the last change."""
@@ -54,11 +62,16 @@ class LoopDetector(Policy):
         self.repeated = {}
         if self._max_repeats is None or not state.tool_runs:
             return {}
-        self._update(state)
+        for run in state.tool_runs[self._seen_count :]:
+            self._seen_keys.add(_key(run.call))
+        self._seen_count = len(state.tool_runs)
+        keys = [_key(call) for _, call in calls]
+        if self._seen_keys.isdisjoint(keys):
+            return {}
+        self._count(state)
         counts: dict[int, int] = {}
-        for index, call in calls:
-            known = self._known.get((call.name, _canonical(call.arguments)))
-            spec = self._specs.get(call.name)
+        for (index, call), key in zip(calls, keys, strict=True):
+            known, spec = self._known.get(key), self._specs.get(call.name)
             if known is None or known.epoch != self._epoch or (spec is not None and spec.repeatable):
                 continue
             if known.count >= self._max_repeats:
@@ -69,33 +82,43 @@ class LoopDetector(Policy):
         limit = "max_repeats" if self._has_refused and len(counts) == len(calls) else None
         return {index: Refusal(_REPEATED.format(count=count), REPEATED, limit) for index, count in counts.items()}
 
-    def hint(self, index: int, result: ToolResult) -> str | None:
-        """Return a note for the model beside the result of a call of this turn."""
+    def with_note(self, index: int, result: ToolResult) -> ToolResult:
+        """Return the result of a call of this turn, with a note for the model if it is the same again."""
         known = self.repeated.get(index)
-        return _NOTE.format(count=known.count + 1) if known and _looks_the_same(known.result, result) else None
+        if known is None or not _looks_the_same(known.result, result):
+            return result
+        note = _NOTE.format(count=known.count + 1)
+        return replace(result, hint=note if result.hint is None else f"{result.hint} {note}")
 
-    def _update(self, state: RunState) -> None:
+    def _count(self, state: RunState) -> None:
         """Count the calls that were completed since the last time."""
-        for run in state.tool_runs[self._seen :]:
+        for run in state.tool_runs[self._counted :]:
             if REPEATED in run.result.notes:
                 self._has_refused = True
             elif not run.is_refused:
                 self._add(run)
-        self._seen = len(state.tool_runs)
+        self._counted = len(state.tool_runs)
 
     def _add(self, run: ToolRun) -> None:
-        call = run.call
-        key = call.name, _canonical(call.arguments)
+        key = _key(run.call)
         known = self._known.get(key)
         is_repeated = known is not None and _looks_the_same(known.result, run.result)
         count = known.count + 1 if known is not None and is_repeated and known.epoch == self._epoch else 1
-        spec = self._specs.get(call.name)
+        spec = self._specs.get(run.name)
         writes = None if spec is None else spec.changes
         shows_change = not is_repeated and (writes is None or (known is not None and not writes))
         if shows_change or (writes and not run.result.is_error):
             self._epoch += 1
             self._has_refused = False
         self._known[key] = _Repetition(run.result, count, self._epoch)
+
+
+def _key(call: ToolCall) -> _Key:
+    try:
+        arguments = encode_sorted(call.arguments)
+    except NOT_JSON:
+        arguments = b".0"
+    return call.name, _canonical(call.arguments) if b".0" in arguments else arguments
 
 
 def _looks_the_same(result: ToolResult, other: ToolResult) -> bool:
@@ -108,9 +131,9 @@ def _looks_the_same(result: ToolResult, other: ToolResult) -> bool:
 def _canonical(value: Any) -> bytes:
     """Encode a value so that equal JSON gives equal bytes; 3.0 and 3 are one number, and models write both."""
     try:
-        encoded = _encode(value)
-        return _encode(_with_integers(msgspec.json.decode(encoded))) if b".0" in encoded else encoded
-    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
+        encoded = encode_sorted(value)
+        return encode_sorted(_with_integers(msgspec.json.decode(encoded))) if b".0" in encoded else encoded
+    except NOT_JSON:
         return repr(value).encode("utf-8", "backslashreplace")  # not JSON, which only a faulty provider sends
 
 
@@ -120,6 +143,3 @@ def _with_integers(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _with_integers(item) for key, item in value.items()}
     return [_with_integers(item) for item in value] if isinstance(value, list) else value
-
-
-_encode = msgspec.json.Encoder(order="deterministic").encode

@@ -16,21 +16,21 @@ from midspan._types.exchange import Budget, FinishReason, ModelResponse
 from midspan._types.parts import FORBIDDEN, OVER_LIMIT, UNREADABLE, ToolCall, ToolResult
 from midspan._types.run_state import MAX_FAILED_TURNS, RunState, has_no_answer, is_empty
 from midspan._types.specs import Limits, ToolChoice, ToolSpec
-from midspan.errors import AnswerBlocked, LimitReached, NoAnswer, ProviderError
+from midspan.errors import AnswerBlockedError, LimitReachedError, NoAnswerError, ProviderError
 
 LIMIT_MESSAGE = "Maximum tool execution iterations reached. Please try breaking down your request."
 """The answer of a run that reached a limit with `on_limit="message"`."""
 
 
 class Changes(Struct, frozen=True, gc=False):
-    """What a policy changes about the next request."""
+    """What the policies change about the next request."""
 
     answer_only: bool = False
     """The model may only answer. The tools stay declared, because the history refers to them."""
     forces_call: bool = False
-    """The caller's tool choice applies: the model has to make a call."""
+    """The caller's tool choice applies as long as no call was run: the model has to make one."""
     limit: str | None = None
-    """The limit because of which the model may only answer."""
+    """The limit that was reached, if that is why the model may only answer."""
     budget: Budget = Budget()
 
 
@@ -65,12 +65,26 @@ Refusals = dict[int, Refusal]
 NO_CHANGES = Changes()
 
 
+class Decision(Struct, frozen=True, gc=False):
+    """What happens after a turn: ask again, run the calls that are not refused, or end the run."""
+
+    calls: Calls = ()
+    """The calls of the turn that have no result yet."""
+    refusals: Refusals = {}
+    retry: Retry | None = None
+    request: Changes = NO_CHANGES
+    """What the policies change about the next request, if there is one."""
+
+
 class Policy(Protocol):
     """One rule of a run. Inherit from it to implement only some of the methods."""
 
-    def request(self, state: RunState) -> Changes:  # noqa: ARG002 - the default
-        """Return the changes to the next request."""
-        return NO_CHANGES
+    may_force_call: bool = False
+    """Whether `forces_call` is called."""
+
+    def forces_call(self, state: RunState) -> bool:  # noqa: ARG002 - the default
+        """Whether the next request requires a call. The calls of the turn may not have run yet."""
+        return False
 
     def after_response(self, state: RunState, response: ModelResponse) -> Retry | None:  # noqa: ARG002 - the default
         """Accept a response (None), ask again, or raise to end the run. The state already includes the response."""
@@ -86,40 +100,61 @@ class Policies:
 
     def __init__(self, policies: Sequence[Policy], limits: "LimitTracker") -> None:
         self._policies = policies
+        self._forcing = [policy for policy in policies if policy.may_force_call]
         self._limits = limits
 
-    def request(self, state: RunState) -> Changes:
-        """Merge the changes. A model that may only answer is not forced to make a call."""
-        merged = self._limits.request(state)
-        for policy in self._policies:
-            changes = policy.request(state)
-            if changes is not NO_CHANGES and not merged.answer_only:
-                merged = changes if changes.answer_only else replace(merged, forces_call=True)
-        return merged
-
-    def decide(self, state: RunState, response: ModelResponse) -> tuple[Retry | None, Refusals]:
-        """Judge the response and its calls: ask again, or refuse some of the calls. Raises if the run has to stop."""
+    def request(self, state: RunState, refusals: Refusals | None = None) -> Changes:
+        """Return the changes to the next request. A model that may only answer is not forced to make a call."""
         limits = self._limits
+        if limits.is_unlimited and not refusals and state.limit is None and not self._forcing:
+            return NO_CHANGES
+        changes = limits.request(state, refusals)
+        if not changes.answer_only and any(policy.forces_call(state) for policy in self._forcing):
+            return replace(changes, forces_call=True)
+        return changes
+
+    def decide(self, state: RunState, response: ModelResponse) -> Decision:
+        """Judge the response and its calls, in one step. Raises if the run has to stop."""
+        limits, calls = self._limits, state.calls
         is_late = limits.deadline is not None and limits.out_of_time() is not None
         retry: Retry | None = None
-        for policy in self._policies if state.turn and not is_late else ():
-            retry = policy.after_response(state, response)
-            if retry is not None:
-                break
-        if not state.calls and retry is None and not is_late:
-            return None, {}
-        calls: Calls = state.unanswered
+        # A complete response with calls is judged by its calls, which `refuse` does.
+        if not is_late and state.turn and not (calls and response.finish_reason is FinishReason.END):
+            for policy in self._policies:
+                retry = policy.after_response(state, response)
+                if retry is not None:
+                    break
+        unanswered: Calls = state.unanswered if calls else ()
         refusals: Refusals = {}
+        allowed = unanswered
         for policy in self._policies if calls else ():
-            refused = policy.refuse(state, calls)
+            refused = policy.refuse(state, allowed)
             if refused:
                 refusals |= refused
-                calls = [item for item in calls if item[0] not in refused]
-        refusals |= limits.check(state, calls)
-        return (None if limits.ended_with_message else retry), refusals
+                allowed = [item for item in allowed if item[0] not in refused]
+        if refusals and not allowed and not is_late:
+            _check_progress(state, refusals.values())
+        if not limits.is_unlimited and (calls or retry is not None or is_late):
+            refusals |= limits.check(state, allowed)
+        if limits.ended_with_message:
+            retry = None
+        return Decision(unanswered, refusals, retry, self.request(state, refusals))
 
 
-_FORCED = Changes(forces_call=True)
+def _check_progress(state: RunState, refusals: Collection[Refusal]) -> None:
+    """Raise NoAnswerError if, for too many turns in a row, the model only makes calls that are refused."""
+    turns, notes = state.refused_turns, {refusal.note for refusal in refusals}
+    if notes == {UNREADABLE} and turns >= MAX_FAILED_TURNS:
+        what = "calls that are not allowed or whose arguments cannot be read"
+        raise NoAnswerError(f"the model only made {what}, {turns + 1} times in a row")
+    choice = _choice(state)
+    # A model that has to call a certain tool gets more chances than one that only has to answer.
+    if turns >= (1 if choice is not None and choice.mode == "none" else 1 + MAX_FAILED_TURNS):
+        is_looping = state.limit == "max_repeats"
+        what = "repeats the same calls forever" if is_looping else "only makes calls that it may not make"
+        raise NoAnswerError(f"the model {what}, and gives no answer")
+
+
 _NO_CALLS = Refusal("is not available now. Answer with the information you have.", FORBIDDEN)
 _NEEDS_APPROVAL = Refusal("was not run: it needs the approval of a person, and nobody can be asked", FORBIDDEN)
 
@@ -131,26 +166,14 @@ class ToolChoicePolicy(Policy):
     """
 
     def __init__(self, specs: Sequence[ToolSpec], *, forces_call: bool) -> None:
-        self._forces_call = forces_call
+        self.may_force_call = forces_call
         self._need_approval = frozenset(spec.name for spec in specs if spec.needs_approval)
 
-    def request(self, state: RunState) -> Changes:
-        is_forced = self._forces_call and not state.has_run_call and state.turn <= MAX_FAILED_TURNS
-        return _FORCED if is_forced else NO_CHANGES
-
-    def after_response(self, state: RunState, response: ModelResponse) -> None:  # noqa: ARG002 - of the policy
-        choice = _choice(state)
-        if choice is None or not state.calls:
-            return
-        # A model that has to call a certain tool gets more chances than one that only has to answer.
-        max_turns = 1 if choice.mode == "none" else 1 + MAX_FAILED_TURNS
-        if state.forbidden_turns >= max_turns and len(_forbidden(choice, state.unanswered)) == len(state.calls):
-            is_looping = state.limit == "max_repeats"
-            what = "repeats the same calls forever" if is_looping else "only makes calls that it may not make"
-            raise NoAnswer(f"the model {what}, and gives no answer")
+    def forces_call(self, state: RunState) -> bool:
+        return not state.has_run_call and state.turn <= MAX_FAILED_TURNS
 
     def refuse(self, state: RunState, calls: Calls) -> Refusals:
-        choice = _choice(state)
+        choice = _choice(state) if state.tools_withdrawn else state.tool_choice
         refusals = {} if choice is None else _forbidden(choice, calls)
         if self._need_approval:
             refusals |= {index: _NEEDS_APPROVAL for index, call in calls if call.name in self._need_approval}
@@ -192,35 +215,34 @@ class ResponsePolicy(Policy):
         if reason is FinishReason.BLOCKED or (reason is FinishReason.REFUSED and has_no_answer(response.message)):
             raise _blocked(response)
         if state.calls:
-            times = state.unreadable_turns + 1
-            if times > MAX_FAILED_TURNS and len(self.refuse(state, state.unanswered)) == len(state.calls):
-                raise NoAnswer(f"the model made calls whose arguments cannot be read, {times} times in a row")
             return None
-        retry = _retry(response, after_results=bool(state.tool_runs))
         # A model that was asked for its answer may give it in words after all.
         calls_only = self._calls_only and not state.tools_withdrawn
+        has_text = not has_no_answer(response.message)
+        if reason is FinishReason.END and has_text and not calls_only:
+            return None
+        retry = _retry(response, has_text=has_text, after_results=bool(state.tool_runs))
         if retry is None and calls_only:
             retry = Retry("the model answered with text", "Do not answer with text. Call one of your functions.")
         if retry is None or not state.retries_exhausted:
             return retry
         if reason is FinishReason.END and not is_empty(response.message) and not calls_only:
             return None  # there is content, although none that we can read
-        raise NoAnswer(f"{retry.reason}, {state.failed_turns + 1} times in a row")
+        raise NoAnswerError(f"{retry.reason}, {state.failed_turns + 1} times in a row")
 
     def refuse(self, state: RunState, calls: Calls) -> Refusals:
-        refusals = {
-            index: Refusal(f"was not run: {call.arguments_error}. Call it again with valid arguments.", UNREADABLE)
-            for index, call in calls
-            if call.arguments_error is not None
-        }
-        if state.finish_reason in _INCOMPLETE:
-            refusals.setdefault(len(state.calls) - 1, _CUT_CALL)
+        refusals = {}
+        for index, call in calls:
+            if call.arguments_error is not None:
+                message = f"was not run: {call.arguments_error}. Call it again with valid arguments."
+                refusals[index] = Refusal(message, UNREADABLE)
+        if state.finish_reason in _INCOMPLETE and calls and calls[-1][0] == len(state.calls) - 1:
+            refusals.setdefault(calls[-1][0], _CUT_CALL)
         return refusals
 
 
-def _retry(response: ModelResponse, *, after_results: bool) -> Retry | None:
+def _retry(response: ModelResponse, *, has_text: bool, after_results: bool) -> Retry | None:
     detail = f": {response.finish_message}" if response.finish_message else ""
-    has_text = not has_no_answer(response.message)
     match response.finish_reason:
         case FinishReason.CUT:
             return Retry("the response was cut off")
@@ -238,9 +260,9 @@ def _retry(response: ModelResponse, *, after_results: bool) -> Retry | None:
         case FinishReason.CONTINUES:
             return Retry("the model paused", "Continue exactly where you stopped.")
         case FinishReason.LENGTH if not has_text:
-            raise NoAnswer("the model used up its tokens before it answered; raise max_tokens in the settings")
+            raise NoAnswerError("the model used up its tokens before it answered; raise max_tokens in the settings")
         case FinishReason.CONTEXT_FULL if not has_text:
-            raise NoAnswer("the context window was full before the model answered; shorten the conversation")
+            raise NoAnswerError("the context window was full before the model answered; shorten the conversation")
     if has_text:
         return None
     if after_results:
@@ -251,13 +273,13 @@ def _retry(response: ModelResponse, *, after_results: bool) -> Retry | None:
     return Retry("the model said nothing", "Your answer was empty. Answer the question.")
 
 
-def _blocked(response: ModelResponse) -> AnswerBlocked:
+def _blocked(response: ModelResponse) -> AnswerBlockedError:
     """Return the error for a response that a filter stopped or the model declined; asking again would not help."""
     is_refused = response.finish_reason is FinishReason.REFUSED
     what = "the model declined to answer" if is_refused else "a filter stopped the model"
     reason = f" ({response.raw_finish_reason})" if response.raw_finish_reason else ""
     detail = f": {response.finish_message}" if response.finish_message else ""
-    return AnswerBlocked(f"{what}{reason}{detail}", response.raw_finish_reason)
+    return AnswerBlockedError(f"{what}{reason}{detail}", response.raw_finish_reason)
 
 
 class LimitTracker:
@@ -266,44 +288,49 @@ class LimitTracker:
     `uncounted` are tools that no limit counts; `finals` are tools whose result may end the run.
     """
 
+    ended_with_message = False
+    """Whether the run ends with LIMIT_MESSAGE."""
+    pending_limit: LimitReachedError | None = None
+    """Ends the run after these calls, unless a final tool ends it first."""
+    _cause: ProviderError | None = None
+    """The error of the model's service that used up the time."""
+    _has_expired = False
+    _first_error: LimitReachedError | None = None
+    """The limit that the run reached, if it continues or ends with a message."""
+
     def __init__(
         self, limits: Limits, *, started: float, uncounted: Collection[str] = (), finals: Collection[str] = ()
     ) -> None:
         self.deadline = None if limits.max_seconds is None else started + limits.max_seconds
         """When the time is over, as a value of `time.monotonic()`."""
-        self.ended_with_message = False
-        """Whether the run ends with LIMIT_MESSAGE."""
-        self.last_chance: LimitReached | None = None
-        """The limit that stops the run unless one of the calls that run now ends it."""
         self.nested_calls: list[str] = []
         """The tools that other tools called."""
         self.limits = limits
         self._uncounted = uncounted
         self._finals = finals
         self._counts_calls = limits.max_tool_calls is not None or limits.max_calls_per_tool is not None
-        self._cause: ProviderError | None = None
-        """The error of the model's service that used up the time."""
-        self._has_expired = False
-        self._first_error: LimitReached | None = None
-        """The limit that the run reached, if it continues or ends with a message."""
+        self._counts_requests = limits.max_turns is not None or limits.max_tokens is not None
+        self.is_unlimited = self.deadline is None and not self._counts_calls and not self._counts_requests
 
-    def request(self, state: RunState) -> Changes:
+    def request(self, state: RunState, refusals: Refusals | None = None) -> Changes:
         """Return the budget of the next request. After a limit, the model is only asked for its answer."""
         limit = state.limit
+        if refusals and limit is None:
+            limit = next((refusal.limit for refusal in refusals.values() if refusal.limit is not None), None)
+        if limit is None and not self._counts_requests:
+            return NO_CHANGES
         if limit is None and (error := self._of_requests(state)) is not None:
             limit = error.limit
         if limit is not None:
             return Changes(answer_only=True, limit=limit)
         turns, tokens = self.limits.max_turns, self.limits.max_tokens
-        if turns is None and tokens is None:
-            return NO_CHANGES
-        requests_left = None if turns is None else max(1, turns - state.requests)
+        requests_left = None if turns is None else turns - state.requests
         return Changes(budget=Budget(requests_left, None if tokens is None else tokens - state.usage.total))
 
     def check(self, state: RunState, calls: Calls) -> Refusals:
         """Refuse calls over a limit, and all calls but those that may end the run if no request can follow them.
 
-        `calls` are those that no other rule refuses. Raises LimitReached if the run has to stop with an error.
+        `calls` are those that no other rule refuses. Raises LimitReachedError if the run has to stop with an error.
         """
         over = self._calls_over_limit(state, calls) if self._counts_calls else {}
         limit = self._of_requests(state) or self.out_of_time() or next(iter(over.values()), None)
@@ -314,19 +341,19 @@ class LimitTracker:
             can_end_by_call = any(call.name in self._finals and index not in over for index, call in calls)
             over = {index: limit for index, call in calls if call.name not in self._finals} | over
         if can_end_by_call:
-            self.last_chance = limit
+            self.pending_limit = limit
         else:
             self._stop_at(limit, state)
         return {index: _over_limit(error) for index, error in over.items()}
 
     def after_calls(self, state: RunState) -> bool:
-        """Return whether the run ends with LIMIT_MESSAGE now that no call has ended it. Raises LimitReached."""
-        limit, self.last_chance = self.last_chance or self.out_of_time(), None
+        """Return whether the run ends with LIMIT_MESSAGE now that no call has ended it. Raises LimitReachedError."""
+        limit, self.pending_limit = self.pending_limit or self.out_of_time(), None
         if limit is not None:
             self._stop_at(limit, state)
         return self.ended_with_message
 
-    def _stop_at(self, limit: LimitReached, state: RunState) -> None:
+    def _stop_at(self, limit: LimitReachedError, state: RunState) -> None:
         """Apply `on_limit`: raise the error, end with a message, or continue to the request for the answer."""
         on_limit = self.limits.on_limit
         was_asked = state.limit is not None and state.tools_withdrawn
@@ -349,18 +376,18 @@ class LimitTracker:
             limit = self._call_limit(self._call_counts(state, state.unanswered), call)
         return None if limit is None else _over_limit(limit)
 
-    def _of_requests(self, state: RunState) -> LimitReached | None:
+    def _of_requests(self, state: RunState) -> LimitReachedError | None:
         limits = self.limits
         if limits.max_turns is not None and state.requests >= limits.max_turns:
-            return LimitReached("Maximum tool-calling turns exceeded", "max_turns")
+            return LimitReachedError("Maximum tool-calling turns exceeded", "max_turns")
         if limits.max_tokens is not None and state.usage.total >= limits.max_tokens:
             used = f"{state.usage.total:,} of {limits.max_tokens:,}"
-            return LimitReached(f"Maximum tokens exceeded ({used})", "max_tokens")
+            return LimitReachedError(f"Maximum tokens exceeded ({used})", "max_tokens")
         return None
 
-    def _calls_over_limit(self, state: RunState, calls: Calls) -> dict[int, LimitReached]:
+    def _calls_over_limit(self, state: RunState, calls: Calls) -> dict[int, LimitReachedError]:
         counts = self._call_counts(state)
-        over: dict[int, LimitReached] = {}
+        over: dict[int, LimitReachedError] = {}
         for index, call in calls:
             if call.name in self._uncounted:
                 continue
@@ -380,20 +407,20 @@ class LimitTracker:
             del counts[name]
         return counts
 
-    def _call_limit(self, counts: Counter[str], call: ToolCall) -> LimitReached | None:
+    def _call_limit(self, counts: Counter[str], call: ToolCall) -> LimitReachedError | None:
         limits = self.limits
         if limits.max_tool_calls is not None and counts.total() >= limits.max_tool_calls:
-            return LimitReached(f"Maximum tool calls exceeded ({limits.max_tool_calls})", "max_tool_calls")
+            return LimitReachedError(f"Maximum tool calls exceeded ({limits.max_tool_calls})", "max_tool_calls")
         maximum = limits.calls_of(call.name)
         if maximum is not None and counts[call.name] >= maximum:
-            return LimitReached(f"Maximum calls of {call.name} exceeded ({maximum})", "max_calls_per_tool")
+            return LimitReachedError(f"Maximum calls of {call.name} exceeded ({maximum})", "max_calls_per_tool")
         return None
 
     @property
     def seconds_left(self) -> float | None:
         return None if self.deadline is None else self.deadline - monotonic()
 
-    def out_of_time(self) -> LimitReached | None:
+    def out_of_time(self) -> LimitReachedError | None:
         if self.deadline is None or (monotonic() < self.deadline and not self._has_expired):
             return None
         return out_of_time(self.limits, self._cause)
@@ -407,13 +434,13 @@ class LimitTracker:
         self._cause = cause
 
 
-def out_of_time(limits: Limits, cause: ProviderError | None = None) -> LimitReached:
+def out_of_time(limits: Limits, cause: ProviderError | None = None) -> LimitReachedError:
     """Return the error for a run whose time is over. `cause` is the error that used it up, if it is known."""
     why = "" if cause is None else f"; the last attempt failed: {cause}"
-    error = LimitReached(f"Maximum run time exceeded ({limits.max_seconds:g} seconds){why}", "max_seconds")
+    error = LimitReachedError(f"Maximum run time exceeded ({limits.max_seconds:g} seconds){why}", "max_seconds")
     error.__cause__ = cause
     return error
 
 
-def _over_limit(limit: LimitReached) -> Refusal:
+def _over_limit(limit: LimitReachedError) -> Refusal:
     return Refusal(f"was not run: {limit}", OVER_LIMIT, limit.limit)

@@ -7,78 +7,24 @@ from typing import TYPE_CHECKING, Any, Optional
 from msgspec import Struct
 from msgspec.structs import replace
 
+from midspan._loop.options import RunConfig, ToolSet, is_local
 from midspan._loop.policies import LimitTracker, Policy, ResponsePolicy, Retry, ToolChoicePolicy
 from midspan._types.exchange import ModelResponse, Output, RequestConfig
 from midspan._types.run_state import RunState
-from midspan._types.specs import BuiltinTool, Limits, ModelSettings, ToolChoice, ToolSpec
+from midspan._types.specs import BuiltinTool, Limits, ToolChoice, ToolSpec
 from midspan.errors import ArgumentError, ConfigError, OutputError
 from midspan.providers.provider import ModelProfile, Provider
 from midspan.tools.source import ToolListing, ToolSource
 
 if TYPE_CHECKING:
-    from midspan._schema.dialects.dialect import AdaptedSchema, SchemaDialect
+    from midspan._schema.dialect import AdaptedSchema
     from midspan._schema.output_type import OutputType
-    from midspan.tools.wrap import AdaptedTools
 
 _log = logging.getLogger("midspan._loop")
 
 ANSWER_TOOL = "final_answer"
 _UNLIMITED_CHARS = 2**40
 _MAX_QUOTED_CHARS = 200
-
-
-class ToolSet:
-    """The tools of an agent: built-in tools of the provider, and one source for all others.
-
-    The adapted form of the tools is kept, so a run with other settings does not build it again.
-    """
-
-    def __init__(self, tools: Sequence[Any]) -> None:
-        self.given = tuple(tools)
-        """The tools as the caller gave them."""
-        self.builtins = tuple(builtin for tool in self.given if (builtin := _builtin(tool)) is not None)
-        self._others = [tool for tool in self.given if _builtin(tool) is None]
-        self._source: ToolSource | None = None
-        self._adapted: dict[int, tuple[SchemaDialect, AdaptedTools]] = {}
-        if self._others:
-            self.source  # noqa: B018 - reports a wrong tool now, and not at the first run
-
-    @property
-    def source(self) -> ToolSource:
-        if self._source is None:
-            from midspan.tools.wrap import source_of  # loaded with the first tool
-
-            self._source = source_of(self._others)
-        return self._source
-
-    async def list_tools(self) -> ToolListing:
-        from midspan.tools.wrap import list_source  # as above
-
-        return await list_source(self.source)
-
-    def adapted(self, dialect: "SchemaDialect") -> "AdaptedTools":
-        """Return the source whose tools the dialect can express."""
-        known = self._adapted.get(id(dialect))
-        if known is None:
-            from midspan.tools.wrap import AdaptedTools  # as above
-
-            known = self._adapted[id(dialect)] = dialect, AdaptedTools(self.source, dialect)
-        return known[1]
-
-
-class RunConfig(Struct, frozen=True, eq=False):
-    """What the caller wants of a run."""
-
-    provider: Provider
-    tools: ToolSet
-    system: str | None = None
-    settings: ModelSettings = ModelSettings()
-    output: Optional["OutputType"] = None
-    tool_choice: ToolChoice | None = None
-    calls_only: bool = False
-    """The model never answers with text; a final tool ends the run."""
-    prompt_mode: bool | None = None
-    """Whether tools go into the prompt and calls are read from text; None does so for models that need it."""
 
 
 class PreparedRun(Struct, frozen=True, eq=False):
@@ -108,6 +54,9 @@ class PreparedRun(Struct, frozen=True, eq=False):
     """Whether calls need tasks, because the source does not run user code in tasks itself."""
     read_only: frozenset[str]
     """Tools that change nothing."""
+    raise_tool_errors: bool
+    needs_context: tuple[str, ...]
+    """Tools that use the context of the caller."""
     policies: tuple[Policy, ...]
     """The rules that depend on nothing but the state of a run."""
 
@@ -134,7 +83,7 @@ async def prepare_run(run: RunConfig) -> PreparedRun:
     if choice is not None and choice.mode == "none" and output is not None and output.by_tool:
         choice = answering
     # A call that is forced once: afterwards the model may answer.
-    is_forced = choice is not None and choice.mode == "any" and choice is not answering and not run.calls_only
+    is_forced = choice is not None and choice.mode == "required" and choice is not answering and not run.calls_only
     config = RequestConfig(
         model=provider.model,
         system=run.system,
@@ -142,8 +91,8 @@ async def prepare_run(run: RunConfig) -> PreparedRun:
         tool_choice=None if is_forced else choice,
         settings=run.settings,
         output=None if output is None else output.requested,
+        cache=run.cache,
     )
-    policies = [ResponsePolicy(calls_only=run.calls_only), ToolChoicePolicy(declared, forces_call=is_forced)]
     return PreparedRun(
         provider=provider,
         source=source,
@@ -157,10 +106,23 @@ async def prepare_run(run: RunConfig) -> PreparedRun:
         uncounted=frozenset(spec.name for spec in declared if _is_answer_tool(spec, output)),
         finals=frozenset(spec.name for spec in declared if spec.final),
         answers_in_text=output is None and not run.calls_only,
-        in_task=not _runs_in_tasks(run.tools.source),
+        in_task=not is_local(run.tools.source),
         read_only=frozenset(spec.name for spec in declared if spec.changes is False),
-        policies=(*policies,) if output is None else (*policies, OutputPolicy(output)),
+        raise_tool_errors=run.raise_tool_errors,
+        needs_context=tuple(spec.name for spec in listing.tools if spec.needs_context),
+        policies=_policies(run, declared, output, forces_call=is_forced),
     )
+
+
+def _policies(
+    run: RunConfig, declared: Sequence[ToolSpec], output: Optional["TypedOutput"], *, forces_call: bool
+) -> tuple[Policy, ...]:
+    """Return the policies by precedence.
+
+    The model reads the first refusal of a call. A call that is also forbidden must not be answered with "call again".
+    """
+    first = ToolChoicePolicy(declared, forces_call=forces_call), ResponsePolicy(calls_only=run.calls_only)
+    return first if output is None else (*first, OutputPolicy(output))
 
 
 async def _declare(
@@ -174,16 +136,10 @@ async def _declare(
         return tools.source, listing.tools, {}
     source = tools.adapted(profile.schema)
     declared = source.update(listing).tools
-    if source.keeps_names and _runs_in_tasks(tools.source):
+    if source.keeps_names and is_local(tools.source):
         return tools.source, declared, {}
     pairs = zip(listing.tools, declared, strict=True)
     return source, declared, {spec.name: adapted.name for spec, adapted in pairs if spec.name != adapted.name}
-
-
-def _runs_in_tasks(source: ToolSource) -> bool:
-    from midspan.tools.execution import LocalTools  # loaded with the first tool
-
-    return type(source) is LocalTools
 
 
 def _provider(run: RunConfig, *, has_tools: bool) -> Provider:
@@ -199,26 +155,16 @@ def _provider(run: RunConfig, *, has_tools: bool) -> Provider:
     return run.provider if isinstance(run.provider, PromptedTools) else PromptedTools(run.provider)
 
 
-def _builtin(tool: Any) -> BuiltinTool | None:
-    """Return a built-in tool, also if it is given in a form that can be converted to one."""
-    if isinstance(tool, BuiltinTool):
-        return tool
-    convert = getattr(tool, "as_builtin", None)
-    if callable(convert) and isinstance(tool, type):
-        raise ConfigError(f"{tool.__name__} is a class; pass {tool.__name__}()")
-    return convert() if callable(convert) else None
-
-
 def _choice(
     run: RunConfig, declared: Sequence[ToolSpec], builtins: Sequence[BuiltinTool], aliases: dict[str, str]
 ) -> ToolChoice | None:
-    choice = ToolChoice("any") if run.calls_only and run.tool_choice is None else run.tool_choice
+    choice = ToolChoice("required") if run.calls_only and run.tool_choice is None else run.tool_choice
     if choice is None:
         return None
     if aliases and choice.names:
         choice = replace(choice, names=tuple(aliases.get(name, name) for name in choice.names))
     names = [spec.name for spec in declared]
-    if choice.mode == "any" and not names and not builtins:
+    if choice.mode == "required" and not names and not builtins:
         raise ConfigError("tool_choice requires a call, but the agent has no tools")
     missing = [name for name in choice.names if name not in names]
     if missing:
@@ -230,7 +176,7 @@ def _choice(
 def _answer_choice(declared: Sequence[ToolSpec], output: Optional["TypedOutput"], *, calls_only: bool) -> ToolChoice:
     """Return the tool choice of a request that allows only an answer: no call, unless the answer is a call."""
     names = tuple(spec.name for spec in declared if _is_answer_tool(spec, output) or (calls_only and spec.final))
-    return ToolChoice("any", names) if names else ToolChoice("none")
+    return ToolChoice("required", names) if names else ToolChoice("none")
 
 
 def _is_answer_tool(spec: ToolSpec, output: Optional["TypedOutput"]) -> bool:
@@ -278,8 +224,8 @@ class TypedOutput(Struct, frozen=True, eq=False):
 def _typed_output(output: Optional["OutputType"], profile: ModelProfile, *, has_tools: bool) -> TypedOutput | None:
     if output is None:
         return None
-    from midspan._schema.dialects.adapt import adapt_schema  # loaded for typed answers
-    from midspan._schema.dialects.dialect import AdaptedSchema
+    from midspan._schema.adapt import adapt_schema  # loaded for typed answers
+    from midspan._schema.dialect import AdaptedSchema
 
     dialect = profile.output_schema or profile.schema
     schema = AdaptedSchema(output.schema) if dialect is None else adapt_schema(output.schema, dialect, arguments=False)

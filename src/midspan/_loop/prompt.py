@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from midspan._types.messages import ROLES, History, Message
 from midspan._types.parts import Blob, Opaque, Part, Text, Thought, ToolCall, ToolResult
-from midspan._types.texts import check_text
+from midspan._types.texts import NOT_JSON, check_text
 from midspan.errors import ConfigError
 
 Prompt = str | Part | PathLike[str] | Message | Sequence[str | Part | PathLike[str]]
@@ -31,14 +31,14 @@ def conversation(prompt: Prompt | None, messages: Messages | None) -> tuple[Hist
 
     Calls without results get error results if a prompt follows them. Without a prompt, calls at the end are to be run.
     """
-    history = History() if messages is None else _history(messages)
-    count = len(history)
-    if prompt is not None and count:
-        history = history.with_messages(_repair([*history, to_message(prompt)]))
-    elif prompt is not None:
-        history = history.append(to_message(prompt))
-    if not len(history):
+    history = None if messages is None else _history(messages)
+    if prompt is not None and not history:
+        return History((to_message(prompt),)), 0
+    if not history:
         raise ConfigError("nothing to ask; pass a prompt, or messages to continue")
+    count = len(history)
+    if prompt is not None:
+        history = history.with_messages(_repair([*history, to_message(prompt)]))
     return history, count
 
 
@@ -49,7 +49,10 @@ def check_messages(messages: Any) -> list[Message]:
     items = list(messages)
     for message in items:
         if not isinstance(message, Message) or message.role not in ("user", "model"):
-            raise ConfigError(f"a conversation consists of Message objects of user and model, got {message!r:.80}")
+            hint = '; write Message.user("…") instead of a dict' if isinstance(message, Mapping) else ""
+            raise ConfigError(
+                f"a conversation consists of Message objects of user and model, got {message!r:.80}{hint}"
+            )
         if not isinstance(message.parts, tuple):
             raise ConfigError(f"the parts of a Message must be a tuple, got {type(message.parts).__name__}")
     return items
@@ -69,11 +72,12 @@ def to_message(prompt: Any) -> Message:
         if prompt.role != "user":
             raise ConfigError("a prompt must be a message of the user; pass messages of the model as messages=")
         return prompt
-    is_sequence = isinstance(prompt, Sequence) and not isinstance(prompt, str | bytes)
-    parts = tuple(_part(item) for item in (prompt if is_sequence else [prompt]))
-    if all(type(part) is Text and not part.text.strip() for part in parts):
-        raise ConfigError("the prompt is empty")
-    return Message("user", parts)
+    is_single = isinstance(prompt, str | bytes) or not isinstance(prompt, Sequence)
+    parts = tuple([_part(item) for item in ([prompt] if is_single else prompt)])
+    for part in parts:
+        if type(part) is not Text or part.text.strip():
+            return Message("user", parts)
+    raise ConfigError("the prompt is empty")
 
 
 def to_turn(role: str, content: Any) -> Message:
@@ -216,7 +220,7 @@ def _results_as_text(turn: Message) -> Message:
 def _json(value: Any) -> str:
     try:
         return json.encode(value).decode()
-    except (TypeError, ValueError, RecursionError):
+    except NOT_JSON:
         return repr(value)
 
 

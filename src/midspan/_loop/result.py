@@ -4,16 +4,17 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import aclosing, suppress
-from functools import partial
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self
 
 from msgspec import Struct
 
 from midspan import errors
-from midspan._loop.blocking import iterate
+from midspan._loop.blocking import iterate, run_blocking
+from midspan._loop.options import Output
 from midspan._types.events import (
     ErrorInfo,
+    Interrupted,
     RunEnd,
     RunEvent,
     TextDelta,
@@ -27,19 +28,14 @@ from midspan._types.events import (
 from midspan._types.exchange import Citation, FinishReason, ModelResponse, Usage
 from midspan._types.messages import History, Message
 from midspan._types.run_state import CALL_CANCELLED, RunState, ToolRun
-from midspan.errors import ArgumentError, ConfigError, LimitReached, MidspanError, ProviderError, RunError
+from midspan.errors import ArgumentError, ConfigError, LimitReachedError, MidspanError, ProviderError, RunError
 
 if TYPE_CHECKING:
-    import typing_extensions  # checkers know it; Python has such defaults from 3.13 on
-
     from midspan._loop.prepare import TypedOutput
     from midspan._loop.run import Run
+    from midspan._loop.turn import Listener
 
-    Output = typing_extensions.TypeVar("Output", default=Any)
-else:
-    Output = TypeVar("Output")
-
-
+MakeRun = Callable[["Listener"], Awaitable["Run"]]
 NumberedEvents = AsyncGenerator[tuple[int, RunEvent], None]
 
 
@@ -106,7 +102,7 @@ def _converted(output: "TypedOutput | None", value: Any) -> Any:
 
 
 class RunStream(Generic[Output]):
-    """The events of a run, read once. `aclose`, or leaving an `async with` block, cancels the run.
+    """The events of a run, read once. `aclose`, or leaving a `with` or `async with` block, cancels the run.
 
     The run has a task of its own. Parts of a response are read ahead; otherwise the run continues only while the reader
     waits for the next event.
@@ -115,10 +111,14 @@ class RunStream(Generic[Output]):
     _task: "asyncio.Task[None] | None" = None
     _is_taken = _is_closed = _is_reading = False
 
-    def __init__(self, make_run: "Callable[[], Awaitable[Run]]", history: History, earlier_messages: int) -> None:
+    def __init__(
+        self, make_run: "MakeRun", model: str, history: History, earlier_messages: int, *, deltas: bool = True
+    ) -> None:
+        self.model = model
+        """The name of the model."""
         self._history = history
         self._earlier_messages = earlier_messages
-        self._channel = _Channel(make_run)
+        self._channel = _Channel(make_run, streams=deltas)
         self._result: RunResult[Output] | None = None
         self.on_end: Callable[[RunResult[Output] | Exception], None] | None = None
         """Called with the outcome before the iteration ends, unless the stream was closed."""
@@ -167,16 +167,19 @@ class RunStream(Generic[Output]):
             raise StopAsyncIteration
         if self._is_reading:
             raise ConfigError("this stream is already being iterated by another task")
-        self._is_reading = True
-        try:
-            if self._task is None:
-                self._task = asyncio.get_running_loop().create_task(self._channel.drive())
-            event = await self._channel.get()
-        except asyncio.CancelledError:
-            await self.aclose()
-            raise
-        finally:
-            self._is_reading = False
+        channel = self._channel
+        if not channel.events:
+            self._is_reading = True
+            try:
+                if self._task is None:
+                    self._task = asyncio.get_running_loop().create_task(channel.drive())
+                await channel.next_event()
+            except asyncio.CancelledError:
+                await self.aclose()
+                raise
+            finally:
+                self._is_reading = False
+        event = channel.events.popleft()
         if event is not None:
             return event
         is_closed, self._is_closed = self._is_closed, True
@@ -200,11 +203,24 @@ class RunStream(Generic[Output]):
         if isinstance(self._channel.error, KeyboardInterrupt | SystemExit):
             raise self._channel.error
 
+    def close(self) -> None:
+        """Like `aclose`, for plain code."""
+        if self._task is None:
+            self._is_closed = self._channel.is_closed = True
+        elif not self._task.done():
+            run_blocking(self.aclose())
+
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def __del__(self) -> None:
         task = self._task
@@ -219,33 +235,29 @@ _MAX_READ_AHEAD = 64
 
 
 class _Channel:
-    """Passes the events of a run from its task to the reader."""
+    """Passes the events of a run from its task to the reader; see `Listener`."""
 
-    def __init__(self, make_run: "Callable[[], Awaitable[Run]]") -> None:
+    def __init__(self, make_run: "MakeRun", *, streams: bool) -> None:
+        self.streams = streams
         self._make_run = make_run
         self.run: Run | None = None
         self.error: BaseException | None = None
         """What the run raised, for the reader."""
         self.is_closed = False
         """Nobody reads any more."""
-        self._events: deque[RunEvent | None] = deque()
+        self._loop: asyncio.AbstractEventLoop
+        self._thread: int
+        self.events: deque[RunEvent | None] = deque()
+        """The events that were not read yet; None after the last one."""
         self._reader: asyncio.Future[None] | None = None
         self._driver: asyncio.Future[None] | None = None
 
     async def drive(self) -> None:
-        """Run the run. After each event that is not read ahead, wait until the reader asks for the next one."""
-        loop = asyncio.get_running_loop()
+        """Run the run."""
+        self._loop, self._thread = asyncio.get_running_loop(), get_ident()
         try:
-            self.run = await self._make_run()
-            self.run.calls.observer = partial(self._put_from_any_thread, loop, get_ident())
-            self.run.wait_for_reader = self._wait_for_reader
-            async with aclosing(self.run.events()) as events:
-                async for event in events:
-                    if self.is_closed:  # a provider or tool turned the cancellation into an error of its own
-                        break
-                    self._put(event)
-                    if type(event) not in _READ_AHEAD or len(self._events) >= _MAX_READ_AHEAD:
-                        await self._wait_for_reader()
+            self.run = await self._make_run(self)
+            await self.run.execute()
         except BaseException as error:  # raised in the task of the reader
             self.error = error
             if isinstance(error, asyncio.CancelledError):
@@ -253,35 +265,39 @@ class _Channel:
         finally:
             self._put(None)
 
-    async def _wait_for_reader(self) -> None:
+    async def emit(self, event: RunEvent) -> None:
+        if self.is_closed:  # a provider or tool turned the cancellation into an error of its own
+            raise asyncio.CancelledError
+        self._put(event)
+        if type(event) not in _READ_AHEAD or len(self.events) >= _MAX_READ_AHEAD:
+            await self.wait_for_reader()
+
+    async def wait_for_reader(self) -> None:
         """Wait until the reader has taken all events and asks for another one."""
-        has_asked = not self._events and self._reader is not None and not self._reader.done()
+        has_asked = not self.events and self._reader is not None and not self._reader.done()
         if has_asked or self.is_closed:
             return
-        self._driver = asyncio.get_running_loop().create_future()
+        self._driver = self._loop.create_future()
         await self._driver
 
-    async def get(self) -> RunEvent | None:
-        """Return the next event; None after the last one."""
-        if not self._events:
-            if self._driver is not None and not self._driver.done():
-                self._driver.set_result(None)
-            self._reader = asyncio.get_running_loop().create_future()
-            await self._reader
-        return self._events.popleft()
+    def next_event(self) -> "asyncio.Future[None]":
+        """Let the run continue, and return a future for its next event."""
+        if self._driver is not None and not self._driver.done():
+            self._driver.set_result(None)
+        self._reader = asyncio.get_running_loop().create_future()
+        return self._reader
 
     def _put(self, event: RunEvent | None) -> None:
-        self._events.append(event)
+        self.events.append(event)
         if self._reader is not None and not self._reader.done():
             self._reader.set_result(None)
 
-    def _put_from_any_thread(self, loop: asyncio.AbstractEventLoop, thread: int, event: RunEvent) -> None:
-        """Put a progress report into the channel; tools that run in threads report too."""
-        if get_ident() == thread:
+    def report(self, event: RunEvent) -> None:
+        if get_ident() == self._thread:
             self._put(event)
             return
         with suppress(RuntimeError):  # the event loop is closed, and nobody reads any more
-            loop.call_soon_threadsafe(self._put, event)
+            self._loop.call_soon_threadsafe(self._put, event)
 
 
 async def final_text(events: NumberedEvents) -> AsyncGenerator[tuple[int, TextDelta | TurnRetry], None]:
@@ -294,6 +310,7 @@ async def final_text(events: NumberedEvents) -> AsyncGenerator[tuple[int, TextDe
     passed = ""
     held: list[tuple[int, TextDelta]] = []
     is_answer = continues = False
+    problem = "the events of the run have no RunEnd"
     state = RunState.of(History())
     async with aclosing(events):
         async for number, event in events:
@@ -315,13 +332,17 @@ async def final_text(events: NumberedEvents) -> AsyncGenerator[tuple[int, TextDe
                     if passed:
                         passed = ""
                         yield number, event if isinstance(event, TurnRetry) else TurnRetry(event.turn, _CALL)
+                case Interrupted(message):
+                    problem = f"the run was interrupted: {message}"
                 case RunEnd(error=ErrorInfo() as info):
                     raise error_of(info, event.limit, state)
                 case RunEnd():
                     for item in _last_text(passed, held, number, event):
                         yield item
                     return
-    raise RunError("the events of the run have no RunEnd")
+    error = RunError(problem)
+    error.transcript = state.history
+    raise error
 
 
 _CALL = "the model made a call, so its text was not the answer"
@@ -344,8 +365,8 @@ def error_of(info: ErrorInfo, limit: str | None, state: RunState) -> MidspanErro
     """Return the exception for a stored error, of the same class if it is one of ours."""
     kind = getattr(errors, info.kind, None)
     error: MidspanError
-    if kind is LimitReached:
-        error = LimitReached(info.message, limit or "max_turns")
+    if kind is LimitReachedError:
+        error = LimitReachedError(info.message, limit or "max_turns")
     elif isinstance(kind, type) and issubclass(kind, RunError | ConfigError | ProviderError):
         error = kind(info.message)
     else:

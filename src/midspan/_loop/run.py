@@ -1,22 +1,29 @@
 """One run, top to bottom: ask the model, decide, act, repeat.
 
-A run is an async generator of events over an immutable state: each event gives the next state. A blocking call drains
-the events. The rules of a run are policies. This module does not know how a model is reached or a tool is executed.
+Each event of a run turns its immutable state into the next one, and is passed to the listener if somebody reads the
+run. The rules of a run are policies. This module does not know how a model is reached or a tool is executed.
 """
 
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
-from contextlib import aclosing, contextmanager
-from typing import Any, TypeVar
+from contextlib import aclosing
+from typing import Any
 
 import msgspec
-from msgspec.structs import replace
 
 from midspan._loop.loop_detector import LoopDetector
-from midspan._loop.policies import LIMIT_MESSAGE, LimitTracker, Policies, Refusals
+from midspan._loop.policies import LIMIT_MESSAGE, Calls, LimitTracker, Policies, Refusals
 from midspan._loop.prepare import PreparedRun
-from midspan._loop.turn import NO_RESPONSE, CallRunner, Planned, TurnStream, generate, plan_calls
-from midspan._types.context import AskUser
+from midspan._loop.turn import (
+    NO_RESPONSE,
+    CallRunner,
+    Listener,
+    TurnStream,
+    after_error,
+    checked_response,
+    generate_in_time,
+    plan_calls,
+)
+from midspan._types.context import OnQuestion
 from midspan._types.events import (
     RunEnd,
     RunEvent,
@@ -28,186 +35,186 @@ from midspan._types.events import (
     TurnRetry,
     TurnStart,
 )
-from midspan._types.exchange import ModelRequest, ModelResponse
+from midspan._types.exchange import FinishReason, ModelRequest, ModelResponse
 from midspan._types.messages import History, Message
-from midspan._types.parts import ToolResult
+from midspan._types.parts import ToolCall, ToolResult
 from midspan._types.run_state import CALL_CANCELLED, CALL_NOT_RUN, RunState
 from midspan.errors import MidspanError
 
 _log = logging.getLogger("midspan._loop")
 
-_MAX_NAME_CHARS = 200
-
-Event = TypeVar("Event", bound=RunEvent)
-
 
 class Run:
-    """One run. Read its events once; `state` is its state at any moment and however it ends."""
+    """One run. `state` is its state at any moment and however it ends."""
 
     def __init__(
-        self, id: str, prepared: PreparedRun, history: History, limits: LimitTracker, *, streams: bool,
-        context: Any = None, ask_user: AskUser | None = None,
+        self, id: str, prepared: PreparedRun, history: History, limits: LimitTracker, *,
+        listener: Listener | None = None, context: Any = None, on_question: OnQuestion | None = None,
     ) -> None:  # fmt: skip
-        """`streams`: somebody reads the text while it arrives; otherwise each response is requested as a whole."""
-        self.id, self.prepared, self.limits = id, prepared, limits
+        """Without a `listener` nobody reads the events, and each response is requested as a whole."""
+        self.id, self.prepared, self.limits, self.listener = id, prepared, limits, listener
         self.state = RunState.of(history)
         self.response: ModelResponse = NO_RESPONSE
         """The last response of the model."""
         self.end: RunEnd | None = None
         """The last event, if the run has ended."""
-        self.calls = CallRunner(self, context, ask_user)
-        self.wait_for_reader: Callable[[], Awaitable[None]] = _do_not_wait
-        """Awaited before a streamed turn ends, so that the state is not ahead of the events that were read."""
+        self.calls = CallRunner(self, context, on_question)
         self._loops = LoopDetector(limits.limits.max_repeats, prepared.specs)
         self._policies = Policies((*prepared.policies, self._loops), limits)
-        self._streams = streams
+        self._changes = self._policies.request(self.state)
+        """What the policies change about the next request."""
         self._logs = _log.isEnabledFor(logging.DEBUG)
-        self._is_over = False
-        self._planned: list[Planned] = []
-        """The calls of the turn that are about to run."""
 
-    async def events(self) -> AsyncGenerator[RunEvent, None]:
-        """Yield the events of the run: ask, decide, act, repeat. Closing the generator cancels whatever is running."""
-        with self._settling():
-            for event in self._begin():
-                yield event
-            while not self._is_over:
-                response: ModelResponse | None = None
-                if not self.state.calls:
-                    start, request = self._next_request()
-                    yield self._apply(start)
-                    can_retry = not self.state.retries_exhausted
-                    if self._streams:
-                        turn = TurnStream(self.prepared.provider, request, start.turn, self.limits)
-                        async with aclosing(turn.events(can_retry=can_retry)) as deltas:
-                            async for event in deltas:
-                                yield event
-                        await self.wait_for_reader()
-                        response = turn.response
-                    else:
-                        response = await generate(self.prepared.provider, request, self.limits, can_retry=can_retry)
-                for event in self._decide(response):
-                    yield event
-                planned, self._planned = self._planned, []
-                if len(planned) == 1 and self.limits.deadline is None:  # an async generator would cost more
-                    [(call, indexes)] = planned
-                    result, seconds = await self.calls.run_single(call, indexes[0])
-                    for index in indexes:
-                        yield self._end_call(result, seconds, index)
-                elif planned:
-                    async with aclosing(self.calls.run(planned)) as results:
-                        async for index, result, seconds in results:
-                            yield self._end_call(result, seconds, index)
-                self._check_end()
-            for event in self._finish():
-                yield event
-
-    @contextmanager
-    def _settling(self) -> Iterator[None]:
-        """At the end, give every call without a result an error result, and an error its transcript."""
+    async def execute(self) -> None:
+        """Ask, decide, act, repeat. At the end every call has a result, and an error has the transcript."""
         try:
-            yield
+            await self._begin()
+            while True:
+                if not self.state.calls:
+                    await self._ask()
+                decision = self._policies.decide(self.state, self.response)
+                self._changes = decision.request
+                if (retry := decision.retry) is not None:
+                    message = None if retry.text is None else Message.user(retry.text)
+                    await self._apply(TurnRetry(self.state.turn, retry.reason, message))
+                elif not self.state.calls or self.limits.ended_with_message:
+                    break
+                else:
+                    await self._act(decision.calls, decision.refusals)
+                if self._has_ended():
+                    break
+            await self._finish()
         except MidspanError as error:
             self.state = self.state.settled(CALL_NOT_RUN)
             error.transcript = self.state.history
             raise
         finally:
-            self.state = self.state.settled(CALL_CANCELLED)
-            del self.calls, self.wait_for_reader  # without reference cycles, the run is freed at once
+            if self.state.calls:
+                self.state = self.state.settled(CALL_CANCELLED)
+            del self.calls, self.listener  # without reference cycles, the run is freed at once
 
-    def _begin(self) -> Iterator[RunEvent]:
-        self._debug("System Prompt", self.prepared.config.system)
-        self._debug("Prompt", self.state.history)
-        yield RunStart(self.id, self.prepared.provider.model, self.state.history.messages)
-        for source in self.prepared.listing.unavailable:
-            yield SourceUnavailable(source.name, source.message)
+    async def _begin(self) -> None:
+        if self._logs:
+            self._debug("System Prompt", self.prepared.config.system)
+            self._debug("Prompt", self.state.history)
+        if self.listener is not None:
+            await self.listener.emit(RunStart(self.id, self.prepared.provider.model, self.state.history.messages))
+            for source in self.prepared.listing.unavailable:
+                await self.listener.emit(SourceUnavailable(source.name, source.message))
 
     def _debug(self, what: str, value: object) -> None:
-        if self._logs:
-            _log.debug("[%s] %s: %s", self.prepared.provider.profile.service, what, value)
+        _log.debug("[%s] %s: %s", self.prepared.provider.profile.service, what, value)
 
-    def _apply(self, event: Event) -> Event:
-        """Update the state by an event and return the event."""
-        self.state = self.state.after(event)
-        return event
+    async def _ask(self) -> None:
+        """Request the next turn. If the time of the run is over first, `response` stays that of the last turn."""
+        start, request = self._next_request()
+        self.state = self.state.after_request(start)
+        listener, limits = self.listener, self.limits
+        if listener is not None:
+            await listener.emit(start)
+        response: ModelResponse | None
+        if listener is not None and listener.streams:
+            turn = TurnStream(self.prepared.provider, request, start.turn, limits, listener)
+            response = await turn.read(can_retry=not self.state.retries_exhausted)
+        else:
+            try:
+                if limits.deadline is None:
+                    response = await self.prepared.provider.generate(request)
+                    is_complete = type(response) is ModelResponse and response.finish_reason is FinishReason.END
+                    if not is_complete or type(response.message) is not Message:
+                        response = checked_response(response, request)
+                else:
+                    response = await generate_in_time(self.prepared.provider, request, limits)
+            except BaseException as error:  # noqa: BLE001 - providers are user code
+                response = after_error(error, limits, has_started=False, can_retry=not self.state.retries_exhausted)
+        if response is None:
+            return
+        self.response = response
+        if self._logs:
+            self._debug("Response", response.message.parts)
+        reason, usage, citations = response.finish_reason, response.usage, response.citations
+        end = TurnEnd(start.turn, response.message, reason, usage, citations, response.requests)
+        self.state = self.state.after_response(end)
+        if listener is not None:
+            await listener.emit(end)
 
     def _next_request(self) -> tuple[TurnStart, ModelRequest]:
         """Return the next request as the policies want it."""
-        prepared, changes = self.prepared, self._policies.request(self.state)
-        config = prepared.forced_config if changes.forces_call else prepared.config
+        prepared, changes = self.prepared, self._changes
+        config = prepared.config
         if changes.answer_only:
             config = prepared.answer_config
+        elif changes.forces_call and not self.state.has_run_call:
+            config = prepared.forced_config
         choice = config.tool_choice
         is_answer = prepared.answers_in_text and (not prepared.specs or (choice is not None and choice.mode == "none"))
         start = TurnStart(self.state.turn + 1, is_answer, choice, changes.answer_only, changes.limit)
-        on_retry = None if self.calls.observer is None else self.calls.report_retry
+        on_retry = None if self.listener is None else self.calls.report_retry
         return start, ModelRequest(config, self.state.history, changes.budget, on_retry)
 
-    def _decide(self, response: ModelResponse | None) -> Iterator[RunEvent]:
-        """Yield the end of the turn, then a retry or the start of the calls. Raises if the run cannot continue."""
-        if response is not None:
-            self.response = response
-            self._debug("Response", response.message.parts)
-            reason, usage, citations = response.finish_reason, response.usage, response.citations
-            yield self._apply(TurnEnd(self.state.turn, response.message, reason, usage, citations, response.requests))
-        retry, refusals = self._policies.decide(self.state, self.response)
-        if retry is not None:
-            message = None if retry.text is None else Message.user(retry.text)
-            yield self._apply(TurnRetry(self.state.turn, retry.reason, message))
-        elif self.state.calls and not self.limits.ended_with_message:
-            yield from self._start_calls(refusals)
-        else:
-            self._is_over = True
+    async def _apply(self, event: RunEvent) -> None:
+        self.state = self.state.after(event)
+        if self.listener is not None:
+            await self.listener.emit(event)
 
-    def _start_calls(self, refusals: Refusals) -> Iterator[RunEvent]:
-        """Announce the unanswered calls of the turn. Refused ones get their results; the others are planned."""
-        turn, unanswered, prepared = self.state.turn, self.state.unanswered, self.prepared
-        self._debug("Tool Calls", self.state.calls)
-        last = unanswered[-1][0]
-        for index, call in unanswered:
-            if call.name not in prepared.specs:
-                _log.warning(
-                    "%s called invalid tool: %s", prepared.provider.profile.service, call.name[:_MAX_NAME_CHARS]
-                )
-            is_refused = index in refusals
-            may_write = not is_refused and call.name not in prepared.read_only
-            yield ToolStart(turn, call, index, may_write, index != last)
-            if is_refused:
-                yield self._apply(ToolEnd(turn, refusals[index].result(call), 0.0, index))
+    async def _act(self, calls: Calls, refusals: Refusals) -> None:
+        """Run the unanswered calls of the turn. Refused ones get their results at once."""
+        if self._logs:
+            self._debug("Tool Calls", self.state.calls)
+        for index, call in calls:
+            if call.name not in self.prepared.specs:
+                self._warn_of_unknown_tool(call)
+            if self.listener is not None:
+                may_write = index not in refusals and call.name not in self.prepared.read_only
+                await self.listener.emit(ToolStart(self.state.turn, call, index, may_write, index != calls[-1][0]))
+            if index in refusals:
+                await self._end_call(refusals[index].result(call), 0.0, index)
         if refusals:
-            unanswered = [item for item in unanswered if item[0] not in refusals]
-        is_single = len(unanswered) == 1
-        self._planned = [(call, [index]) for index, call in unanswered] if is_single else plan_calls(unanswered)
+            calls = self.state.unanswered
+        if len(calls) == 1 and self.limits.deadline is None:
+            [(index, call)] = calls
+            result, seconds = await self.calls.run_single(call, index)
+            await self._end_call(result, seconds, index)
+        elif calls:
+            async with aclosing(self.calls.run(plan_calls(calls))) as results:
+                async for index, result, seconds in results:
+                    await self._end_call(result, seconds, index)
 
-    def _end_call(self, result: ToolResult, seconds: float, index: int) -> ToolEnd:
-        self._debug("Tool Result", result)
-        hint = self._loops.hint(index, result) if self._loops.repeated else None
-        if hint is not None:
-            result = replace(result, hint=hint if result.hint is None else f"{result.hint} {hint}")
-        return self._apply(ToolEnd(self.state.turn, result, seconds, index))
+    def _warn_of_unknown_tool(self, call: ToolCall) -> None:
+        service, fields = self.prepared.provider.profile.service, {"run_id": self.id, "call_id": call.id}
+        _log.warning("%s called invalid tool: %s", service, call.name[:200], extra=fields)
 
-    def _check_end(self) -> None:
-        """End the run if a tool ended it, or if a limit leaves no request for another turn."""
-        self._is_over = self._is_over or self.state.final_result is not None
+    async def _end_call(self, result: ToolResult, seconds: float, index: int) -> None:
+        if self._logs:
+            self._debug("Tool Result", result)
+        if self._loops.repeated:
+            result = self._loops.with_note(index, result)
+        end = ToolEnd(self.state.turn, result, seconds, index)
+        self.state = self.state.after_call(end)
+        if self.listener is not None:
+            await self.listener.emit(end)
+
+    def _has_ended(self) -> bool:
+        """Whether a tool or a limit has ended the run. Raises the exception of a tool (`raise_tool_errors`)."""
+        if self.calls.tool_error is not None:
+            raise self.calls.tool_error
+        if self.state.final_result is not None:
+            return True
         limits = self.limits
-        if not self._is_over and (limits.last_chance is not None or limits.deadline is not None):
-            self._is_over = limits.after_calls(self.state)
+        return (limits.pending_limit is not None or limits.deadline is not None) and limits.after_calls(self.state)
 
-    def _finish(self) -> Iterator[RunEvent]:
-        """Yield the end of the run, after a result for each call that will not run."""
+    async def _finish(self) -> None:
+        """End the run, after a result for each call that will not run."""
         for index, call in self.state.unanswered:
-            yield ToolStart(self.state.turn, call, index, may_write=False)
+            if self.listener is not None:
+                await self.listener.emit(ToolStart(self.state.turn, call, index, may_write=False))
             result = call.error_result(f"{call.name} {CALL_NOT_RUN}")
-            yield self._apply(ToolEnd(self.state.turn, result, 0.0, index))
+            await self._apply(ToolEnd(self.state.turn, result, 0.0, index))
         state, final = self.state, self.state.final_result
         text = state.partial_text + self.response.message.text
         if self.limits.ended_with_message:
             text = LIMIT_MESSAGE
         elif final is not None:
             text = final.value if isinstance(final.value, str) else msgspec.json.encode(final.value).decode()
-        self.end = self._apply(RunEnd(self.id, text, state.usage, state.turn, self.limits.final_limit(state)))
-        yield self.end
-
-
-async def _do_not_wait() -> None:
-    """Nobody reads the events of this run while they happen."""
+        self.end = RunEnd(self.id, text, state.usage, state.turn, self.limits.final_limit(state))
+        await self._apply(self.end)

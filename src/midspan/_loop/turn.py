@@ -4,16 +4,16 @@ Also what tools may ask of their run while they are running.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Awaitable, Coroutine, Iterable, Sequence
+from contextlib import aclosing, closing
 from threading import get_ident
-from typing import TYPE_CHECKING, Any
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-import msgspec
 from msgspec.structs import replace
 
 from midspan._loop.policies import LimitTracker, Refusal
-from midspan._types.context import AskUser, RunContext
+from midspan._types.context import OnQuestion, RunContext
 from midspan._types.events import RequestRetry, RunEvent, TextDelta, ThoughtDelta, ToolCallDelta, ToolProgress
 from midspan._types.exchange import (
     ArgumentsPartDelta,
@@ -30,6 +30,7 @@ from midspan._types.exchange import (
 from midspan._types.messages import Message
 from midspan._types.parts import FORBIDDEN, Text, Thought, ToolCall, ToolResult, local_id
 from midspan._types.specs import AnyTool, ToolSpec
+from midspan._types.texts import NOT_JSON, encode_sorted
 from midspan.errors import MidspanError, ProviderError, ToolError
 from midspan.providers.provider import Provider, ensure_aclose
 from midspan.tools.execution import run_call
@@ -40,80 +41,98 @@ from midspan.tools.tasks import Expired, with_timeout
 if TYPE_CHECKING:
     from midspan._loop.run import Run
 
+T = TypeVar("T")
 NO_RESPONSE = ModelResponse(Message("model", ()), FinishReason.CUT)
 """Stands for a response that broke off before its end."""
 _OUT_OF_TIME = "was cancelled, because the time of the run is over; whether it had an effect is unknown"
 _MAX_DEPTH = 20
-"""Of tools that call tools."""
+"""How deeply tools may call tools."""
 
-Observer = Callable[[RunEvent], None]
+
+class Listener(Protocol):
+    """Gets the events of a run."""
+
+    streams: bool
+    """Whether responses are passed on while they arrive; otherwise each is requested as a whole."""
+
+    async def emit(self, event: RunEvent) -> None:
+        """Pass on an event. Return when the run may continue: at once, or when the reader asks for the next event."""
+
+    async def wait_for_reader(self) -> None:
+        """Return when the reader has taken all events, so that the state of the run is not ahead of it."""
+
+    def report(self, event: RunEvent) -> None:
+        """Pass on an event from any thread, such as the progress of a tool, while the run continues."""
+
+
 Planned = tuple[ToolCall, list[int]]
 """A call to run, and its positions in the turn: several if the model sent the same call more than once."""
 
 
-async def generate(
-    provider: Provider, request: ModelRequest, limits: LimitTracker, *, can_retry: bool
-) -> ModelResponse | None:
-    """Return the whole response; see `_finish` and `_after_error` for responses that are not complete."""
-    response: Any
+async def generate_in_time(provider: Provider, request: ModelRequest, limits: LimitTracker) -> ModelResponse | None:
+    """Return the whole response; None if the time of the run is over first."""
     try:
-        if limits.deadline is None:
-            response = await provider.generate(request)
-        else:
-            response = await with_timeout(provider.generate(request), limits.seconds_left)
+        response: Any = await with_timeout(provider.generate(request), limits.seconds_left)
     except Expired as expired:
         limits.note_expiry(expired)
         if not expired.late_result:
-            return _finish(None, request, limits)
+            return _cut_off(limits)
         response = expired.late_result[0]
-    except BaseException as error:  # noqa: BLE001 - providers are user code
-        return _after_error(error, limits, has_started=False, can_retry=can_retry)
-    return _finish(_check(response), request, limits)
+    return checked_response(response, request)
 
 
 class TurnStream:
-    """One streamed response. `response` is set when `events` has ended; None if the time of the run is over."""
+    """One streamed response."""
 
-    response: ModelResponse | None = None
+    _response: ModelResponse | None = None
     _has_started = False
 
-    def __init__(self, provider: Provider, request: ModelRequest, turn: int, limits: LimitTracker) -> None:
+    def __init__(
+        self, provider: Provider, request: ModelRequest, turn: int, limits: LimitTracker, listener: Listener
+    ) -> None:
         self._provider = provider
         self._request = request
         self._turn = turn
         self._limits = limits
+        self._listener = listener
         self._calls: dict[int, tuple[int, str | None, str | None]] = {}
         """Calls by the indices of their parts: position in the turn; id and name, until they were in a delta."""
 
-    async def events(self, *, can_retry: bool) -> AsyncGenerator[RunEvent, None]:
-        """Yield the deltas of the response."""
+    async def read(self, *, can_retry: bool) -> ModelResponse | None:
+        """Pass on the deltas of the response, and return it. None means that the time of the run is over."""
         limits = self._limits
         try:
             events = ensure_aclose(self._provider.stream(self._request))
         except Exception as error:  # noqa: BLE001 - providers are user code
-            self.response = _after_error(error, limits, has_started=False, can_retry=can_retry)
-            return
+            return after_error(error, limits, has_started=False, can_retry=can_retry)
         async with aclosing(events):
             while True:
                 try:
-                    model_event = await with_timeout(anext(events), limits.seconds_left)
+                    if limits.deadline is None:
+                        model_event = await anext(events)
+                    else:
+                        model_event = await with_timeout(anext(events), limits.seconds_left)
                 except StopAsyncIteration:
                     break
                 except Expired as expired:
                     limits.note_expiry(expired)
                     break
                 except BaseException as error:  # noqa: BLE001 - providers are user code
-                    self.response = _after_error(error, limits, has_started=self._has_started, can_retry=can_retry)
-                    return
+                    response = after_error(error, limits, has_started=self._has_started, can_retry=can_retry)
+                    await self._listener.wait_for_reader()
+                    return response
                 event = self._run_event(model_event)
                 if event is not None:
-                    yield event
-        self.response = _finish(self.response, self._request, limits)
+                    await self._listener.emit(event)
+        await self._listener.wait_for_reader()
+        return _cut_off(limits) if self._response is None else self._response
 
     def _run_event(self, event: ModelEvent) -> RunEvent | None:
         self._has_started = True
+        if type(event) is PartDelta and type(event.delta) is TextPartDelta:  # most events; `match` costs more
+            return TextDelta(self._turn, event.delta.text) if event.delta.text else None
         match event:
-            case PartDelta(delta=TextPartDelta(text)) | PartStart(part=Text(text)):
+            case PartStart(part=Text(text)):
                 return TextDelta(self._turn, text) if text else None
             case PartDelta(delta=ThoughtPartDelta(text)) | PartStart(part=Thought(text)):
                 return ThoughtDelta(self._turn, text) if text else None
@@ -126,33 +145,29 @@ class TurnStream:
             case PartStart() | PartDelta() | PartEnd():
                 pass
             case _:
-                self.response = _check(event)
+                self._response = checked_response(event, self._request)
         return None
 
 
-def _check(response: Any) -> ModelResponse:
+def checked_response(response: Any, request: ModelRequest) -> ModelResponse:
+    """Return the response, checked, and with calls that were written as text."""
     if not isinstance(response, ModelResponse) or not isinstance(response.message, Message):
         raise ProviderError(f"the model failed: expected a ModelResponse with a Message, got {response!r:.80}")
-    return response
-
-
-def _finish(response: ModelResponse | None, request: ModelRequest, limits: LimitTracker) -> ModelResponse | None:
-    """Return the response with calls that were written as text; one that broke off counts as cut.
-
-    None means that there is no response and the time of the run is over.
-    """
-    if response is None:
-        return None if limits.out_of_time() is not None else NO_RESPONSE
     if response.finish_reason is FinishReason.MALFORMED_CALL:
         return recover_malformed_call(response, request.config.tools)
     return response
 
 
-def _after_error(
+def _cut_off(limits: LimitTracker) -> ModelResponse | None:
+    """Return the response for one that broke off; None if the time of the run is over."""
+    return None if limits.out_of_time() is not None else NO_RESPONSE
+
+
+def after_error(
     error: BaseException, limits: LimitTracker, *, has_started: bool, can_retry: bool
 ) -> ModelResponse | None:
     """Return a cut response if it may be requested again, None if the time of the run is over; raise other errors."""
-    is_own = isinstance(error, asyncio.CancelledError) and not _is_cancelling()
+    is_own = isinstance(error, asyncio.CancelledError) and not _current_task().cancelling()
     if not isinstance(error, Exception) and not is_own:
         raise error
     if isinstance(error, ProviderError) and error.retryable:
@@ -195,38 +210,36 @@ def _identity(call: ToolCall) -> Any:
     """What two copies of a call have in common, and no two other calls."""
     try:
         data = call.provider_data
-        return call.id, call.name, _encode(call.arguments), None if data is None else bytes(data.raw)
-    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):  # a faulty provider: this is not JSON
+        return call.id, call.name, encode_sorted(call.arguments), None if data is None else bytes(data.raw)
+    except NOT_JSON:  # a faulty provider
         return id(call)
-
-
-_encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 class CallRunner:
     """Runs the calls of a run, and is what their contexts talk to; see `RunHost`."""
 
-    def __init__(self, run: "Run", user_context: Any, ask_user: AskUser | None) -> None:
+    def __init__(self, run: "Run", user_context: Any, on_question: OnQuestion | None) -> None:
         self._run = run
+        self._listener = run.listener
         self._user_context = user_context
-        self._ask_user = ask_user
+        self._on_question = on_question
+        self._task = _current_task()
         self.loop = asyncio.get_running_loop()
         self.thread = get_ident()
-        self.observer: Observer | None = None
-        """Gets the progress reports of calls while they run."""
+        self.tool_error: Exception | None = None
+        """The first exception of a tool, if the run has to raise it (`raise_tool_errors`)."""
 
-    async def run_single(self, call: ToolCall, index: int) -> tuple[ToolResult, float]:
+    def run_single(self, call: ToolCall, index: int) -> Awaitable[tuple[ToolResult, float]]:
         """Run the only call of a turn, and return its result and its duration."""
         prepared = self._run.prepared
-        if _is_cancelling():
-            await asyncio.sleep(0)  # raises CancelledError; the task was cancelled while it was running, as by Ctrl-C
-        return await run_call(prepared.source.call, call, self._context(call, index), in_task=prepared.in_task)
+        running = run_call(prepared.source.call, call, self._context(call, index), in_task=prepared.in_task)
+        return _after_pause(running) if self._task.cancelling() else running
 
     async def run(self, planned: list[Planned]) -> AsyncGenerator[tuple[int, ToolResult, float], None]:
         """Run the planned calls, and yield each result when it is there, with its index and its duration."""
         run, prepared = self._run, self._run.prepared
-        if _is_cancelling():
-            await asyncio.sleep(0)  # as above
+        if self._task.cancelling():
+            await asyncio.sleep(0)  # as in `_after_pause`
         results = each_call(
             [(call, self._context(call, indexes[0])) for call, indexes in planned],
             prepared.source.call,
@@ -235,6 +248,7 @@ class CallRunner:
             in_task=prepared.in_task,
             order=call_order([call for call, _ in planned], prepared.specs),
         )
+        begin = perf_counter()
         async with aclosing(results):
             while True:
                 try:
@@ -250,35 +264,35 @@ class CallRunner:
                 for index in planned[position][1]:
                     yield index, result, seconds
         for index, call in run.state.unanswered:
-            yield index, call.error_result(f"{call.name} {_OUT_OF_TIME}"), 0.0
+            yield index, call.error_result(f"{call.name} {_OUT_OF_TIME}"), perf_counter() - begin
 
     def _context(self, call: ToolCall, index: int, parent: RunContext[Any] | None = None) -> RunContext[Any]:
         run = self._run
-        return RunContext(
-            self._user_context,
-            run_id=run.id,
-            call_id=call.id,
-            turn=run.state.turn,
-            index=index,
-            depth=0 if parent is None else parent.depth + 1,
-            deadline=run.limits.deadline if parent is None else parent.deadline,
-            host=self,
-        )
+        on_error = self._note_error if run.prepared.raise_tool_errors else None
+        depth, deadline = (0, run.limits.deadline) if parent is None else (parent.depth + 1, parent.deadline)
+        return RunContext(self._user_context, run.id, call.id, run.state.turn, index, depth, deadline, self, on_error)
+
+    def _note_error(self, error: BaseException) -> None:
+        if self.tool_error is None and isinstance(error, Exception):
+            self.tool_error = error
 
     def report_progress(self, context: RunContext[Any], fraction: float | None, message: str) -> None:
-        if self.observer is not None and not context.depth:
-            self.observer(ToolProgress(context.turn, context.call_id, context.index, fraction, message or None))
+        if self._listener is not None and not context.depth:
+            self._listener.report(ToolProgress(context.turn, context.call_id, context.index, fraction, message or None))
+
+    def report_log(self, context: RunContext[Any], level: int, message: str) -> None:
+        """The logger of the package has it already."""
 
     def report_retry(self, attempt: int, wait_seconds: float, error: ProviderError, model: str | None = None) -> None:
         """Pass on that a request is sent again, to the same model or to another one."""
-        if self.observer is not None:
+        if self._listener is not None:
             turn = self._run.state.turn
-            self.observer(RequestRetry(turn, attempt, wait_seconds, error.status, str(error), model))
+            self._listener.report(RequestRetry(turn, attempt, wait_seconds, error.status, str(error), model))
 
     async def ask_user(self, question: str, schema: dict[str, Any] | None) -> Any:
-        if self._ask_user is None:
-            raise ToolError("this run has no user to ask; pass ask_user=… to it")
-        answer = await self._ask_user(question, schema)
+        if self._on_question is None:
+            raise ToolError("this run has no user to ask; pass on_question=… to it or to its agent")
+        answer = await self._on_question(question, schema)
         if schema is not None:
             from midspan._schema.arguments import SchemaValidator  # loaded with the first question that has a schema
 
@@ -313,7 +327,14 @@ class CallRunner:
         return run.limits.refuse_nested(run.state, call)
 
 
-def _is_cancelling() -> bool:
-    """Whether somebody has requested the cancellation of the current task."""
+async def _after_pause(running: Coroutine[Any, Any, T]) -> T:
+    """Raise the CancelledError of a task that was cancelled while it was running, as by Ctrl-C; else run the call."""
+    with closing(running):
+        await asyncio.sleep(0)
+        return await running
+
+
+def _current_task() -> asyncio.Task[Any]:
     task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
+    assert task is not None, "a coroutine runs in a task"
+    return task

@@ -8,8 +8,8 @@ from msgspec import Struct
 
 from midspan._schema.coercion import Coercer, DefaultsPlan
 from midspan._schema.compiled import CompiledSchema
-from midspan._schema.paths import Problem, Steps, measure, quoted
-from midspan._schema.problems import describe, format_errors
+from midspan._schema.problems import Problem, Steps, describe, format_errors, quoted
+from midspan._schema.tree import measure
 
 __all__ = ["Problem", "SchemaValidator", "ValidatedArguments"]
 
@@ -101,7 +101,7 @@ def _problems(value: Any, compiled: CompiledSchema) -> tuple[Problem, ...]:
         if compiled.validator.is_valid(value):
             return ()
         if cost.estimate(size, depth) <= _MAX_WORK:
-            return tuple(format_errors(compiled.validator.iter_errors(value), compiled.tree, value))
+            return tuple(format_errors(compiled.validator.iter_errors(value), compiled.tree))
         return (_first_problem(value, compiled),)
     except ValueError as error:
         return (Problem((), f"contains something that is not JSON: {error}"[:300]),)
@@ -113,7 +113,7 @@ def _first_problem(value: Any, compiled: CompiledSchema) -> Problem:
     steps: Steps = ()
     while True:
         keys = value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
-        parts = ((key, part) for key in keys for schema in node.conjuncts for part in compiled.parts(schema, key))
+        parts = ((key, schema.part(key)) for key in keys for schema in node.conjuncts)
         wrong = next((part for part in parts if not compiled.fits(value[part[0]], part[1])), None)
         if wrong is None:
             return Problem(steps, f"does not fit: expected {describe(node) or 'another value'}, got {quoted(value)}")

@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 
 from midspan._schema.compiled import MAX_VALUE_DEPTH, CompiledSchema
-from midspan._schema.paths import Steps, format_path, measure, quoted
-from midspan._schema.tree import SchemaNode, has_type, type_of
+from midspan._schema.problems import Steps, format_path, quoted
+from midspan._schema.tree import SchemaNode, has_type, measure, type_of
 
 _INTEGER = re.compile(r"[+-]?\d{1,300}")
 _NUMBER = re.compile(r"[+-]?(\d{1,300}(\.\d{0,300})?|\.\d{1,300})([eE][+-]?\d{1,3})?")
@@ -70,8 +70,8 @@ class DefaultsPlan:
             return value
         for step in keys:
             item = value[step]
-            for part in (part for schema in node.applying for part in self._compiled.parts(schema, step)):
-                item = self.apply_defaults(item, part, (*steps, step), changes, defaults=defaults)
+            for schema in node.applying:
+                item = self.apply_defaults(item, schema.part(step), (*steps, step), changes, defaults=defaults)
             if item is not value[step]:
                 changed[step] = item
         filled = _replaced(value, changed) if changed else value
@@ -141,7 +141,7 @@ class Coercer:
         self._attempts[0] -= 1
         if depth > _MAX_DEPTH or self._attempts[0] < 0 or self._compiled.fits(value, node):
             return value
-        for part in ([node.target] if node.target else []) + node.all_of:
+        for part in [*([node.target] if node.target else []), *node.all_of]:
             value = self.coerce(value, part, steps, depth + 1)
         if node.variants:
             value = self._variant(value, node, steps, depth)
@@ -168,9 +168,7 @@ class Coercer:
     def _object(self, value: dict[str, Any], node: SchemaNode, steps: Steps, depth: int) -> dict[str, Any]:
         result = {}
         for name, original in value.items():
-            item = original
-            for schema in self._compiled.parts(node, name):
-                item = self.coerce(item, schema, (*steps, name), depth + 1)
+            item = self.coerce(original, node.part(name), (*steps, name), depth + 1)
             prop = node.properties.get(name)
             if prop is not None and name not in node.schema.get("required", ()) and self._means_absent(item, prop):
                 self._note((*steps, name), f"{quoted(item)} dropped, it may be left out")

@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from midspan._schema.paths import format_pointer, quoted
-from midspan._schema.problems import ErrorFormatter
-from midspan._schema.tree import TYPES, SchemaNode, SchemaTree
+from midspan._schema.problems import ErrorFormatter, quoted
+from midspan._schema.tree import TYPES, SchemaNode, SchemaTree, format_pointer
 from midspan.errors import SchemaError
 
 if TYPE_CHECKING:
@@ -36,7 +35,6 @@ class CompiledSchema:
         self.schema = schema
         self._options: dict[str, Any] = {"validate_formats": formats, "retriever": _retriever(remotes or {})}
         self._parts: Any = None
-        self._patterns: dict[str, Any] = {}
         try:
             if not isinstance(schema, dict | bool):
                 raise ValueError(f"{quoted(schema)} is neither an object nor a boolean")
@@ -64,26 +62,6 @@ class CompiledSchema:
         except ValueError:  # something in it that is not JSON
             return False
 
-    def parts(self, node: SchemaNode, step: Any) -> list[SchemaNode]:
-        """Return the schemas that apply to a property of this name, or to an item with this index."""
-        if type(step) is int:
-            return [node.item(step)]
-        named = [node.properties[step]] if step in node.properties else []
-        named += [schema for pattern, schema in node.pattern_properties.items() if self.matches(pattern, step)]
-        return named or [node.additional]
-
-    def matches(self, pattern: str, text: str) -> bool:
-        """Return whether a text matches the pattern, as the validator reads patterns, in bounded time."""
-        import jsonschema_rs
-
-        if pattern not in self._patterns:
-            options = self._options["pattern_options"]
-            self._patterns[pattern] = jsonschema_rs.validator_for({"pattern": pattern}, pattern_options=options)
-        try:
-            return isinstance(text, str) and bool(self._patterns[pattern].is_valid(text))
-        except ValueError:  # an unpaired surrogate
-            return False
-
     def _build(self) -> "jsonschema_rs.Validator":
         """Compile with regular expressions of the linear-time engine if it supports all patterns of the schema."""
         import jsonschema_rs
@@ -107,7 +85,7 @@ class CompiledSchema:
         if place.endswith("/type") or "/type/" in place:
             message = f"{quoted(error.instance)} is not a type; the types are {', '.join(TYPES)}"
         else:
-            message = " and ".join(problem.message for problem in ErrorFormatter(SchemaTree({}), None).format(error))
+            message = " and ".join(problem.message for problem in ErrorFormatter(SchemaTree({})).format(error))
         return f"{message} at {place or 'the root'}"
 
     def _describe_reference(self) -> str:

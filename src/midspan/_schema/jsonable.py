@@ -15,7 +15,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from midspan._schema.signatures.records import is_named_tuple, is_pydantic, pydantic_value
+from midspan._schema.records import is_named_tuple, is_pydantic, pydantic_value
+from midspan._types.texts import with_article
 from midspan.errors import ResultError
 
 
@@ -35,16 +36,17 @@ def _convert(value: Any) -> Any:
     convert = _EXACT.get(type(value))
     if convert is not None:
         return convert(value)
-    for base, convert in _BASES:
-        if isinstance(value, base):
-            return convert(value)
+    if isinstance(value, enum.Enum):
+        return _convert(value.value)
+    if isinstance(value, PathLike):
+        return _text(str(value))
     if is_pydantic(type(value)):
         return _convert(pydantic_value(value))
     if (record := _record(value)) is not None:
         return record
-    if callable(getattr(value, "tolist", None)):
+    if callable(getattr(value, "tolist", None)) and not isinstance(value, memoryview):
         return _convert(value.tolist())  # numbers and arrays of numpy
-    for base, convert in _COLLECTIONS:
+    for base, convert in _BASES:
         if isinstance(value, base):
             return convert(value)
     return msgspec.to_builtins(value, enc_hook=_reject)
@@ -112,7 +114,7 @@ def _key(key: Any) -> str:
     try:
         (name,) = msgspec.to_builtins({key: None}, str_keys=True)
     except TypeError as error:
-        raise ResultError(f"a key is a {type(key).__name__}, and keys of JSON objects are text") from error
+        raise ResultError(f"a key is {with_article(type(key).__name__)}, and keys of JSON objects are text") from error
     return str(name)
 
 
@@ -127,9 +129,6 @@ def _record(value: Any) -> dict[str, Any] | None:
         fields = [(field.name, field.name) for field in dataclasses.fields(cls)]
     elif is_named_tuple(cls):
         fields = [(name, name) for name in cls._fields]
-    elif hasattr(cls, "__attrs_attrs__"):
-        names = (attribute.name for attribute in cls.__attrs_attrs__)
-        fields = [(name, name) for name in names if not name.startswith("_")]
     else:
         return None
     items = {key: getattr(value, name, msgspec.UNSET) for name, key in fields}
@@ -137,12 +136,11 @@ def _record(value: Any) -> dict[str, Any] | None:
 
 
 def _reject(value: Any) -> Any:
-    raise ResultError(
-        f"a {type(value).__name__} is not JSON serializable; return text, numbers, lists, dicts or a dataclass"
-    )
+    name = type(value).__name__
+    article = "an" if name[0] in "aeioAEIO" else "a"
+    raise ResultError(f"{article} {name} is not JSON serializable; return text, numbers, lists, dicts or a dataclass")
 
 
-_Converter = tuple[Any, Callable[[Any], Any]]
 _EXACT: dict[type, Callable[[Any], Any]] = {
     str: _text,
     float: _number,
@@ -152,17 +150,13 @@ _EXACT: dict[type, Callable[[Any], Any]] = {
     int: _integer,
     **dict.fromkeys((bool, type(None)), lambda value: value),
 }
-_BASES: tuple[_Converter, ...] = (
-    (enum.Enum, lambda value: _convert(value.value)),
-    (PathLike, lambda value: _text(str(value))),
+# Collections only if they say of themselves that they are: a table has a length and yields its columns, and is no list.
+_BASES: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
     (bytes | bytearray | memoryview, msgspec.to_builtins),
     (msgspec.Raw, lambda value: _convert(msgspec.json.decode(value))),
     (str, _text),
     (int, int),
     (float, _number),
-)
-# Only what says of itself that it is one of these: a table has a length and yields its columns, and is not a list.
-_COLLECTIONS: tuple[_Converter, ...] = (
     (Mapping, _object),
     (AbstractSet, _set),
     (Sequence | ValuesView, _array),

@@ -3,15 +3,17 @@
 Beside JSON itself it accepts single and typographic quotes, trailing commas, comments, keys without quotes, Python's
 `True`, `False` and `None`, and line breaks in strings. It rejects what has two readings. A value that is not complete
 where the text ends is IncompleteJson, and is never completed. With `python=True` strings, tuples and keyword arguments
-are read as Python writes them.
+are read as Python writes them; with `tokens=True` strings may stand between special tokens.
 """
 
 import re
 from math import isfinite
 from typing import Any
 
-from midspan._schema.paths import quoted
+from midspan._schema.problems import quoted
 
+TOKEN_QUOTES = ('<|"|>', "<escape>", "<ctrl46>")
+"""Special tokens that Gemma 4, FunctionGemma and Gemini write around strings."""
 MAX_DEPTH = 100
 """Levels of objects and lists; validation goes no deeper either."""
 
@@ -45,13 +47,13 @@ def loads(text: str) -> Any:
 class LenientJsonParser:
     """A position in a text, and what can be parsed from there. Each method moves `at` behind what it has read."""
 
-    def __init__(self, text: str, at: int = 0, *, python: bool = False) -> None:
+    def __init__(self, text: str, at: int = 0, *, python: bool = False, tokens: bool = False) -> None:
         self.text = text
         self.at = at
         self._python = python
+        self._tokens = tokens
+        """Whether strings may also stand between special tokens, without escapes: `<|"|>Oslo<|"|>`."""
         self._depth = 0
-        self.lacks_brace = False
-        """Whether an object was accepted without its last brace."""
 
     def peek(self) -> str:
         """Return the next character that is neither space nor in a comment."""
@@ -86,42 +88,41 @@ class LenientJsonParser:
             raise IncompleteJson
         self.at = found + len(end)
 
-    def value(self, *, closed_by: str | None = None) -> Any:
-        """Parse a value. An object may lack its last brace if `closed_by` is in its place."""
+    def value(self) -> Any:
+        """Parse a value."""
         first = self.peek()
         if first in _QUOTES:
             return self.string()
         if first in _NUMERIC:
             return self._number()
         if first in "{[":
-            return self._container(first, closed_by)
-        return self._container(first, None) if first == "(" and self._python else self._word()
+            return self._container(first)
+        if first == "<" and self._tokens:
+            return self._token_string()
+        return self._container(first) if first == "(" and self._python else self._word()
 
-    def _container(self, first: str, closed_by: str | None) -> Any:
+    def _container(self, first: str) -> Any:
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise InvalidJson(f"it is nested more than {MAX_DEPTH} levels deep", self.at)
         self.at += 1
-        value = self._object(closed_by) if first == "{" else self._list("]" if first == "[" else ")")
+        value = self.members("}") if first == "{" else self._list("]" if first == "[" else ")")
         self._depth -= 1
         return value
 
-    def _object(self, closed_by: str | None) -> dict[str, Any]:
+    def members(self, end: str, separators: str = ":") -> dict[str, Any]:
+        """Parse names and their values up to the `end`."""
         members: dict[str, Any] = {}
-        while True:
-            if self.peek() == "}":
-                self.at += 1
-                return members
-            self.member(members, ":")
+        while self.peek() != end:
+            self._member(members, separators)
             following = self.peek()
-            if following == closed_by and not _has_two_ends(members):
-                self.lacks_brace = True  # and it is the only one
-                return members
-            if following not in ",}":
-                raise self.unexpected("a comma or } after a value")
+            if following not in ("," + end):
+                raise self.unexpected(f"a comma or {end} after a value")
             self.at += following == ","
+        self.at += 1
+        return members
 
-    def member(self, members: dict[str, Any], separators: str) -> None:
+    def _member(self, members: dict[str, Any], separators: str) -> None:
         """Parse a name and its value, and add them to the others. A name must not occur twice."""
         begin = self.at
         name = self.string() if self.peek() in _QUOTES else self._name()
@@ -174,6 +175,22 @@ class LenientJsonParser:
         self.at = found.end()
         return body if "\\" not in body else self._unescape(body, mark, begin)
 
+    def _token_string(self) -> str:
+        quote = next((quote for quote in TOKEN_QUOTES if self.text.startswith(quote, self.at)), None)
+        if quote is None:
+            if any(quote.startswith(self.text[self.at :]) for quote in TOKEN_QUOTES):
+                raise IncompleteJson
+            raise self.unexpected("a value")
+        begin = self.at + len(quote)
+        end = self.text.find(quote, begin)
+        if end < 0:
+            raise IncompleteJson
+        body = self.text[begin:end]
+        if body.startswith(">") or body.endswith("<"):
+            raise InvalidJson("a sign too many stands beside the quote of a string", begin)
+        self.at = end + len(quote)
+        return body
+
     def _unescape(self, body: str, mark: str, begin: int) -> str:
         decode = _decode_python_escape if self._python else _decode_escape if mark == '"' else _decode_odd_escape
         try:
@@ -216,19 +233,6 @@ class LenientJsonParser:
         return InvalidJson(f"expected {expected}, found {found} after {before}", self.at)
 
 
-def _has_two_ends(members: dict[str, Any]) -> bool:
-    """Return whether the missing brace may also belong further in, so that the last members would be in another object.
-
-    In `{"a": {"b": 1, "c": 2}` the brace can be missing after 1 as well as after 2.
-    """
-    last = next(reversed(members.values()))
-    while isinstance(last, dict) and last:
-        if len(last) > 1:
-            return True
-        (last,) = last.values()
-    return False
-
-
 def _decode_escape(escape: re.Match[str]) -> str:
     """Return what an escape means in JSON. An apostrophe needs no escape, but nothing else can be meant."""
     code = escape[1]
@@ -244,7 +248,8 @@ def _decode_escape(escape: re.Match[str]) -> str:
 def _decode_odd_escape(escape: re.Match[str]) -> str:
     """Do the same between quotes that JSON does not have.
 
-    Whoever replaced every double quote of JSON by a single one made \\' of \\"; between letters that cannot be.
+    A model that replaces every double quote of JSON by a single one makes \\' of \\". Only between letters, as in
+    don\\'t, can it be nothing but an apostrophe.
     """
     if escape[1] == "'":
         before = escape.string[escape.start() - 1 : escape.start()]

@@ -7,10 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from midspan._schema.dialects.dialect import DroppedConstraint
-from midspan._schema.paths import format_pointer
-from midspan._schema.tree import LISTS, MAPS, SINGLE, SchemaTree, check_size, find_pointer, has_type, pointer_steps
-from midspan._schema.type_aliases import schema_for_alias
+from midspan._schema.tree import (
+    LISTS,
+    MAPS,
+    SINGLE,
+    SchemaTree,
+    check_size,
+    find_pointer,
+    format_pointer,
+    has_type,
+    map_subschemas,
+)
 from midspan.errors import SchemaError
 
 if TYPE_CHECKING:
@@ -19,6 +26,12 @@ if TYPE_CHECKING:
 Path = tuple[str, ...]
 Schema = dict[str, Any]
 
+_COMPONENTS = "#/components/schemas/"
+_TYPE_NUMBERS = ("any", "string", "number", "integer", "boolean", "array", "object", "null")
+"""`google.ai.generativelanguage.Type`, by number."""
+_ANNOTATIONS = frozenset(("$defs", "definitions", "title", "description", "default", "examples", "nullable"))
+"""Keywords that constrain nothing."""
+
 
 def normalize(schema: Any) -> Schema:
     """Return the schema in plain JSON Schema, as a new dict.
@@ -26,56 +39,67 @@ def normalize(schema: Any) -> Schema:
     Type names of Python and Java, older drafts, OpenAPI's `nullable` and malformed keywords are read for what they
     mean. Only what is not a schema at all is an error, with its location.
     """
-    return normalize_tree(schema)[0].root.schema
+    return normalize_tree(schema).root.schema
 
 
-def normalize_tree(schema: Any) -> tuple[SchemaTree, list[DroppedConstraint]]:
-    """Return the normalized schema as a tree, and the keywords that could not be read or lead out of the document."""
+def normalize_tree(schema: Any) -> SchemaTree:
+    """Return the normalized schema as a tree, without keywords that could not be read or lead out of the document."""
     check_size(schema)
-    normalizer = _Normalizer(schema)
-    root = normalizer.schema(schema, ())
+    components = find_pointer(schema, "/components/schemas")
+    if isinstance(components, dict):  # of OpenAPI
+        definitions = schema.get("$defs")
+        schema = {**schema, "$defs": {**components, **(definitions if isinstance(definitions, dict) else {})}}
+    root = _Normalizer(schema).schema(schema, ())
     if isinstance(root, bool):
         root = {} if root else {"not": {}}
-    for number, pointer in enumerate(normalizer.external_defs):  # grows while it is read
-        name = f"external-{number}"
-        definition = normalizer.schema(find_pointer(schema, pointer), ("$defs", name))
-        root.setdefault("$defs", {})[name] = definition
-    dropped = [*normalizer.dropped, *_drop_malformed(root)]
+    _drop_malformed(root)
     tree = SchemaTree(root)
-    return tree, [*dropped, *_drop_unresolved(tree)]
+    for node in tree.unresolved:  # what is not in the document is never fetched
+        del node.schema["$ref"]
+    return tree
 
 
 class _Normalizer:
     def __init__(self, document: Any) -> None:
-        self.dropped: list[DroppedConstraint] = []
-        self.external_defs: list[str] = []
-        """Pointers to schemas that references lead to and no keyword holds, such as `/components/schemas/A`."""
-        self._document = document
         declared = document.get("$schema") if isinstance(document, dict) else None
         draft = re.search(r"draft-0(\d)", declared) if isinstance(declared, str) else None
         self._draft = int(draft[1]) if draft else 20
 
     def schema(self, schema: Any, path: Path) -> Schema | bool:
+        if isinstance(schema, str):
+            schema = schema.lower() == "true" if schema.lower() in ("true", "false") else {"type": schema}
         if isinstance(schema, bool):
             return schema
-        if isinstance(schema, str):
-            schema = {"type": schema}
         if not isinstance(schema, dict):
-            raise SchemaError(f"no schema at {_place(path)}: {_shown(schema)} is neither an object nor a boolean")
+            raise SchemaError(f"no schema at {_place(path)}: {schema!r:.80} is neither an object nor a boolean")
         if (wrong := next((key for key in schema if not isinstance(key, str)), None)) is not None:
             raise SchemaError(f"no schema at {_place(path)}: its key {wrong!r} is not a string")
-        return self._keywords(self._modernize(schema), path)
+        node = self._modernize(schema)
+        declared, is_nullable = node.pop("type", None), node.pop("nullable", None) is True
+        properties = node.get("properties")
+        node |= map_subschemas(node, lambda item, steps: self.schema(item, (*path, *steps)))
+        self._add_type(node, declared, path)
+        if isinstance(properties, dict):
+            _hoist_required(node, properties)
+        _fix_enum(node)
+        return _with_null(node) if is_nullable else node
 
     def _modernize(self, schema: Schema) -> Schema:
-        """Return the schema with the keywords of older drafts in today's spelling."""
-        node = {key: value for key, value in schema.items() if key not in ("$schema", "$vocabulary")}
+        """Return the schema with the keywords of older drafts in today's spelling, and without empty keywords."""
+        node = {
+            keyword: _corrected(keyword, value)
+            for keyword, value in schema.items()
+            if keyword not in ("$schema", "$vocabulary") and (value is not None or keyword in ("default", "const"))
+            if value or keyword not in ("enum", "examples", *LISTS)
+        }
         if self._draft <= 4 and isinstance(node.get("id"), str):
             node.setdefault("$id", node.pop("id"))
         if str(node.get("$id", "")).startswith("#"):
             node["$anchor"] = node.pop("$id")[1:]  # how draft 7 wrote anchors; generators put pointers there
-        if self._draft <= 7 and isinstance(node.get("$ref"), str):
-            # Up to draft 7 a reference is alone in its schema, whatever is beside it.
-            node = {key: value for key, value in node.items() if key in _ANNOTATIONS or key == "$ref"}
+        if isinstance(node.get("$ref"), str):
+            node["$ref"] = node["$ref"].replace(_COMPONENTS, "#/$defs/")
+            if self._draft <= 7:  # a reference is alone in its schema, whatever is beside it
+                node = {key: value for key, value in node.items() if key in _ANNOTATIONS or key == "$ref"}
         if isinstance(node.get("items"), list):
             node["prefixItems"] = node.pop("items")
             if "additionalItems" in node:
@@ -86,63 +110,21 @@ class _Normalizer:
                 node[exclusive] = node.pop(bound)
         if isinstance(node.get("required"), bool):
             del node["required"]  # draft 3 has it in the property
-        if "dependencies" in node:
-            _split_dependencies(node)
+        dependencies = node.pop("dependencies", None)
+        for name, dependency in dependencies.items() if isinstance(dependencies, dict) else ():
+            keyword = "dependentRequired" if isinstance(dependency, list) else "dependentSchemas"
+            others = node.get(keyword)
+            node[keyword] = {name: dependency, **(others if isinstance(others, dict) else {})}
         return node
 
-    def _keywords(self, schema: Schema, path: Path) -> Schema:
-        node: Schema = {}
-        for keyword, value in schema.items():
-            if keyword in ("type", "nullable") or (value is None and keyword not in ("default", "const")):
-                continue
-            if keyword in SINGLE:
-                is_text = isinstance(value, str) and value.lower() in ("true", "false")
-                node[keyword] = self.schema(value.lower() == "true" if is_text else value, (*path, keyword))
-            elif keyword in LISTS and isinstance(value, dict | list | tuple):
-                schemas = [value] if isinstance(value, dict) else value
-                items = [self.schema(item, (*path, keyword, str(index))) for index, item in enumerate(schemas)]
-                node |= {keyword: items} if items else {}
-            elif keyword in MAPS:
-                node[keyword] = self._map(value or {}, (*path, keyword))  # the [] of a PHP program is empty, too
-            elif keyword == "$ref" and isinstance(value, str):
-                node[keyword] = self._local_reference(value)
-            elif type(value) is float and value.is_integer() and keyword.startswith(("min", "max")):
-                node[keyword] = int(value)
-            elif keyword not in ("enum", "examples") or value:
-                node[keyword] = list(value) if isinstance(value, tuple) else value
-        self._type(node, schema.get("type"), path)
-        _hoist_required(node, schema.get("properties"))
-        _fix_enum(node)
-        return _with_null(node) if schema.get("nullable") is True else node
-
-    def _map(self, schemas: Any, path: Path) -> dict[str, Schema | bool]:
-        if not isinstance(schemas, dict):
-            raise SchemaError(f"no schema at {_place(path)}: {_shown(schemas)} is not an object")
-        return {name: self.schema(item, (*path, name)) for name, item in schemas.items()}
-
-    def _local_reference(self, reference: str) -> str:
-        """Return the reference, or one to the `$defs` that get a copy of its target."""
-        from urllib.parse import unquote  # slow to import
-
-        pointer = unquote(reference.removeprefix("#"))
-        if not reference.startswith("#/") or _is_schema_pointer(pointer):
-            return reference
-        if not isinstance(find_pointer(self._document, pointer), dict | bool):
-            return reference
-        if pointer not in self.external_defs:
-            self.external_defs.append(pointer)
-        return f"#/$defs/external-{self.external_defs.index(pointer)}"
-
-    def _type(self, node: Schema, declared: Any, path: Path) -> None:
-        if declared is None:
-            return
-        names = declared if isinstance(declared, list | tuple) else [declared]
+    def _add_type(self, node: Schema, declared: Any, path: Path) -> None:
+        names = list(declared) if isinstance(declared, list | tuple) else [] if declared is None else [declared]
         meanings = [self._meaning(name, path) for name in names]
         if not all(meanings) or not meanings:
             return
         if all("type" in meaning for meaning in meanings):
-            types = [name for meaning in meanings for name in _as_list(meaning["type"])]
-            node["type"] = types[0] if len(set(types)) == 1 else list(dict.fromkeys(types))
+            types = dict.fromkeys(name for meaning in meanings for name in _as_list(meaning["type"]))
+            node["type"] = next(iter(types)) if len(types) == 1 else list(types)
             if len(meanings) == 1:
                 for keyword, value in meanings[0].items():
                     node.setdefault(keyword, value)
@@ -157,31 +139,24 @@ class _Normalizer:
             return {"type": "null"}
         if type(name) is int and 0 <= name < len(_TYPE_NUMBERS):
             name = _TYPE_NUMBERS[name]
-        meaning = schema_for_alias(name) if isinstance(name, str) else None
+        meaning = _alias(name) if isinstance(name, str) and len(name) <= _MAX_ALIAS_CHARS else None
         if meaning is None:
-            raise SchemaError(f"unknown type {_shown(name)} at {_place(path)}")
+            raise SchemaError(f"unknown type {name!r:.80} at {_place(path)}")
         return meaning
 
 
-_TYPE_NUMBERS = ("any", "string", "number", "integer", "boolean", "array", "object", "null")
-"""`google.ai.generativelanguage.Type`, by number."""
-_ANNOTATIONS = frozenset(("$defs", "definitions", "title", "description", "default", "examples", "nullable"))
-"""Keywords that constrain nothing."""
+def _corrected(keyword: str, value: Any) -> Any:
+    """Return the value of a keyword in the form that JSON Schema has for it."""
+    if keyword in MAPS:
+        return value or {}  # the [] of a PHP program is empty, too
+    if keyword in LISTS and isinstance(value, dict):
+        return [value]
+    if type(value) is float and value.is_integer() and keyword.startswith(("min", "max")):
+        return int(value)
+    return list(value) if isinstance(value, tuple) else value
 
 
-def _is_schema_pointer(pointer: str) -> bool:
-    """Return whether a JSON Pointer passes only through keywords that hold schemas."""
-    steps = iter(pointer_steps(pointer))
-    for keyword in steps:
-        if keyword in LISTS or keyword in MAPS:
-            if next(steps, None) is None:
-                return False
-        elif keyword not in SINGLE:
-            return False
-    return True
-
-
-def _drop_malformed(root: Schema) -> Iterator[DroppedConstraint]:
+def _drop_malformed(root: Schema) -> None:
     """Delete keywords with a value that the meta-schema rejects, such as `"minLength": "many"`."""
     meta = _meta_validator()
     try:
@@ -189,16 +164,15 @@ def _drop_malformed(root: Schema) -> Iterator[DroppedConstraint]:
     except ValueError:  # something in it that is not JSON, which compiling the schema reports
         return
     for path in paths:
-        node, pointer = root, ""
+        node = root
         steps: Iterator[Any] = iter(path)
         for keyword in steps:
             step = next(steps, None) if keyword in LISTS or keyword in MAPS else None
             inner = node.get(keyword) if step is None else _item(node.get(keyword), step)
             if isinstance(inner, dict) and (step is not None or keyword in SINGLE):
-                pointer += format_pointer((keyword,) if step is None else (keyword, str(step)))
                 node = inner
-            elif keyword in node:
-                yield DroppedConstraint(pointer, keyword, f"is {_shown(node.pop(keyword))}, which has no meaning")
+            else:
+                node.pop(keyword, None)
                 break
 
 
@@ -209,14 +183,6 @@ def _meta_validator() -> "jsonschema_rs.Validator":
     return jsonschema_rs.validator_for({"$ref": "https://json-schema.org/draft/2020-12/schema"})
 
 
-def _drop_unresolved(tree: SchemaTree) -> Iterator[DroppedConstraint]:
-    """Delete references that lead out of the document, or nowhere: they are never fetched."""
-    for node in tree.unresolved:
-        yield DroppedConstraint(node.pointer, "$ref", f"{_shown(node.schema.pop('$ref'))} is not in the schema")
-    for node in tree.unresolved_dynamic:
-        yield DroppedConstraint(node.pointer, "$dynamicRef", f"{_shown(node.schema.pop('$dynamicRef'))} is unknown")
-
-
 def _item(container: Any, step: str | int) -> Any:
     """Return an item. The validator reports a key "3" as the number 3."""
     if isinstance(container, list):
@@ -224,20 +190,8 @@ def _item(container: Any, step: str | int) -> Any:
     return container.get(step, container.get(str(step))) if isinstance(container, dict) else None
 
 
-def _split_dependencies(node: Schema) -> None:
-    value = node.pop("dependencies")
-    dependencies = value if isinstance(value, dict) else {}
-    for keyword, of_names in (("dependentRequired", True), ("dependentSchemas", False)):
-        split = {name: item for name, item in dependencies.items() if isinstance(item, list) == of_names}
-        if split:
-            known = node.get(keyword)
-            node[keyword] = {**split, **known} if isinstance(known, dict) else split
-
-
-def _hoist_required(node: Schema, properties: Any) -> None:
+def _hoist_required(node: Schema, properties: Schema) -> None:
     """Move `required: true` of a property, as in draft 3, to the object."""
-    if not isinstance(properties, dict):
-        return
     required = [name for name, prop in properties.items() if isinstance(prop, dict) and prop.get("required") is True]
     if required:
         declared = node["required"] if isinstance(node.get("required"), list) else []
@@ -288,14 +242,98 @@ def _as_type(value: Any, name: str) -> Any:
     return converted if has_type(converted, [name]) else None
 
 
-def _as_list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
-
-
 def _place(path: Path) -> str:
     return format_pointer(path) or "the root"
 
 
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."
+def _as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+# Type names of Python, Java and TypeScript, which people write instead of those of JSON Schema.
+_ALIASES: tuple[tuple[Schema, str], ...] = (
+    ({"type": "string"}, "str string text char character varchar charsequence unicode"),
+    (
+        {"type": "integer"},
+        "int integer long short byte bigint biginteger int8 int16 int32 int64 uint uint8 uint16 uint32 uint64 ulong",
+    ),
+    ({"type": "number"}, "float double number numeric num decimal bigdecimal real float32 float64"),
+    ({"type": "array"}, "stack hashset linkedhashset treeset immutablelist"),
+    ({"type": "boolean"}, "bool boolean"),
+    ({"type": "null"}, "null none nonetype nil void undefined"),
+    (
+        {"type": "array"},
+        "array list tuple set frozenset sequence iterable collection arraylist linkedlist vector queue deque",
+    ),
+    (
+        {"type": "object"},
+        "object dict dictionary map hashmap hashtable treemap linkedhashmap mapping record struct typeddict",
+    ),
+    ({"type": "object"}, "defaultdict ordereddict json_object"),
+    ({"type": "string", "format": "date"}, "date"),
+    ({"type": "string", "format": "date-time"}, "datetime date-time timestamp"),
+    ({"type": "string", "format": "time"}, "time"),
+    ({"type": "string", "format": "duration"}, "duration timedelta"),
+    ({"type": "string", "format": "uuid"}, "uuid"),
+    ({"type": "string", "format": "uri"}, "uri url"),
+    ({"type": "string", "format": "email"}, "email"),
+    ({"type": "string", "format": "byte"}, "bytes binary"),
+    ({}, "any anything mixed unknown variant jsonvalue *"),
+)
+_SCHEMAS: dict[str, Schema] = {"": {}, **{alias: schema for schema, names in _ALIASES for alias in names.split()}}
+_MAX_ALIAS_CHARS = 200
+_PACKAGES = re.compile(r"^(?:typing|java\.util|java\.lang)\.")
+_GENERIC = re.compile(r"([\w.-]+)\s*[\[<](.*)[\]>]", re.DOTALL)
+
+
+def _alias(text: str) -> Schema | None:
+    """Return the schema of a type name in any case, as in `List[int]`, `HashMap<String, Long>`, `string[]`, `int?`.
+
+    `{}` stands for any value; None means that the name is unknown.
+    """
+    text = _PACKAGES.sub("", text.strip())
+    if text.lower() in _SCHEMAS:
+        return dict(_SCHEMAS[text.lower()])
+    if text.endswith("?"):
+        return _union([text[:-1], "null"])
+    if len(alternatives := _split(text, "|")) > 1:
+        return _union(alternatives)
+    if text.endswith("[]"):
+        return _with_items({"type": "array"}, "items", text[:-2])
+    if (generic := _GENERIC.fullmatch(text)) is None:
+        return None
+    name, arguments = generic[1].lower(), _split(generic[2], ",")
+    if name in ("optional", "union"):
+        return _union([*arguments, "null"] if name == "optional" else arguments)
+    outer = _alias(name)
+    if outer == {"type": "object"} and len(arguments) == 2:
+        return _with_items(outer, "additionalProperties", arguments[1])
+    if outer == {"type": "array"} and name != "tuple" and len(arguments) == 1:
+        return _with_items(outer, "items", arguments[0])
+    return outer
+
+
+def _with_items(outer: Schema, keyword: str, name: str) -> Schema:
+    items = _alias(name)
+    return {**outer, keyword: items} if items else outer
+
+
+def _union(names: list[str]) -> Schema | None:
+    schemas = [_alias(name) for name in names]
+    if None in schemas or {} in schemas:
+        return None if None in schemas else {}
+    known = [schema for schema in schemas if schema is not None]
+    if all(schema.keys() == {"type"} for schema in known):
+        return {"type": list(dict.fromkeys(name for schema in known for name in _as_list(schema["type"])))}
+    return {"anyOf": known}
+
+
+def _split(text: str, separator: str) -> list[str]:
+    """Return the parts between separators that are not inside brackets."""
+    parts, depth, start = [], 0, 0
+    for index, character in enumerate(text):
+        depth += (character in "[<(") - (character in "]>)")
+        if character == separator and depth == 0:
+            parts.append(text[start:index])
+            start = index + 1
+    return [*parts, text[start:]]

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 
 from midspan._schema.arguments import SchemaValidator
-from midspan._schema.paths import Problem
-from midspan._schema.signatures.conversion import ConversionError
-from midspan._schema.signatures.hints import SchemaBuilder
+from midspan._schema.conversion import ConversionError
+from midspan._schema.hints import SchemaBuilder
+from midspan._schema.problems import Problem
 from midspan.errors import ArgumentError, SchemaError
 
 _VALUE = "value"
@@ -25,6 +25,9 @@ class OutputType:
             self.schema = output
             self._validator = SchemaValidator(output, label="output")
             return
+        if isinstance(output, str | bytes | int | float | list | tuple):
+            got = f"the string {output!r:.80}" if isinstance(output, str) else f"{output!r:.80}"
+            raise SchemaError(f"output must be a type or a JSON Schema, got {got}; pass the class")
         builder = SchemaBuilder("in")
         try:
             built = builder.build(output)

@@ -1,92 +1,121 @@
-"""What is wrong with a value, in messages that help a model to correct it."""
+"""What is wrong with a value and where, in messages that help a model to correct it."""
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from midspan._schema.paths import MAX_QUOTED_CHARS, Problem, Steps, quoted
+from msgspec import Struct
+
 from midspan._schema.tree import ANYTHING, SchemaNode, SchemaTree, type_of
 
-if TYPE_CHECKING:
-    from jsonschema_rs import ValidationError
+Steps = tuple[str | int, ...]
+"""The way from a value to a part of it: keys of objects and indexes of arrays."""
 
+MAX_QUOTED_CHARS = 120
 MAX_PROBLEMS = 20
 _MAX_LISTED = 12
 _MAX_COMPARED = 500
 _UNKNOWN_NAMES = ("additionalProperties", "unevaluatedProperties")
 
 
-def format_errors(errors: "Iterable[ValidationError]", tree: SchemaTree, value: Any) -> list[Problem]:
+class Problem(Struct, frozen=True):
+    """One thing that is wrong, and where. The location of the whole value has no steps."""
+
+    steps: Steps
+    message: str
+
+    @property
+    def path(self) -> str:
+        return format_path(self.steps)
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}" if self.steps else self.message
+
+
+def format_path(steps: Steps | list[str | int]) -> str:
+    """Return the location as people write it: `stops[0].day`."""
+    path = ""
+    for step in steps:
+        if isinstance(step, int):
+            path += f"[{step}]"
+        elif step.isidentifier() or step.replace("-", "_").isidentifier():
+            path += f".{step}" if path else step
+        else:
+            path += f"[{quoted(step)}]"
+    return path
+
+
+def quoted(value: Any) -> str:
+    """Return the value as JSON, cut to a length that a message can hold."""
+    try:
+        import json  # loaded with the first error
+
+        text = json.dumps(value, ensure_ascii=False, default=repr)
+    except (ValueError, RecursionError):
+        text = f"a {type(value).__name__}"
+    return text if len(text) <= MAX_QUOTED_CHARS else text[: MAX_QUOTED_CHARS - 1] + "…"
+
+
+def format_errors(errors: Iterable[Any], tree: SchemaTree) -> list[Problem]:
     """Return the errors of a value as problems without repetitions: the first twenty, and how many more there are."""
-    formatter = ErrorFormatter(tree, value)
+    formatter = ErrorFormatter(tree)
     found: dict[Problem, None] = {}
     more = 0
     for error in errors:
         if len(found) < MAX_PROBLEMS:
             found.update(dict.fromkeys(formatter.format(error)))
         else:  # formatting costs more than finding, and nobody reads these
-            more += len(_kind(error).unexpected) if error.kind.name in _UNKNOWN_NAMES else 1
+            more += len(error.kind.unexpected) if error.kind.name in _UNKNOWN_NAMES else 1
     more += len(list(found)[MAX_PROBLEMS:])
     problems = list(found)[:MAX_PROBLEMS]
     return [*problems, Problem((), f"and {more} more")] if more else problems
 
 
 class ErrorFormatter:
-    """Formats the errors that the validator finds in one value."""
+    """Formats the errors that the validator finds in one value: each a `jsonschema_rs.ValidationError`.
 
-    def __init__(self, tree: SchemaTree, value: Any) -> None:
+    They are not annotated, because the stubs of the validator leave open which fields each kind of error has.
+    """
+
+    def __init__(self, tree: SchemaTree) -> None:
         self._tree = tree
-        self._value = value
 
-    def format(self, error: "ValidationError") -> Iterator[Problem]:
+    def format(self, error: Any) -> Iterator[Problem]:
         """Yield an error as one problem or several."""
         keyword = error.kind.name
-        steps = self._steps(error)
+        steps = tuple(error.instance_path)
         if keyword == "required":
-            name = _kind(error).property
+            name = error.kind.property
             expected = describe(self._parent(error).properties.get(name, ANYTHING))
             yield Problem((*steps, name), "is required but missing" + (f"; expected {expected}" if expected else ""))
         elif keyword in _UNKNOWN_NAMES:
             known = [str(name) for name in self._parent(error).properties]
-            for index, name in enumerate(_kind(error).unexpected):
+            for index, name in enumerate(error.kind.unexpected):
                 nearest = _nearest(str(name), known) if index < MAX_PROBLEMS else None
                 yield Problem((*steps, name), _unknown_property(known, nearest))
         elif keyword in ("anyOf", "oneOf"):
             yield from self._union(error, steps)
         elif keyword == "propertyNames":
-            reasons = " and ".join(problem.message for problem in self.format(_kind(error).error))
+            reasons = " and ".join(problem.message for problem in self.format(error.kind.error))
             yield Problem(steps, f"has a property whose name is not allowed: {reasons}")
         else:
             message = _MESSAGES.get(type(error.kind).__name__)
             yield Problem(steps, message(error) if message else f"does not fit {quoted(error.kind.name)}")
 
-    def _steps(self, error: "ValidationError") -> Steps:
-        """Return the location of an error. The validator reports a key "3" as the number 3."""
-        steps: list[str | int] = []
-        value = self._value
-        for step in error.instance_path:
-            is_key = isinstance(value, dict) and isinstance(step, int)
-            steps.append(_numeric_key(value, step) if is_key else step)
-            try:
-                value = value[steps[-1]]
-            except (KeyError, IndexError, TypeError):
-                value = None
-        return tuple(steps)
-
-    def _union(self, error: "ValidationError", steps: Steps) -> Iterator[Problem]:
+    def _union(self, error: Any, steps: Steps) -> Iterator[Problem]:
         """Yield the errors of the branch that was meant, if there is only one; else what the branches expect."""
         if type(error.kind).__name__ == "OneOfMultipleValid":
             yield Problem(steps, "fits more than one of the alternatives, must fit exactly one")
             return
-        meant = [branch for branch in _kind(error).context if not _is_of_another_type(branch, len(error.instance_path))]
+        meant = [branch for branch in error.kind.context if not _is_of_another_type(branch, len(error.instance_path))]
         if len(meant) == 1:
             for inner in meant[0]:
                 yield from self.format(inner)
             return
-        expected = [describe(branch) for branch in self._parent(error).lists.get(error.kind.name, [])]
+        expected = [describe(branch) for branch in self._parent(error).subschemas.get(error.kind.name, [])]
         choices = " or ".join(dict.fromkeys(filter(None, expected))) or "one of the alternatives"
         yield Problem(steps, f"expected {choices}, got {quoted(error.instance)}")
 
-    def _parent(self, error: "ValidationError") -> SchemaNode:
+    def _parent(self, error: Any) -> SchemaNode:
         schema: Any = self._tree.root.schema
         for step in error.schema_path[:-1]:
             try:
@@ -108,7 +137,7 @@ def describe(node: SchemaNode, depth: int = 0) -> str:
         return f"one of {_quoted_list(node.schema['enum'])}"
     types = node.schema.get("type", "")
     if types == "array":
-        items = describe(node.single.get("items", ANYTHING), depth + 1)
+        items = describe(node.items, depth + 1)
         return f"array of {items}" if items else "array"
     if types == "object" and node.schema.get("required"):
         return f"object with {_listed(node.schema['required'])}"
@@ -118,12 +147,7 @@ def describe(node: SchemaNode, depth: int = 0) -> str:
     return types if isinstance(types, str) else " or ".join(types)
 
 
-def _kind(error: "ValidationError") -> Any:
-    """Return what the error says of itself; its stubs leave open which fields each kind has."""
-    return error.kind
-
-
-def _is_of_another_type(branch: "list[ValidationError]", depth: int) -> bool:
+def _is_of_another_type(branch: list[Any], depth: int) -> bool:
     """Return whether a branch failed because the value has another type or tag than the branch expects."""
     return any(
         error.kind.name in ("type", "const", "enum") and len(error.instance_path) <= depth + (error.kind.name != "type")
@@ -137,18 +161,14 @@ def _unknown_property(known: list[str], nearest: str | None) -> str:
     return f"is not a property of this object; {hint}{choices}"
 
 
-def _numeric_key(value: dict[str, Any], step: Any) -> str:
-    return str(step) if str(step) in value else next((key for key in value if key.isdigit() and int(key) == step), "")
-
-
-def _wrong_type(error: "ValidationError") -> str:
+def _wrong_type(error: Any) -> str:
     value = error.instance
     got = "null" if value is None else f"{type_of(value)} {quoted(value)}"
-    return f"expected {' or '.join(_kind(error).types)}, got {got}"
+    return f"expected {' or '.join(error.kind.types)}, got {got}"
 
 
-def _wrong_option(error: "ValidationError") -> str:
-    options = _kind(error).options
+def _wrong_option(error: Any) -> str:
+    options = error.kind.options
     nearest = _nearest(str(error.instance), list(map(str, options)), 0.5)
     hint = f"; did you mean {next(quoted(option) for option in options if str(option) == nearest)}?" if nearest else ""
     return f"must be one of {_quoted_list(options)}, got {quoted(error.instance)}{hint}"

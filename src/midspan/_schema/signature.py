@@ -4,28 +4,41 @@
 The model does not see parameters annotated with `Context[…]`, which get the caller's own object, or `RunContext`.
 """
 
+import functools
 import inspect
+import sys
 import types
 import typing
+from collections import abc
 from collections.abc import Callable, Iterable
 from typing import Annotated, Any, Optional, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from midspan._schema.signatures.callables import NO_HINT, Declaration, Parameter, read_declaration
-from midspan._schema.signatures.conversion import ConversionError, ObjectSchema, Schema, TypeSchema
-from midspan._schema.signatures.docstrings import Docstring, parse_docstring
-from midspan._schema.signatures.hints import SchemaBuilder, hint_name
-from midspan._schema.signatures.records import NO_DEFAULT, Field, record_of, special_forms, unwrap_default
+from midspan._schema.conversion import ConversionError, ObjectSchema, Schema
+from midspan._schema.docstrings import Docstring, parse_docstring
+from midspan._schema.hints import SchemaBuilder, hint_name
+from midspan._schema.records import (
+    NO_DEFAULT,
+    Field,
+    own_docstring,
+    record_of,
+    special_forms,
+    unwrap_default,
+)
 from midspan._types.context import NO_CONTEXT, RunContext
 from midspan.errors import ArgumentError, SchemaError
 
 T = TypeVar("T")
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 
+NO_HINT: Any = inspect.Parameter.empty
+_POSITIONAL = inspect.Parameter.POSITIONAL_ONLY
+_EITHER = inspect.Parameter.POSITIONAL_OR_KEYWORD
 _VARIADIC = inspect.Parameter.VAR_POSITIONAL
 _KEYWORDS = inspect.Parameter.VAR_KEYWORD
+_PLAIN_DEFAULTS = (str, int, float, bool, list, dict, tuple, set)
 
 
 class Injected:
@@ -48,11 +61,13 @@ class Binding(Struct, frozen=True, eq=False):
     """Parameters that must be positional if `*variadic` gets anything, with their defaults."""
     variadic: str | None = None
     factories: dict[str, Callable[[], Any]] = {}
-    """For parameters whose default is `Field(…)` or similar: what makes the value if it is missing."""
+    """For parameters whose default is pydantic's `Field(…)`: what makes the value if it is missing."""
     context: str | None = None
     context_default: Any = None
     """The context of a function if the caller passes none."""
     run_context: str | None = None
+    needs_context: bool = False
+    """Whether the function has a context without a default, of a type that excludes None."""
 
     def __call__(self, arguments: dict[str, Any], context: RunContext[Any] = NO_CONTEXT) -> Call:
         try:
@@ -95,36 +110,133 @@ class Signature(Struct, frozen=True, eq=False):
 
 def signature_of(function: Callable[..., Any], *, name: str | None = None, description: str | None = None) -> Signature:
     """Return the signature of any callable; a SchemaError if JSON Schema cannot express a parameter."""
-    declared = read_declaration(function)
-    name = name or declared.name
-    if not name:
+    if not callable(function):
+        raise SchemaError(f"{function!r} cannot be called, so it cannot be a tool")
+    label = _label(function)
+    name = name or label
+    if name == "<lambda>":
         raise SchemaError("a lambda has no name that a model could call it by; pass name=…")
-    docstring = parse_docstring(declared.docstring)
-    context, run_context = (_injected(declared.parameters, marker, name) for marker in (Injected, RunContext))
-    visible = [parameter for parameter in declared.parameters if parameter.name not in (context, run_context)]
+    signature, resolve = _signature(function), _Resolver(function, label)
+    bound = frozenset(function.keywords) if isinstance(function, functools.partial) else frozenset[str]()
+    parameters = [
+        parameter.replace(annotation=resolve(parameter.name, parameter.annotation))
+        for parameter in signature.parameters.values()
+        if parameter.name not in bound
+    ]
+    docstring = parse_docstring(_docstring(function))
+    context, run_context = (_injected(parameters, marker, name) for marker in (Injected, RunContext))
+    visible = [parameter for parameter in parameters if parameter.name not in (context, run_context)]
     builder = SchemaBuilder("in")
-    fields = [field for parameter in visible for field in _fields(parameter, declared, docstring)]
-    parameters = builder.build_object(fields, name=name, label="parameter")
-    schema, extra = parameters.schema, _extra(builder, visible, name, docstring)
-    if extra is not None:
+    fields = [field for parameter in visible for field in _fields(parameter, docstring)]
+    built = builder.build_object(fields, name=name, label="parameter")
+    schema = built.schema
+    for keywords in (each for each in visible if each.kind is _KEYWORDS and _unpacked(each.annotation) is None):
+        extra = builder.build_at(f"parameter {keywords.name!r} of {name}", _hint(keywords))
+        extra = extra.describe(docstring.parameters.get(keywords.name, ""))
         schema = {**schema, "additionalProperties": extra.schema or True}
         # Not the names that are filled in otherwise.
-        reserved = declared.bound | {injected for injected in (context, run_context) if injected}
-        parameters = replace(parameters, extra=extra, reserved=reserved)
-    elif not parameters.types:
+        reserved = bound | {injected for injected in (context, run_context) if injected}
+        built = replace(built, extra=extra, reserved=reserved)
+    if not built.types and built.extra is None:
         schema = {"type": "object", "properties": {}}
     return Signature(
         name=name,
         description=description or docstring.description or name.replace("_", " ").strip().capitalize(),
         parameters=builder.definitions.resolve(schema),
-        response=_response(declared.returns),
-        binding=_binding(declared, fields, parameters, (context, run_context)),
+        response=_response(function, signature.return_annotation, resolve),
+        binding=_binding(parameters, fields, built, context, run_context),
     )
 
 
-def _injected(parameters: Iterable[Parameter], marker: type, function: str) -> str | None:
+def _unwrap_partial(function: Any) -> Any:
+    while isinstance(function, functools.partial):
+        function = function.func
+    return function
+
+
+def _label(function: Any) -> str:
+    bare = _unwrap_partial(function)
+    return str(getattr(bare, "__name__", type(bare).__name__))
+
+
+def _called(function: Any) -> Any:
+    """Return what runs in the end: a plain function, a class, or a wrapper that says what it wraps."""
+    function = _unwrap_partial(function)
+    if isinstance(function, types.MethodType):
+        return _called(function.__func__)
+    if isinstance(function, type | types.FunctionType | types.BuiltinFunctionType) or hasattr(function, "__wrapped__"):
+        return function
+    return getattr(type(function), "__call__", function)  # noqa: B004 - the method is wanted, not whether there is one
+
+
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    options: dict[str, Any] = {}
+    if sys.version_info >= (3, 14):  # annotations are evaluated here, and one that cannot be must not hide the others
+        import annotationlib
+
+        options["annotation_format"] = annotationlib.Format.FORWARDREF
+    try:
+        signature = inspect.signature(function, **options)
+    except Exception as error:  # `__signature__` may be anything
+        raise SchemaError(
+            f"Python does not know the parameters of {_label(function)}; write a function with type hints that calls it"
+        ) from error
+    if next(iter(signature.parameters), None) == "self":
+        raise SchemaError(f"{_label(function)} is a method without its object; pass the method of an object")
+    return signature
+
+
+def _docstring(function: Any) -> str:
+    function, called = _unwrap_partial(function), _called(function)
+    if isinstance(called, type):
+        return own_docstring(called)
+    text = inspect.getdoc(called) or ""
+    if inspect.isroutine(function) or called is function or text not in ("", type.__call__.__doc__):
+        return text
+    # A callable object whose method has no docstring but the one of every `__call__`.
+    return inspect.getdoc(function) or inspect.getdoc(type(function)) or ""
+
+
+class _Resolver:
+    """Turns annotations that are text into types, with the names that the function itself sees."""
+
+    def __init__(self, function: Any, label: str) -> None:
+        called = _called(function)
+        is_class = isinstance(called, type)
+        function = inspect.unwrap(inspect.getattr_static(called, "__init__") if is_class else called)
+        self._globals = getattr(function, "__globals__", {})
+        self._locals = _closure(function)
+        self._label = label
+
+    def __call__(self, name: str, annotation: Any) -> Any:
+        if annotation is NO_HINT or isinstance(annotation, type):
+            return annotation
+        carrier = types.SimpleNamespace(__annotations__={name: annotation})
+        try:
+            hints = typing.get_type_hints(carrier, self._globals, self._locals, include_extras=True)
+        except Exception as error:  # evaluating an annotation is foreign code
+            place = "the return value" if name == "return" else f"parameter {name!r}"
+            raise SchemaError(
+                f"{self._label}: cannot resolve the hint {annotation!r} of {place}: {error}; "
+                "the names in it must exist in the module of the function at run time"
+            ) from error
+        return hints[name]
+
+
+def _closure(function: Any) -> dict[str, Any]:
+    """Return the names that a function sees beside its globals: type parameters, and those of functions around it."""
+    names = {parameter.__name__: parameter for parameter in getattr(function, "__type_params__", ())}
+    if not isinstance(function, types.FunctionType) or function.__closure__ is None:
+        return names
+    try:
+        return names | dict(inspect.getclosurevars(function).nonlocals)
+    except ValueError:  # a name that is not assigned yet
+        return names
+
+
+def _injected(parameters: Iterable[inspect.Parameter], marker: type, function: str) -> str | None:
     """Return the name of the parameter that is marked as a context."""
-    names = [parameter.name for parameter in parameters if _is_marked(parameter.hint, marker)]
+    names = [parameter.name for parameter in parameters if _is_marked(parameter.annotation, marker)]
     if len(names) > 1:
         hint = "Context" if marker is Injected else "RunContext"
         raise SchemaError(f"{function}: {', '.join(names)} are all annotated with {hint}; only one parameter may be")
@@ -138,10 +250,22 @@ def _is_marked(hint: Any, marker: type) -> bool:
     return hint is marker or origin is marker or marker in getattr(hint, "__metadata__", ())
 
 
-def _fields(parameter: Parameter, declared: Declaration, docstring: Docstring) -> Iterable[Field]:
+def _needs_context(parameter: inspect.Parameter) -> bool:
+    """Whether a parameter is a context, has no default, and its type excludes None."""
+    hint = parameter.annotation
+    if parameter.default is not NO_DEFAULT or not (_is_marked(hint, Injected) or typing.get_origin(hint) is RunContext):
+        return False
+    user = hint.__origin__ if _is_marked(hint, Injected) and hasattr(hint, "__metadata__") else typing.get_args(hint)[0]
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        return type(None) not in typing.get_args(hint)
+    is_open = user is None or user in (Any, object, type(None)) or isinstance(user, TypeVar)
+    return not is_open and type(None) not in typing.get_args(user)
+
+
+def _fields(parameter: inspect.Parameter, docstring: Docstring) -> Iterable[Field]:
     """Return the fields of the parameters object that a parameter stands for."""
     name, description = parameter.name, docstring.parameters.get(parameter.name, "")
-    unpacked = _unpacked(parameter.hint)
+    unpacked = _unpacked(parameter.annotation)
     if parameter.kind is _KEYWORDS:
         # `**options: Unpack[Options]` has the fields of a TypedDict as parameters.
         record = record_of(unpacked, "in")
@@ -149,32 +273,26 @@ def _fields(parameter: Parameter, declared: Declaration, docstring: Docstring) -
             raise SchemaError(f"parameter {name!r}: only a TypedDict can be unpacked, not {hint_name(unpacked)}")
         return record.fields if record is not None else ()
     if parameter.kind is _VARIADIC:
-        if unpacked is None:
-            hint: Any = types.GenericAlias(list, (_hint(parameter),))
-            return (Field(name, name, hint, required=False, description=description),)
-        is_fixed = typing.get_origin(unpacked) is tuple and Ellipsis not in typing.get_args(unpacked)
-        hint = unpacked if typing.get_origin(unpacked) is tuple else tuple
-        return (Field(name, name, hint, required=is_fixed, description=description),)
-    is_first = parameter is declared.parameters[0]
-    hint = _dispatched(parameter, declared.dispatch_types) if is_first else _hint(parameter)
+        if unpacked is not None:
+            raise SchemaError(f"parameter {name!r}: only a TypedDict can be unpacked, after **")
+        hint: Any = types.GenericAlias(list, (_hint(parameter),))
+        return (Field(name, name, hint, required=False, description=description),)
     is_required = parameter.default is NO_DEFAULT
-    return (unwrap_default(Field(name, name, hint, is_required, parameter.default, description)),)
+    return (unwrap_default(Field(name, name, _hint(parameter), is_required, parameter.default, description)),)
 
 
 def _unpacked(hint: Any) -> Any:
     """Return what a hint unpacks: `X` of `Unpack[X]` or `*X`; None if it unpacks nothing."""
     if typing.get_origin(hint) in special_forms("Unpack"):
         return typing.get_args(hint)[0]
-    if getattr(hint, "__unpacked__", False):
-        return types.GenericAlias(typing.get_origin(hint), typing.get_args(hint))
-    return None
+    return typing.get_origin(hint) if getattr(hint, "__unpacked__", False) else None
 
 
-def _hint(parameter: Parameter) -> Any:
+def _hint(parameter: inspect.Parameter) -> Any:
     """Return the hint, or the type of the default. A default of None is allowed even if the hint forgets it."""
-    hint, default = parameter.hint, parameter.default
+    hint, default = parameter.annotation, parameter.default
     if hint is NO_HINT:
-        return type(default) if default is not None and _is_expressible(type(default)) else Any
+        return type(default) if type(default) in _PLAIN_DEFAULTS else Any
     if default is not None or hint is None:
         return hint
     if hasattr(hint, "__metadata__"):
@@ -182,66 +300,44 @@ def _hint(parameter: Parameter) -> Any:
     return Optional[hint]  # noqa: UP045 - as above
 
 
-def _dispatched(parameter: Parameter, dispatch_types: tuple[Any, ...]) -> Any:
-    """Return the hint of the first parameter: for `functools.singledispatch`, the types it has implementations for."""
-    members = [cls for cls in dispatch_types if cls is not object and _is_expressible(cls)]
-    if not members:
-        return _hint(parameter)
-    own = () if parameter.hint in (NO_HINT, Any, object) else (_hint(parameter),)
-    return typing.Union[(*members, *own)]
-
-
-def _is_expressible(hint: Any) -> bool:
+def _response(function: Any, annotation: Any, resolve: _Resolver) -> Schema | None:
+    """Return the schema of the result; None if the hint says nothing, or nothing that JSON Schema can express."""
+    builder, function = SchemaBuilder("out"), _unwrap_partial(function)
     try:
-        SchemaBuilder("in").build(hint)
-    except SchemaError:
-        return False
-    return True
-
-
-def _extra(
-    builder: SchemaBuilder, parameters: list[Parameter], function: str, docstring: Docstring
-) -> TypeSchema | None:
-    """Return the type of what `**keywords` takes."""
-    for parameter in parameters:
-        if parameter.kind is _KEYWORDS and _unpacked(parameter.hint) is None:
-            built = builder.build_at(f"parameter {parameter.name!r} of {function}", _hint(parameter))
-            return built.describe(docstring.parameters.get(parameter.name, ""))
-    return None
-
-
-def _response(hint: Any) -> Schema | None:
-    builder = SchemaBuilder("out")
-    try:
-        return builder.definitions.resolve(builder.build(Any if hint is NO_HINT else hint).schema) or None
+        hint = function if isinstance(function, type) else resolve("return", annotation)
+        origin = typing.get_origin(hint) or hint
+        if isinstance(origin, type) and issubclass(origin, abc.Awaitable):
+            hint = (Any, *typing.get_args(hint))[-1]
+        if hint is NO_HINT or hint in (*special_forms("NoReturn"), *special_forms("Never")):
+            return None
+        return builder.definitions.resolve(builder.build(hint).schema) or None
     except SchemaError:
         return None  # the model does without a declared result
 
 
 def _binding(
-    declared: Declaration,
+    parameters: list[inspect.Parameter],
     fields: list[Field],
-    parameters: ObjectSchema,
-    injected: tuple[str | None, str | None],
+    built: ObjectSchema,
+    context: str | None,
+    run_context: str | None,
 ) -> Binding:
-    context, run_context = injected
-    by_kind: dict[Any, list[Parameter]] = {}
-    for parameter in declared.parameters:
+    by_kind: dict[Any, list[inspect.Parameter]] = {}
+    for parameter in parameters:
         by_kind.setdefault(parameter.kind, []).append(parameter)
-    positional = by_kind.get(inspect.Parameter.POSITIONAL_ONLY, [])
-    either = by_kind.get(inspect.Parameter.POSITIONAL_OR_KEYWORD, [])
-    variadic = by_kind.get(_VARIADIC, [])
+    positional, variadic = by_kind.get(_POSITIONAL, []), by_kind.get(_VARIADIC, [])
     factories = {field.key: field.factory for field in fields if field.factory is not None}
-    defaults = {each.name: each.default for each in declared.parameters if each.default is not NO_DEFAULT}
+    defaults = {each.name: each.default for each in parameters if each.default is not NO_DEFAULT}
     return Binding(
-        parameters=parameters,
-        takes_json=not (positional or variadic or factories or parameters.extra or context or run_context)
-        and all(each.takes_json for each in parameters.types.values()),
+        parameters=built,
+        takes_json=not (positional or variadic or factories or built.extra or context or run_context)
+        and all(each.takes_json for each in built.types.values()),
         positional=tuple((each.name, each.default) for each in positional),
-        before_variadic=tuple((each.name, each.default) for each in either) if variadic else (),
+        before_variadic=tuple((each.name, each.default) for each in by_kind.get(_EITHER, ())) if variadic else (),
         variadic=variadic[0].name if variadic else None,
         factories=factories,
         context=context,
         context_default=None if context is None else defaults.get(context),
         run_context=run_context,
+        needs_context=any(map(_needs_context, parameters)),
     )

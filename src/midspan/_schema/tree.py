@@ -1,30 +1,67 @@
-"""A JSON Schema as a tree of nodes with resolved references. Everything that walks a schema walks this tree."""
+"""A JSON Schema as a tree of nodes with resolved references. Everything that walks a schema walks this tree.
 
-from collections.abc import Callable, Collection, Iterator
+`Definitions` collects the `$defs` of a schema that is being built.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
-from midspan._schema.paths import format_pointer, measure
 from midspan.errors import SchemaError
+
+Schema = dict[str, Any]
 
 MAX_DEPTH = 128
 MAX_VALUES = 50_000
+_MAX_MEASURED = 2_000_000
 
-SINGLE = frozenset({"items", "additionalItems", "additionalProperties", "contains", "contentSchema"}) | frozenset(
-    {"unevaluatedItems", "unevaluatedProperties", "propertyNames", "not", "if", "then", "else"}
+SINGLE = frozenset(["items", "additionalItems", "additionalProperties", "contains", "contentSchema"]) | frozenset(
+    ["unevaluatedItems", "unevaluatedProperties", "propertyNames", "not", "if", "then", "else"]
 )
 """Keywords that hold one schema."""
-LISTS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
-MAPS = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"})
-_DEFINITIONS = frozenset({"$defs", "definitions"})
-_IN_PLACE = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"})
+LISTS = frozenset(["allOf", "anyOf", "oneOf", "prefixItems"])
+MAPS = frozenset(["properties", "patternProperties", "dependentSchemas", "$defs", "definitions"])
+_DEFINITIONS = frozenset(["$defs", "definitions"])
+_IN_PLACE = frozenset(["allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"])
 """Keywords whose schemas look at the very value that their parent looks at."""
 TYPES = ("string", "number", "integer", "boolean", "array", "object", "null")
 _ALL_TYPES = frozenset(TYPES)
 
 
+def format_pointer(steps: tuple[str, ...]) -> str:
+    """Return the location of a schema as a JSON Pointer: `/properties/place/items`."""
+    return "".join("/" + step.replace("~", "~0").replace("/", "~1") for step in steps)
+
+
+def map_subschemas(schema: dict[str, Any], change: Callable[[Any, tuple[str, ...]], Any]) -> dict[str, Any]:
+    """Return the keywords that hold schemas, with each schema changed. `change` gets it, and its path from here."""
+    changed: dict[str, Any] = {}
+    for keyword, value in schema.items():
+        if keyword in MAPS and isinstance(value, dict):
+            changed[keyword] = {name: change(item, (keyword, name)) for name, item in value.items()}
+        elif isinstance(value, list) and (keyword in LISTS or keyword == "items"):  # as up to draft 2019-09
+            changed[keyword] = [change(item, (keyword, str(index))) for index, item in enumerate(value)]
+        elif keyword in SINGLE:
+            changed[keyword] = change(value, (keyword,))
+    return changed
+
+
 class SchemaNode:
     """One schema of a document, with its subschemas and the target of its `$ref`."""
+
+    target: "SchemaNode | None" = None
+    properties: "Mapping[str, SchemaNode]" = MappingProxyType({})
+    pattern_properties: "Mapping[str, SchemaNode]" = MappingProxyType({})
+    additional: "SchemaNode"
+    """The schema of properties that are not named."""
+    prefix: "Sequence[SchemaNode]" = ()
+    """The schemas of the first items one by one, as any draft writes them."""
+    items: "SchemaNode"
+    """The schema of all items after the prefix."""
+    all_of: "Sequence[SchemaNode]" = ()
+    _types: frozenset[str] | None = None
 
     def __init__(self, schema: Any, path: tuple[str, ...] = ()) -> None:
         self.schema: dict[str, Any] = schema if isinstance(schema, dict) else {}
@@ -32,36 +69,32 @@ class SchemaNode:
         """True for the schema `true`, which any value fits, and False for `false`, which no value fits."""
         self.pointer = format_pointer(path)
         """Where it is in the document."""
-        self.target: SchemaNode | None = None
-        self.single: dict[str, SchemaNode] = {}
-        self.lists: dict[str, list[SchemaNode]] = {}
-        self.maps: dict[str, dict[str, SchemaNode]] = {}
-        self._types: frozenset[str] | None = None
+        self.subschemas: dict[str, Any] = {}
+        """By keyword: a node, a list of nodes, or nodes by name."""
 
     @classmethod
-    def combine(cls, keyword: str, nodes: "list[SchemaNode]") -> "SchemaNode":
+    def combine(cls, keyword: str, nodes: "Sequence[SchemaNode]") -> "SchemaNode":
         """Return a node that stands for `{keyword: nodes}` and has no place in the document."""
         node = cls({keyword: [inner.raw for inner in nodes]})
-        node.lists[keyword] = nodes
+        node.attach({keyword: nodes})
         return node
+
+    def attach(self, subschemas: dict[str, Any]) -> None:
+        self.subschemas = subschemas
+        self.properties = subschemas.get("properties", self.properties)
+        self.pattern_properties = subschemas.get("patternProperties", self.pattern_properties)
+        self.additional = subschemas.get("additionalProperties", ANYTHING)
+        self.all_of = subschemas.get("allOf", ())
+        items = subschemas.get("items", ANYTHING)
+        if isinstance(items, list):
+            self.prefix, self.items = items, subschemas.get("additionalItems", ANYTHING)
+        else:
+            self.prefix, self.items = subschemas.get("prefixItems", ()), items
 
     @property
     def raw(self) -> Any:
         """The schema as it is in the document."""
         return self.schema if self.always is None else self.always
-
-    @property
-    def properties(self) -> "dict[str, SchemaNode]":
-        return self.maps.get("properties", {})
-
-    @property
-    def pattern_properties(self) -> "dict[str, SchemaNode]":
-        return self.maps.get("patternProperties", {})
-
-    @property
-    def additional(self) -> "SchemaNode":
-        """The schema of properties that are not named."""
-        return self.single.get("additionalProperties", ANYTHING)
 
     def names_property(self, name: str) -> bool:
         """Return whether the schema itself says something about a property of this name."""
@@ -72,29 +105,25 @@ class SchemaNode:
         named = self.properties.get(name)
         return [named] if named is not None else [self.additional, *self.pattern_properties.values()]
 
-    @property
-    def prefix(self) -> "list[SchemaNode]":
-        """The schemas of the first items one by one, as any draft writes them."""
-        return self.lists.get("items") or self.lists.get("prefixItems", [])
-
-    @property
-    def items(self) -> "SchemaNode":
-        """The schema of all items after the prefix."""
-        return self.single.get("additionalItems" if "items" in self.lists else "items", ANYTHING)
-
     def item(self, index: int) -> "SchemaNode":
         """The schema of one item."""
-        prefix = self.prefix
-        return prefix[index] if index < len(prefix) else self.items
+        return self.prefix[index] if index < len(self.prefix) else self.items
+
+    def part(self, step: str | int) -> "SchemaNode":
+        """The schema of a property of this name, or of an item with this index. Patterns of names are not matched."""
+        if isinstance(step, int):
+            return self.item(step)
+        return self.properties.get(step, ANYTHING if self.pattern_properties else self.additional)
 
     @property
-    def all_of(self) -> "list[SchemaNode]":
-        return self.lists.get("allOf", [])
+    def unions(self) -> "list[list[SchemaNode]]":
+        """The alternatives of `anyOf`, of which a value fits one at least, and of `oneOf`, of which it fits one."""
+        return [self.subschemas[keyword] for keyword in ("anyOf", "oneOf") if self.subschemas.get(keyword)]
 
     @property
     def variants(self) -> "list[SchemaNode]":
-        """The alternatives of the schema, of which `anyOf` wants one at least and `oneOf` exactly one."""
-        return self.lists.get("anyOf") or self.lists.get("oneOf", [])
+        """The first of the unions."""
+        return next(iter(self.unions), [])
 
     @property
     def not_null_variants(self) -> "list[SchemaNode]":
@@ -109,11 +138,9 @@ class SchemaNode:
     @property
     def children(self) -> "Iterator[tuple[str, SchemaNode]]":
         """Every direct subschema with its keyword."""
-        yield from self.single.items()
-        for keyword, nodes in self.lists.items():
+        for keyword, value in self.subschemas.items():
+            nodes = value if isinstance(value, list) else value.values() if isinstance(value, dict) else [value]
             yield from ((keyword, node) for node in nodes)
-        for keyword, members in self.maps.items():
-            yield from ((keyword, node) for node in members.values())
 
     @property
     def dependencies(self) -> "Iterator[tuple[SchemaNode, bool]]":
@@ -137,7 +164,7 @@ class SchemaNode:
     @cached_property
     def possible(self) -> "tuple[SchemaNode, ...]":
         """The conjuncts, and those of all alternatives."""
-        return self._closure(lambda node: [*node.lists.get("anyOf", ()), *node.lists.get("oneOf", ())])
+        return self._closure(lambda node: [variant for union in node.unions for variant in union])
 
     def _closure(self, variants: "Callable[[SchemaNode], list[SchemaNode]]") -> "tuple[SchemaNode, ...]":
         found: dict[int, SchemaNode] = {}
@@ -146,7 +173,7 @@ class SchemaNode:
             node = pending.pop()
             if id(node) not in found:
                 found[id(node)] = node
-                pending += reversed(([node.target] if node.target else []) + node.all_of + variants(node))
+                pending += reversed(([node.target] if node.target else []) + [*node.all_of] + variants(node))
         return tuple(found.values())
 
     @property
@@ -157,12 +184,8 @@ class SchemaNode:
         self._types = types = _ALL_TYPES  # for a schema that refers to itself
         for node in self.conjuncts:
             types &= node._declared_types()
-            for keyword in ("anyOf", "oneOf"):
-                if keyword in node.lists:
-                    allowed: set[str] = set()
-                    for variant in node.lists[keyword]:
-                        allowed |= variant.types
-                    types &= allowed
+            for union in node.unions:
+                types &= frozenset[str]().union(*(variant.types for variant in union))
         self._types = types
         return types
 
@@ -179,6 +202,7 @@ class SchemaNode:
 
 
 ANYTHING = SchemaNode(True)
+SchemaNode.additional = SchemaNode.items = ANYTHING
 
 
 class SchemaTree:
@@ -186,15 +210,16 @@ class SchemaTree:
 
     def __init__(self, schema: Any) -> None:
         check_size(schema)
+        self._document = schema
         self._by_id: dict[int, SchemaNode] = {}
-        self._resources: dict[str, Any] = {"": schema}
-        self._anchors: dict[tuple[str, str], Any] = {}
-        self._references: list[tuple[SchemaNode, str]] = []
-        self.unresolved_dynamic: list[SchemaNode] = []
-        """Nodes whose `$dynamicRef` cannot lead to any place in the document."""
-        self.root = self._add(schema, (), "")
-        for node, base in self._references:  # grows while it is read
-            self._resolve(node, base)
+        self._anchors: dict[str, Any] = {}
+        self._references: list[SchemaNode] = []
+        self.root = self._add(schema, ())
+        for node in self._references:  # grows while it is read
+            target, fragment = self._find(node.schema["$ref"])
+            if isinstance(target, dict | bool):
+                # It may be where no keyword puts a schema, and is added now.
+                node.target = self._add(target, tuple(pointer_steps(fragment)))
 
     @property
     def nodes(self) -> list[SchemaNode]:
@@ -208,74 +233,32 @@ class SchemaTree:
     @property
     def unresolved(self) -> list[SchemaNode]:
         """Nodes whose `$ref` leads out of the document, or nowhere."""
-        return [node for node in self.nodes if isinstance(node.schema.get("$ref"), str) and node.target is None]
+        return [node for node in self._references if node.target is None]
 
-    def _add(self, schema: Any, path: tuple[str, ...], base: str) -> SchemaNode:
+    def _add(self, schema: Any, path: tuple[str, ...]) -> SchemaNode:
         if not isinstance(schema, dict):
             return SchemaNode(schema, path)
         if (known := self._by_id.get(id(schema))) is not None:
             return known
         node = self._by_id[id(schema)] = SchemaNode(schema, path)
-        base = self._register(schema, base)
-        if isinstance(schema.get("$ref"), str) or isinstance(schema.get("$dynamicRef"), str):
-            self._references.append((node, base))
-        for keyword, value in schema.items():
-            # Up to draft 2019-09 `items` may be a list, too.
-            if isinstance(value, list) and (keyword in LISTS or keyword == "items"):
-                node.lists[keyword] = [
-                    self._add(item, (*path, keyword, str(index)), base) for index, item in enumerate(value)
-                ]
-            elif keyword in SINGLE:
-                node.single[keyword] = self._add(value, (*path, keyword), base)
-            elif keyword in MAPS and isinstance(value, dict):
-                node.maps[keyword] = {
-                    name: self._add(item, (*path, keyword, name), base) for name, item in value.items()
-                }
+        if isinstance(schema.get("$anchor"), str):
+            self._anchors[schema["$anchor"]] = schema
+        if isinstance(schema.get("$ref"), str):
+            self._references.append(node)
+        node.attach(map_subschemas(schema, lambda item, steps: self._add(item, (*path, *steps))))
         return node
 
-    def _register(self, schema: dict[str, Any], base: str) -> str:
-        """Remember the names of a schema; return the base URI for the references inside it."""
-        if isinstance(schema.get("$id"), str):
-            resource, _, anchor = _join(base, schema["$id"]).partition("#")
-            if anchor:
-                self._anchors[resource, anchor] = schema
-            else:
-                base = resource
-                self._resources.setdefault(base, schema)
-        for keyword in ("$anchor", "$dynamicAnchor"):
-            if isinstance(schema.get(keyword), str):
-                self._anchors[base, schema[keyword]] = schema
-        return base
-
-    def _resolve(self, node: SchemaNode, base: str) -> None:
-        reference, dynamic = node.schema.get("$ref"), node.schema.get("$dynamicRef")
-        if isinstance(dynamic, str) and not isinstance(self._find(base, dynamic)[0], dict | bool):
-            self.unresolved_dynamic.append(node)
-        if isinstance(reference, str):
-            target, resource, fragment = self._find(base, reference)
-            if isinstance(target, dict | bool):
-                # It may be where no keyword puts a schema, such as `#/components/…`, and is added now.
-                node.target = self._add(target, tuple(pointer_steps(fragment)), resource)
-
-    def _find(self, base: str, reference: str) -> tuple[Any, str, str]:
+    def _find(self, reference: str) -> tuple[Any, str]:
+        """Return what a reference leads to, and the part of it after the `#`."""
         from urllib.parse import unquote  # slow to import
 
-        resource, _, fragment = _join(base, reference).partition("#")
+        resource, _, fragment = reference.partition("#")
         fragment = unquote(fragment)
+        if resource and resource != str(self.root.schema.get("$id")).removesuffix("#"):
+            return None, fragment
         if fragment and not fragment.startswith("/"):
-            return self._anchors.get((resource, fragment)), resource, fragment
-        return find_pointer(self._resources.get(resource), fragment), resource, fragment
-
-
-def _join(base: str, reference: str) -> str:
-    if reference.startswith("#"):
-        return base + reference
-    try:
-        from urllib.parse import urljoin  # slow to import
-
-        return urljoin(base, reference)
-    except ValueError:
-        return reference
+            return self._anchors.get(fragment), fragment
+        return find_pointer(self._document, fragment), fragment
 
 
 def pointer_steps(pointer: str) -> list[str]:
@@ -322,3 +305,106 @@ def check_size(schema: Any) -> None:
         raise SchemaError(f"the schema is too large: more than {MAX_VALUES:,} values")
     if depth > MAX_DEPTH:
         raise SchemaError(f"the schema is nested more than {MAX_DEPTH} levels deep")
+
+
+def measure(value: Any, max_depth: int, max_values: int = _MAX_MEASURED) -> tuple[int, int]:
+    """Return the number of values in a value, and its depth: `max_depth + 1` if it is deeper or has too many values.
+
+    It goes level by level, so neither a deeply nested value nor one that contains itself can exhaust the stack.
+    """
+    level, size = [value], 1
+    for depth in range(max_depth + 1):
+        inner: list[Any] = []
+        for item in level:
+            if isinstance(item, dict):
+                inner.extend(item.values())
+            elif isinstance(item, list | tuple):
+                inner.extend(item)
+            if size + len(inner) > max_values:
+                return size + len(inner), max_depth + 1
+        if not inner:
+            return size, depth
+        size += len(inner)
+        level = inner
+    return size, max_depth + 1
+
+
+class Definitions:
+    """Named types while a schema is built. Every use is a `$ref` until `resolve` inlines most of them."""
+
+    def __init__(self) -> None:
+        self._schemas: dict[str, Schema] = {}
+
+    def reserve(self, name: str) -> str:
+        """Return a name that is not taken. The definition follows later, because it may refer to itself."""
+        unique, number = name, 2
+        while unique in self._schemas:
+            unique, number = f"{name}{number}", number + 1
+        self._schemas[unique] = {}
+        return unique
+
+    def define(self, name: str, schema: Schema) -> None:
+        self._schemas[name] = schema
+
+    def target(self, schema: Schema) -> Schema:
+        """Return what a schema refers to, or the schema itself."""
+        name = referenced_name(schema)
+        return schema if name is None else self._schemas[name]
+
+    def adopt(self, schema: Schema) -> Schema:
+        """Return a schema from elsewhere after adding its `$defs`, under names that are free here."""
+        definitions = schema.get("$defs", {})
+        names = {name: self.reserve(name) for name in definitions}
+
+        def rename(node: Schema) -> Schema:
+            name = referenced_name(node)
+            node = change_subschemas(node, rename)
+            return node if name is None else {**node, **reference(names[name])}
+
+        for name, definition in definitions.items():
+            self.define(names[name], rename(definition))
+        return rename({key: value for key, value in schema.items() if key != "$defs"})
+
+    def resolve(self, schema: Schema) -> Schema:
+        """Return the schema with `$defs` for what is used more than once or recursive, and everything else inlined."""
+        uses: Counter[str] = Counter()
+
+        def count(node: Schema) -> Schema:
+            uses.update(filter(None, [referenced_name(node)]))
+            return change_subschemas(node, count)
+
+        for each in (schema, *self._schemas.values()):
+            count(each)
+        kept = {name for name in uses if uses[name] > 1}  # something uses a recursive type beside the type itself
+
+        def inline(node: Schema) -> Schema:
+            name = referenced_name(node)
+            if name is None or name in kept:
+                return change_subschemas(node, inline)
+            siblings = {key: value for key, value in node.items() if key != "$ref"}
+            return {**inline(self._schemas[name]), **siblings}
+
+        result = inline(schema)
+        if kept:
+            result["$defs"] = {name: inline(self._schemas[name]) for name in self._schemas if name in kept}
+        return result
+
+
+def reference(name: str) -> Schema:
+    return {"$ref": f"#/$defs/{name}"}
+
+
+def referenced_name(schema: Schema) -> str | None:
+    target = schema.get("$ref")
+    return target.removeprefix("#/$defs/") if isinstance(target, str) else None
+
+
+def without_titles(schema: Schema) -> Schema:
+    """Return the schema without `title`: it repeats the names, and makes Gemini worse at filling in arguments."""
+    # https://github.com/googleapis/python-genai/issues/1732
+    return change_subschemas({key: value for key, value in schema.items() if key != "title"}, without_titles)
+
+
+def change_subschemas(schema: Schema, change: Callable[[Schema], Schema]) -> Schema:
+    """Return a copy with every direct subschema changed. Data that looks like a schema, as in `default`, stays."""
+    return {**schema, **map_subschemas(schema, lambda item, _: change(item) if isinstance(item, dict) else item)}

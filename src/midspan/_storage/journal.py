@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from midspan._types.events import CANCELLED, ErrorInfo, Interrupted, RunEnd, RunEvent, RunStart, TurnEnd, TurnStart
 from midspan._types.exchange import Usage
-from midspan.errors import ConfigError, JournalError, RunElsewhere, RunExists, UnknownRun
+from midspan.errors import ConfigError, JournalError, RunElsewhereError, RunExistsError, UnknownRunError
 
 NumberedEvents = list[tuple[int, bytes]]
 StateName = Literal["running", "completed", "failed", "cancelled", "interrupted"]
@@ -59,6 +59,7 @@ class RunInfo(Struct, frozen=True):
     """The number of events, which is the number that the next one gets."""
     summary: RunSummary
     owner: str | None
+    session: str | None
     started_at: float
     """Seconds since the epoch, by the clock of the store."""
     updated_at: float
@@ -66,7 +67,21 @@ class RunInfo(Struct, frozen=True):
     """Pass it to `list(after=…)` to get the runs that follow this one."""
 
 
+class SessionInfo(Struct, frozen=True):
+    """A session: the runs of one conversation."""
+
+    session: str
+    owner: str | None
+    runs: int
+    last_run: str
+    started_at: float
+    updated_at: float
+    cursor: str
+    """Pass it to `sessions(after=…)` to get the sessions that follow this one."""
+
+
 Runs = list[RunInfo]
+Sessions = list[SessionInfo]
 
 
 @runtime_checkable
@@ -83,22 +98,24 @@ class Journal(Protocol):
         events: Sequence[bytes],
         *,
         owner: str | None = None,
+        session: str | None = None,
         summary: RunSummary | None = None,
     ) -> int:
         """Store all of the events or none, and return the number of the next one.
 
-        `expected_seq` is the number of events that the writer knows of. RunExists is raised if it is 0 and the run is
-        there already, UnknownRun if it is not 0 and the run is not there, and RunElsewhere if another writer has
-        appended or the run has ended: one of two writers gets through. Without events and summary, append only checks.
+        `expected_seq` is the number of events that the writer knows of. Raises RunExistsError if it is 0 and the run
+        is there already, UnknownRunError if it is not 0 and the run is not there, and RunElsewhereError if another
+        writer has appended or the run has ended: one of two writers gets through. Without events and summary, append
+        only checks.
 
-        `owner` is stored when the run is created. `summary` replaces the stored summary. A summary with a final state
-        ends the run, and nothing can be appended afterwards.
+        `owner` and `session` are stored when the run is created. `summary` replaces the stored summary. A summary with
+        a final state ends the run, and nothing can be appended afterwards.
 
         If append is cancelled or raises anything else, the outcome is unknown: read the run before going on.
         """
 
     async def read(self, run: str, from_seq: int = 0, limit: int | None = None) -> NumberedEvents:
-        """The stored events from this number on, at most `limit`. Raises UnknownRun."""
+        """The stored events from this number on, at most `limit`. Raises UnknownRunError."""
 
     def watch(self, run: str, from_seq: int = 0) -> AsyncGenerator[tuple[int, bytes], None]:
         """The stored events from this number on, then new ones as they are appended, until the run ends.
@@ -108,33 +125,42 @@ class Journal(Protocol):
         """
 
     async def get(self, run: str) -> RunInfo:
-        """Raises UnknownRun."""
+        """Raises UnknownRunError."""
 
     async def list(
         self,
         *,
         after: str | None = None,
         owner: str | None = None,
+        session: str | None = None,
         state: StateName | None = None,
         limit: int | None = None,
     ) -> Runs:
         """The runs in the order of their start, newest first. `after` is the cursor of the last run already listed."""
 
+    async def sessions(
+        self, *, after: str | None = None, owner: str | None = None, limit: int | None = None
+    ) -> Sessions:
+        """The sessions of all runs, or of those of one owner, the one with the newest run first.
+
+        Two owners may use the same name; these are two sessions.
+        """
+
     async def delete(self, run: str) -> bool:
         """Delete a run with its events and stop its watchers. Returns whether it existed."""
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         """Release all resources. Later calls and waiting watchers raise ConfigError."""
 
 
 def conflict(run: str, expected_seq: int, length: int | None, *, ended: bool) -> JournalError | None:
     """The error of an append to a run of this length (None: no such run), or None if the append may proceed."""
     if length is None:
-        return UnknownRun(run) if expected_seq else None
+        return UnknownRunError(run) if expected_seq else None
     if expected_seq == 0:
-        return RunExists(run)
+        return RunExistsError(run)
     if expected_seq != length or ended:
-        return RunElsewhere(run, expected=expected_seq, found=length, ended=ended)
+        return RunElsewhereError(run, expected=expected_seq, found=length, ended=ended)
     return None
 
 

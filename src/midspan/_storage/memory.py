@@ -13,6 +13,8 @@ from midspan._storage.journal import (
     RunInfo,
     Runs,
     RunSummary,
+    SessionInfo,
+    Sessions,
     StateName,
     check_filter,
     check_range,
@@ -21,7 +23,7 @@ from midspan._storage.journal import (
     conflict,
 )
 from midspan._storage.waiters import Waiters
-from midspan.errors import ConfigError, UnknownRun
+from midspan.errors import ConfigError, UnknownRunError
 
 _PAGE = 256
 """Events that a watcher gets before it yields to other tasks."""
@@ -30,19 +32,21 @@ _PAGE = 256
 class MemoryJournal:
     """Keeps events in lists.
 
-    By default it keeps everything. `max_runs` and `max_age_seconds` drop ended runs, oldest end first. Running runs are
-    never dropped. A watcher of a dropped run still gets all of its events.
+    By default it keeps everything. `max_runs` and `max_bytes` drop ended runs, oldest end first. Running runs are never
+    dropped, and `max_bytes` keeps the run that ended last. A watcher of a dropped run still gets all of its events.
     """
 
-    def __init__(self, *, max_runs: int | None = None, max_age_seconds: float | None = None) -> None:
-        if max_runs is not None and max_runs < 0:
-            raise ConfigError(f"max_runs must not be negative, got {max_runs}; omit it to keep all runs")
+    def __init__(self, *, max_runs: int | None = None, max_bytes: int | None = None) -> None:
+        for name, value in (("max_runs", max_runs), ("max_bytes", max_bytes)):
+            if value is not None and value < 0:
+                raise ConfigError(f"{name} must not be negative, got {value}; omit it to keep all runs")
         self._max_runs = max_runs
-        self._max_age_seconds = max_age_seconds
+        self._max_bytes = max_bytes
+        self._bytes = 0
         self._lock = threading.Lock()
         self._runs: dict[str, _Run] = {}
-        self._ended_at: dict[str, float] = {}
-        """The monotonic time at which each ended run ended, oldest first."""
+        self._ended: dict[str, None] = {}
+        """The runs that have ended, oldest end first."""
         self._numbers = count(1)
         self._waiters = Waiters()
         self._closed = False
@@ -58,6 +62,7 @@ class MemoryJournal:
         events: Sequence[bytes],
         *,
         owner: str | None = None,
+        session: str | None = None,
         summary: RunSummary | None = None,
     ) -> int:
         with self._lock:
@@ -73,11 +78,12 @@ class MemoryJournal:
             if stored is None:
                 check_run(run)
                 now = time.time()
-                stored = self._runs[run] = _Run(next(self._numbers), owner, now, now)
+                stored = self._runs[run] = _Run(next(self._numbers), owner, session, now, now)
             stored.add(events, summary)
+            self._bytes += sum(map(len, events))
             length = len(stored.events)
             if stored.ended:
-                self._ended_at[run] = time.monotonic()
+                self._ended[run] = None
             self._drop_old()
         if self._waiters:
             self._waiters.wake(run, stored)
@@ -87,7 +93,7 @@ class MemoryJournal:
         check_range(from_seq, limit)
         stored = self._find(run)
         if stored is None:
-            raise UnknownRun(run)
+            raise UnknownRunError(run)
         last = None if limit is None else from_seq + limit
         return list(enumerate(stored.events[from_seq:last], from_seq))
 
@@ -114,7 +120,7 @@ class MemoryJournal:
     async def get(self, run: str) -> RunInfo:
         stored = self._find(run)
         if stored is None:
-            raise UnknownRun(run)
+            raise UnknownRunError(run)
         return stored.info(run)
 
     async def list(
@@ -122,42 +128,64 @@ class MemoryJournal:
         *,
         after: str | None = None,
         owner: str | None = None,
+        session: str | None = None,
         state: StateName | None = None,
         limit: int | None = None,
     ) -> Runs:
         check_range(0, limit)
         before = check_filter(after, state)
-        with self._lock:
-            if self._closed:
-                raise closed()
-            self._drop_old()
-            newest_first = list(reversed(self._runs.items()))
+        newest_first = self._newest_first()
         matching = (
             stored.info(run)
             for run, stored in newest_first
             if (before is None or stored.number < before)
             and (owner is None or stored.owner == owner)
+            and (session is None or stored.session == session)
             and (state is None or stored.summary.state == state)
         )
         return list(islice(matching, None if limit is None else min(limit, len(newest_first))))
+
+    async def sessions(
+        self, *, after: str | None = None, owner: str | None = None, limit: int | None = None
+    ) -> Sessions:
+        check_range(0, limit)
+        before = check_filter(after, None)
+        runs: dict[tuple[str | None, str], list[tuple[str, _Run]]] = {}
+        for run, stored in self._newest_first():
+            if stored.session is not None and (owner is None or stored.owner == owner):
+                runs.setdefault((stored.owner, stored.session), []).append((run, stored))
+        matching = [
+            _session_info(name, session_owner, stored)
+            for (session_owner, name), stored in runs.items()
+            if before is None or stored[0][1].number < before
+        ]
+        return matching[: None if limit is None else min(limit, len(matching))]
+
+    def _newest_first(self) -> "tuple[tuple[str, _Run], ...]":
+        with self._lock:
+            if self._closed:
+                raise closed()
+            return tuple(reversed(self._runs.items()))
 
     async def delete(self, run: str) -> bool:
         with self._lock:
             if self._closed:
                 raise closed()
             stored = self._runs.pop(run, None)
-            self._ended_at.pop(run, None)
+            self._ended.pop(run, None)
             if stored is None:
                 return False
+            self._bytes -= stored.size
             stored.ended = True
         self._waiters.wake(run, stored)
         return True
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         with self._lock:
             self._closed = True
             self._runs.clear()
-            self._ended_at.clear()
+            self._ended.clear()
+            self._bytes = 0
         self._waiters.wake_all()
 
     def _find(self, run: str, known: "_Run | None" = None) -> "_Run | None":
@@ -166,15 +194,13 @@ class MemoryJournal:
         return known or self._runs.get(run)
 
     def _drop_old(self) -> None:
-        while self._ended_at and self._has_too_much():
-            oldest = next(iter(self._ended_at))
-            del self._ended_at[oldest], self._runs[oldest]
-
-    def _has_too_much(self) -> bool:
-        if self._max_runs is not None and len(self._runs) > self._max_runs:
-            return True
-        age = time.monotonic() - next(iter(self._ended_at.values()))
-        return self._max_age_seconds is not None and age > self._max_age_seconds
+        while self._ended and (
+            (self._max_runs is not None and len(self._runs) > self._max_runs)
+            or (self._max_bytes is not None and self._bytes > self._max_bytes and len(self._ended) > 1)
+        ):
+            oldest = next(iter(self._ended))
+            self._bytes -= self._runs[oldest].size
+            del self._ended[oldest], self._runs[oldest]
 
 
 class _Run(Struct, eq=False):
@@ -182,11 +208,16 @@ class _Run(Struct, eq=False):
 
     number: int
     owner: str | None
+    session: str | None
     started_at: float
     updated_at: float
     events: list[bytes] = []
     summary: RunSummary = RunSummary()
     ended: bool = False
+
+    @property
+    def size(self) -> int:
+        return sum(map(len, self.events))
 
     def add(self, events: Sequence[bytes], summary: RunSummary | None) -> None:
         self.events.extend(events)
@@ -197,5 +228,14 @@ class _Run(Struct, eq=False):
 
     def info(self, run: str) -> RunInfo:
         return RunInfo(
-            run, len(self.events), self.summary, self.owner, self.started_at, self.updated_at, str(self.number)
-        )
+            run, len(self.events), self.summary, self.owner, self.session, self.started_at, self.updated_at,
+            str(self.number),
+        )  # fmt: skip
+
+
+def _session_info(name: str, owner: str | None, runs: list[tuple[str, _Run]]) -> SessionInfo:
+    """`runs` are those of the session, newest first."""
+    last, newest = runs[0]
+    started_at = min(stored.started_at for _, stored in runs)
+    updated_at = max(stored.updated_at for _, stored in runs)
+    return SessionInfo(name, owner, len(runs), last, started_at, updated_at, str(newest.number))

@@ -8,6 +8,7 @@ acknowledged is in the file; anything else is there completely or not at all.
 import asyncio
 import os
 import sqlite3
+import weakref
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,21 +22,20 @@ from midspan._storage.journal import (
     RunInfo,
     Runs,
     RunSummary,
+    Sessions,
     StateName,
     check_filter,
     check_range,
     check_run,
     closed,
 )
-from midspan._storage.sqlite_file import Location, Page, Synchronous, open_file, translated
-from midspan._storage.waiters import Waiters, resolve_in_loop
+from midspan._storage.sqlite_file import JournalFile, Page, Synchronous, translated
+from midspan._storage.waiters import Waiters, resolve_in_loops
 from midspan.errors import ConfigError, JournalError, MidspanError
 
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T | JournalError]
 
-_MAX_BUSY_SECONDS = 2_147_483
-"""SQLite counts milliseconds in 32 bits."""
 _MAX_WRITES = 512
 """The number of requests that share a transaction."""
 _MAX_READS = 16
@@ -62,14 +62,12 @@ class SqliteJournal:
     ) -> None:
         if synchronous not in ("full", "normal"):
             raise ConfigError(f"unknown synchronous={synchronous!r}; known values: full, normal")
-        if not 0 <= busy_timeout <= _MAX_BUSY_SECONDS:
-            raise ConfigError(f"busy_timeout must be from 0 to {_MAX_BUSY_SECONDS} seconds, got {busy_timeout}")
+        if not isinstance(path, str | os.PathLike):
+            raise ConfigError(f"SqliteJournal: path must be the path of a file, got {path!r:.80}")
         if os.fspath(path) == ":memory:":
             raise ConfigError("SqliteJournal needs the path of a file; use MemoryJournal for memory")
-        if Path(path).is_dir():
-            raise ConfigError(f"{path} is a directory; pass the path of a file, for example {Path(path, 'runs.db')}")
         # Absolute, because the program may change its directory before the file is opened.
-        self._location = Location(Path(path).absolute(), synchronous, busy_timeout)
+        self._file = JournalFile(Path(path).absolute(), synchronous, busy_timeout)
         self._start_workers()
 
     async def append(
@@ -79,6 +77,7 @@ class SqliteJournal:
         events: Sequence[bytes],
         *,
         owner: str | None = None,
+        session: str | None = None,
         summary: RunSummary | None = None,
     ) -> int:
         check_run(run)
@@ -86,7 +85,7 @@ class SqliteJournal:
         try:
             return await self._write(
                 lambda connection: sqlite_file.append(
-                    connection, run, expected_seq, copied, owner=owner, summary=summary
+                    connection, run, expected_seq, copied, owner=owner, session=session, summary=summary
                 )
             )
         finally:
@@ -122,12 +121,21 @@ class SqliteJournal:
         *,
         after: str | None = None,
         owner: str | None = None,
+        session: str | None = None,
         state: StateName | None = None,
         limit: int | None = None,
     ) -> Runs:
         check_range(0, limit)
         before = check_filter(after, state)
-        return await self._read(lambda connection: sqlite_file.list_runs(connection, before, owner, state, limit))
+        filters = {"id < ?": before, "owner = ?": owner, "session = ?": session, "state = ?": state}
+        return await self._read(lambda connection: sqlite_file.list_runs(connection, filters, limit))
+
+    async def sessions(
+        self, *, after: str | None = None, owner: str | None = None, limit: int | None = None
+    ) -> Sessions:
+        check_range(0, limit)
+        before = check_filter(after, None)
+        return await self._read(lambda connection: sqlite_file.list_sessions(connection, before, owner, limit))
 
     async def delete(self, run: str) -> bool:
         """Delete a run. The file keeps its size, and later runs reuse the space."""
@@ -137,7 +145,7 @@ class SqliteJournal:
         finally:
             self._waiters.wake(run)
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         """Finish the requests made so far and end the threads. A second call does nothing."""
         workers = self._workers_here()
         self._waiters.wake_all()
@@ -161,22 +169,28 @@ class SqliteJournal:
         self._process = os.getpid()
         self._waiters = Waiters()
         self._workers = (
-            _Worker("midspan-journal-writer", self._location, "BEGIN IMMEDIATE", _MAX_WRITES),
-            _Worker("midspan-journal-reader", self._location, "BEGIN", _MAX_READS),
+            _Worker("midspan-journal-writer", self._file, "BEGIN IMMEDIATE", _MAX_WRITES),
+            _Worker("midspan-journal-reader", self._file, "BEGIN", _MAX_READS),
         )
 
 
 class _Worker:
     """A connection, and the thread that uses it, which starts with the first request."""
 
-    def __init__(self, name: str, location: Location, begin: str, max_jobs: int) -> None:
+    def __init__(self, name: str, file: JournalFile, begin: str, max_jobs: int) -> None:
         """`begin` starts a transaction."""
-        self._location = location
+        self._file = file
         self._begin = begin
         self._max_jobs = max_jobs
         self._executor = ThreadPoolExecutor(1, name)
         self._jobs: deque[tuple[Work[Any], asyncio.Future[Any]]] = deque()
-        self._connection: sqlite3.Connection | None = None
+        self._is_scheduled = False
+        """The thread will look for jobs again."""
+        self._connections: list[sqlite3.Connection] = []
+        """The connection, if it is open."""
+        # The finalizer refers to the connection, so Python closes it here before it can free it. A `__del__` method may
+        # be called too late if this object and its connection are freed together.
+        weakref.finalize(self, _close_all, self._connections, os.getpid())
 
     async def do(self, work: Work[T]) -> T:
         """The result of the work. An error that it returns is raised for its caller alone.
@@ -186,48 +200,54 @@ class _Worker:
         """
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._jobs.append((work, future))
-        try:
-            self._executor.submit(self._run_waiting)
-        except RuntimeError:  # it was shut down
-            raise closed() from None
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            try:
+                self._executor.submit(self._run_waiting)
+            except RuntimeError:  # it was shut down
+                self._is_scheduled = False
+                raise closed() from None
         return await future
 
     async def close(self) -> None:
         with suppress(RuntimeError):  # it was shut down before
-            ended = self._executor.submit(self._drop_connection)
+            ended = self._executor.submit(_close_all, self._connections, os.getpid())
             self._executor.shutdown(wait=False)
             await asyncio.shield(asyncio.wrap_future(ended))
 
-    def __del__(self) -> None:
-        self._drop_connection()
-
     def _run_waiting(self) -> None:
-        """Run a transaction with the jobs that wait, as many as one transaction takes."""
-        jobs: list[tuple[Work[Any], asyncio.Future[Any]]] = []
-        while self._jobs and len(jobs) < self._max_jobs:
-            job = self._jobs.popleft()
-            if not job[1].cancelled():
-                jobs.append(job)
-        if jobs:
-            results = self._results([work for work, _ in jobs])
-            for (_, future), result in zip(jobs, results, strict=True):
-                resolve_in_loop(future, result)
+        """Run all jobs that wait, as many in one transaction as it takes."""
+        self._is_scheduled = False  # before the jobs are taken, so that none is overlooked
+        while self._jobs:
+            jobs: list[tuple[Work[Any], asyncio.Future[Any]]] = []
+            while self._jobs and len(jobs) < self._max_jobs:
+                job = self._jobs.popleft()
+                if not job[1].cancelled():
+                    jobs.append(job)
+            if jobs:
+                results = self._results([work for work, _ in jobs])
+                resolve_in_loops(zip([future for _, future in jobs], results, strict=True))
 
     def _results(self, works: "list[Work[Any]]") -> "list[Any]":
         try:
-            if self._connection is None:
-                self._connection = open_file(self._location)
-            self._connection.execute(self._begin)
-            results = [work(self._connection) for work in works]
-            self._connection.execute("COMMIT")
+            if not self._connections:
+                self._connections.append(self._file.open())
+            (connection,) = self._connections
+            connection.execute(self._begin)
+            results = [work(connection) for work in works]
+            connection.execute("COMMIT")
         except Exception as error:  # noqa: BLE001 - it is raised for those who wait, and the thread continues
-            self._drop_connection()  # which also rolls back
+            _close_all(self._connections, os.getpid())  # which also rolls back
             is_translated = isinstance(error, sqlite3.Error | MidspanError)
-            return [translated(error, self._location.path) if is_translated else error for _ in works]
+            return [translated(error, self._file.path) if is_translated else error for _ in works]
         return results
 
-    def _drop_connection(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            with suppress(sqlite3.Error):
-                connection.close()
+
+def _close_all(connections: list[sqlite3.Connection], process: int) -> None:
+    """Close connections that this process has opened."""
+    if process != os.getpid():
+        _INHERITED.extend(connections)
+        return
+    while connections:
+        with suppress(sqlite3.Error):
+            connections.pop().close()

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -18,20 +18,22 @@ from midspan._storage.journal import (
     RunInfo,
     Runs,
     RunSummary,
-    StateName,
+    SessionInfo,
+    Sessions,
     conflict,
 )
-from midspan.errors import ConfigError, JournalError, MidspanError, UnknownRun
+from midspan.errors import ConfigError, JournalError, MidspanError, UnknownRunError
 
 Synchronous = Literal["full", "normal"]
 
-VERSION = 2
+VERSION = 3
 _TABLES = """
 CREATE TABLE journal_version (version INTEGER NOT NULL);
 CREATE TABLE runs (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     run TEXT NOT NULL UNIQUE,
     owner TEXT,
+    session TEXT,
     length INTEGER NOT NULL,
     state TEXT NOT NULL,
     summary BLOB NOT NULL,
@@ -39,6 +41,7 @@ CREATE TABLE runs (
     updated_at REAL NOT NULL
 );
 CREATE INDEX runs_by_owner ON runs (owner, id);
+CREATE INDEX runs_by_session ON runs (session, owner, id) WHERE session IS NOT NULL;
 CREATE INDEX runs_by_state ON runs (state, id);
 CREATE TABLE events (
     run_id INTEGER NOT NULL,
@@ -56,31 +59,68 @@ _MAX_INTEGER = 2**63 - 1
 _CREATING = threading.Lock()
 
 
-class Location(Struct, frozen=True):
-    """Which file to open, and how."""
+class JournalFile(Struct, frozen=True):
+    """The file of a journal, and how to open it."""
 
     path: Path
     synchronous: Synchronous
     busy_timeout: float
 
+    def open(self) -> sqlite3.Connection:
+        """Open a connection for one thread at a time, which begins and commits transactions itself."""
+        path = Path(os.path.realpath(self.path))
+        _create_private(path)
+        connection = sqlite3.connect(path, timeout=self.busy_timeout, isolation_level=None, check_same_thread=False)
+        try:
+            has_tables = self._has_tables(connection)
+            _make_private(path)
+            self._use_write_ahead_log(connection)
+            if not has_tables:
+                self._create_tables(connection)
+            connection.execute(f"PRAGMA synchronous = {self.synchronous}")
+            connection.execute(f"PRAGMA journal_size_limit = {_MAX_LOG_BYTES}")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
-def open_file(location: Location) -> sqlite3.Connection:
-    """Open a connection for one thread at a time, which begins and commits transactions itself."""
-    path = Path(os.path.realpath(location.path))
-    _create_private(path)
-    connection = sqlite3.connect(path, timeout=location.busy_timeout, isolation_level=None, check_same_thread=False)
-    try:
-        has_tables = _check_version(connection, location.path)
-        _make_private(path)
-        _use_write_ahead_log(connection, location)
-        if not has_tables:
-            _create_tables(connection, location.path)
-        connection.execute(f"PRAGMA synchronous = {location.synchronous}")
-        connection.execute(f"PRAGMA journal_size_limit = {_MAX_LOG_BYTES}")
-    except BaseException:
-        connection.close()
-        raise
-    return connection
+    def _has_tables(self, connection: sqlite3.Connection) -> bool:
+        """Whether it is a journal; false if it is empty. Other files are refused and not changed."""
+        tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        if not tables:
+            return False
+        if "journal_version" not in tables:
+            raise ConfigError(f"{self.path} is another program's database; use a separate file for the journal")
+        (version,) = connection.execute("SELECT max(version) FROM journal_version").fetchone()
+        if version != VERSION:
+            remedy = "use a newer Midspan" if version > VERSION else "it was written by a pre-release; use a new file"
+            raise ConfigError(
+                f"{self.path} has journal format {version}, but this release uses format {VERSION}; {remedy}"
+            )
+        return True
+
+    def _use_write_ahead_log(self, connection: sqlite3.Connection) -> None:
+        """With a WAL, readers and the writer do not block each other, and an append is one write at the end."""
+        deadline = time.monotonic() + self.busy_timeout
+        while True:
+            try:
+                (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+                break
+            except sqlite3.OperationalError as error:
+                # SQLite does not apply the busy timeout here if several connections open a new file at once.
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                    raise
+            time.sleep(0.005)
+        if mode != "wal":
+            raise ConfigError(f"{self.path} is on a file system without shared memory; use a local disk")
+
+    def _create_tables(self, connection: sqlite3.Connection) -> None:
+        connection.execute("BEGIN IMMEDIATE")
+        if not self._has_tables(connection):  # another process may have been faster
+            for statement in _TABLES.split(";\n"):
+                connection.execute(statement)
+            connection.execute("INSERT INTO journal_version VALUES (?)", (VERSION,))
+        connection.execute("COMMIT")
 
 
 def _create_private(path: Path) -> None:
@@ -101,46 +141,6 @@ def _make_private(path: Path) -> None:
                 file.chmod(0o600)
 
 
-def _check_version(connection: sqlite3.Connection, path: Path) -> bool:
-    """Whether the file has the tables of a journal; false if it is empty. Other files are refused and not changed."""
-    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    if not tables:
-        return False
-    if "journal_version" not in tables:
-        raise ConfigError(f"{path} is another program's database; use a separate file for the journal")
-    (version,) = connection.execute("SELECT max(version) FROM journal_version").fetchone()
-    if version != VERSION:
-        remedy = "use a newer Midspan" if version > VERSION else "it was written by a pre-release; use a new file"
-        raise ConfigError(f"{path} has journal format {version}, but this release uses format {VERSION}; {remedy}")
-    return True
-
-
-def _use_write_ahead_log(connection: sqlite3.Connection, location: Location) -> None:
-    """With a WAL, readers and the writer do not block each other, and an append is one write at the end of a file."""
-    deadline = time.monotonic() + location.busy_timeout
-    while True:
-        try:
-            (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
-        except sqlite3.OperationalError as error:
-            # SQLite does not apply the busy timeout here if several connections open a new file at once.
-            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
-                raise
-            time.sleep(0.005)
-        else:
-            break
-    if mode != "wal":
-        raise ConfigError(f"{location.path} is on a file system without shared memory; use a local disk")
-
-
-def _create_tables(connection: sqlite3.Connection, path: Path) -> None:
-    connection.execute("BEGIN IMMEDIATE")
-    if not _check_version(connection, path):  # another process may have been faster
-        for statement in _TABLES.split(";\n"):
-            connection.execute(statement)
-        connection.execute("INSERT INTO journal_version VALUES (?)", (VERSION,))
-    connection.execute("COMMIT")
-
-
 class _Row(NamedTuple):
     id: int
     length: int
@@ -152,8 +152,8 @@ class _Row(NamedTuple):
 
 
 _CREATE = (
-    "INSERT INTO runs (run, owner, length, state, summary, started_at, updated_at) "
-    "VALUES (?, ?, 0, 'running', x'7b7d', ?, ?)"
+    "INSERT INTO runs (run, owner, session, length, state, summary, started_at, updated_at) "
+    "VALUES (?, ?, ?, 0, 'running', x'7b7d', ?, ?)"
 )
 
 # Each of the following functions runs in a transaction that the caller began. An error that concerns one caller is
@@ -167,6 +167,7 @@ def append(
     events: Sequence[bytes],
     *,
     owner: str | None,
+    session: str | None,
     summary: RunSummary | None,
 ) -> int | JournalError:
     """The number of the next event, or why nothing was stored."""
@@ -177,14 +178,15 @@ def append(
     if not events and summary is None:
         return expected_seq
     now = time.time()
-    run_id = connection.execute(_CREATE, (run, owner, now, now)).lastrowid if row is None else row.id
+    run_id = connection.execute(_CREATE, (run, owner, session, now, now)).lastrowid if row is None else row.id
     numbered = [(run_id, seq, event) for seq, event in enumerate(events, expected_seq)]
     connection.executemany("INSERT INTO events (run_id, seq, body) VALUES (?, ?, ?)", numbered)
     length = expected_seq + len(numbered)
-    connection.execute("UPDATE runs SET length = ?, updated_at = ? WHERE id = ?", (length, now, run_id))
-    if summary is not None:
-        stored = summary.state, msgspec.json.encode(summary), run_id
-        connection.execute("UPDATE runs SET state = ?, summary = ? WHERE id = ?", stored)
+    if summary is None:
+        connection.execute("UPDATE runs SET length = ?, updated_at = ? WHERE id = ?", (length, now, run_id))
+    else:
+        stored = length, now, summary.state, msgspec.json.encode(summary), run_id
+        connection.execute("UPDATE runs SET length = ?, updated_at = ?, state = ?, summary = ? WHERE id = ?", stored)
     return length
 
 
@@ -199,7 +201,7 @@ _EVENTS = "SELECT seq, body FROM events WHERE run_id = ? AND seq >= ? ORDER BY s
 def read(connection: sqlite3.Connection, run: str, from_seq: int, limit: int | None) -> NumberedEvents | JournalError:
     row = find(connection, run)
     if row is None:
-        return UnknownRun(run)
+        return UnknownRunError(run)
     if from_seq >= row.length:
         return []
     most = row.length if limit is None else min(limit, row.length)
@@ -234,30 +236,48 @@ def read_page(connection: sqlite3.Connection, run: str, known_id: int | None, fr
     return Page(row.id, events, row.ended and from_seq + len(events) == row.length)
 
 
-_INFO = "SELECT run, length, summary, owner, started_at, updated_at, id FROM runs"
+_INFO = "SELECT run, length, summary, owner, session, started_at, updated_at, id FROM runs"
 
 
 def get(connection: sqlite3.Connection, run: str) -> RunInfo | JournalError:
     row = connection.execute(f"{_INFO} WHERE run = ?", (run,)).fetchone()
-    return UnknownRun(run) if row is None else _info(row)
+    return UnknownRunError(run) if row is None else _info(row)
 
 
-def list_runs(
-    connection: sqlite3.Connection, before: int | None, owner: str | None, state: StateName | None, limit: int | None
-) -> Runs:
-    filters = {"id < ?": before, "owner = ?": owner, "state = ?": state}
+def list_runs(connection: sqlite3.Connection, filters: dict[str, Any], limit: int | None) -> Runs:
+    """The runs for which all conditions hold, newest first. A condition whose value is None is ignored."""
     used = {condition: value for condition, value in filters.items() if value is not None}
     where = f" WHERE {' AND '.join(used)}" if used else ""
-    most = -1 if limit is None else min(limit, _MAX_INTEGER)
+    query = f"{_INFO}{where} ORDER BY id DESC LIMIT ?"
+    return [_info(row) for row in connection.execute(query, (*used.values(), _most(limit)))]
+
+
+_SESSIONS = """
+SELECT grouped.session, grouped.owner, count, run, first, last, newest FROM (
+    SELECT session, owner, count(*) AS count, min(started_at) AS first, max(updated_at) AS last, max(id) AS newest
+    FROM runs WHERE session IS NOT NULL AND (:owner IS NULL OR owner = :owner) GROUP BY session, owner
+) AS grouped JOIN runs ON runs.id = newest
+WHERE :before IS NULL OR newest < :before ORDER BY newest DESC LIMIT :limit
+"""
+
+
+def list_sessions(connection: sqlite3.Connection, before: int | None, owner: str | None, limit: int | None) -> Sessions:
     return [
-        _info(row) for row in connection.execute(f"{_INFO}{where} ORDER BY id DESC LIMIT ?", (*used.values(), most))
+        SessionInfo(session, owner, runs, last_run, started_at, updated_at, str(id))
+        for session, owner, runs, last_run, started_at, updated_at, id in connection.execute(
+            _SESSIONS, {"owner": owner, "before": before, "limit": _most(limit)}
+        )
     ]
 
 
-def _info(row: tuple[str, int, bytes, str | None, float, float, int]) -> RunInfo:
-    run, length, summary, owner, started_at, updated_at, id = row
+def _most(limit: int | None) -> int:
+    return -1 if limit is None else min(limit, _MAX_INTEGER)
+
+
+def _info(row: tuple[str, int, bytes, str | None, str | None, float, float, int]) -> RunInfo:
+    run, length, summary, owner, session, started_at, updated_at, id = row
     decoded = msgspec.json.decode(summary, type=RunSummary)
-    return RunInfo(run, length, decoded, owner, started_at, max(started_at, updated_at), str(id))
+    return RunInfo(run, length, decoded, owner, session, started_at, max(started_at, updated_at), str(id))
 
 
 def delete(connection: sqlite3.Connection, run: str) -> bool:
@@ -288,7 +308,7 @@ def translated(error: Exception, path: Path) -> MidspanError:
     if isinstance(error, MidspanError):
         translation: MidspanError = type(error)(*error.args)
     elif code == sqlite3.SQLITE_CANTOPEN and path.is_dir():
-        translation = ConfigError(f"cannot open {path}; it is a directory")
+        translation = ConfigError(f"{path} is a directory; pass the path of a file, for example {path / 'runs.db'}")
     elif code in _CANNOT_USE_FILE:
         translation = ConfigError(_CANNOT_USE_FILE[code].format(path=path))
     else:

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -46,32 +46,30 @@ class Waiters:
         """Resolve the futures of this run with `value`."""
         with self._lock:
             waiters = self._waiting.pop(run, set())
-        for waiter in waiters:
-            resolve_in_loop(waiter, value)
+        resolve_in_loops((waiter, value) for waiter in waiters)
 
     def wake_all(self) -> None:
         for run in self.runs():
             self.wake(run)
 
 
-def resolve_in_loop(future: asyncio.Future[Any], value: Any) -> None:
-    """Resolve a future of any event loop with a value or an exception, from any thread."""
-    loop = future.get_loop()
-    try:
-        is_here = asyncio.get_running_loop() is loop
-    except RuntimeError:
-        is_here = False
-    if is_here:
-        _resolve(future, value)
-    else:
+def resolve_in_loops(outcomes: Iterable[tuple[Waiter, Any]]) -> None:
+    """Resolve futures of any event loops with values or exceptions, from any thread. Each other loop is woken once."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[tuple[Waiter, Any]]] = {}
+    for future, value in outcomes:
+        by_loop.setdefault(future.get_loop(), []).append((future, value))
+    with suppress(RuntimeError):  # this thread has no event loop
+        _resolve(by_loop.pop(asyncio.get_running_loop(), []))
+    for loop, resolved in by_loop.items():
         with suppress(RuntimeError):  # the loop is closed, and nobody waits there
-            loop.call_soon_threadsafe(_resolve, future, value)
+            loop.call_soon_threadsafe(_resolve, resolved)
 
 
-def _resolve(future: asyncio.Future[Any], value: Any) -> None:
-    if future.done():
-        return
-    if isinstance(value, Exception):
-        future.set_exception(value)
-    else:
-        future.set_result(value)
+def _resolve(outcomes: list[tuple[Waiter, Any]]) -> None:
+    for future, value in outcomes:
+        if future.done():
+            continue
+        if isinstance(value, Exception):
+            future.set_exception(value)
+        else:
+            future.set_result(value)

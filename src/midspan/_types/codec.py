@@ -15,6 +15,7 @@ from midspan._types.events import RunEvent, UnknownEvent, decode_event
 from midspan._types.exchange import ModelResponse, RequestConfig, Usage
 from midspan._types.messages import History, Message
 from midspan._types.specs import ToolSpec
+from midspan._types.texts import with_article
 from midspan.errors import CodecError
 
 VERSION = 1
@@ -52,7 +53,12 @@ def from_json(data: bytes | str, kind: str) -> Any:
     """Decode a document of this kind."""
     if kind not in KINDS:
         raise CodecError(f"unknown kind of document {kind!r}; known kinds: {', '.join(KINDS)}")
-    document = _read(data, _decode_envelope, "document")
+    try:
+        document = _read(data, _decode_envelope, "document")
+    except CodecError as error:
+        if isinstance(error.__cause__, msgspec.ValidationError):  # it is JSON
+            raise CodecError("not a valid document: this was not written by to_json") from error.__cause__
+        raise
     if document.midspan > VERSION:
         raise CodecError(
             f"this document has format version {document.midspan}, but this release reads up to version {VERSION}; "
@@ -81,7 +87,7 @@ def _kind_of(value: Any) -> str:
         return kind
     if isinstance(value, tuple) and all(isinstance(item, Message) for item in value):
         return "messages"
-    raise CodecError(f"cannot encode a {type(value).__name__}; expected one of: {', '.join(KINDS)}")
+    raise CodecError(f"cannot encode {with_article(type(value).__name__)}; expected one of: {', '.join(KINDS)}")
 
 
 def _read(data: Any, decode: Callable[[Any], _Value], what: str) -> _Value:

@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+import sys
+from collections.abc import Awaitable, Callable, Coroutine
 from threading import get_ident
 from time import monotonic
 from typing import Any, Generic, Protocol, TypeVar
@@ -13,7 +14,7 @@ from midspan.errors import ToolError
 User = TypeVar("User")
 T = TypeVar("T")
 
-AskUser = Callable[[str, dict[str, Any] | None], Awaitable[Any]]
+OnQuestion = Callable[[str, dict[str, Any] | None], Awaitable[Any]]
 """Asks the user of a run a question. The second argument is a JSON Schema for the answer, or None for any text."""
 
 _log = logging.getLogger("midspan")
@@ -33,6 +34,9 @@ class RunHost(Protocol):
     def report_progress(self, context: "RunContext[Any]", fraction: float | None, message: str) -> None:
         """Pass on how far a call is. It is called from any thread."""
 
+    def report_log(self, context: "RunContext[Any]", level: int, message: str) -> None:
+        """Pass on a log message of a call. It is called from any thread."""
+
     async def ask_user(self, question: str, schema: dict[str, Any] | None) -> Any:
         """Return the user's answer to a question of a tool."""
 
@@ -43,12 +47,11 @@ class RunHost(Protocol):
 class RunContext(Generic[User]):
     """One call of a run, as its tool sees it. A function gets it if it annotates a parameter with `RunContext`."""
 
-    __slots__ = ("_host", "call_id", "cancelled", "deadline", "depth", "index", "run_id", "turn", "user")
+    __slots__ = ("_host", "_on_error", "call_id", "cancelled", "deadline", "depth", "index", "run_id", "turn", "user")
 
     def __init__(
         self,
         user: User = None,  # type: ignore[assignment]  # without a value, User is None
-        *,
         run_id: str = "",
         call_id: str = "",
         turn: int = 0,
@@ -56,39 +59,50 @@ class RunContext(Generic[User]):
         depth: int = 0,
         deadline: float | None = None,
         host: RunHost | None = None,
+        on_error: Callable[[BaseException], None] | None = None,
     ) -> None:
         self.user = user
         """What the caller passed to the run as `context=`."""
         self.run_id = run_id
         self.call_id = call_id
+        self.turn = turn
         self.index = index
         """The position of the call in its turn. Unlike the id, it is unique there whatever the model sends."""
+        self.depth = depth
+        """The nesting depth: 0 for a call of the model, 1 for a call its tool makes."""
         self.deadline = deadline
         """When the call must have ended, as a value of `time.monotonic()`; None if there is no limit."""
         self.cancelled = False
         """Whether the call was cancelled or timed out. Plain functions, which run in threads, should look at it."""
-        self.turn = turn
-        self.depth = depth
-        """How many tools called one another to get here; 0 for a call of the model."""
         self._host = host
+        self._on_error = on_error
 
-    def start(self, timeout: float | None) -> None:
-        """Note that the call starts and may take `timeout` seconds. The executor calls this."""
-        if timeout is not None:
-            end = monotonic() + timeout
-            self.deadline = end if self.deadline is None else min(end, self.deadline)
+    def start(self, timeout: float | None) -> float:
+        """Note that the call starts and may take `timeout` seconds, and return the time. The executor calls this."""
+        now = monotonic()
+        if timeout is not None and (self.deadline is None or now + timeout < self.deadline):
+            self.deadline = now + timeout
+        return now
 
     def cancel(self) -> None:
         """Mark the call as cancelled. The executor calls this; it does not stop anything by itself."""
         self.cancelled = True
+
+    def report_error(self, error: BaseException) -> None:
+        """Note that the tool raised something that is not meant for the model. The executor calls this."""
+        if self._on_error is not None:
+            self._on_error(error)
 
     def __repr__(self) -> str:
         return f"<RunContext of call {self.call_id!r} in run {self.run_id!r}>"
 
     @property
     def idempotency_key(self) -> str:
-        """The same for every attempt at this call, also after a crash. Pass it to services that support such keys."""
-        return f"{self.run_id}/{self.turn}/{self.index}"
+        """The same for every attempt at this call, also after a crash. Pass it to services that support such keys.
+
+        Outside a run, it is the id of the call.
+        """
+        return f"{self.run_id}/{self.turn}/{self.index}" if self.run_id else self.call_id
 
     @property
     def seconds_left(self) -> float | None:
@@ -96,25 +110,32 @@ class RunContext(Generic[User]):
         return None if self.deadline is None else self.deadline - monotonic()
 
     def progress(self, fraction: float | None = None, message: str = "") -> None:
-        """Report how much is done, from 0 to 1, to whoever observes the run. Works from any thread."""
+        """Report how much is done, from 0 to 1, to the observers of the run. Works from any thread."""
         if self._host is not None:
             self._host.report_progress(self, fraction, message)
 
     def log(self, message: str, level: int = logging.INFO) -> None:
-        """Log a message under the id of the run and of the call."""
-        _log.log(level, "[%s %s] %s", self.run_id, self.call_id, message)
+        """Log a message under the id of the run and of the call. An MCP client that wants log messages gets it too."""
+        _log.log(level, "[%s %s] %s", self.run_id, self.call_id, message, extra=self.log_fields)
+        if self._host is not None:
+            self._host.report_log(self, level, message)
+
+    @property
+    def log_fields(self) -> dict[str, str]:
+        """The ids of the run and of the call, for `extra=` of a log record."""
+        return {"run_id": self.run_id, "call_id": self.call_id}
 
     async def ask_user(self, question: str, schema: dict[str, Any] | None = None) -> Any:
-        """Ask the user of the run, through its `ask_user=`. `schema` is a JSON Schema for the answer."""
+        """Ask the user of the run, through its `on_question=`. `schema` is a JSON Schema for the answer."""
         if self._host is None:
             raise ToolError("there is no user to ask")
-        return await self._host.ask_user(question, schema)
+        return await _in_loop(self._host.loop, self._host.ask_user(question, schema))
 
     async def call_tool(self, name: str, arguments: dict[str, Any]) -> ToolResult:
         """Call another tool of the run, which must be declared read-only. The call counts against the limits."""
         if self._host is None:
             raise ToolError(f"{name} can be called only within a run")
-        return await self._host.call_tool(self, name, arguments)
+        return await _in_loop(self._host.loop, self._host.call_tool(self, name, arguments))
 
     def wait_for(self, awaitable: Awaitable[T]) -> T:
         """Wait, in a plain function, for one of the coroutines above: `context.wait_for(context.ask_user("…"))`."""
@@ -127,6 +148,22 @@ class RunContext(Generic[User]):
         return asyncio.run_coroutine_threadsafe(_await(awaitable), self._host.loop).result()
 
 
+async def _in_loop(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, T]) -> T:
+    """Await a coroutine in the loop of the run, also from a source that belongs to another one."""
+    if loop is asyncio.get_running_loop():
+        return await coroutine
+    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, loop))
+
+
+def trace_headers() -> dict[str, str]:
+    """Return the HTTP headers with which a request of a tool continues the trace of its call; empty without tracing."""
+    propagate = sys.modules.get("opentelemetry.propagate")  # loaded by Telemetry
+    headers: dict[str, str] = {}
+    if propagate is not None:
+        propagate.inject(headers)
+    return headers
+
+
 async def _await(awaitable: Awaitable[T]) -> T:
     return await awaitable
 
@@ -136,12 +173,12 @@ class _NoContext(RunContext[Any]):
 
     __slots__ = ()
 
-    def start(self, timeout: float | None) -> None:  # noqa: ARG002 - of the class above
-        return
+    def start(self, timeout: float | None) -> float:  # noqa: ARG002 - of the class above
+        return monotonic()
 
     def cancel(self) -> None:
         return
 
 
-NO_CONTEXT = _NoContext(None)
+NO_CONTEXT = _NoContext()
 """The context of a call that is made outside a run."""

@@ -7,7 +7,7 @@ the new messages, so the cost of a turn does not grow with that of encoding the 
 from collections.abc import Callable, Hashable, Sequence
 from threading import Lock
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from midspan._types.messages import History, Message
 
@@ -26,47 +26,50 @@ def join_body(
     Only messages that are new since the last request are encoded; the bytes of the others are copied, once. `key`
     identifies the encoding. A head that ends with a comma loses it if there are no messages.
     """
-    body = b""
-
-    def extend(known: _Encoded | None, messages: tuple[Message, ...]) -> _Encoded:
-        nonlocal body
-        if known is None or not known[1] or is_one_turn(history.messages[-len(messages) - 1], messages[0]):
-            body = _joined(head, encode(history.messages), tail)
-            known = None
-        else:
-            body = _joined(head, [known[0][0][: known[1]], *encode(messages)], tail)
-        # The bytes are kept as a view into this body, not copied out of it.
-        encoded = memoryview(body)[len(head) : len(body) - len(tail)]
-        return ([encoded], len(encoded)) if known is None else _extended(known, encoded)
-
-    buffer, length = history.derived(key, extend)
-    return body or _joined(head, [buffer[0][:length]] if length else [], tail)
-
-
-def _joined(head: bytes, messages: Sequence[EncodedMessage], tail: bytes) -> bytes:
-    if not messages:
+    count, known = history.cached(key)
+    messages = history.messages[count:]
+    if known is not None and (
+        known.head != head or (messages and is_one_turn(history.messages[count - 1], messages[0]))
+    ):
+        known, messages = None, history.messages
+    pieces = [*encode(messages)]
+    if known is not None:
+        pieces.insert(0, known.buffer[0][: known.length])
+    elif pieces:
+        pieces[0] = b"".join((head, pieces[0]))
+    else:
         return head.removesuffix(b",") + tail
-    pieces: list[EncodedMessage] = [head]
-    for message in messages:
-        pieces += (message, b",")
-    pieces[-1] = tail
-    return b"".join(pieces)
+    pieces[-1] = b"".join((pieces[-1], tail))
+    body = b",".join(pieces)
+    if messages:
+        # The bytes are kept as a view into this body, not copied out of it.
+        view = memoryview(body)[: len(body) - len(tail)]
+        history.cache(key, _Encoded(head, [view], len(view)) if known is None else known.extended(view))
+    return body
 
 
-_Encoded = tuple[list[memoryview], int]
-"""The encoded messages of a history: a buffer, which is a list of one item, and how many of its bytes they are.
-
-Each longer history of a conversation replaces the bytes in the buffer. So all histories that a caller keeps, such as
-those of a series of chats, share the bytes of one request instead of holding one each.
-"""
 _lock = Lock()
 
 
-def _extended(messages: _Encoded, encoded: memoryview) -> _Encoded:
-    """Return the messages of a longer history, which begin with these."""
-    buffer, length = messages
-    with _lock:
-        if len(buffer[0]) == length:
-            buffer[0] = encoded
-            return buffer, len(encoded)
-    return [encoded], len(encoded)  # another history has continued this one already
+class _Encoded(Struct, frozen=True):
+    """The start of a request, with the messages of a history.
+
+    Each longer history of a conversation replaces the bytes in the buffer. So all histories that a caller keeps, such
+    as those of a series of chats, share the bytes of one request instead of holding one each.
+    """
+
+    head: bytes
+    buffer: list[memoryview]
+    """A list of one item."""
+    length: int
+    """How many bytes of the buffer belong to this history."""
+
+    def extended(self, view: memoryview) -> "_Encoded":
+        """Return the start of a request with a longer history, which begins with this one."""
+        buffer = self.buffer
+        with _lock:
+            if len(buffer[0]) == self.length:
+                buffer[0] = view
+            else:  # another history has continued this one already
+                buffer = [view]
+        return _Encoded(self.head, buffer, len(view))

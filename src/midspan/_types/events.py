@@ -161,7 +161,7 @@ class ErrorInfo(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Interrupted(Struct, frozen=True, gc=False, omit_defaults=True, tag="interrupted"):
-    """The process that ran the run gave it up before its end. The run can be resumed."""
+    """The last event of a run whose process ended before the run did, as `interrupt_unfinished` stores it."""
 
     message: str = ""
 

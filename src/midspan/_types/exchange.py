@@ -17,7 +17,7 @@ _MAX_DERIVED = 64
 
 
 class Output(Struct, frozen=True, gc=False, omit_defaults=True):
-    """The answer shall be JSON; of this JSON Schema, if there is one."""
+    """The answer must be JSON, and match the JSON Schema if there is one."""
 
     json_schema: dict[str, Any] | None = None
     strict: bool = False
@@ -69,8 +69,8 @@ class RequestConfig(Struct, frozen=True, omit_defaults=True, dict=True):
 class Budget(Struct, frozen=True, gc=False):
     """What a provider may use for one response that takes several requests. None means no limit."""
 
-    requests: int | None = None
-    tokens: int | None = None
+    max_requests: int | None = None
+    max_tokens: int | None = None
 
 
 class OnRetry(Protocol):

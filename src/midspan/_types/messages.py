@@ -11,6 +11,7 @@ Role = Literal["user", "model"]
 ROLES: dict[str, Role] = {"user": "user", "model": "model", "assistant": "model", "function": "user", "tool": "user"}
 """Our role for each role that other APIs and older clients use."""
 T = TypeVar("T")
+_NOT_CACHED: tuple[int, Any] = (0, None)
 
 
 class Message(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -28,13 +29,13 @@ class Message(Struct, frozen=True, gc=False, omit_defaults=True):
 
     @property
     def text(self) -> str:
-        return "".join(part.text for part in self.parts if type(part) is Text)
+        return "".join([part.text for part in self.parts if type(part) is Text])
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
         """The calls that need a result; those that the provider answered itself, in the same turn, do not."""
         calls = tuple([part for part in self.parts if type(part) is ToolCall])
-        if len(calls) == len(self.parts):  # usually
+        if not calls or len(calls) == len(self.parts):  # usually
             return calls
         answered = {part.id for part in self.parts if type(part) is ToolResult}
         return tuple(call for call in calls if call.id not in answered) if answered else calls
@@ -57,20 +58,21 @@ class History:
     def __init__(self, messages: Iterable[Message] = ()) -> None:
         self.messages = tuple(messages)
         self._derived: dict[Hashable, tuple[int, Any]] = {}
+        """Shared with the history this one was appended to; replaced, never mutated."""
 
     def append(self, *messages: Message) -> "History":
         """Return a history with these messages at its end."""
         longer = History.__new__(History)
         longer.messages = self.messages + messages
-        longer._derived = self._derived.copy()
+        longer._derived = self._derived
         return longer
 
     def with_messages(self, messages: Iterable[Message]) -> "History":
-        """Return a history of these messages. What was derived from messages at its start that are ours is kept."""
+        """Return a history of these messages. Cached values that cover only the common prefix are kept."""
         other = History(messages)
         pairs = zip(self.messages, other.messages, strict=False)
         same = next((at for at, (ours, theirs) in enumerate(pairs) if ours is not theirs), len(self.messages))
-        other._derived = {key: kept for key, kept in self._derived.items() if kept[0] <= min(same, len(other))}
+        other._derived = {key: cached for key, cached in self._derived.items() if cached[0] <= min(same, len(other))}
         return other
 
     def derived(self, key: Hashable, extend: Callable[[T | None, tuple[Message, ...]], T]) -> T:
@@ -79,13 +81,21 @@ class History:
         `extend` gets the value of a shorter history that this one was appended to (None if there is none) and the
         messages that are new since. Encoders keep the bytes of the conversation here, so a turn costs only its own.
         """
-        count, known = self._derived.get(key, (0, None))
+        count, known = self.cached(key)
         if count == len(self.messages) and count:
             value: T = known
             return value
         value = extend(known, self.messages[count:])
-        self._derived[key] = (len(self.messages), value)
+        self.cache(key, value)
         return value
+
+    def cached(self, key: Hashable) -> tuple[int, Any]:
+        """Return the number of messages that the cached value covers, and the value; (0, None) without one."""
+        return self._derived.get(key, _NOT_CACHED)
+
+    def cache(self, key: Hashable, value: Any) -> None:
+        """Cache a value that was derived from all messages of this history."""
+        self._derived = {**self._derived, key: (len(self.messages), value)}
 
     def __iter__(self) -> Iterator[Message]:
         return iter(self.messages)

@@ -66,7 +66,7 @@ class Blob(Struct, frozen=True, gc=False, omit_defaults=True, tag="blob"):
 
 
 class ToolCall(Struct, frozen=True, gc=False, omit_defaults=True, tag="call"):
-    """The model asks for a tool to be run. A call with `arguments_error` is never run; the model is told the error."""
+    """The model asks for a tool to be run. A call with `arguments_error` is never run; the model gets the error."""
 
     id: str
     name: str

@@ -9,17 +9,7 @@ from msgspec.structs import replace
 from midspan._types.events import CANCELLED, RunEnd, RunEvent, RunStart, ToolEnd, TurnEnd, TurnRetry, TurnStart
 from midspan._types.exchange import Citation, FinishReason, Usage
 from midspan._types.messages import History, Message
-from midspan._types.parts import (
-    FORBIDDEN,
-    NOT_RUN,
-    REFUSED,
-    UNREADABLE,
-    Blob,
-    Text,
-    Thought,
-    ToolCall,
-    ToolResult,
-)
+from midspan._types.parts import NOT_RUN, REFUSED, Blob, Text, Thought, ToolCall, ToolResult
 from midspan._types.specs import ToolChoice
 
 CALL_NOT_RUN = "was not run, because the run ended"
@@ -96,10 +86,8 @@ class RunState(Struct, frozen=True, gc=False):
     """The limit that was reached; since then the model is only asked for its answer."""
     has_run_call: bool = False
     """Whether a valid call of this run was executed."""
-    forbidden_turns: int = 0
-    """Turns in a row in which the model made calls that its tool choice did not allow."""
-    unreadable_turns: int = 0
-    """Turns in a row in which no call could be read."""
+    refused_turns: int = 0
+    """Turns in a row in which all calls were refused. Counted anew when the model may only answer."""
     partial_text: str = ""
     """The text of turns in which the model paused, since the last call."""
     final_result: ToolResult | None = None
@@ -127,13 +115,14 @@ class RunState(Struct, frozen=True, gc=False):
     def _after_start(self, event: RunStart) -> "RunState":
         return RunState.of(History(event.messages))
 
-    def _after_request(self, event: TurnStart) -> "RunState":
+    def after_request(self, event: TurnStart) -> "RunState":
         return replace(
             self,
             turn=event.turn,
             tool_choice=event.tool_choice,
             tools_withdrawn=event.tools_withdrawn,
             limit=event.limit,
+            refused_turns=self.refused_turns if self.tools_withdrawn is event.tools_withdrawn else 0,
         )
 
     def _after_retry(self, event: TurnRetry) -> "RunState":
@@ -147,39 +136,48 @@ class RunState(Struct, frozen=True, gc=False):
         is_known = event.limit is None or not event.text or self.history[-1].role == "model"
         return self if is_known else replace(self, history=self.history.append(Message("model", (Text(event.text),))))
 
-    def _after_turn(self, event: TurnEnd) -> "RunState":
+    def after_response(self, event: TurnEnd) -> "RunState":
+        message, finish_reason = event.message, event.finish_reason
         usage = self.usage + event.usage
         extra_requests = self.extra_requests + event.requests - 1
-        if event.finish_reason is FinishReason.CUT or is_empty(event.message):
-            return replace(self, usage=usage, extra_requests=extra_requests, finish_reason=event.finish_reason)
-        calls = event.message.calls
-        pauses = event.finish_reason is FinishReason.CONTINUES
-        text = "" if calls else self.partial_text + event.message.text if pauses else self.partial_text
+        calls = message.calls
+        if finish_reason is FinishReason.CUT or (not calls and is_empty(message)):
+            return replace(self, usage=usage, extra_requests=extra_requests, finish_reason=finish_reason)
+        pauses = finish_reason is FinishReason.CONTINUES
+        text = "" if calls else self.partial_text + message.text if pauses else self.partial_text
         return replace(
             self,
-            history=self.history.append(event.message),
+            history=self.history.append(message),
             usage=usage,
             extra_requests=extra_requests,
-            citations=self.citations + event.citations if event.citations else self.citations,
+            citations=self.citations + event.citations,
             calls=calls,
             failed_turns=0 if calls or pauses else self.failed_turns,
-            finish_reason=event.finish_reason,
+            finish_reason=finish_reason,
             partial_text=text,
         )
 
-    def _after_call(self, event: ToolEnd) -> "RunState":
-        run = ToolRun(self.calls[event.index], event.result, event.duration_seconds, event.index)
-        runs = (*self.ended, run)
-        limit = self.limit or (event.result.meta.get("limit") if event.result.notes else None)
-        has_run_call = self.has_run_call or (self.turn > 0 and run.was_run)
+    def after_call(self, event: ToolEnd) -> "RunState":
+        result = event.result
+        run = ToolRun(self.calls[event.index], result, event.duration_seconds, event.index)
+        limit, has_run_call = self.limit, self.has_run_call or self.turn > 0
+        if result.notes:
+            has_run_call = self.has_run_call or (self.turn > 0 and run.was_run)
+            limit = limit or (result.meta.get("limit") if run.is_refused else None)
+        runs = self.ended + (run,)  # noqa: RUF005 - unpacking costs more
         if len(runs) < len(self.calls):
             return replace(self, ended=runs, limit=limit, has_run_call=has_run_call)
+        results: tuple[ToolResult, ...] = (result,)
         if len(runs) > 1:
             runs = tuple(sorted(runs, key=lambda run: run.index))
-        results = tuple([run.result for run in runs])
-        final = [result for result in results if result.is_final]
-        notes = {note for result in results for note in result.notes}
-        is_unreadable = UNREADABLE in notes and all(UNREADABLE in result.notes for result in results)
+            results = tuple([run.result for run in runs])
+        final: ToolResult | None = None
+        refused = 0
+        for result in results:
+            if result.is_final and final is None:
+                final = result
+            if result.notes and not REFUSED.isdisjoint(result.notes):
+                refused += 1
         return replace(
             self,
             history=self.history.append(Message("user", results)),
@@ -188,9 +186,8 @@ class RunState(Struct, frozen=True, gc=False):
             tool_runs=self.tool_runs + runs,
             limit=limit,
             has_run_call=has_run_call,
-            forbidden_turns=self.forbidden_turns + 1 if FORBIDDEN in notes else 0,
-            unreadable_turns=self.unreadable_turns + 1 if is_unreadable else 0,
-            final_result=final[0] if final else None,
+            refused_turns=self.refused_turns + 1 if refused == len(results) else 0,
+            final_result=final,
         )
 
     def settled(self, reason: str) -> "RunState":
@@ -220,10 +217,10 @@ class RunState(Struct, frozen=True, gc=False):
 
 _CHANGES: dict[type[RunEvent], Callable[[RunState, Any], RunState]] = {
     RunStart: RunState._after_start,
-    TurnStart: RunState._after_request,
-    TurnEnd: RunState._after_turn,
+    TurnStart: RunState.after_request,
+    TurnEnd: RunState.after_response,
     TurnRetry: RunState._after_retry,
-    ToolEnd: RunState._after_call,
+    ToolEnd: RunState.after_call,
     RunEnd: RunState._after_end,
 }
 """The events that change the state of a run."""

@@ -1,6 +1,6 @@
 """What a caller declares about tools and models: specs, tool choice, limits, settings."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from math import isfinite
 from typing import Any, Literal, get_args
 
@@ -45,6 +45,8 @@ class ToolSpec(Struct, frozen=True, omit_defaults=True, tag="function"):
     """Whether it deals with things outside of a closed system, as a web search does."""
     needs_approval: bool = False
     """A person has to approve each call."""
+    needs_context: bool = False
+    """It uses the object that the caller passes to a run as `context=`."""
 
     @classmethod
     def of(cls, declaration: "ToolSpec | Mapping[str, Any]") -> "ToolSpec":
@@ -89,6 +91,11 @@ class ToolSpec(Struct, frozen=True, omit_defaults=True, tag="function"):
             return None
         return bool(effects.writes)
 
+    @property
+    def safe_to_retry(self) -> bool:
+        """Whether a call can be made again if its outcome is unknown: the tool is read-only or idempotent."""
+        return self.changes is False or (self.effects is not None and self.effects.idempotent)
+
 
 _PARAMETERS = ("parameters", "inputSchema", "input_schema", "parametersJsonSchema", "parameters_json_schema")
 _RESPONSE = ("response", "outputSchema", "output_schema", "responseJsonSchema", "response_json_schema")
@@ -106,10 +113,14 @@ class BuiltinTool(Struct, frozen=True, omit_defaults=True, tag="builtin"):
 AnyTool = ToolSpec | BuiltinTool
 
 
+ToolChoiceMode = Literal["auto", "required", "none"]
+
+
 class ToolChoice(Struct, frozen=True, omit_defaults=True):
     """Whether the model may, must or must not call tools, and which ones."""
 
-    mode: Literal["auto", "any", "none"]
+    mode: ToolChoiceMode
+    """`required`: the model has to call a tool, one of `names` if they are given."""
     names: tuple[str, ...] = ()
     parallel: bool | None = None
     """Whether the model may make several calls in one turn; None leaves it to the provider."""
@@ -118,31 +129,32 @@ class ToolChoice(Struct, frozen=True, omit_defaults=True):
 
     @classmethod
     def of(cls, choice: "ToolChoice | str | dict[str, Any]") -> "ToolChoice":
-        """Return a choice from any spelling that users know: optional, required, required_any, AUTO, FUNCTION, …
+        """Return the choice that a word, the name of a tool or a dict of one of the known APIs stands for.
 
-        `{"type": "required"}` without the name of a tool is the default choice.
+        In a dict, `{"type": "required"}` without the name of a tool is the default choice.
         """
         if isinstance(choice, ToolChoice):
             return choice
-        if not isinstance(choice, str | dict):
-            raise ConfigError(f"unknown tool choice {choice!r}; known: {', '.join(_MODES)}")
-        fields: dict[str, Any] = choice if isinstance(choice, dict) else {"type": choice}
-        keyword = str(fields.get("type", fields.get("mode", ""))).lower()
-        names = _names(fields)
-        mode = _MODES.get(keyword)
+        if isinstance(choice, str) and choice and choice.lower() not in _MODES:
+            return cls("required", (choice,))
+        if not isinstance(choice, dict):
+            mode = _MODES.get(choice.lower()) if isinstance(choice, str) else None
+            if mode is None:
+                raise ConfigError(f"unknown tool choice {choice!r}; use 'auto', 'required', 'none' or a tool's name")
+            return cls(mode, strict=True if choice.lower() == "validated" else None)
+        keyword = str(choice.get("type", choice.get("mode", ""))).lower()
+        names = _names(choice)
+        mode = "required" if keyword in ("function", "tool") else _MODES.get(keyword)
         if mode is None:
-            raise ConfigError(f"unknown tool choice {choice!r}; known: {', '.join(_MODES)}")
-        if keyword == "required" and not names and isinstance(choice, dict):
+            raise ConfigError(f"unknown tool choice {choice!r}; known types: {', '.join(_MODES)}")
+        if keyword == "required" and not names:
             mode = "auto"
-        elif keyword in _NAME_NEEDED and not names:
-            raise ConfigError(
-                f"tool choice {keyword!r} needs the name of a tool: {{'type': {keyword!r}, 'tool': …}}; "
-                "'required_any' requires any call"
-            )
-        strict = fields.get("strict", True if keyword == "validated" else None)
+        elif keyword in ("function", "tool") and not names:
+            raise ConfigError(f"tool choice {choice!r} needs the name of a tool")
+        strict = choice.get("strict", True if keyword == "validated" else None)
         if keyword in _NO_NAMES and names and not strict:
             raise ConfigError(f"tool choice {keyword!r} takes no tool, got {', '.join(names)}")
-        parallel = fields.get("parallel")
+        parallel = choice.get("parallel")
         if not all(value is None or isinstance(value, bool) for value in (parallel, strict)):
             raise ConfigError(f"parallel and strict of a tool choice must be True or False, got {choice!r}")
         return cls(mode, names, parallel, strict)
@@ -158,17 +170,16 @@ def _names(fields: dict[str, Any]) -> tuple[str, ...]:
     return names
 
 
-_MODES: dict[str, Literal["auto", "any", "none"]] = {
+_MODES: dict[str, ToolChoiceMode] = {
     "auto": "auto",
+    "required": "required",
+    "none": "none",
     "optional": "auto",
     "validated": "auto",
-    "any": "any",
-    "required": "any",
-    "required_any": "any",
-    "function": "any",
-    "none": "none",
+    "any": "required",
+    "required_any": "required",
 }
-_NAME_NEEDED = ("required", "function")
+"""The words of this and of other APIs."""
 _NO_NAMES = ("auto", "optional", "required_any", "none")
 
 OnLimit = Literal["error", "message", "answer"]
@@ -188,7 +199,7 @@ class Limits(Struct, frozen=True, omit_defaults=True):
     max_repeats: int | None = 5
     """How often in a row the same call may give the same result; after that it is refused."""
     on_limit: OnLimit = "error"
-    """Raise LimitReached, end with a fixed text, or ask the model for an answer without tools."""
+    """Raise LimitReachedError, end with a fixed text, or ask the model for an answer without tools."""
 
     def __post_init__(self) -> None:
         for name in ("max_turns", "max_tool_calls", "max_seconds", "max_tokens", "max_repeats"):
@@ -198,6 +209,18 @@ class Limits(Struct, frozen=True, omit_defaults=True):
             _check_limit(f"max_calls_per_tool {name}".strip(), maximum)
         if self.on_limit not in get_args(OnLimit):
             raise ConfigError(f"on_limit must be 'error', 'message' or 'answer', got {self.on_limit!r}")
+
+    @classmethod
+    def of(cls, limits: "Limits | dict[str, Any] | None") -> "Limits":
+        """Return the limits, also from a dict. Raises ConfigError if a name or a value is not valid."""
+        if isinstance(limits, Limits):
+            return limits
+        if not isinstance(limits, dict | None):
+            raise ConfigError(f"limits must be Limits(…) or a dict, got {limits!r:.80}")
+        for name in limits or ():
+            if name not in cls.__struct_fields__:
+                raise ConfigError(f"unknown limit {name!r}; known limits: {', '.join(cls.__struct_fields__)}")
+        return cls(**(limits or {}))
 
     def calls_of(self, tool: str) -> int | None:
         """Return how often this tool may be called."""
@@ -215,7 +238,7 @@ ThinkingLevel = Literal["minimal", "low", "medium", "high"]
 
 
 class ModelSettings(Struct, frozen=True, omit_defaults=True):
-    """How the model shall write. The provider decides what is None."""
+    """Settings of the model, such as temperature. None leaves a setting to the provider."""
 
     max_tokens: int | None = None
     temperature: float | None = None
@@ -260,3 +283,21 @@ def _check_finite(value: Any, name: str) -> None:
     elif isinstance(value, list | tuple):
         for item in value:
             _check_finite(item, name)
+
+
+NAMESPACES = ("default_api.", "default_api:", "functions.", "tools.")
+"""What some models write before the name of a tool."""
+_MAX_NAME_CHARS = 200
+
+
+def unknown_tool(name: str, names: Iterable[str]) -> str:
+    """Return what to tell a model that called a tool which does not exist, with the names that it may have meant."""
+    from difflib import get_close_matches  # loaded with the first unknown tool
+
+    known = list(names)
+    namespace = next((namespace for namespace in NAMESPACES if name.startswith(namespace)), "")
+    wanted = name.removeprefix(namespace)
+    near = [wanted] if wanted in known else get_close_matches(wanted[:_MAX_NAME_CHARS], known, 3, 0.6)
+    message = f"unknown tool: {name[:_MAX_NAME_CHARS]}"
+    message += f"; did you mean {' or '.join(near)}?" if near else ""
+    return message + (f"; the tools are: {', '.join(known[:50])}" if known else "; there are no tools")

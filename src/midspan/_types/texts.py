@@ -1,7 +1,12 @@
-"""Text that can be sent: JSON is Unicode, so unpaired surrogates, as file names may contain them, are not allowed."""
+"""Text and JSON that can be sent.
+
+JSON is Unicode, so unpaired surrogates, as file names may contain them, are not allowed.
+"""
 
 import re
 from typing import Any
+
+import msgspec
 
 from midspan.errors import ConfigError
 
@@ -9,6 +14,10 @@ MAX_MESSAGE_CHARS = 4_000
 """The length of an error message for a model."""
 CHARACTERS_PER_TOKEN = 4
 """A rough estimate for English and JSON."""
+NOT_JSON = (TypeError, ValueError, RecursionError, msgspec.MsgspecError)
+"""What encoding raises for a value that JSON cannot express."""
+encode_sorted = msgspec.json.Encoder(order="deterministic").encode
+"""Encode as JSON with sorted keys: equal values give equal bytes."""
 _SURROGATE = "[\ud800-\udfff]"
 
 
@@ -22,6 +31,15 @@ def check_text(text: Any, label: str) -> None:
         raise ConfigError(
             f"{label} is not valid Unicode: it contains {text[error.start]!r} at character {error.start}"
         ) from None
+
+
+def with_article(name: str) -> str:
+    """Return a name after `a` or `an`."""
+    return f"{'an' if name[:1].lower() in tuple('aeiou') else 'a'} {name}"
+
+
+def estimate_tokens(text: str) -> int:
+    return len(text) // CHARACTERS_PER_TOKEN + 1
 
 
 def truncate(text: str, max_chars: int = MAX_MESSAGE_CHARS) -> str:

@@ -4,8 +4,8 @@ Each method is one step: `send_message` asks the model once, `handle_tool_respon
 and asks again until the model answers or a final tool succeeds. `Agent` does all of that in one call.
 """
 
-import importlib.util
-from collections.abc import Iterable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -16,26 +16,28 @@ from msgspec import Struct
 from midspan._loop.blocking import run_blocking
 from midspan._types.context import RunContext
 from midspan._types.exchange import FinishReason, ModelRequest, ModelResponse, RequestConfig
-from midspan._types.messages import History
-from midspan._types.parts import ToolCall
+from midspan._types.messages import ROLES, History, Message
+from midspan._types.parts import Part, Text, ToolCall, ToolResult, local_id
 from midspan._types.specs import ModelSettings, ToolChoice, ToolSpec
-from midspan.compat.messages import MessageDict, parse_json, to_dict, to_message
-from midspan.errors import ConfigError, DuplicateTool, LimitReached
+from midspan.errors import ConfigError, DuplicateToolError, LimitReachedError
 from midspan.providers.anthropic.client import Anthropic
 from midspan.providers.anthropic.decode import decode_response as decode_anthropic
 from midspan.providers.anthropic.profile import DEFAULT_MODEL as DEFAULT_CLAUDE
 from midspan.providers.encoding import adapted_tool
-from midspan.providers.gemini.capabilities import DEFAULT_MODEL, Api
+from midspan.providers.gemini.capabilities import DEFAULT_MODEL
 from midspan.providers.gemini.client import Gemini
-from midspan.providers.gemini.decode import response_and_token
+from midspan.providers.gemini.decode import response as decode_gemini
 from midspan.providers.openai.client import OpenAI
 from midspan.providers.openai.decode import decode_response as decode_openai
 from midspan.providers.openai.profile import PRESETS
 from midspan.providers.provider import Provider, WireProvider
 from midspan.tools.declared import tool_from_schema
 from midspan.tools.execution import execute
-from midspan.tools.function import Tool, is_async
+from midspan.tools.files import load_module
+from midspan.tools.function import Tool
 
+MessageDict = dict[str, Any]
+"""A message: roles user, assistant and tool; a string, or blocks of text, tool_call and tool_response."""
 ToolDefinition = Mapping[str, Any]
 """`name`, `description`, `parameters` (a JSON Schema), `function`, and `final_tool`."""
 ToolChoiceLike = str | dict[str, Any] | None
@@ -53,23 +55,22 @@ class Conversation(Struct):
     """The same messages as the provider sent them, with signatures."""
 
 
-class Client:
+class Client(ABC):
     """A model with conversations and tools. Subclasses name the API."""
 
+    _api_name: str
+    _default_model: str
+    _provider_class: Callable[..., Provider]
+    _messages_field = "messages"
+    _choice_field = "tool_choice"
+
     def __init__(
-        self,
-        api_key: str | None = None,
-        model: str | None = None,
-        *,
-        provider: Provider | None = None,
-        max_iterations: int = 500,
-        **options: Any,
+        self, api_key: str | None = None, model: str | None = None, *, max_iterations: int = 500, **options: Any
     ) -> None:
         """`options` are those of the provider: base_url, retry, transport, headers."""
         self.model = model or self._get_default_model()
         self._api_key, self._options = api_key, options
-        self._is_given = provider is not None
-        self.provider = provider or self._make_provider(options.get("headers"))
+        self.provider = self._make_provider(options.get("headers"))
         self.max_iterations = max_iterations
         self.tools: dict[str, Tool[..., Any]] = {}
         self._conversations: dict[str, Conversation] = {}
@@ -77,17 +78,17 @@ class Client:
     # What an API is
 
     def _get_api_name(self) -> str:
-        raise NotImplementedError
+        return self._api_name
 
     def _get_default_model(self) -> str:
-        raise NotImplementedError
+        return self._default_model
 
     def _should_split_tool_responses(self) -> bool:
         """Whether each result is a message of its own."""
         return False
 
     def _make_provider(self, headers: Mapping[str, str] | None) -> Provider:
-        raise NotImplementedError
+        return self._provider_class(self.model, **{**self._options, "api_key": self._api_key, "headers": headers})
 
     # Tools
 
@@ -100,35 +101,23 @@ class Client:
         if dialect is not None and not dialect.functions.allows(name):
             raise ConfigError(f"{self._get_api_name()} does not accept the tool name {name!r}")
         if name in self.tools and not override:
-            raise DuplicateTool(f"the tool {name!r} is already registered; pass override=True to replace it")
-        parameters = dict(definition.get("parameters") or {"type": "object", "properties": {}})
-        if definition.get("required"):
-            parameters["required"] = list(definition["required"])
+            raise DuplicateToolError(f"the tool {name!r} is already registered; pass override=True to replace it")
 
-        async def call_async(context: Any, arguments: dict[str, Any]) -> MessageDict:
-            return _outcome(await function(**{**arguments, **(context or {})}))
+        def call(context: Any, arguments: dict[str, Any]) -> Any:
+            return function(**{**arguments, **(context or {})})
 
-        def call(context: Any, arguments: dict[str, Any]) -> MessageDict:
-            return _outcome(function(**{**arguments, **(context or {})}))
-
-        self.tools[name] = tool_from_schema(
-            name,
-            str(definition.get("description") or ""),
-            parameters,
-            call_async if is_async(function) else call,
-            final=bool(definition.get("final_tool")),
-        )
+        description, is_final = str(definition.get("description") or ""), bool(definition.get("final_tool"))
+        self.tools[name] = tool_from_schema(name, description, _parameters(definition), call, final=is_final)
         return name
 
     def register_tools(self, tools_dir: str | Path, *, override: bool = False) -> list[str]:
         """Register the tools of all `definitions.py` in a folder: each has a dict `DEFINITIONS` by name."""
-        folder = Path(tools_dir)
-        files = sorted(folder.rglob("definitions.py"))
+        files = sorted(Path(tools_dir).rglob("definitions.py"))
         if not files:
-            raise ConfigError(f"there is no definitions.py in {str(folder)!r}")
+            raise ConfigError(f"there is no definitions.py in {str(tools_dir)!r}")
         names = []
         for file in files:
-            definitions = _load(file).get("DEFINITIONS")
+            definitions = getattr(load_module(str(file)), "DEFINITIONS", None)
             if not isinstance(definitions, dict):
                 raise ConfigError(f"{str(file)!r} has no dict DEFINITIONS")
             names += [
@@ -140,20 +129,19 @@ class Client:
     def execute_tool(self, tool_call: MessageDict, context: Mapping[str, Any] | None = None) -> MessageDict:
         """Execute a call, and return `success`, `message` and `data`. The context is merged into the arguments."""
         if tool_call.get("error"):
-            return {"success": False, "message": str(tool_call["error"]), "data": None}
+            return _failure(str(tool_call["error"]))
         arguments = parse_json(tool_call.get("arguments")) or {}
         if not isinstance(arguments, dict):
-            return {"success": False, "message": "the arguments must be an object", "data": None}
+            return _failure("the arguments must be an object")
         call = ToolCall(str(tool_call.get("id") or "1"), str(tool_call["name"]), arguments)
-        tool = self.tools.get(call.name)
-        if tool is None:
-            return {"success": False, "message": f"unknown tool: {call.name}", "data": None}
-        result = run_blocking(execute(tool, call, RunContext(dict(context or {}))))
+        if call.name not in self.tools:
+            return _failure(f"unknown tool: {call.name}")
+        result = run_blocking(execute(self.tools[call.name], call, RunContext(dict(context or {}))))
         if result.is_error:
-            return {"success": False, "message": str(result.model_value), "data": None}
-        if isinstance(result.value, dict):
-            return result.value
-        return {"success": True, "message": "", "data": result.value}  # it was cut, or cannot be shown as data
+            return _failure(str(result.model_value))
+        if isinstance(result.value, dict) and "success" in result.value:
+            return {"message": "", "data": None, **result.value}
+        return {"success": True, "message": "", "data": result.value}
 
     # Conversations
 
@@ -184,18 +172,15 @@ class Client:
         """Ask the model once, and return its message with the `conversation_id`."""
         conversation_id = conversation_id or self.create_conversation()
         conversation = self._conversation(conversation_id)
-        before = list(conversation.messages), conversation.history
-        try:
-            if prompt is not None:
-                self._append(conversation, {"role": "user", "content": prompt})
-            request = self._request(conversation, max_tokens, tool_choice)
-            response = self._generate(request, extra_headers)
-        except BaseException:
-            conversation.messages, conversation.history = before  # so that the message can be sent again
-            raise
+        asked = [] if prompt is None else [{"role": "user", "content": prompt}]
+        history = conversation.history.append(*map(to_message, asked))
+        names = self.tools if conversation.available_tools is None else conversation.available_tools
+        specs = tuple(adapted_tool(self.tools[name].spec, self.provider.profile) for name in names)
+        config = self._config(conversation.system_prompt, max_tokens, specs, tool_choice)
+        response = self._generate(ModelRequest(config, history), extra_headers)
         message = to_dict(response.message, is_complete=response.finish_reason is FinishReason.END)
-        conversation.messages.append(message)
-        conversation.history = conversation.history.append(response.message)
+        conversation.messages += [*asked, message]
+        conversation.history = history.append(response.message)
         return {**message, "conversation_id": conversation_id}
 
     def handle_tool_response(
@@ -207,11 +192,11 @@ class Client:
             calls = [block["tool_call"] for block in message["content"] if block["type"] == "tool_call"]
             if not calls:
                 return message
-            allowed = conversation.available_tools
+            allowed = self.tools if conversation.available_tools is None else conversation.available_tools
             outcomes = [
                 self.execute_tool(call, context)
-                if allowed is None or call["name"] in allowed
-                else {"success": False, "message": f"unknown tool: {call['name']}", "data": None}
+                if call["name"] in allowed
+                else _failure(f"unknown tool: {call['name']}")
                 for call in calls
             ]
             responses = [
@@ -219,31 +204,21 @@ class Client:
                 for call, outcome in zip(calls, outcomes, strict=True)
             ]
             if not self._should_split_tool_responses():
-                responses = [{"role": "tool", "content": [block for one in responses for block in one["content"]]}]
-            for response in responses:
-                self._append(conversation, response)
+                responses = [{"role": "tool", "content": [block for item in responses for block in item["content"]]}]
+            conversation.messages += responses
+            conversation.history = conversation.history.append(*map(to_message, responses))
             if any(
                 outcome["success"] and self.tools[call["name"]].final
                 for call, outcome in zip(calls, outcomes, strict=True)
             ):
                 return {**responses[-1], "conversation_id": message["conversation_id"]}
             message = self.send_message(None, message["conversation_id"], **options)
-        raise LimitReached(f"the model still calls tools after {self.max_iterations} turns")
+        raise LimitReachedError(f"the model still calls tools after {self.max_iterations} turns")
 
     def _conversation(self, conversation_id: str) -> Conversation:
         if conversation_id not in self._conversations:
             raise ConfigError(f"unknown conversation {conversation_id!r}")
         return self._conversations[conversation_id]
-
-    def _append(self, conversation: Conversation, message: MessageDict) -> None:
-        conversation.messages.append(message)
-        conversation.history = conversation.history.append(to_message(message))
-
-    def _request(self, conversation: Conversation, max_tokens: int | None, tool_choice: ToolChoiceLike) -> ModelRequest:
-        names = self.tools if conversation.available_tools is None else conversation.available_tools
-        specs = tuple(adapted_tool(self.tools[name].spec, self.provider.profile) for name in names)
-        config = self._config(conversation.system_prompt, max_tokens, specs, tool_choice)
-        return ModelRequest(config, conversation.history)
 
     def _config(
         self, system: str | None, max_tokens: int | None, tools: tuple[ToolSpec, ...], choice: ToolChoiceLike
@@ -254,8 +229,6 @@ class Client:
     def _generate(self, request: ModelRequest, extra_headers: Mapping[str, str] | None) -> ModelResponse:
         if not extra_headers:
             return run_blocking(self.provider.generate(request))
-        if self._is_given:
-            raise ConfigError("extra_headers need a client that makes its own provider")
         provider = self._make_provider({**(self._options.get("headers") or {}), **extra_headers})
 
         async def generate() -> ModelResponse:
@@ -280,41 +253,36 @@ class Client:
         tools: Iterable[ToolDefinition] | None = None,
         tool_choice: ToolChoiceLike = None,
         extra_headers: Mapping[str, str] | None = None,
-    ) -> MessageDict:
+    ) -> Any:
         """Send messages, and return the response of the API as it came."""
-        specs = tuple(ToolSpec.of(_declaration(tool)) for tool in tools or ())
-        config = self._config(system_prompt, max_tokens, specs, tool_choice)
+        config = self._config(system_prompt, max_tokens, _specs(tools), tool_choice)
         request = ModelRequest(config, History(map(to_message, messages)))
-        document: MessageDict = msgspec.json.decode(self._generate(request, extra_headers).raw[0])
-        return document
+        return msgspec.json.decode(self._generate(request, extra_headers).raw[0])
 
     def _encoded(
         self, message: MessageDict, tools: Iterable[ToolDefinition] = (), choice: ToolChoiceLike = None
     ) -> Any:
         """Return the body of a request with these parts."""
-        specs = tuple(ToolSpec.of(_declaration(tool)) for tool in tools)
-        request = ModelRequest(self._config(None, None, specs, choice), History([to_message(message)]))
+        request = ModelRequest(self._config(None, None, _specs(tools), choice), History([to_message(message)]))
         assert isinstance(self.provider, WireProvider)
         return msgspec.json.decode(self.provider.wire_request(request, stream=False).body)
 
-    def _convert_tool_to_api_format(self, tool: ToolDefinition) -> MessageDict:
-        converted: MessageDict = self._encoded(_QUESTION, [tool])["tools"][0]
-        return converted
+    def _convert_tool_to_api_format(self, tool: ToolDefinition) -> Any:
+        return self._encoded(_QUESTION, [tool])["tools"][0]
 
-    def _convert_message_to_api_format(self, message: MessageDict) -> MessageDict:
-        converted: MessageDict = self._encoded(message)["messages"][0]
-        return converted
+    def _convert_message_to_api_format(self, message: MessageDict) -> Any:
+        return self._encoded(message)[self._messages_field][0]
 
     def _convert_tool_choice_to_api_format(self, tool_choice: ToolChoiceLike) -> Any:
         name = tool_choice.get("tool") if isinstance(tool_choice, dict) else None
-        return self._encoded(_QUESTION, [{"name": name or "any"}], tool_choice).get("tool_choice")
+        return self._encoded(_QUESTION, [{"name": name or "any"}], tool_choice).get(self._choice_field)
 
     def _convert_api_response_to_message(self, response: Any) -> MessageDict:
         body = response if isinstance(response, bytes) else msgspec.json.encode(response)
         return to_dict(self._decode(body).message)
 
-    def _decode(self, body: bytes) -> ModelResponse:
-        raise NotImplementedError
+    @abstractmethod
+    def _decode(self, body: bytes) -> ModelResponse: ...
 
     def _format_tool_response(
         self, tool_call_id: str, response: str | None = None, tool_name: str | None = None
@@ -333,45 +301,23 @@ class Client:
 class GeminiClient(Client):
     """Gemini, with all results of a turn in one message."""
 
-    def _get_api_name(self) -> str:
-        return "Gemini"
+    _api_name, _default_model, _provider_class = "Gemini", DEFAULT_MODEL, Gemini
+    _messages_field, _choice_field = "contents", "toolConfig"
 
-    def _get_default_model(self) -> str:
-        return DEFAULT_MODEL
-
-    def _make_provider(self, headers: Mapping[str, str] | None) -> Provider:
-        return Gemini(self.model, **{**self._options, "api_key": self._api_key, "headers": headers})
-
-    def _convert_tool_to_api_format(self, tool: ToolDefinition) -> MessageDict:
-        declaration: MessageDict = super()._convert_tool_to_api_format(tool)["functionDeclarations"][0]
-        return declaration
-
-    def _convert_message_to_api_format(self, message: MessageDict) -> MessageDict:
-        converted: MessageDict = self._encoded(message)["contents"][0]
-        return converted
-
-    def _convert_tool_choice_to_api_format(self, tool_choice: ToolChoiceLike) -> Any:
-        name = tool_choice.get("tool") if isinstance(tool_choice, dict) else None
-        return self._encoded(_QUESTION, [{"name": name or "any"}], tool_choice).get("toolConfig")
+    def _convert_tool_to_api_format(self, tool: ToolDefinition) -> Any:
+        return super()._convert_tool_to_api_format(tool)["functionDeclarations"][0]
 
     def _decode(self, body: bytes) -> ModelResponse:
-        return response_and_token(body, Api.DEVELOPER)[0]
+        return decode_gemini(body)
 
 
 class OpenAIClient(Client):
     """OpenAI and compatible services (`preset="openrouter"`), with a message for each result."""
 
-    def _get_api_name(self) -> str:
-        return "OpenAI"
-
-    def _get_default_model(self) -> str:
-        return PRESETS["openai"].default_model or ""
+    _api_name, _default_model, _provider_class = "OpenAI", PRESETS["openai"].default_model or "", OpenAI
 
     def _should_split_tool_responses(self) -> bool:
         return True
-
-    def _make_provider(self, headers: Mapping[str, str] | None) -> Provider:
-        return OpenAI(self.model, **{**self._options, "api_key": self._api_key, "headers": headers})
 
     def _decode(self, body: bytes) -> ModelResponse:
         return decode_openai(body, PRESETS["openai"])
@@ -380,38 +326,67 @@ class OpenAIClient(Client):
 class AnthropicClient(Client):
     """Claude, with all results of a turn in one message."""
 
-    def _get_api_name(self) -> str:
-        return "Anthropic"
-
-    def _get_default_model(self) -> str:
-        return DEFAULT_CLAUDE
-
-    def _make_provider(self, headers: Mapping[str, str] | None) -> Provider:
-        return Anthropic(self.model, **{**self._options, "api_key": self._api_key, "headers": headers})
+    _api_name, _default_model, _provider_class = "Anthropic", DEFAULT_CLAUDE, Anthropic
 
     def _decode(self, body: bytes) -> ModelResponse:
         return decode_anthropic(body)
 
 
-def _outcome(value: Any) -> MessageDict:
-    """Return what a function returned as `success`, `message` and `data`."""
-    if isinstance(value, dict) and "success" in value:
-        return {"message": "", "data": None, **value}
-    return {"success": True, "message": "", "data": value}
+def _failure(message: str) -> MessageDict:
+    return {"success": False, "message": message, "data": None}
 
 
-def _declaration(tool: ToolDefinition) -> MessageDict:
+def _specs(tools: Iterable[ToolDefinition] | None) -> tuple[ToolSpec, ...]:
+    return tuple(ToolSpec(tool["name"], tool.get("description", ""), _parameters(tool)) for tool in tools or ())
+
+
+def _parameters(tool: ToolDefinition) -> MessageDict:
+    """Return the schema of the parameters; `required` may stand beside it."""
     parameters = dict(tool.get("parameters") or {"type": "object", "properties": {}})
-    if tool.get("required"):
-        parameters["required"] = list(tool["required"])
-    return {"name": tool["name"], "description": tool.get("description", ""), "parameters": parameters}
+    return {**parameters, "required": list(tool["required"])} if tool.get("required") else parameters
 
 
-def _load(file: Path) -> dict[str, Any]:
-    """Execute a Python file and return its names."""
-    spec = importlib.util.spec_from_file_location(f"midspan_definitions_{uuid4().hex}", file)
-    if spec is None or spec.loader is None:
-        raise ConfigError(f"{str(file)!r} cannot be loaded")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return vars(module)
+def to_message(message: MessageDict) -> Message:
+    """Return a message from its dict. An unknown role counts as the user's."""
+    content = message.get("content")
+    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    if not isinstance(blocks, list):
+        raise ConfigError(f"the content of a message must be a string or a list of blocks, got {content!r:.80}")
+    return Message(ROLES.get(str(message.get("role")), "user"), tuple(_to_part(block) for block in blocks))
+
+
+def _to_part(block: Any) -> Part:
+    match block:
+        case {"type": "text", "text": str(text)}:
+            return Text(text)
+        case {"type": "tool_call", "tool_call": {"name": str(name), **fields}}:
+            arguments: Any = parse_json(fields.get("arguments")) or {}
+            if not isinstance(arguments, dict):
+                raise ConfigError(f"the arguments of a call must be a dict, got {arguments!r:.80}")
+            return ToolCall(str(fields.get("id") or local_id()), name, arguments)
+        case {"type": "tool_response", "tool_response": {"name": str(name), **fields}}:
+            return ToolResult(str(fields.get("tool_call_id") or name), name, parse_json(fields.get("content")))
+    raise ConfigError(f"unknown block {block!r:.120}; known types: text, tool_call, tool_response")
+
+
+def to_dict(message: Message, *, is_complete: bool = True) -> MessageDict:
+    """Return a message of a model as a dict. A call that must not be executed has an `error`."""
+    blocks: list[MessageDict] = []
+    for part in message.parts:
+        if isinstance(part, Text) and part.text:
+            blocks.append({"type": "text", "text": part.text})
+        elif isinstance(part, ToolCall):
+            call = {"id": part.id, "name": part.name, "arguments": part.arguments}
+            error = part.arguments_error or (None if is_complete else "the response was cut off; make the call again")
+            blocks.append({"type": "tool_call", "tool_call": {**call, "error": error} if error else call})
+    return {"role": "assistant", "content": blocks}
+
+
+def parse_json(content: Any) -> Any:
+    """Return the value of a string that is JSON; everything else as it is."""
+    if not isinstance(content, str):
+        return content
+    try:
+        return msgspec.json.decode(content)
+    except msgspec.DecodeError:
+        return content

@@ -4,26 +4,36 @@ with LocalGemini(script=["Hello."]) as server:
     ...  # a client of the Gemini API with the base URL server.url
 """
 
-from midspan.emulator.gemini.conversation import Answer, Conversation, answer, call
-from midspan.emulator.gemini.fault_plan import Fault, FaultKind, FaultPlan, fault, shrink
-from midspan.emulator.gemini.local import LocalGemini, ScaledClock
-from midspan.emulator.gemini.script import Rule, Script, When
-from midspan.emulator.gemini.service import Report
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "Answer",
-    "Conversation",
-    "Fault",
-    "FaultKind",
-    "FaultPlan",
-    "LocalGemini",
-    "Report",
-    "Rule",
-    "ScaledClock",
-    "Script",
-    "When",
-    "answer",
-    "call",
-    "fault",
-    "shrink",
-]
+from midspan._lazy import lazy_attributes
+
+if TYPE_CHECKING:
+    from midspan.emulator.gemini.conversation import Answer as Answer
+    from midspan.emulator.gemini.conversation import Conversation as Conversation
+    from midspan.emulator.gemini.conversation import answer as answer
+    from midspan.emulator.gemini.conversation import call as call
+    from midspan.emulator.gemini.faults import Fault as Fault
+    from midspan.emulator.gemini.faults import FaultKind as FaultKind
+    from midspan.emulator.gemini.faults import FaultPlan as FaultPlan
+    from midspan.emulator.gemini.faults import fault as fault
+    from midspan.emulator.gemini.faults import shrink as shrink
+    from midspan.emulator.gemini.local import LocalGemini as LocalGemini
+    from midspan.emulator.gemini.local import Report as Report
+    from midspan.emulator.gemini.local import ScaledClock as ScaledClock
+    from midspan.emulator.gemini.script import Rule as Rule
+    from midspan.emulator.gemini.script import Script as Script
+    from midspan.emulator.gemini.script import When as When
+
+_NAMES = {
+    "midspan.emulator.gemini.conversation": "Answer Conversation answer call",
+    "midspan.emulator.gemini.faults": "Fault FaultKind FaultPlan fault shrink",
+    "midspan.emulator.gemini.local": "LocalGemini Report ScaledClock",
+    "midspan.emulator.gemini.script": "Rule Script When",
+}
+_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
+
+__all__ = [*_HOMES]  # noqa: PLE0604 - the table is the list
+
+if not TYPE_CHECKING:  # a type checker would accept any name otherwise
+    __getattr__, __dir__ = lazy_attributes(__name__, _HOMES)

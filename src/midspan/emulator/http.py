@@ -7,12 +7,11 @@ import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from contextlib import suppress
-from enum import Enum
 from http import HTTPStatus
-from typing import Self
+from typing import Annotated, Self
 
 from httptools import HttpParserError, HttpRequestParser
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from midspan._http.retry import Clock
 from midspan.errors import ConfigError
@@ -20,7 +19,6 @@ from midspan.errors import ConfigError
 _MAX_HEAD_BYTES = 2**16
 """Also the limit for trailers and chunk extensions."""
 _MAX_BODY_BYTES = 2**28
-_MAX_PORT = 65_535
 _JOIN_SECONDS = 5.0
 
 JSON = "application/json; charset=UTF-8"
@@ -36,8 +34,6 @@ class Request(Struct, frozen=True):
     """By lower-case name; several headers of one name are joined by commas."""
     body: bytes = b""
     keep_alive: bool = True
-    accepts_chunks: bool = True
-    """False for HTTP/1.0."""
 
 
 class BadRequest(Exception):
@@ -48,20 +44,21 @@ class BadRequest(Exception):
         self.status = status
 
 
+Seconds = Annotated[float, Meta(ge=0, le=31_536_000)]
+"""Up to a year."""
+
+
 class Wait(Struct, frozen=True):
     """Send nothing for this long."""
 
-    seconds: float
+    seconds: Seconds
 
 
-class Disconnect(Enum):
-    CLOSE = "close"
-    """Close the connection, even if the head promised more."""
-    RESET = "reset"
+class Reset(Struct, frozen=True):
     """Reset the connection, as a crash does."""
 
 
-Step = bytes | Wait | Disconnect
+Step = bytes | Wait | Reset
 Reply = list[Step]
 """What the server does on the connection, in this order."""
 Handler = Callable[[Request], Awaitable[Reply]]
@@ -89,35 +86,26 @@ class RequestParser:
     awaits_continue = False
     """The client waits for `100 Continue` before it sends the body."""
 
-    def __init__(self) -> None:
+    def __init__(self, receive: Callable[[Request], object]) -> None:
+        """Call `receive` with each complete request."""
+        self._receive = receive
         self._parser = HttpRequestParser(self)
-        self._complete: list[Request | BadRequest] = []
-        self._has_failed = False
         self._overhead = 0
         """Bytes since the last ones that belonged to a body."""
         self.on_message_begin()
 
-    def feed(self, data: bytes) -> list[Request | BadRequest]:
-        """Parse received bytes and return the requests that they complete. An error is the last item ever returned."""
-        if not self._has_failed:
-            self._overhead += len(data)
-            try:
-                self._parser.feed_data(data)
-                if self._overhead > _MAX_HEAD_BYTES:
-                    raise BadRequest(431, "the head or the trailers of the request are too large")
-            except HttpParserError as error:
-                reason = error.__context__  # what a callback raised
-                self._fail(reason if isinstance(reason, BadRequest) else BadRequest(400, f"not valid HTTP: {error}"))
-            except BadRequest as error:
-                self._fail(error)
-        complete, self._complete = self._complete, []
-        return complete
+    def feed(self, data: bytes) -> None:
+        """Parse received bytes. After an error the bytes that follow cannot be understood."""
+        self._overhead += len(data)
+        try:
+            self._parser.feed_data(data)
+        except HttpParserError as error:
+            reason = error.__context__  # what a callback raised
+            raise reason if isinstance(reason, BadRequest) else BadRequest(400, f"not valid HTTP: {error}") from error
+        if self._overhead > _MAX_HEAD_BYTES:
+            raise BadRequest(431, "the head or the trailers of the request are too large")
 
-    def _fail(self, error: BadRequest) -> None:
-        self._has_failed = True
-        self._complete.append(error)
-
-    # Parser callbacks. One that raises stops the parser; feed() reports the error.
+    # Parser callbacks. One that raises stops the parser; feed() raises the error again.
 
     def on_message_begin(self) -> None:
         self._target = b""
@@ -132,8 +120,8 @@ class RequestParser:
         self._headers[key] = f"{self._headers[key]}, {text}" if key in self._headers else text
 
     def on_headers_complete(self) -> None:
-        if self._parser.get_http_version() not in ("1.0", "1.1"):
-            raise BadRequest(505, "this server supports HTTP/1.1 and HTTP/1.0 only")
+        if self._parser.get_http_version() != "1.1":
+            raise BadRequest(505, "this server supports HTTP/1.1 only")
         if self._parser.should_upgrade():
             raise BadRequest(501, "this server does not support protocol upgrades")
         if self._headers.get("transfer-encoding", "chunked").lower() != "chunked":
@@ -153,15 +141,9 @@ class RequestParser:
     def on_message_complete(self) -> None:
         self._overhead = 0
         self.awaits_continue = False
-        request = Request(
-            self._parser.get_method().decode("ascii"),
-            self._target.decode("latin-1"),
-            self._headers,
-            bytes(self._body),
-            self._parser.should_keep_alive(),
-            accepts_chunks=self._parser.get_http_version() == "1.1",
-        )
-        self._complete.append(request)
+        method, target = self._parser.get_method().decode("ascii"), self._target.decode("latin-1")
+        keep_alive = self._parser.should_keep_alive()
+        self._receive(Request(method, target, self._headers, bytes(self._body), keep_alive))
 
 
 class HttpServer:
@@ -171,10 +153,6 @@ class HttpServer:
     """
 
     def __init__(self, handler: Handler, *, host: str, port: int, clock: Clock) -> None:
-        if not isinstance(host, str) or not host.isascii() or not host.isprintable() or len(host.split()) != 1:
-            raise ConfigError(f"host must be an address of this machine such as '127.0.0.1', got {host!r:.80}")
-        if type(port) is not int or not 0 <= port <= _MAX_PORT:
-            raise ConfigError(f"port must be a number up to {_MAX_PORT}, or 0 for any free port, got {port!r:.80}")
         self._handler = handler
         self._address = host, port
         self._clock = clock
@@ -202,7 +180,7 @@ class HttpServer:
         host, port = self._address
         try:
             self._server = await asyncio.start_server(self._connected, host, port, backlog=2_048)
-        except (OSError, ValueError) as error:  # ValueError: the host name cannot be encoded
+        except (OSError, ValueError, OverflowError) as error:  # the host name cannot be encoded; the port is too large
             reason = getattr(error, "strerror", None) or error
             raise ConfigError(f"cannot listen on {host}:{port}: {reason}") from error
         self._address = host, self._server.sockets[0].getsockname()[1]
@@ -261,34 +239,37 @@ class HttpServer:
         """Read the requests of one connection until either side closes it."""
         received: asyncio.Queue[Request | BadRequest] = asyncio.Queue()
         answering = asyncio.create_task(self._answer_all(received, writer))
-        parser = RequestParser()
+        parser = RequestParser(received.put_nowait)
         with suppress(ConnectionError):
-            while data := await reader.read(_MAX_HEAD_BYTES):
-                for request in parser.feed(data):
-                    received.put_nowait(request)
-                if parser.awaits_continue:
-                    parser.awaits_continue = False
-                    writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            try:
+                while data := await reader.read(_MAX_HEAD_BYTES):
+                    parser.feed(data)
+                    if parser.awaits_continue:
+                        parser.awaits_continue = False
+                        writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            except BadRequest as error:
+                received.put_nowait(error)
+                while await reader.read(_MAX_HEAD_BYTES):
+                    pass  # closing with unread bytes would reset the connection before the reply is read
         answering.cancel()
         await asyncio.wait([answering])
         writer.transport.abort()
 
     async def _answer_all(self, received: "asyncio.Queue[Request | BadRequest]", writer: asyncio.StreamWriter) -> None:
         """Answer the requests of one connection in their order, until one of them ends it."""
-        try:
-            while not writer.is_closing():
+        keep_alive = True
+        with suppress(ConnectionError):  # the client is gone
+            while keep_alive and not writer.is_closing():
                 request = await received.get()
-                if isinstance(request, BadRequest):  # the bytes that follow cannot be understood
-                    await self._send(reply(str(request).encode(), request.status, "text/plain"), writer)
-                    break
-                steps = await self._handler(request)
-                await self._send(steps[:1] if request.method == "HEAD" else steps, writer)
-                if not request.keep_alive:
-                    break
-        except ConnectionError:
-            pass  # the client is gone
-        finally:
-            writer.close()
+                if isinstance(request, BadRequest):
+                    keep_alive = False
+                    steps = reply(str(request).encode(), request.status, "text/plain")
+                else:
+                    keep_alive = request.keep_alive
+                    steps = await self._handler(request)
+                    steps = steps[:1] if request.method == "HEAD" else steps
+                await self._send(steps, writer)
+        writer.close()
 
     async def _send(self, steps: Reply, writer: asyncio.StreamWriter) -> None:
         for step in steps:
@@ -297,12 +278,9 @@ class HttpServer:
                 await writer.drain()
             elif isinstance(step, Wait):
                 await self._clock.sleep(step.seconds)
-            elif step is Disconnect.CLOSE:
-                writer.close()
             else:
                 # Closing with a linger time of zero sends RST instead of FIN.
                 sock: socket.socket = writer.get_extra_info("socket")
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 writer.transport.abort()
-            if writer.is_closing():
                 return

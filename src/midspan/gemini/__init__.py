@@ -11,17 +11,6 @@ if TYPE_CHECKING:
     from midspan._types.messages import History as History
     from midspan.gemini.client import AsyncClient as AsyncClient
     from midspan.gemini.client import Client as Client
-    from midspan.gemini.compat import ToolRegistry as ToolRegistry
-    from midspan.gemini.compat import Tools as Tools
-    from midspan.gemini.compat import extract_text as extract_text
-    from midspan.gemini.compat import from_tool_results as from_tool_results
-    from midspan.gemini.compat import generate_content_with_auto_tools as generate_content_with_auto_tools
-    from midspan.gemini.compat import get_stream_status as get_stream_status
-    from midspan.gemini.compat import new_function_declaration as new_function_declaration
-    from midspan.gemini.compat import stop_stream as stop_stream
-    from midspan.gemini.compat import stream_generate_with_auto_tools as stream_generate_with_auto_tools
-    from midspan.gemini.compat import subscribe_stream as subscribe_stream
-    from midspan.gemini.compat import use as use
     from midspan.gemini.response import GenerateContentResponse as GenerateContentResponse
     from midspan.gemini.tools import declaration_of as declaration_of
     from midspan.gemini.types import Content as Content
@@ -51,11 +40,6 @@ _NAMES = {
     "midspan._http.transport": "Transport",
     "midspan._types.messages": "History",
     "midspan.gemini.client": "AsyncClient Client",
-    "midspan.gemini.compat": (
-        "ToolRegistry Tools extract_text from_tool_results generate_content_with_auto_tools "
-        "get_stream_status new_function_declaration stop_stream stream_generate_with_auto_tools "
-        "subscribe_stream use"
-    ),
     "midspan.gemini.response": "GenerateContentResponse",
     "midspan.gemini.tools": "declaration_of",
     "midspan.gemini.types": "Content FunctionCall FunctionDeclaration FunctionResponse Part Schema Tool",

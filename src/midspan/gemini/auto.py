@@ -1,33 +1,41 @@
-"""Automatic execution of calls: the loop of every agent, with the names and types of the Gemini API."""
+"""Automatic execution of calls: the loop of every agent, with the names and types of the Gemini API.
 
-from collections.abc import AsyncGenerator, AsyncIterator
+Calls of declarations are executed by the functions that are registered for them in `Tools`.
+"""
+
+import inspect
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec import Raw
+from msgspec import UNSET, Raw
 from msgspec.structs import replace
 
 from midspan._loop.agent import Agent
-from midspan._loop.background_runs import BackgroundRuns
+from midspan._loop.blocking import run_blocking
 from midspan._loop.result import RunResult, RunStream, final_text
 from midspan._types.events import RunEvent, TextDelta, TurnRetry
 from midspan._types.exchange import CachePolicy, FinishReason, ModelRequest, ModelResponse
 from midspan._types.messages import History, Message
-from midspan._types.parts import Text
-from midspan._types.specs import Limits, ModelSettings
+from midspan._types.parts import Text, ToolCall, ToolResult
+from midspan._types.specs import BuiltinTool, Limits, ModelSettings
 from midspan.errors import ConfigError
-from midspan.gemini.checking import describe
-from midspan.gemini.compat import Tools
 from midspan.gemini.output import requested_type
 from midspan.gemini.request import Contents, cache_name, encode_contents, request_fields
-from midspan.gemini.response import GenerateContentResponse, ReadOnce
+from midspan.gemini.response import GenerateContentResponse
+from midspan.gemini.tools import ToolLike, read_tools
+from midspan.gemini.types import describe
 from midspan.providers.gemini import decode, wire
 from midspan.providers.gemini.capabilities import Capabilities
 from midspan.providers.gemini.client import Gemini
 from midspan.providers.gemini.encode import encode_message
-from midspan.providers.gemini.proto import load
+from midspan.providers.gemini.proto import Proto, load, to_plain
 from midspan.providers.provider import Provider, WrapperProvider
+from midspan.tools.declared import tool_from_schema
+from midspan.tools.function import Tool
+from midspan.tools.schedule import run_calls
+from midspan.tools.toolbox import Duplicates, Toolbox
 
 if TYPE_CHECKING:
     from midspan.gemini.client import AsyncClient
@@ -50,59 +58,28 @@ class AutoResponse(GenerateContentResponse):
         return [load(wire.Content, bytes(encode_message(message, _LOSSLESS))) for message in messages]
 
 
-class AutoTools:
-    """The tool loop of one client."""
-
-    def __init__(self, client: "AsyncClient") -> None:
-        self._client = client
-        self._runs: BackgroundRuns | None = None
-
-    async def generate(self, contents: Contents, options: dict[str, Any]) -> AutoResponse:
-        agent, history, form = self._prepare(contents, options)
-        return AutoResponse(await agent.run(messages=history), form)
-
-    def stream(self, contents: Contents, options: dict[str, Any]) -> "AutoStream":
-        agent, history, form = self._prepare(contents, options)
-        return AutoStream(agent.stream(messages=history), form)
-
-    def start(self, contents: Contents, options: dict[str, Any]) -> str:
-        """Start a background run; return its id."""
-        agent, history, _ = self._prepare(contents, options)
-        return self.runs.start(agent=agent, messages=history)
-
-    @property
-    def runs(self) -> BackgroundRuns:
-        if self._runs is None:
-            self._runs = BackgroundRuns()
-        return self._runs
-
-    async def close(self) -> None:
-        runs, self._runs = self._runs, None
-        if runs is not None:
-            await runs.close()
-
-    def _prepare(self, contents: Contents, options: dict[str, Any]) -> tuple[Agent, History, Any]:
-        """Return the agent for a request, its history, and the type of the answer."""
-        request = dict(options)
-        model, tools = request.pop("model", None), request.pop("tools", None)
-        cache, choice = request.pop("cached_content", None), request.pop("tool_choice", None)
-        limits = _limits(request)
-        _, capabilities = self._client.resolve(model)
-        provider: Provider = Gemini(model or self._client.model, api=self._client.api, capabilities=capabilities)
-        if cache is not None:
-            provider = _WithCache(provider, cache_name(cache, "cached_content"))
-        fields = request_fields(capabilities, **request)
-        extra = msgspec.json.decode(b"{%b}" % fields.tail[1:])
-        tool_list = tools if isinstance(tools, list | tuple) else [] if tools is None else [tools]
-        agent = Agent(
-            provider,
-            Tools.executable(tool_list),
-            limits=limits,
-            settings=ModelSettings(extra=extra),
-            tool_choice=choice,
-        )
-        history = contents if isinstance(contents, History) else _history(encode_contents(contents, capabilities))
-        return agent, _history(fields.first_content).append(*history), requested_type(request)
+def prepare(client: "AsyncClient", contents: Contents, options: Mapping[str, Any]) -> tuple[Agent, History, Any]:
+    """Return the agent for a request, its history, and the type of the answer."""
+    request = dict(options)
+    model, tools = request.pop("model", None), request.pop("tools", None)
+    cache, choice = request.pop("cached_content", None), request.pop("tool_choice", None)
+    limits = _limits(request)
+    _, capabilities = client.resolve(model)
+    provider: Provider = Gemini(model or client.model, api=client.api, capabilities=capabilities)
+    if cache is not None:
+        provider = _WithCache(provider, cache_name(cache, "cached_content"))
+    fields = request_fields(capabilities, **request)
+    extra = msgspec.json.decode(b"{%b}" % fields.tail[1:])
+    tool_list = tools if isinstance(tools, list | tuple) else [] if tools is None else [tools]
+    agent = Agent(
+        provider,
+        Tools.executable(tool_list),
+        limits=limits,
+        settings=ModelSettings(extra=extra),
+        tool_choice=choice,
+    )
+    history = contents if isinstance(contents, History) else _history(encode_contents(contents, capabilities))
+    return agent, _history(fields.first_content).append(*history), requested_type(request)
 
 
 def _history(contents: bytes) -> History:
@@ -125,37 +102,18 @@ class _WithCache(WrapperProvider):
 def _limits(request: dict[str, Any]) -> Limits:
     turns, limits = request.pop("turn_limit", None), request.pop("limits", None)
     if limits is None:
-        if turns is not None and (type(turns) is not int or turns < 1):
-            raise ConfigError(f"turn_limit must be a positive integer, got {turns!r}")
-        return Limits() if turns is None else Limits(max_turns=turns)
+        return Limits() if turns is None else Limits.of({"max_turns": turns})
     if turns is not None:
         raise ConfigError("turn_limit and limits are both given; use limits=Limits(max_turns=…)")
-    if not isinstance(limits, Limits):
-        raise ConfigError(f"limits must be a Limits, got {describe(limits)}")
-    return limits
+    return Limits.of(limits)
 
 
-class AutoStream(ReadOnce):
-    """The final answer in chunks, read once. After the last one, `response` is the whole answer."""
-
-    def __init__(self, stream: RunStream, form: Any) -> None:
-        self._stream = stream
-        self._form = form
-
-    @property
-    def response(self) -> AutoResponse:
-        return AutoResponse(self._stream.result, self._form)
-
-    async def __aiter__(self) -> AsyncIterator[GenerateContentResponse]:
-        self._take()
-        async with aclosing(final_text(_numbered(self._stream))) as deltas:
-            async for _, delta in deltas:
-                yield GenerateContentResponse(_chunk(delta), form=self._form)
-
-    async def aclose(self) -> None:
-        """Cancel the run, wherever it is."""
-        self._is_taken = True
-        await self._stream.aclose()
+async def answer_chunks(stream: RunStream, form: Any) -> AsyncGenerator[GenerateContentResponse, None]:
+    """Yield the final answer of a run in chunks, and then the whole answer."""
+    async with aclosing(final_text(_numbered(stream))) as deltas:
+        async for _, delta in deltas:
+            yield GenerateContentResponse(_chunk(delta), form=form, is_chunk=True)
+    yield AutoResponse(stream.result, form)
 
 
 def _chunk(delta: TextDelta | TurnRetry) -> ModelResponse:
@@ -171,3 +129,98 @@ async def _numbered(stream: RunStream) -> AsyncGenerator[tuple[int, RunEvent], N
         async for event in stream:
             yield number, event
             number += 1
+
+
+class ToolRegistry:
+    """Functions by the names of their declarations."""
+
+    def __init__(self) -> None:
+        self._toolbox = Toolbox()
+
+    def register(
+        self,
+        declaration: wire.FunctionDeclaration | dict[str, Any] | Callable[..., Any],
+        function: Callable[..., Any] | None = None,
+        *,
+        duplicates: Duplicates = "error",
+    ) -> Tool[..., Any]:
+        """Let a function execute the calls of a declaration.
+
+        It gets the arguments by name if each of its parameters has the name of a declared property, otherwise as one
+        dict. A Python function alone needs no declaration.
+        """
+        if function is None and callable(declaration) and not isinstance(declaration, Proto):
+            return self._toolbox.register(declaration, duplicates=duplicates)
+        declarations = [item for tool in read_tools([declaration]) for item in tool.function_declarations or []]
+        if len(declarations) != 1:
+            raise ConfigError(f"{describe(declaration)} is not the declaration of one function")
+        return self._toolbox.register(_tool(declarations[0], function), duplicates=duplicates)
+
+    async def execute_calls_async(self, calls: Iterable[Any]) -> list[ToolResult]:
+        """Execute calls and return their results in the same order. An error is a result and disturbs no other call."""
+        return await run_calls([_call(item) for item in calls], self._toolbox.source().call)
+
+    def execute_calls(self, calls: Iterable[Any]) -> list[ToolResult]:
+        """Do the same in plain code."""
+        return run_blocking(self.execute_calls_async(calls))
+
+    def executable(self, tools: Sequence[ToolLike]) -> list[Any]:
+        """Return tools for an agent: declarations with the functions registered for them, all others as they are."""
+        executable: list[Any] = []
+        for item in tools:
+            if not isinstance(item, Proto | dict):
+                executable.append(item.source() if isinstance(item, Toolbox) else item)
+                continue
+            for tool in read_tools([item]):
+                executable += [self._registered(declaration) for declaration in tool.function_declarations or ()]
+                fields = to_plain(tool)
+                fields.pop("functionDeclarations", None)
+                executable += [BuiltinTool(name, config) for name, config in fields.items()]
+        return executable
+
+    def _registered(self, declaration: wire.FunctionDeclaration) -> Tool[..., Any]:
+        name, registered = declaration.name or "", self._toolbox.tools()
+        if name not in registered:
+            raise ConfigError(f"no function is registered for {name!r}; use Tools.register(declaration, function)")
+        return _tool(declaration, registered[name])
+
+    def clear(self) -> None:
+        """Remove all functions."""
+        self._toolbox = Toolbox()
+
+
+Tools = ToolRegistry()
+"""The registry of this process."""
+
+
+def _tool(declaration: wire.FunctionDeclaration, function: Any) -> Tool[..., Any]:
+    if isinstance(function, Tool):
+        return function
+    schema = declaration.parameters_json_schema
+    if schema is UNSET or schema is None:
+        schema = {"type": "object"} if declaration.parameters is None else to_plain(declaration.parameters)
+    name = declaration.name or ""
+    return tool_from_schema(name, declaration.description or "", schema, _callback(function, name, schema))
+
+
+def _callback(function: Callable[..., Any], name: str, schema: Any) -> Callable[..., Any]:
+    """Return a function of one dict, which passes the arguments by name if the function has parameters for them."""
+    declared = schema.get("properties") or {}
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # functions written in C may have no signature
+        return function
+    try:
+        signature.bind(**dict.fromkeys(declared))
+    except TypeError as error:
+        if signature.parameters.keys() & declared.keys():
+            raise ConfigError(f"the function for {name} does not fit its declaration: {error}") from error
+        return function
+    return lambda arguments: function(**arguments)
+
+
+def _call(item: Any) -> ToolCall:
+    call = ToolCall.read(item.function_call if isinstance(item, wire.Part) else item)
+    if call is None:
+        raise ConfigError(f"{describe(item)} is not a call; pass a FunctionCall, a ToolCall or a dict of name and args")
+    return call

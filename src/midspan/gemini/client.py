@@ -1,53 +1,51 @@
 """The Gemini API as it is, typed: one request, one response, and the calls in it are executed by the caller."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import aclosing
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, Self, overload
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from midspan._http.messages import origin_of
 from midspan._loop.blocking import iterate, run_blocking
 from midspan._types.events import TextDelta
-from midspan._types.specs import ToolChoice
+from midspan._types.exchange import FinishReason
+from midspan._types.specs import Limits
 from midspan._types.texts import check_text
-from midspan.errors import ConfigError, InvalidRequest
-from midspan.gemini.checking import describe
+from midspan.errors import ConfigError, IncompleteResponseError
 from midspan.gemini.output import requested_type
-from midspan.gemini.request import Contents, RequestFields, cache_name, request_fields
+from midspan.gemini.request import AutoOptions, Contents, RequestFields, RequestOptions, cache_name, request_fields
 from midspan.gemini.response import AsyncResponseStream, ChunkReader, GenerateContentResponse, ResponseStream
-from midspan.gemini.tools import ToolLike, read_tools
+from midspan.gemini.tools import ToolLike
+from midspan.gemini.types import describe
 from midspan.providers.auth import HiddenArguments
-from midspan.providers.gemini import decode, responses
-from midspan.providers.gemini.api import GeminiApi, connect
+from midspan.providers.gemini import decode, wire
+from midspan.providers.gemini.api import ConnectionOptions, GeminiApi, check_options, connect
 from midspan.providers.gemini.capabilities import DEFAULT_MODEL, Api, Capabilities, capabilities_of
-from midspan.providers.gemini.client import check_model, unvalidated_choice
+from midspan.providers.gemini.client import check_model
 from midspan.providers.gemini.family import list_models
 from midspan.providers.gemini.proto import Proto, dump, load
-from midspan.providers.gemini.wire import CachedContent
+from midspan.providers.provider import ClosedOnExit
 
 if TYPE_CHECKING:
     from midspan._loop.background import RunStatus
-    from midspan._loop.background_runs import View
-    from midspan.gemini.auto import AutoResponse, AutoStream, AutoTools
+    from midspan._loop.background_runs import BackgroundRuns, View
+    from midspan.gemini.auto import AutoResponse
 
-_MAX_CACHED_FIELDS = 64
-_MAX_SECONDS = 315_576_000_000
-"""Of a Duration: https://protobuf.dev/reference/protobuf/google.protobuf"""
 _SCALARS = frozenset((str, int, float, bool, type(None)))
 
 
-class AsyncClient:
-    """The Gemini API for async code. `connection` has the arguments of `connect`: api_key, base_url, vertex, …"""
+class AsyncClient(ClosedOnExit):
+    """The Gemini API for async code."""
 
-    def __init__(self, model: str = DEFAULT_MODEL, **connection: Any) -> None:
-        connection = HiddenArguments(connection)
+    def __init__(self, model: str = DEFAULT_MODEL, **connection: Unpack[ConnectionOptions]) -> None:
+        hidden: Any = HiddenArguments(connection)  # no traceback shows the key
+        del connection
+        check_options("AsyncClient", hidden)
         check_model(model)
         self.model = model
-        self.api = connect(**connection)
+        self.api = connect(**hidden)
         self.caches = AsyncCaches(self.api, self.resolve)
         self._models: dict[str, tuple[str, Capabilities]] = {}
-        self._cached_fields: dict[Any, tuple[RequestFields, list[Any]]] = {}
-        """By the identity of the arguments, which are kept too, so that no other object gets the same identity."""
 
     def __repr__(self) -> str:
         api = getattr(self, "api", None)
@@ -55,90 +53,81 @@ class AsyncClient:
         return f"{type(self).__name__}({getattr(self, 'model', None)!r}, {address!r})"
 
     async def generate_content(
-        self, contents: Contents, *, model: str | None = None, **request: Any
+        self, contents: Contents, *, model: str | None = None, **options: Unpack[RequestOptions]
     ) -> GenerateContentResponse:
-        """Send a request and return the whole response.
-
-        `request` has system_instruction, tools, tool_choice, tool_config, cached_content, safety_settings, labels, and
-        every field of generationConfig by its snake_case name.
-        """
+        """Send a request and return the whole response."""
         path, capabilities = self.resolve(model)
-        while True:
-            body = self._fields(capabilities, request).body(contents, capabilities)
-            try:
-                answer = await self.api.call(
-                    "POST", f"{path}:generateContent", body, read=lambda data: decode.response(data, capabilities.api)
-                )
-            except InvalidRequest as error:
-                request = _unvalidated(request, error)
-            else:
-                return GenerateContentResponse(answer, form=requested_type(request))
-
-    @overload
-    def stream_generate_content(
-        self, contents: Contents, *, auto_execute_tools: Literal[False] = False, **request: Any
-    ) -> AsyncResponseStream: ...
-
-    @overload
-    def stream_generate_content(
-        self, contents: Contents, *, auto_execute_tools: Literal[True], **request: Any
-    ) -> "AutoStream": ...
+        body = _fields(capabilities, options).body(contents, capabilities)
+        answer = await self.api.call(
+            "POST", f"{path}:generateContent", body, read=lambda data: decode.response(data, capabilities.api)
+        )
+        return GenerateContentResponse(answer, form=requested_type(options))
 
     def stream_generate_content(
-        self, contents: Contents, *, model: str | None = None, auto_execute_tools: bool = False, **request: Any
-    ) -> "AsyncResponseStream | AutoStream":
+        self,
+        contents: Contents,
+        *,
+        model: str | None = None,
+        auto_execute_tools: bool = False,
+        turn_limit: int | None = None,
+        limits: Limits | dict[str, Any] | None = None,
+        **options: Unpack[RequestOptions],
+    ) -> AsyncResponseStream:
         """Send a request and return the chunks of the response.
 
-        With `auto_execute_tools` the calls are executed first, and the chunks are those of the final answer.
+        With `auto_execute_tools` the calls are executed first, and the chunks are those of the final answer;
+        `turn_limit` and `limits` are those of `generate_content_with_auto_tools`.
         """
-        if not isinstance(auto_execute_tools, bool):
-            raise ConfigError(f"auto_execute_tools must be True or False, got {describe(auto_execute_tools)}")
         if auto_execute_tools:
-            return self._auto.stream(contents, {"model": model, **request})
+            from midspan.gemini.auto import answer_chunks, prepare  # imports the loop
+
+            auto = {"model": model, "turn_limit": turn_limit, "limits": limits, **options}
+            agent, history, form = prepare(self, contents, auto)
+            return AsyncResponseStream(answer_chunks(agent.stream(messages=history), form))
         path, capabilities = self.resolve(model)
-        body = self._fields(capabilities, request).body(contents, capabilities)
-        return AsyncResponseStream(self._stream(path, capabilities, body, contents, request))
+        body = _fields(capabilities, options).body(contents, capabilities)
+        return AsyncResponseStream(self._stream(path, body, capabilities.api, requested_type(options)))
 
     async def _stream(
-        self, path: str, capabilities: Capabilities, body: bytes, contents: Contents, request: dict[str, Any]
-    ) -> AsyncGenerator[tuple[ChunkReader, list[object]], None]:
-        form, has_output = requested_type(request), False
-        while True:
-            chunks = self.api.stream(
-                f"{path}:streamGenerateContent?alt=sse", body, lambda: ChunkReader(capabilities.api, form)
-            )
-            try:
-                async with aclosing(chunks):
-                    async for reader, items in chunks:
-                        has_output = has_output or bool(items)
-                        yield reader, items
-            except InvalidRequest as error:
-                if has_output:
-                    raise  # a second request would repeat what the caller has seen
-                request = _unvalidated(request, error)
-                body = self._fields(capabilities, request).body(contents, capabilities)
-            else:
-                return
+        self, path: str, body: bytes, api: Api, form: Any
+    ) -> AsyncGenerator[GenerateContentResponse, None]:
+        pieces = self.api.stream(f"{path}:streamGenerateContent?alt=sse", body, lambda: ChunkReader(api, form))
+        async with aclosing(pieces):
+            async for reader, chunks in pieces:  # noqa: B007 - the last reader has the response
+                for chunk in chunks:
+                    yield chunk  # type: ignore[misc]  # the items are chunks; the type of a reader cannot say so
+        response = reader.response()
+        yield response
+        if response.answer.finish_reason is FinishReason.CUT:
+            raise IncompleteResponseError("Gemini ended the stream before the response was complete", status=200)
 
     async def generate_content_with_auto_tools(
-        self, contents: Contents, tools: Any = None, **request: Any
+        self, contents: Contents, tools: Any = None, **request: Unpack[AutoOptions]
     ) -> "AutoResponse":
         """Send a request, execute the calls of the model and send the results until it gives its final answer.
 
         `turn_limit` is the maximum number of requests, 10 by default; `limits` has further limits. Python functions are
         called directly; for declarations, the functions that were registered with `Tools.register`.
         """
-        return await self._auto.generate(contents, {"tools": tools, **request})
+        from midspan.gemini.auto import AutoResponse, prepare  # imports the loop
 
-    def stream_generate_with_auto_tools(self, contents: Contents, tools: Any = None, **request: Any) -> str:
+        agent, history, form = prepare(self, contents, {"tools": tools, **request})
+        return AutoResponse(await agent.run(messages=history), form)
+
+    def stream_generate_with_auto_tools(
+        self, contents: Contents, tools: Any = None, **request: Unpack[AutoOptions]
+    ) -> str:
         """Do the same in the background; return an id, under which any number of subscribers get the answer."""
-        return self._auto.start(contents, {"tools": tools, **request})
+        from midspan.gemini.auto import prepare  # imports the loop
+
+        agent, history, _ = prepare(self, contents, {"tools": tools, **request})
+        return self._runs.start(agent=agent, messages=history)
 
     async def subscribe_stream(
         self, stream_id: str, *, view: "View" = "final", from_event: int = 0
     ) -> AsyncIterator[Any]:
         """Yield the text of the final answer in pieces; with `view="all"`, every event of the run with its number."""
-        async with aclosing(self._auto.runs.subscribe(stream_id, view=view, from_event=from_event)) as events:
+        async with aclosing(self._runs.subscribe(stream_id, view=view, from_event=from_event)) as events:
             async for number, event in events:
                 if view == "all":
                     yield number, event
@@ -147,99 +136,82 @@ class AsyncClient:
 
     async def stop_stream(self, stream_id: str) -> bool:
         """Cancel a background run; return whether it was still running."""
-        return await self._auto.runs.cancel(stream_id)
+        return await self._runs.cancel(stream_id)
 
     async def get_stream_status(self, stream_id: str) -> "RunStatus":
-        return await self._auto.runs.status(stream_id)
+        return await self._runs.status(stream_id)
 
     @cached_property
-    def _auto(self) -> "AutoTools":
-        from midspan.gemini.auto import AutoTools  # imports the loop
+    def _runs(self) -> "BackgroundRuns":
+        from midspan._loop.background_runs import BackgroundRuns  # imports the loop
 
-        return AutoTools(self)
+        return BackgroundRuns()
 
     async def count_tokens(
-        self, contents: Contents, *, model: str | None = None, **request: Any
-    ) -> responses.CountTokensResponse:
+        self, contents: Contents, *, model: str | None = None, **options: Unpack[RequestOptions]
+    ) -> wire.CountTokensResponse:
         """Return how many tokens a request has."""
         path, capabilities = self.resolve(model)
-        body = self._fields(capabilities, request).body(contents, capabilities)
-        if capabilities.api is Api.DEVELOPER and request:
+        body = _fields(capabilities, options).body(contents, capabilities)
+        if capabilities.api is Api.DEVELOPER and options:
             body = b'{"generateContentRequest":{"model":"%b",%b}' % (path.encode(), body[1:])
-        return load(responses.CountTokensResponse, await self.api.call("POST", f"{path}:countTokens", body))
+        return load(wire.CountTokensResponse, await self.api.call("POST", f"{path}:countTokens", body))
 
-    async def list_models(self) -> list[responses.Model]:
+    async def list_models(self) -> list[wire.Model]:
         """Return all models, from all pages of the list."""
         return await list_models(self.api)
 
-    async def get_model(self, model: str | None = None) -> responses.Model:
-        return load(responses.Model, await self.api.call("GET", self.resolve(model)[0]))
-
-    def _fields(self, capabilities: Capabilities, request: dict[str, Any]) -> RequestFields:
-        """Return the encoded fields beside the contents; in a loop they are the same for every request."""
-        identity = _identity_of(request)
-        cached = self._cached_fields.get((capabilities, identity))
-        if cached is None:
-            kept = [tuple(value) if isinstance(value, list) else value for value in request.values()]
-            cached = (request_fields(capabilities, **request), kept)
-            if identity is not None:
-                if len(self._cached_fields) >= _MAX_CACHED_FIELDS:
-                    self._cached_fields.clear()
-                self._cached_fields[capabilities, identity] = cached
-        return cached[0]
+    async def get_model(self, model: str | None = None) -> wire.Model:
+        return load(wire.Model, await self.api.call("GET", self.resolve(model)[0]))
 
     def resolve(self, model: str | None) -> tuple[str, Capabilities]:
         """Return the path of a model, and what it accepts."""
         name = self.model if model is None else model
-        if not isinstance(name, str) or not name.isprintable():
+        if not isinstance(name, str):
             raise ConfigError(f"{describe(name)} is not a valid model name")
         if name not in self._models:
             endpoint = self.api.endpoint
             self._models[name] = endpoint.model(name), capabilities_of(name, endpoint.api, endpoint.version)
         return self._models[name]
 
-    async def close(self) -> None:
-        if "_auto" in self.__dict__:
-            await self._auto.close()
+    async def aclose(self) -> None:
+        if "_runs" in self.__dict__:
+            await self.__dict__.pop("_runs").aclose()
         await self.api.aclose()
 
-    async def __aenter__(self) -> Self:
-        return self
 
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
-
-def _unvalidated(request: dict[str, Any], error: InvalidRequest) -> dict[str, Any]:
-    """Return the request without server-side validation of calls if that may help; raise the error otherwise."""
-    choice = request.get("tool_choice")
-    if choice is None:
-        raise error
-    has_builtins = any(tool.function_declarations is None for tool in read_tools(request.get("tools")))
-    return {**request, "tool_choice": unvalidated_choice(ToolChoice.of(choice), error, has_builtins=has_builtins)}
+def _fields(capabilities: Capabilities, options: Mapping[str, Any]) -> RequestFields:
+    """Return the encoded fields beside the contents; in a loop they are the same for every request."""
+    items = [(name, tuple(value) if type(value) is list else value) for name, value in options.items()]
+    key = tuple((name, type(value), value) for name, value in items)  # the type, because True equals 1
+    try:
+        hash(key)
+        is_constant = all(_is_constant(value) for _, value in items)
+    except TypeError:  # for example, metadata of Annotated
+        is_constant = False
+    return _cached_fields(capabilities, key) if is_constant else request_fields(capabilities, **options)
 
 
-def _identity_of(request: dict[str, Any]) -> tuple[Any, ...] | None:
-    """Return a key for these arguments without looking into them; None if one of them may be changed in place."""
-    key: list[Any] = []
-    for name, value in request.items():
-        key.append(name)
-        for item in value if type(value) in (list, tuple) else (value,):
-            if type(item) in _SCALARS:
-                key += (type(item), item)  # the type too, because True equals 1
-            elif callable(item) and not isinstance(item, Proto):
-                key.append(id(item))
-            else:
-                return None
-    return tuple(key)
+def _is_constant(value: Any) -> bool:
+    """Whether a value cannot be changed in place; functions and types are not changed either."""
+    if type(value) is tuple:
+        return all(map(_is_constant, value))
+    return type(value) in _SCALARS or (callable(value) and not isinstance(value, Proto))
+
+
+@lru_cache(maxsize=64)
+def _cached_fields(capabilities: Capabilities, key: tuple[tuple[str, type, Any], ...]) -> RequestFields:
+    return request_fields(capabilities, **{name: value for name, _, value in key})
 
 
 class Client:
     """The Gemini API for plain code; `aio` is the same for async code. Any number of threads may share a client."""
 
-    def __init__(self, model: str = DEFAULT_MODEL, **connection: Any) -> None:
-        connection = HiddenArguments(connection)
-        self.aio = AsyncClient(model, **connection)
+    def __init__(self, model: str = DEFAULT_MODEL, **connection: Unpack[ConnectionOptions]) -> None:
+        hidden: Any = HiddenArguments(connection)
+        del connection
+        check_options("Client", hidden)
+        self.aio = AsyncClient(model, **hidden)
         self.caches = Caches(self.aio.caches)
 
     @property
@@ -249,19 +221,35 @@ class Client:
     def __repr__(self) -> str:
         return repr(getattr(self, "aio", "Client(not connected)")).removeprefix("Async")
 
-    def generate_content(self, contents: Contents, **request: Any) -> GenerateContentResponse:
+    def generate_content(
+        self, contents: Contents, *, model: str | None = None, **request: Unpack[RequestOptions]
+    ) -> GenerateContentResponse:
         """Send a request and return the whole response; see `AsyncClient.generate_content`."""
-        return run_blocking(self.aio.generate_content(contents, **request))
+        return run_blocking(self.aio.generate_content(contents, model=model, **request))
 
-    def stream_generate_content(self, contents: Contents, **request: Any) -> ResponseStream:
+    def stream_generate_content(
+        self,
+        contents: Contents,
+        *,
+        model: str | None = None,
+        auto_execute_tools: bool = False,
+        turn_limit: int | None = None,
+        limits: Limits | dict[str, Any] | None = None,
+        **options: Unpack[RequestOptions],
+    ) -> ResponseStream:
         """Send a request and return the chunks of the response; see `AsyncClient.stream_generate_content`."""
-        return ResponseStream(self.aio.stream_generate_content(contents, **request))
+        auto = {"auto_execute_tools": auto_execute_tools, "turn_limit": turn_limit, "limits": limits}
+        return ResponseStream(self.aio.stream_generate_content(contents, model=model, **auto, **options))  # type: ignore[arg-type]
 
-    def generate_content_with_auto_tools(self, contents: Contents, tools: Any = None, **request: Any) -> "AutoResponse":
+    def generate_content_with_auto_tools(
+        self, contents: Contents, tools: Any = None, **request: Unpack[AutoOptions]
+    ) -> "AutoResponse":
         """Execute calls until the final answer; see `AsyncClient.generate_content_with_auto_tools`."""
         return run_blocking(self.aio.generate_content_with_auto_tools(contents, tools, **request))
 
-    def stream_generate_with_auto_tools(self, contents: Contents, tools: Any = None, **request: Any) -> str:
+    def stream_generate_with_auto_tools(
+        self, contents: Contents, tools: Any = None, **request: Unpack[AutoOptions]
+    ) -> str:
         """Do the same in the background; return the id to subscribe to."""
 
         async def start() -> str:
@@ -280,17 +268,19 @@ class Client:
     def get_stream_status(self, stream_id: str) -> "RunStatus":
         return run_blocking(self.aio.get_stream_status(stream_id))
 
-    def count_tokens(self, contents: Contents, **request: Any) -> responses.CountTokensResponse:
-        return run_blocking(self.aio.count_tokens(contents, **request))
+    def count_tokens(
+        self, contents: Contents, *, model: str | None = None, **request: Unpack[RequestOptions]
+    ) -> wire.CountTokensResponse:
+        return run_blocking(self.aio.count_tokens(contents, model=model, **request))
 
-    def list_models(self) -> list[responses.Model]:
+    def list_models(self) -> list[wire.Model]:
         return run_blocking(self.aio.list_models())
 
-    def get_model(self, model: str | None = None) -> responses.Model:
+    def get_model(self, model: str | None = None) -> wire.Model:
         return run_blocking(self.aio.get_model(model))
 
     def close(self) -> None:
-        run_blocking(self.aio.close())
+        run_blocking(self.aio.aclose())
 
     def __enter__(self) -> Self:
         return self
@@ -316,7 +306,7 @@ class AsyncCaches:
         system_instruction: Contents | None = None,
         tools: ToolLike = (),
         tool_config: Any = None,
-    ) -> CachedContent:
+    ) -> wire.CachedContent:
         """Create a cache. Pass it as cached_content=… in requests, and leave out what it holds."""
         path, capabilities = self._resolve(model)
         if not capabilities.explicit_cache:
@@ -326,36 +316,33 @@ class AsyncCaches:
         fields = request_fields(
             capabilities, system_instruction=system_instruction, tools=tools, tool_config=tool_config
         )
-        head = dump(CachedContent(model=path, ttl=_duration(ttl_seconds), display_name=display_name))
+        head = dump(wire.CachedContent(model=path, ttl=_duration(ttl_seconds), display_name=display_name))
         body = head[:-1] + b"," + fields.body(contents, capabilities, may_be_empty=True)[1:]
         created: bytes = await self._api.call("POST", self._api.endpoint.resource("cachedContents"), body)
-        return load(CachedContent, created)
+        return load(wire.CachedContent, created)
 
-    async def get(self, name: str | CachedContent) -> CachedContent:
-        return load(CachedContent, await self._call("GET", name))
+    async def get(self, name: str | wire.CachedContent) -> wire.CachedContent:
+        return load(wire.CachedContent, await self._call("GET", name))
 
-    async def list(self) -> list[CachedContent]:
-        caches: list[CachedContent] = []
+    async def list(self) -> list[wire.CachedContent]:
         path = self._api.endpoint.resource("cachedContents")
-        async for page in self._api.pages(path, responses.ListCachedContentsResponse):
-            caches += page.cached_contents or []
-        return caches
+        return [cache async for page in self._api.pages(path) for cache in page.cached_contents or []]
 
-    async def update(self, name: str | CachedContent, *, ttl_seconds: float) -> CachedContent:
+    async def update(self, name: str | wire.CachedContent, *, ttl_seconds: float) -> wire.CachedContent:
         """Let a cache live for `ttl_seconds` from now."""
-        body = dump(CachedContent(ttl=_duration(ttl_seconds)))
-        return load(CachedContent, await self._call("PATCH", name, body, "?updateMask=ttl"))
+        body = dump(wire.CachedContent(ttl=_duration(ttl_seconds)))
+        return load(wire.CachedContent, await self._call("PATCH", name, body, "?updateMask=ttl"))
 
-    async def delete(self, name: str | CachedContent) -> None:
+    async def delete(self, name: str | wire.CachedContent) -> None:
         await self._call("DELETE", name)
 
-    async def _call(self, method: str, name: str | CachedContent, body: bytes = b"", query: str = "") -> bytes:
+    async def _call(self, method: str, name: str | wire.CachedContent, body: bytes = b"", query: str = "") -> bytes:
         path = self._api.endpoint.resource("cachedContents", cache_name(name, "the name of a cache"))
         return await self._api.call(method, path + query, body)
 
 
 def _duration(seconds: float) -> str:
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= _MAX_SECONDS:
+    if type(seconds) not in (int, float) or not 0 < seconds < 3e11:  # 10,000 years
         raise ConfigError(f"ttl_seconds must be a positive number of seconds, got {describe(seconds)}")
     return f"{seconds:.9f}".rstrip("0").rstrip(".") + "s"
 
@@ -366,17 +353,17 @@ class Caches:
     def __init__(self, caches: AsyncCaches) -> None:
         self._caches = caches
 
-    def create(self, contents: Contents = (), **cache: Any) -> CachedContent:
+    def create(self, contents: Contents = (), **cache: Any) -> wire.CachedContent:
         return run_blocking(self._caches.create(contents, **cache))
 
-    def get(self, name: str | CachedContent) -> CachedContent:
+    def get(self, name: str | wire.CachedContent) -> wire.CachedContent:
         return run_blocking(self._caches.get(name))
 
-    def list(self) -> list[CachedContent]:
+    def list(self) -> list[wire.CachedContent]:
         return run_blocking(self._caches.list())
 
-    def update(self, name: str | CachedContent, *, ttl_seconds: float) -> CachedContent:
+    def update(self, name: str | wire.CachedContent, *, ttl_seconds: float) -> wire.CachedContent:
         return run_blocking(self._caches.update(name, ttl_seconds=ttl_seconds))
 
-    def delete(self, name: str | CachedContent) -> None:
+    def delete(self, name: str | wire.CachedContent) -> None:
         run_blocking(self._caches.delete(name))

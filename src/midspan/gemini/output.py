@@ -5,21 +5,19 @@ import types
 import typing
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from midspan.errors import ArgumentError, ConfigError, MalformedResponse, SchemaError
-from midspan.gemini.checking import describe, read_json, to_json
-from midspan.gemini.types import check_schema
+from midspan._schema.dialect import AdaptedSchema, SchemaDialect
+from midspan.errors import ArgumentError, ConfigError, MalformedResponseError, SchemaError
+from midspan.gemini.types import check, check_schema, describe, to_json
 from midspan.providers.gemini import wire
-from midspan.providers.gemini.proto import Proto
+from midspan.providers.gemini.capabilities import GEMINI_JSON_SCHEMA, GEMINI_PARAMETERS
+from midspan.providers.gemini.proto import Proto, from_plain
 
 if TYPE_CHECKING:
-    from midspan._schema.dialects.dialect import AdaptedSchema
     from midspan._schema.output_type import OutputType
-
-# `_schema` and `profile` are loaded with the first schema.
 
 _ENUM = "text/x.enum"
 _SCHEMA_NAMES = ("response_schema", "responseSchema", "response_json_schema", "responseJsonSchema")
@@ -63,28 +61,33 @@ def output_fields(schema: Any, json_schema: Any, mime_type: Any) -> dict[str, An
 
 
 def _type_fields(form: Any, name: str, mime_type: Any) -> dict[str, Any]:
-    parser = _parser_of(form, name)
+    schema = _output_type(form, name).schema
     if isinstance(mime_type, str) and mime_type == _ENUM:
-        from midspan._schema.dialects.adapt import adapt_schema
-        from midspan.providers.gemini.profile import GEMINI_PARAMETERS
-
-        return {"response_schema": adapt_schema(parser.output.schema, GEMINI_PARAMETERS, arguments=False).schema}
-    return {"response_json_schema": parser.adapted.schema} if parser.adapted.schema else {}
+        return {"response_schema": adapt(schema, GEMINI_PARAMETERS).schema}
+    adapted = adapt(schema).schema
+    return {"response_json_schema": adapted} if adapted else {}
 
 
 def parameters_schema(form: Any, where: str) -> dict[str, Any]:
     """Return the JSON Schema of a type as the parameters of a function, which are an object."""
-    from midspan._schema.dialects.adapt import adapt_schema
-    from midspan.providers.gemini.profile import GEMINI_JSON_SCHEMA
+    return adapt(_output_type(form, where).schema, arguments=True).schema
 
-    return adapt_schema(_parser_of(form, where).output.schema, GEMINI_JSON_SCHEMA).schema
+
+def adapt(
+    schema: dict[str, Any], dialect: SchemaDialect = GEMINI_JSON_SCHEMA, *, arguments: bool = False
+) -> AdaptedSchema:
+    """Return a JSON Schema with the keywords that the API accepts."""
+    from midspan._schema.adapt import adapt_schema  # loaded with the first schema
+
+    return adapt_schema(schema, dialect, arguments=arguments)
 
 
 def schema_field(schema: dict[str, Any], where: str, name: str, json_name: str) -> dict[str, Any]:
     """Return the schema under `name` if it has only keywords of the API's own schemas, else under `json_name`."""
     check_schema(schema, where)
-    has_other_keywords = _has_unknown_fields(read_json(wire.Schema, schema, where, check_types=False))
-    return {json_name if has_other_keywords else name: schema}
+    message = from_plain(wire.Schema, schema)
+    check(message, where, types=False)
+    return {json_name if _has_unknown_fields(message) else name: schema}
 
 
 def _has_unknown_fields(schema: wire.Schema) -> bool:
@@ -92,51 +95,38 @@ def _has_unknown_fields(schema: wire.Schema) -> bool:
     return bool(schema.extra) or any(item is not None and _has_unknown_fields(item) for item in inner)
 
 
-class _Parser(NamedTuple):
-    """A type as the model gets it, and the conversion of JSON to its values."""
-
-    output: "OutputType"
-    adapted: "AdaptedSchema"
-
-
-def _parser_of(form: Any, where: str) -> _Parser:
+def _output_type(form: Any, where: str) -> "OutputType":
     if not is_type(form):
         raise SchemaError(f"{where} cannot be {describe(form)}; pass a type like list[int], a dataclass or a model")
     try:
-        hash(form)
-        make_parser = _parser
+        return _cached_output_type(form)
     except TypeError:  # metadata of Annotated may be unhashable
-        make_parser = _parser.__wrapped__  # type: ignore[assignment]  # the same function without its cache
-    try:
-        return make_parser(form)
+        return _cached_output_type.__wrapped__(form)
     except SchemaError as error:
         raise SchemaError(f"{where}: {error}") from error
 
 
 @lru_cache(maxsize=128)
-def _parser(form: Any) -> _Parser:
-    from midspan._schema.dialects.adapt import adapt_schema
+def _cached_output_type(form: Any) -> "OutputType":
     from midspan._schema.output_type import OutputType
-    from midspan.providers.gemini.profile import GEMINI_JSON_SCHEMA
 
-    output = OutputType(form)
-    return _Parser(output, adapt_schema(output.schema, GEMINI_JSON_SCHEMA, arguments=False))
+    return OutputType(form)
 
 
 def parse_answer(text: str, form: Any) -> Any:
     """Return the answer as JSON data, or as a value of a type; Any means JSON data."""
-    parser = None if form is Any else _parser_of(form, "the requested type")
+    output = None if form is Any else _output_type(form, "the requested type")
     if not text.strip():
-        raise MalformedResponse("the answer has no text to read as JSON; see its finish_reason")
+        raise MalformedResponseError("the answer has no text to read as JSON; see its finish_reason")
     try:
         value = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
         if not isinstance(form, type) or not issubclass(form, enum.Enum):
-            raise MalformedResponse(f"the answer is not the requested JSON: {error}") from error
+            raise MalformedResponseError(f"the answer is not the requested JSON: {error}") from error
         value = text.strip()  # `text/x.enum` is not JSON
-    if parser is None:
+    if output is None:
         return value
     try:
-        return parser.output.parse(parser.adapted.restore_names(value))
+        return output.parse(adapt(output.schema).restore_names(value))
     except ArgumentError as error:
-        raise MalformedResponse(f"the answer is not the requested JSON: {error}") from error
+        raise MalformedResponseError(f"the answer is not the requested JSON: {error}") from error

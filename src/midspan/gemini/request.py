@@ -1,18 +1,17 @@
-"""The body of a request, from whatever a caller passes: contents, system instruction, tools and settings."""
+"""The options of a request, and its body, from whatever a caller passes: contents, system instruction, settings."""
 
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 from msgspec.structs import fields, replace
 
-from midspan._types.encoded import EncodedMessage
 from midspan._types.messages import ROLES, History, Message
-from midspan._types.texts import check_text
+from midspan._types.specs import Limits, ToolChoice
 from midspan.errors import ConfigError
-from midspan.gemini.checking import describe, encode, read, read_json, set_fields, to_json
 from midspan.gemini.output import output_fields
 from midspan.gemini.tools import ToolLike, read_tool_config, read_tools
+from midspan.gemini.types import check, describe, is_valid, read, set_fields, to_json
 from midspan.providers.gemini import wire
 from midspan.providers.gemini.capabilities import Capabilities
 from midspan.providers.gemini.encode import (
@@ -23,15 +22,77 @@ from midspan.providers.gemini.encode import (
     encode_messages,
     head_with,
 )
-from midspan.providers.gemini.proto import Proto, dump, from_plain, to_plain
+from midspan.providers.gemini.proto import dump, from_plain, to_plain
 
 Contents = Any
 """A string, a part, a content, a message; a list of them; a History; or dicts as the API has them."""
+_Object = Mapping[str, Any] | None
 
 _EXPECTED = "pass a string, a Part, a Content, a Message, a dict of one of these, or a list of them"
 _NAMED = ("system_instruction", "tools", "tool_choice", "tool_config", "cached_content", "generation_config")
 _TOP_FIELDS = {field.name for field in fields(wire.GenerateContentRequest)} - {"extra", "contents", "model", *_NAMED}
 _GENERATION_FIELDS = {field.name for field in fields(wire.GenerationConfig)} - {"extra"}
+
+
+class _Options(TypedDict, total=False):
+    """Everything of a request beside its contents, its model and its tools."""
+
+    system_instruction: Any
+    tool_choice: ToolChoice | str | dict[str, Any] | None
+    tool_config: wire.ToolConfig | _Object
+    cached_content: wire.CachedContent | str | None
+    safety_settings: Sequence[wire.SafetySetting | Mapping[str, Any]] | None
+    labels: dict[str, str] | None
+    service_tier: str | None
+    store: bool | None
+    continuation_token: str | None
+    model_armor_config: _Object
+    generation_output_config: _Object
+    generation_config: wire.GenerationConfig | _Object
+    # The fields of the generation config.
+    temperature: float | None
+    top_p: float | None
+    top_k: float | None
+    candidate_count: int | None
+    max_output_tokens: int | None
+    stop_sequences: Sequence[str] | None
+    response_logprobs: bool | None
+    logprobs: int | None
+    presence_penalty: float | None
+    frequency_penalty: float | None
+    seed: int | None
+    response_mime_type: str | None
+    response_schema: Any
+    response_json_schema: Any
+    response_format: Any
+    response_modalities: Sequence[str] | None
+    media_resolution: str | None
+    speech_config: _Object
+    thinking_config: wire.ThinkingConfig | _Object
+    image_config: _Object
+    enable_enhanced_civic_answers: bool | None
+    audio_transcription_config: _Object
+    translation_config: _Object
+    audio_timestamp: bool | None
+    routing_config: _Object
+    model_selection_config: _Object
+    enable_affective_dialog: bool | None
+
+
+class RequestOptions(_Options, total=False):
+    """Everything of a request beside its contents and its model."""
+
+    tools: Any
+    """Functions, tools, declarations, toolboxes, built-in tools, dicts; one of them or a list."""
+
+
+class AutoOptions(_Options, total=False):
+    """The options of a request whose calls are executed."""
+
+    model: str | None
+    turn_limit: int | None
+    """The maximum number of requests, 10 by default."""
+    limits: Limits | dict[str, Any] | None
 
 
 class RequestFields(NamedTuple):
@@ -48,7 +109,7 @@ class RequestFields(NamedTuple):
     def body(self, contents: Contents, capabilities: Capabilities, *, may_be_empty: bool = False) -> bytes:
         """Return the body of a request with these contents."""
         if isinstance(contents, History) and len(contents):
-            return body_of(contents, self.tail, capabilities, head=self.head)
+            return body_of(contents, self.head, b"]%b}" % self.tail, capabilities)
         encoded = encode_contents(contents, capabilities)
         if not encoded and not may_be_empty:
             raise ConfigError("the contents are empty")
@@ -70,14 +131,13 @@ def request_fields(
     (`labels=…`, `safety_settings=…`).
     """
     top = {name: settings.pop(name) for name in list(settings) if name in _TOP_FIELDS}
-    top = {name: to_json(value, name) for name, value in top.items() if value is not None}
-    request = read_json(wire.GenerateContentRequest, top, "") if top else wire.GenerateContentRequest()
+    request = read(wire.GenerateContentRequest, {name: item for name, item in top.items() if item is not None}, "")
     declared = read_tools(tools)
     head = HEAD
     if cached_content is not None:  # which holds system instruction and tools; the API rejects both beside it
         request = replace(request, cached_content=cache_name(cached_content, "cached_content"))
     else:
-        system = read_system(system_instruction)
+        system = _read_system(system_instruction)
         if system is not None and not capabilities.system_instruction:
             head, system = head_with(to_plain(replace(system, role="user"))), None
         config = read_tool_config(declared, tool_choice, tool_config, capabilities)
@@ -101,7 +161,9 @@ def _generation_config(config: Any, settings: dict[str, Any]) -> wire.Generation
     merged |= output_fields(schema, json_schema, merged.get("response_mime_type"))
     if not merged:
         return None
-    return read_json(wire.GenerationConfig, to_json(merged, ""), "", check_names=not isinstance(config, Proto))
+    message = from_plain(wire.GenerationConfig, to_json(merged, ""))
+    check(message, "", names=not isinstance(config, wire.GenerationConfig))
+    return message
 
 
 def cache_name(cache: Any, where: str) -> str:
@@ -125,7 +187,9 @@ def encode_contents(contents: Contents, capabilities: Capabilities) -> bytes:
     if items and all(_is_part(item) for item in items):
         items, is_list = [{"role": "user", "parts": items}], False  # parts in a row are one turn
     encoded = [
-        _encode_content(item, f"contents[{at}]" if is_list else "contents", capabilities)
+        encode_message(item, capabilities)
+        if isinstance(item, Message)
+        else _encode_content(item, f"contents[{at}]" if is_list else "contents")
         for at, item in enumerate(items)
     ]
     return b",".join([content for content in encoded if content])
@@ -135,46 +199,34 @@ def _is_part(item: Any) -> bool:
     return isinstance(item, str | wire.Part) or (isinstance(item, Mapping) and not {"parts", "role"} & item.keys())
 
 
-def _encode_content(item: Any, where: str, capabilities: Capabilities) -> EncodedMessage:
-    """Return a content as JSON. A content of the model may have unknown fields, and goes back unchanged."""
-    if isinstance(item, Message):
-        return encode_message(item, capabilities)
-    content = _read_content(item, where)
-    is_model, parts = content.role == "model", content.parts or []
-    if is_model and not parts:
-        return b""  # the API rejects a content without parts
-    if not is_model and (not parts or any(part == type(part)() for part in parts)):
+def _encode_content(item: Any, where: str) -> bytes:
+    content = _read_content({"role": "user", "parts": [item]} if _is_part(item) else item, where)
+    if content.role != "model" and (not content.parts or any(part == type(part)() for part in content.parts)):
         raise ConfigError(f"{where} is empty, or one of its parts is; {_EXPECTED}")
-    return encode(wire.Content, content, where, check_types=not is_model)
+    return dump(content) if content.parts else b""  # the API rejects a content without parts
 
 
 def _read_content(item: Any, where: str) -> wire.Content:
-    """Return a content from a part, or from a dict, whose parts may be strings, or a single one without a list."""
-    if isinstance(item, wire.Content):
-        if not isinstance(item.parts, list | tuple) or not all(isinstance(part, wire.Part) for part in item.parts):
-            raise ConfigError(f"the parts of {where} must be a list of Part, got {describe(item.parts)}")
-        return item if item.role is None else replace(item, role=_read_role(item.role, where))
-    if not isinstance(item, Mapping) or _is_part(item):
-        return wire.Content(role="user", parts=[_read_part(item, where)])
-    parts = item.get("parts")
-    parts = parts if isinstance(parts, list | tuple) else [] if parts is None else [parts]
-    role = None if item.get("role") is None else _read_role(item["role"], where)
-    is_model = role == "model"
-    fields = to_json({**item, "parts": [], "role": role}, where)
-    content = from_plain(wire.Content, fields) if is_model else read_json(wire.Content, fields, where)
-    return replace(content, parts=[_read_part(part, where, is_model=is_model) for part in parts])
+    """Return a content, whose parts may be strings, or a single one without a list.
 
-
-def _read_part(item: Any, where: str, *, is_model: bool = False) -> wire.Part:
-    if isinstance(item, str):
-        check_text(item, where)
-        return wire.Part(text=item)
-    if isinstance(item, wire.Part):
-        return item  # its fields are checked when it is encoded
-    if not isinstance(item, Mapping):
+    A content of the model may have unknown fields, and goes back unchanged.
+    """
+    if isinstance(item, wire.Content) and item.role in (None, "user", "model") and is_valid(wire.Content, item):
+        return item
+    if not isinstance(item, wire.Content | Mapping):
         raise ConfigError(f"{where} cannot be or contain {describe(item)}; {_EXPECTED}")
-    fields = to_json(item, where)
-    return from_plain(wire.Part, fields) if is_model else read_json(wire.Part, fields, where)
+    items = set_fields(wire.Content, item, where)
+    role, parts = items.get("role"), items.get("parts", [])
+    if role is not None:
+        items["role"] = role = _read_role(role, where)
+    parts = parts if isinstance(parts, list | tuple) else [parts]
+    if invalid := [part for part in parts if not isinstance(part, str | wire.Part | Mapping)]:
+        raise ConfigError(f"{where} cannot be or contain {describe(invalid[0])}; {_EXPECTED}")
+    items["parts"] = [{"text": part} if isinstance(part, str) else part for part in parts]
+    content = from_plain(wire.Content, to_json(items, where))
+    if role != "model":
+        check(content, where, names=isinstance(item, Mapping))
+    return content
 
 
 def _read_role(role: Any, where: str) -> str:
@@ -185,14 +237,11 @@ def _read_role(role: Any, where: str) -> str:
     return ROLES[role]
 
 
-def read_system(system: Contents | None) -> wire.Content | None:
+def _read_system(system: Contents | None) -> wire.Content | None:
     """Return a system instruction as a content without a role."""
-    where = "system_instruction"
     if system is None:
         return None
-    if isinstance(system, Mapping) and "parts" in system:
-        system = _read_content({name: value for name, value in system.items() if name != "role"}, where)
-    elif not isinstance(system, wire.Content):
-        items = system if isinstance(system, list | tuple) else [system]
-        system = wire.Content(parts=[_read_part(item, where) for item in items])
-    return read(wire.Content, system, where)
+    if not isinstance(system, wire.Content) and not (isinstance(system, Mapping) and "parts" in system):
+        system = {"parts": system}
+    fields = set_fields(wire.Content, system, "system_instruction")
+    return _read_content({**fields, "role": None}, "system_instruction")

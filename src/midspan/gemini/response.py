@@ -1,9 +1,9 @@
 """Responses of the Gemini API, whole and as streams of chunks, with everything that the server sent."""
 
-from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import aclosing
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
+from typing import Any, Self, TypeVar, overload
 
 from msgspec import Raw
 from msgspec.structs import replace
@@ -12,16 +12,14 @@ from midspan._loop.blocking import iterate, run_blocking
 from midspan._types.exchange import FinishReason, ModelResponse, PartDelta, PartEnd, PartStart, TextPartDelta
 from midspan._types.messages import Message
 from midspan._types.parts import Text, ToolCall, is_local_id
-from midspan.errors import ConfigError, MalformedResponse, PromptBlocked, StreamCut
+from midspan.errors import ConfigError, MalformedResponseError, PromptBlockedError
 from midspan.gemini.output import parse_answer
 from midspan.gemini.types import FunctionCall
-from midspan.providers.gemini import decode, responses, wire
+from midspan.providers.gemini import decode, wire
 from midspan.providers.gemini.capabilities import Api
 from midspan.providers.gemini.proto import load
 from midspan.providers.gemini.stream import Framing, StreamDecoder
-
-if TYPE_CHECKING:
-    from midspan.gemini.auto import AutoStream
+from midspan.providers.provider import ClosedOnExit
 
 T = TypeVar("T")
 
@@ -36,9 +34,12 @@ class GenerateContentResponse:
         calls: tuple[ToolCall, ...] | None = None,
         *,
         form: Any = Any,
+        is_chunk: bool = False,
     ) -> None:
         """`text` and `calls` replace those of the answer; `form` is the type that was requested for it."""
         self._answer = answer
+        self.is_chunk = is_chunk
+        """Whether it is one chunk of a stream."""
         self._text = text
         self._calls = calls
         self._form = form
@@ -56,9 +57,17 @@ class GenerateContentResponse:
         return self.answer.message
 
     @cached_property
-    def chunks(self) -> tuple[responses.GenerateContentResponse, ...]:
+    def chunks(self) -> tuple[wire.GenerateContentResponse, ...]:
         """What the server sent, one for each chunk of a stream."""
-        return tuple(_with_args(load(responses.GenerateContentResponse, raw)) for raw in self.answer.raw)
+        chunks = []
+        for raw in self.answer.raw:
+            chunk = load(wire.GenerateContentResponse, raw)
+            candidates = [
+                replace(candidate, content=candidate.content and _with_args(candidate.content))
+                for candidate in chunk.candidates or ()
+            ]
+            chunks.append(replace(chunk, candidates=candidates) if candidates else chunk)
+        return tuple(chunks)
 
     @cached_property
     def content(self) -> wire.Content:
@@ -66,10 +75,10 @@ class GenerateContentResponse:
         data = self.answer.message.provider_data
         if data is None or not data.raw:
             return wire.Content(role="model", parts=[])
-        return _content_with_args(load(wire.Content, data.raw))
+        return _with_args(load(wire.Content, data.raw))
 
     @property
-    def candidates(self) -> list[responses.Candidate]:
+    def candidates(self) -> list[wire.Candidate]:
         """The candidates of the last chunk that has any."""
         return next((chunk.candidates for chunk in reversed(self.chunks) if chunk.candidates), [])
 
@@ -96,11 +105,11 @@ class GenerateContentResponse:
         return self.answer.raw_finish_reason
 
     @property
-    def usage_metadata(self) -> responses.UsageMetadata | None:
+    def usage_metadata(self) -> wire.UsageMetadata | None:
         return next((chunk.usage_metadata for chunk in reversed(self.chunks) if chunk.usage_metadata), None)
 
     @property
-    def grounding_metadata(self) -> responses.GroundingMetadata | None:
+    def grounding_metadata(self) -> wire.GroundingMetadata | None:
         """The sources of the answer, if Google searched for it."""
         candidates = (candidate for chunk in reversed(self.chunks) for candidate in chunk.candidates or [])
         return next((item.grounding_metadata for item in candidates if item.grounding_metadata is not None), None)
@@ -122,24 +131,15 @@ class GenerateContentResponse:
         return f"<response {self.finish_reason}: {self.text[:60]!r}, {len(self.function_calls)} calls>"
 
 
-def _with_args(chunk: responses.GenerateContentResponse) -> responses.GenerateContentResponse:
-    candidates = [
-        candidate if candidate.content is None else replace(candidate, content=_content_with_args(candidate.content))
-        for candidate in chunk.candidates or ()
+def _with_args(content: wire.Content) -> wire.Content:
+    """Return a content whose complete calls have arguments; a server leaves out empty ones."""
+    parts = [
+        replace(part, function_call=replace(call, args={}))
+        if (call := part.function_call) and call.args is None and call.partial_args is None and not call.will_continue
+        else part
+        for part in content.parts or ()
     ]
-    return replace(chunk, candidates=candidates) if candidates else chunk
-
-
-def _content_with_args(content: wire.Content) -> wire.Content:
-    return replace(content, parts=[_part_with_args(part) for part in content.parts]) if content.parts else content
-
-
-def _part_with_args(part: wire.Part) -> wire.Part:
-    """Return a part whose call, if it is complete, has arguments; a server leaves out empty ones."""
-    call = part.function_call
-    if call is None or call.args is not None or call.partial_args is not None or call.will_continue:
-        return part
-    return replace(part, function_call=replace(call, args={}))
+    return replace(content, parts=parts) if parts else content
 
 
 class ChunkReader:
@@ -158,7 +158,7 @@ class ChunkReader:
         for document in self._framing.end():
             try:
                 yield self._chunk(document)
-            except MalformedResponse:
+            except MalformedResponseError:
                 if not self._framing.is_stream:
                     raise
         self._decoder.end()
@@ -172,12 +172,12 @@ class ChunkReader:
                     texts.append(text)
                 case PartEnd(part=ToolCall() as call):
                     calls.append(call)
-        return GenerateContentResponse(lambda: self._decode(document), "".join(texts), tuple(calls))
+        return GenerateContentResponse(lambda: self._decode(document), "".join(texts), tuple(calls), is_chunk=True)
 
     def _decode(self, document: bytes) -> ModelResponse:
         try:
             return decode.response(document, self._api)
-        except PromptBlocked:  # raised once, by the whole response
+        except PromptBlockedError:  # raised once, by the whole response
             return ModelResponse(Message("model", ()), finish_reason=FinishReason.CUT, raw=(Raw(document),))
 
     @property
@@ -189,35 +189,16 @@ class ChunkReader:
         return GenerateContentResponse(self._decoder.response(), form=self._form)
 
 
-class ReadOnce(ABC):
-    """A stream that can be iterated once, and closes when its `async with` block ends."""
-
-    _is_taken = False
-
-    def _take(self) -> None:
-        if self._is_taken:
-            raise ConfigError("a stream can be read only once; send the request again for another one")
-        self._is_taken = True
-
-    @abstractmethod
-    async def aclose(self) -> None:
-        """Close the stream, wherever it is."""
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
-
-
-class AsyncResponseStream(ReadOnce):
+class AsyncResponseStream(ClosedOnExit):
     """The chunks of a response, read once. After the last one, `response` is the whole response.
 
-    If the response was cut, StreamCut is raised after the last chunk, and `response` is what arrived.
+    If the response was cut, IncompleteResponseError is raised after the last chunk, and `response` is what arrived.
     """
 
-    def __init__(self, chunks: AsyncIterator[tuple[ChunkReader, list[object]]]) -> None:
-        self._chunks = cast("AsyncGenerator[tuple[ChunkReader, list[GenerateContentResponse]]]", chunks)
+    def __init__(self, items: AsyncGenerator[GenerateContentResponse, None]) -> None:
+        """`items` yields the chunks, and the whole response last."""
+        self._items = items
+        self._is_taken = False
         self._response: GenerateContentResponse | None = None
 
     @property
@@ -227,28 +208,25 @@ class AsyncResponseStream(ReadOnce):
         return self._response
 
     async def __aiter__(self) -> AsyncIterator[GenerateContentResponse]:
-        self._take()
-        reader: ChunkReader | None = None
-        try:
-            async for reader, chunks in self._chunks:  # noqa: B007 - the last reader has the response
-                for chunk in chunks:
-                    yield chunk
-        finally:
-            await self._chunks.aclose()
-        assert reader is not None, "the last item of a stream comes with its reader"
-        self._response = reader.response()
-        if self._response.answer.finish_reason is FinishReason.CUT:
-            raise StreamCut("Gemini ended the stream before the response was complete", status=200)
+        if self._is_taken:
+            raise ConfigError("a stream can be read only once; send the request again for another one")
+        self._is_taken = True
+        async with aclosing(self._items):
+            async for item in self._items:
+                if item.is_chunk:
+                    yield item
+                else:
+                    self._response = item
 
     async def aclose(self) -> None:
         self._is_taken = True
-        await self._chunks.aclose()
+        await self._items.aclose()
 
 
 class ResponseStream:
     """`AsyncResponseStream` for plain code."""
 
-    def __init__(self, stream: "AsyncResponseStream | AutoStream") -> None:
+    def __init__(self, stream: AsyncResponseStream) -> None:
         self._stream = stream
 
     @property

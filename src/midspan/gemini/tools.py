@@ -1,23 +1,24 @@
 """Tools and tool choices that a caller passes, as messages of the API."""
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, cast
+from typing import Any
 
 from msgspec import UNSET
 from msgspec.structs import replace
 
 from midspan._types.specs import ToolChoice, ToolSpec
 from midspan.errors import ConfigError
-from midspan.gemini.checking import describe, encode_strictly, read, read_json, set_fields, to_json
-from midspan.gemini.output import is_type, parameters_schema, schema_field
-from midspan.gemini.types import FunctionDeclaration
+from midspan.gemini.output import adapt, is_type, parameters_schema, schema_field
+from midspan.gemini.types import FunctionDeclaration, check, describe, is_valid, read, set_fields, to_json
 from midspan.providers.gemini import wire
 from midspan.providers.gemini.capabilities import FUNCTION_NAME, Capabilities
 from midspan.providers.gemini.encode import tool_config_fields
 from midspan.providers.gemini.proto import Proto, from_plain
+from midspan.tools.execution import LocalTools
+from midspan.tools.toolbox import SessionTools, Toolbox
 
 ToolLike = Any
-"""A tool or a declaration, a built-in tool, a Python function, or a dict as Gemini or OpenAI write a tool."""
+"""A tool or a declaration, a built-in tool, a function, a Toolbox, or a dict as Gemini or OpenAI write a tool."""
 
 _MAX_NAME_CHARS = 128  # as documented; the server decides about names of more than 64
 
@@ -57,18 +58,20 @@ def _read_tool(tool: ToolLike, where: str) -> wire.Tool:
             return wire.Tool(mcp_servers=[read(wire.McpServer, tool, where)])
         case wire.Builtin():
             builtin = tool.as_builtin()
-            return read_json(wire.Tool, {builtin.name: to_json(builtin.config, where)}, where, check_names=False)
+            return _read_whole_tool(wire.Tool(extra={builtin.name: builtin.config}), where)
         case wire.Tool():
             return _read_whole_tool(tool, where)
-        case Mapping() if not _is_declaration(tool):
+        case Mapping() if "name" not in tool and not isinstance(tool.get("function"), Mapping):
             return _read_whole_tool(tool, where)
+        case ToolSpec():
+            return wire.Tool(function_declarations=[_declaration_of(tool)])
+        case Toolbox():
+            return wire.Tool(function_declarations=[*map(_declaration_of, tool.list_tools())])
+        case LocalTools() | SessionTools():
+            return wire.Tool(function_declarations=[*map(_declaration_of, tool.listing.tools)])
     if isinstance(tool, type) and issubclass(tool, Proto):
         raise ConfigError(f"{where} is the class {tool.__name__}; pass an instance, {tool.__name__}()")
     return wire.Tool(function_declarations=[_read_function(tool, where)])
-
-
-def _is_declaration(fields: Mapping[Any, Any]) -> bool:
-    return "name" in fields or isinstance(fields.get("function"), Mapping)
 
 
 def _read_whole_tool(tool: wire.Tool | Mapping[str, Any], where: str) -> wire.Tool:
@@ -79,7 +82,8 @@ def _read_whole_tool(tool: wire.Tool | Mapping[str, Any], where: str) -> wire.To
     if not isinstance(functions, list | tuple):
         raise ConfigError(f"{place} cannot be {describe(functions)}; pass a list of FunctionDeclaration")
     declarations = [_read_function(item, f"{place}[{at}]") for at, item in enumerate(functions)]
-    message = read_json(wire.Tool, to_json(fields, where), where, check_names=isinstance(tool, Mapping))
+    message = from_plain(wire.Tool, to_json(fields, where))
+    check(message, where, names=isinstance(tool, Mapping))
     return replace(message, function_declarations=declarations or None)
 
 
@@ -91,8 +95,8 @@ def _read_function(function: Any, where: str) -> wire.FunctionDeclaration:
     if callable(function) and not isinstance(function, Proto):
         return declaration_of(function)
     raise ConfigError(
-        f"{where} cannot be {describe(function)}; pass a function, a FunctionDeclaration, a Tool, a built-in tool "
-        "or a dict"
+        f"{where} cannot be {describe(function)}; pass a function, a FunctionDeclaration, a Tool, a Toolbox, a "
+        "built-in tool or a dict"
     )
 
 
@@ -106,18 +110,15 @@ def declaration_of(function: Callable[..., Any]) -> FunctionDeclaration:
 
 
 def _declaration_of(spec: ToolSpec) -> FunctionDeclaration:
-    from midspan._schema.dialects.adapt import adapt_schema
-    from midspan.providers.gemini.profile import GEMINI_JSON_SCHEMA  # both loaded with the first tool
-
-    adapted = adapt_schema(spec.parameters or {}, GEMINI_JSON_SCHEMA)
+    adapted = adapt(spec.parameters or {}, arguments=True)
     schema = UNSET if adapted.is_empty else adapted.schema
     return FunctionDeclaration(name=spec.name, description=spec.description, parameters_json_schema=schema)
 
 
 def _read_declaration(declaration: Any, where: str) -> wire.FunctionDeclaration:
     """Return a declaration. Types, and schemas that say more than the API's own can, are sent as JSON Schema."""
-    if isinstance(declaration, Proto) and encode_strictly(wire.FunctionDeclaration, declaration) is not None:
-        return cast("wire.FunctionDeclaration", declaration)
+    if isinstance(declaration, wire.FunctionDeclaration) and is_valid(wire.FunctionDeclaration, declaration):
+        return declaration
     fields = set_fields(wire.FunctionDeclaration, declaration, where)
     for name in ("parameters", "response"):
         json_name = f"{name}_json_schema"
@@ -128,8 +129,9 @@ def _read_declaration(declaration: Any, where: str) -> wire.FunctionDeclaration:
             fields |= schema_field(to_json(fields.pop(name), f"{where}.{name}"), f"{where}.{name}", name, json_name)
         if not isinstance(fields.get(json_name, {}), Mapping):
             raise ConfigError(f"{where}.{json_name} cannot be {describe(fields[json_name])}; pass a dict or a type")
-    check_names = isinstance(declaration, Mapping)
-    return read_json(wire.FunctionDeclaration, to_json(fields, where), where, check_names=check_names)
+    message = from_plain(wire.FunctionDeclaration, to_json(fields, where))
+    check(message, where, names=isinstance(declaration, Mapping))
+    return message
 
 
 def read_tool_config(

@@ -1,22 +1,37 @@
-"""The types of the Gemini API, with checks and helpers that the messages of `providers.gemini.wire` do not have."""
+"""The types of the Gemini API, with checks and helpers, and how values that a caller passes become them.
+
+A message is first checked by msgspec, strictly. Only what that rejects is looked at field by field, for the error.
+"""
 
 import mimetypes
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
+from functools import cache
 from os import PathLike
 from pathlib import Path
+from reprlib import Repr
 from typing import Any, Self
 
+import msgspec
 from msgspec import field
 from msgspec.structs import force_setattr
 
 from midspan._types.parts import Blob
-from midspan._types.texts import check_text
-from midspan.errors import ConfigError, SchemaError
-from midspan.gemini.checking import describe, to_json
+from midspan.errors import ConfigError, ResultError, SchemaError
 from midspan.providers.gemini import wire
 from midspan.providers.gemini.capabilities import MAX_FILE_BYTES
+from midspan.providers.gemini.proto import AnyProto, Proto, dump, from_plain, known_fields, to_plain
 
+_SIMILARITY = 0.85
+"""How similar an unknown name must be to a known one to count as a typo; others may be fields of a newer API."""
+_SCHEMA_KEYWORDS = frozenset(("$defs", "$ref", "examples"))
+"""Keywords of JSON Schema that look like typos of the API's own keywords."""
 _SCHEMA_TYPES = ("STRING", "NUMBER", "INTEGER", "BOOLEAN", "ARRAY", "OBJECT", "NULL")
+
+_repr = Repr()
+_repr.maxlevel, _repr.maxstring, _repr.maxother = 3, 80, 80
+describe = _repr.repr
+"""A short repr for error messages."""
 
 
 class Schema(wire.Schema, frozen=True):
@@ -70,15 +85,17 @@ class Part(wire.Part, frozen=True):
 
     @classmethod
     def from_text(cls, text: str) -> Self:
-        check_text(text, "the text of a part")
         return cls(text=text)
 
     @classmethod
     def from_bytes(cls, data: bytes, mime_type: str) -> Self:
         """Media that is sent with the request."""
         blob = Blob.of(data, mime_type)
-        if memoryview(data).nbytes > MAX_FILE_BYTES:
-            raise _too_large(f"{memoryview(data).nbytes / 2**20:.1f} MB of {mime_type} are")
+        if len(data) > MAX_FILE_BYTES:
+            raise ConfigError(
+                f"{len(data) / 2**20:.1f} MB of {mime_type} are too large to send inline (at most "
+                f"{MAX_FILE_BYTES // 2**20} MB); upload the file with the Files API and pass Part.from_uri(…)"
+            )
         return cls(inline_data=wire.Blob(mime_type=mime_type, data=blob.base64))
 
     @classmethod
@@ -89,25 +106,19 @@ class Part(wire.Part, frozen=True):
             raise ConfigError(f"cannot guess the media type of {str(path)!r}; pass mime_type=…")
         try:
             with Path(path).open("rb") as file:
-                data = file.read(MAX_FILE_BYTES + 1)
-        except (OSError, TypeError, ValueError) as error:
+                return cls.from_bytes(file.read(MAX_FILE_BYTES + 1), mime_type)
+        except (OSError, ValueError) as error:
             raise ConfigError(f"cannot read the file {describe(path)}: {getattr(error, 'strerror', error)}") from error
-        if len(data) > MAX_FILE_BYTES:
-            raise _too_large(f"the file {str(path)!r} is")
-        return cls.from_bytes(data, mime_type)
 
     @classmethod
     def from_uri(cls, file_uri: str, mime_type: str) -> Self:
         """Media that the API fetches: from the Files API, from Cloud Storage, or from the web."""
         Blob.of(b"", mime_type)  # checks the media type
-        check_text(file_uri, "file_uri")
-        if not file_uri.strip():
-            raise ConfigError("file_uri is empty; pass the URI from the Files API, gs://… or https://…")
+        _require_text("Part.from_uri", file_uri=file_uri)
         return cls(file_data=wire.FileData(file_uri=file_uri, mime_type=mime_type))
 
     @classmethod
     def from_function_call(cls, name: str, args: dict[str, Any] | None = None, *, id: str | None = None) -> Self:
-        _check_id(id)
         return cls(function_call=FunctionCall(name=name, args={} if args is None else args, id=id))
 
     @classmethod
@@ -115,9 +126,8 @@ class Part(wire.Part, frozen=True):
         cls, name: str, response: Any, *, id: str | None = None, media: Iterable[wire.Part] = ()
     ) -> Self:
         """The result of a call, with the images or files that belong to it (`media`, for Gemini 3 and later)."""
-        _check_id(id)
-        parts = [_response_part(part, name) for part in media] or None
-        return cls(function_response=FunctionResponse(name=name, response=response, id=id, parts=parts))
+        parts = [wire.FunctionResponsePart(inline_data=part.inline_data, file_data=part.file_data) for part in media]
+        return cls(function_response=FunctionResponse(name=name, response=response, id=id, parts=parts or None))
 
 
 class Content(wire.Content, frozen=True):
@@ -125,7 +135,6 @@ class Content(wire.Content, frozen=True):
 
     @classmethod
     def text(cls, text: str, role: str = "user") -> Self:
-        check_text(role, "role")
         return cls(role=role, parts=[Part.from_text(text)])
 
 
@@ -148,11 +157,6 @@ def _require_text(what: str, **fields: str | None) -> None:
             raise ConfigError(f"{what} needs a {name}{got}")
 
 
-def _check_id(id: str | None) -> None:
-    if id is not None:
-        check_text(id, "the id of a call")
-
-
 def _to_object(value: Any, what: str) -> dict[str, Any]:
     data = to_json(value, what)
     if isinstance(data, dict):
@@ -160,17 +164,86 @@ def _to_object(value: Any, what: str) -> dict[str, Any]:
     raise ConfigError(f"{what} is {describe(value)}, but the API accepts only objects; pass a dict, as {{'result': …}}")
 
 
-def _response_part(part: Any, name: str) -> wire.FunctionResponsePart:
-    if isinstance(part, wire.Part) and (part.inline_data is not None or part.file_data is not None):
-        return wire.FunctionResponsePart(inline_data=part.inline_data, file_data=part.file_data)
-    raise ConfigError(
-        f"media of the response of {describe(name)} cannot be {describe(part)}; "
-        "pass Part.from_bytes(…) or Part.from_uri(…)"
-    )
+def to_json(value: Any, where: str) -> Any:
+    """Return the value as JSON data: dicts, lists, strings, numbers. Dates, dataclasses and models are converted."""
+    from midspan._schema.jsonable import to_jsonable  # loaded with the first dict
+
+    try:
+        return to_jsonable(to_plain(value))
+    except ResultError as error:
+        raise ConfigError(f"{f'{where}{error.path}'.lstrip('.')} cannot be sent: {error.problem}") from error
+    except RecursionError as error:
+        raise ConfigError(f"{where} cannot be sent: it is nested too deeply, or contains itself") from error
 
 
-def _too_large(what: str) -> ConfigError:
-    return ConfigError(
-        f"{what} too large to send inline (at most {MAX_FILE_BYTES // 2**20} MB, because base64 adds a third); "
-        "upload the file with the Files API and pass Part.from_uri(…)"
-    )
+def read(form: type[AnyProto], value: Any, where: str) -> AnyProto:
+    """Return the message that a caller passed, as such or as a dict of its fields, in either casing."""
+    if isinstance(value, form) and is_valid(form, value):
+        return value
+    _check_form(form, value, where)
+    message = from_plain(form, to_json(value, where))
+    check(message, where, names=isinstance(value, Mapping))
+    return message
+
+
+def _check_form(form: type[Proto], value: Any, where: str) -> None:
+    if not isinstance(value, form | Mapping):
+        raise ConfigError(f"{where} cannot be {describe(value)}; pass a {form.__name__}, or a dict of its fields")
+
+
+def is_valid(form: type[Proto], message: Proto) -> bool:
+    """Whether all fields of a message are known and of their types; False if in doubt.
+
+    Fields that are None are not written. So a null is a value of the caller, or a NaN, which is encoded as null.
+    """
+    try:
+        data = dump(message)
+        _strict_decoder(form).decode(data)
+    except (msgspec.MsgspecError, TypeError, ValueError, RecursionError):
+        return False
+    return b"null" not in data
+
+
+_strict_decoder = cache(msgspec.json.Decoder)
+
+
+def set_fields(form: type[Proto], value: Any, where: str) -> dict[str, Any]:
+    """Return the fields that a caller set, by the names of the attributes and unchecked; unknown names stay."""
+    known = known_fields(form)
+    _check_form(form, value, where)
+    if isinstance(value, form):
+        items = {field.attribute: getattr(value, field.attribute) for field in known.values()} | value.extra
+    else:
+        items = {known[name].attribute if name in known else name: item for name, item in value.items()}
+        if len(items) < len(value):
+            raise ConfigError(f"{where} has a field in both casings, camelCase and snake_case; pass it once")
+    return {name: item for name, item in items.items() if item is not None and item is not msgspec.UNSET}
+
+
+def check(message: Proto, where: str, *, names: bool = True, types: bool = True) -> None:
+    """Raise an error for a field that `from_plain` left in `extra`: its value has a wrong type, or its name a typo."""
+    known = known_fields(type(message))
+    for name, value in message.extra.items():
+        if name in known and types:
+            place = f"{where}.{known[name].attribute}".lstrip(".")
+            try:
+                msgspec.convert(value, known[name].hint)
+            except (msgspec.ValidationError, RecursionError) as error:
+                raise ConfigError(f"{place} cannot be {describe(value)}: {error}") from error
+            raise ConfigError(f"{place} is given twice, in camelCase and in snake_case")
+        if name not in known and names and name not in _SCHEMA_KEYWORDS:
+            similar = get_close_matches(name, known, 1, _SIMILARITY)
+            if similar:
+                raise ConfigError(f"unknown field {name!r}{where and f' in {where}'}; did you mean {similar[0]}?")
+    for attribute in {each.attribute: None for each in known.values() if each.message is not None}:
+        for step, inner in _messages_in(getattr(message, attribute)):
+            check(inner, f"{where}.{attribute}{step}".lstrip("."), names=names, types=types)
+
+
+def _messages_in(value: Any) -> Iterator[tuple[str, Proto]]:
+    if isinstance(value, Proto):
+        yield "", value
+    elif isinstance(value, list):
+        yield from ((f"[{at}]", item) for at, item in enumerate(value))
+    elif isinstance(value, dict):
+        yield from ((f"[{name!r}]", item) for name, item in value.items())

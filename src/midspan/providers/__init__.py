@@ -5,7 +5,10 @@ from typing import TYPE_CHECKING
 from midspan._lazy import lazy_attributes
 
 if TYPE_CHECKING:
-    from midspan._schema.dialects.dialect import SchemaDialect as SchemaDialect
+    from midspan._http.messages import Timeouts as Timeouts
+    from midspan._http.retry import RetryPolicy as RetryPolicy
+    from midspan._http.transport import Transport as Transport
+    from midspan._schema.dialect import SchemaDialect as SchemaDialect
     from midspan._types.exchange import ArgumentsPartDelta as ArgumentsPartDelta
     from midspan._types.exchange import Budget as Budget
     from midspan._types.exchange import CachePolicy as CachePolicy
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from midspan.providers.fallback import Fallback as Fallback
     from midspan.providers.family import HealthCheck as HealthCheck
     from midspan.providers.family import ProviderFamily as ProviderFamily
+    from midspan.providers.gemini.client import Gemini as Gemini
     from midspan.providers.openai.client import OpenAI as OpenAI
     from midspan.providers.openai_responses.client import OpenAIResponses as OpenAIResponses
     from midspan.providers.prompted.client import PromptedStep as PromptedStep
@@ -44,46 +48,30 @@ if TYPE_CHECKING:
     from midspan.providers.stream import collect as collect
     from midspan.providers.stream import events_of as events_of
 
-_HOMES = {
-    "Anthropic": "midspan.providers.anthropic.client",
-    "ApiKey": "midspan.providers.auth",
-    "ArgumentsPartDelta": "midspan._types.exchange",
-    "BearerToken": "midspan.providers.auth",
-    "Budget": "midspan._types.exchange",
-    "CachePolicy": "midspan._types.exchange",
-    "DataPartDelta": "midspan._types.exchange",
-    "Fallback": "midspan.providers.fallback",
-    "FinishReason": "midspan._types.exchange",
-    "HealthCheck": "midspan.providers.family",
-    "JsonEventReader": "midspan.providers.rest",
-    "ModelEvent": "midspan._types.exchange",
-    "ModelProfile": "midspan.providers.provider",
-    "ModelRequest": "midspan._types.exchange",
-    "ModelResponse": "midspan._types.exchange",
-    "OpenAI": "midspan.providers.openai.client",
-    "OpenAIResponses": "midspan.providers.openai_responses.client",
-    "PartDelta": "midspan._types.exchange",
-    "PartEnd": "midspan._types.exchange",
-    "PartStart": "midspan._types.exchange",
-    "PromptedStep": "midspan.providers.prompted.client",
-    "PromptedTools": "midspan.providers.prompted.client",
-    "Provider": "midspan.providers.provider",
-    "ProviderFamily": "midspan.providers.family",
-    "RequestConfig": "midspan._types.exchange",
-    "RestClient": "midspan.providers.rest",
-    "SchemaDialect": "midspan._schema.dialects.dialect",
-    "ScriptedProvider": "midspan.providers.scripted",
-    "StreamAccumulator": "midspan.providers.stream",
-    "TextPartDelta": "midspan._types.exchange",
-    "ThoughtPartDelta": "midspan._types.exchange",
-    "Usage": "midspan._types.exchange",
-    "WrapperProvider": "midspan.providers.provider",
-    "collect": "midspan.providers.stream",
-    "events_of": "midspan.providers.stream",
-    "provider_of": "midspan.providers.registry",
-    "retry_delay": "midspan.providers.rest",
-    "status_error": "midspan.providers.rest",
+_MODULES = {
+    "midspan._http.messages": "Timeouts",
+    "midspan._http.retry": "RetryPolicy",
+    "midspan._http.transport": "Transport",
+    "midspan._schema.dialect": "SchemaDialect",
+    "midspan._types.exchange": (
+        "ArgumentsPartDelta Budget CachePolicy DataPartDelta FinishReason ModelEvent ModelRequest "
+        "ModelResponse PartDelta PartEnd PartStart RequestConfig TextPartDelta ThoughtPartDelta Usage"
+    ),
+    "midspan.providers.anthropic.client": "Anthropic",
+    "midspan.providers.auth": "ApiKey BearerToken",
+    "midspan.providers.fallback": "Fallback",
+    "midspan.providers.family": "HealthCheck ProviderFamily",
+    "midspan.providers.gemini.client": "Gemini",
+    "midspan.providers.openai.client": "OpenAI",
+    "midspan.providers.openai_responses.client": "OpenAIResponses",
+    "midspan.providers.prompted.client": "PromptedStep PromptedTools",
+    "midspan.providers.provider": "ModelProfile Provider WrapperProvider",
+    "midspan.providers.registry": "provider_of",
+    "midspan.providers.rest": "JsonEventReader RestClient retry_delay status_error",
+    "midspan.providers.scripted": "ScriptedProvider",
+    "midspan.providers.stream": "StreamAccumulator collect events_of",
 }
+_HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 __all__ = [*_HOMES]  # noqa: PLE0604 - the table is the list
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import logging
 import os
 import threading
 from collections.abc import Awaitable, Callable, Mapping
@@ -9,6 +10,8 @@ from typing import Any, Protocol
 from weakref import WeakSet
 
 from midspan.errors import ConfigError, CredentialsError, ProviderError
+
+_log = logging.getLogger("midspan.providers")
 
 GiveToken = Callable[[], str | Awaitable[str]]
 
@@ -79,21 +82,28 @@ class EnvironmentKey:
 
     is_static = True
 
-    def __init__(self, service: str, variables: Mapping[str, tuple[str, str]], *, is_optional: bool = False) -> None:
+    def __init__(
+        self, service: str, variables: Mapping[str, tuple[str, str]], *, is_optional: bool = False, page: str = ""
+    ) -> None:
+        """`page` is the address where a user gets a key."""
         self._service = service
         self._variables = variables
         self._is_optional = is_optional
+        self._page = page
 
     async def headers(self) -> Mapping[str, str]:
-        for name, (header, prefix) in self._variables.items():
-            if key := Hidden(os.environ.get(name, "").strip()):
-                return await ApiKey(key, header, prefix).headers()
+        names = [name for name in self._variables if os.environ.get(name, "").strip()]
+        if len(names) > 1:
+            _log.warning("both %s are set; %s is used", " and ".join(names), names[0])
+        if names:
+            return await ApiKey(Hidden(os.environ[names[0]]), *self._variables[names[0]]).headers()
         if self._is_optional:
             return {}
-        names = " or ".join(self._variables)
-        error = CredentialsError(f"no {self._service} API key: set {names}, or pass api_key=…")
-        error.shell_message = f"no {self._service} API key: set {names}, or name another model with --model"
-        raise error
+        error = f"no {self._service} API key: set {' or '.join(self._variables)}, or"
+        page = f"; create a key at {self._page}" if self._page else ""
+        missing = CredentialsError(f"{error} pass api_key=…{page}")
+        missing.shell_message = f"{error} store it with midspan keys set, or name another model with --model{page}"
+        raise missing
 
 
 class BearerToken:
@@ -141,8 +151,7 @@ class Masker:
         """Mask the secrets in these headers from now on."""
         for name, value in headers.items():
             secret = Hidden(value.rsplit(" ", 1)[-1])  # without the scheme, as in `Bearer …`
-            is_secret = isinstance(value, Hidden) or any(word in name.lower() for word in _SECRET_HEADERS)
-            if is_secret and len(secret) >= _MIN_SECRET and secret not in self.secrets:
+            if is_secret(name, value) and len(secret) >= _MIN_SECRET and secret not in self.secrets:
                 self.secrets = (*self.secrets, secret)[-_MAX_SECRETS:]
 
     def mask(self, error: ProviderError) -> None:
@@ -154,6 +163,9 @@ class Masker:
             error.__dict__.update(fields)
             error.__cause__ = error.__context__ = error.__traceback__ = None
 
+    def masked_text(self, text: str) -> str:
+        return str(self._masked(text))
+
     def _masked(self, value: Any) -> Any:
         match value:
             case str():
@@ -164,6 +176,11 @@ class Masker:
             case dict():
                 return {self._masked(name): self._masked(item) for name, item in value.items()}
         return value
+
+
+def is_secret(header: str, value: str) -> bool:
+    """Whether the value of a header must not be shown."""
+    return isinstance(value, Hidden) or any(word in header.lower() for word in _SECRET_HEADERS)
 
 
 _maskers: "WeakSet[Masker]" = WeakSet()

@@ -84,7 +84,7 @@ def adapted_tool(tool: Tool, profile: ModelProfile) -> Tool:
     """Return a tool with a schema that the model accepts. Its name and its properties keep their names."""
     if not isinstance(tool, ToolSpec) or profile.schema is None:
         return tool
-    from midspan._schema.dialects.adapt import adapt_schema  # loaded with the first tool
+    from midspan._schema.adapt import adapt_schema  # loaded with the first tool
 
     schema = adapt_schema(tool.parameters or {}, profile.schema)
     strict = tool.strict if tool.strict is not None else schema.strict or None

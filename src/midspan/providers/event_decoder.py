@@ -11,6 +11,12 @@ from midspan.providers.rest import JsonEventReader, ParseEventError
 from midspan.providers.stream import StreamAccumulator
 
 
+def token_count(usage: Any, name: str) -> int:
+    """Return a number of tokens that a service reports; 0 if it does not."""
+    value = usage.get(name) if isinstance(usage, dict) else None
+    return value if isinstance(value, int) else 0
+
+
 class EventDecoder:
     """A `Reader` of model events. Subclasses define `decode` and `response`."""
 

@@ -1,6 +1,5 @@
 """Several models as one: if a request to the first fails, also after its retries, the next one gets it."""
 
-import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -8,16 +7,17 @@ from contextlib import aclosing
 
 from msgspec.structs import replace
 
-from midspan._schema.dialects.dialect import NameRule
+from midspan._schema.dialect import NameRule
+from midspan._types.closing import close_all
 from midspan._types.exchange import ModelEvent, ModelRequest, ModelResponse, RequestConfig
 from midspan._types.specs import AnyTool
 from midspan.errors import (
     AuthenticationError,
     ConfigError,
-    PermissionDenied,
-    PromptBlocked,
+    PermissionDeniedError,
+    PromptBlockedError,
     ProviderError,
-    QuotaExhausted,
+    QuotaExhaustedError,
 )
 from midspan.providers.encoding import adapted_tool
 from midspan.providers.openai.profile import JSON_SCHEMA
@@ -49,7 +49,6 @@ class Fallback:
             supports_tools=all(profile.supports_tools for profile in profiles),
             supports_prompted_tools=all(profile.supports_prompted_tools for profile in profiles),
             supports_json_with_tools=all(profile.supports_json_with_tools for profile in profiles),
-            media_in_results=all(profile.media_in_results for profile in profiles),
             output_is_object=any(profile.output_is_object for profile in profiles),
             output_is_strict=any(profile.output_is_strict for profile in profiles),
             output_schema=next((profile.output_schema for profile in profiles if profile.output_is_strict), None),
@@ -98,9 +97,9 @@ class Fallback:
 
     def _fall_back(self, request: ModelRequest, index: int, others: Sequence[int], error: ProviderError) -> None:
         """Note that a model failed, and tell the run which one is next; raise the error if there is none."""
-        if not others or isinstance(error, PromptBlocked):
+        if not others or isinstance(error, PromptBlockedError):
             raise error
-        if error.retryable or isinstance(error, QuotaExhausted | AuthenticationError | PermissionDenied):
+        if error.retryable or isinstance(error, QuotaExhaustedError | AuthenticationError | PermissionDeniedError):
             self._paused_until[index] = time.monotonic() + self._pause  # other errors are about this request only
         model = self.providers[others[0]].model
         _log.warning("%s failed, falling back to %s: %s", self.providers[index].model, model, error)
@@ -108,10 +107,7 @@ class Fallback:
             request.on_retry(1, 0.0, error, model)
 
     async def aclose(self) -> None:
-        results = await asyncio.gather(*(provider.aclose() for provider in self.providers), return_exceptions=True)
-        for result in results:
-            if isinstance(result, BaseException):
-                raise result
+        await close_all(provider.aclose() for provider in self.providers)
 
 
 def _adapted(request: ModelRequest, provider: Provider) -> ModelRequest:
@@ -125,7 +121,7 @@ def _adapted_config(config: RequestConfig, provider: Provider) -> RequestConfig:
     profile = provider.profile
     output, dialect = config.output, profile.output_schema or profile.schema
     if output is not None and output.json_schema is not None and dialect is not None:
-        from midspan._schema.dialects.adapt import adapt_schema  # loaded for typed answers
+        from midspan._schema.adapt import adapt_schema  # loaded for typed answers
 
         schema = adapt_schema(output.json_schema, dialect, arguments=False)
         output = replace(output, json_schema=schema.schema, strict=schema.strict)

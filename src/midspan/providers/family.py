@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 from msgspec import Struct
 
+from midspan.errors import AuthenticationError, CredentialsError, MidspanError
 from midspan.providers.provider import Provider
 
 _OPENAI = "midspan.providers.openai.family:FAMILIES"
@@ -45,6 +46,25 @@ class HealthCheck(NamedTuple):
     message: str
 
 
+_CHECK_SECONDS = 5.0
+
+
+async def check_connection(server: str, list_models: Callable[[], Coroutine[Any, Any, Sequence[Any]]]) -> HealthCheck:
+    """Ask a service for its models, to see whether it can be reached and accepts the key."""
+    import asyncio  # registering a family costs nothing
+
+    try:
+        async with asyncio.timeout(_CHECK_SECONDS):
+            count = len(await list_models())
+    except (AuthenticationError, CredentialsError):
+        return HealthCheck("problem", f"{server} does not accept the key; is it complete?")
+    except TimeoutError:
+        return HealthCheck("problem", f"{server} did not respond within {_CHECK_SECONDS:g} seconds")
+    except MidspanError as error:
+        return HealthCheck("problem", f"the request to {server} failed: {error}")
+    return HealthCheck("ok", f"{server} accepts the key and has {count} models")
+
+
 class ProviderFamily(Struct, frozen=True, kw_only=True):
     """The models of one provider. Importing the module of a family should be cheap; `make` may import the rest."""
 
@@ -56,6 +76,8 @@ class ProviderFamily(Struct, frozen=True, kw_only=True):
     """Model names that start with one of these belong to this family, also without `name:`."""
     environment: tuple[str, ...] = ()
     """Environment variables with the credentials. A family without any needs no configuration and is the fallback."""
+    needs_credentials: bool = True
+    """Whether requests without credentials are refused."""
     is_configured: Callable[[Mapping[str, str]], bool] | None = None
     """Whether the environment holds credentials. Default: one of the variables is set and not blank."""
     default_model: str | None = None
@@ -68,6 +90,11 @@ class ProviderFamily(Struct, frozen=True, kw_only=True):
     """Checks credentials and connection for `midspan doctor`."""
     summary: str = ""
     """What users must know about a fallback family, as a clause: `it calls tools, but knows nothing`."""
+
+    @property
+    def own_variables(self) -> tuple[str, ...]:
+        """The environment variables with the credentials, first those with the name of the family."""
+        return tuple(sorted(self.environment, key=lambda name: not name.startswith(self.name.upper())))
 
     def has_credentials(self, environment: Mapping[str, str]) -> bool:
         if self.is_configured is not None:

@@ -4,15 +4,16 @@ Above is the loop, which sends requests; below is the service of a model, a scri
 the declarations of tools but cannot call them, and it knows the history of a conversation but not its run.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
-from typing import TYPE_CHECKING, Any, Literal, Optional, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Optional, Protocol, Self, TypeVar, runtime_checkable
 
 from msgspec import Struct
 
 from midspan._types.exchange import ModelEvent, ModelRequest, ModelResponse
 
 if TYPE_CHECKING:
-    from midspan._schema.dialects.dialect import SchemaDialect
+    from midspan._schema.dialect import SchemaDialect
 
 T = TypeVar("T")
 
@@ -36,17 +37,8 @@ class ModelProfile(Struct, frozen=True, eq=False):
     """Can find tools in a prompt."""
     supports_json_with_tools: bool = True
     """Answers in JSON of a given schema although tools are declared."""
-    media_in_results: bool = True
-    """Accepts images and files in the result of a call."""
-    parallel_calls: bool = True
-    """May make several calls in one turn."""
     calls_in_order: bool = False
     """A call may depend on an earlier call of the same turn, so they run one after another."""
-    default_max_tokens: int | None = None
-    """Sent where the caller gives no `max_tokens` and the API demands a value."""
-    reasoning: tuple[Literal["level", "budget"], ...] = ()
-    """How `ModelSettings.thinking` can be given."""
-    modes: tuple[Literal["generate", "stream", "live"], ...] = ("generate", "stream")
 
 
 @runtime_checkable
@@ -80,13 +72,27 @@ class WireRequest(Struct, frozen=True):
 
 @runtime_checkable
 class WireProvider(Provider, Protocol):
-    """A provider that can show what it would send. Recordings compare that instead of the request's own values."""
+    """A provider that can show what it would send."""
 
     def wire_request(self, request: ModelRequest, *, stream: bool) -> WireRequest:
         """Return what `stream` or `generate` sends for this request, without sending it."""
 
 
-class WrapperProvider:
+class ClosedOnExit(ABC):
+    """Can be used in an `async with` block, which closes it."""
+
+    @abstractmethod
+    async def aclose(self) -> None:
+        """Close connections."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+
+class WrapperProvider(ClosedOnExit):
     """A provider around a provider. Override `adapt` to change requests, or `stream` together with `generate`."""
 
     def __init__(self, provider: Provider) -> None:

@@ -3,11 +3,10 @@
 import os
 from collections.abc import Iterator, Mapping
 from importlib import import_module
-from inspect import signature
 from typing import Any
 
 from midspan._types.exchange import ModelRequest, ModelResponse
-from midspan.errors import ConfigError
+from midspan.errors import ConfigError, CredentialsError
 from midspan.providers.family import BUILTIN, ENTRY_POINTS, ProviderFamily
 from midspan.providers.provider import ModelProfile, Provider
 from midspan.providers.stream import NonStreamingProvider
@@ -19,18 +18,44 @@ _NAMED_VARIABLES = 3
 def provider_of(name: str) -> Provider:
     """Return the provider of `"family:model"`. The family can be omitted if the prefix of the model identifies it."""
     family, model = _resolve(name)
-    arguments = (model,) if model else ()
-    if not _accepts(family.make, *arguments):
-        if model:
-            raise ConfigError(f"{family.name!r} has only one model; use {family.name!r} instead of {name!r}")
-        raise ConfigError(f"{name!r} needs a model name after the colon")
-    return family.make(*arguments)
+    return family.make(model) if model else _make_default(family)
+
+
+def _make_default(family: ProviderFamily) -> Provider:
+    try:
+        return family.make()
+    except TypeError:
+        from inspect import signature  # slow to import, and most families have a default model
+
+        try:
+            signature(family.make).bind()
+        except TypeError:
+            raise ConfigError(f"{family.name!r} needs a model name after the colon") from None
+        raise
+
+
+def check_credentials(name: str) -> None:
+    """Raise CredentialsError if the environment has no credentials for a model. Requests look for them anyway."""
+    family, service = _resolve(name)[0], provider_of(name).profile.service
+    has_key = family.has_credentials(os.environ) or any(os.environ.get(key, "").strip() for key in family.environment)
+    if family.environment and family.needs_credentials and not has_key:
+        missing = f"no {service} API key: set {' or '.join(family.environment)}"
+        error = CredentialsError(f"{missing}, or pass api_key=…")
+        error.reason = f"{missing}, or store it with midspan keys set {family.name}"
+        error.shell_message = f"{error.reason}, or name another model with --model"
+        raise error
+
+
+def family_name(name: str | None) -> str:
+    """Return the family of a model's name, or that of the default model."""
+    family = default_family() if name is None else _resolve(name)[0]
+    return "" if family is None else family.name
 
 
 def default_provider() -> Provider:
     """Return the provider to use if no model is named; without credentials, one that raises at its first request."""
     family = default_family()
-    return MissingModel() if family is None else family.make()
+    return MissingModel() if family is None else _make_default(family)
 
 
 def default_family(environment: Mapping[str, str] = os.environ) -> ProviderFamily | None:
@@ -45,8 +70,13 @@ def fallback_family() -> ProviderFamily:
 
 def credential_variables() -> str:
     """Return environment variables that configure a model, one of each family, for messages."""
-    names = dict.fromkeys(family.environment[0] for family in families() if family.environment)
+    names = dict.fromkeys(family.own_variables[0] for family in families() if family.environment)
     return f"{', '.join([*names][:_NAMED_VARIABLES])} or another provider's key"
+
+
+def variables_beside(name: str) -> tuple[str, ...]:
+    """Return all variables with credentials of the family that reads this one."""
+    return next((family.environment for family in families() if name in family.environment), (name,))
 
 
 class MissingModel(NonStreamingProvider):
@@ -99,7 +129,11 @@ def _family(name: str) -> ProviderFamily:
     for point in _entry_points():
         if point.name == name:
             return _load(point)
-    raise ConfigError(f"unknown provider {name!r}; known providers: {', '.join(family_names())}")
+    from difflib import get_close_matches  # for this error only
+
+    close = get_close_matches(name, family_names(), 1)
+    hint = f"did you mean {close[0]!r}? Known" if close else "known"
+    raise ConfigError(f"unknown provider {name!r}; {hint} providers: {', '.join(family_names())}")
 
 
 def _builtin(name: str) -> ProviderFamily:
@@ -123,13 +157,3 @@ def _load(point: Any) -> ProviderFamily:
     if not isinstance(family, ProviderFamily):
         raise ConfigError(f"the entry point {point.name!r} must load a ProviderFamily, got {family!r:.80}")
     return family
-
-
-def _accepts(make: Any, *arguments: str) -> bool:
-    try:
-        signature(make).bind(*arguments)
-    except TypeError:
-        return False
-    except ValueError:
-        return True  # a callable without a signature
-    return True

@@ -5,8 +5,10 @@ Above are providers, which encode requests and decode responses; below is the HT
 """
 
 import asyncio
+import logging
+import re
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Any, Protocol, TypeVar
 
@@ -17,19 +19,20 @@ from midspan._http.messages import HttpRequest, HttpResponse
 from midspan._http.retry import Clock, RetryPolicy, RetryState, SystemClock
 from midspan._http.transport import HttpStream, Transport
 from midspan._types.exchange import OnRetry
+from midspan._types.texts import truncate
 from midspan._version import VERSION
 from midspan.errors import (
     AuthenticationError,
     ConfigError,
-    InvalidRequest,
-    MalformedResponse,
-    PermissionDenied,
+    IncompleteResponseError,
+    InvalidRequestError,
+    MalformedResponseError,
+    PermissionDeniedError,
     ProviderError,
-    RateLimited,
+    RateLimitError,
     ServerError,
-    StreamCut,
 )
-from midspan.providers.auth import Auth, Masker, SecretHeaders
+from midspan.providers.auth import Auth, Masker, SecretHeaders, is_secret
 
 T = TypeVar("T")
 Item = TypeVar("Item", covariant=True)
@@ -45,6 +48,8 @@ class Reader(Protocol[Item]):
     @property
     def is_empty(self) -> bool: ...
 
+
+_log = logging.getLogger("midspan.providers")
 
 AnyReader = TypeVar("AnyReader", bound=Reader[object])
 _UNEXPECTED = (msgspec.MsgspecError, UnicodeDecodeError, LookupError, TypeError, AttributeError)
@@ -185,24 +190,31 @@ class RestClient:
         if reader.is_empty:
             content_type = response.header("content-type") or ""
             if content_type and "event-stream" not in content_type:
-                raise MalformedResponse(f"{self.service} answered {content_type} instead of a stream")
-            raise StreamCut(f"{self.service} sent an empty stream", status=response.status)
+                raise MalformedResponseError(f"{self.service} answered {content_type} instead of a stream")
+            raise IncompleteResponseError(f"{self.service} sent an empty stream", status=response.status)
         return reader, items, None
 
     def checked(self, read: Callable[[], T]) -> T:
-        """Return what `read` returns; a response of an unexpected form is a MalformedResponse."""
+        """Return what `read` returns; a response of an unexpected form is a MalformedResponseError."""
         try:
             return read()
         except _UNEXPECTED as error:
             raise self._malformed(error) from error
 
-    def _malformed(self, error: Exception) -> MalformedResponse:
-        return MalformedResponse(f"the response of {self.service} has an unexpected form: {error}")
+    def _malformed(self, error: Exception) -> MalformedResponseError:
+        return MalformedResponseError(f"the response of {self.service} has an unexpected form: {error}")
 
     def _request(self, method: str, path: str, body: bytes, headers: SecretHeaders) -> HttpRequest:
         if self._max_body_bytes is not None and len(body) > self._max_body_bytes:
             raise self.body_too_large(len(body))
+        if _log.isEnabledFor(logging.DEBUG):
+            self._log_request(method, path, body, headers)
         return HttpRequest(method, self._url(path), headers, body)
+
+    def _log_request(self, method: str, path: str, body: bytes, headers: SecretHeaders) -> None:
+        shown = {name: "***" if is_secret(name, value) else value for name, value in headers.items()}
+        lines = [f"{method} {self._url(path)}", *(f"{name}: {value}" for name, value in shown.items())]
+        _log.debug("request:\n%s\n\n%s", "\n".join(lines), self._masker.masked_text(body.decode(errors="replace")))
 
     def _url(self, path: str) -> str:
         if self._query:
@@ -223,7 +235,7 @@ class RestClient:
         return headers
 
     async def aclose(self) -> None:
-        await self._transport.close()
+        await self._transport.aclose()
 
 
 class JsonEventReader:
@@ -250,7 +262,7 @@ class JsonEventReader:
             try:
                 item = msgspec.json.decode(event.data)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-                raise MalformedResponse(f"an event of the stream is not JSON: {event.data[:80]!r}") from error
+                raise MalformedResponseError(f"an event of the stream is not JSON: {event.data[:80]!r}") from error
             if self._parse_error is not None and (failure := self._parse_error(event.name, item)) is not None:
                 raise failure
             self.is_empty = False
@@ -259,22 +271,38 @@ class JsonEventReader:
 
 def status_error(response: Response, message: str) -> ProviderError:
     """Return the error that the status of a response usually means, with the delay that its headers ask for."""
-    status, delay = response.status, retry_delay(response)
-    if 300 <= status < 400:
-        location = response.header("location")
-        message += (
-            f" (moved to {location!r}; redirects are not followed, pass the right base_url=…)" if location else ""
-        )
-    match status:
-        case 401:
-            return AuthenticationError(message, status=status)
-        case 403:
-            return PermissionDenied(message, status=status)
-        case 429:
-            return RateLimited(message, status=status, retry_delay_seconds=delay)
-    if 300 <= status < 500 and status != 408:
-        return InvalidRequest(message, status=status)
-    return ServerError(message, status=status, retry_delay_seconds=delay)
+    location = response.header("location") if 300 <= response.status < 400 else None
+    if location:
+        message += f" ({describe_redirect(location)})"
+    return error_for_status(response.status, message, delay=retry_delay(response))
+
+
+def error_for_status(
+    status: int, message: str, *, details: Sequence[Any] = (), delay: float | None = None
+) -> ProviderError:
+    """Return the error that a status usually means."""
+    if status == 401:
+        return AuthenticationError(message, status=status, details=details)
+    if status == 403:
+        return PermissionDeniedError(message, status=status, details=details)
+    if status == 429:
+        return RateLimitError(message, status=status, details=details, retry_delay_seconds=delay)
+    if 300 <= status < 500 and status not in (408, 499):
+        return InvalidRequestError(message, status=status, details=details)
+    error = ServerError(message, status=status, details=details, retry_delay_seconds=delay)
+    error.retryable = status != 501  # not implemented, and so it stays
+    return error
+
+
+_URL_WITHOUT_QUERY = re.compile(r"(?:[a-z][a-z0-9+.-]*:)?(?://[^/?#]*)?[^?#]*", re.IGNORECASE)
+_MAX_URL_CHARS = 400
+
+
+def describe_redirect(location: str) -> str:
+    """Describe a redirect; the query, a user name and a password in its URL may be secrets and are left out."""
+    url = _URL_WITHOUT_QUERY.match(location)
+    target = re.sub(r"//[^/]*@", "//", url.group() if url else "")
+    return f"moved to {truncate(target, _MAX_URL_CHARS)!r}; redirects are not followed, pass the right base_url=…"
 
 
 def retry_delay(response: Response) -> float | None:

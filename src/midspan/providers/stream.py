@@ -27,7 +27,7 @@ from midspan._types.exchange import (
 )
 from midspan._types.messages import Message
 from midspan._types.parts import Blob, Part, Text, Thought, ToolCall
-from midspan.errors import MalformedResponse, ProviderError
+from midspan.errors import MalformedResponseError, ProviderError
 from midspan.providers.provider import ensure_aclose
 
 _INCOMPLETE = "the arguments are incomplete: the response ended before the call did"
@@ -64,7 +64,7 @@ class StreamAccumulator:
     def _open_part(self, index: int) -> "_OpenPart":
         part = self._parts.get(index)
         if not isinstance(part, _OpenPart):
-            raise MalformedResponse(f"the stream continues part {index}, which is not open")
+            raise MalformedResponseError(f"the stream continues part {index}, which is not open")
         return part
 
     def add_text(self, text: str) -> list[PartEvent]:

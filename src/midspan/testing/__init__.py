@@ -10,12 +10,14 @@ if TYPE_CHECKING:
     from midspan.testing.freezing import freeze as freeze
     from midspan.testing.recording import record as record
     from midspan.testing.replaying import asked as asked
+    from midspan.testing.replaying import assert_replays as assert_replays
     from midspan.testing.replaying import replay as replay
 
 _HOMES = {
     "LocalGemini": "midspan.emulator",
     "ScriptedProvider": "midspan.providers.scripted",
     "asked": "midspan.testing.replaying",
+    "assert_replays": "midspan.testing.replaying",
     "freeze": "midspan.testing.freezing",
     "record": "midspan.testing.recording",
     "replay": "midspan.testing.replaying",

@@ -3,16 +3,14 @@
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing, contextmanager, suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 import msgspec
-from msgspec import Raw
 
-from midspan._loop.agent import Agent
-from midspan._loop.prepare import ToolSet
+from midspan._loop.agent import Agent, new_run_id
+from midspan._loop.options import Output, ToolSet
 from midspan._loop.prompt import Prompt, conversation
 from midspan._loop.result import RunResult, RunStream
 from midspan._types.context import NO_CONTEXT, RunContext
@@ -20,50 +18,42 @@ from midspan._types.exchange import ModelEvent, ModelRequest, ModelResponse, Par
 from midspan._types.parts import ToolCall, ToolResult
 from midspan._types.specs import Limits, ToolSpec
 from midspan.errors import ConfigError, MidspanError
-from midspan.providers.provider import Provider, WireProvider, WrapperProvider, ensure_aclose
+from midspan.providers.provider import Provider, WrapperProvider, ensure_aclose
 from midspan.testing.format import (
     FORMAT,
     CallLine,
     EndLine,
-    ErrorLine,
-    EventLine,
+    ExchangeLine,
     Line,
-    NoResponseLine,
     RecordedError,
-    RequestLine,
-    ResponseLine,
+    RecordedRequest,
     RunLine,
     ToolsLine,
     encode,
-    encode_line,
-    encode_messages,
     recordings_in,
 )
 from midspan.testing.masking import SecretMasker
 from midspan.tools.source import ToolSource
 from midspan.tools.wrap import WrapperSource
 
-RECORDED_OPTIONS = ("system", "settings", "limits", "tool_choice", "calls_only", "prompt_mode")
-_UNRECORDED_OPTIONS = ("model", "tools", "output")
+_RECORDED_OPTIONS = ("system", "settings", "limits", "tool_choice", "calls_only", "prompt_mode")
 
 
-def record(agent: Agent, directory: str | os.PathLike[str], *, secrets: Iterable[str] = ()) -> Agent:
+def record(agent: Agent[Output], directory: str | os.PathLike[str], *, secrets: Iterable[str] = ()) -> Agent[Output]:
     """Return an agent that writes every run to a file in the directory.
 
     Secrets are masked in the files: credentials of providers, environment variables that hold secrets, everything that
     looks like a key or a token, and the texts in `secrets`.
     """
-    secrets = tuple(secrets) if isinstance(secrets, Iterator) else secrets  # each run needs them
-    SecretMasker(secrets)  # reports wrong secrets before the directory is created
+    masker = SecretMasker(secrets)
     path = Path(directory)
     try:
         path.mkdir(parents=True, exist_ok=True)
-        if not os.access(path, os.W_OK | os.X_OK):
-            raise PermissionError(0, "it is not writable")
     except (OSError, ValueError) as error:  # ValueError: no directory can have this name
         reason = getattr(error, "strerror", None) or error
         raise ConfigError(f"cannot record into {str(path)!r}: {reason}") from error
-    return ObservedAgent(agent, lambda run: RecordingWriter(path, run, SecretMasker(secrets)))
+    observer = Observer(lambda run: RecordingWriter(path, run, masker), RecordedProvider, RecordedTools)
+    return ObservedAgent(agent, observer)
 
 
 class RecordingWriter:
@@ -80,15 +70,9 @@ class RecordingWriter:
         self._path: Path | None = None
         self._error: MidspanError | None = None
 
-    def wrap_provider(self, provider: Provider) -> Provider:
-        return RecordedProvider(provider, self)
-
-    def wrap_tools(self, source: ToolSource) -> ToolSource:
-        return RecordedTools(source, self)
-
     def finish(self, outcome: RunResult | Exception) -> None:
         if isinstance(outcome, RunResult):
-            self.write(EndLine(outcome.text, outcome.turns, tuple(run.call for run in outcome.tool_calls)))
+            self.write(EndLine(outcome.text, tuple(run.call for run in outcome.tool_calls)))
         elif self._path is not None:  # otherwise the run failed before it did anything
             self.write(EndLine(error=RecordedError.of(outcome)))
 
@@ -109,7 +93,7 @@ class RecordingWriter:
             raise
 
     def _encode(self, line: Line) -> bytes:
-        return self._masker.mask(encode_line(line)) + b"\n"
+        return encode(self._masker.mask_line(line)) + b"\n"
 
 
 def _create(directory: Path, data: bytes) -> Path:
@@ -131,50 +115,44 @@ def _append(path: Path, data: bytes, flags: int = 0) -> None:
 
 
 class RecordedProvider(WrapperProvider):
-    """A provider whose requests and responses are recorded."""
+    """A provider whose requests are recorded when their responses are complete."""
 
     def __init__(self, provider: Provider, writer: RecordingWriter) -> None:
         super().__init__(provider)
         self._writer = writer
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        has_response = False
-        with self._recorded(request, stream=True):
+        response: ModelResponse | None = None
+        received: list[PartEvent] = []
+        with self._errors_recorded(request, received):
             async with aclosing(ensure_aclose(self.wrapped.stream(request))) as events:
                 async for event in events:
-                    has_response = has_response or isinstance(event, ModelResponse)
-                    if isinstance(event, ModelResponse | PartEvent):  # runs ignore anything else
-                        self._writer.write(
-                            ResponseLine(event) if isinstance(event, ModelResponse) else EventLine(event)
-                        )
+                    if isinstance(event, ModelResponse):
+                        response = event
+                        self._write(request, received, response)
+                    elif isinstance(event, PartEvent):  # runs ignore anything else
+                        received.append(event)
                     yield event
-        if not has_response:
-            self._writer.write(NoResponseLine())
+        if response is None:
+            self._write(request, received)
 
     async def generate(self, request: ModelRequest) -> ModelResponse:
-        with self._recorded(request, stream=False):
+        with self._errors_recorded(request, ()):
             response = await self.wrapped.generate(request)
-        self._writer.write(ResponseLine(response))
+        self._write(request, (), response)
         return response
 
     @contextmanager
-    def _recorded(self, request: ModelRequest, *, stream: bool) -> Iterator[None]:
-        """Record a request, and its error if there is one."""
-        self._writer.write(request_line(self.wrapped, request, stream=stream))
+    def _errors_recorded(self, request: ModelRequest, events: Sequence[PartEvent]) -> Iterator[None]:
         try:
             yield
         except Exception as error:
-            self._writer.write(ErrorLine(RecordedError.of(error)))
+            self._write(request, events, error=RecordedError.of(error))
             raise
 
-
-def request_line(provider: Provider, request: ModelRequest, *, stream: bool) -> RequestLine:
-    """The request as recordings store and compare it."""
-    if isinstance(provider, WireProvider):
-        wire = provider.wire_request(request, stream=stream)
-        return RequestLine(provider.model, stream, Raw(wire.body), wire.path)
-    values = {"config": request.config, "messages": encode_messages(request.history.messages)}
-    return RequestLine(provider.model, stream, Raw(encode(values)))
+    def _write(self, request: ModelRequest, events: Sequence[PartEvent], *outcome: Any, **error: Any) -> None:
+        recorded = RecordedRequest(request.config, request.history.messages)
+        self._writer.write(ExchangeLine(self.model, recorded, tuple(events), *outcome, **error))
 
 
 class RecordedTools(WrapperSource):
@@ -195,38 +173,48 @@ class RecordedTools(WrapperSource):
         except Exception as error:
             self._writer.write(CallLine(call, perf_counter() - started_at, error=RecordedError.of(error)))
             raise
-        recorded = result if isinstance(result, ToolResult) else None
-        self._writer.write(CallLine(call, perf_counter() - started_at, recorded))
+        self._writer.write(CallLine(call, perf_counter() - started_at, result))
         return result
 
 
-class Session(Protocol):
-    """Wraps the model and the tools of one run, and gets its outcome."""
+class Observer(NamedTuple):
+    """How the runs of an agent are observed."""
 
-    def wrap_provider(self, provider: Provider) -> Provider: ...
-
-    def wrap_tools(self, source: ToolSource) -> ToolSource: ...
-
-    def finish(self, outcome: RunResult | Exception) -> None: ...
+    start: Callable[[RunLine], Any]
+    """Returns an object for one run; its method `finish` gets the result or the error."""
+    wrap_provider: Callable[[Provider, Any], Provider]
+    wrap_tools: Callable[[ToolSource, Any], ToolSource]
 
 
 class ObservedAgent(Agent):
     """An agent that wraps the model and the tools of each run."""
 
-    def __init__(self, agent: Agent, start: Callable[[RunLine], Session]) -> None:
+    def __init__(self, agent: Agent, observer: Observer) -> None:
         self._agent = agent
-        self._start = start
+        self._observer = observer
 
     @property
-    def model(self) -> Provider:
+    def model(self) -> str:
         return self._agent.model
+
+    @property
+    def provider(self) -> Provider:
+        return self._agent.provider
 
     @property
     def tools(self) -> Sequence[Any]:
         return self._agent.tools
 
-    def replace(self, *, limits: Limits | None = None, **options: Any) -> Agent:
-        return ObservedAgent(self._agent.replace(limits=limits, **options), self._start)
+    @property
+    def system(self) -> str | None:
+        return self._agent.system
+
+    @property
+    def limits(self) -> Limits:
+        return self._agent.limits
+
+    def replace(self, **options: Any) -> Agent[Any]:
+        return ObservedAgent(self._agent.replace(**options), self._observer)
 
     def __repr__(self) -> str:
         return f"<{self._agent!r}, recorded or replayed>"
@@ -247,33 +235,17 @@ class ObservedAgent(Agent):
         stream.on_end = session.finish
         return stream
 
-    async def close(self) -> None:
-        await self._agent.close()
+    async def aclose(self) -> None:
+        await self._agent.aclose()
 
-    def _session(self, prompt: Any, options: dict[str, Any]) -> tuple[Session, dict[str, Any]]:
-        messages = options.get("messages", ())
-        messages = tuple(messages) if isinstance(messages, Iterator) else messages  # an iterator can be read only once
-        run_id = options.get("run_id") or f"run_{os.urandom(8).hex()}"
+    def _session(self, prompt: Any, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        run_id = options.get("run_id") or new_run_id()
         agent = self._agent.replace(**{name: options[name] for name in ("model", "tools") if name in options})
-        overrides = {name: value for name, value in options.items() if value is not None}
-        run = RunLine(
-            version=FORMAT,
-            run_id=run_id,
-            model=agent.model.model,
-            recorded_at=datetime.now(UTC).isoformat(timespec="seconds"),
-            messages=conversation(prompt, messages)[0].messages,
-            options={name: _to_json(overrides[name]) for name in RECORDED_OPTIONS if name in overrides},
-            unrecorded_options=tuple(name for name in _UNRECORDED_OPTIONS if name in overrides),
-        )
-        session = self._start(run)
-        model = session.wrap_provider(agent.model)
+        recorded = {name: options[name] for name in _RECORDED_OPTIONS if options.get(name) is not None}
+        messages = conversation(prompt, options.get("messages"))[0].messages
+        start, wrap_provider, wrap_tools = self._observer
+        # The agent will reject what JSON cannot express.
+        session = start(RunLine(FORMAT, run_id, messages, msgspec.to_builtins(recorded, enc_hook=repr)))
         tool_set = ToolSet(agent.tools)
-        tools = [*tool_set.builtins, session.wrap_tools(tool_set.source)]
-        return session, {**options, "messages": messages, "run_id": run_id, "model": model, "tools": tools}
-
-
-def _to_json(option: Any) -> Any:
-    try:
-        return msgspec.to_builtins(option)
-    except TypeError:
-        return None  # the agent will refuse it
+        tools = [*tool_set.builtins, wrap_tools(tool_set.source, session)]
+        return session, {**options, "run_id": run_id, "model": wrap_provider(agent.provider, session), "tools": tools}

@@ -1,263 +1,187 @@
 """`replay`: an agent whose runs are answered from recordings."""
 
-import asyncio
 import logging
 import re
 import threading
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator
 from itertools import zip_longest
 from os import PathLike
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from midspan._loop.agent import Agent
+from midspan._loop.options import Output
 from midspan._loop.result import RunResult
-from midspan._schema.paths import MAX_QUOTED_CHARS, Steps, format_path, quoted
+from midspan._schema.problems import MAX_QUOTED_CHARS, Steps, format_path, quoted
 from midspan._types.context import NO_CONTEXT, RunContext
 from midspan._types.exchange import ModelEvent, ModelRequest, ModelResponse
 from midspan._types.messages import History, Message
-from midspan._types.parts import Text, ToolCall, ToolResult, is_local_id
-from midspan._types.specs import Limits, ToolSpec
-from midspan.errors import ConfigError, NotRecorded
+from midspan._types.parts import Text, ToolCall, ToolResult
+from midspan.errors import NotRecordedError
 from midspan.providers.provider import Provider, WrapperProvider
 from midspan.providers.stream import collect, events_of
 from midspan.testing.format import (
     CallLine,
-    ErrorLine,
-    EventLine,
-    Exchange,
+    EndLine,
+    ExchangeLine,
+    RecordedError,
+    RecordedRequest,
     Recording,
-    RequestLine,
-    ResponseLine,
-    encode_messages,
+    encode,
     read_recording,
-    recordings_in,
+    read_recordings,
 )
-from midspan.testing.masking import MASK, SecretMasker
-from midspan.testing.recording import RECORDED_OPTIONS, ObservedAgent, request_line
+from midspan.testing.masking import MASK
+from midspan.testing.recording import ObservedAgent, Observer
 from midspan.tools.source import ToolListing, ToolSource
 from midspan.tools.wrap import WrapperSource
 
 _log = logging.getLogger("midspan.testing")
 
 
-def replay(agent: Agent, directory: str | PathLike[str], *, secrets: Iterable[str] = ()) -> Agent:
+def replay(agent: Agent[Output], directory: str | PathLike[str]) -> Agent[Output]:
     """Return an agent that is answered from the recordings in the directory, or from a single recording.
 
     No model is asked and no tool is run. Each recording is replayed once, by the run that asks the same.
     """
-    library = RecordingLibrary(Path(directory), SecretMasker(secrets))
-    return ObservedAgent(agent, lambda run: Replayer(library, run.messages))
+    library = RecordingLibrary(Path(directory))
+    observer = Observer(lambda run: Replayer(library.take(run.messages)), ReplayedProvider, ReplayedTools)
+    return ObservedAgent(agent, observer)
 
 
 def asked(recording: str | PathLike[str]) -> dict[str, Any]:
     """Return what the run of a recording was asked, as arguments of `run`: `agent.run_sync(**asked(path))`."""
     run = read_recording(Path(recording)).run
-    options = {name: run.options[name] for name in RECORDED_OPTIONS if name in run.options}
-    if "limits" in options:
-        options["limits"] = msgspec.convert(options["limits"], Limits)
     match run.messages:
         case (Message(role="user", parts=(Text(text, None),)),):
-            return {"prompt": text, **options}
-    return {"messages": History(run.messages), **options}
+            return {"prompt": text, **run.options}
+    return {"messages": History(run.messages), **run.options}
+
+
+def assert_replays(agent: Agent[Any], directory: str | PathLike[str]) -> None:
+    """Replay every recording in the directory, or a single one, with what its run was asked.
+
+    Raises an error if a request, a call or the outcome differs from the recording.
+    """
+    for recording in read_recordings(Path(directory)):
+        try:
+            result = replay(agent, recording.path).run_sync(**asked(recording.path))
+            end = EndLine(result.text, tuple(run.call for run in result.tool_calls))
+        except NotRecordedError:
+            raise
+        except Exception as error:  # noqa: BLE001 - it is compared with the recorded one
+            end = EndLine(error=RecordedError.of(error))
+        difference = diff(comparable(recording.end), comparable(end))
+        if difference is not None:
+            raise NotRecordedError(f"the outcome differs from the recording {str(recording.path)!r} at {difference}")
 
 
 class RecordingLibrary:
     """The recordings of a directory, or a single one. Each is given to one run, which asks the same."""
 
-    def __init__(self, path: Path, masker: SecretMasker) -> None:
+    def __init__(self, path: Path) -> None:
         self._path = path
-        self.masker = masker
         self._lock = threading.Lock()
-        self.recordings = [read_recording(file) for file in _recordings_at(path)]
-        self._prompts = {recording: self._prompt(recording.run.messages) for recording in self.recordings}
-        self._unused = dict.fromkeys(self.recordings)
+        self._unused = [(item, comparable(item.run.messages)) for item in read_recordings(path)]
 
-    def take(self, messages: tuple[Message, ...], request: "RequestMaker | None") -> Recording:
-        """Return the recording of the run that begins with these messages and this request, if it begins with one."""
-        prompt = self._prompt(messages)
+    def take(self, messages: tuple[Message, ...]) -> Recording:
+        """Return the first recording of a run that begins with these messages."""
+        now = comparable(messages)
         with self._lock:
             if not self._unused:
-                count = len(self.recordings)
-                recordings = "the recording" if count == 1 else f"all {count} recordings"
-                raise NotRecorded(f"{recordings} in {str(self._path)!r} have been replayed; this run was not recorded")
-            candidates = sorted(self._unused, key=lambda recording: self._prompts[recording] != prompt)
-            for recording in candidates:
-                if self._difference(recording, prompt, request) is None:
-                    del self._unused[recording]
-                    return recording
-        raise NotRecorded(str(self._difference(candidates[0], prompt, request)))
-
-    def tools(self, messages: tuple[Message, ...]) -> tuple[ToolSpec, ...]:
-        """The tools of a run that begins with these messages."""
-        prompt = self._prompt(messages)
-        return min(self.recordings, key=lambda recording: self._prompts[recording] != prompt).tools
-
-    def request_difference(self, recording: Recording, turn: int, make_request: "RequestMaker") -> str | None:
-        """What is different in a request, compared with the recorded one."""
-        recorded = recording.exchanges[turn].request
-        request = make_request(recorded.stream)
-        difference = diff({"model": recorded.model}, {"model": request.model}) or diff(
-            comparable(recorded.request, self.masker), comparable(request.request, self.masker)
-        )
-        return difference and f"request {turn + 1} differs from the recording {str(recording.path)!r} at {difference}"
-
-    def _prompt(self, messages: tuple[Message, ...]) -> Any:
-        return comparable(encode_messages(messages), self.masker)
-
-    def _difference(self, recording: Recording, prompt: Any, request: "RequestMaker | None") -> str | None:
-        if request is not None and recording.exchanges:
-            return self.request_difference(recording, 0, request)
-        difference = diff(self._prompts[recording], prompt, ("messages",))
-        return difference and f"the run differs from the recording {str(recording.path)!r} at {difference}"
+                raise NotRecordedError(f"all recordings in {str(self._path)!r} have been replayed, but not this run")
+            # Comparing masked texts is slower, and seldom necessary.
+            equal = next((pair for pair in self._unused if pair[1] == now), None)
+            pair = equal or next((pair for pair in self._unused if diff(pair[1], now) is None), None)
+            if pair is not None:
+                self._unused.remove(pair)
+                return pair[0]
+            recording, prompt = self._unused[0]
+        difference = diff(prompt, now, ("messages",))
+        raise NotRecordedError(f"the run differs from the recording {str(recording.path)!r} at {difference}")
 
 
-RequestMaker = Callable[[bool], RequestLine]
-"""Returns a request as it is sent blocking, or streamed. It is compared as it was recorded: they may differ."""
-
-
-def comparable(document: Any, masker: SecretMasker) -> Any:
-    """A JSON document as it is compared: secrets masked, and the random ids of Midspan replaced by their order."""
+def comparable(value: Any) -> Any:
+    """Return a value as JSON that can be compared: the random ids of Midspan are replaced by their order."""
     numbers: dict[bytes, int] = {}
 
     def replace_id(match: re.Match[bytes]) -> bytes:
         return b'"local id %d"' % numbers.setdefault(match[0], len(numbers) + 1)
 
-    return msgspec.json.decode(masker.mask(_LOCAL_ID.sub(replace_id, bytes(document))))
+    return msgspec.json.decode(_LOCAL_ID.sub(replace_id, encode(value)))
 
 
 _LOCAL_ID = re.compile(rb'"midspan_[0-9a-f]{16}"')
 
 
-def _recordings_at(path: Path) -> list[Path]:
-    try:
-        is_directory = path.is_dir()
-        files = recordings_in(path) if is_directory else [path] if path.exists() else []
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"cannot read the recordings in {str(path)!r}: {error}") from error
-    if not files:
-        problem = f"no runs are recorded in {str(path)!r}" if is_directory else f"there is no recording {str(path)!r}"
-        command = f"midspan ask --record {str(path)!r}"
-        raise ConfigError(f"{problem}; record runs with record(agent, directory), or with {command}")
-    return files
-
-
 class Replayer:
-    """Replays one recording of a library; the first request or call of the run decides which one."""
+    """Replays one recording."""
 
-    def __init__(self, library: RecordingLibrary, messages: tuple[Message, ...]) -> None:
-        self._library = library
-        self._messages = messages
-        self._recording: Recording | None = None
+    def __init__(self, recording: Recording) -> None:
+        self.recording = recording
         self._turn = 0
-        self._calls: dict[int, CallLine] = {}
-        """The recorded calls that have not been made yet, by their position."""
-        self._running: dict[int, asyncio.Event] = {}
-        """The calls that have been made and have not ended yet."""
-        self._error: NotRecorded | None = None
-
-    def wrap_provider(self, provider: Provider) -> Provider:
-        return ReplayedProvider(provider, self)
-
-    def wrap_tools(self, source: ToolSource) -> ToolSource:
-        return ReplayedTools(source, self)
+        self._calls = [*recording.calls]
+        """The recorded calls that have not been made yet."""
+        self._error: NotRecordedError | None = None
 
     def finish(self, _outcome: RunResult | Exception | None = None) -> None:
         """Raise an earlier error again. An error that is raised in a tool call reaches the model, not the caller."""
         if self._error is not None:
             raise self._error
 
-    def exchange(self, request: RequestMaker) -> Exchange:
-        """Return the recorded exchange of this request."""
+    def exchange(self, model: str, request: ModelRequest) -> ExchangeLine:
+        """Return the recorded exchange with this request."""
         self.finish()
-        recording = self._find(request)
-        if self._turn >= len(recording.exchanges):
-            cut_off = "" if recording.end is not None else ", where it was cut off"
-            raise NotRecorded(
-                f"request {self._turn + 1} was not recorded: {str(recording.path)!r} ends after "
-                f"{len(recording.exchanges)}{cut_off}"
-            )
-        difference = self._library.request_difference(recording, self._turn, request)
-        if difference is not None:
-            raise NotRecorded(difference)
+        path, exchanges = str(self.recording.path), self.recording.exchanges
         self._turn += 1
-        return recording.exchanges[self._turn - 1]
+        if self._turn > len(exchanges):
+            raise NotRecordedError(f"request {self._turn} was not recorded: {path!r} ends after {len(exchanges)}")
+        recorded = exchanges[self._turn - 1]
+        now = RecordedRequest(request.config, request.history.messages)
+        difference = diff(recorded.model, model, ("model",)) or diff(comparable(recorded.request), comparable(now))
+        if difference is not None:
+            raise NotRecordedError(f"request {self._turn} differs from the recording {path!r} at {difference}")
+        return recorded
 
-    def tools(self) -> tuple[ToolSpec, ...]:
-        """The tools that were recorded, for a source that cannot be listed."""
-        return self._library.tools(self._messages)
-
-    async def call(self, call: ToolCall) -> CallLine:
-        """Return the recorded outcome of a call. Concurrent calls end in the order in which they ended then."""
-        try:
-            position = self._position(call)
-        except NotRecorded as error:
-            self._error = error
-            raise
-        line = self._calls.pop(position)
-        ended = self._running[position] = asyncio.Event()
-        try:
-            await asyncio.sleep(0)  # until all concurrent calls have been made
-            earlier = max((other for other in self._running if other < position), default=None)
-            if earlier is not None:
-                await self._running[earlier].wait()
-        finally:
-            del self._running[position]
-            ended.set()
-        return line
-
-    def _find(self, request: RequestMaker | None) -> Recording:
-        if self._recording is None:
-            self._recording = self._library.take(self._messages, request)
-            self._calls = dict(enumerate(self._recording.calls))
-        return self._recording
-
-    def _position(self, call: ToolCall) -> int:
-        recording = self._find(None)
-        same_name = [position for position, line in self._calls.items() if line.call.name == call.name]
-        same_name.sort(key=lambda position: self._calls[position].call.id != call.id)
-        for position in same_name:
-            has_id = self._calls[position].call.id == call.id or is_local_id(call.id)
-            if has_id and self._difference(position, call) is None:
-                return position
-        difference = self._difference(same_name[0], call) if same_name else None
-        problem = "was not recorded in" if difference is None else "differs from the recording"
-        place = "" if difference is None else f" at {difference}"
-        raise NotRecorded(f"the call {call.name}({quoted(call.arguments)}) {problem} {str(recording.path)!r}{place}")
-
-    def _difference(self, position: int, call: ToolCall) -> str | None:
-        documents = [
-            msgspec.json.encode(arguments) for arguments in (self._calls[position].call.arguments, call.arguments)
-        ]
-        recorded, now = [comparable(document, self._library.masker) for document in documents]
-        return diff(recorded, now, ("arguments",))
+    def call(self, call: ToolCall) -> CallLine:
+        """Return the recorded outcome of a call."""
+        lines = [line for line in self._calls if line.call.name == call.name]
+        lines.sort(key=lambda line: line.call.id != call.id)
+        now = comparable(call.arguments)
+        recorded = [comparable(line.call.arguments) for line in lines]
+        differences = [diff(arguments, now, ("arguments",)) for arguments in recorded]
+        if None in differences:
+            line = lines[differences.index(None)]
+            self._calls.remove(line)
+            return line
+        place = f"; another one differs at {differences[0]}" if differences else ""
+        called = f"{call.name}({quoted(call.arguments)})"
+        self._error = NotRecordedError(f"the call {called} was not recorded in {str(self.recording.path)!r}{place}")
+        raise self._error
 
 
 class ReplayedProvider(WrapperProvider):
-    """Answers requests from a recording. The wrapped provider only encodes them, so that they can be compared."""
+    """Answers requests from a recording."""
 
     def __init__(self, provider: Provider, replayer: Replayer) -> None:
         super().__init__(provider)
         self._replayer = replayer
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        exchange = self._replayer.exchange(lambda stream: request_line(self.wrapped, request, stream=stream))
-        for line in exchange.lines:
-            match line:
-                case EventLine(event=event):
-                    yield event
-                case ResponseLine(response=response) if exchange.request.stream:
-                    yield response
-                case ResponseLine(response=response):
-                    for response_event in events_of(response):
-                        yield response_event
-                case ErrorLine(error=error):
-                    raise error.to_exception()
-        if not exchange.lines or isinstance(exchange.lines[-1], EventLine):
-            raise NotRecorded("the rest of this response was not recorded; record the run again")
+        exchange = self._replayer.exchange(self.model, request)
+        if exchange.response is not None and not exchange.events:  # it was recorded without a stream
+            for event in events_of(exchange.response):
+                yield event
+            return
+        for event in exchange.events:
+            yield event
+        if exchange.error is not None:
+            raise exchange.error.to_exception()
+        if exchange.response is not None:
+            yield exchange.response
 
     async def generate(self, request: ModelRequest) -> ModelResponse:
         return await collect(self.stream(request))
@@ -276,15 +200,14 @@ class ReplayedTools(WrapperSource):
             listing = await super().list_tools()
         except Exception as error:  # noqa: BLE001 - a source is foreign code
             _log.info("cannot list the tools, using those of the recording: %s", error)
-            return ToolListing(self._replayer.tools())
-        return ToolListing(self._replayer.tools()) if listing.unavailable else listing
+            return ToolListing(self._replayer.recording.tools)
+        return ToolListing(self._replayer.recording.tools) if listing.unavailable else listing
 
     async def call(self, call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:  # noqa: ARG002 - protocol
-        line = await self._replayer.call(call)
-        if line.error is not None:
+        line = self._replayer.call(call)
+        if line.result is None:
+            assert line.error is not None, "a call ends with a result or an error"
             raise line.error.to_exception()
-        if line.result is None or line.result.id != line.call.id:
-            return cast("ToolResult", line.result)  # what the source returned was wrong, and is wrong again
         return replace(line.result, id=call.id)
 
 
@@ -293,6 +216,8 @@ def diff(recorded: Any, now: Any, steps: Steps = ()) -> str | None:
 
     A mask in a recorded string stands for any text.
     """
+    if recorded == MASK:
+        return None
     if isinstance(recorded, dict) and isinstance(now, dict):
         names = dict.fromkeys([*recorded, *now])
         pairs: Any = ((name, recorded.get(name, _NOTHING), now.get(name, _NOTHING)) for name in names)
@@ -320,17 +245,10 @@ def _is_same(recorded: Any, now: Any) -> bool:
 
 
 def _describe(recorded: Any, now: Any, steps: Steps) -> str:
-    if isinstance(recorded, str) and isinstance(now, str):
-        recorded, now = _around_difference(recorded, now)
+    if isinstance(recorded, str) and isinstance(now, str) and max(len(recorded), len(now)) > MAX_QUOTED_CHARS:
+        pairs = enumerate(zip_longest(recorded, now))
+        position = next(index for index, (before, after) in pairs if before != after)
+        start = max(0, position - MAX_QUOTED_CHARS // 4)
+        recorded, now = (f"…{text[start:]}" if start else text for text in (recorded, now))
     values = ["nothing" if value is _NOTHING else quoted(value) for value in (recorded, now)]
     return f"{format_path(steps) or 'the whole'}: recorded {values[0]}, now {values[1]}"
-
-
-def _around_difference(recorded: str, now: str) -> tuple[str, str]:
-    """Long texts, from shortly before the position where they differ."""
-    pairs = enumerate(zip_longest(recorded, now))
-    position = next(index for index, (before, after) in pairs if before != after)
-    start = max(0, position - MAX_QUOTED_CHARS // 4)
-    if start == 0 or max(len(recorded), len(now)) < MAX_QUOTED_CHARS:
-        return recorded, now
-    return f"…{recorded[start:]}", f"…{now[start:]}"

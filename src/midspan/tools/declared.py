@@ -70,7 +70,9 @@ def _declared_tool(
         return ((context.user, copied) if takes_context else (copied,)), {}
 
     complete = replace(spec, parameters=takes, response=returns)
-    return Tool(complete, callback, options, bind=bind, enforces_response=True)
+    made: Tool[..., Any] = Tool(complete, callback, options, bind=bind, enforces_response=True)
+    made.check_schemas()
+    return made
 
 
 def _read_schema(schema: JsonSchema, label: str) -> dict[str, Any]:

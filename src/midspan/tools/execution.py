@@ -7,7 +7,7 @@ SystemExit are raised, because they are meant for the program.
 import asyncio
 import inspect
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import islice
 from time import monotonic, perf_counter
@@ -16,9 +16,9 @@ from typing import Any
 import msgspec
 
 from midspan._types.context import NO_CONTEXT, RunContext
-from midspan._types.parts import NOT_RUN, Blob, ToolCall, ToolResult
-from midspan._types.texts import truncate
-from midspan.errors import ArgumentError, ConfigError, DuplicateTool, ResultError, ToolError
+from midspan._types.parts import NOT_RUN, Blob, Resource, Text, ToolCall, ToolResult
+from midspan._types.texts import NOT_JSON, truncate, with_article
+from midspan.errors import ArgumentError, ConfigError, DuplicateToolError, ResultError, ToolError
 from midspan.tools.function import Tool, tool_of
 from midspan.tools.source import (
     ToolListing,
@@ -35,8 +35,10 @@ _MAX_ITEMS = 10_000
 """How many items of a generator are read."""
 _MAX_ERROR_BYTES = 4_000
 _MAX_MEDIA_DEPTH = 4
-_PLAIN_TYPES = frozenset((dict, list, tuple, str, int, float, bool, type(None)))
+_DATA_TYPES = frozenset((dict, str, int, float, bool, type(None)))
+_PLAIN_TYPES = _DATA_TYPES | {list, tuple}
 """What most functions return."""
+_CONTENT_TYPES = frozenset((Text, Blob, Resource))
 
 
 class LocalTools(ToolSource):
@@ -49,7 +51,7 @@ class LocalTools(ToolSource):
         for function in tools:
             tool = tool_of(function)
             if tool.name in self._tools:
-                raise DuplicateTool(f"two tools are named {tool.name!r}; rename one of them")
+                raise DuplicateToolError(f"two tools are named {tool.name!r}; rename one of them")
             self._tools[tool.name] = tool
         self.listing = ToolListing(tuple(tool.spec for tool in self._tools.values()))
         """What `list_tools` returns. It never changes."""
@@ -57,9 +59,13 @@ class LocalTools(ToolSource):
     async def list_tools(self) -> ToolListing:
         return self.listing
 
-    async def call(self, call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:
+    def call(self, call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> Coroutine[Any, Any, ToolResult]:
         tool = self._tools.get(call.name)
-        return unknown(call, self._tools) if tool is None else await execute(tool, call, context)
+        return _unknown(call, self._tools) if tool is None else execute(tool, call, context)
+
+
+async def _unknown(call: ToolCall, names: Iterable[str]) -> ToolResult:
+    return unknown(call, names)
 
 
 SourceCall = Callable[[ToolCall, RunContext[Any]], Awaitable[ToolResult]]
@@ -79,7 +85,9 @@ async def run_call(
         result = await (run_in_task(run, call, context, name=call.name) if in_task else run(call, context))
     except Exception as error:  # noqa: BLE001 - sources are user code
         cause = error.error if isinstance(error, ToolRaised) else error
-        _log.error("the source of tool %s raised %s", call.name, type(cause).__name__, exc_info=cause)
+        name, fields = type(cause).__name__, context.log_fields
+        _log.error("the source of tool %s raised %s", call.name, name, exc_info=cause, extra=fields)
+        context.report_error(cause)
         result = call.error_result(f"{call.name} failed: {describe_error(cause)}")
     if not isinstance(result, ToolResult) or result.id != call.id or result.name != call.name:
         _log.error("the source of tool %s returned %r, which is not a result of this call", call.name, result)
@@ -93,13 +101,17 @@ async def run_call(
 def _is_json(value: Any) -> bool:
     try:
         _encode(value)
-    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
+    except NOT_JSON:
         return False
     return True
 
 
 async def execute(tool: Tool[..., Any], call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:
     """Run the call and return its result, whatever happens."""
+    if tool.isolate:
+        from midspan.tools.workers.source import run_isolated  # loaded for isolated tools
+
+        return await run_isolated(tool, call, context)
     changes: tuple[str, ...] = ()
     arguments = tool.parameters.fast_path(call.arguments)
     if arguments is None:
@@ -107,41 +119,62 @@ async def execute(tool: Tool[..., Any], call: ToolCall, context: RunContext[Any]
         if validated.problems:
             return call.error_result(f"invalid parameters:{bulleted(map(str, validated.problems))}", NOT_RUN)
         arguments, changes = validated.arguments, validated.changes
-    context.start(tool.timeout)
+    started, name = context.start(tool.timeout), call.name
+    function = partial(tool.function, **arguments) if tool.bind is None else partial(_bind, tool, arguments, context)
     try:
-        value, notes = await _call(tool, arguments, context)
+        if tool.is_async:
+            value = await run_in_task(function, timeout=tool.timeout, name=name)
+        else:
+            value = await _run_in_thread(function, tool.timeout)
+        if type(value) not in _PLAIN_TYPES:
+            value, notes = await _read(value, tool, started)
+            changes = (*changes, *notes)
     except asyncio.CancelledError:
         context.cancel()
         raise
     except Expired as expired:
         context.cancel()
-        return call.error_result(timeout_message(call.name, tool.timeout, expired, is_async=tool.is_async))
+        return call.error_result(timeout_message(name, tool.timeout, expired, is_async=tool.is_async))
     except ToolRaised as raised:
-        return _error_result(call, raised.error)
+        return _error_result(call, raised.error, context)
     except ToolError as error:  # no thread could be started
         return call.error_result(str(error), NOT_RUN)
-    return _to_tool_result(tool, call, value, (*changes, *notes) if notes else changes)
+    return _to_tool_result(tool, call, value, changes)
+
+
+def execute_here(
+    tool: Tool[..., Any], call: ToolCall, context: RunContext[Any], loop: asyncio.AbstractEventLoop
+) -> ToolResult:
+    """Run the call of a plain function in the current thread, without a timeout. Worker processes do so.
+
+    `loop` runs in another thread and awaits what the function returns if that is a coroutine or an async generator.
+    """
+    validated = tool.parameters.validate(call.arguments)
+    if validated.problems:
+        return call.error_result(f"invalid parameters:{bulleted(map(str, validated.problems))}", NOT_RUN)
+    changes = validated.changes
+    try:
+        value = _bind(tool, validated.arguments, context)
+        if type(value) not in _PLAIN_TYPES:
+            read = asyncio.run_coroutine_threadsafe(_read(value, tool, monotonic()), loop)
+            value, notes = read.result()
+            changes = (*changes, *notes)
+    except ToolRaised as raised:
+        return _error_result(call, raised.error, context)
+    except Exception as error:  # noqa: BLE001 - tools are user code
+        return _error_result(call, error, context)
+    return _to_tool_result(tool, call, value, changes)
 
 
 class _InvalidArguments(Exception):
     """An ArgumentError that was raised before the function was called."""
 
 
-async def _call(
-    tool: Tool[..., Any], arguments: dict[str, Any], context: RunContext[Any]
-) -> tuple[Any, tuple[str, ...]]:
-    """Return what the function returns, and notes about it."""
-    timeout, name, start = tool.timeout, tool.spec.name, monotonic()
-    function = partial(tool.function, **arguments) if tool.bind is None else partial(_bind, tool, arguments, context)
-    if tool.is_async:
-        value = await run_in_task(function, timeout=timeout, name=name)
-    else:
-        value = await _run_in_thread(function, timeout)
-    if type(value) in _PLAIN_TYPES:
-        return value, ()
-    is_collected = False
+async def _read(value: Any, tool: Tool[..., Any], started: float) -> tuple[Any, tuple[str, ...]]:
+    """Return the value itself if a function returned a generator or an awaitable, and notes about it."""
+    is_collected, name = False, tool.spec.name
     while True:  # a lambda may return a coroutine, which may return a generator
-        seconds_left = None if timeout is None else timeout - (monotonic() - start)
+        seconds_left = None if tool.timeout is None else tool.timeout - (monotonic() - started)
         if isinstance(value, Iterator):
             value, is_collected = await _run_in_thread(partial(list, islice(value, _MAX_ITEMS + 1)), seconds_left), True
         elif isinstance(value, AsyncIterator):
@@ -155,7 +188,8 @@ async def _call(
 
 
 def _bind(tool: Tool[..., Any], arguments: dict[str, Any], context: RunContext[Any]) -> Any:
-    assert tool.bind is not None, "only then is it called"
+    if tool.bind is None:
+        return tool.function(**arguments)
     try:
         positional, keywords = tool.bind(arguments, context)
     except ArgumentError as error:
@@ -180,14 +214,16 @@ async def _collect(iterator: AsyncIterator[Any]) -> list[Any]:
     return items
 
 
-def _error_result(call: ToolCall, error: BaseException) -> ToolResult:
+def _error_result(call: ToolCall, error: BaseException, context: RunContext[Any]) -> ToolResult:
     if isinstance(error, _InvalidArguments):
         return call.error_result(f"invalid parameters:{bulleted(str(error.__cause__).splitlines())}", NOT_RUN)
     if isinstance(error, ArgumentError):
         return call.error_result(f"invalid parameters:{bulleted(str(error).splitlines())}")
     if isinstance(error, ToolError):
         return call.error_result(str(error))
-    _log.warning("tool %s raised %s", call.name, type(error).__name__, exc_info=error)
+    name, fields = type(error).__name__, {**context.log_fields, "tool": call.name}
+    _log.warning("tool %s raised %s", call.name, name, exc_info=error, extra=fields)
+    context.report_error(error)
     return call.error_result(f"{call.name} failed: {describe_error(error)}")
 
 
@@ -210,6 +246,8 @@ def _to_tool_result(tool: Tool[..., Any], call: ToolCall, returned: Any, notes: 
     """
     media: list[Blob] = []
     hint = None
+    if type(returned) not in _DATA_TYPES and (content := _ordered_content(returned)):
+        return ToolResult(call.id, call.name, content=content, is_final=tool.final is True, notes=notes)
     try:
         value, size = _to_json(returned, media)
     except ResultError as error:
@@ -267,6 +305,15 @@ def _reported_error(call: ToolCall, value: dict[str, Any], notes: tuple[str, ...
     return ToolResult(call.id, call.name, shown, is_error=True, notes=notes)
 
 
+def _ordered_content(value: Any) -> tuple[Text | Blob | Resource, ...]:
+    """Return the content of a function that returns texts and resources, perhaps with media; else nothing."""
+    parts = value if type(value) in (list, tuple) else (value,)
+    if not parts or type(parts[0]) not in _CONTENT_TYPES:  # as almost always
+        return ()
+    has_texts = any(isinstance(part, Text | Resource) for part in parts)
+    return tuple(parts) if has_texts and all(type(part) in _CONTENT_TYPES for part in parts) else ()
+
+
 def _extract_media(value: Any, media: list[Blob], depth: int = 0) -> Any:
     """Return the value with a name in place of each image or other medium, which is appended to `media`."""
     blob = _to_blob(value)
@@ -287,7 +334,7 @@ def _extract_media(value: Any, media: list[Blob], depth: int = 0) -> Any:
 def _to_blob(value: Any) -> Blob | None:
     if isinstance(value, Blob):
         return value
-    if isinstance(value, bytes | bytearray | memoryview) and (media_type := _media_type(bytes(value[:16]))):
+    if isinstance(value, bytes | bytearray | memoryview) and (media_type := media_type_of(bytes(value[:16]))):
         return Blob.of(bytes(value), media_type)
     return None
 
@@ -300,7 +347,8 @@ _SIGNATURES = {
 }
 
 
-def _media_type(head: bytes) -> str | None:
+def media_type_of(head: bytes) -> str | None:
+    """Guess the media type from the first 16 bytes."""
     if head[:4] == b"RIFF" and head[8:12] in (b"WEBP", b"WAVE"):
         return "image/webp" if head[8:12] == b"WEBP" else "audio/wav"
     return next((media_type for signature, media_type in _SIGNATURES.items() if head.startswith(signature)), None)
@@ -312,11 +360,11 @@ def _describe(value: Any, error: ResultError) -> str:
         text = repr(value)[:200]
     except Exception:  # noqa: BLE001 - __repr__ is user code
         text = "its repr() failed"
-    return truncate(f"a {type(value).__name__} that cannot be shown as data ({error}): {text}")
+    return truncate(f"{with_article(type(value).__name__)} that cannot be shown as data ({error}): {text}")
 
 
 def _cut(value: Any, max_chars: int, notes: tuple[str, ...]) -> tuple[Any, tuple[str, ...]]:
-    """Return the value, or as much of it as the model shall read, with a mark where it was cut."""
+    """Truncate the value to `max_chars` and say so."""
     text = value if isinstance(value, str) else _encode(value).decode()
     if len(text) <= max_chars:
         return value, notes

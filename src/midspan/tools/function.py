@@ -5,9 +5,20 @@ import re
 import threading
 import types
 from collections.abc import Callable, Collection
-from copy import copy
-from functools import update_wrapper
-from typing import Annotated, Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack, overload
+from functools import cached_property, update_wrapper
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Concatenate,
+    Generic,
+    ParamSpec,
+    Self,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    overload,
+)
 
 import msgspec
 from msgspec.structs import replace
@@ -17,7 +28,11 @@ from midspan._types.specs import Effects, ToolSpec
 from midspan._types.texts import check_text
 from midspan.errors import ArgumentError, ConfigError, ResultError, SchemaError
 
+if TYPE_CHECKING:
+    from midspan._schema.arguments import SchemaValidator
+
 P = ParamSpec("P")
+Q = ParamSpec("Q")
 R = TypeVar("R")
 
 Bind = Callable[[dict[str, Any], RunContext[Any]], tuple[tuple[Any, ...], dict[str, Any]]]
@@ -42,6 +57,10 @@ class _DataOptions(TypedDict, total=False):
     """A second identical call changes nothing more."""
     read_only: bool | None
     """The tool changes nothing."""
+    destructive: bool | None
+    """The tool may delete or overwrite something."""
+    open_world: bool | None
+    """The tool deals with things outside of a closed system, as a web search does."""
     repeatable: bool
     """Loop detection ignores the tool."""
     examples: Collection[dict[str, Any]]
@@ -50,6 +69,8 @@ class _DataOptions(TypedDict, total=False):
     """In seconds, 30 by default; None means no limit."""
     max_result_chars: Annotated[int, msgspec.Meta(ge=1)]
     """Longer results, in characters of JSON, are cut before a model pays for them; 200,000 by default."""
+    isolate: bool
+    """Calls run in a worker process, which is killed at the timeout. The module of the function must be importable."""
     check_formats: bool
     """Arguments and results must have the `format` that a schema declares, such as `ipv4` or `email`."""
 
@@ -85,6 +106,8 @@ def with_options(spec: ToolSpec, options: DeclaredToolOptions) -> ToolSpec:
         repeatable=options.get("repeatable", spec.repeatable),
         title=options.get("title", spec.title),
         read_only=options.get("read_only", spec.read_only),
+        destructive=options.get("destructive", spec.destructive),
+        open_world=options.get("open_world", spec.open_world),
     )
 
 
@@ -186,8 +209,6 @@ class Tool(Generic[P, R]):
         enforces_response: bool = False,
     ) -> None:
         """`bind=None` passes valid arguments to the function by name, as they are."""
-        from midspan._schema.arguments import SchemaValidator  # slow to import
-
         options = options or {}
         self.spec = with_options(spec, options)
         self.function = function
@@ -195,17 +216,38 @@ class Tool(Generic[P, R]):
         self.timeout = options.get("timeout", 30.0)
         self.final = options.get("final", spec.final)
         self.max_result_chars = options.get("max_result_chars", 200_000)
+        self.isolate = options.get("isolate", False)
+        if self.isolate:
+            from midspan.tools.workers.source import check_isolated  # few tools need it
+
+            check_isolated(spec.name, function)
         self.is_async = is_async(function)
         self.enforces_response = enforces_response
         """Whether a return value that does not match `spec.response` is an error, or the model only gets a note."""
-        formats = options.get("check_formats", False)
-        parameters, response = spec.parameters or {"type": "object"}, spec.response
+        self._formats = options.get("check_formats", False)
+
+    def check_schemas(self) -> None:
+        """Raise SchemaError if a schema or an example is not valid. Schemas of functions are valid, as we make them."""
         try:
-            self.parameters = SchemaValidator(parameters, label="parameters", formats=formats)
-            self.response = None if response is None else SchemaValidator(response, label="response", formats=formats)
+            self.parameters, self.response  # noqa: B018 - compiles them
             self._check_examples()
         except SchemaError as error:
-            raise SchemaError(f"failed to create tool {spec.name}: {error}") from error
+            raise SchemaError(f"failed to create tool {self.name}: {error}") from error
+
+    @cached_property
+    def parameters(self) -> "SchemaValidator":
+        """The schema of the arguments, compiled with the first call."""
+        from midspan._schema.arguments import SchemaValidator  # slow to import
+
+        schema = self.spec.parameters or {"type": "object"}
+        return SchemaValidator(schema, label="parameters", formats=self._formats)
+
+    @cached_property
+    def response(self) -> "SchemaValidator | None":
+        from midspan._schema.arguments import SchemaValidator  # as above
+
+        schema = self.spec.response
+        return None if schema is None else SchemaValidator(schema, label="response", formats=self._formats)
 
     @property
     def name(self) -> str:
@@ -213,6 +255,18 @@ class Tool(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)
+
+    if TYPE_CHECKING:  # a decorated method is a _ToolMethod, which is a tool of each object
+
+        @overload
+        def __get__(self, instance: None, owner: type | None = None) -> Self: ...
+
+        @overload
+        def __get__(
+            self: "Tool[Concatenate[Any, Q], R]", instance: object, owner: type | None = None
+        ) -> "Tool[Q, R]": ...
+
+        def __get__(self, instance: object, owner: type | None = None) -> Any: ...
 
     def __repr__(self) -> str:
         return f"<tool {self.spec.name}>"
@@ -260,8 +314,18 @@ def tool_of(function: Callable[..., Any], **options: Unpack[ToolOptions]) -> Too
     from midspan._schema.signature import signature_of  # slow to import
 
     signature = signature_of(function, name=name, description=description)
-    spec = ToolSpec(signature.name, signature.description, signature.parameters, signature.response)
-    return Tool(spec, function, options, bind=None if signature.binding.takes_json else signature.binding)
+    binding = signature.binding
+    spec = ToolSpec(
+        signature.name,
+        signature.description,
+        signature.parameters,
+        signature.response,
+        needs_context=binding.needs_context,
+    )
+    made: Tool[..., Any] = Tool(spec, function, options, bind=None if binding.takes_json else binding)
+    if made.spec.examples:
+        made.check_schemas()
+    return made
 
 
 class _ToolMethod:
@@ -293,8 +357,11 @@ class _ToolMethod:
                 self._is_making = True
                 try:
                     self._tool = tool_of(method, **self._options)
+                    self._tool.check_schemas()  # all objects share what is compiled
                 finally:
                     self._is_making = False
+        from copy import copy  # loaded with the first method
+
         bound = copy(self._tool)
         bound.function = method
         return bound

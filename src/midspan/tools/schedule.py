@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
+from time import perf_counter
 from typing import Any
 
 from midspan._types.context import NO_CONTEXT, RunContext
@@ -62,12 +63,14 @@ async def each_call(
 
     def on_done(position: int, task: asyncio.Task[Outcome]) -> None:
         finished.put_nowait(position)
-        if task.cancelled() or task.result()[0]:  # otherwise the program shall exit, and no further call must start
-            slots.release()
-            if position in settled:
-                settled[position].set()
+        if not task.cancelled() and not task.result()[0]:
+            return  # KeyboardInterrupt or SystemExit: start no further call
+        slots.release()
+        if position in settled:
+            settled[position].set()
 
     tasks: list[asyncio.Task[Outcome]] = []
+    begin = perf_counter()
     try:
         for position in range(len(calls)):
             tasks.append(start(run_one, position))
@@ -76,7 +79,7 @@ async def each_call(
             position = await finished.get()
             if tasks[position].cancelled():  # by user code that cancels tasks which are not its own
                 call, _ = calls[position]
-                yield position, call.error_result(f"{call.name} was cancelled"), 0.0
+                yield position, call.error_result(f"{call.name} was cancelled"), perf_counter() - begin
             else:
                 yield position, *result_of(tasks[position])
     finally:
@@ -108,7 +111,7 @@ def call_order(calls: Sequence[ToolCall], specs: Mapping[str, ToolSpec]) -> Orde
                 earlier.add(writers[name])
             writers[name] = position
         for name in {_covering(name, wildcards) for name in reads}:
-            if writers.get(name, position) != position:
+            if name in writers:
                 earlier.add(writers[name])
             readers.setdefault(name, []).append(position)
         earlier.discard(position)

@@ -12,7 +12,8 @@ from msgspec import Struct
 
 from midspan._types.context import RunContext
 from midspan._types.parts import NOT_RUN, ToolCall, ToolResult
-from midspan._types.specs import ToolSpec
+from midspan._types.specs import ToolSpec, unknown_tool
+from midspan.errors import UnknownSessionError
 
 
 class UnavailableSource(Struct, frozen=True):
@@ -30,6 +31,8 @@ class ToolListing(Struct, frozen=True):
     """If a source counts the changes of its tools: listings with equal versions need no comparison of the tools."""
     unavailable: tuple[UnavailableSource, ...] = ()
     """Sources within this one that failed; their tools are missing."""
+    name: str | None = None
+    """The name of the source, if it has one. Where tools of several sources have the same name, it is their prefix."""
 
     def __iter__(self) -> Iterator[ToolSpec]:
         return iter(self.tools)
@@ -68,20 +71,17 @@ class ToolSource(Protocol):
 
 
 _MAX_INNER_ERRORS = 5
-_MAX_NAME_CHARS = 200
 
 
 def unknown(call: ToolCall, names: Iterable[str]) -> ToolResult:
     """Return the result of a call to a tool that does not exist, with the names that the model may have meant."""
-    from difflib import get_close_matches  # loaded with the first unknown tool
+    return call.error_result(unknown_tool(call.name, names), NOT_RUN)
 
-    known = list(names)
-    wanted = call.name.removeprefix("default_api").lstrip(".:")
-    near = [wanted] if wanted in known else get_close_matches(wanted[:_MAX_NAME_CHARS], known, 3, 0.5)
-    message = f"unknown tool: {call.name[:_MAX_NAME_CHARS]}"
-    message += f"; did you mean {' or '.join(near)}?" if near else ""
-    message += f"; the tools are: {', '.join(known[:50])}" if known else "; there are no tools"
-    return call.error_result(message, NOT_RUN)
+
+def unknown_session(name: str, sessions: Iterable[str]) -> UnknownSessionError:
+    """Return the error for a session that is not open."""
+    known = ", ".join(map(repr, sessions)) or "none"
+    return UnknownSessionError(f"unknown session {name!r}; open ones: {known}")
 
 
 def bulleted(problems: Iterable[str]) -> str:

@@ -52,7 +52,10 @@ class ToolRaised(Exception):
 
 
 async def run_in_task(
-    function: Callable[..., Awaitable[Any]], *args: Any, timeout: float | None = None, name: str | None = None
+    function: Callable[..., Awaitable[Any]],
+    *args: Any,
+    timeout: float | None = None,
+    name: str | None = None,
 ) -> Any:
     """Await `function(*args)` in a task of its own and return its value.
 
@@ -60,7 +63,7 @@ async def run_in_task(
     caller is cancelled, the task is cancelled. If it has not ended CANCEL_GRACE_SECONDS later, or the caller is
     cancelled again, it is abandoned: it keeps running and its outcome is ignored.
     """
-    task = start(function, *args, name=name)
+    task = _new_task(_outcome(function, args), loop=asyncio.get_running_loop(), name=name)
     try:
         if not _STARTS_EAGERLY:
             await asyncio.sleep(0)  # a task that never waits is done after this, and needs neither waiter nor timer
@@ -83,12 +86,12 @@ async def run_in_task(
     raise Expired(() if task.cancelled() else (result_of(task),))
 
 
-def start(function: Callable[..., Awaitable[Any]], *args: Any, name: str | None = None) -> "asyncio.Task[Outcome]":
+def start(function: Callable[..., Awaitable[Any]], *args: Any) -> "asyncio.Task[Outcome]":
     """Start a task that awaits `function(*args)`; read its outcome with `result_of`.
 
     Python 3.12 and later run it at once until it first waits, so a function that never waits is done on return.
     """
-    return _new_task(_outcome(function, args), loop=asyncio.get_running_loop(), name=name)
+    return _new_task(_outcome(function, args), loop=asyncio.get_running_loop())
 
 
 async def _outcome(function: Callable[..., Awaitable[Any]], args: tuple[Any, ...]) -> Outcome:
@@ -101,8 +104,11 @@ async def _outcome(function: Callable[..., Awaitable[Any]], args: tuple[Any, ...
 
 
 def result_of(task: "asyncio.Task[Outcome]") -> Any:
-    """Return the value of a finished task, or raise what it raised: as ToolRaised, unless the program shall exit."""
-    if task.cancelled():  # by itself, because whoever cancels it does not ask for its result
+    """Return the value of a finished task, or raise what it raised, as ToolRaised.
+
+    KeyboardInterrupt and SystemExit are raised as they are.
+    """
+    if task.cancelled():  # the task cancelled itself
         raise ToolRaised(asyncio.CancelledError())
     succeeded, value = task.result()
     if succeeded:

@@ -6,10 +6,10 @@ from typing import Any, Literal
 from midspan._types.context import NO_CONTEXT, RunContext
 from midspan._types.parts import ToolCall, ToolResult, local_id
 from midspan._types.specs import ToolSpec
-from midspan.errors import ConfigError, DuplicateTool, UnknownSession
+from midspan.errors import ConfigError, DuplicateToolError
 from midspan.tools.execution import execute
 from midspan.tools.function import Tool, tool_of
-from midspan.tools.source import ToolListing, ToolSource, unknown
+from midspan.tools.source import ToolListing, ToolSource, unknown, unknown_session
 
 Duplicates = Literal["error", "skip", "override"]
 
@@ -34,7 +34,9 @@ class Toolbox:
         if new.name in tools:
             if duplicates == "error":
                 where = f"in session {session!r}" if session is not None else "for all sessions"
-                raise DuplicateTool(f"{new.name!r} is already registered {where}; pass duplicates='skip' or 'override'")
+                raise DuplicateToolError(
+                    f"{new.name!r} is already registered {where}; pass duplicates='skip' or 'override'"
+                )
             if duplicates == "skip":
                 return tools[new.name]
         tools[new.name] = new
@@ -76,8 +78,7 @@ class Toolbox:
         if session is None:
             return self._common.copy()  # another thread may register a tool meanwhile
         if session not in self._sessions:
-            known = ", ".join(map(repr, self._sessions)) or "none"
-            raise UnknownSession(f"unknown session {session!r}; open ones: {known}")
+            raise unknown_session(session, self._sessions)
         return {**self._common, **self._sessions[session]}
 
 
@@ -87,8 +88,12 @@ class SessionTools(ToolSource):
     def __init__(self, tools: Callable[[], dict[str, Tool[..., Any]]]) -> None:
         self._tools = tools
 
-    async def list_tools(self) -> ToolListing:
+    @property
+    def listing(self) -> ToolListing:
         return ToolListing(tuple(tool.spec for tool in self._tools().values()))
+
+    async def list_tools(self) -> ToolListing:
+        return self.listing
 
     async def call(self, call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:
         tools = self._tools()

@@ -2,37 +2,44 @@
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from midspan._types.closing import close_all
 from midspan._types.context import NO_CONTEXT, RunContext
 from midspan._types.parts import ToolCall, ToolResult
 from midspan._types.specs import ToolSpec
-from midspan.errors import ConfigError, DuplicateTool
+from midspan.errors import ConfigError, DuplicateToolError
 from midspan.tools.execution import LocalTools, timeout_message
 from midspan.tools.function import Tool, check_seconds
 from midspan.tools.source import ToolListing, ToolSource, UnavailableSource, describe_error, unknown
 from midspan.tools.tasks import Expired, ToolRaised, run_in_task
 
 if TYPE_CHECKING:
-    from midspan._schema.dialects.dialect import AdaptedSchema, SchemaDialect
+    from midspan._schema.dialect import AdaptedSchema, SchemaDialect
 
 _log = logging.getLogger("midspan.tools")
 
+_MAX_BLOCKED_SECONDS = 10.0
+"""How long the event loop of a source may be busy before it counts as blocked."""
+
 T = TypeVar("T")
-ToolLike = ToolSource | Tool[..., Any] | Callable[..., Any]
+ToolLike = ToolSource | Tool[..., Any] | Callable[..., Any] | ToolSpec | Mapping[str, Any]
+"""A dict is a declaration as OpenAI, Anthropic or MCP write it."""
 
 
 def source_of(tools: ToolLike | Iterable[ToolLike]) -> ToolSource:
     """Return one source for a function, a tool, a source, or several of them."""
-    if isinstance(tools, str | bytes | Mapping):
+    if isinstance(tools, str | bytes):
         raise ConfigError(f"tools must be a list of functions, tools and sources, got {tools!r:.200}")
     if isinstance(tools, ToolSource):
         return check_source(tools)
-    items = list(tools) if isinstance(tools, Iterable) else [tools]
+    items: list[Any] = list(tools) if isinstance(tools, Iterable) and not isinstance(tools, Mapping) else [tools]
+    items = [_declared(tool) if isinstance(tool, ToolSpec | Mapping) else tool for tool in items]
     for tool in items:
         if isinstance(tool, ToolSource):
             check_source(tool)
@@ -45,9 +52,23 @@ def source_of(tools: ToolLike | Iterable[ToolLike]) -> ToolSource:
     return sources[0] if len(sources) == 1 else Merged(sources)
 
 
+def _declared(declaration: ToolSpec | Mapping[str, Any]) -> Tool[..., Any]:
+    """Return the tool of a declaration, which may have its function under the key `function`.
+
+    Without a function, a call ends the run, and its arguments are the output.
+    """
+    from midspan.tools.declared import tool_from_spec  # few programs need it
+
+    if isinstance(declaration, Mapping) and callable(function := declaration.get("function")):
+        return tool_from_spec({key: value for key, value in declaration.items() if key != "function"}, function)
+    return tool_from_spec(declaration, _return_arguments, final=True)
+
+
+async def _return_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
+    return arguments
+
+
 def _hint(tool: Any) -> str:
-    if isinstance(tool, ToolSpec | Mapping):
-        return "a declaration needs a function; pass tool_from_spec(declaration, function)"
     if hasattr(tool, "source"):  # a toolbox has a source for each session
         return "pass its source()"
     if hasattr(tool, "list_tools"):
@@ -72,6 +93,8 @@ async def list_source(source: ToolSource) -> ToolListing:
     """
     if type(source) is LocalTools:
         return source.listing
+    if is_local(source):
+        return await source.list_tools()
     name = type(source).__name__
     try:
         listing = await run_in_task(source.list_tools)
@@ -87,40 +110,54 @@ async def list_source(source: ToolSource) -> ToolListing:
     return listing
 
 
+def is_local(source: ToolSource) -> bool:
+    """Return whether the tools are functions of this process: a task around their calls would only cost time."""
+    return source.is_local if isinstance(source, WrapperSource) else type(source) is LocalTools
+
+
 class Merged(ToolSource):
-    """The tools of all sources. Listing raises DuplicateTool if two of them have the same name."""
+    """The tools of all sources.
+
+    Where two of them have the same name, the tools of sources that have a name, as MCP servers do, get it as a prefix.
+    Otherwise listing raises DuplicateToolError.
+    """
 
     def __init__(self, sources: Iterable[ToolSource]) -> None:
         self._sources = tuple(map(check_source, sources))
-        self._owners: dict[str, ToolSource] | None = None
+        self._owners: dict[str, tuple[ToolSource, str]] | None = None
+        """By the name of a tool here: its source, and its name there."""
 
     async def list_tools(self) -> ToolListing:
         listings = await asyncio.gather(*map(list_source, self._sources))
-        owners: dict[str, ToolSource] = {}
+        counts = Counter(spec.name for listing in listings for spec in listing)
+        owners: dict[str, tuple[ToolSource, str]] = {}
+        specs: list[ToolSpec] = []
         for source, listing in zip(self._sources, listings, strict=True):
             for spec in listing:
-                if spec.name in owners:
-                    raise DuplicateTool(f"two sources have a tool named {spec.name!r}; wrap one of them in Prefixed")
-                owners[spec.name] = source
+                name = f"{listing.name}_{spec.name}" if counts[spec.name] > 1 and listing.name else spec.name
+                if name in owners:
+                    raise DuplicateToolError(f"two sources have a tool named {name!r}; wrap one of them in Prefixed")
+                owners[name] = source, spec.name
+                specs.append(spec if name == spec.name else replace(spec, name=name))
         self._owners = owners
         return ToolListing(
-            tuple(spec for listing in listings for spec in listing),
-            unavailable=tuple(source for listing in listings for source in listing.unavailable),
+            tuple(specs), unavailable=tuple(source for listing in listings for source in listing.unavailable)
         )
 
     async def call(self, call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:
         if self._owners is None:
             await self.list_tools()
         owners = self._owners or {}
-        owner = owners.get(call.name)
-        return unknown(call, owners) if owner is None else await owner.call(call, context)
+        owner, name = owners.get(call.name, (None, ""))
+        if owner is None:
+            return unknown(call, owners)
+        if name == call.name:
+            return await owner.call(call, context)
+        return replace(await owner.call(replace(call, name=name), context), name=call.name)
 
     async def aclose(self) -> None:
         """Close all sources, also if one of them fails."""
-        errors = await asyncio.gather(*(source.aclose() for source in self._sources), return_exceptions=True)
-        for error in errors:
-            if error is not None:
-                raise error
+        await close_all(source.aclose() for source in self._sources)
 
 
 class WrapperSource(ToolSource):
@@ -128,6 +165,9 @@ class WrapperSource(ToolSource):
 
     The adapted tools are kept until the source within lists others, so a call needs no listing.
     """
+
+    is_local = False
+    """Whether the tools are functions of this process, which run in tasks of their own and never change."""
 
     def __init__(self, source: ToolSource) -> None:
         self.source = check_source(source)
@@ -167,7 +207,7 @@ class _NamedTools(WrapperSource):
         named = [(name, spec) for spec in tools if (name := self._name_of(spec)) is not None]
         originals = {name: spec.name for name, spec in named}
         if len(originals) < len(named):
-            raise DuplicateTool(f"renaming gives two tools the same name: {', '.join(originals)}")
+            raise DuplicateToolError(f"renaming gives two tools the same name: {', '.join(originals)}")
         self._originals = originals
         return tuple(replace(spec, name=name) for name, spec in named)
 
@@ -223,19 +263,19 @@ class ToolSubset(Filtered):
 class TimeLimited(WrapperSource):
     """No call takes longer than this, whatever the tool itself allows."""
 
-    def __init__(self, source: ToolSource, seconds: float) -> None:
+    def __init__(self, source: ToolSource, timeout: float) -> None:
         super().__init__(source)
-        check_seconds(seconds, "the timeout")
-        self._seconds = seconds
+        check_seconds(timeout, "timeout")
+        self._timeout = timeout
 
     async def call(self, call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:
         try:
             result: ToolResult = await run_in_task(
-                self.source.call, call, context, timeout=self._seconds, name=call.name
+                self.source.call, call, context, timeout=self._timeout, name=call.name
             )
         except Expired as expired:
             context.cancel()
-            return call.error_result(timeout_message(call.name, self._seconds, expired))
+            return call.error_result(timeout_message(call.name, self._timeout, expired))
         except ToolRaised as raised:
             raise raised.error from None
         return result
@@ -256,23 +296,13 @@ class Required(WrapperSource):
         return listing
 
 
-class LoopBound(WrapperSource):
-    """A source that belongs to the event loop in which it is first used, for runs in any event loop."""
+class OwnLoop:
+    """Runs coroutines in the event loop that used it first, also if they are awaited in another one."""
 
-    def __init__(self, source: ToolSource) -> None:
-        super().__init__(source)
+    def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    async def list_tools(self) -> ToolListing:
-        return await self._in_own_loop(super().list_tools())
-
-    async def call(self, call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:
-        return await self._in_own_loop(super().call(call, context))
-
-    async def aclose(self) -> None:
-        await self._in_own_loop(super().aclose())
-
-    async def _in_own_loop(self, coroutine: Coroutine[Any, Any, T]) -> T:
+    async def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         running = asyncio.get_running_loop()
         if self._loop is None or self._loop.is_closed():
             self._loop = running
@@ -281,7 +311,32 @@ class LoopBound(WrapperSource):
         if not self._loop.is_running():
             coroutine.close()
             raise ConfigError("the event loop of this source is not running; use the source there, or close that loop")
+        try:
+            async with asyncio.timeout(_MAX_BLOCKED_SECONDS):
+                await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(asyncio.sleep(0), self._loop))
+        except TimeoutError:
+            coroutine.close()
+            raise ConfigError(
+                "the event loop of this source is blocked, as by run_sync or close in async code; use await there"
+            ) from None
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, self._loop))
+
+
+class LoopBound(WrapperSource):
+    """A source that belongs to the event loop in which it is first used, for runs in any event loop."""
+
+    def __init__(self, source: ToolSource) -> None:
+        super().__init__(source)
+        self._own_loop = OwnLoop()
+
+    async def list_tools(self) -> ToolListing:
+        return await self._own_loop.run(super().list_tools())
+
+    async def call(self, call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:
+        return await self._own_loop.run(super().call(call, context))
+
+    async def aclose(self) -> None:
+        await self._own_loop.run(super().aclose())
 
 
 class _AdaptedTool(Struct):
@@ -308,14 +363,14 @@ class AdaptedTools(WrapperSource):
         """By the name that the model uses."""
 
     def adapt(self, tools: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
-        from midspan._schema.dialects.dialect import valid_names  # loaded with the first run
+        from midspan._schema.dialect import valid_names  # loaded with the first run
 
         names = valid_names((spec.name for spec in tools), self._dialect.functions)
         self._tools = {names[spec.name]: self._adapt(spec, names[spec.name]) for spec in tools}
         return tuple(tool.spec for tool in self._tools.values())
 
     def _adapt(self, spec: ToolSpec, name: str) -> _AdaptedTool:
-        from midspan._schema.dialects.adapt import adapt_schema  # as above
+        from midspan._schema.adapt import adapt_schema  # as above
 
         known = self._tools.get(name)
         if known is not None and known.original == spec:

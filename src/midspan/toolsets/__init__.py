@@ -1,11 +1,29 @@
-"""Ready tools: weather, clock and calculator. Nothing is imported before it is used."""
+"""Ready tools: weather, clock and calculator; CloudGenie, a demonstration. Nothing is imported before it is used."""
 
 from typing import TYPE_CHECKING, Any
 
+from midspan._lazy import lazy_attributes
+
 if TYPE_CHECKING:
     from midspan.tools.function import Tool
+    from midspan.toolsets.calculator import calculate as calculate
+    from midspan.toolsets.calculator import calculator_tool as calculator_tool
+    from midspan.toolsets.clock import clock_tools as clock_tools
+    from midspan.toolsets.cloudgenie import cloudgenie_tools as cloudgenie_tools
+    from midspan.toolsets.weather import weather_tool as weather_tool
 
-__all__ = ["ready_tools"]
+_HOMES = {
+    "calculate": "midspan.toolsets.calculator",
+    "calculator_tool": "midspan.toolsets.calculator",
+    "clock_tools": "midspan.toolsets.clock",
+    "cloudgenie_tools": "midspan.toolsets.cloudgenie",
+    "weather_tool": "midspan.toolsets.weather",
+}
+
+__all__ = [*_HOMES, "ready_tools"]  # noqa: PLE0604 - the table is the list
+
+if not TYPE_CHECKING:  # a type checker would accept any name otherwise
+    __getattr__, __dir__ = lazy_attributes(__name__, _HOMES)
 
 
 def ready_tools() -> "list[Tool[..., Any]]":

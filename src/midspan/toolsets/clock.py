@@ -17,8 +17,9 @@ from midspan.tools.function import Tool, tool
 Zone = Annotated[str, Meta(min_length=1, max_length=64)]
 WallTime = Annotated[str, Meta(max_length=32)]
 
-_MIN_YEAR, _MAX_YEAR = 1900, 2200
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+_WALL_TIME = re.compile(r"(?:19|20|21)[0-9]{2}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}(?::[0-9]{2})?", re.ASCII)
+"""From 1900 to 2199, without an offset."""
 _OFFSET = re.compile(r"(?:UTC|GMT)?([+-])([0-9]{1,2})(?::?([0-5][0-9]))?", re.IGNORECASE)
 _MAX_OFFSET = timedelta(hours=14)
 
@@ -44,11 +45,7 @@ class Conversion(Struct, frozen=True):
     """A warning about the given time, for example that clocks skip it."""
 
 
-def _utc_now() -> datetime:
-    return datetime.now(UTC)
-
-
-def clock_tools(*, now: Callable[[], datetime] = _utc_now, home: str = "UTC") -> list[Tool[..., Any]]:
+def clock_tools(*, now: Callable[[], datetime] = lambda: datetime.now(UTC), home: str = "UTC") -> list[Tool[..., Any]]:
     """Return the tools `get_time` and `convert_time`. `home` is the zone that is used if none is given."""
     try:
         find_zone(home, "home")
@@ -62,7 +59,7 @@ def clock_tools(*, now: Callable[[], datetime] = _utc_now, home: str = "UTC") ->
             zone: The time zone: its IANA name (Europe/Oslo), a city that one is named after (Tokyo, New York), or an
                 offset (UTC+2).
         """
-        return _moment(_aware(now()), *find_zone(zone, "zone"))
+        return _moment(now(), *find_zone(zone, "zone"))
 
     def convert_time(time: WallTime, source: Zone, target: Zone = home) -> Conversion:
         """What the clocks in one time zone show when they show a given time in another, and how far they are apart.
@@ -74,7 +71,7 @@ def clock_tools(*, now: Callable[[], datetime] = _utc_now, home: str = "UTC") ->
         """
         source_name, source_zone = find_zone(source, "source")
         target_name, target_zone = find_zone(target, "target")
-        wall_time = _read(time, _aware(now()).astimezone(source_zone))
+        wall_time = _read(time, now().astimezone(source_zone))
         moment, note = _resolve(wall_time, source_zone)
         ahead = _offset_at(moment, target_zone) - _offset_at(moment, source_zone)
         return Conversion(
@@ -92,12 +89,6 @@ def clock_tools(*, now: Callable[[], datetime] = _utc_now, home: str = "UTC") ->
     ]
 
 
-def _aware(moment: datetime) -> datetime:
-    if moment.tzinfo is None:
-        raise ConfigError("the function now=… of clock_tools returned a time without a zone; use datetime.now(UTC)")
-    return moment
-
-
 def _moment(moment: datetime, name: str, zone: tzinfo) -> Moment:
     local = moment.astimezone(zone)
     weekday = _WEEKDAYS[local.weekday()]
@@ -107,17 +98,12 @@ def _moment(moment: datetime, name: str, zone: tzinfo) -> Moment:
 def _read(time: str, today: datetime) -> datetime:
     text = time.strip().replace(" ", "T")
     text = text if "-" in text else f"{today:%Y-%m-%d}T{text.rjust(5, '0')}"
-    try:
-        wall_time = datetime.fromisoformat(text) if "T" in text else None
-    except ValueError:
-        wall_time = None
-    if wall_time is None:
+    if not _WALL_TIME.fullmatch(text):
         raise ArgumentError("time", f"{time!r} is not a valid time; write it as 14:30 or 2026-03-29T14:30")
-    if not _MIN_YEAR <= wall_time.year <= _MAX_YEAR:
-        raise ArgumentError("time", f"the year must be from {_MIN_YEAR} to {_MAX_YEAR}, got {wall_time.year}")
-    if wall_time.tzinfo is not None:
-        raise ArgumentError("time", f"{time!r} has an offset; leave it out and pass it as source")
-    return wall_time
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ArgumentError("time", f"{time!r} is not a valid time: {error}") from error
 
 
 def _resolve(wall_time: datetime, zone: tzinfo) -> tuple[datetime, str | None]:

@@ -13,7 +13,7 @@ from midspan import Agent, Limits, tool
 from midspan._types.exchange import ModelEvent, ModelRequest, PartStart, RequestConfig
 from midspan._types.messages import History, Message
 from midspan._types.parts import Text
-from midspan.errors import ConfigError, InvalidRequest, NetworkError
+from midspan.errors import ConfigError, InvalidRequestError, NetworkError
 from midspan.gemini import Client
 from midspan.providers.gemini.cached import Cached
 from midspan.providers.gemini.client import Gemini
@@ -177,7 +177,7 @@ def test_cache_stays_if_requests_are_rejected_without_it_as_well(server: Server)
     asker = agent(server)
     asker.run_sync("go")
     server.refuses_all = True
-    with pytest.raises(InvalidRequest):
+    with pytest.raises(InvalidRequestError):
         asker.run_sync("go")
     assert "cachedContent" not in server.asked()[-1]
     server.refuses_all = False
@@ -194,7 +194,7 @@ class BreaksAfterText(Gemini):
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         self.requests += 1
         yield PartStart(0, Text("Hel"))
-        raise InvalidRequest("Gemini answered 400: Invalid.", status=400)
+        raise InvalidRequestError("Gemini answered 400: Invalid.", status=400)
 
 
 def test_stream_that_is_rejected_after_its_first_event_is_not_repeated_without_the_cache(server: Server) -> None:
@@ -202,7 +202,7 @@ def test_stream_that_is_rejected_after_its_first_event_is_not_repeated_without_t
         gemini = BreaksAfterText(api_key="k", base_url=server.url)
         request = ModelRequest(RequestConfig("gemini-3.8-flash", LONG), History([Message.user("go")]))
         events = []
-        with pytest.raises(InvalidRequest):  # noqa: PT012 - the events before the error are looked at too
+        with pytest.raises(InvalidRequestError):  # noqa: PT012 - the events before the error are looked at too
             async for event in Cached(gemini).stream(request):
                 events.append(event)  # noqa: PERF401 - as above
         assert events == [PartStart(0, Text("Hel"))]

@@ -109,10 +109,10 @@ PER_DAY = [{"@type": "type.googleapis.com/google.rpc.QuotaFailure", "violations"
     ("document", "status", "kind", "waits"),
     [
         (*refused(503), errors.ServerError, 4),
-        (*refused(429), errors.RateLimited, 4),
-        (*refused(429, details=RETRY_INFO), errors.RateLimited, 4),
-        (*refused(429, details=PER_DAY), errors.QuotaExhausted, 0),
-        (*refused(400), errors.InvalidRequest, 0),
+        (*refused(429), errors.RateLimitError, 4),
+        (*refused(429, details=RETRY_INFO), errors.RateLimitError, 4),
+        (*refused(429, details=PER_DAY), errors.QuotaExhaustedError, 0),
+        (*refused(400), errors.InvalidRequestError, 0),
         ([refused(500)[0]], 500, errors.ServerError, 4),
         (b"<html><h1>Bad gateway</h1></html>", 502, errors.ServerError, 4),
     ],
@@ -307,7 +307,7 @@ def test_a_stream_of_one_endless_event_ends_at_the_limit_of_the_transport(begin:
                 api_key="k", base_url=f"http://127.0.0.1:{server.port}", clock=VirtualClock(), transport=transport
             ) as gemini,
         ):
-            with pytest.raises(errors.MalformedResponse, match="larger than 1,048,576 bytes"):
+            with pytest.raises(errors.MalformedResponseError, match="larger than 1,048,576 bytes"):
                 await listen(gemini, REQUEST)
             await server.until_all_gone()
             assert server.accepted == 1, "it was not asked again"
@@ -411,7 +411,7 @@ def test_an_error_in_a_validated_stream_after_output_is_raised_and_nothing_is_as
             await writer.drain()
 
         async with raw_server(behave) as (url, connections), Gemini(api_key="k", base_url=url) as gemini:
-            with pytest.raises(errors.InvalidRequest):  # noqa: PT012 - what came before the error is looked at too
+            with pytest.raises(errors.InvalidRequestError):  # noqa: PT012 - what came before the error is looked at too
                 async for item in gemini.stream(VALIDATED):
                     heard.append(item)
                     is_heard.set()

@@ -129,9 +129,8 @@ def test_functions_beside_built_in_tools_are_an_error_for_older_models() -> None
 
 @pytest.mark.requirement("S3-13")
 def test_system_prompt_and_tools_of_a_cache_are_not_sent() -> None:
-    setup = RequestConfig(
-        "m", "Be brief.", (ADD,), ToolChoice("any"), ModelSettings(max_tokens=5), cache=CachePolicy("cachedContents/1")
-    )
+    cache = CachePolicy("cachedContents/1")
+    setup = RequestConfig("m", "Be brief.", (ADD,), ToolChoice("required"), ModelSettings(max_tokens=5), cache=cache)
     assert fields(setup) == {"cachedContent": "cachedContents/1", "generationConfig": {"maxOutputTokens": 5}}
 
 
@@ -196,7 +195,7 @@ def test_structured_output_is_json_of_a_schema() -> None:
 
 def test_a_forced_call_without_tools_is_an_error() -> None:
     with pytest.raises(ConfigError, match="no functions are declared"):
-        fields(RequestConfig("m", tool_choice=ToolChoice("any")))
+        fields(RequestConfig("m", tool_choice=ToolChoice("required")))
 
 
 def test_a_cache_for_a_model_without_caches_is_an_error() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from midspan import Agent, Gemini
 from midspan.errors import AuthenticationError, ConfigError, CredentialsError
 from midspan.providers.auth import ApiKey, BearerToken
 from midspan.providers.gemini.api import developer_credentials, vertex_credentials
@@ -22,20 +23,31 @@ def headers(credentials: ApiKey | BearerToken) -> dict[str, str]:
     return dict(asyncio.run(credentials.headers()))
 
 
-def test_key_is_taken_from_the_argument_or_the_environment(caplog: pytest.LogCaptureFixture) -> None:
-    assert headers(developer_credentials(f" {SECRET}\n", {})) == {"x-goog-api-key": SECRET}
-    assert headers(developer_credentials(None, {"GEMINI_API_KEY": SECRET})) == {"x-goog-api-key": SECRET}
+def test_key_is_taken_from_the_argument_or_the_environment(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert headers(developer_credentials(f" {SECRET}\n")) == {"x-goog-api-key": SECRET}
+    from_environment = developer_credentials(None)  # which is read when the first request is made
+    monkeypatch.delenv("GOOGLE_API_KEY", raising=False)
+    monkeypatch.setenv("GEMINI_API_KEY", SECRET)
+    assert headers(from_environment) == {"x-goog-api-key": SECRET}
     assert not caplog.records
-    both = {"GOOGLE_API_KEY": SECRET, "GEMINI_API_KEY": "other"}
-    assert headers(developer_credentials(None, both)) == {"x-goog-api-key": SECRET}
+    monkeypatch.setenv("GOOGLE_API_KEY", SECRET)
+    monkeypatch.setenv("GEMINI_API_KEY", "other")
+    assert headers(developer_credentials(None)) == {"x-goog-api-key": SECRET}
     assert "both GOOGLE_API_KEY and GEMINI_API_KEY are set" in caplog.text
     assert SECRET not in caplog.text
 
 
-def test_without_a_key_the_error_says_how_to_pass_one() -> None:
-    for environment in ({}, {"GOOGLE_API_KEY": " "}):
-        with pytest.raises(CredentialsError, match="set GOOGLE_API_KEY or GEMINI_API_KEY"):
-            developer_credentials(None, environment)
+@pytest.mark.parametrize("key", [None, " "])
+def test_without_a_key_the_first_request_says_how_to_pass_one(monkeypatch: pytest.MonkeyPatch, key: str | None) -> None:
+    monkeypatch.delenv("GOOGLE_API_KEY", raising=False)
+    monkeypatch.delenv("GEMINI_API_KEY", raising=False)
+    if key is not None:
+        monkeypatch.setenv("GOOGLE_API_KEY", key)
+    agent = Agent(Gemini())
+    with pytest.raises(CredentialsError, match="set GOOGLE_API_KEY or GEMINI_API_KEY, or pass api_key"):
+        agent.run_sync("Hello?")
 
 
 @pytest.mark.parametrize(
@@ -165,7 +177,7 @@ def test_vertex_accepts_a_token_or_a_key_and_names_what_is_missing(monkeypatch: 
     assert headers(vertex_credentials(SECRET, None, {})) == {"x-goog-api-key": SECRET}
     monkeypatch.setitem(sys.modules, "google.auth", None)
     with pytest.raises(CredentialsError, match=r"pass token=…"):
-        vertex_credentials(None, None, {})
+        headers(vertex_credentials(None, None, {}))
 
 
 def test_secrets_are_not_shown() -> None:

@@ -10,7 +10,7 @@ from msgspec import Raw
 from midspan._types.exchange import FinishReason, ModelResponse, Usage
 from midspan._types.messages import Message
 from midspan._types.parts import Blob, Opaque, Part, ProviderData, Text, Thought, ToolCall, ToolResult, is_local_id
-from midspan.errors import MalformedResponse, PromptBlocked, RateLimited, ServerError
+from midspan.errors import MalformedResponseError, PromptBlockedError, RateLimitError, ServerError
 from midspan.providers.gemini import decode
 from midspan.providers.gemini.capabilities import Api
 from midspan.providers.gemini.encode import signature_of
@@ -183,7 +183,7 @@ def test_a_content_without_a_role_goes_back_as_the_models() -> None:
 def test_a_blocked_prompt_is_an_error() -> None:
     document = {"promptFeedback": {"blockReason": "SAFETY", "blockReasonMessage": "no"}}
     for read in (decoded, lambda document: streamed(events(document))):
-        with pytest.raises(PromptBlocked, match=r"SAFETY\): no"):
+        with pytest.raises(PromptBlockedError, match=r"SAFETY\): no"):
             read(document)
 
 
@@ -254,7 +254,7 @@ def test_results_over_two_contents_find_their_calls() -> None:
 
 
 def test_an_error_in_a_list_of_one_is_an_error_in_a_plain_body_too() -> None:
-    with pytest.raises(RateLimited):
+    with pytest.raises(RateLimitError):
         decode.response(b'[{"error":{"code":429,"message":"slow down"}}]')
 
 
@@ -270,7 +270,7 @@ def test_a_byte_order_mark_is_ignored(prefix: bytes) -> None:
 @pytest.mark.parametrize("text", [b"OK", b"upstream connect error", b"Service Unavailable: try later", b"5"])
 def test_text_that_is_not_a_stream_is_an_error_in_any_chunking(text: bytes) -> None:
     for pieces in ([text], [bytes([byte]) for byte in text]):
-        with pytest.raises(MalformedResponse):
+        with pytest.raises(MalformedResponseError):
             streamed(*pieces)
 
 
@@ -297,12 +297,12 @@ def test_half_a_character_does_not_end_a_run(half: bytes) -> None:
 
 @pytest.mark.parametrize("body", [b"", b"{", b"<html><body>oops</body></html>", b"[]", b"5", b'{"candidates":[{"con'])
 def test_a_document_that_is_not_a_response_is_an_error(body: bytes) -> None:
-    with pytest.raises(MalformedResponse):
+    with pytest.raises(MalformedResponseError):
         decode.response(body)
 
 
 def test_an_error_with_status_200_is_raised() -> None:
-    with pytest.raises(RateLimited, match="too fast"):
+    with pytest.raises(RateLimitError, match="too fast"):
         decoded({"error": {"code": 429, "message": "too fast", "status": "RESOURCE_EXHAUSTED"}})
     assert decoded(answer({"text": "x"}) | {"error": None}).message.text == "x"
 
@@ -421,6 +421,13 @@ def test_fields_beside_the_parts_of_a_stream_survive() -> None:
     assert (content["newA"], content["newB"]) == ({"x": 1}, [2])
 
 
+def test_fields_beside_an_empty_last_part_of_a_stream_survive() -> None:
+    last = answer({"text": ""})
+    last["candidates"][0]["content"]["newB"] = [2]
+    _, response = streamed(events(answer({"text": "a"}, finish=None), last))
+    assert json.loads(raw_of(response.message)) == {"role": "model", "parts": [{"text": "a"}], "newB": [2]}
+
+
 @pytest.mark.parametrize("indent", [None, 2])
 def test_a_stream_may_be_one_json_array(indent: int | None) -> None:
     documents = [answer({"text": "a"}, finish=None), answer({"text": "]},{"})]
@@ -465,17 +472,17 @@ def test_an_error_within_a_stream_is_raised_after_the_parts_before_it(error: byt
 
 def test_an_error_instead_of_a_stream_is_raised() -> None:
     for body in (b'{"error":{"code":429,"message":"slow down"}}', b'[{"error":{"code":429,"message":"slow down"}}]'):
-        with pytest.raises(RateLimited, match="slow down"):
+        with pytest.raises(RateLimitError, match="slow down"):
             streamed(body)
 
 
 def test_an_html_page_instead_of_a_stream_is_an_error() -> None:
-    with pytest.raises(MalformedResponse, match="Bad gateway"):
+    with pytest.raises(MalformedResponseError, match="Bad gateway"):
         streamed(b"<html><h1>Bad gateway</h1></html>")
 
 
 def test_invalid_json_within_a_stream_is_an_error() -> None:
-    with pytest.raises(MalformedResponse):
+    with pytest.raises(MalformedResponseError):
         streamed(b"data: nonsense\r\n\r\n" + events(answer({"text": "a"})))
 
 

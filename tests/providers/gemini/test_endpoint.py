@@ -16,6 +16,7 @@ from midspan.providers.gemini.capabilities import Api
         ({}, {"GOOGLE_GENAI_API_VERSION": "beta"}, "https://generativelanguage.googleapis.com/v1beta/models/m"),
         ({}, {"GOOGLE_GEMINI_BASE_URL": "http://127.0.0.1:1/"}, "http://127.0.0.1:1/v1beta/models/m"),
         ({"base_url": "http://a/x"}, {"GOOGLE_GEMINI_BASE_URL": "http://b"}, "http://a/x/v1beta/models/m"),
+        ({}, {"GOOGLE_GEMINI_BASE_URL": ""}, "https://generativelanguage.googleapis.com/v1beta/models/m"),
         ({"vertex": True, "project": "p"}, {}, "https://aiplatform.googleapis.com/v1beta1/projects/p/locations/global/publishers/google/models/m"),
         ({"vertex": True, "project": "p", "location": "us-central1"}, {}, "https://us-central1-aiplatform.googleapis.com/v1beta1/projects/p/locations/us-central1/publishers/google/models/m"),
         ({"vertex": True, "project": "p", "location": "eu"}, {}, "https://aiplatform.eu.rep.googleapis.com/v1beta1/projects/p/locations/eu/publishers/google/models/m"),

@@ -23,22 +23,22 @@ def per(period: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("status", "document", "kind", "retryable"),
     [
-        (400, body(400), errors.InvalidRequest, False),
+        (400, body(400), errors.InvalidRequestError, False),
         (400, body(400, details=[detail("ErrorInfo", reason="API_KEY_INVALID")]), errors.AuthenticationError, False),
         (401, body(401), errors.AuthenticationError, False),
-        (403, body(403), errors.PermissionDenied, False),
-        (404, body(404, "models/x is not found for API version v1"), errors.UnknownModel, False),
-        (404, body(404, "CachedContent not found"), errors.InvalidRequest, False),
-        (429, body(429), errors.RateLimited, True),
-        (429, body(429, details=[per("Minute")]), errors.RateLimited, True),
-        (429, body(429, details=[per("Day")]), errors.QuotaExhausted, False),
+        (403, body(403), errors.PermissionDeniedError, False),
+        (404, body(404, "models/x is not found for API version v1"), errors.UnknownModelError, False),
+        (404, body(404, "CachedContent not found"), errors.InvalidRequestError, False),
+        (429, body(429), errors.RateLimitError, True),
+        (429, body(429, details=[per("Minute")]), errors.RateLimitError, True),
+        (429, body(429, details=[per("Day")]), errors.QuotaExhaustedError, False),
         (499, body(499), errors.ServerError, True),
         (500, body(500), errors.ServerError, True),
         (501, body(501), errors.ServerError, False),
         (503, body(503), errors.ServerError, True),
         (504, body(504), errors.ServerError, True),
-        (200, body(429), errors.RateLimited, True),
-        (413, body(413), errors.InvalidRequest, False),
+        (200, body(429), errors.RateLimitError, True),
+        (413, body(413), errors.InvalidRequestError, False),
     ],
 )
 def test_each_status_is_an_error_of_its_own_type(
@@ -73,7 +73,7 @@ def test_error_has_the_delay_of_its_details_or_else_of_its_headers(
 def test_fields_that_the_server_complains_about_are_named() -> None:
     violations = [{"field": "contents[0]", "description": 'Unknown name "x"'}]
     error = parse_error(400, json.dumps(body(400, details=[detail("BadRequest", fieldViolations=violations)])).encode())
-    assert isinstance(error, errors.InvalidRequest)
+    assert isinstance(error, errors.InvalidRequestError)
     assert error.violations == (("contents[0]", 'Unknown name "x"'),)
     assert error.details[0]["fieldViolations"] == violations
 
@@ -128,7 +128,7 @@ def test_long_error_messages_are_truncated() -> None:
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_a_redirect_is_an_error_that_names_its_target(status: int, location: str, target: str) -> None:
     error = parse_error(status, b"<h1>Moved</h1>", None, location)
-    assert type(error) is errors.InvalidRequest
+    assert type(error) is errors.InvalidRequestError
     assert str(error) == (
         f"Gemini answered {status}: moved to {target}; redirects are not followed, pass the right base_url=…"
     )
@@ -152,8 +152,8 @@ def test_malformed_error_details_are_ignored(details: Any) -> None:
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
-        ({"status": "INVALID_ARGUMENT"}, errors.InvalidRequest),
-        ({"code": 8}, errors.RateLimited),
+        ({"status": "INVALID_ARGUMENT"}, errors.InvalidRequestError),
+        ({"code": 8}, errors.RateLimitError),
         ({"code": 14}, errors.ServerError),
         ({"status": "UNAUTHENTICATED", "code": 16}, errors.AuthenticationError),
     ],

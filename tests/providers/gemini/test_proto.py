@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from midspan.errors import MalformedResponse
-from midspan.providers.gemini import responses, wire
+from midspan.errors import MalformedResponseError
+from midspan.providers.gemini import wire
 from midspan.providers.gemini.proto import Proto, dump, from_plain, load
 
 REQUEST: dict[str, Any] = {
@@ -83,10 +83,10 @@ def test_an_unknown_kind_of_tool_is_kept_and_sent() -> None:
         (wire.Part, {"functionCall": "odd"}),
         (wire.Content, {"parts": ["odd", {"text": "x"}]}),
         (wire.Content, {"parts": []}),
-        (responses.Candidate, {"finishReason": 1, "index": 0}),
-        (responses.Candidate, {"finishReason": "SOMETHING_NEW"}),
-        (responses.GenerateContentResponse, {"usageMetadata": {"promptTokenCount": "12"}}),
-        (responses.GenerateContentResponse, {"candidates": [{"content": {"parts": [{"brandNew": {"x": [1]}}]}}]}),
+        (wire.Candidate, {"finishReason": 1, "index": 0}),
+        (wire.Candidate, {"finishReason": "SOMETHING_NEW"}),
+        (wire.GenerateContentResponse, {"usageMetadata": {"promptTokenCount": "12"}}),
+        (wire.GenerateContentResponse, {"candidates": [{"content": {"parts": [{"brandNew": {"x": [1]}}]}}]}),
         (wire.Schema, {"type": "STRING", "enum": [1, 2], "$ref": "#/x", "const": 3}),
         (wire.GenerateContentRequest, {"contents": {"role": "user"}, "model_": 1}),
         (wire.Part, {"@extra": {"text": "x"}}),
@@ -106,7 +106,7 @@ def test_null_is_the_same_as_absent() -> None:
 
 @pytest.mark.parametrize("text", [b"", b"{", b"<html>", b"[]", b'"x"', b"{" * 100_000, b'{"text":"\xff"}'])
 def test_a_document_that_is_not_a_json_object_is_an_error(text: bytes) -> None:
-    with pytest.raises(MalformedResponse, match="Part"):
+    with pytest.raises(MalformedResponseError, match="Part"):
         load(wire.Part, text)
 
 
@@ -156,4 +156,4 @@ def test_any_object_anywhere_in_a_response_survives(unknown: dict[str, Any], nam
     }
     targets = places(response)
     targets[place % len(targets)].setdefault(f"new {name}", unknown)
-    assert again(responses.GenerateContentResponse, response) == response
+    assert again(wire.GenerateContentResponse, response) == response

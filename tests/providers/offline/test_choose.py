@@ -280,6 +280,11 @@ def test_clauses_that_each_ask_for_one_read_only_call_make_one_call_each() -> No
     assert choose_calls("What is the weather in Oslo, and how is Anna?", offered) == []
 
 
+def test_clauses_that_ask_for_the_same_tool_make_no_call() -> None:
+    question = "What is the weather in Oslo? What is the weather in Bergen?"
+    assert choose_calls(question, reading(tools.get_weather, tools.stock_level)) == []
+
+
 def test_tools_of_which_neither_fits_better_are_not_called() -> None:
     def get_weather_now(city: str) -> str:
         """The weather in a city."""

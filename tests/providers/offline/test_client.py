@@ -13,7 +13,7 @@ from midspan._types.exchange import FinishReason, ModelRequest, PartEnd, PartSta
 from midspan._types.messages import History, Message
 from midspan._types.parts import Blob, Text, ToolCall, ToolResult
 from midspan._types.specs import BuiltinTool, ToolChoice
-from midspan.errors import NoAnswer
+from midspan.errors import NoAnswerError
 from midspan.providers.offline.client import Offline, respond
 from midspan.providers.provider import Provider
 from tests.providers.offline.sample_tools import get_weather, reading, stock_level
@@ -93,9 +93,9 @@ def test_answer_without_a_call_says_what_it_is_which_tools_there_are_and_how_to_
 def test_tool_choice_limits_the_calls() -> None:
     question = "Weather in Oslo"
     assert respond(request(question, tool_choice=ToolChoice("none"))).message.calls == ()
-    assert respond(request(question, tool_choice=ToolChoice("any", ("stock_level",)))).message.calls == ()
-    assert respond(request(question, tool_choice=ToolChoice("any", ("get_weather",)))).message.calls
-    assert respond(request("Write a poem", tool_choice=ToolChoice("any"))).message.calls == ()
+    assert respond(request(question, tool_choice=ToolChoice("required", ("stock_level",)))).message.calls == ()
+    assert respond(request(question, tool_choice=ToolChoice("required", ("get_weather",)))).message.calls
+    assert respond(request("Write a poem", tool_choice=ToolChoice("required"))).message.calls == ()
 
 
 def test_builtin_tools_are_ignored() -> None:
@@ -137,7 +137,7 @@ def test_typed_answer_is_a_tool_result_of_exactly_that_form(output: Any, questio
 )
 def test_any_other_typed_answer_ends_the_run_with_no_answer(output: Any, question: str, reason: str) -> None:
     tools = [tool(reads="*")(get_weather), tool(reads="*")(stock_level)]
-    with pytest.raises(NoAnswer, match=f"the offline model cannot write a typed answer.*{reason}"):
+    with pytest.raises(NoAnswerError, match=f"the offline model cannot write a typed answer.*{reason}"):
         Agent("offline", tools).run_sync(question, output=output)
 
 
@@ -145,7 +145,7 @@ def test_result_with_more_fields_than_the_type_is_not_a_typed_answer() -> None:
     class City(Struct):
         city: str
 
-    with pytest.raises(NoAnswer):
+    with pytest.raises(NoAnswerError):
         Agent("offline", [tool(reads="*")(get_weather)]).run_sync("Weather in Oslo", output=City)
 
 

@@ -87,7 +87,7 @@ NESTED: Mapping[str, Form] = {
     "lists as deep as can be": nested("[", "]", depth=96),
     "objects as deep as can be": nested("{'a':", "}", depth=96),
     "many places in one value": blocks("'a',", head='{"id":\n' * 95 + "[", tail="] x"),
-    "many places in one open value": blocks("'a',", head='{"id":\n' * 95 + "[", tail=""),
+    "many places in one open value": blocks("'a',", head='{"id":\n' * 12 + "[", tail=""),
     "many places before one comment": lambda size: blocks(
         "y ", head='{"id": 1 /*\n' * min(18_000, size // 48), tail="*/ x"
     )(size),
@@ -140,7 +140,6 @@ REPEATED: Mapping[str, Form] = {
     "minimax": repeated('<minimax:tool_call><invoke name="f"><parameter name="s">'),
     "invokes": repeated('<invoke name="no"></invoke>', head="<function_calls>"),
     "lfm": repeated("<|tool_call_start|>[f("),
-    "functools": repeated("functools[{"),
     "thoughts": repeated("<think>TOOL_CALL: f({"),
     "thoughts that end": repeated("<think>x</think>\n"),
     "ends of thoughts": repeated("TOOL_CALL: f({})</think>"),

@@ -6,7 +6,7 @@ import pytest
 
 from midspan._types.parts import Text, ToolCall
 from midspan._types.specs import ToolSpec
-from midspan.providers.prompted.reader import Piece, Reader, RejectedCall, RetractedCalls
+from midspan.providers.prompted.reader import Piece, Reader, RejectedCall
 
 OBJECT = {"type": "object", "properties": {"id": {"type": "integer"}}}
 TOOLS = [
@@ -108,24 +108,17 @@ FORMS = {
     "Gemma 4": f"<|tool_call>call:delete_files{GEMMA}<tool_call|>",
     "FunctionGemma": f"<start_function_call>call:delete_files{GEMMA}<end_function_call>".replace('<|"|>', "<escape>"),
     "InternLM": f"<|action_start|><|plugin|>\n{CALL.replace('arguments', 'parameters')}<|action_end|>",
-    "Phi-4": f"functools[{CALL}]",
     "Phi-4 mini": f"<|tool_call|>[{CALL}]<|/tool_call|>",
-    "Step-3": f"{token('tool calls begin', '_')}{token('tool call begin', '_')}function{token('tool sep', '_')}"
-    '<steptml:invoke name="delete_files">'
-    f"{PARAMETERS.replace('parameter', 'steptml:parameter')}</steptml:invoke>"
-    f"{token('tool call end', '_')}{token('tool calls end', '_')}",
     "Olmo 3": f"<function_calls>\n{PYTHON}\n</function_calls>",
     "Seed": f"<seed:tool_call><function=delete_files>{ARGUMENTS}</function></seed:tool_call>",
     "Command": '<|START_ACTION|>[{"tool_call_id": "0", "tool_name": "delete_files", '
     f'"parameters": {ARGUMENTS}}}]<|END_ACTION|>',
     "Llama 4": f"<|python_start|>[{PYTHON}]<|python_end|>",
     "Mistral 11": f"[TOOL_CALLS]delete_files[CALL_ID]9bc123def[ARGS]{ARGUMENTS}",
-    "Granite with tags": f"<tool_call>[{CALL}]",
     "Kimi K2 with spaces": "<|tool_calls_section_begin|> <|tool_call_begin|> functions.delete_files:0 "
     f"<|tool_call_argument_begin|> {ARGUMENTS} <|tool_call_end|> <|tool_calls_section_end|>",
     "Qwen Coder without a start mark": f"<function=delete_files>\n{ARGUMENTS}\n</function>\n</tool_call>",
     "Qwen 2.5 Coder": f"<tools>{CALL}</tools>",
-    "Apertus": f'<|tools_prefix|>[{{"delete_files": {ARGUMENTS}}}]<|tools_suffix|>',
     "a list after a thought": f"<think>Delete.</think>[{CALL}]",
     "Python after a thought": f"<think>Delete.</think>[{PYTHON}]",
     "ReAct": f"Action: delete_files\nAction Input: {ARGUMENTS}",
@@ -142,11 +135,10 @@ def test_every_form_gives_the_same_call(form: str) -> None:
     pieces = read(form)
     assert calls(pieces) == [truth]
     assert not errors(pieces)
-    if form != FORMS["Granite with tags"]:
-        assert calls(read(f"I will do it.\n{form}\n\nThat is all.")) == [truth]
+    assert calls(read(f"I will do it.\n{form}\n\nThat is all.")) == [truth]
 
 
-MAY_BE_TEXT = ("leaked", "Apertus", "a list after a thought", "Python after a thought")
+MAY_BE_TEXT = ("leaked", "a list after a thought", "Python after a thought")
 
 
 @pytest.mark.parametrize("name", [name for name in FORMS if name not in MAY_BE_TEXT])
@@ -281,6 +273,14 @@ def test_a_parameter_in_tags_that_is_damaged_or_has_two_readings_is_not_read(par
     assert errors(pieces)
 
 
+@pytest.mark.parametrize("tag", ['<invoke name="delete_files>', '<invoke name="delete_files">'])
+def test_an_attribute_without_its_quote_makes_a_call_unreadable(tag: str) -> None:
+    parameter = '<parameter name="note> string="true">x</parameter>'
+    pieces = read(f"<minimax:tool_call>{tag}{parameter}</invoke></minimax:tool_call>")
+    assert calls(pieces) == []
+    assert errors(pieces)
+
+
 def test_the_schema_decides_what_a_value_in_tags_is() -> None:
     text = (
         "<function=delete_files><parameter=id>5</parameter><parameter=limit>2</parameter>"
@@ -310,11 +310,10 @@ def test_a_call_after_a_thought_is_made() -> None:
     assert calls(pieces) == [("delete_files", {})]
 
 
-def test_calls_before_the_end_of_a_thought_that_began_in_the_prompt_are_retracted() -> None:
-    pieces = read("I try TOOL_CALL: get_time({}).</think>\nTOOL_CALL: delete_files({})")
-    retracted = pieces.index(RetractedCalls())
-    assert calls(pieces[:retracted]) == [("get_time", {})]
-    assert calls(pieces[retracted:]) == [("delete_files", {})]
+def test_calls_before_the_end_of_a_thought_that_began_in_the_prompt_are_text() -> None:
+    thought = "I try TOOL_CALL: get_time({}).</think>"
+    pieces = read(f"{thought}\nTOOL_CALL: delete_files({{}})")
+    assert pieces == [Text(f"{thought}\n"), ToolCall("gemini_call_0", "delete_files", {})]
 
 
 def test_a_call_in_a_thought_without_an_end_is_reported() -> None:

@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 
 from midspan._types.parts import ToolCall
-from midspan.providers.prompted.reader import Reader, RejectedCall
-from midspan.providers.prompted.scanner import MAX_CALLS, Scanner
+from midspan.providers.prompted.reader import MAX_CALLS, Reader, RejectedCall
+from midspan.providers.prompted.scanner import Scanner
 from tests.providers.prompted.hostile_texts import FORMS, TOOLS, Form
 
 MOST_GROWTH = 2.2
 """With each doubling of the text; two are counted, because an open call is looked at again only now and then."""
-SIZES = {1 << 12: 1 << 15, 1: 1 << 11}
+SIZES = {1 << 12: 1 << 13, 1: 1 << 10}
 """Of the pieces and of the text; a text that is given whole is read in pieces, too."""
-SLACK = 20_000
+SLACK = 5_000
 """Steps, for what is done once, however long the text is."""
 
 

@@ -104,8 +104,8 @@ def test_a_parameter_by_reference_is_described_and_recursion_ends() -> None:
 def test_a_tool_choice_is_in_the_prompt() -> None:
     assert choice_rule(None) == choice_rule(ToolChoice("auto")) == ""
     assert "Do not call any tool" in choice_rule(ToolChoice("none"))
-    assert "one of these tools: a, b" in choice_rule(ToolChoice("any", ("a", "b")))
-    assert "at least one tool" in choice_rule(ToolChoice("any"))
+    assert "one of these tools: a, b" in choice_rule(ToolChoice("required", ("a", "b")))
+    assert "at least one tool" in choice_rule(ToolChoice("required"))
 
 
 def test_an_example_is_json_whatever_the_schema() -> None:

@@ -1,7 +1,6 @@
 """Calls are read from text while it streams, and the text around them stays text."""
 
 import codecs
-import tracemalloc
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,8 +10,7 @@ from hypothesis import strategies as st
 
 from midspan._types.parts import Text, ToolCall
 from midspan._types.specs import ToolSpec
-from midspan.providers.prompted.reader import Piece, Reader, RejectedCall, RetractedCalls, numbered
-from midspan.providers.prompted.scanner import MAX_CALLS
+from midspan.providers.prompted.reader import MAX_CALLS, Piece, Reader, RejectedCall, numbered
 
 STRING = {"type": "string"}
 TOOLS = [
@@ -79,13 +77,10 @@ FORMS = [
     'TOOL_CALL:\n  f({"a": 1})',
     'TOOL_CALL: f(\n{\n"a":\n1\n}\n)',
     "TOOL_CALL: f(a=1)",
-    'TOOL_CALL: f("a": 1)',
-    'TOOL_CALL: f("{\\"a\\": 1}")',
     'TOOL_CALL: f {"a": 1}',
     'TOOL_CALL: {"name": "f", "arguments": {"a": 1}}',
     'TOOL_CALL: default_api.f({"a": 1})',
     'Sure.TOOL_CALL: f({"a": 1})Done',
-    'TOOL_CALL: f({"a": 1)',
     'TOOL_CALL: f({"a": 1}',
     '<tool_call>\n{"name": "f", "arguments": {"a": 1}}\n</tool_call>',
     "<tool_call>\n<function=f>\n<parameter=a>\n1\n</parameter>\n</function>\n</tool_call>",
@@ -136,6 +131,10 @@ TRICKY = [
     '```json\n{"name": "f", "arguments": {"a": 1}}\n{"name": "f", "arguments": {"a": 2}}\n``',
     '```json\n{"name": "f", "arguments": {"a": 1}}\n// so\n```\nTOOL_CALL: f({})',
     '[{"type": "function",  function": {"name": "f", "arguments": {"a": 1}}}]\nTOOL_CALL: f({})',
+    'TOOL_CALL: functions:f({"a": 1})',
+    '{"id": 1} {"name": "f", "arguments": {"a": 1}}',
+    '<|channel|>final<|message|>So <|start|>assistant<|channel|>commentary to=functions.f<|message|>{"a": 1}<|call|>',
+    f'{{"name": "Ada", "notes": "{"words " * 40}", "tool": "f", "arguments": {{"a": 1}}}}\nTOOL_CALL: f(a=1)',
 ]
 
 
@@ -186,13 +185,44 @@ def test_the_marker_is_never_shown_and_other_text_is_not_held_back() -> None:
     assert text(reader.end()) == " ok, then"
 
 
-def test_a_call_comes_as_soon_as_the_text_after_it_cannot_belong_to_it() -> None:
+def test_text_is_given_out_until_a_call_may_begin_and_the_rest_at_the_end() -> None:
     reader = Reader(TOOLS)
-    assert reader.feed('TOOL_CALL: f({"a": 1})') == []
-    words = "\nI will tell you about it. "
-    assert calls([piece for _ in range(12) for piece in reader.feed(words)]) == [("f", {"a": 1})]
-    marks = Reader(TOOLS)
-    assert calls(marks.feed('<tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>')) == [("f", {"a": 1})]
+    plain = "A list:\n[1] of links,\n```python\nprint(1)\n```\n[2] more. " + "Words. " * 40
+    assert text(reader.feed(plain)) == plain
+    assert reader.feed('TOOL_CALL: f({"a": 1})\nI will tell you about it.') == []
+    assert reader.feed(" Soon.") == []
+    assert reader.end() == [ToolCall("gemini_call_0", "f", {"a": 1}), Text("\nI will tell you about it. Soon.")]
+
+
+ANSWERS = [
+    "<|channel|>final<|message|>Hello",
+    "<|channel|>analysis<|message|>think<|end|><|start|>assistant<|channel|>final<|message|>Hello",
+    'The record is {"name": "Ada", "age": 3} and',
+    'Here:\n```json\n{"name": "Ada", "age": 3}\n```\nThen',
+    'Items:\n[{"id": 1}]\n',
+    'Its schema is {"name": "f", "parameters": {"type": "object", "properties": {}}}.',
+    "See\n[print(1)]",
+    "TOOL_CALL: is the marker",
+    "TOOL_CALL: f is how a call begins",
+    "TOOL_CALL: <name>(…)",
+    "I used default_api.f in code",
+    "call:me{",
+]
+
+
+@pytest.mark.parametrize("said", ANSWERS)
+def test_an_answer_without_a_call_streams_on(said: str) -> None:
+    reader = Reader(TOOLS)
+    words = " word" * 40
+    shown = "".join(text(reader.feed(letter)) for letter in said + words)
+    assert said + words == shown + text(reader.end())
+    assert len(shown) >= len(said + words) - 1
+
+
+def test_long_json_without_a_sign_of_a_call_streams_on_before_it_ends() -> None:
+    reader = Reader(TOOLS)
+    said = '{"name": "Ada", "notes": "' + "words " * 40
+    assert "".join(text(reader.feed(letter)) for letter in said)[:160] == said[:160]
 
 
 @pytest.mark.requirement("S2-10")
@@ -209,7 +239,10 @@ def test_a_call_comes_as_soon_as_the_text_after_it_cannot_belong_to_it() -> None
         ("TOOL_CALL: f(1, 2)", "have no names"),
         ('TOOL_CALL: f,({"a": 1})', "no arguments"),
         ('TOOL_CALL: f(){"a": 1}', "the text after the call could belong to its arguments"),
-        ('TOOL_CALL: f({"a": 1), "s": "x"})', "expected ) or the end of the line"),
+        ('TOOL_CALL: f({"a": 1)', "expected a comma or }"),
+        ('TOOL_CALL: f({"a": 1} now', "expected ) or the end of the line"),
+        ('TOOL_CALL: f("a": 1)', "have no names"),
+        ('TOOL_CALL: f("{\\"a\\": 1}")', "have no names"),
         ('TOOL_CALL: f({"a": 1}})', "expected )"),
         ('TOOL_CALL: f({"a": 1}, {"b": 2})', "expected )"),
         ("TOOL_CALL: f({'s': 'it's'})", "expected a comma"),
@@ -236,14 +269,6 @@ def test_calls_before_an_unreadable_one_are_made_and_calls_after_it_are_not() ->
     assert unreadable.name == "f"
     assert unreadable.error.endswith("; calls after it are not made")
     assert unreadable.text == "TOOL_CALL: f({'s': 'it's'})\nTOOL_CALL: get_weather({})\nBoth."
-
-
-def test_after_an_unreadable_call_in_a_thought_that_began_in_the_prompt_calls_are_made() -> None:
-    pieces = read("I could write TOOL_CALL: f(...), but it's cold.</think>\nTOOL_CALL: get_weather({})")
-    assert calls(pieces) == []
-    pieces = read("I could write TOOL_CALL: f(...).\nBut it's cold.</think>\nTOOL_CALL: get_weather({})")
-    assert calls(pieces) == [("get_weather", {})]
-    assert pieces.index(RetractedCalls()) > pieces.index(rejected(pieces)[0])
 
 
 QUOTED = "get_weather({'city': 'x'})"
@@ -376,14 +401,6 @@ def test_text_about_calls_is_text(said: str) -> None:
     assert read(said) == [Text(said)]
 
 
-def test_other_forms_can_be_switched_off() -> None:
-    for form in FORMS:
-        if "tool_call" in form.lower() and not form.startswith(("<tool_call>", "[TOOL_CALLS]")):
-            assert len(calls(read(form, other_forms=False))) == 1
-        else:
-            assert read(form, other_forms=False) == [Text(form)]
-
-
 def test_only_calls_with_the_right_nonce_have_it() -> None:
     said = 'TOOL_CALL: f({"a": 1}) TOOL_CALL[k7]: f({"a": 2}) TOOL_CALL[x]: f({"a": 3})\n[f(a=4)]'
     pieces = read(said, nonce="k7", rejection=lambda call, has_nonce: None if has_nonce else "it has no nonce")
@@ -392,43 +409,8 @@ def test_only_calls_with_the_right_nonce_have_it() -> None:
 
 
 def test_another_marker_and_other_numbers_can_be_had() -> None:
-    pieces = read('RUN: f({"a": 1}) TOOL_CALL: f({})', marker="RUN", other_forms=False, make_id=numbered(7))
+    pieces = read('RUN: f({"a": 1}) TOOL_CALL: f({})', marker="RUN", make_id=numbered(7))
     assert pieces == [ToolCall("gemini_call_7", "f", {"a": 1}), Text(" TOOL_CALL: f({})")]
-
-
-SIZE = 10_000_000
-HOSTILE = {
-    "markers": "TOOL_CALL:" * (SIZE // 10),
-    "open calls": "TOOL_CALL: f(" * (SIZE // 13),
-    "open quotes": "TOOL_CALL: f(“\n" * (SIZE // 15),
-    "braces": "TOOL_CALL: f(" + "{" * 100_000 + "}" * 100_000 + ")",
-    "objects": "TOOL_CALL: f(" + '{"a":' * 100_000 + "1" + "}" * 100_000 + ")",
-    "an endless text": 'TOOL_CALL: f({"s": "' + "x" * SIZE,
-    "an endless list": "TOOL_CALL: f({'a': [" + "12345678," * (SIZE // 9),
-    "open tags": '<tool_call>{"name": "f"' * (SIZE // 24),
-    "mistral": "[TOOL_CALLS]" * (SIZE // 12),
-    "brackets": "[\n" * (SIZE // 2),
-}
-
-
-@pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_text_needs_no_more_memory_than_the_longest_call(name: str) -> None:
-    tracemalloc.start()
-    try:
-        hostile = HOSTILE[name]
-        reader = Reader(TOOLS)
-        found = refusals = 0
-        for at in range(0, len(hostile), 100_000):
-            for piece in reader.feed(hostile[at : at + 100_000]):
-                found += isinstance(piece, ToolCall)
-                refusals += isinstance(piece, RejectedCall)
-        refusals += sum(isinstance(piece, RejectedCall) for piece in reader.end())
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert found == 0
-    assert refusals <= MAX_CALLS + 1
-    assert peak < 40_000_000
 
 
 def test_an_answer_of_nothing_but_calls_comes_to_an_end() -> None:

@@ -8,11 +8,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from midspan._http.retry import Clock
-from midspan.emulator.gemini.check import Target
 from midspan.emulator.gemini.contents import check_each, count_tokens
 from midspan.emulator.gemini.errors import ApiError, invalid
-from midspan.emulator.gemini.models import Models, not_found, page_of
-from midspan.emulator.gemini.reading import Dialect, read
+from midspan.emulator.gemini.models import Models, Target, not_found, page_of
+from midspan.emulator.gemini.reading import read
 from midspan.emulator.gemini.route import Route
 from midspan.emulator.gemini.tools import check_declarations
 from midspan.providers.gemini.capabilities import Api
@@ -20,57 +19,46 @@ from midspan.providers.gemini.wire import CachedContent
 
 _DURATION = re.compile(r"\d+(\.\d+)?s")
 _DEFAULT_SECONDS = 3_600.0
+_MIN_TOKENS = 1_024
 
 
 class Cache(Struct, frozen=True):
-    name: str
     content: CachedContent
     model: str
-    created: datetime
-    updated: datetime
-    expires: datetime
     tokens: int
-
-    def describe(self) -> dict[str, Any]:
-        times = {"createTime": self.created, "updateTime": self.updated, "expireTime": self.expires}
-        description = {
-            "name": self.name,
-            "model": self.content.model,
-            **{name: time.isoformat().replace("+00:00", "Z") for name, time in times.items()},
-            "usageMetadata": {"totalTokenCount": self.tokens},
-        }
-        if self.content.display_name is not None:
-            description["displayName"] = self.content.display_name
-        return description
+    expires: datetime
+    description: dict[str, Any]
+    """The cache as the API shows it, without its contents."""
 
 
 class Caches:
     """The caches of one server."""
 
-    def __init__(self, clock: Clock, models: Models, *, min_tokens: int) -> None:
+    def __init__(self, clock: Clock, models: Models) -> None:
         self._clock = clock
         self._models = models
-        self._min_tokens = min_tokens
         self._started = datetime.now(UTC), clock.monotonic()
         self._caches: dict[str, Cache] = {}
         self._created = 0
 
     def handle(self, method: str, route: Route, body: bytes) -> dict[str, Any] | None:
         """Answer a request; None if the API has no such method."""
-        name = f"{route.parent}cachedContents/{route.name}"
+        prefix = f"{route.parent}cachedContents/"
+        name = f"{prefix}{route.name}"
         match method, route.name:
             case "POST", None:
-                return self._create(route, body)
+                return self._create(prefix, route, body)
             case "GET", None:
-                now, prefix = self._now(), f"{route.parent}cachedContents/"
+                now = self._now()
                 caches = [cache for key, cache in self._caches.items() if key.startswith(prefix)]
-                return page_of("cachedContents", [item.describe() for item in caches if item.expires > now], route)
+                return page_of("cachedContents", [item.description for item in caches if item.expires > now], route)
             case "GET", str():
-                return self._get(name, route.api).describe()
+                return self._get(name, route.api).description
             case "PATCH", str():
-                return self._update(self._get(name, route.api), route, body)
+                return self._update(name, route, body)
             case "DELETE", str():
-                del self._caches[self._get(name, route.api).name]
+                self._get(name, route.api)
+                del self._caches[name]
                 return {}
         return None
 
@@ -84,44 +72,51 @@ class Caches:
             )
         return cache
 
-    def _create(self, route: Route, body: bytes) -> dict[str, Any]:
-        content = read(CachedContent, body, Dialect(route.api, route.version))
+    def _create(self, prefix: str, route: Route, body: bytes) -> dict[str, Any]:
+        content = read(CachedContent, body, Target.of("", route))
         target = self._target(content.model, route)
         contents = content.contents or []
         check_each(contents, route.api)
         check_declarations(content.tools or (), target.family)
         tokens = count_tokens([*contents, *([content.system_instruction] if content.system_instruction else [])])
-        if tokens < self._min_tokens:
+        if tokens < _MIN_TOKENS:
             raise invalid(
-                f"Cached content is too small. total_token_count={tokens}, min_total_token_count={self._min_tokens}"
+                f"Cached content is too small. total_token_count={tokens}, min_total_token_count={_MIN_TOKENS}"
             )
         now = self._now()
-        cache = Cache(self._new_name(route), content, target.model, now, now, _expiry(content, now), tokens)
-        self._caches[cache.name] = cache
-        return cache.describe()
+        expires = _expiry(content, now)
+        self._created += 1
+        number = f"{self._created + 8 * 10**18}" if route.api is Api.VERTEX else f"midspan{self._created:033d}"
+        description = {
+            "name": f"{prefix}{number}",
+            "model": content.model,
+            **_times(create=now, update=now, expire=expires),
+            "usageMetadata": {"totalTokenCount": tokens},
+            **({} if content.display_name is None else {"displayName": content.display_name}),
+        }
+        self._caches[f"{prefix}{number}"] = Cache(content, target.model, tokens, expires, description)
+        return description
 
-    def _update(self, cache: Cache, route: Route, body: bytes) -> dict[str, Any]:
-        content = read(CachedContent, body, Dialect(route.api, route.version))
+    def _update(self, name: str, route: Route, body: bytes) -> dict[str, Any]:
+        cache = self._get(name, route.api)
+        content = read(CachedContent, body, Target.of("", route))
         if content.contents is not None or content.tools is not None or content.system_instruction is not None:
             raise invalid("Only ttl and expire_time of a CachedContent can be updated.")
         now = self._now()
-        self._caches[cache.name] = updated = replace(cache, updated=now, expires=_expiry(content, now))
-        return updated.describe()
+        expires = _expiry(content, now)
+        description = cache.description | _times(update=now, expire=expires)
+        self._caches[name] = replace(cache, expires=expires, description=description)
+        return description
 
     def _target(self, model: str | None, route: Route) -> Target:
         if not model:
             raise invalid("* CreateCachedContentRequest.cached_content.model: model is required\n")
-        model_route = replace(route, collection="models", name=model.rsplit("/", 1)[-1])
-        target = Target(self._models.require(model_route, "createCachedContent"), route.api, route.version)
+        name = model.rsplit("/", 1)[-1]
+        route = replace(route, collection="models", name=name, method="createCachedContent")
+        target = Target.of(self._models.require(route), route)
         if not target.family.capabilities.explicit_cache:
-            raise not_found(f"models/{target.model}", route, "createCachedContent")
+            raise not_found(f"models/{name}", route)
         return target
-
-    def _new_name(self, route: Route) -> str:
-        self._created += 1
-        if route.api is Api.VERTEX:
-            return f"{route.parent}cachedContents/{8_000_000_000_000_000_000 + self._created}"
-        return f"cachedContents/midspan{self._created:033d}"
 
     def _get(self, name: str, api: Api) -> Cache:
         cache = self._caches.get(name)
@@ -136,17 +131,16 @@ class Caches:
         return wall + timedelta(seconds=self._clock.monotonic() - monotonic)
 
 
+def _times(**times: datetime) -> dict[str, str]:
+    return {f"{name}Time": time.isoformat().replace("+00:00", "Z") for name, time in times.items()}
+
+
 def _expiry(content: CachedContent, now: datetime) -> datetime:
     if content.expire_time is not None:
         try:
             return datetime.fromisoformat(content.expire_time).astimezone(UTC)
         except ValueError as error:
-            raise _invalid_time("expire_time", "Timestamp", content.expire_time) from error
+            raise invalid(f"Invalid value at 'cached_content.expire_time', {content.expire_time!r}") from error
     if content.ttl is not None and not _DURATION.fullmatch(content.ttl):
-        raise _invalid_time("ttl", "Duration", content.ttl)
+        raise invalid(f"Invalid value at 'cached_content.ttl', {content.ttl!r}")
     return now + timedelta(seconds=float(content.ttl[:-1]) if content.ttl else _DEFAULT_SECONDS)
-
-
-def _invalid_time(field: str, type_: str, value: str) -> ApiError:
-    type_url = f"type.googleapis.com/google.protobuf.{type_}"
-    return invalid(f"Invalid value at 'cached_content.{field}' ({type_url}), \"{value}\"")

@@ -1,11 +1,9 @@
 """Checks a request like the server: `check` returns the request, or raises an ApiError in the words of the API."""
 
-from msgspec import Struct
-
 from midspan.emulator.gemini.contents import check_each, check_together, has_calls
 from midspan.emulator.gemini.errors import ApiError, invalid, invalid_fields
-from midspan.emulator.gemini.models import Family, family_of
-from midspan.emulator.gemini.reading import TOO_DEEP, Dialect, read
+from midspan.emulator.gemini.models import Family, Target
+from midspan.emulator.gemini.reading import TOO_DEEP, read
 from midspan.emulator.gemini.tools import check_declarations, check_tools, declarations_in, is_set, schema_errors
 from midspan.providers.gemini.capabilities import Api
 from midspan.providers.gemini.wire import GenerateContentRequest, GenerationConfig, ThinkingConfig, ToolConfig
@@ -18,27 +16,10 @@ _BESIDE_CACHE = {
 }
 
 
-class Target(Struct, frozen=True):
-    """The model that a request asks, the API and its version, and whether the answer is streamed."""
-
-    model: str
-    api: Api = Api.DEVELOPER
-    version: str = "v1beta"
-    is_streaming: bool = False
-
-    @property
-    def family(self) -> Family:
-        return family_of(self.model, self.api, self.version)
-
-    @property
-    def dialect(self) -> Dialect:
-        return Dialect(self.api, self.version, self.family.capabilities.call_ids)
-
-
 def check(body: bytes, target: Target, *, strict_signatures: bool = False) -> GenerateContentRequest:
     """Return the request in a body if the API accepts it."""
     try:
-        request = read(GenerateContentRequest, body, target.dialect)
+        request = read(GenerateContentRequest, body, target)
         _check_request(request, target, strict_signatures=strict_signatures)
     except RecursionError as error:
         raise invalid(TOO_DEEP) from error
@@ -74,45 +55,34 @@ def _check_system_instruction(request: GenerateContentRequest, family: Family) -
 
 
 def _check_ranges(config: GenerationConfig, target: Target) -> None:
-    is_vertex = target.api is Api.VERTEX
-    count = config.candidate_count or 1
-    if config.temperature is not None and not 0 <= config.temperature <= 2:
-        if is_vertex:
+    api, count = target.api, config.candidate_count or 1
+    if not 0 <= (config.temperature or 0) <= 2:
+        if api is Api.VERTEX:
             raise _out_of_range("temperature", f"{config.temperature:g}", "from 0 (inclusive) to 2.0001 (exclusive)")
-        raise _invalid_config("temperature", "temperature must be in the range [0.0, 2.0].", target.api)
-    if config.top_p is not None and not 0 <= config.top_p <= 1:
-        raise _invalid_config("top_p", "top_p must be in the range [0.0, 1.0].", target.api)
-    if config.top_k is not None and config.top_k != config.top_k // 1 and not is_vertex:
+        raise _invalid_config("temperature", "temperature must be in the range [0.0, 2.0].", api)
+    if not 0 <= (config.top_p or 0) <= 1:
+        raise _invalid_config("top_p", "top_p must be in the range [0.0, 1.0].", api)
+    if config.top_k is not None and config.top_k % 1 and api is Api.DEVELOPER:
         raise invalid(f"Invalid value at 'generation_config.top_k' (TYPE_INT32), {config.top_k}")
-    if config.max_output_tokens is not None and config.max_output_tokens < 0:
-        raise _invalid_config("max_output_tokens", "max_output_tokens must be positive.", target.api)
+    if (config.max_output_tokens or 0) < 0:
+        raise _invalid_config("max_output_tokens", "max_output_tokens must be positive.", api)
     if not 1 <= count <= 8:
-        if is_vertex:
+        if api is Api.VERTEX:
             raise _out_of_range("candidateCount", str(count), "from 1 (inclusive) to 9 (exclusive)")
-        raise _invalid_config("candidate_count", "candidate_count must be in the range [1, 8].", target.api)
+        raise _invalid_config("candidate_count", "candidate_count must be in the range [1, 8].", api)
     if count > 1 and target.is_streaming:
-        if is_vertex:
-            raise invalid(
-                f"Unable to submit request because candidateCount must be 1 but the entered value was {count}. Update "
-                "the candidateCount value and try again."
-            )
-        raise invalid("Only one candidate can be specified")
+        entered = f"Unable to submit request because candidateCount must be 1 but the entered value was {count}."
+        raise invalid(entered if api is Api.VERTEX else "Only one candidate can be specified")
     if count > target.family.max_candidates:
         raise invalid("Multiple candidates is not enabled for this model")
 
 
 def _check_thinking(config: ThinkingConfig, family: Family) -> None:
-    levels, has_budget = family.capabilities.thinking_levels, family.capabilities.thinking_budget
+    levels = family.capabilities.thinking_levels
     level = config.thinking_level if config.thinking_level != "THINKING_LEVEL_UNSPECIFIED" else None
-    if not levels and not has_budget:
-        if family.rejects_thinking and (level is not None or config.thinking_budget or config.include_thoughts):
-            raise invalid(
-                "Unable to submit request because thinking is not supported by this model."
-                if family.capabilities.api is Api.VERTEX
-                else f"Thinking is not enabled for models/{family.name}"
-            )
-        return
-    if level is None:
+    if family.rejects_thinking and (level is not None or config.thinking_budget or config.include_thoughts):
+        raise invalid(f"Thinking is not enabled for models/{family.name}")
+    if level is None or not (levels or family.capabilities.thinking_budget):
         return
     if config.thinking_budget is not None:
         raise invalid("You can only set only one of thinking budget and thinking level.")
@@ -127,9 +97,8 @@ def _check_thinking(config: ThinkingConfig, family: Family) -> None:
 def _check_output(config: GenerationConfig, family: Family) -> None:
     api = family.capabilities.api
     if config.response_mime_type and config.response_mime_type not in _MIME_TYPES:
-        allowed = ", ".join(f"`{mime_type}`" for mime_type in _MIME_TYPES[:-1])
-        reason = f"allowed mimetypes are {allowed} and `{_MIME_TYPES[-1]}`."
-        raise _invalid_config("response_mime_type", reason, api)
+        allowed = ", ".join(f"`{mime_type}`" for mime_type in _MIME_TYPES)
+        raise _invalid_config("response_mime_type", f"allowed mimetypes are {allowed}.", api)
     if config.response_schema is None:
         return
     if is_set(config.response_json_schema):

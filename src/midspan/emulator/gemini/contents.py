@@ -1,15 +1,18 @@
-"""Rules for contents: their parts, the order of calls and results, signatures, and files in results."""
+"""Rules for contents: their parts, the order of calls and results, thought signatures, and files in results."""
 
+from base64 import b64decode, b64encode
 from collections.abc import Iterator, Sequence
+from hashlib import blake2b
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
-from midspan._types.texts import CHARACTERS_PER_TOKEN
+from midspan._types.texts import estimate_tokens
 from midspan.emulator.gemini.errors import ApiError, invalid, invalid_fields
 from midspan.emulator.gemini.models import Family
-from midspan.emulator.gemini.signatures import signature_error
 from midspan.providers.gemini.capabilities import Api
+from midspan.providers.gemini.encode import SKIP_SIGNATURE
 from midspan.providers.gemini.wire import Content, FunctionCall, FunctionResponse, Part
 
 _MAX_TOKENS = 1_048_576
@@ -18,15 +21,8 @@ _FILE_TOKENS = 258
 _ROLES = ("user", "model", "function", "tool")
 _UNSUPPORTED_FILES = ("application/vnd.", "application/msword", "application/zip", "application/octet-stream")
 _DATA_FIELDS = (
-    "text",
-    "inline_data",
-    "file_data",
-    "function_call",
-    "function_response",
-    "executable_code",
-    "code_execution_result",
-    "tool_call",
-    "tool_response",
+    *("text", "inline_data", "file_data", "function_call", "function_response", "executable_code"),
+    *("code_execution_result", "tool_call", "tool_response"),
 )
 _NO_CONTENTS = {
     Api.DEVELOPER: "* GenerateContentRequest.contents: contents is not specified\n",
@@ -50,28 +46,41 @@ _MODEL_LAST = "Requests ending with a model turn are not supported."
 _WRONG_ID = "functionResponse.id does not match functionCall.id"
 _WRONG_NAME = "functionResponse.name does not match functionCall.name"
 
+_PREFIX = b"\x12midspan:"
+_PREFIX_BASE64 = b64encode(_PREFIX).decode()
+_NONCE_SIZE = 10
+_TAG_SIZE = 17
+"""Makes the size a multiple of 3, so that the base64 has no padding that a client could drop."""
+_FROM_URLSAFE = str.maketrans("-_", "+/")
+
+_INVALID = "Invalid thought signature."
+_DUMMIES = (SKIP_SIGNATURE, "context_engineering_is_the_way_to_go")
+_DUMMIES_BASE64 = tuple(b64encode(dummy.encode()).decode().rstrip("=") for dummy in _DUMMIES)
+"""The API accepts these words in place of a signature; some clients encode them."""
+
 
 def check_each(contents: Sequence[Content], api: Api) -> None:
     """Check each content on its own."""
     called = set()
     for index, content in enumerate(contents):
-        path = f"contents[{index}]"
+        path = f"contents[{index}].parts"
         if not content.parts and (content.parts is not None or content.role != "model"):
             # A model turn without parts is accepted, because empty answers come without parts.
-            no_parts = [(f"{path}.parts", "contents.parts must not be empty.")]
-            raise invalid(_NO_PARTS) if api is Api.VERTEX else invalid_fields(no_parts, api)
+            no_parts = invalid_fields([(path, "contents.parts must not be empty.")], api)
+            raise invalid(_NO_PARTS) if api is Api.VERTEX else no_parts
         if content.role and content.role not in _ROLES:
             raise invalid("Please use a valid role: user, model.")
-        parts = enumerate(content.parts or ())
-        errors = [error for at, part in parts for error in _part_errors(part, f"{path}.parts[{at}]")]
+        parts = [(f"{path}[{at}]", part) for at, part in enumerate(content.parts or ())]
+        errors = [error for place, part in parts for error in _part_errors(part, place)]
         if errors:
             raise invalid_fields(errors, api)
-        for at, part in enumerate(content.parts or ()):
+        for place, part in parts:
             if part.tool_call is not None:
                 called.add(part.tool_call.id)
             elif part.tool_response is not None and part.tool_response.id not in called:
-                place = f"{path}.parts[{at}].tool_response.id"
-                raise invalid(f"Invalid value at '{place}': it does not match the id of any tool_call.")
+                raise invalid(
+                    f"Invalid value at '{place}.tool_response.id': it does not match the id of any tool_call."
+                )
 
 
 def _part_errors(part: Part, path: str) -> Iterator[tuple[str, str]]:
@@ -116,13 +125,8 @@ def count_tokens(contents: Sequence[Content]) -> int:
 
 def _part_tokens(part: Part) -> int:
     if part.text is not None:
-        return text_tokens(part.text)
-    is_call = part.function_call is not None or part.function_response is not None
-    return CALL_TOKENS if is_call else _FILE_TOKENS
-
-
-def text_tokens(text: str) -> int:
-    return len(text) // CHARACTERS_PER_TOKEN + 1
+        return estimate_tokens(part.text)
+    return CALL_TOKENS if part.function_call or part.function_response else _FILE_TOKENS
 
 
 class _Turn(Struct, frozen=True):
@@ -217,12 +221,13 @@ def _check_signatures(contents: Sequence[Content], family: Family, *, strict: bo
 
 def _start_of_current_turn(contents: Sequence[Content]) -> int:
     """Return the index after the last content in which the user wrote something that is not a result."""
-    for index in range(len(contents) - 1, -1, -1):
-        content = contents[index]
-        turn = _turn_of(content)
-        if not turn.is_model and not turn.results and len(turn.calls) < len(content.parts or ()):
-            return index + 1
-    return 0
+    starts = [index + 1 for index, content in enumerate(contents) if _is_question(content)]
+    return starts[-1] if starts else 0
+
+
+def _is_question(content: Content) -> bool:
+    turn = _turn_of(content)
+    return not turn.is_model and not turn.results and len(turn.calls) < len(content.parts or ())
 
 
 def _missing_signature(call: FunctionCall, index: int) -> ApiError:
@@ -232,6 +237,50 @@ def _missing_signature(call: FunctionCall, index: int) -> ApiError:
         f"call `default_api:{call.name}` , position {index + 1}. Please refer to "
         "https://ai.google.dev/gemini-api/docs/thought-signatures for more details."
     )
+
+
+def sign(name: str, nonce: int, args: dict[str, Any] | None = None) -> str:
+    """Create the signature of a call, or of text if the name is empty."""
+    data = _PREFIX + nonce.to_bytes(_NONCE_SIZE, "big")
+    return b64encode(data + _tag(data, name, args)).decode()
+
+
+def signature_error(signature: str, call: FunctionCall, *, is_first: bool, strict: bool) -> str | None:
+    """Return what is wrong with the signature of a call; `is_first` says whether it is the first of its content.
+
+    Signatures of other servers cannot be verified; `strict` rejects them.
+    """
+    if not signature.startswith(_PREFIX_BASE64):
+        is_dummy = signature.rstrip("=") in (*_DUMMIES, *_DUMMIES_BASE64)
+        return _INVALID if strict and not is_dummy else None
+    data = b64decode(signature.translate(_FROM_URLSAFE) + "=" * (-len(signature) % 4))
+    signed, tag = data[: len(_PREFIX) + _NONCE_SIZE], data[len(_PREFIX) + _NONCE_SIZE :]
+    if len(tag) != _TAG_SIZE:
+        return "Corrupted thought signature."
+    # Only the first of parallel calls is signed.
+    return None if is_first and tag == _tag(signed, call.name or "", call.args) else _INVALID
+
+
+def _tag(data: bytes, name: str, args: dict[str, Any] | None) -> bytes:
+    signed = b"%b%d:%b" % (data, len(name), name.encode())
+    if args:
+        signed += msgspec.json.encode(_canonical(args), order="sorted")
+    return blake2b(signed, digest_size=_TAG_SIZE).digest()
+
+
+def _canonical(value: Any) -> Any:
+    """Return the same value for all ways in which clients write it: 3 and 3.0 are equal, a null may be left out."""
+    if isinstance(value, dict):
+        members = {key: _canonical(inner) for key, inner in value.items()}
+        return {key: inner for key, inner in members.items() if inner is not None}
+    if isinstance(value, list | tuple):
+        return [_canonical(inner) for inner in value]
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        try:
+            return float(value) + 0.0  # -0.0 becomes 0.0
+        except OverflowError:
+            return str(value)
+    return value
 
 
 def _check_files(result: FunctionResponse, path: str, family: Family) -> None:

@@ -1,16 +1,16 @@
 """A conversation and its answer: what the server gives to a script, a provider or a recording, and gets back."""
 
-import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Annotated, Any
 
+import msgspec
 from msgspec import Meta, Struct, field
 
-from midspan._types.parts import Blob, Opaque, Part, Text, Thought, ToolCall
-from midspan.emulator.gemini.check import Target
+from midspan._types.parts import Blob, Part, Text, Thought, ToolCall
+from midspan.emulator.gemini.models import Target
 from midspan.emulator.gemini.tools import declarations_in
-from midspan.emulator.validate import Seconds, Validated
+from midspan.emulator.http import Seconds
 from midspan.errors import ConfigError
 from midspan.providers.gemini.encode import signature_of
 from midspan.providers.gemini.wire import (
@@ -29,7 +29,6 @@ class Conversation(Struct, frozen=True):
     target: Target
     request: GenerateContentRequest
     """With the contents, tools and system instruction of the cache that it names."""
-    body: bytes
     prompt_tokens: int
     cached_tokens: int = 0
 
@@ -85,11 +84,11 @@ def _text_of(content: Content) -> str:
     return "".join(part.text or "" for part in content.parts or ())
 
 
-class Answer(Validated, frozen=True, kw_only=True):
+class Answer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The parts of an answer as the API writes them, and how they are sent."""
 
     parts: tuple[dict[str, Any], ...] = ()
-    finish: str | None = "STOP"
+    finish_reason: str | None = "STOP"
     """The finishReason; None leaves it out."""
     finish_message: str | None = None
     usage: dict[str, Annotated[int, Meta(ge=0)]] = field(default_factory=dict)
@@ -107,19 +106,6 @@ class Answer(Validated, frozen=True, kw_only=True):
     documents: tuple[dict[str, Any], ...] = ()
     """A complete response, one document per chunk. It is sent unchanged, and the parts are ignored."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for part in self.parts:
-            if not isinstance(part.get("text", ""), str):
-                raise ConfigError(f"the text of a part must be a string, got {part['text']!r:.80}")
-            if not isinstance(part.get("functionCall", {}), Mapping):
-                raise ConfigError(f"functionCall must be a dict as call() makes it, got {part['functionCall']!r:.80}")
-        try:
-            documents = [*self.parts, self.extra, *self.documents]
-            json.dumps(documents, allow_nan=False, ensure_ascii=False).encode()
-        except (TypeError, ValueError, RecursionError) as error:
-            raise ConfigError(f"an answer must be JSON serializable: {error}") from error
-
 
 PartLike = str | Mapping[str, Any] | Part
 """Text, a part as the API writes it, or a part of a Midspan message."""
@@ -130,31 +116,26 @@ Source = Callable[[Conversation], AnswerLike | Awaitable[AnswerLike]]
 
 def answer(*parts: PartLike, **options: Any) -> Answer:
     """Make an answer of text, calls and other parts: `answer("Let me see.", call("search", query="x"), chunks=5)`."""
-    unknown = options.keys() - _OPTIONS
-    if unknown:
-        raise ConfigError(f"unknown option {', '.join(sorted(unknown))} of answer(); known: {', '.join(_OPTIONS)}")
-    return Answer(parts=tuple(map(to_part, parts)), **options)
-
-
-_OPTIONS = tuple(name for name in Answer.__struct_fields__ if name != "parts")
+    try:
+        return msgspec.convert({"parts": tuple(map(to_part, parts)), **options}, Answer)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"invalid answer: {error}") from error
 
 
 def call(name: str, /, **arguments: Any) -> dict[str, Any]:
     """Make a part that calls a function. Like the real API, it has no `args` if there are no arguments."""
-    if not isinstance(name, str):
-        raise ConfigError(f"call() needs the name of a function and its arguments, got {name!r:.80}")
     return {"functionCall": {"name": name, **({"args": arguments} if arguments else {})}}
 
 
 def to_part(part: PartLike) -> dict[str, Any]:
     """Convert to a part as the API writes it."""
+    if isinstance(part, str):
+        return {"text": part}
+    if isinstance(part, Mapping):
+        return dict(part)
     signature = signature_of(part) if isinstance(part, Part) else None
     signed = {"thoughtSignature": signature} if signature else {}
     match part:
-        case str():
-            return {"text": part}
-        case Mapping():
-            return dict(part)
         case Text():
             return {"text": part.text, **signed}
         case Thought():
@@ -165,8 +146,6 @@ def to_part(part: PartLike) -> dict[str, Any]:
             return {"inlineData": {"mimeType": part.media_type, "data": part.base64}, **signed}
         case Blob():
             return {"fileData": {"mimeType": part.media_type, "fileUri": part.url}, **signed}
-        case Opaque():
-            raise ConfigError(f"part {part.name!r} of another provider cannot be sent; pass it as a dict")
     raise ConfigError(f"a part must be text, a dict or a part of a model message, got {type(part).__name__}")
 
 

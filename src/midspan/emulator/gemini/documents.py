@@ -5,11 +5,10 @@ from typing import Any
 
 import msgspec
 
-from midspan.emulator.gemini.contents import CALL_TOKENS, text_tokens
+from midspan._types.texts import estimate_tokens
+from midspan.emulator.gemini.contents import CALL_TOKENS, sign
 from midspan.emulator.gemini.conversation import Answer, Conversation
 from midspan.emulator.gemini.route import Route
-from midspan.emulator.gemini.signatures import sign
-from midspan.providers.gemini.capabilities import FINISH_NUMBERS
 
 Document = dict[str, Any]
 _TOTAL = ("promptTokenCount", "candidatesTokenCount", "thoughtsTokenCount", "toolUsePromptTokenCount")
@@ -41,7 +40,7 @@ def documents_of(answer: Answer, conversation: Conversation, route: Route, numbe
     if answer.blocked is not None:
         usage = _usage(answer, conversation, 0)
         return [{"promptFeedback": {"blockReason": answer.blocked}, "usageMetadata": usage, **rest}]
-    last = _last_fields(answer, conversation, route)
+    last = _last_fields(answer)
     if route.is_streaming:
         *chunks, final = _chunks(_parts(answer, conversation, numbering), answer.chunks)
         groups = [*([_candidate(parts, 0)] for parts in chunks), [_candidate(final, 0) | last]]
@@ -81,13 +80,9 @@ def _candidate(parts: list[Document], index: int) -> Document:
     return {"content": {**({"parts": parts} if parts else {}), "role": "model"}, "index": index}
 
 
-def _last_fields(answer: Answer, conversation: Conversation, route: Route) -> Document:
+def _last_fields(answer: Answer) -> Document:
     """Return the fields of a candidate that are in its last chunk."""
-    reason: str | int | None = answer.finish
-    numbers = FINISH_NUMBERS[conversation.target.api]
-    if route.wants_enum_numbers and answer.finish in numbers:
-        reason = numbers.index(answer.finish)
-    fields = {"finishReason": reason, "finishMessage": answer.finish_message}
+    fields = {"finishReason": answer.finish_reason, "finishMessage": answer.finish_message}
     return {name: value for name, value in fields.items() if value is not None} | answer.extra
 
 
@@ -116,7 +111,7 @@ def _pieces(part: Document, amount: int) -> list[Document]:
 
 
 def _tokens(part: Document) -> int:
-    return text_tokens(part["text"]) if "text" in part else CALL_TOKENS
+    return estimate_tokens(part["text"]) if "text" in part else CALL_TOKENS
 
 
 def _usage(answer: Answer, conversation: Conversation, tokens: int) -> Document:

@@ -99,19 +99,37 @@ def family_of(model: str, api: Api = Api.DEVELOPER, version: str = "v1beta") -> 
     )
 
 
+class Target(Struct, frozen=True):
+    """The model that a request asks, the API and its version, and whether the answer is streamed."""
+
+    model: str
+    api: Api = Api.DEVELOPER
+    version: str = "v1beta"
+    is_streaming: bool = False
+
+    @classmethod
+    def of(cls, model: str, route: Route) -> "Target":
+        return cls(model, route.api, route.version, route.is_streaming)
+
+    @property
+    def family(self) -> Family:
+        return family_of(self.model, self.api, self.version)
+
+
 class Models:
     """The models of one server: those of the real API, or only the given ones."""
 
     def __init__(self, names: Sequence[str] | None = None, *, retired: bool = False) -> None:
-        self._names = None if names is None else tuple(name.rsplit("/", 1)[-1] for name in names)
+        given = [names] if isinstance(names, str) else names
+        self._names = None if given is None else tuple(name.rsplit("/", 1)[-1] for name in given)
         self._retired = retired
 
-    def require(self, route: Route, method: str) -> str:
+    def require(self, route: Route) -> str:
         """Return the name of the model, or raise an error if the server does not have it."""
         name = route.name or ""
         if route.collection == "models" and self._has(name, route.version):
             return name
-        raise not_found(f"{route.collection}/{name}", route, method)
+        raise not_found(f"{route.collection}/{name}", route)
 
     def _has(self, name: str, version: str) -> bool:
         return exists(name, version, retired=self._retired) if self._names is None else name in self._names
@@ -122,33 +140,26 @@ class Models:
 
     def describe(self, name: str, route: Route) -> dict[str, Any]:
         capabilities = family_of(name, route.api, route.version).capabilities
-        methods = ["generateContent", "countTokens"]
-        if capabilities.explicit_cache:
-            methods.append("createCachedContent")
+        cached = ["createCachedContent"] if capabilities.explicit_cache else []
         prefix = "models/" if route.api is Api.DEVELOPER else "publishers/google/models/"
         return {
             "name": f"{prefix}{name}",
             "version": name.partition("-")[2],
             "displayName": name.replace("-", " ").title(),
-            "description": f"{name}, emulated",
             "inputTokenLimit": 1_048_576,
             "outputTokenLimit": 65_536,
-            "supportedGenerationMethods": methods,
-            "temperature": 1,
-            "topP": 0.95,
-            "topK": 64,
-            "maxTemperature": 2,
+            "supportedGenerationMethods": ["generateContent", "countTokens", *cached],
             "thinking": bool(capabilities.thinking_levels or capabilities.thinking_budget),
         }
 
 
-def not_found(name: str, route: Route, method: str) -> ApiError:
+def not_found(name: str, route: Route) -> ApiError:
     if route.api is Api.VERTEX:
         return ApiError(404, f"Publisher Model `{route.parent}publishers/google/{name}` not found.")
     return ApiError(
         404,
-        f"{name} is not found for API version {route.version}, or is not supported for {method}. Call ListModels to "
-        "see the list of available models and their supported methods.",
+        f"{name} is not found for API version {route.version}, or is not supported for {route.method or 'getModel'}. "
+        "Call ListModels to see the list of available models and their supported methods.",
     )
 
 

@@ -10,14 +10,12 @@ from midspan.emulator.http import Request
 from midspan.providers.gemini.capabilities import Api
 
 _PATH = re.compile(
-    r"/(?P<version>v1(?:beta1?|alpha)?)/"
+    r"(?:/~(?P<plan>[0-9]{1,9}))?/(?P<version>v1(?:beta1?|alpha)?)/"
     r"(?P<parent>projects/[^/]+/locations/[^/]+/)?"
     r"(?P<publisher>publishers/[^/]+/)?"
     r"(?P<collection>models|tunedModels|cachedContents)"
     r"(?:/(?P<name>[^/:]+))?(?::(?P<method>\w+))?"
 )
-_PLAN = re.compile(r"/~(?P<plan>[^/]+)(?=/)")
-_INVALID_KEYS = ("", "invalid")
 _EXPECTED = (
     "Expected OAuth 2 access token, login cookie or other valid authentication credential. See "
     "https://developers.google.com/identity/sign-in/web/devconsole-project."
@@ -33,8 +31,8 @@ class Route(Struct, frozen=True, kw_only=True):
     parent: str = ""
     """For Vertex: project and location."""
     query: dict[str, str] = {}
-    plan: str | None = None
-    """The name of a fault plan, from the beginning of the path: `/~NAME/v1beta/…`."""
+    plan: int = 0
+    """The number of a fault plan, from the beginning of the path: `/~1/v1beta/…`."""
 
     @property
     def is_streaming(self) -> bool:
@@ -44,16 +42,11 @@ class Route(Struct, frozen=True, kw_only=True):
     def is_sse(self) -> bool:
         return self.query.get("alt") == "sse"
 
-    @property
-    def wants_enum_numbers(self) -> bool:
-        return "enum-encoding=int" in (self.query.get("$alt") or self.query.get("alt") or "")
-
 
 def route_of(target: str) -> Route | None:
     """Parse the target of a request; None if the API has nothing there."""
     path, _, query = target.partition("?")
-    plan = _PLAN.match(path)
-    match = _PATH.fullmatch(unquote(path[plan.end() :] if plan else path))
+    match = _PATH.fullmatch(unquote(path))
     if match is None:
         return None
     is_vertex = match["parent"] is not None or match["publisher"] is not None
@@ -67,25 +60,26 @@ def route_of(target: str) -> Route | None:
         method=match["method"],
         parent=match["parent"] or "",
         query={key: values[-1] for key, values in parse_qs(query, keep_blank_values=True).items()},
-        plan=unquote(plan["plan"]) if plan else None,
+        plan=int(match["plan"] or 0),
     )
 
 
 def check_credentials(request: Request, route: Route, api_key: str | None) -> None:
-    """Check the key or token of a request; any is valid if `api_key` is None."""
+    """Check the key or token of a request; any is valid if `api_key` is None, except an empty one and `invalid`."""
     key = request.headers.get("x-goog-api-key", route.query.get("key"))
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
-    has_token = key is None and scheme.lower() == "bearer"
-    credential = token.strip() if key is None else key.strip()
-    is_valid = credential not in _INVALID_KEYS and api_key in (None, credential)
-    if key is not None and not is_valid:
-        raise _invalid_key(route)
-    if has_token and not is_valid:
-        raise _unauthenticated(f"Request had invalid authentication credentials. {_EXPECTED}")
-    if key is not None or has_token:
+    has_token = scheme.lower() == "bearer"
+    credential = key.strip() if key is not None else token.strip() if has_token else ""
+    if credential not in ("", "invalid") and api_key in (None, credential):
         return
+    if key is not None:
+        raise _credential_error(400, "API_KEY_INVALID", "API key not valid. Please pass a valid API key.")
+    if has_token:
+        message = f"Request had invalid authentication credentials. {_EXPECTED}"
+        raise _credential_error(401, "CREDENTIALS_MISSING", message)
     if route.api is Api.VERTEX:
-        raise _unauthenticated(f"Request is missing required authentication credential. {_EXPECTED}")
+        message = f"Request is missing required authentication credential. {_EXPECTED}"
+        raise _credential_error(401, "CREDENTIALS_MISSING", message)
     raise ApiError(
         403,
         "Method doesn't allow unregistered callers (callers without established identity). Please use API Key or "
@@ -93,19 +87,6 @@ def check_credentials(request: Request, route: Route, api_key: str | None) -> No
     )
 
 
-def _invalid_key(route: Route) -> ApiError:
-    message = "API key not valid. Please pass a valid API key."
-    service = "generativelanguage" if route.api is Api.DEVELOPER else "aiplatform"
-    info = {
-        "@type": f"{DETAIL_TYPE}ErrorInfo",
-        "reason": "API_KEY_INVALID",
-        "domain": "googleapis.com",
-        "metadata": {"service": f"{service}.googleapis.com"},
-    }
-    localized = {"@type": f"{DETAIL_TYPE}LocalizedMessage", "locale": "en-US", "message": message}
-    return ApiError(400, message, details=[info, localized])
-
-
-def _unauthenticated(message: str) -> ApiError:
-    info = {"@type": f"{DETAIL_TYPE}ErrorInfo", "reason": "CREDENTIALS_MISSING", "domain": "googleapis.com"}
-    return ApiError(401, message, details=[info])
+def _credential_error(code: int, reason: str, message: str) -> ApiError:
+    info = {"@type": f"{DETAIL_TYPE}ErrorInfo", "reason": reason, "domain": "googleapis.com"}
+    return ApiError(code, message, details=[info])

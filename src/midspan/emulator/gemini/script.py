@@ -1,4 +1,4 @@
-"""Answers from a script: by the number of the turn, or by rules about the conversation.
+"""Where answers come from: a script, a function, a provider, or what the user wrote.
 
 A script has no state. Its answer depends only on the conversation, so a repeated request gets the same answer, and many
 conversations can use one script at the same time.
@@ -13,19 +13,72 @@ from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct
-from msgspec.structs import force_setattr
+from msgspec.structs import force_setattr, replace
 
-from midspan.emulator.gemini.conversation import Answer, AnswerLike, Conversation, call, to_answer
-from midspan.emulator.validate import Validated
-from midspan.errors import ConfigError
-from midspan.providers.gemini.capabilities import FINISH_NUMBERS, FINISH_REASONS
+from midspan._schema.normalize import normalize
+from midspan._types.exchange import FinishReason, ModelRequest, Output, RequestConfig
+from midspan._types.messages import History
+from midspan._types.specs import ModelSettings, ToolChoice, ToolSpec
+from midspan.emulator.gemini.conversation import (
+    Answer,
+    AnswerLike,
+    Conversation,
+    Source,
+    answer,
+    call,
+    to_answer,
+    to_part,
+)
+from midspan.emulator.gemini.errors import STATUS_NAMES, ApiError
+from midspan.emulator.gemini.tools import declarations_in, parameters_of, schema_of
+from midspan.errors import ConfigError, ProviderError
+from midspan.providers.gemini.capabilities import FINISH_REASONS
+from midspan.providers.gemini.decode import conversation as decode_conversation
+from midspan.providers.gemini.proto import dump
+from midspan.providers.gemini.wire import FunctionCallingConfig, GenerationConfig
+from midspan.providers.provider import Provider
+
+_RAW_FINISH_REASONS = {
+    **{reason: raw for raw, reason in FINISH_REASONS.items()},
+    FinishReason.CONTEXT_FULL: "MAX_TOKENS",
+    FinishReason.BLOCKED: "SAFETY",
+    FinishReason.REFUSED: "PROHIBITED_CONTENT",
+}
 
 
-class When(Validated, frozen=True, kw_only=True, forbid_unknown_fields=True):
+def source_of(script: Any, model: Provider | None) -> Source:
+    """Return what answers for these two arguments of `LocalGemini`."""
+    if script is not None and model is not None:
+        raise ConfigError("pass either a script or a model, not both")
+    if model is not None:
+        return _provider_source(model)
+    if script is None:
+        return _echo
+    if isinstance(script, str | Path):
+        return load_script(Path(script)).answer
+    if isinstance(script, Sequence):
+        return Script(script).answer
+    source: Source = getattr(script, "answer", script)
+    if not callable(source):
+        raise ConfigError(
+            "a script must be a list of answers, a function of the conversation or the path of a TOML file, got "
+            f"{script!r:.80}"
+        )
+    return source
+
+
+def _echo(conversation: Conversation) -> Answer:
+    if conversation.results:
+        return answer(f"Results came from {', '.join(conversation.results)}.")
+    return answer(f"You said: {conversation.last_text}")
+
+
+class When(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Conditions on a conversation; all must hold."""
 
     says: str | None = None
-    """A regular expression that is found in the last text of the user."""
+    """A regular expression that is found in the last text of the user. `{city}` in the answer stands for what its group
+    `(?P<city>…)` matches."""
     system: str | None = None
     """A regular expression that is found in the system instruction."""
     step: Annotated[int, Meta(ge=0)] | None = None
@@ -38,25 +91,28 @@ class When(Validated, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The name of the model, with `*` as a wildcard."""
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         for pattern in (self.says, self.system):
             try:
                 re.compile(pattern or "")
-            except (re.error, OverflowError, RecursionError) as error:
+            except re.error as error:
                 raise ConfigError(f"{pattern!r} is not a valid regular expression: {error}") from error
 
-    def holds(self, conversation: Conversation) -> bool:
-        return (
+    def match(self, conversation: Conversation) -> dict[str, str] | None:
+        """Return what the named groups of `says` match; None if a condition does not hold."""
+        says = re.search(self.says or "", conversation.last_text)
+        holds = (
             (self.step is None or conversation.step == self.step)
-            and (self.results is None or conversation.results == self.results)
+            and (self.results is None or conversation.results == tuple(self.results))
             and (self.model is None or fnmatchcase(conversation.model, self.model))
             and set(self.functions) <= set(conversation.functions)
-            and (self.says is None or re.search(self.says, conversation.last_text) is not None)
-            and (self.system is None or re.search(self.system, conversation.system_text) is not None)
+            and re.search(self.system or "", conversation.system_text) is not None
         )
+        if says is None or not holds:
+            return None
+        return {name: text for name, text in says.groupdict().items() if text is not None}
 
 
-class Rule(Validated, frozen=True):
+class Rule(Struct, frozen=True):
     """An answer and its conditions: `Rule(When(says="weather"), "It is cold.")`."""
 
     when: When
@@ -64,7 +120,6 @@ class Rule(Validated, frozen=True):
     """An Answer; the constructor converts text, parts and lists of parts."""
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         force_setattr(self, "answer", to_answer(self.answer))
 
 
@@ -72,17 +127,19 @@ class Script:
     """Rules, tried in order, and answers for the turns of the model; the last answer is for all later turns."""
 
     def __init__(self, entries: Sequence[Rule | AnswerLike]) -> None:
-        if not isinstance(entries, Sequence) or isinstance(entries, str | bytes | bytearray):
+        if not isinstance(entries, Sequence) or isinstance(entries, str | bytes):
             raise ConfigError(f"a script must be a list of answers and rules, got {entries!r:.80}")
         if not entries:
             raise ConfigError("a script needs at least one answer or rule")
         self.rules = tuple(entry for entry in entries if isinstance(entry, Rule))
-        self.answers = tuple(_answer(entry, at) for at, entry in enumerate(entries) if not isinstance(entry, Rule))
+        self.answers = tuple(to_answer(entry) for entry in entries if not isinstance(entry, Rule))
 
     def answer(self, conversation: Conversation) -> Answer:
         for rule in self.rules:
-            if rule.when.holds(conversation):
-                return to_answer(rule.answer)
+            groups = rule.when.match(conversation)
+            if groups is not None:
+                answer: Answer = rule.answer
+                return replace(answer, parts=_fill(answer.parts, groups))
         if not self.answers:
             raise ConfigError(
                 f"no rule of the script matches step {conversation.step}, text {conversation.last_text[:80]!r}"
@@ -90,21 +147,18 @@ class Script:
         return self.answers[min(conversation.step, len(self.answers) - 1)]
 
 
-def _answer(entry: AnswerLike, at: int) -> Answer:
-    try:
-        return to_answer(entry)
-    except ConfigError as error:
-        raise ConfigError(f"entry {at + 1} of the script: {error}") from error
+def _fill(value: Any, groups: dict[str, str]) -> Any:
+    """Return a value with the text of each group in place of its name in braces."""
+    if isinstance(value, str):
+        return re.sub(r"\{(\w+)\}", lambda match: groups.get(match[1], match[0]), value)
+    if isinstance(value, dict):
+        return {key: _fill(item, groups) for key, item in value.items()}
+    return type(value)(_fill(item, groups) for item in value) if isinstance(value, list | tuple) else value
 
 
 class _Call(Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     args: dict[str, Any] = {}
-    id: str | None = None
-
-    def to_part(self) -> dict[str, Any]:
-        fields = call(self.name, **self.args)["functionCall"]
-        return {"functionCall": fields if self.id is None else {"id": self.id, **fields}}
 
 
 class _Entry(Answer, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -116,13 +170,11 @@ class _Entry(Answer, frozen=True, kw_only=True, forbid_unknown_fields=True):
     calls: tuple[_Call, ...] = ()
 
     def to_entry(self) -> Rule | Answer:
-        if self.finish not in _FINISH_REASONS:
-            raise ConfigError(f"unknown finish {self.finish!r}; known: {', '.join(sorted(_FINISH_REASONS - {''}))}")
         thoughts = () if self.thought is None else ({"text": self.thought, "thought": True},)
         texts = () if self.text is None else ({"text": self.text},)
         options = {name: getattr(self, name) for name in Answer.__struct_fields__}
-        options["parts"] = (*thoughts, *texts, *self.parts, *(item.to_part() for item in self.calls))
-        options["finish"] = self.finish or None
+        options["parts"] = (*thoughts, *texts, *self.parts, *(call(item.name, **item.args) for item in self.calls))
+        options["finish_reason"] = self.finish_reason or None
         answer = Answer(**options)
         return answer if self.when is None else Rule(self.when, answer)
 
@@ -131,21 +183,71 @@ class _File(Struct, frozen=True, forbid_unknown_fields=True):
     answers: tuple[_Entry, ...]
 
 
-_FINISH_REASONS = {*FINISH_REASONS, "MALFORMED_RESPONSE", "MISSING_THOUGHT_SIGNATURE", ""}.union(
-    *FINISH_NUMBERS.values()
-)
-
-
 def load_script(path: Path) -> Script:
     """Read a script from a TOML file with a list of `[[answers]]`."""
     try:
         file = msgspec.convert(tomllib.loads(path.read_text("utf-8")), _File)
         return Script([entry.to_entry() for entry in file.answers])
-    except OSError as error:
-        raise ConfigError(f"cannot read the script {str(path)!r}: {error.strerror}") from error
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"{path}: not a script: {error}") from error
-    except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from error
-    except ValueError as error:  # not UTF-8, not TOML, or not a valid path
-        raise ConfigError(f"cannot read the script {str(path)!r}: {error}") from error
+    except (OSError, ValueError, ConfigError) as error:  # ValueError: not UTF-8, not TOML, or not a script
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigError(f"cannot read the script {str(path)!r}: {reason}") from error
+
+
+def _provider_source(provider: Provider) -> Source:
+    async def ask(conversation: Conversation) -> Answer:
+        try:
+            response = await provider.generate(_to_model_request(conversation))
+        except ProviderError as error:
+            raise ApiError(error.status if error.status in STATUS_NAMES else 500, str(error)) from error
+        usage = {"promptTokenCount": response.usage.input, "candidatesTokenCount": response.usage.output}
+        return Answer(
+            parts=tuple(map(to_part, response.message.parts)),
+            finish_reason=response.raw_finish_reason or _RAW_FINISH_REASONS.get(response.finish_reason, "OTHER"),
+            finish_message=response.finish_message,
+            usage={name: count for name, count in usage.items() if count},
+        )
+
+    return ask
+
+
+def _to_model_request(conversation: Conversation) -> ModelRequest:
+    config = conversation.generation_config
+    tools = [
+        ToolSpec(declaration.name or "", declaration.description or "", normalize(schema) if schema else None)
+        for declaration in declarations_in(conversation.request.tools)
+        for schema in [parameters_of(declaration)]
+    ]
+    request = RequestConfig(
+        model=conversation.model,
+        system=conversation.system_text or None,
+        tools=tuple(tools),
+        tool_choice=_to_tool_choice(conversation.calling_config),
+        settings=ModelSettings(
+            max_tokens=config.max_output_tokens,
+            temperature=config.temperature,
+            top_p=config.top_p,
+            stop=tuple(config.stop_sequences or ()),
+            seed=config.seed,
+        ),
+        output=_to_output(config),
+    )
+    return ModelRequest(request, History(decode_conversation(dump(content) for content in conversation.contents)))
+
+
+def _to_tool_choice(config: FunctionCallingConfig) -> ToolChoice | None:
+    names = tuple(config.allowed_function_names or ())
+    match config.mode:
+        case "AUTO" | "VALIDATED":
+            return ToolChoice("auto", names, strict=config.mode == "VALIDATED")
+        case "ANY":
+            return ToolChoice("required", names)
+        case "NONE":
+            return ToolChoice("none", names)
+    return None
+
+
+def _to_output(config: GenerationConfig) -> Output | None:
+    if config.response_mime_type != "application/json":
+        return None
+    schema = schema_of(config.response_schema, config.response_json_schema)
+    return Output(normalize(schema) if isinstance(schema, dict) else None)

@@ -1,41 +1,26 @@
 """The endpoints of the API: checks requests, asks the source, injects faults and frames the answers."""
 
+import logging
 from collections import Counter, deque
-from collections.abc import Iterable
 from inspect import isawaitable
 from typing import Any
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from midspan._types.texts import CHARACTERS_PER_TOKEN
 from midspan.emulator.gemini.caches import Caches
-from midspan.emulator.gemini.check import Target, check
+from midspan.emulator.gemini.check import check
 from midspan.emulator.gemini.contents import check_each, check_size, count_tokens
 from midspan.emulator.gemini.conversation import Answer, Conversation, Source, to_answer
 from midspan.emulator.gemini.documents import Numbering, documents_of, encode, frames_of
 from midspan.emulator.gemini.errors import ApiError, invalid
-from midspan.emulator.gemini.fault_plan import Fault, FaultKind, FaultPlan
-from midspan.emulator.gemini.faults import PlanProgress, Plans, RequestFaults, split_for_continuation
-from midspan.emulator.gemini.models import Models
-from midspan.emulator.gemini.reading import Dialect, read
+from midspan.emulator.gemini.faults import Fault, FaultKind, PlanProgress, split_for_continuation
+from midspan.emulator.gemini.models import Models, Target
+from midspan.emulator.gemini.reading import read
 from midspan.emulator.gemini.route import Route, check_credentials, route_of
 from midspan.emulator.gemini.tool_choice import apply_tool_choice
 from midspan.emulator.gemini.tools import check_declarations
-from midspan.emulator.http import (
-    EVENT_STREAM,
-    HTML,
-    JSON,
-    LAST_CHUNK,
-    Disconnect,
-    Reply,
-    Request,
-    Step,
-    Wait,
-    chunk,
-    head,
-    reply,
-)
+from midspan.emulator.http import EVENT_STREAM, HTML, JSON, LAST_CHUNK, Reply, Request, Step, Wait, chunk, head, reply
 from midspan.providers.gemini.capabilities import Api
 from midspan.providers.gemini.proto import to_plain
 from midspan.providers.gemini.wire import CountTokensRequest
@@ -45,51 +30,11 @@ _MAX_LOG_ENTRIES = 256
 _MAX_LOGGED_BYTES = 65_536
 _NOT_FOUND = b"<!DOCTYPE html>\n<title>Error 404 (Not Found)!!1</title>\n<p><b>404.</b> <ins>That is an error.</ins>\n"
 
-
-class Report(Struct, frozen=True):
-    """Counts since the server was created or cleared."""
-
-    requests: int
-    answered: int
-    errors: dict[int, int]
-    """By status."""
-    faults: dict[str, int]
-    """By kind."""
-    open_connections: int
-
-
-class RequestLog:
-    """Counts, and the last requests and errors. Requests with large bodies are only counted."""
-
-    def __init__(self) -> None:
-        self.clear()
-
-    def clear(self) -> None:
-        self.answered = 0
-        self.requests: deque[Request] = deque(maxlen=_MAX_LOG_ENTRIES)
-        self.errors: deque[ApiError] = deque(maxlen=_MAX_LOG_ENTRIES)
-        self._received = 0
-        self._errors: Counter[int] = Counter()
-        self._faults: Counter[str] = Counter()
-
-    def add_request(self, request: Request) -> None:
-        self._received += 1
-        if len(request.body) <= _MAX_LOGGED_BYTES:
-            self.requests.append(request)
-
-    def add_error(self, error: ApiError) -> None:
-        self._errors[error.code] += 1
-        self.errors.append(error)
-
-    def add_faults(self, faults: Iterable[Fault]) -> None:
-        self._faults.update(fault.kind.value for fault in faults)
-
-    def report(self, open_connections: int) -> Report:
-        return Report(self._received, self.answered, dict(self._errors), dict(self._faults), open_connections)
+_log = logging.getLogger("midspan.emulator")
 
 
 class Service:
-    """Handles the requests of one server, under its fault plans."""
+    """Handles the requests of one server, under its fault plans, and counts them."""
 
     def __init__(
         self, source: Source, models: Models, caches: Caches, *, api_key: str | None, strict_signatures: bool
@@ -101,13 +46,23 @@ class Service:
         self._strict_signatures = strict_signatures
         self._numbering = Numbering()
         self._continuations: dict[str, Answer] = {}
-        self.log = RequestLog()
-        self.default_plan = PlanProgress(FaultPlan())
-        """For requests that name no plan."""
-        self.plans = Plans()
+        self.plans: list[PlanProgress] = []
+        """The plan of all requests, then those of single URLs."""
+        self.clear()
+
+    def clear(self) -> None:
+        self.requests: deque[Request] = deque(maxlen=_MAX_LOG_ENTRIES)
+        """The last requests; those with large bodies are only counted."""
+        self.errors: deque[ApiError] = deque(maxlen=_MAX_LOG_ENTRIES)
+        self.received = self.answered = 0
+        self.error_counts: Counter[int] = Counter()
+        self.fault_counts: Counter[str] = Counter()
 
     async def handle(self, request: Request) -> Reply:
-        self.log.add_request(request)
+        self.received += 1
+        if len(request.body) <= _MAX_LOGGED_BYTES:
+            self.requests.append(request)
+        _log.info("%s %s, %s bytes", request.method, request.target.partition("?")[0], f"{len(request.body):,}")
         try:
             return await self._reply(request)
         except ApiError as error:
@@ -116,7 +71,9 @@ class Service:
             return self._error(ApiError(500, f"{type(error).__name__}: {error}"))
 
     def _error(self, error: ApiError) -> Reply:
-        self.log.add_error(error)
+        self.error_counts[error.code] += 1
+        self.errors.append(error)
+        _log.info("answered %d: %s", error.code, error)
         return reply(error.body(), error.code)
 
     async def _reply(self, request: Request) -> Reply:
@@ -133,46 +90,50 @@ class Service:
         """Answer a request without a model; None if the API has no such method."""
         match request.method, route.collection, route.name, route.method:
             case "POST", "models", str(), "countTokens":
-                return _count_tokens(request.body, self._models.require(route, "countTokens"), route)
+                return _count_tokens(request.body, Target.of(self._models.require(route), route))
             case "POST", "models" | "tunedModels", str(), str(method):
-                self._models.require(route, method)
+                self._models.require(route)
                 raise invalid(f"{method} is not supported by the emulator")
             case "GET", "models", None, None:
                 return self._models.page(route)
             case "GET", "models", str(), None:
-                return self._models.describe(self._models.require(route, "getModel"), route)
+                return self._models.describe(self._models.require(route), route)
             case _, "cachedContents", _, None:
                 return self._caches.handle(request.method, route, request.body)
         return None
 
     async def _generate(self, request: Request, route: Route) -> Reply:
-        name = route.plan or request.headers.get("x-midspan-plan")
-        if name is not None and name not in self.plans:
-            raise invalid(f"There is no fault plan {name!r}; set it in server.plans")
-        plan = self.default_plan if name is None else self.plans.progress(name)
+        if route.plan >= len(self.plans):
+            raise invalid(f"There is no fault plan {route.plan}; use the URL that url_for returns")
+        plan = self.plans[route.plan]
         faults = plan.next(is_streaming=route.is_streaming)
         replaced = faults.replace_reply()
         if replaced is not None:
-            fault, error_reply = replaced
-            plan.injected.append(fault)
-            self.log.add_faults([fault])
-            return error_reply
+            self._add_faults(plan, replaced[:1])
+            return replaced[1]
         conversation = self._conversation(request, route)
-        plan.injected.extend(faults.faults)
-        self.log.add_faults(faults.faults)
+        self._add_faults(plan, faults.faults)
         answer = apply_tool_choice(await self._answer(conversation), conversation)
-        answer = self._apply(faults, answer)
+        answer = faults.change_answer(answer)
+        if faults.has(FaultKind.CONTINUATION):
+            answer = self._first_half(answer)
         documents = documents_of(answer, conversation, route, self._numbering)
-        self.log.answered += 1
+        self.answered += 1
         frames = frames_of(faults.change_documents(documents), route)
-        return _frame(faults.change_frames(frames), len(frames[0]), answer, request, route)
+        return _frame(faults.change_frames(frames), len(frames[0]), answer, route)
+
+    def _add_faults(self, plan: PlanProgress, faults: tuple[Fault, ...]) -> None:
+        plan.injected.extend(faults)
+        for fault in faults:
+            self.fault_counts[fault.kind.value] += 1
+            _log.info("injected %s", fault.kind.value)
 
     def _conversation(self, request: Request, route: Route) -> Conversation:
-        target = Target(self._models.require(route, route.method or ""), route.api, route.version, route.is_streaming)
+        target = Target.of(self._models.require(route), route)
         checked = check(request.body, target, strict_signatures=self._strict_signatures)
         tokens = count_tokens(checked.contents or ())
         if checked.cached_content is None:
-            return Conversation(target, checked, request.body, tokens)
+            return Conversation(target, checked, tokens)
         cache = self._caches.for_request(checked.cached_content, target)
         merged = replace(
             checked,
@@ -181,7 +142,7 @@ class Service:
             tools=cache.content.tools,
             tool_config=cache.content.tool_config,
         )
-        return Conversation(target, merged, request.body, tokens + cache.tokens, cache.tokens)
+        return Conversation(target, merged, tokens + cache.tokens, cache.tokens)
 
     async def _answer(self, conversation: Conversation) -> Answer:
         token = conversation.request.continuation_token
@@ -192,16 +153,14 @@ class Service:
         answer = self._source(conversation)
         return to_answer(await answer if isawaitable(answer) else answer)
 
-    def _apply(self, faults: RequestFaults, answer: Answer) -> Answer:
-        answer = faults.change_answer(answer)
-        if not faults.has(FaultKind.CONTINUATION):
-            return answer
-        now, rest = split_for_continuation(answer)
+    def _first_half(self, answer: Answer) -> Answer:
+        """Return the first half of an answer, with a token for the second."""
+        first, second = split_for_continuation(answer)
         token = self._numbering.signature("continuation")
-        self._continuations[_token_key(token)] = rest
+        self._continuations[_token_key(token)] = second
         if len(self._continuations) > _MAX_CONTINUATIONS:
             del self._continuations[next(iter(self._continuations))]
-        return replace(now, extra={**now.extra, "continuationToken": token})
+        return replace(first, extra={**first.extra, "continuationToken": token})
 
 
 def _token_key(token: str) -> str:
@@ -209,31 +168,29 @@ def _token_key(token: str) -> str:
     return token.replace("-", "+").replace("_", "/").rstrip("=")
 
 
-def _frame(steps: list[Step], size: int, answer: Answer, request: Request, route: Route) -> Reply:
+def _frame(steps: list[Step], size: int, answer: Answer, route: Route) -> Reply:
     delay: Reply = [Wait(answer.delay_seconds)] if answer.delay_seconds else []
     if not route.is_streaming:
         return [*delay, head(200, JSON, f"Content-Length: {size}"), *steps]
     if answer.gap_seconds:
         steps = [item for step in steps for item in (step, Wait(answer.gap_seconds))][:-1]
-    content_type = EVENT_STREAM if route.is_sse else JSON
-    if not request.accepts_chunks:
-        return [*delay, head(200, content_type, "Connection: close"), *steps, Disconnect.CLOSE]
     chunks: list[Step] = [chunk(step) if isinstance(step, bytes) else step for step in steps]
+    content_type = EVENT_STREAM if route.is_sse else JSON
     return [*delay, head(200, content_type, "Transfer-Encoding: chunked"), *chunks, LAST_CHUNK]
 
 
-def _count_tokens(body: bytes, model: str, route: Route) -> dict[str, Any]:
-    request = read(CountTokensRequest, body, Dialect(route.api, route.version))
+def _count_tokens(body: bytes, target: Target) -> dict[str, Any]:
+    request = read(CountTokensRequest, body, target)
     counted = request.generate_content_request or request
     contents = counted.contents or []
-    check_each(contents, route.api)
-    check_size(contents, route.api)
-    check_declarations(counted.tools or (), Target(model, route.api, route.version).family)
+    check_each(contents, target.api)
+    check_size(contents, target.api)
+    check_declarations(counted.tools or (), target.family)
     tokens = count_tokens([*contents, *([counted.system_instruction] if counted.system_instruction else [])])
     if counted.tools:
         tokens += len(encode(to_plain(counted.tools))) // CHARACTERS_PER_TOKEN
     document = {"totalTokens": tokens, "promptTokensDetails": [{"modality": "TEXT", "tokenCount": tokens}]}
-    if route.api is Api.VERTEX:
+    if target.api is Api.VERTEX:
         texts = [part.text or "" for content in contents for part in content.parts or ()]
         document["totalBillableCharacters"] = sum(map(len, texts))
     return document

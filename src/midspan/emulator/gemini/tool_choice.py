@@ -11,8 +11,6 @@ from midspan.emulator.gemini.tools import declarations_in, parameters_of
 from midspan.providers.gemini.wire import FunctionDeclaration
 
 _MAX_DEPTH = 16
-_TYPES = ("object", "array", "string", "integer", "number", "boolean", "null")
-"""In the order in which a sample prefers them."""
 
 
 def apply_tool_choice(answer: Answer, conversation: Conversation) -> Answer:
@@ -26,18 +24,16 @@ def apply_tool_choice(answer: Answer, conversation: Conversation) -> Answer:
     allowed = _allowed_functions(conversation)
     is_allowed = all(name in allowed for name in called)
     if mode == "NONE" or (mode == "VALIDATED" and allowed and not is_allowed):
-        return _without_calls(answer) if called else answer
+        others = tuple(part for part in answer.parts if "functionCall" not in part)
+        return replace(answer, parts=others or ({"text": "No function may be called here."},)) if called else answer
     if mode == "ANY" and allowed:
         forced = _forced_call(next(iter(allowed.values())))
-        return answer if called and is_allowed else replace(answer, parts=(forced,), finish="STOP")
+        return answer if called and is_allowed else replace(answer, parts=(forced,), finish_reason="STOP")
     if called and not conversation.request.tools:
-        return Answer(finish="UNEXPECTED_TOOL_CALL", finish_message="Model tried to call an undeclared function.")
+        return Answer(
+            finish_reason="UNEXPECTED_TOOL_CALL", finish_message="Model tried to call an undeclared function."
+        )
     return answer
-
-
-def _without_calls(answer: Answer) -> Answer:
-    parts = tuple(part for part in answer.parts if "functionCall" not in part)
-    return replace(answer, parts=parts or ({"text": "No function may be called here."},))
 
 
 def _allowed_functions(conversation: Conversation) -> dict[str, FunctionDeclaration]:
@@ -48,7 +44,7 @@ def _allowed_functions(conversation: Conversation) -> dict[str, FunctionDeclarat
 
 def _forced_call(declaration: FunctionDeclaration) -> dict[str, Any]:
     schema = parameters_of(declaration)
-    arguments = _sample(normalize_tree(schema)[0].root) if schema else {}
+    arguments = _sample(normalize_tree(schema).root) if schema else {}
     return call(declaration.name or "", **(arguments if isinstance(arguments, dict) else {}))
 
 
@@ -57,25 +53,18 @@ def _sample(node: SchemaNode, depth: int = 0) -> Any:
     schema = {keyword: value for part in node.conjuncts for keyword, value in part.schema.items()}
     options = [option for part in node.conjuncts for option in part.options or ()]
     variants = [variant for part in node.conjuncts for variant in part.variants]
-    if options or "default" in schema:
+    if "default" in schema or options:
         return schema.get("default", next(iter(options), None))
-    if depth > _MAX_DEPTH:
-        return "text"
-    if variants:
+    if variants and depth < _MAX_DEPTH:
         return _sample(variants[0], depth + 1)
-    match next((name for name in _TYPES if name in node.types), None):
-        case "object":
-            properties = {name: inner for part in node.conjuncts for name, inner in part.properties.items()}
-            names = [name for part in node.conjuncts for name in part.schema.get("required", ()) if name in properties]
-            return {name: _sample(properties[name], depth + 1) for name in names}
-        case "array":
-            return [_sample(node.item(at), depth + 1) for at in range(int(schema.get("minItems", 0)))]
-        case "integer" | "number":
-            minimum = schema.get("minimum", schema.get("exclusiveMinimum", 0))
-            smallest = int(minimum) + ("exclusiveMinimum" in schema)
-            return max(smallest, 1 if schema.get("maximum", 1) >= 1 else int(minimum))
-        case "boolean":
-            return True
-        case "null":
-            return None
-    return "text".ljust(int(schema.get("minLength", 0)), "t")
+    if "object" in node.types and depth < _MAX_DEPTH:
+        properties = {name: inner for part in node.conjuncts for name, inner in part.properties.items()}
+        required = [name for part in node.conjuncts for name in part.schema.get("required", ())]
+        return {name: _sample(properties[name], depth + 1) for name in required if name in properties}
+    if "array" in node.types and depth < _MAX_DEPTH:
+        return [_sample(node.item(at), depth + 1) for at in range(schema.get("minItems", 0))]
+    if "string" in node.types:
+        return "text".ljust(schema.get("minLength", 0), "t")
+    if "integer" in node.types or "number" in node.types:
+        return schema.get("minimum", schema.get("maximum", schema.get("exclusiveMinimum", 0) + 1))
+    return True if "boolean" in node.types else None

@@ -1,6 +1,7 @@
 """Rules for tools: function declarations and their schemas, built-in tools, and the function calling config."""
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
@@ -33,9 +34,7 @@ _MAX_SCHEMA_CHARS = 32_768
 far above what recordings show to be accepted."""
 _TOO_MANY_STATES = (
     "The specified schema produces a constraint that has too many states for serving. Typical causes of this error "
-    "are schemas with lots of text (for example, very long property or enum names), schemas with long array length "
-    "limits (especially when nested), or schemas using complex value matchers (for example, integers or numbers with "
-    "minimum/maximum bounds or strings with complex formats like date-time)"
+    "are schemas with lots of text (for example, very long property or enum names)"
 )
 
 
@@ -53,9 +52,8 @@ def check_declarations(tools: Sequence[Tool], family: Family) -> None:
     errors = [error for path, declaration in declared for error in _declaration_errors(declaration, path, api)]
     if errors:
         raise invalid_fields(errors, api)
-    names = [declaration.name for _, declaration in declared]
-    for at, name in enumerate(names):
-        if name in names[:at]:
+    for name, count in Counter(declaration.name for _, declaration in declared).items():
+        if count > 1:
             raise invalid(f"Duplicate function declaration found: {name}")
 
 
@@ -130,27 +128,23 @@ def check_tools(tools: Sequence[Tool], config: ToolConfig, family: Family, *, is
     if shows_calls and not family.capabilities.server_side_calls:
         raise invalid(f"Tool call context circulation is not enabled for models/{family.name}")
     if names and any(getattr(tool, name) is not None for tool in tools for name in _BUILTIN_TOOLS):
-        _check_combination(calling, family, shows_calls=shows_calls)
+        if not family.capabilities.builtin_with_functions:
+            raise invalid("Tool use with function calling is unsupported")
+        if family.capabilities.server_side_calls and not shows_calls:
+            raise invalid(
+                "Please enable tool_config.include_server_side_tool_invocations to use Built-in tools with Function "
+                "calling."
+            )
+        if shows_calls and calling.mode == "AUTO":
+            raise invalid("Function calling mode AUTO is not supported together with built-in tools; use VALIDATED.")
     if family.capabilities.functions:  # other models ignore the config
-        _check_calling(calling, names, family)
+        _check_calling(calling, names)
     _check_schema_size(tools, calling)
     if calling.stream_function_call_arguments and not (is_streaming and family.capabilities.streamed_arguments):
         raise invalid("stream_function_call_arguments is only supported in streaming requests of Gemini 3 models.")
 
 
-def _check_combination(calling: FunctionCallingConfig, family: Family, *, shows_calls: bool) -> None:
-    if not family.capabilities.builtin_with_functions:
-        raise invalid("Tool use with function calling is unsupported")
-    if family.capabilities.server_side_calls and not shows_calls:
-        raise invalid(
-            "Please enable tool_config.include_server_side_tool_invocations to use Built-in tools with Function "
-            "calling."
-        )
-    if shows_calls and calling.mode == "AUTO":
-        raise invalid("Function calling mode AUTO is not supported together with built-in tools; use VALIDATED.")
-
-
-def _check_calling(calling: FunctionCallingConfig, names: Collection[str | None], family: Family) -> None:
+def _check_calling(calling: FunctionCallingConfig, names: Collection[str | None]) -> None:
     is_forced = calling.mode in ("ANY", "VALIDATED")
     if is_forced and not names:
         raise invalid("Function calling config is set without function_declarations.")
@@ -159,8 +153,7 @@ def _check_calling(calling: FunctionCallingConfig, names: Collection[str | None]
             raise invalid("allowed_function_names should be set only when function calling mode is ANY or VALIDATED.")
         if name not in names:
             path = "tool_config.function_calling_config.allowed_function_names"
-            prefix = "" if family.capabilities.api is Api.VERTEX else "* GenerateContentRequest."
-            raise invalid(f"{prefix}{path}: function `{name}` is not declared in tools.")
+            raise invalid(f"* GenerateContentRequest.{path}: function `{name}` is not declared in tools.")
 
 
 def _check_schema_size(tools: Sequence[Tool], calling: FunctionCallingConfig) -> None:
@@ -168,13 +161,10 @@ def _check_schema_size(tools: Sequence[Tool], calling: FunctionCallingConfig) ->
     if calling.mode not in ("ANY", "VALIDATED"):
         return
     allowed = calling.allowed_function_names
-    size = 0
-    for declaration in declarations_in(tools):
-        if not allowed or declaration.name in allowed:
-            try:
-                nodes = SchemaTree(parameters_of(declaration)).nodes
-            except SchemaError as error:  # too many values
-                raise invalid(_TOO_MANY_STATES) from error
-            size += sum(len(str(word)) for node in nodes for word in (*node.properties, *(node.options or ())))
-    if size > _MAX_SCHEMA_CHARS:
+    declared = [item for item in declarations_in(tools) if not allowed or item.name in allowed]
+    try:
+        nodes = [node for item in declared for node in SchemaTree(parameters_of(item)).nodes]
+    except SchemaError as error:  # too many values
+        raise invalid(_TOO_MANY_STATES) from error
+    if sum(len(str(word)) for node in nodes for word in (*node.properties, *(node.options or ()))) > _MAX_SCHEMA_CHARS:
         raise invalid(_TOO_MANY_STATES)

@@ -4,7 +4,7 @@ import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from functools import partial
-from typing import Any, Self
+from typing import Any
 
 import msgspec
 from msgspec import Raw
@@ -19,21 +19,21 @@ from midspan._types.parts import ProviderData
 from midspan.errors import (
     AuthenticationError,
     ConfigError,
-    InvalidRequest,
-    MalformedResponse,
-    PermissionDenied,
+    InvalidRequestError,
+    MalformedResponseError,
+    PermissionDeniedError,
     ProviderError,
-    QuotaExhausted,
-    RateLimited,
+    QuotaExhaustedError,
+    RateLimitError,
     ServerError,
-    UnknownModel,
 )
+from midspan.providers import errors
 from midspan.providers.anthropic.decode import StreamDecoder, decode_response
 from midspan.providers.anthropic.encode import ORIGIN, request_body
-from midspan.providers.anthropic.profile import DEFAULT_MODEL, KEY_VARIABLES, Capabilities, capabilities_of, profile_of
+from midspan.providers.anthropic.profile import DEFAULT_MODEL, KEY_VARIABLES, PROFILE, Capabilities, capabilities_of
 from midspan.providers.auth import ApiKey, Auth, BearerToken, EnvironmentKey, GiveToken
-from midspan.providers.provider import WireRequest
-from midspan.providers.rest import Response, RestClient, retry_delay, status_error
+from midspan.providers.provider import ClosedOnExit, WireRequest
+from midspan.providers.rest import RestClient
 
 _URL = "https://api.anthropic.com"
 _API_VERSION = "2023-06-01"
@@ -42,8 +42,25 @@ _MAX_REQUESTS = 100
 """For one response that the model continues again and again."""
 
 
-class Anthropic:
+_CODES: errors.Codes = {
+    "invalid_request_error": InvalidRequestError,
+    "request_too_large": InvalidRequestError,
+    "authentication_error": AuthenticationError,
+    "permission_error": PermissionDeniedError,
+    "billing_error": QuotaExhaustedError,
+    "rate_limit_error": RateLimitError,
+    "overloaded_error": ServerError,
+    "timeout_error": ServerError,
+    "api_error": ServerError,
+}
+parse_error = partial(errors.parse_error, "Anthropic", _CODES)
+event_error = partial(errors.event_error, "Anthropic", _CODES)
+
+
+class Anthropic(ClosedOnExit):
     """A Claude model, by Anthropic's own API or by Vertex."""
+
+    profile = PROFILE
 
     def __init__(
         self,
@@ -66,7 +83,6 @@ class Anthropic:
             raise ConfigError(f"{model!r} is not a valid model name")
         self._model = model
         self._capabilities = capabilities or capabilities_of(model)
-        self.profile = profile_of(self._capabilities)
         self._vertex = vertex
         if vertex:
             url, auth = _vertex(base_url, project, location, api_key, token)
@@ -139,7 +155,7 @@ class Anthropic:
         for _ in range(_MAX_PAGES):
             page: Any = await self._client.call("GET", f"v1/models?limit=1000{after}", read=msgspec.json.decode)
             if not isinstance(page, dict) or "data" not in page:
-                raise MalformedResponse("Anthropic did not answer with a list of models")
+                raise MalformedResponseError("Anthropic did not answer with a list of models")
             names += [model["id"] for model in page["data"]]
             if not page.get("has_more"):
                 break
@@ -148,12 +164,6 @@ class Anthropic:
 
     async def aclose(self) -> None:
         await self._client.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
 
 
 class PausedResponse:
@@ -173,9 +183,9 @@ class PausedResponse:
         self.response = response if self.response is None else _joined(self.response, response)
         if response.finish_reason is not FinishReason.CONTINUES or not response.message.parts:
             return False
-        if self.response.requests >= min(self._budget.requests or _MAX_REQUESTS, _MAX_REQUESTS):
+        if self.response.requests >= min(self._budget.max_requests or _MAX_REQUESTS, _MAX_REQUESTS):
             return False
-        if self._budget.tokens is not None and self.response.usage.total >= self._budget.tokens:
+        if self._budget.max_tokens is not None and self.response.usage.total >= self._budget.max_tokens:
             return False
         self.request = replace(self.request, history=self.request.history.append(response.message))
         return True
@@ -222,54 +232,3 @@ def _vertex(
     url = (base_url or vertex_url(location)).rstrip("/")
     auth = BearerToken(token) if token is not None else vertex_credentials(api_key, None)
     return f"{url}/v1/projects/{project}/locations/{location}/publishers/anthropic/models", auth
-
-
-# Errors
-
-
-def parse_error(response: Response, body: bytes) -> ProviderError:
-    """Return the error that a response with an error status reports."""
-    try:
-        error = msgspec.json.decode(body)["error"]
-        kind, message = str(error.get("type")), str(error["message"])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError, KeyError, AttributeError):
-        text = body[:200].decode(errors="replace").strip()
-        return status_error(response, f"Anthropic answered {response.status}: {text}")
-    return _error(kind, message, response.status, retry_delay(response)) or status_error(
-        response, f"Anthropic answered {response.status}: {message}"
-    )
-
-
-def event_error(_: str, item: Any) -> ProviderError | None:
-    """Return the error that an event of a stream reports."""
-    match item:
-        case {"type": "error", "error": {"type": str(kind), "message": str(message)}}:
-            return _error(kind, message) or ServerError(f"Anthropic sent an error: {message}")
-        case {"type": "error"}:
-            return ServerError("Anthropic sent an error without a message")
-    return None
-
-
-_ERRORS: dict[str, type[ProviderError]] = {
-    "invalid_request_error": InvalidRequest,
-    "request_too_large": InvalidRequest,
-    "authentication_error": AuthenticationError,
-    "permission_error": PermissionDenied,
-    "billing_error": QuotaExhausted,
-    "not_found_error": UnknownModel,
-    "rate_limit_error": RateLimited,
-    "overloaded_error": ServerError,
-    "timeout_error": ServerError,
-    "api_error": ServerError,
-}
-
-
-def _error(
-    kind: str, message: str, status: int | None = None, retry_delay_seconds: float | None = None
-) -> ProviderError | None:
-    error_type = _ERRORS.get(kind)
-    if error_type is None:
-        return None
-    if error_type is UnknownModel and not message.startswith("model"):
-        error_type = InvalidRequest
-    return error_type(f"Anthropic: {message}", status=status, retry_delay_seconds=retry_delay_seconds)

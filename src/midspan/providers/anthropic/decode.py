@@ -21,9 +21,9 @@ from midspan._types.exchange import (
 )
 from midspan._types.messages import Message
 from midspan._types.parts import Opaque, Part, ProviderData, Text, Thought, ToolCall, local_id
-from midspan.errors import MalformedResponse
+from midspan.errors import MalformedResponseError
 from midspan.providers.anthropic.encode import ORIGIN, encode_json
-from midspan.providers.event_decoder import EventDecoder
+from midspan.providers.event_decoder import EventDecoder, token_count
 from midspan.providers.rest import ParseEventError
 
 _FINISH_REASONS = {
@@ -54,7 +54,7 @@ def decode_response(body: bytes) -> ModelResponse:
         response = msgspec.json.decode(body, type=_Response)
         blocks = [(raw, msgspec.json.decode(raw, type=dict[str, Any])) for raw in response.content]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise MalformedResponse(f"the response is not a message of the Messages API: {error}") from error
+        raise MalformedResponseError(f"the response is not a message of the Messages API: {error}") from error
     parts = tuple(part_of(block, raw) for raw, block in blocks)
     return ModelResponse(
         _message(parts, [raw for raw, block in blocks if not _is_blank(block)]),
@@ -126,7 +126,7 @@ class StreamDecoder(EventDecoder):
     def _append(self, index: int, delta: dict[str, Any]) -> Iterator[PartEvent]:
         block = self._blocks.get(index)
         if block is None:
-            raise MalformedResponse(f"the stream continues content block {index}, which it has not started")
+            raise MalformedResponseError(f"the stream continues content block {index}, which it has not started")
         event: TextPartDelta | ThoughtPartDelta | ArgumentsPartDelta | None = None
         match delta:
             case {"type": "text_delta", "text": str(text)}:
@@ -202,15 +202,11 @@ def _finish_reason(reason: str | None) -> FinishReason:
 
 
 def _usage(usage: dict[str, Any]) -> Usage:
-    def count(name: str, fields: dict[str, Any] = usage) -> int:
-        value = fields.get(name)
-        return value if isinstance(value, int) else 0
-
-    cached, written = count("cache_read_input_tokens"), count("cache_creation_input_tokens")
-    thoughts = count("thinking_tokens", usage.get("output_tokens_details") or {})
+    cached, written = token_count(usage, "cache_read_input_tokens"), token_count(usage, "cache_creation_input_tokens")
+    thoughts = token_count(usage.get("output_tokens_details"), "thinking_tokens")
     return Usage(
-        input=count("input_tokens") + cached + written,
-        output=max(0, count("output_tokens") - thoughts),
+        input=token_count(usage, "input_tokens") + cached + written,
+        output=max(0, token_count(usage, "output_tokens") - thoughts),
         thoughts=thoughts,
         cached=cached,
         cache_write=written,

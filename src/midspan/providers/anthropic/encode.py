@@ -1,6 +1,6 @@
 """A conversation as a request of the Messages API.
 
-What Claude sent goes back as it came; what another provider's model said is encoded anew, without its reasoning.
+What Claude sent goes back as it came; messages of other providers are encoded from their parts, without reasoning.
 """
 
 import logging
@@ -89,7 +89,7 @@ def _encode_config(config: RequestConfig, capabilities: Capabilities, *, vertex:
         if config.tool_choice is not None:
             fields["tool_choice"] = _encode_choice(config.tool_choice)
     thinking, effort = _encode_thinking(settings, capabilities)
-    is_forced = config.tool_choice is not None and config.tool_choice.mode == "any" and bool(tools)
+    is_forced = config.tool_choice is not None and config.tool_choice.mode == "required" and bool(tools)
     if thinking is not None and "budget_tokens" in thinking and (is_forced or not think):
         thinking = None  # the API rejects a budget for forced calls and for turns that do not start with thinking
     output_config: dict[str, Any] = {} if effort is None else {"effort": effort}
@@ -137,10 +137,10 @@ def _allowed_tools(tools: Sequence[AnyTool], choice: ToolChoice | None) -> Seque
 
 
 def _encode_choice(choice: ToolChoice) -> dict[str, Any]:
-    if choice.mode == "any" and len(choice.names) == 1:
+    if choice.mode == "required" and len(choice.names) == 1:
         encoded: dict[str, Any] = {"type": "tool", "name": choice.names[0]}
     else:
-        encoded = {"type": choice.mode}
+        encoded = {"type": "any" if choice.mode == "required" else choice.mode}
     if choice.parallel is not None and choice.mode != "none":
         encoded["disable_parallel_tool_use"] = not choice.parallel
     return encoded

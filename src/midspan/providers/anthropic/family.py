@@ -4,9 +4,8 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from midspan.errors import AuthenticationError, MidspanError
 from midspan.providers.anthropic.profile import DEFAULT_MODEL, KEY_VARIABLES, KNOWN_MODELS
-from midspan.providers.family import HealthCheck, ProviderFamily
+from midspan.providers.family import HealthCheck, ProviderFamily, check_connection
 
 if TYPE_CHECKING:
     from midspan.providers.anthropic.client import Anthropic
@@ -27,16 +26,9 @@ async def _list_models() -> list[str]:
 
 
 async def _check() -> Sequence[HealthCheck]:
-    names = [name for name in KEY_VARIABLES if os.environ.get(name, "").strip()]
-    if not names:
+    if not FAMILY.has_credentials(os.environ):
         return [HealthCheck("note", f"neither {' nor '.join(KEY_VARIABLES)} is set")]
-    try:
-        count = len(await _list_models())
-    except AuthenticationError:
-        return [HealthCheck("problem", f"Anthropic does not accept the key in {names[0]}; is it complete?")]
-    except MidspanError as error:
-        return [HealthCheck("problem", f"the request to Anthropic failed: {error}")]
-    return [HealthCheck("ok", f"Anthropic accepts the key in {names[0]} and has {count} models")]
+    return [await check_connection("Anthropic", _list_models)]
 
 
 FAMILY = ProviderFamily(

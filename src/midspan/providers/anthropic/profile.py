@@ -1,12 +1,11 @@
 """The model profile of Claude: which names and schemas it accepts, and how each model thinks."""
 
 import re
-from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from midspan._schema.dialects.dialect import NameRule
+from midspan._schema.dialect import NameRule
 from midspan.providers.openai.profile import JSON_SCHEMA
 from midspan.providers.provider import ModelProfile
 
@@ -55,17 +54,6 @@ def capabilities_of(model: str) -> Capabilities:
     return Capabilities((3, 7) <= version < (4, 7), version >= (4, 6), max_tokens)
 
 
-def profile_of(capabilities: Capabilities) -> ModelProfile:
-    """Return the profile of a model with these capabilities."""
-    reasoning: tuple[Literal["level", "budget"], ...] = ()
-    if capabilities.budget or capabilities.adaptive:
-        reasoning = ("level", "budget")
-    return ModelProfile(
-        service="Anthropic",
-        schema=TOOLS,
-        output_schema=OUTPUT,
-        output_is_object=True,
-        output_is_strict=True,
-        default_max_tokens=capabilities.default_max_tokens,
-        reasoning=reasoning,
-    )
+PROFILE = ModelProfile(
+    service="Anthropic", schema=TOOLS, output_schema=OUTPUT, output_is_object=True, output_is_strict=True
+)

@@ -1,27 +1,29 @@
 """The Gemini API behind `RestClient`: which of the two APIs, at which address, with which credentials."""
 
-import logging
 import os
 import re
 import threading
 from collections.abc import AsyncIterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
+from urllib.parse import quote
 
 from msgspec import Struct
 
+from midspan._http.messages import check_base_url
 from midspan._http.retry import Clock, RetryPolicy
 from midspan._http.transport import Transport
 from midspan.errors import AuthenticationError, ConfigError, CredentialsError, ProviderError
-from midspan.providers.auth import ApiKey, Auth, BearerToken, GiveToken, Hidden
+from midspan.providers.auth import ApiKey, Auth, BearerToken, EnvironmentKey, GiveToken, Hidden
 from midspan.providers.gemini.capabilities import KEY_VARIABLES, MAX_REQUEST_BYTES, Api
 from midspan.providers.rest import Response, RestClient, retry_delay
 
 if TYPE_CHECKING:
-    from midspan.providers.gemini.proto import AnyProto
+    from midspan.providers.gemini.wire import Page
 
-_log = logging.getLogger("midspan.providers.gemini")
 _DEVELOPER_URL = "https://generativelanguage.googleapis.com"
 _MAX_PAGES = 1000
+_KEY_HEADER = "x-goog-api-key"
+_KEY_PAGE = "https://aistudio.google.com/apikey"
 
 
 class GeminiApi(RestClient):
@@ -38,15 +40,14 @@ class GeminiApi(RestClient):
             "upload large files with the Files API and pass Part.from_uri(…)"
         )
 
-    async def pages(self, path: str, form: "type[AnyProto]") -> "AsyncIterator[AnyProto]":
+    async def pages(self, path: str) -> AsyncIterator["Page"]:
         """Yield all pages of a list."""
-        from urllib.parse import quote  # slow to import
-
         from midspan.providers.gemini.proto import load  # loaded with the first list
+        from midspan.providers.gemini.wire import Page
 
         token = ""
         for _ in range(_MAX_PAGES):
-            page: Any = load(form, await self.call("GET", f"{path}?pageToken={quote(token, '')}" if token else path))
+            page = load(Page, await self.call("GET", f"{path}?pageToken={quote(token, '')}" if token else path))
             yield page
             token = page.next_page_token or ""
             if not token:
@@ -58,6 +59,33 @@ def _response_error(response: Response, body: bytes) -> ProviderError:
     from midspan.providers.gemini.errors import parse_error  # loaded with the first error
 
     return parse_error(response.status, body, retry_delay(response), response.header("location"))
+
+
+class ConnectionOptions(TypedDict, total=False):
+    """How the API is reached. The environment gives what is not set."""
+
+    api_key: str | None
+    vertex: bool | None
+    """Whether to use Vertex instead of the Developer API."""
+    token: GiveToken | None
+    """For Vertex: a function that returns an access token."""
+    project: str | None
+    location: str | None
+    base_url: str | None
+    version: str | None
+    """Of the API, such as `v1beta`."""
+    headers: Mapping[str, str] | None
+    transport: Transport | None
+    retry: RetryPolicy | None
+    clock: Clock | None
+
+
+def check_options(label: str, options: Mapping[str, Any]) -> None:
+    """Raise ConfigError for an option that no connection has. `label` is the class that got it."""
+    for name in options:
+        if name not in ConnectionOptions.__annotations__:
+            known = ", ".join(ConnectionOptions.__annotations__)
+            raise ConfigError(f"{label} has no argument {name!r}; known arguments of a connection: {known}")
 
 
 def connect(
@@ -109,19 +137,19 @@ class Endpoint(Struct, frozen=True):
         else:
             is_path = name.startswith("publishers/")
             path = self._within(name if is_path else f"publishers/google/models/{name.removeprefix('models/')}")
-        return _quote(path)
+        return quote(path)
 
     def resource(self, collection: str, name: str | None = None) -> str:
         """Return the path of a collection, or of an item in it, given with or without the path of the collection."""
         if self.api is Api.VERTEX and not self.parent:
             raise ConfigError(f"{collection} belong to a project; pass project=…")
-        path = _quote(self._within(collection))
+        path = quote(self._within(collection))
         if name is None:
             return path
         item = name.rsplit(f"{collection}/", 1)[-1].strip("/") if isinstance(name, str) else ""
         if not item or "/" in item or item in (".", ".."):
             raise ConfigError(f"{name!r} is not a valid name in {collection}")
-        return f"{path}/{_quote(item)}"
+        return f"{path}/{quote(item)}"
 
     def _within(self, path: str) -> str:
         return f"{self.parent}/{path}" if self.parent else path
@@ -138,7 +166,8 @@ def endpoint(
 ) -> Endpoint:
     """Return the endpoint that the arguments describe, and where they are None, the environment.
 
-    An empty string is an error: if it counted as None, a key could be sent to an address that the caller did not mean.
+    An empty argument is an error: if it counted as None, a key could be sent to an address that nobody meant.
+    An empty variable counts as unset, because many tools can only clear a variable by setting it to nothing.
     """
     if vertex not in (None, True, False):
         raise ConfigError(f"vertex must be True or False, got {vertex!r}")
@@ -149,13 +178,13 @@ def endpoint(
     version = _path_segment("version", version)
     if not on_vertex:
         address = environment.get("GOOGLE_GEMINI_BASE_URL") or _DEVELOPER_URL if base_url is None else base_url
-        return Endpoint(Api.DEVELOPER, _checked_url(address), version)
+        return Endpoint(Api.DEVELOPER, address if address == _DEVELOPER_URL else check_base_url(address), version)
     project = environment.get("GOOGLE_CLOUD_PROJECT") or None if project is None else project
     location = environment.get("GOOGLE_CLOUD_LOCATION") or "global" if location is None else location
     location = _path_segment("location", location)
     parent = "" if project is None else f"projects/{_path_segment('project', project)}/locations/{location}"
     address = environment.get("GOOGLE_VERTEX_BASE_URL") or vertex_url(location) if base_url is None else base_url
-    return Endpoint(Api.VERTEX, _checked_url(address), version, parent)
+    return Endpoint(Api.VERTEX, check_base_url(address), version, parent)
 
 
 def wants_vertex(environment: Mapping[str, str]) -> bool:
@@ -179,45 +208,15 @@ def _path_segment(what: str, value: str) -> str:
     return value
 
 
-def _quote(path: str) -> str:
-    if re.fullmatch(r"[\w./-]+", path, re.ASCII):
-        return path
-    from urllib.parse import quote  # slow to import
-
-    return quote(path, "/")
-
-
-def _checked_url(url: str) -> str:
-    if url == _DEVELOPER_URL:
-        return url
-    from urllib.parse import urlsplit  # slow to import
-
-    try:
-        parts = urlsplit(url.strip() if isinstance(url, str) else "")
-        is_valid = parts.scheme in ("http", "https") and parts.hostname and (parts.port is None or parts.port > 0)
-        is_valid = is_valid and url.strip().isprintable() and " " not in parts.netloc
-    except ValueError:
-        is_valid = False
-    if not is_valid or parts.query or parts.fragment:
-        shown = url.split("@")[-1].split("?")[0] if isinstance(url, str) else url  # without a password or a key
-        raise ConfigError(f"{shown!r} is not a valid base URL; use one like https://host or http://127.0.0.1:8080")
-    return url.strip().rstrip("/")
-
-
 def keys_in(environment: Mapping[str, str]) -> list[str]:
     """Return the names of the variables that hold a key."""
     return [name for name in KEY_VARIABLES if environment.get(name, "").strip()]
 
 
-def developer_credentials(api_key: str | None, environment: Mapping[str, str] = os.environ) -> Auth:
-    """Return the given key, or the one in the environment."""
+def developer_credentials(api_key: str | None) -> Auth:
+    """Return the given key, or the one that the environment has when the first request is made."""
     if api_key is None:
-        names = keys_in(environment)
-        if not names:
-            raise _no_key()
-        if len(names) > 1:
-            _log.warning("both %s are set; %s is used", " and ".join(names), names[0])
-        api_key = Hidden(environment[names[0]])
+        return EnvironmentKey("Gemini", dict.fromkeys(KEY_VARIABLES, (_KEY_HEADER, "")), page=_KEY_PAGE)
     return _key(api_key)
 
 
@@ -225,14 +224,7 @@ def _key(key: str) -> ApiKey:
     key = Hidden(key) if isinstance(key, str) else key  # so that no traceback shows it
     if isinstance(key, str) and key.strip().startswith("auth_tokens/"):
         raise CredentialsError("this is an ephemeral token, which only Live sessions accept; pass an API key")
-    return ApiKey(key, "x-goog-api-key")
-
-
-def _no_key() -> CredentialsError:
-    names, page = " or ".join(KEY_VARIABLES), "create a key at https://aistudio.google.com/apikey"
-    error = CredentialsError(f"no Gemini API key: set {names}, or pass api_key=…; {page}")
-    error.shell_message = f"no Gemini API key: set {names}, or name another model with --model; {page}"
-    return error
+    return ApiKey(key, _KEY_HEADER)
 
 
 def vertex_credentials(
@@ -248,19 +240,20 @@ def vertex_credentials(
 
 
 def _google_auth_token() -> GiveToken:
-    try:
-        import google.auth
-        import google.auth.exceptions
-        import google.auth.transport.requests
-    except ImportError:
-        raise _no_vertex_credentials(
-            "pass token=… (a function that returns an access token) or api_key=…, or install google-auth"
-        ) from None
+    """Return a function that returns a token of google-auth, which is imported when the first request is made."""
     credentials: Any = None
     lock = threading.Lock()  # or a thousand requests would each ask for a token
 
     def current_token() -> str:
         nonlocal credentials
+        try:
+            import google.auth
+            import google.auth.exceptions
+            import google.auth.transport.requests
+        except ImportError:
+            raise _no_vertex_credentials(
+                "pass token=… (a function that returns an access token) or api_key=…, or install google-auth"
+            ) from None
         try:
             with lock:
                 if credentials is None:

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator
 from concurrent.futures import Future
 from contextlib import aclosing
-from typing import Self
+from math import inf
 
 import msgspec
 from msgspec import Struct
@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from midspan._http.retry import Clock, SystemClock
 from midspan._types.exchange import CachePolicy, ModelEvent, ModelRequest, ModelResponse, RequestConfig
 from midspan._types.texts import CHARACTERS_PER_TOKEN
-from midspan.errors import ConfigError, InvalidRequest, PermissionDenied, ProviderError
+from midspan.errors import ConfigError, InvalidRequestError, PermissionDeniedError, ProviderError
 from midspan.providers.gemini.capabilities import Capabilities
 from midspan.providers.gemini.client import Gemini
 from midspan.providers.gemini.encode import config_fields
@@ -38,7 +38,7 @@ class _Cache(Struct):
 
     name: str | None = None
     """None while the cache is being created, and if the server did not create one."""
-    refreshed_at: float = 0.0
+    refreshed_at: float = -inf
     """The time of the last attempt to create or refresh it."""
     busy: "Future[None] | None" = None
     """Done when the request that is creating or refreshing it has ended; other requests go on without waiting."""
@@ -48,7 +48,7 @@ class Cached(WrapperProvider):
     """Keeps what all requests have in common on the server, for `ttl_seconds` after the last refresh."""
 
     def __init__(
-        self, gemini: Gemini, *, ttl_seconds: float = 3600, minimum_tokens: int = 1024, clock: Clock | None = None
+        self, gemini: Gemini, *, ttl_seconds: float = 3600, min_tokens: int = 1024, clock: Clock | None = None
     ) -> None:
         if not isinstance(gemini, Gemini):
             raise ConfigError(f"Cached needs a Gemini model, as in Cached(Gemini(model)), got {gemini!r:.80}")
@@ -57,7 +57,7 @@ class Cached(WrapperProvider):
         super().__init__(gemini)
         self._gemini = gemini
         self._ttl = ttl_seconds
-        self._minimum = minimum_tokens
+        self._minimum = min_tokens
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
         self._caches: OrderedDict[bytes, _Cache] = OrderedDict()
@@ -73,7 +73,7 @@ class Cached(WrapperProvider):
                     has_output = True
                     yield event
             return
-        except (InvalidRequest, PermissionDenied) as error:
+        except (InvalidRequestError, PermissionDeniedError) as error:
             if has_output or cached is request:
                 raise
             cause: ProviderError | None = error
@@ -89,7 +89,7 @@ class Cached(WrapperProvider):
         cached = await self._with_cache(request)
         try:
             return await self.wrapped.generate(cached)
-        except (InvalidRequest, PermissionDenied) as error:
+        except (InvalidRequestError, PermissionDeniedError) as error:
             if cached is request:
                 raise
             cause = error
@@ -106,10 +106,10 @@ class Cached(WrapperProvider):
         name = cached.config.cache.key
         _log.info("the cache %s can no longer be used: %s", name, cause)
         with self._lock:
-            fields = next((fields for fields, cache in self._caches.items() if cache.name == name), None)
-            if fields is not None:
+            known = [fields for fields, cache in self._caches.items() if cache.name == name]
+            for fields in known:
                 del self._caches[fields]
-        if fields is not None:
+        if known:
             await self._delete(name)
 
     async def _with_cache(self, request: ModelRequest) -> ModelRequest:
@@ -136,7 +136,7 @@ class Cached(WrapperProvider):
         """Return the name of the cache that holds these fields; create or refresh it if that is due."""
         now = self._clock.monotonic()
         with self._lock:
-            cache = self._caches.setdefault(fields, _Cache(refreshed_at=now - self._ttl))
+            cache = self._caches.setdefault(fields, _Cache())
             if cache.busy is not None or now - cache.refreshed_at < self._ttl / 2:
                 return cache.name
             busy = cache.busy = Future()
@@ -148,24 +148,29 @@ class Cached(WrapperProvider):
         finally:
             cache.busy = None
             busy.set_result(None)
-        await self._delete_unused(fields, cache)
+        with self._lock:
+            # Too many caches: the least recently used one goes; and this one, if it was discarded or closed meanwhile.
+            unused = [] if self._caches.get(fields) is cache else [cache]
+            if len(self._caches) > _MAX_CACHES:
+                unused.append(self._caches.popitem(last=False)[1])
+        for old in unused:
+            await self._delete(old.name)
+            old.name = None
         return cache.name
 
     async def _create(self, fields: bytes) -> str | None:
         """Return the name of a new cache; None if the server does not create one, which is not an error."""
-        endpoint = self._gemini.api.endpoint
-        head = msgspec.json.encode({"model": endpoint.model(self.model), "ttl": f"{self._ttl:g}s"})
+        api = self._gemini.api
+        head = msgspec.json.encode({"model": api.endpoint.model(self.model), "ttl": f"{self._ttl:g}s"})
         try:
             body = b"%b,%b" % (head[:-1], fields[1:])
-            created: bytes = await self._gemini.api.call("POST", endpoint.resource("cachedContents"), body)
-            return load(CachedContent, created).name
+            return load(CachedContent, await api.call("POST", api.endpoint.resource("cachedContents"), body)).name
         except ProviderError as error:
             _log.info("the server created no cache: %s", error)
             return None
 
     async def _refresh(self, name: str | None, fields: bytes) -> str | None:
         """Extend the life of a cache; replace it if that fails."""
-        assert name is not None, "a cache that does not exist is not refreshed"
         path = self._gemini.api.endpoint.resource("cachedContents", name)
         try:
             body = msgspec.json.encode({"ttl": f"{self._ttl:g}s"})
@@ -175,16 +180,6 @@ class Cached(WrapperProvider):
             await self._delete(name)
             return await self._create(fields)
         return name
-
-    async def _delete_unused(self, fields: bytes, cache: _Cache) -> None:
-        """Delete the least recently used cache if there are too many, and this one if it was discarded meanwhile."""
-        with self._lock:
-            unused = [] if self._caches.get(fields) is cache else [cache]
-            if len(self._caches) > _MAX_CACHES:
-                unused.append(self._caches.popitem(last=False)[1])
-        for old in unused:
-            await self._delete(old.name)
-            old.name = None
 
     async def _delete(self, name: str | None) -> None:
         if name is None:
@@ -205,12 +200,6 @@ class Cached(WrapperProvider):
         for cache in caches:
             await self._delete(cache.name)
         await self._gemini.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
 
 
 def _cache_fields(config: RequestConfig, capabilities: Capabilities) -> bytes:

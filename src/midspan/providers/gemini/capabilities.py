@@ -1,6 +1,6 @@
 """Facts about the models and the two APIs: what exists, what it accepts, and the names of its finish reasons.
 
-A model that is not known is treated like the newest ones.
+A model that is not known is treated like the newest ones. `profile_of` says the same in the terms of every provider.
 """
 
 import re
@@ -9,8 +9,10 @@ from functools import cached_property
 
 from msgspec import Struct
 
+from midspan._schema.dialect import NameRule, SchemaDialect
 from midspan._types.exchange import FinishReason
 from midspan._types.specs import ThinkingLevel
+from midspan.providers.provider import ModelProfile
 
 KNOWN_MODELS = (
     "gemini-3.8-flash",
@@ -179,3 +181,58 @@ FINISH_REASONS: dict[str, FinishReason] = {
     **dict.fromkeys(_BLOCKED.split(), FinishReason.BLOCKED),
 }
 """What these names mean for a run; any other name is `FinishReason.OTHER`."""
+
+_FUNCTION_NAMES = NameRule(extra=".-", max_chars=MAX_NAME_CHARS)
+_PARAMETER_KEYWORDS = (
+    "type format description nullable default enum items minItems maxItems properties required minProperties "
+    "maxProperties minLength maxLength pattern minimum maximum anyOf"
+)
+_JSON_SCHEMA_KEYWORDS = (
+    "type format description enum items prefixItems minItems maxItems minimum maximum anyOf properties "
+    "additionalProperties required"
+)
+_TYPES = ("string", "number", "integer", "boolean", "array", "object", "null")
+
+GEMINI_PARAMETERS = SchemaDialect(
+    name="gemini parameters",
+    # The documented fields, without those that servers reject all the same (additionalProperties, defs, ref) and
+    # without title, which makes answers worse.
+    keywords=frozenset(_PARAMETER_KEYWORDS.split()),
+    types={name: name.upper() for name in _TYPES},
+    enum_types=frozenset({"string"}),
+    # «only 'enum' and 'date-time' are supported for STRING type»
+    formats={
+        "string": frozenset({"date-time"}),
+        "number": frozenset({"float", "double"}),
+        "integer": frozenset({"int32", "int64"}),
+    },
+    # «type: must be specified when not using one_of, any_of or all_of fields»
+    untyped=False,
+    nullable=True,
+    # «When using any_of, it must be the only field set»
+    union_alone=True,
+    # «enum[0]: cannot be empty»
+    empty_strings=False,
+    functions=_FUNCTION_NAMES,
+)
+"""`functionDeclarations[].parameters`: the OpenAPI subset, and the only one that the Live API accepts."""
+
+GEMINI_JSON_SCHEMA = SchemaDialect(
+    name="gemini json schema",
+    keywords=frozenset(_JSON_SCHEMA_KEYWORDS.split()),
+    types={name: name for name in _TYPES},
+    enum_types=frozenset({"string", "number", "integer"}),
+    empty_strings=False,
+    functions=_FUNCTION_NAMES,
+)
+"""`functionDeclarations[].parametersJsonSchema`: the JSON Schema that Gemini enforces."""
+
+
+def profile_of(capabilities: Capabilities) -> ModelProfile:
+    """Return the profile of a model with these capabilities."""
+    return ModelProfile(
+        service="Gemini",
+        schema=GEMINI_JSON_SCHEMA,
+        supports_tools=capabilities.functions,
+        supports_json_with_tools=capabilities.json_with_functions,
+    )

@@ -4,7 +4,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from msgspec import Raw
 from msgspec.structs import replace
@@ -22,22 +22,21 @@ from midspan._types.exchange import (
 from midspan._types.messages import Message
 from midspan._types.parts import ProviderData
 from midspan._types.specs import ToolChoice
-from midspan.errors import ConfigError, InvalidRequest, ProviderError
+from midspan.errors import ConfigError, InvalidRequestError, ProviderError
 from midspan.providers.auth import HiddenArguments
-from midspan.providers.gemini.capabilities import DEFAULT_MODEL, Capabilities, capabilities_of, successor_of
-from midspan.providers.gemini.profile import profile_of
-from midspan.providers.provider import WireRequest, ensure_aclose
+from midspan.providers.gemini.capabilities import DEFAULT_MODEL, Capabilities, capabilities_of, profile_of, successor_of
+from midspan.providers.provider import ClosedOnExit, WireRequest
 
 if TYPE_CHECKING:
-    from midspan.providers.gemini import responses
-    from midspan.providers.gemini.api import GeminiApi
+    from midspan.providers.gemini import wire
+    from midspan.providers.gemini.api import ConnectionOptions, GeminiApi
 
 _log = logging.getLogger("midspan.providers.gemini")
 _MAX_REQUESTS = 100
 """For one response that the model continues again and again."""
 
 
-class Gemini:
+class Gemini(ClosedOnExit):
     """A Gemini model, by the Developer API or by Vertex."""
 
     _repr = "Gemini(not connected)"  # until the constructor is done; a traceback may show it earlier
@@ -48,25 +47,24 @@ class Gemini:
         *,
         capabilities: Capabilities | None = None,
         api: "GeminiApi | Literal['interactions'] | None" = None,
-        **connection: Any,
+        **connection: "Unpack[ConnectionOptions]",
     ) -> None:
-        """`connection` has the arguments of `connect`: api_key, base_url, vertex, project, token, headers, retry, …
-
-        With `api="interactions"` requests go to the Interactions API, which streams the arguments of calls.
-        """
+        """With `api="interactions"` requests go to the Interactions API, which streams the arguments of calls."""
         from midspan._http.messages import origin_of  # loaded with the first model, as the API is
-        from midspan.providers.gemini.api import connect
+        from midspan.providers.gemini.api import check_options, connect
 
-        connection = HiddenArguments(connection)
-        self._interactions = api == "interactions"
+        hidden: Any = HiddenArguments(connection)  # no traceback shows the key
+        del connection
+        check_options("Gemini", hidden)
+        self._interactions: Any = None
         if api == "interactions":
-            from midspan.providers.interactions.client import HEADERS  # loaded for this API only
+            from midspan.providers.interactions import client as interactions  # loaded for this API only
 
-            api = None
-            connection["headers"] = {**HEADERS, **(connection.get("headers") or {})}
+            api, self._interactions = None, interactions
+            hidden["headers"] = {**interactions.HEADERS, **(hidden.get("headers") or {})}
         check_model(model)
         self._model = model
-        self.api = api or connect(**connection)
+        self.api = api or connect(**hidden)
         endpoint = self.api.endpoint
         self.capabilities = capabilities or capabilities_of(model, endpoint.api, endpoint.version)
         self.profile = profile_of(self.capabilities)
@@ -96,10 +94,8 @@ class Gemini:
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """Yield the parts as they arrive, then the response. A paused response is continued, see `LongDecode`."""
-        if self._interactions:
-            from midspan.providers.interactions import client as interactions
-
-            async with aclosing(ensure_aclose(interactions.stream(self.api, request))) as items:
+        if self._interactions is not None:
+            async with aclosing(self._interactions.stream(self.api, request)) as items:
                 async for item in items:
                     yield item
             return
@@ -119,7 +115,7 @@ class Gemini:
                             has_output = True
                             yield event  # type: ignore[misc]  # the items are events; the type of a reader cannot say so
             except ProviderError as error:
-                error.partial_response = long_decode.partial_response()
+                error.partial_response = long_decode.response()
                 if has_output:
                     raise  # a second request would repeat what the caller has seen
                 request = fallback_request(request, error)
@@ -128,15 +124,17 @@ class Gemini:
             first_index = decoder.next_index
             if long_decode.next_token is None:
                 break
-        yield _with_citations(long_decode.response(), request)
+        response = long_decode.response()
+        assert response is not None, "one was added"
+        yield _with_citations(response) if request.config.has_builtins else response
 
     async def generate(self, request: ModelRequest) -> ModelResponse:
         """Return the whole response."""
-        if self._interactions:
-            from midspan.providers.interactions import client as interactions
-
-            return await interactions.generate(self.api, request)
-        request = apply_known_fallback(request)
+        if self._interactions is not None:
+            response: ModelResponse = await self._interactions.generate(self.api, request)
+            return response
+        if request.config.tool_choice is not None:
+            request = apply_known_fallback(request)
         long_decode: LongDecode | None = None
         token = None
         while True:
@@ -154,28 +152,22 @@ class Gemini:
                     break
                 long_decode = LongDecode(request.budget)
             long_decode.add(response, token)
-            response, token = long_decode.response(), long_decode.next_token
+            token = long_decode.next_token
             if token is None:
+                response = long_decode.response() or response
                 break
-        return _with_citations(response, request)
+        return _with_citations(response) if request.config.has_builtins else response
 
     def wire_request(self, request: ModelRequest, *, stream: bool, token: str | None = None) -> WireRequest:
         """Return what is sent for this request; `token` continues a paused response."""
-        if self._interactions:
-            from midspan.providers.interactions import client as interactions
-
-            return interactions.wire_request(request, stream=stream)
+        if self._interactions is not None:
+            shown: WireRequest = self._interactions.wire_request(request, stream=stream)
+            return shown
         body = self._encode(request, self.capabilities, token)
         return WireRequest(self._stream_path if stream else self._generate_path, body)
 
     async def aclose(self) -> None:
         await self.api.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
 
 
 def check_model(model: str) -> None:
@@ -213,20 +205,16 @@ class LongDecode:
         return None if is_stuck else self._tokens[-1]
 
     def _is_over_budget(self) -> bool:
-        requests, tokens = self._budget.requests, self._budget.tokens
+        requests, tokens = self._budget.max_requests, self._budget.max_tokens
         if requests is not None and len(self._responses) >= requests:
             return True
         return tokens is not None and sum(response.usage.total for response in self._responses) >= tokens
 
-    def partial_response(self) -> ModelResponse | None:
-        """Return what is complete so far."""
-        return self.response() if self._responses else None
-
-    def response(self) -> ModelResponse:
-        """Return all responses as one: all parts in one message, all tokens counted."""
+    def response(self) -> ModelResponse | None:
+        """Return all responses so far as one: all parts in one message, all tokens counted."""
+        if len(self._responses) < 2:
+            return self._responses[0] if self._responses else None
         last = self._responses[-1]
-        if len(self._responses) == 1:
-            return last
         finish = last.finish_reason
         if not last.message.parts and finish is FinishReason.END:
             finish = FinishReason.CUT  # a model that paused and then says nothing did not finish its answer
@@ -243,46 +231,43 @@ class LongDecode:
         from midspan.providers.gemini.decode import ORIGIN, encode_json, fields_of, raw_parts
 
         messages = [response.message for response in self._responses if response.message.parts]
-        if not messages:
-            return self._responses[-1].message
         contents = [message.provider_data.raw for message in messages if message.provider_data is not None]
-        content = {name: value for raw in contents for name, value in fields_of(raw).items()}
-        content["parts"] = Raw(b"[%b]" % b",".join(part for raw in contents for part in raw_parts(raw)))
+        content: dict[str, Any] = {name: value for raw in contents for name, value in fields_of(raw).items()}
+        content["parts"] = [part for raw in contents for part in raw_parts(raw)]
         parts = tuple(part for message in messages for part in message.parts)
-        return Message("model", parts, ProviderData(ORIGIN, Raw(encode_json(content))))
+        return Message("model", parts, ProviderData(ORIGIN, Raw(encode_json(content) if parts else b"")))
 
 
-def _with_citations(response: ModelResponse, request: ModelRequest) -> ModelResponse:
+def _with_citations(response: ModelResponse) -> ModelResponse:
     """Add the sources that Google searched or read for a response, each once, in the order in which it names them."""
-    if not request.config.has_builtins:
-        return response
-    from midspan.providers.gemini import responses  # messages of the API that a plain run does not need
+    from midspan.providers.gemini import wire  # messages of the API that a plain run does not need
     from midspan.providers.gemini.proto import load
 
     citations: dict[str, Citation] = {}
     for document in response.raw:
-        for candidate in load(responses.GenerateContentResponse, document).candidates or []:
+        for candidate in load(wire.GenerateContentResponse, document).candidates or []:
             for citation in _citations_of(candidate):
                 citations.setdefault(citation.url, citation)
     return replace(response, citations=tuple(citations.values()))
 
 
-def _citations_of(candidate: "responses.Candidate") -> Iterator[Citation]:
-    grounding = candidate.grounding_metadata
-    for chunk in (grounding.grounding_chunks if grounding is not None else None) or []:
-        for source in (chunk.web, chunk.retrieved_context, chunk.maps):
-            if source is not None and source.uri:
-                yield Citation(source.uri, source.title or "")
-        if chunk.image is not None and chunk.image.source_uri:
-            yield Citation(chunk.image.source_uri, chunk.image.title or "")
-    pages = candidate.url_context_metadata
-    for page in (pages.url_metadata if pages is not None else None) or []:
+def _citations_of(candidate: "wire.Candidate") -> Iterator[Citation]:
+    grounding, pages = candidate.grounding_metadata, candidate.url_context_metadata
+    for chunk in (grounding and grounding.grounding_chunks) or []:
+        for source in (chunk.web, chunk.retrieved_context, chunk.maps, chunk.image):
+            if source is not None and (url := source.uri or source.source_uri):
+                yield Citation(url, source.title or "")
+    for page in (pages and pages.url_metadata) or []:
         if page.retrieved_url:
             yield Citation(page.retrieved_url)
 
 
 # In mode VALIDATED the server compiles the schemas of all tools, and rejects large ones. The same tools pass in mode
 # AUTO, and arguments are validated here in any case. Mode ANY stays: without it the answer would be another one.
+
+_TOO_MANY_STATES = "too many states"
+_UNSPECIFIC = "Request contains an invalid argument."
+"""The server's message for many errors, this one among them."""
 
 
 class _SchemaFallback:
@@ -301,27 +286,15 @@ def apply_known_fallback(request: ModelRequest) -> ModelRequest:
 
 
 def fallback_request(request: ModelRequest, error: ProviderError) -> ModelRequest:
-    """Return the request without server-side validation if that may help; raise the error otherwise."""
-    config = request.config
-    choice = unvalidated_choice(config.tool_choice, error, has_builtins=config.has_builtins)
-    looser = replace(config, tool_choice=choice)
+    """Return the request without server-side validation if that may have caused the error; raise it otherwise."""
+    config, choice = request.config, request.config.tool_choice
+    is_about_schemas = _TOO_MANY_STATES in str(error) or str(error).endswith(_UNSPECIFIC)
+    if not is_about_schemas or not isinstance(error, InvalidRequestError) or error.status != 400:
+        raise error
+    if choice is None or choice.mode != "auto" or not choice.strict or config.has_builtins:
+        raise error  # beside built-in tools the server accepts no other mode
+    _log.warning("the server cannot validate tools of this size, so the model calls them unvalidated")
+    looser = replace(config, tool_choice=ToolChoice("auto", parallel=choice.parallel))
     if _TOO_MANY_STATES in str(error):
         config.derived(_SchemaFallback, _SchemaFallback).config = looser
     return replace(request, config=looser)
-
-
-_TOO_MANY_STATES = "too many states"
-_UNSPECIFIC = "Request contains an invalid argument."
-"""The server's message for many errors, this one among them."""
-
-
-def unvalidated_choice(choice: ToolChoice | None, error: ProviderError, *, has_builtins: bool) -> ToolChoice:
-    """Return the tool choice without server-side validation if that may have caused the error; raise it otherwise."""
-    # Beside built-in tools the server accepts no other mode.
-    is_validated = choice is not None and choice.mode == "auto" and choice.strict and not has_builtins
-    is_about_schemas = _TOO_MANY_STATES in str(error) or str(error).endswith(_UNSPECIFIC)
-    if not (is_validated and is_about_schemas and isinstance(error, InvalidRequest) and error.status == 400):
-        raise error
-    assert choice is not None
-    _log.warning("the server cannot validate tools of this size, so the model calls them unvalidated")
-    return ToolChoice("auto", parallel=choice.parallel)

@@ -28,7 +28,7 @@ from midspan._types.parts import (
     is_local_id,
     local_id,
 )
-from midspan.errors import MalformedResponse
+from midspan.errors import MalformedResponseError
 from midspan.providers.gemini.capabilities import FINISH_NUMBERS, FINISH_REASONS, Api
 from midspan.providers.gemini.errors import blocked_error, parse_error
 from midspan.providers.gemini.partial_args import arguments_of
@@ -55,7 +55,7 @@ class PlainPart(Struct, rename="camel", forbid_unknown_fields=True, gc=False):
     function_call: _PlainCall | None = None
 
 
-class PlainContent(Struct, gc=False):
+class PlainContent(Struct, forbid_unknown_fields=True, gc=False):
     parts: list[PlainPart]
     role: Literal["model"]
 
@@ -218,9 +218,9 @@ def _repaired(data: bytes) -> bytes:
         raise _malformed(data) from error
 
 
-def _malformed(data: bytes) -> MalformedResponse:
+def _malformed(data: bytes) -> MalformedResponseError:
     shown = repr(data[:120].decode("utf-8", "replace")) + ("…" if len(data) > 120 else "")
-    return MalformedResponse(f"Gemini sent {shown}, which is not the JSON of a response")
+    return MalformedResponseError(f"Gemini sent {shown}, which is not the JSON of a response")
 
 
 def no_candidate(feedback: dict[str, Any] | None) -> Candidate:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from midspan._types.encoded import EncodedMessage, join_body
 from midspan._types.exchange import ModelRequest, RequestConfig
 from midspan._types.messages import History, Message
-from midspan._types.parts import Blob, Opaque, Part, Text, Thought, ToolCall, ToolResult, is_local_id
+from midspan._types.parts import NO_BYTES, Blob, Opaque, Part, Text, Thought, ToolCall, ToolResult, is_local_id
 from midspan._types.specs import BuiltinTool, ModelSettings, ThinkingLevel, ToolChoice, ToolSpec
 from midspan.errors import ConfigError
 from midspan.providers.gemini.capabilities import Capabilities
@@ -35,35 +35,31 @@ def request_body(request: ModelRequest, capabilities: Capabilities, continuation
     head, tail = config.derived(capabilities, lambda: _encode_config(config, capabilities))
     if continuation_token is not None:
         tail = b'%b,"continuationToken":%b}' % (tail[:-1], encode_json(continuation_token))
-    return _body(request.history, head, tail, capabilities)
+    return body_of(request.history, head, tail, capabilities)
 
 
-def body_of(history: History, fields: bytes, capabilities: Capabilities, *, head: bytes = HEAD) -> bytes:
-    """Return a request of these contents, after `head` and before the other `fields`."""
-    return _body(history, head, b"]%b}" % fields, capabilities)
-
-
-def _body(history: History, head: bytes, tail: bytes, capabilities: Capabilities) -> bytes:
+def body_of(history: History, head: bytes, tail: bytes, capabilities: Capabilities) -> bytes:
+    """Return a request of these contents, after `head` and before `tail`."""
     key = capabilities.contents_dialect
     return join_body(history, key, lambda new: encode_messages(new, capabilities), _is_one_turn, head, tail)
 
 
 def encode_messages(messages: Sequence[Message], capabilities: Capabilities) -> list[EncodedMessage]:
     """Return the contents for these messages. Messages that Gemini wants as one turn are joined."""
-    contents: list[EncodedMessage] = []
-    start, count = 0, len(messages)
-    while start < count:
-        end = start + 1
-        while end < count and _is_one_turn(messages[end - 1], messages[end]):
-            end += 1
-        if end == start + 1:
-            content = encode_message(messages[start], capabilities)
+    if any(map(_is_one_turn, messages, messages[1:])):
+        return [content for turn in _turns(messages) if (content := _encode_turn(turn, capabilities))]
+    return [content for message in messages if (content := encode_message(message, capabilities))]
+
+
+def _turns(messages: Sequence[Message]) -> list[list[Message]]:
+    """Return the messages, those that Gemini wants as one turn together."""
+    turns: list[list[Message]] = []
+    for message in messages:
+        if turns and _is_one_turn(turns[-1][-1], message):
+            turns[-1].append(message)
         else:
-            content = _encode_turn(messages[start:end], capabilities)
-        if content:
-            contents.append(content)
-        start = end
-    return contents
+            turns.append([message])
+    return turns
 
 
 def _is_one_turn(first: Message, second: Message) -> bool:
@@ -80,6 +76,8 @@ def _is_one_turn(first: Message, second: Message) -> bool:
 
 
 def _encode_turn(turn: Sequence[Message], capabilities: Capabilities) -> EncodedMessage:
+    if len(turn) == 1:
+        return encode_message(turn[0], capabilities)
     fields: dict[str, Any] = {}
     parts: list[Raw] = []
     for message in turn:
@@ -99,15 +97,14 @@ def _is_as_sent(message: Message) -> bool:
 
 def encode_message(message: Message, capabilities: Capabilities) -> EncodedMessage:
     """Return one content; nothing for a message without parts, because the API rejects a content without parts."""
-    fields: dict[str, Any] = {"role": message.role}
     data = message.provider_data
-    if data is not None and data.origin == ORIGIN and data.raw and message.parts:
-        if not _needs_changes(message.parts, capabilities):
-            return data.raw
-        fields = fields_of(data.raw)
+    sent = data.raw if data is not None and data.origin == ORIGIN and message.parts else NO_BYTES
+    if sent and not _needs_changes(message.parts, capabilities):
+        return sent
     try:
-        fields["parts"] = _encode_parts(message, capabilities)
-        return encode_json(fields) if fields["parts"] else b""
+        parts = _encode_parts(message, capabilities)
+        fields: dict[str, Any] = fields_of(sent) if sent else {"role": message.role}
+        return encode_json({**fields, "parts": parts}) if parts else b""
     except (TypeError, UnicodeEncodeError, RecursionError) as error:
         raise ConfigError(f"a message of the {message.role} is not JSON serializable: {error}") from error
 
@@ -139,12 +136,15 @@ def _encode_parts(message: Message, capabilities: Capabilities) -> list[Any]:
     is_ours = message.provider_data is not None and message.provider_data.origin == ORIGIN
     needs_signature = capabilities.signatures and message.role == "model"
     parts: list[Any] = []
+    media: list[Any] = []
     for part in message.parts:
         data = part.provider_data
         if data is not None and data.origin == ORIGIN and data.raw:
             encoded = _encode_sent_part(part, data.raw, capabilities)
         elif is_ours and isinstance(part, Thought):
             encoded = {"text": part.text, "thought": True}
+        elif type(part) is ToolResult:
+            encoded = {"functionResponse": _encode_result(part, capabilities)}
         else:
             encoded = _encode_plain_part(part, capabilities)
         if encoded is None:
@@ -155,9 +155,9 @@ def _encode_parts(message: Message, capabilities: Capabilities) -> list[Any]:
                 fields = fields_of(encoded) if isinstance(encoded, Raw) else encoded
                 encoded = {**fields, "thoughtSignature": SKIP_SIGNATURE}
         parts.append(encoded)
-    if not capabilities.media_in_results:
-        parts += [_blob(blob) for result in message.results if result.content for blob in result.media]
-    return parts
+        if type(part) is ToolResult and part.content and not capabilities.media_in_results:
+            media += map(_blob, part.media)
+    return parts + media if media else parts
 
 
 def _encode_sent_part(part: Part, raw: Raw, capabilities: Capabilities) -> Any:
@@ -305,8 +305,11 @@ def tool_config_fields(
     return fields
 
 
+_MODES = {"auto": "AUTO", "required": "ANY", "none": "NONE"}
+
+
 def _function_calling_config(choice: ToolChoice, functions: Sequence[str]) -> dict[str, Any]:
-    if choice.mode == "any" and not functions:
+    if choice.mode == "required" and not functions:
         raise ConfigError("tool_choice requires a call, but no functions are declared")
     missing = [name for name in choice.names if name not in functions]
     if missing:
@@ -316,7 +319,7 @@ def _function_calling_config(choice: ToolChoice, functions: Sequence[str]) -> di
         )
     if choice.parallel is False:
         raise ConfigError("Gemini cannot be limited to one call at a time; remove parallel=False")
-    mode = "VALIDATED" if choice.strict and choice.mode == "auto" else choice.mode.upper()
+    mode = "VALIDATED" if choice.strict and choice.mode == "auto" else _MODES[choice.mode]
     names = list(choice.names) if mode in ("ANY", "VALIDATED") else []
     return {"mode": mode, "allowedFunctionNames": names} if names else {"mode": mode}
 
@@ -353,7 +356,7 @@ def _thinking_config(settings: ModelSettings, capabilities: Capabilities) -> dic
     levels, thinking = capabilities.thinking_levels, settings.thinking
     fields: dict[str, Any] = {}
     if thinking is not None and levels:
-        fields["thinkingLevel"] = _nearest_level(thinking, levels)
+        fields["thinkingLevel"] = nearest_level(thinking, levels)
     elif thinking is not None and capabilities.thinking_budget:
         fields["thinkingBudget"] = _budget(thinking)
     if levels or capabilities.thinking_budget:
@@ -369,7 +372,7 @@ def _budget(thinking: ThinkingLevel | int) -> int:
     return thinking if isinstance(thinking, int) else _BUDGETS[thinking]
 
 
-def _nearest_level(thinking: ThinkingLevel | int, levels: tuple[ThinkingLevel, ...]) -> str | None:
+def nearest_level(thinking: ThinkingLevel | int, levels: tuple[ThinkingLevel, ...]) -> str | None:
     """Return the level of the model that is nearest to the requested one; None lets the model decide."""
     budget = _budget(thinking)
     return None if budget < 0 else min(levels, key=lambda level: abs(_BUDGETS[level] - budget)).upper()

@@ -9,16 +9,13 @@ import msgspec
 from midspan._types.texts import MAX_MESSAGE_CHARS, truncate
 from midspan.errors import (
     AuthenticationError,
-    InvalidRequest,
-    PermissionDenied,
-    PromptBlocked,
+    InvalidRequestError,
+    PromptBlockedError,
     ProviderError,
-    QuotaExhausted,
-    RateLimited,
-    ServerError,
-    UnknownModel,
+    QuotaExhaustedError,
+    UnknownModelError,
 )
-from midspan.providers.rest import parse_seconds
+from midspan.providers.rest import describe_redirect, error_for_status, parse_seconds
 
 RPC_STATUSES: dict[str, tuple[int, int]] = {
     "CANCELLED": (1, 499),
@@ -47,7 +44,7 @@ def parse_error(
 ) -> ProviderError:
     """Return the error for a response with this status and body, and with the delay and location of its headers."""
     if location is not None and 300 <= status < 400:
-        return _error(status, f"Gemini answered {status}: {_moved(location)}", (), None)
+        return _error(status, f"Gemini answered {status}: {describe_redirect(location)}", (), None)
     error = _error_object(bytes(body))
     if error is None:
         message = _text_of_page(bytes(body)) or _NO_MESSAGE
@@ -65,28 +62,23 @@ def parse_error(
     return _error(status, message, details, _retry_delay(details) or delay)
 
 
-def blocked_error(feedback: dict[str, Any]) -> PromptBlocked:
+def blocked_error(feedback: dict[str, Any]) -> PromptBlockedError:
     """Return the error for a prompt that a filter blocked."""
     reason = truncate(str(feedback.get("blockReason", "unknown reason")), _MAX_NAME)
     why = truncate(str(feedback.get("blockReasonMessage") or "change the prompt or the safety settings"))
-    return PromptBlocked(f"Gemini blocked the prompt ({reason}): {why}", status=200, details=[feedback])
+    return PromptBlockedError(f"Gemini blocked the prompt ({reason}): {why}", status=200, details=[feedback])
 
 
 def _error(status: int, message: str, details: Any, delay: float | None) -> ProviderError:
-    reasons = [detail.get("reason") for detail in details]
-    if status == 401 or "API_KEY_INVALID" in reasons:
+    if "API_KEY_INVALID" in [detail.get("reason") for detail in details]:
         return AuthenticationError(message, status=status, details=details)
-    if status == 403:
-        return PermissionDenied(message, status=status, details=details)
-    if status == 429:
-        kind = QuotaExhausted if _is_daily_quota(details) else RateLimited
-        return kind(message, status=status, details=details, retry_delay_seconds=delay)
+    if status == 429 and _is_daily_quota(details):
+        return QuotaExhaustedError(message, status=status, details=details, retry_delay_seconds=delay)
     if status == 404 and "models/" in message:
-        return UnknownModel(message, status=status, details=details)
-    if 300 <= status < 500 and status not in (408, 499):
-        return InvalidRequest(message, status=status, details=details, violations=tuple(_violations(details)))
-    error = ServerError(message, status=status, details=details, retry_delay_seconds=delay)
-    error.retryable = status != 501  # not implemented, and so it stays
+        return UnknownModelError(message, status=status, details=details)
+    error = error_for_status(status, message, details=details, delay=delay)
+    if isinstance(error, InvalidRequestError):
+        error.violations = tuple(_violations(details))
     return error
 
 
@@ -114,16 +106,6 @@ def _text_of_page(body: bytes) -> str:
     """Return the beginning of an HTML page or of plain text, without tags."""
     text = _TAG.sub(" ", body[:MAX_MESSAGE_CHARS].decode("utf-8", "replace"))
     return truncate(" ".join(text.split()), _MAX_PAGE)
-
-
-_URL_WITHOUT_QUERY = re.compile(r"(?:[a-z][a-z0-9+.-]*:)?(?://[^/?#]*)?[^?#]*", re.IGNORECASE)
-
-
-def _moved(location: str) -> str:
-    """Describe a redirect; the query, a user name and a password in its URL may be secrets and are left out."""
-    url = _URL_WITHOUT_QUERY.match(location)
-    target = re.sub(r"//[^/]*@", "//", url.group() if url else "")
-    return f"moved to {truncate(target, _MAX_PAGE)!r}; redirects are not followed, pass the right base_url=…"
 
 
 def _retry_delay(details: list[dict[str, Any]]) -> float | None:

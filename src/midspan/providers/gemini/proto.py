@@ -12,7 +12,7 @@ import msgspec
 from msgspec import NODEFAULT, UNSET, Struct, UnsetType, field
 from msgspec.structs import fields
 
-from midspan.errors import MalformedResponse
+from midspan.errors import MalformedResponseError
 
 Word = str | int
 """A value of an enum. Unknown values are kept; servers send numbers if they are asked to."""
@@ -43,7 +43,7 @@ def load(form: type[AnyProto], data: bytes | msgspec.Raw) -> AnyProto:
     try:
         return from_plain(form, msgspec.json.decode(data, type=dict[str, Any]))
     except READ_ERRORS as error:
-        raise MalformedResponse(f"not the JSON of a {form.__name__}: {error}") from error
+        raise MalformedResponseError(f"not the JSON of a {form.__name__}: {error}") from error
 
 
 def from_plain(form: type[AnyProto], plain: dict[str, Any]) -> AnyProto:
@@ -106,6 +106,8 @@ class Field(NamedTuple):
     """The type of the message, or messages, in this field."""
     container: type | None
     """List or dict if there are several."""
+    item: Any
+    """The type of the value, or of each of several, without None."""
 
     def is_default(self, value: Any) -> bool:
         return value is None or value is UNSET or (self.default is not None and value == self.default)
@@ -118,11 +120,11 @@ def known_fields(form: type[Proto]) -> dict[str, Field]:
     for known in fields(form):
         if known.encode_name != EXTRA:
             default = known.default_factory() if known.default_factory is not NODEFAULT else None
-            inner = _without_none(hints[known.name])
-            container = origin if (origin := get_origin(inner)) in (list, dict) else None
-            inner = _without_none(get_args(inner)[-1]) if container else inner
-            message = inner if isinstance(inner, type) and issubclass(inner, Proto) else None
-            field = Field(known.name, known.encode_name, hints[known.name], default, message, container)
+            item = _without_none(hints[known.name])
+            container = origin if (origin := get_origin(item)) in (list, dict) else None
+            item = _without_none(get_args(item)[-1]) if container else item
+            message = item if isinstance(item, type) and issubclass(item, Proto) else None
+            field = Field(known.name, known.encode_name, hints[known.name], default, message, container, item)
             table[known.encode_name] = table[known.name] = field
     return table
 

@@ -15,13 +15,14 @@ from midspan._http.body import ArrayStream, Event, EventStream
 from midspan._types.exchange import ModelResponse, PartEnd, PartEvent, PartStart
 from midspan._types.messages import Message
 from midspan._types.parts import Part, ProviderData, Text, Thought, ToolCall, local_id
-from midspan.errors import MalformedResponse, ProviderError
+from midspan.errors import MalformedResponseError, ProviderError
 from midspan.providers.gemini.capabilities import Api
 from midspan.providers.gemini.decode import (
     ORIGIN,
     Candidate,
     Chunk,
     MakeId,
+    PlainContent,
     ReadPart,
     Tokens,
     WireCall,
@@ -31,6 +32,7 @@ from midspan.providers.gemini.decode import (
     no_candidate,
     part_of,
     raw_finish_reason,
+    raw_parts,
     read,
     read_content,
     response_of,
@@ -41,18 +43,8 @@ from midspan.providers.gemini.proto import READ_ERRORS
 from midspan.providers.stream import StreamAccumulator
 
 
-class _DeltaPart(Struct, forbid_unknown_fields=True, gc=False):
-    text: str
-    thought: bool | None = None
-
-
-class _DeltaContent(Struct, forbid_unknown_fields=True, gc=False):
-    parts: tuple[_DeltaPart]
-    role: Literal["model"]
-
-
 class _DeltaCandidate(Struct, rename="camel", gc=False):
-    content: _DeltaContent
+    content: PlainContent
     finish_reason: str | int | None = None
     index: Literal[0] | None = None
     finish_message: None = None
@@ -60,7 +52,7 @@ class _DeltaCandidate(Struct, rename="camel", gc=False):
 
 
 class _Delta(Struct, rename="camel", gc=False):
-    """A chunk that adds one piece of text, as most do, read in one pass and strictly. All others are a `Chunk`."""
+    """A chunk of plain parts, as most are, read in one pass and strictly. All others are a `Chunk`."""
 
     candidates: tuple[_DeltaCandidate]
     usage_metadata: Tokens | None = None
@@ -87,6 +79,8 @@ class StreamDecoder:
         self._accumulator = StreamAccumulator(first_index)
         self._documents: list[Raw] = []
         self._contents: list[Raw] = []
+        """The contents that have parts, without those of deltas."""
+        self._has_deltas = False
         self._parts: list[tuple[Part, Raw | bytes] | None] = []
         """All parts in order. None stands for a call that is still open. Each has its bytes as `Raw`, or as `bytes` the
         document of a delta, which holds no other part."""
@@ -94,8 +88,6 @@ class StreamDecoder:
         """The complete calls: place in `_parts`, index of the events, value."""
         self._open: _OpenCall | None = None
         self._open_place = self._open_index = 0
-        self._is_verbatim = True
-        """Whether a single content can go back as it came, because nothing in it had to be put together."""
         self._chunk = Chunk()
         self._candidate = Candidate()
 
@@ -120,7 +112,7 @@ class StreamDecoder:
                 events += self.add(document)
         except ProviderError as error:
             # If the last document of a stream was cut, it has no finish reason, and the response says so.
-            if not may_be_cut or not isinstance(error, MalformedResponse):
+            if not may_be_cut or not isinstance(error, MalformedResponseError):
                 return _then_raise(events, error)
         return events
 
@@ -141,22 +133,22 @@ class StreamDecoder:
     def add(self, document: bytes) -> list[PartEvent]:
         """Return the events of one document, for callers that have cut the bytes themselves."""
         if not self._contents:
-            return self._add_any(document)  # a single content goes back as it came
+            return self._add_any(document)  # the parts of a single content go back as they came
         try:
             delta = _read_delta(document)
-        except READ_ERRORS:
+            (candidate,) = delta.candidates
+            (part,) = candidate.content.parts
+        except (*READ_ERRORS, ValueError):
             return self._add_any(document)
-        (candidate,) = delta.candidates
-        (part,) = candidate.content.parts
+        if part.text is None or part.function_call is not None or part.thought_signature is not None:
+            return self._add_any(document)
         self._merge(delta)
         self._candidate.finish_reason = candidate.finish_reason or self._candidate.finish_reason
         self._documents.append(Raw(document))
-        self._is_verbatim = False
-        if part.thought:
-            self._parts.append((Thought(part.text), document))
-            return self._accumulator.add_thought(part.text)
-        self._parts.append((Text(part.text), document))
-        return self._accumulator.add_text(part.text)
+        self._has_deltas = True
+        value = (Thought if part.thought else Text)(part.text)
+        self._parts.append((value, document))
+        return self._accumulator.add_part(value)
 
     def _merge(self, chunk: Chunk | _Delta) -> None:
         """The latest value of each field counts."""
@@ -176,9 +168,8 @@ class StreamDecoder:
         merged.finish_message = candidate.finish_message or merged.finish_message
         merged.continuation_token = candidate.continuation_token or merged.continuation_token
         content, _, parts = read_content(candidate.content)
-        if not parts:
-            return []
-        self._contents.append(content)
+        if parts:
+            self._contents.append(content)
         events: list[PartEvent] = []
         for part in parts:
             events += self._add_part(part)
@@ -192,8 +183,7 @@ class StreamDecoder:
             if is_partial or (self._open is not None and not call.name):
                 return self._add_partial(call, raw)
             if call.name is None and fields_of(raw).keys() == {"functionCall"}:
-                self._is_verbatim = False  # the end of a call that had ended already
-                return []
+                return []  # the end of a call that had ended already
         value = to_part(fields, raw, self._make_id)
         if not isinstance(value, ToolCall):
             self._parts.append((value, raw))
@@ -209,7 +199,6 @@ class StreamDecoder:
 
     def _replace_call(self, place: int, index: int, call: ToolCall, raw: Raw) -> list[PartEvent]:
         """A chunk came twice. The server wants back the call that has more to it, which is the signed one."""
-        self._is_verbatim = False
         if call.provider_data is None:
             return []
         self._parts[place] = (call, raw)
@@ -217,7 +206,6 @@ class StreamDecoder:
 
     def _add_partial(self, call: WireCall, raw: Raw) -> list[PartEvent]:
         events: list[PartEvent] = []
-        self._is_verbatim = False
         if call.name or self._open is None:
             events += self._close_call()
             events += self._accumulator.end_current()
@@ -245,18 +233,18 @@ class StreamDecoder:
         return response_of(self._message(), self._chunk, self._candidate, tuple(self._documents), self._api)
 
     def _message(self) -> Message:
-        complete = [entry for entry in self._parts if entry is not None]
-        if self._is_verbatim and len(self._contents) == 1:
-            parts = linked([part for part, _ in complete])
-            return Message("model", parts, ProviderData(ORIGIN, self._contents[0]))
-        joined = list(_joined(complete))
-        if not joined:
+        entries = [entry for entry in self._parts if entry is not None]
+        if self._has_deltas or len(self._contents) > 1:
+            entries = list(_joined(entries))
+        if not entries:
             return Message("model", (), ProviderData(ORIGIN))
-        # Whatever else the contents of the stream held beside their parts stays too; of two the later counts.
-        fields = {name: value for content in self._contents for name, value in fields_of(content).items()}
-        fields |= {"role": Raw(b'"model"'), "parts": Raw(b"[%b]" % b",".join([raw for _, raw in joined]))}
-        parts = linked([part for part, _ in joined])
-        return Message("model", parts, ProviderData(ORIGIN, Raw(encode_json(fields))))
+        raws = [Raw(raw) for _, raw in entries]
+        content = self._contents[0]
+        if len(self._contents) > 1 or raws != raw_parts(content):
+            # Whatever else the contents held beside their parts stays too; of two values the later counts.
+            fields = {name: value for content in self._contents for name, value in fields_of(content).items()}
+            content = Raw(encode_json({**fields, "role": "model", "parts": raws}))
+        return Message("model", linked([part for part, _ in entries]), ProviderData(ORIGIN, content))
 
 
 class _OpenCall:

@@ -1,7 +1,7 @@
-"""The messages of the Gemini API that a client sends: contents, tools, requests and caches, field by field.
+"""The messages of the Gemini API, field by field: what a client sends, then what a server sends.
 
 `encode` and `decode` convert between these and the values of a run. This module only knows the names and types of
-fields, no rules of the API. What a server sends back is in `responses`.
+fields, no rules of the API.
 """
 
 from typing import Any
@@ -25,22 +25,12 @@ class FileData(Proto, frozen=True):
     display_name: str | None = None
 
 
-class PartialArg(Proto, frozen=True):
-    """A piece of a call's arguments, streamed by Vertex; the same path again appends to its string."""
-
-    json_path: str | None = None
-    string_value: str | None = None
-    number_value: Number | None = None
-    bool_value: bool | None = None
-    null_value: Word | None = None
-    will_continue: bool | None = None
-
-
 class FunctionCall(Proto, frozen=True):
     name: str | None = None
     args: dict[str, Any] | None = None
     id: str | None = None
-    partial_args: list[PartialArg] | None = None
+    partial_args: list[dict[str, Any]] | None = None
+    """Pieces of the arguments, streamed by Vertex."""
     will_continue: bool | None = None
 
 
@@ -96,11 +86,6 @@ class MediaResolution(Proto, frozen=True):
     num_tokens: int | None = None
 
 
-class SpeechMetadata(Proto, frozen=True):
-    speaker: str | None = None
-    style: str | None = None
-
-
 class Part(Proto, frozen=True):
     """One of the first ten fields, with any of the others."""
 
@@ -120,7 +105,7 @@ class Part(Proto, frozen=True):
     media_resolution: MediaResolution | None = None
     media_processing: Word | None = None
     part_metadata: dict[str, Any] | None = None
-    speech_metadata: SpeechMetadata | None = None
+    speech_metadata: dict[str, Any] | None = None
 
 
 class Content(Proto, frozen=True):
@@ -177,30 +162,15 @@ class Builtin(Proto, frozen=True):
         return BuiltinTool(kind[0].lower() + kind[1:], to_plain(self))
 
 
-class Interval(Proto, frozen=True):
-    start_time: str | None = None
-    end_time: str | None = None
-
-
-class SearchTypes(Proto, frozen=True):
-    web_search: dict[str, Any] | None = None
-    image_search: dict[str, Any] | None = None
-
-
 class GoogleSearch(Builtin, frozen=True):
-    search_types: SearchTypes | None = None
-    time_range_filter: Interval | None = None
+    search_types: dict[str, Any] | None = None
+    time_range_filter: dict[str, Any] | None = None
     exclude_domains: list[str] | None = None
     blocking_confidence: Word | None = None
 
 
-class DynamicRetrievalConfig(Proto, frozen=True):
-    mode: Word | None = None
-    dynamic_threshold: Number | None = None
-
-
 class GoogleSearchRetrieval(Builtin, frozen=True):
-    dynamic_retrieval_config: DynamicRetrievalConfig | None = None
+    dynamic_retrieval_config: dict[str, Any] | None = None
 
 
 class UrlContext(Builtin, frozen=True):
@@ -328,11 +298,6 @@ class SafetySetting(Proto, frozen=True):
     method: Word | None = None
 
 
-class ModelArmorConfig(Proto, frozen=True):
-    prompt_template_name: str | None = None
-    response_template_name: str | None = None
-
-
 class GenerateContentRequest(Proto, frozen=True):
     model: str | None = None
     contents: list[Content] | None = None
@@ -346,7 +311,7 @@ class GenerateContentRequest(Proto, frozen=True):
     service_tier: Word | None = None
     store: bool | None = None
     continuation_token: str | None = None
-    model_armor_config: ModelArmorConfig | None = None
+    model_armor_config: dict[str, Any] | None = None
     generation_output_config: dict[str, Any] | None = None
 
 
@@ -361,12 +326,147 @@ class CountTokensRequest(Proto, frozen=True):
     generation_config: GenerationConfig | None = None
 
 
-class CachedContentUsage(Proto, frozen=True):
+# What a server sends
+
+
+class ModalityTokenCount(Proto, frozen=True):
+    modality: Word | None = None
+    token_count: int | None = None
+
+
+class UsageMetadata(Proto, frozen=True):
+    """A running total: the last one of a stream counts."""
+
+    prompt_token_count: int | None = None
+    cached_content_token_count: int | None = None
+    candidates_token_count: int | None = None
+    tool_use_prompt_token_count: int | None = None
+    thoughts_token_count: int | None = None
     total_token_count: int | None = None
-    text_count: int | None = None
-    image_count: int | None = None
-    audio_duration_seconds: int | None = None
-    video_duration_seconds: int | None = None
+    prompt_tokens_details: list[ModalityTokenCount] | None = None
+    cache_tokens_details: list[ModalityTokenCount] | None = None
+    candidates_tokens_details: list[ModalityTokenCount] | None = None
+    tool_use_prompt_tokens_details: list[ModalityTokenCount] | None = None
+    traffic_type: Word | None = None
+    service_tier: Word | None = None
+
+
+class SafetyRating(Proto, frozen=True):
+    category: Word | None = None
+    probability: Word | None = None
+    severity: Word | None = None
+    blocked: bool | None = None
+
+
+class PromptFeedback(Proto, frozen=True):
+    block_reason: Word | None = None
+    block_reason_message: str | None = None
+    safety_ratings: list[SafetyRating] | None = None
+
+
+class GroundingSource(Proto, frozen=True):
+    """A page, an image, a document or a place. Which fields it has depends on its kind; others are in `extra`."""
+
+    uri: str | None = None
+    title: str | None = None
+    domain: str | None = None
+    text: str | None = None
+    source_uri: str | None = None
+    image_uri: str | None = None
+    document_name: str | None = None
+    place_id: str | None = None
+
+
+class GroundingChunk(Proto, frozen=True):
+    web: GroundingSource | None = None
+    image: GroundingSource | None = None
+    retrieved_context: GroundingSource | None = None
+    maps: GroundingSource | None = None
+
+
+class Segment(Proto, frozen=True):
+    part_index: int | None = None
+    start_index: int | None = None
+    end_index: int | None = None
+    text: str | None = None
+
+
+class GroundingSupport(Proto, frozen=True):
+    segment: Segment | None = None
+    grounding_chunk_indices: list[int] | None = None
+    confidence_scores: list[Number] | None = None
+    rendered_parts: list[int] | None = None
+
+
+class SearchEntryPoint(Proto, frozen=True):
+    rendered_content: str | None = None
+    sdk_blob: str | None = None
+
+
+class GroundingMetadata(Proto, frozen=True):
+    web_search_queries: list[str] | None = None
+    image_search_queries: list[str] | None = None
+    retrieval_queries: list[str] | None = None
+    search_entry_point: SearchEntryPoint | None = None
+    grounding_chunks: list[GroundingChunk] | None = None
+    grounding_supports: list[GroundingSupport] | None = None
+    retrieval_metadata: dict[str, Any] | None = None
+    google_maps_widget_context_token: str | None = None
+    source_flagging_uris: list[dict[str, Any]] | None = None
+
+
+class UrlMetadata(Proto, frozen=True):
+    retrieved_url: str | None = None
+    url_retrieval_status: Word | None = None
+
+
+class UrlContextMetadata(Proto, frozen=True):
+    url_metadata: list[UrlMetadata] | None = None
+
+
+class Candidate(Proto, frozen=True):
+    content: Content | None = None
+    finish_reason: Word | None = None
+    finish_message: str | None = None
+    index: int | None = None
+    safety_ratings: list[SafetyRating] | None = None
+    citation_metadata: dict[str, Any] | None = None
+    """`citationSources` from the Developer API, `citations` from Vertex."""
+    grounding_metadata: GroundingMetadata | None = None
+    url_context_metadata: UrlContextMetadata | None = None
+    avg_logprobs: Number | None = None
+    logprobs_result: dict[str, Any] | None = None
+    token_count: int | None = None
+    continuation_token: str | None = None
+
+
+class GenerateContentResponse(Proto, frozen=True):
+    candidates: list[Candidate] | None = None
+    prompt_feedback: PromptFeedback | None = None
+    usage_metadata: UsageMetadata | None = None
+    model_version: str | None = None
+    response_id: str | None = None
+    create_time: str | None = None
+    model_status: dict[str, Any] | None = None
+
+
+class CountTokensResponse(Proto, frozen=True):
+    total_tokens: int | None = None
+    cached_content_token_count: int | None = None
+    total_billable_characters: int | None = None
+    prompt_tokens_details: list[ModalityTokenCount] | None = None
+    cache_tokens_details: list[ModalityTokenCount] | None = None
+
+
+class Model(Proto, frozen=True):
+    name: str | None = None
+    display_name: str | None = None
+    description: str | None = None
+    version: str | None = None
+    input_token_limit: int | None = None
+    output_token_limit: int | None = None
+    supported_generation_methods: list[str] | None = None
+    thinking: bool | None = None
 
 
 class CachedContent(Proto, frozen=True):
@@ -383,4 +483,13 @@ class CachedContent(Proto, frozen=True):
     expire_time: str | None = None
     create_time: str | None = None
     update_time: str | None = None
-    usage_metadata: CachedContentUsage | None = None
+    usage_metadata: UsageMetadata | None = None
+
+
+class Page(Proto, frozen=True):
+    """A page of a list: of models, as the Developer API and as Vertex name them, or of caches."""
+
+    models: list[Model] | None = None
+    publisher_models: list[Model] | None = None
+    cached_contents: list[CachedContent] | None = None
+    next_page_token: str | None = None

@@ -3,10 +3,10 @@
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from functools import partial
-from typing import Any
 
 from midspan._types.exchange import ModelEvent, ModelRequest, ModelResponse
-from midspan.errors import InvalidRequest, ProviderError, RateLimited, ServerError
+from midspan.errors import InvalidRequestError, RateLimitError
+from midspan.providers.errors import Codes, event_error
 from midspan.providers.interactions.decode import StreamDecoder, decode_response
 from midspan.providers.interactions.encode import request_body
 from midspan.providers.provider import WireRequest
@@ -14,12 +14,19 @@ from midspan.providers.rest import RestClient
 
 HEADERS = {"Api-Revision": "2026-05-20"}
 """The version of the API that returns steps."""
+_CODES: Codes = {
+    "RESOURCE_EXHAUSTED": RateLimitError,
+    "rate_limit_exceeded": RateLimitError,
+    "INVALID_ARGUMENT": InvalidRequestError,
+    "invalid_argument": InvalidRequestError,
+    "invalid_request": InvalidRequestError,
+}
 
 
 async def stream(client: RestClient, request: ModelRequest) -> AsyncIterator[ModelEvent]:
     """Yield the parts as they arrive, then the response."""
     wire = wire_request(request, stream=True)
-    make_decoder = partial(StreamDecoder, event_error)
+    make_decoder = partial(StreamDecoder, partial(event_error, "Gemini", _CODES))
     pieces = client.stream(wire.path, wire.body, make_decoder, on_retry=request.on_retry)
     async with aclosing(pieces):
         async for decoder, events in pieces:  # noqa: B007 - the last one has the response
@@ -37,16 +44,3 @@ async def generate(client: RestClient, request: ModelRequest) -> ModelResponse:
 def wire_request(request: ModelRequest, *, stream: bool) -> WireRequest:
     """Return what is sent for this request."""
     return WireRequest("interactions", request_body(request, stream=stream))
-
-
-def event_error(_: str, item: Any) -> ProviderError | None:
-    """Return the error that an event of a stream reports."""
-    if not isinstance(item, dict) or item.get("event_type") != "error":
-        return None
-    error = item.get("error") or {}
-    code, message = str(error.get("code") or "").lower(), f"Gemini: {error.get('message') or 'the stream failed'}"
-    if code in ("429", "resource_exhausted", "rate_limit_exceeded"):
-        return RateLimited(message)
-    if code in ("400", "invalid_argument", "invalid_request"):
-        return InvalidRequest(message)
-    return ServerError(message)

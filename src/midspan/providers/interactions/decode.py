@@ -21,8 +21,8 @@ from midspan._types.exchange import (
 )
 from midspan._types.messages import Message
 from midspan._types.parts import Blob, Opaque, Part, ProviderData, Text, Thought, ToolCall, local_id
-from midspan.errors import MalformedResponse, ServerError
-from midspan.providers.event_decoder import EventDecoder
+from midspan.errors import MalformedResponseError, ServerError
+from midspan.providers.event_decoder import EventDecoder, token_count
 from midspan.providers.interactions.encode import ORIGIN, encode_json
 from midspan.providers.rest import ParseEventError
 from midspan.providers.stream import read_arguments
@@ -43,11 +43,11 @@ def decode_response(body: bytes) -> ModelResponse:
     try:
         document = msgspec.json.decode(body)
         if "status" not in document:
-            raise MalformedResponse("the response is not an interaction: it has no status")
+            raise MalformedResponseError("the response is not an interaction: it has no status")
         steps = msgspec.json.decode(msgspec.json.decode(body, type=dict[str, Raw]).get("steps", b"[]"), type=list[Raw])
         return _response(document, steps, (Raw(body),))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError, AttributeError) as error:
-        raise MalformedResponse(f"the response is not an interaction: {body[:80]!r}") from error
+        raise MalformedResponseError(f"the response is not an interaction: {body[:80]!r}") from error
 
 
 def _response(document: dict[str, Any], steps: list[Raw], raw: tuple[Raw, ...]) -> ModelResponse:
@@ -101,11 +101,8 @@ def _content_part(content: dict[str, Any]) -> Part:
 
 
 def _usage(usage: dict[str, Any]) -> Usage:
-    def count(name: str) -> int:
-        value = usage.get(f"total_{name}_tokens")
-        return value if isinstance(value, int) else 0
-
-    return Usage(count("input"), count("output"), count("thought"), count("cached"), count("tool_use"))
+    names = ("input", "output", "thought", "cached", "tool_use")
+    return Usage(*(token_count(usage, f"total_{name}_tokens") for name in names))
 
 
 def _citations(steps: list[dict[str, Any]]) -> Iterator[Citation]:

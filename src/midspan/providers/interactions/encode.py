@@ -13,9 +13,11 @@ from midspan._types.encoded import join_body
 from midspan._types.exchange import ModelRequest, RequestConfig
 from midspan._types.messages import Message
 from midspan._types.parts import Blob, Opaque, Part, Text, Thought, ToolCall, ToolResult
-from midspan._types.specs import AnyTool, BuiltinTool, ModelSettings, ToolChoice
+from midspan._types.specs import AnyTool, BuiltinTool, ToolChoice
 from midspan.errors import ConfigError
 from midspan.providers.encoding import never_joined, result_parts, result_text
+from midspan.providers.gemini.capabilities import capabilities_of
+from midspan.providers.gemini.encode import nearest_level
 
 ORIGIN = "gemini-interactions"
 encode_json = msgspec.json.Encoder().encode
@@ -39,7 +41,7 @@ def _encode_config(config: RequestConfig) -> bytes:
         fields["system_instruction"] = config.system
     if config.tools:
         fields["tools"] = [_encode_tool(tool) for tool in config.tools]
-    if generation := _encode_settings(config.settings, config.tool_choice if config.tools else None):
+    if generation := _encode_settings(config):
         fields["generation_config"] = generation
     if config.output is not None:
         fields["response_format"] = {"type": "text", "mime_type": "application/json"}
@@ -66,22 +68,28 @@ def _snake_case(name: str) -> str:
     return "".join(f"_{char.lower()}" if char.isupper() else char for char in name)
 
 
-def _encode_settings(settings: ModelSettings, choice: ToolChoice | None) -> dict[str, Any]:
+def _encode_settings(config: RequestConfig) -> dict[str, Any]:
+    settings, choice = config.settings, config.tool_choice if config.tools else None
+    levels = capabilities_of(config.model).thinking_levels
+    level = nearest_level(settings.thinking, levels) if isinstance(settings.thinking, str) and levels else None
     optional = {
         "max_output_tokens": settings.max_tokens,
         "seed": settings.seed,
         "stop_sequences": settings.stop or None,
         "temperature": settings.temperature,
         "top_p": settings.top_p,
-        "thinking_level": settings.thinking if isinstance(settings.thinking, str) else None,
+        "thinking_level": None if level is None else level.lower(),
         "thinking_summaries": None if settings.show_thoughts is None else "auto" if settings.show_thoughts else "none",
         "tool_choice": None if choice is None else _encode_choice(choice),
     }
     return {name: value for name, value in optional.items() if value is not None}
 
 
+_MODES = {"auto": "auto", "required": "any", "none": "none"}
+
+
 def _encode_choice(choice: ToolChoice) -> Any:
-    mode = "validated" if choice.strict and choice.mode == "auto" else choice.mode
+    mode = "validated" if choice.strict and choice.mode == "auto" else _MODES[choice.mode]
     return {"allowed_tools": {"mode": mode, "tools": choice.names}} if choice.names else mode
 
 

@@ -8,7 +8,8 @@ from midspan._types.exchange import FinishReason, ModelRequest, ModelResponse, O
 from midspan._types.messages import History, Message
 from midspan._types.parts import Part, Text, ToolCall, ToolResult
 from midspan._types.specs import ToolChoice, ToolSpec
-from midspan.errors import NoAnswer
+from midspan._types.texts import estimate_tokens
+from midspan.errors import ConfigError, NoAnswerError
 from midspan.providers.family import ProviderFamily
 from midspan.providers.provider import ModelProfile
 from midspan.providers.stream import NonStreamingProvider
@@ -22,8 +23,11 @@ class Offline(NonStreamingProvider):
     profile = ModelProfile(supports_prompted_tools=False)
     model = "offline"
 
+    def __init__(self, model: str = model) -> None:
+        if model != self.model:
+            raise ConfigError(f"'offline' has only one model; use 'offline' instead of 'offline:{model}'")
+
     async def generate(self, request: ModelRequest) -> ModelResponse:
-        """Return the whole response. See `Provider`."""
         return respond(request)
 
 
@@ -34,8 +38,7 @@ def respond(request: ModelRequest) -> ModelResponse:
     output = request.config.output
     text = "" if parts else _answer(request, results) if output is None else _typed_answer(output, results)
     message = Message("model", parts or (Text(text),))
-    tokens = (1 + sum(len(item.text) for item in items) // 4 for items in (request.history, [message]))
-    usage = Usage(*tokens)  # an estimate: four characters are a token
+    usage = Usage(*(estimate_tokens("".join(item.text for item in items)) for items in (request.history, [message])))
     return ModelResponse(message, FinishReason.END, usage=usage, model=Offline.model)
 
 
@@ -88,7 +91,7 @@ def _typed_answer(output: Output, results: list[ToolResult]) -> str:
     if len(results) == 1 and not results[0].is_error and not checker.problems(results[0].value):
         return msgspec.json.encode(results[0].value).decode()
     reason = "the tool results do not have exactly this form" if results else "no tool was called"
-    raise NoAnswer(
+    raise NoAnswerError(
         "the offline model cannot write a typed answer, it only passes on a single tool result of the requested form; "
         f"{reason}. {_REAL_MODEL}"
     )

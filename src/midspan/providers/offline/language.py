@@ -62,9 +62,8 @@ def stem(word: str) -> str:
     word = word.lower().removesuffix("'s")
     if len(word) <= 3:
         return word
-    word = (
-        word.removesuffix("s") if singular(word) == word and not word.endswith(("ss", "us", "is")) else singular(word)
-    )
+    base = singular(word)
+    word = word.removesuffix("s") if base == word and not word.endswith(("ss", "us", "is")) else base
     cut = _SUFFIX.sub("", word)
     cut = re.sub(r"(?:ie|y)$", "i", cut if len(cut) >= 3 else word)
     cut = cut.removesuffix("e") if len(cut) > 3 else cut

@@ -49,9 +49,8 @@ class Parameter:
         is_from, is_to = not _FROM.isdisjoint(self.words), not _TO.isdisjoint(self.words)
         self.side = "" if is_from == is_to else "from" if is_from else "to"  # of a pair, as the name says it
         by_name = [kind for kind, pattern in _KINDS.items() if pattern.search(" ".join(self.words))]
-        by_description = [
-            kind for kind in ("expression", "link", "date", "symbol") if _KINDS[kind].search(self.description.lower())
-        ]
+        text = self.description.lower()
+        by_description = [kind for kind in ("expression", "link", "date", "symbol") if _KINDS[kind].search(text)]
         self.kind = [*by_name, *by_description, "text"][0] if self.type in ("string", "any") else self.type
         """What a text is: a date, a place, …; the type of everything else."""
 
@@ -169,7 +168,7 @@ class Matcher:
         scores = {(a, b): self._score(item, prop) for a, item in enumerate(mentions) for b, prop in enumerate(props)}
 
         def settle(pairs: list[tuple[int, int]]) -> bool:
-            """Take the pairs of which neither side has another partner."""
+            """Take the pairs in which neither side fits anything else."""
             clear = [(a, b) for a, b in pairs if sum(a == x or b == y for x, y in pairs) == 1]
             for a, b in clear:
                 self._take(props[b], mentions[a])

@@ -5,7 +5,7 @@ import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing
 from functools import partial
-from typing import Any, Self
+from typing import Any
 
 import msgspec
 
@@ -13,18 +13,18 @@ from midspan._http.messages import origin_of
 from midspan._http.retry import Clock, RetryPolicy
 from midspan._http.transport import Transport
 from midspan._types.exchange import ModelEvent, ModelRequest, ModelResponse
-from midspan.errors import ConfigError, MalformedResponse
+from midspan.errors import ConfigError, MalformedResponseError
 from midspan.providers.auth import ApiKey, Auth, BearerToken, EnvironmentKey, GiveToken
+from midspan.providers.errors import OPENAI_CODES, event_error, parse_error
 from midspan.providers.event_decoder import EventDecoder
 from midspan.providers.openai.decode import StreamDecoder, decode_response
 from midspan.providers.openai.encode import request_body
-from midspan.providers.openai.errors import event_error, parse_error
 from midspan.providers.openai.profile import PRESETS, Preset, profile_of
-from midspan.providers.provider import WireRequest
+from midspan.providers.provider import ClosedOnExit, WireRequest
 from midspan.providers.rest import RestClient
 
 
-class OpenAI:
+class OpenAI(ClosedOnExit):
     """A model of OpenAI, or of a compatible service.
 
     `preset` names one of the services in `PRESETS`; `base_url` is the address of any other one.
@@ -51,7 +51,7 @@ class OpenAI:
         )
         self._decode: Callable[[bytes], ModelResponse] = partial(decode_response, preset=preset)
         self._make_decoder: Callable[[], EventDecoder] = partial(
-            StreamDecoder, preset, partial(event_error, preset.service)
+            StreamDecoder, preset, partial(event_error, preset.service, OPENAI_CODES)
         )
 
     @property
@@ -86,12 +86,6 @@ class OpenAI:
 
     async def aclose(self) -> None:
         await self._client.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
 
 
 # Addresses and credentials
@@ -130,7 +124,7 @@ def connect(
     url = service_url(preset) if base_url is None else base_url
     if preset.name == "azure":
         url = complete_azure_url(url)
-    return RestClient(url, auth, partial(parse_error, preset.service), preset.service, **options)
+    return RestClient(url, auth, partial(parse_error, preset.service, OPENAI_CODES), preset.service, **options)
 
 
 def service_url(preset: Preset, environment: Mapping[str, str] = os.environ) -> str:
@@ -173,5 +167,5 @@ async def list_models(client: RestClient) -> list[str]:
     page: Any = await client.call("GET", "models", read=msgspec.json.decode)
     models = page.get("data") if isinstance(page, dict) else page  # Together sends the list itself
     if not isinstance(models, list):
-        raise MalformedResponse(f"{client.service} did not answer with a list of models")
+        raise MalformedResponseError(f"{client.service} did not answer with a list of models")
     return [str(model["id"]) for model in models if isinstance(model, dict) and model.get("id")]

@@ -19,10 +19,10 @@ from midspan._types.exchange import (
 )
 from midspan._types.messages import Message
 from midspan._types.parts import Opaque, Part, ProviderData, Text, Thought, ToolCall, local_id
-from midspan.errors import MalformedResponse
-from midspan.providers.event_decoder import EventDecoder
+from midspan.errors import MalformedResponseError
+from midspan.providers.errors import OPENAI_CODES, event_error
+from midspan.providers.event_decoder import EventDecoder, token_count
 from midspan.providers.openai.encode import encode_json
-from midspan.providers.openai.errors import event_error
 from midspan.providers.openai.profile import Preset
 from midspan.providers.rest import ParseEventError
 from midspan.providers.stream import read_arguments
@@ -47,7 +47,7 @@ def decode_response(body: bytes, preset: Preset) -> ModelResponse:
     """Return a whole response."""
     try:
         document = msgspec.json.decode(body)
-        if error := event_error(preset.service, "", document):
+        if error := event_error(preset.service, OPENAI_CODES, "", document):
             raise error  # some services answer 200 and report the error in the body
         choice = document["choices"][0]
         message = choice["message"]
@@ -55,7 +55,7 @@ def decode_response(body: bytes, preset: Preset) -> ModelResponse:
         raw_message = msgspec.json.decode(raw, type=list[dict[str, Raw]])[0]["message"]
         parts = tuple(_parts(message, preset))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError, LookupError, AttributeError) as error:
-        raise MalformedResponse(f"the response of {preset.service} has no message: {body[:80]!r}") from error
+        raise MalformedResponseError(f"the response of {preset.service} has no message: {body[:80]!r}") from error
     reason = choice.get("finish_reason") or "stop"  # some services leave it empty
     return _response(message, parts, raw_message, reason, document, (Raw(body),), preset)
 
@@ -104,7 +104,7 @@ def _parts(message: dict[str, Any], preset: Preset) -> Iterator[Part]:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise MalformedResponse(f"the text of the response is not a string: {value!r:.80}")
+        raise MalformedResponseError(f"the text of the response is not a string: {value!r:.80}")
     return value
 
 
@@ -164,17 +164,13 @@ def _finish_reason(reason: Any) -> FinishReason:
 
 def usage_of(usage: dict[str, Any]) -> Usage:
     """Return the tokens of a response. Services differ in whether reasoning is part of the completion."""
-
-    def count(name: str, fields: Any = usage) -> int:
-        value = fields.get(name) if isinstance(fields, dict) else None
-        return value if isinstance(value, int) else 0
-
-    prompt, completion, total = count("prompt_tokens"), count("completion_tokens"), count("total_tokens")
-    thoughts = count("reasoning_tokens", usage.get("completion_tokens_details"))
+    names = ("prompt_tokens", "completion_tokens", "total_tokens")
+    prompt, completion, total = (token_count(usage, name) for name in names)
+    thoughts = token_count(usage.get("completion_tokens_details"), "reasoning_tokens")
     excludes_reasoning = thoughts > 0 and total == prompt + completion + thoughts
     details = usage.get("prompt_tokens_details")
-    cached = count("cached_tokens", details) or count("prompt_cache_hit_tokens")
-    written = count("cache_write_tokens", details) or count("cache_creation_input_tokens")
+    cached = token_count(details, "cached_tokens") or token_count(usage, "prompt_cache_hit_tokens")
+    written = token_count(details, "cache_write_tokens") or token_count(usage, "cache_creation_input_tokens")
     output = completion if excludes_reasoning else max(0, completion - thoughts)
     return Usage(prompt, output, thoughts, cached, cache_write=written)
 
@@ -207,7 +203,7 @@ class StreamDecoder(EventDecoder):
 
     def decode(self, item: Any) -> Iterator[PartEvent]:
         if not isinstance(item, dict):
-            raise MalformedResponse(f"an event of the stream is not an object: {item!r:.80}")
+            raise MalformedResponseError(f"an event of the stream is not an object: {item!r:.80}")
         self._document |= {name: value for name, value in item.items() if value is not None and name != "choices"}
         for choice in item.get("choices") or []:
             if choice.get("index") not in (0, None):
@@ -284,7 +280,7 @@ class StreamDecoder(EventDecoder):
     def response(self) -> ModelResponse:
         """Return the whole response, at the end of the stream."""
         if any(not call.is_started and "".join(call.pieces) for call in self._calls):
-            raise MalformedResponse("the stream has the arguments of a call without a name")
+            raise MalformedResponseError("the stream has the arguments of a call without a name")
         message = self._message
         for name, pieces in self._texts.items():
             message[name] = "".join(pieces)

@@ -1,10 +1,11 @@
 """A conversation as a request of the Chat Completions API.
 
-What the model of a service sent goes back to it as it came, but for fields that the service only sends. What another
-provider's model said is encoded anew, without its reasoning.
+What the model of a service sent goes back to it as it came, but for fields that the service only sends. Messages of
+other providers are encoded from their parts, without reasoning.
 """
 
 import logging
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -71,7 +72,7 @@ def _encode_config(config: RequestConfig, preset: Preset) -> tuple[bytes, bytes]
         preset.seed_field: settings.seed,
         "presence_penalty": settings.presence_penalty,
         "frequency_penalty": settings.frequency_penalty,
-        "reasoning_effort": encode_effort(settings),
+        "reasoning_effort": encode_effort(settings, config.model),
         "prompt_cache_key": config.cache.key if config.cache is not None else None,
     }
     fields |= {name: value for name, value in optional.items() if value is not None}
@@ -97,7 +98,7 @@ def _encode_tool(tool: AnyTool) -> dict[str, Any]:
 
 
 def _encode_choice(choice: ToolChoice, preset: Preset) -> Any:
-    mode = "required" if choice.mode == "any" else choice.mode
+    mode = choice.mode
     if not choice.names or mode == "none":
         return mode
     functions = [{"type": "function", "function": {"name": name}} for name in choice.names]
@@ -125,9 +126,15 @@ def output_name(schema: dict[str, Any]) -> str:
     return NAMES.replace_invalid(title) if isinstance(title, str) and title else _OUTPUT_NAME
 
 
-def encode_effort(settings: ModelSettings) -> str | None:
-    """Return `reasoning_effort`; a number of tokens becomes the nearest level."""
+_WITH_MINIMAL_EFFORT = re.compile(r"(openai/)?gpt-5(-|$)|(google/)?gemini-")
+"""GPT-5 itself, and Gemini behind a compatible API, which picks the nearest level. GPT-5.1 and others reject it."""
+
+
+def encode_effort(settings: ModelSettings, model: str) -> str | None:
+    """Return `reasoning_effort`; a number of tokens, or a level that the model lacks, becomes the nearest level."""
     thinking = settings.thinking
+    if thinking == "minimal" and not _WITH_MINIMAL_EFFORT.match(model):
+        return "low"
     if thinking is None or isinstance(thinking, str):
         return thinking
     if thinking < 0:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from midspan.errors import AuthenticationError, CredentialsError, MidspanError
-from midspan.providers.family import HealthCheck, ProviderFamily
+from midspan.providers.family import HealthCheck, ProviderFamily, check_connection
 from midspan.providers.openai.profile import PRESETS, Preset
 from midspan.providers.provider import Provider
 
@@ -48,14 +47,10 @@ async def _list_models(make: Callable[..., Any]) -> list[str]:
 async def _check(make: Callable[..., Any], preset: Preset) -> Sequence[HealthCheck]:
     if preset.needs_key and not any(os.environ.get(name, "").strip() for name in preset.key_variables):
         return [HealthCheck("note", f"{' or '.join(preset.key_variables)} is not set")]
-    try:
-        count = len(await _list_models(make))
-    except (AuthenticationError, CredentialsError):
-        return [HealthCheck("problem", f"{preset.service} does not accept the key; is it complete?")]
-    except MidspanError as error:
-        state = "problem" if _is_configured(os.environ, preset) else "note"
-        return [HealthCheck(state, f"{preset.service} cannot be used: {error}")]  # type: ignore[arg-type]
-    return [HealthCheck("ok", f"{preset.service} has {count} models")]
+    check = await check_connection(preset.service, partial(_list_models, make))
+    if check.state == "problem" and not _is_configured(os.environ, preset):
+        check = check._replace(state="note")  # a local server that nobody has configured may not run
+    return [check]
 
 
 def _family(preset: Preset, make: Callable[..., Provider] | None = None) -> ProviderFamily:
@@ -66,6 +61,7 @@ def _family(preset: Preset, make: Callable[..., Provider] | None = None) -> Prov
         make=make,
         prefixes=preset.prefixes,
         environment=preset.key_variables if preset.needs_key else (preset.url_variable or "",),
+        needs_credentials=preset.needs_key,
         is_configured=partial(_is_configured, preset=preset),
         default_model=preset.default_model,
         list_models=list_models,

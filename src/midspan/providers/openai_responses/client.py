@@ -6,7 +6,7 @@ from midspan._types.exchange import ModelRequest
 from midspan.providers.openai.client import OpenAI
 from midspan.providers.openai_responses.decode import StreamDecoder, decode_response
 from midspan.providers.openai_responses.encode import request_body
-from midspan.providers.openai_responses.profile import profile_of
+from midspan.providers.openai_responses.profile import PROFILE
 from midspan.providers.provider import WireRequest
 
 
@@ -16,7 +16,7 @@ class OpenAIResponses(OpenAI):
     def __init__(self, model: str | None = None, **options: Any) -> None:
         """The options are those of `OpenAI`."""
         super().__init__(model, **options)
-        self.profile = profile_of(self.model)
+        self.profile = PROFILE
         self._decode = decode_response
         self._make_decoder = StreamDecoder
 

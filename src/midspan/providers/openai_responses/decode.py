@@ -19,10 +19,10 @@ from midspan._types.exchange import (
 )
 from midspan._types.messages import Message
 from midspan._types.parts import Opaque, Part, ProviderData, Text, Thought, ToolCall, local_id
-from midspan.errors import MalformedResponse, ProviderError
-from midspan.providers.event_decoder import EventDecoder
+from midspan.errors import MalformedResponseError, ProviderError
+from midspan.providers.errors import OPENAI_CODES, event_error
+from midspan.providers.event_decoder import EventDecoder, token_count
 from midspan.providers.openai.encode import encode_json
-from midspan.providers.openai.errors import event_error
 from midspan.providers.openai_responses.profile import ORIGIN
 from midspan.providers.stream import read_arguments
 
@@ -44,17 +44,17 @@ def decode_response(body: bytes) -> ModelResponse:
             raise error
         return _response(document, raw_items, (Raw(body),))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError, KeyError, AttributeError) as error:
-        raise MalformedResponse(f"the response of OpenAI has no output: {body[:80]!r}") from error
+        raise MalformedResponseError(f"the response of OpenAI has no output: {body[:80]!r}") from error
 
 
 def response_error(name: str, item: Any) -> ProviderError | None:
     """Return the error that a response or an event reports."""
     response = item.get("response") if isinstance(item, dict) and isinstance(item.get("response"), dict) else item
     if isinstance(response, dict) and response.get("status") == "failed":
-        return event_error("OpenAI", "error", {"error": response.get("error") or {}})
+        return event_error("OpenAI", OPENAI_CODES, "error", {"error": response.get("error") or {}})
     if isinstance(item, dict) and item.get("object") == "response":
         return None  # `error` is null, or part of a response that is complete all the same
-    return event_error("OpenAI", name, item)
+    return event_error("OpenAI", OPENAI_CODES, name, item)
 
 
 def _response(document: dict[str, Any], raw_items: list[Raw], raw: tuple[Raw, ...]) -> ModelResponse:
@@ -116,18 +116,14 @@ def reasoning_text(item: dict[str, Any]) -> str:
 
 
 def _usage(usage: dict[str, Any]) -> Usage:
-    def count(name: str, fields: Any = usage) -> int:
-        value = fields.get(name) if isinstance(fields, dict) else None
-        return value if isinstance(value, int) else 0
-
     details = usage.get("input_tokens_details")
-    thoughts = count("reasoning_tokens", usage.get("output_tokens_details"))
+    thoughts = token_count(usage.get("output_tokens_details"), "reasoning_tokens")
     return Usage(
-        input=count("input_tokens"),
-        output=max(0, count("output_tokens") - thoughts),
+        input=token_count(usage, "input_tokens"),
+        output=max(0, token_count(usage, "output_tokens") - thoughts),
         thoughts=thoughts,
-        cached=count("cached_tokens", details),
-        cache_write=count("cache_write_tokens", details),
+        cached=token_count(details, "cached_tokens"),
+        cache_write=token_count(details, "cache_write_tokens"),
     )
 
 

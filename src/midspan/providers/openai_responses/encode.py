@@ -50,7 +50,7 @@ def _encode_config(config: RequestConfig) -> bytes:
                 fields["parallel_tool_calls"] = choice.parallel
     optional = {
         "text": _encode_output(config),
-        "reasoning": _encode_reasoning(settings),
+        "reasoning": _encode_reasoning(settings, config.model),
         "max_output_tokens": settings.max_tokens,
         "temperature": settings.temperature,
         "top_p": settings.top_p,
@@ -75,7 +75,7 @@ def _encode_tool(tool: AnyTool) -> dict[str, Any]:
 
 
 def _encode_choice(choice: ToolChoice) -> Any:
-    mode = "required" if choice.mode == "any" else choice.mode
+    mode = choice.mode
     if not choice.names or mode == "none":
         return mode
     functions = [{"type": "function", "name": name} for name in choice.names]
@@ -93,8 +93,8 @@ def _encode_output(config: RequestConfig) -> dict[str, Any] | None:
     return {"format": {"type": "json_schema", "name": output_name(schema), "schema": schema, "strict": strict}}
 
 
-def _encode_reasoning(settings: ModelSettings) -> dict[str, Any] | None:
-    effort = encode_effort(settings)
+def _encode_reasoning(settings: ModelSettings, model: str) -> dict[str, Any] | None:
+    effort = encode_effort(settings, model)
     fields = {} if effort is None else {"effort": effort}
     if settings.show_thoughts:
         fields["summary"] = "auto"

@@ -17,10 +17,4 @@ def is_reasoning_model(model: str) -> bool:
     return _REASONING_MODEL.match(model) is not None
 
 
-def profile_of(model: str) -> ModelProfile:
-    return ModelProfile(
-        service="OpenAI",
-        schema=STRICT,
-        output_is_object=True,
-        reasoning=("level",) if is_reasoning_model(model) else (),
-    )
+PROFILE = ModelProfile(service="OpenAI", schema=STRICT, output_is_object=True)

@@ -4,19 +4,15 @@ Nothing is guessed. A call whose arguments end too early is not run with a part 
 could be one of its arguments makes the call unreadable.
 """
 
-import json
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
-from msgspec import Struct
-
-from midspan._schema.lenient_json import IncompleteJson, InvalidJson, LenientJsonParser, loads
+from midspan._schema.lenient_json import TOKEN_QUOTES, IncompleteJson, InvalidJson, LenientJsonParser, loads
 from midspan._schema.tree import ANYTHING, SchemaNode, type_of
 from midspan.providers.prompted.scanner import (
-    LOOKAHEAD,
-    MAX_CALL_CHARS,
+    CUT,
+    SAME_LINE,
     SPACE,
-    Incomplete,
     Scanner,
     Unreadable,
     WrittenCall,
@@ -24,44 +20,40 @@ from midspan.providers.prompted.scanner import (
     skip,
 )
 
-_NO_NAMES = 'the arguments have no names; write them as an object: {"name": value}'
-_NO_OBJECT = "its arguments are not an object in braces"
-
-_MAX_KEYWORD_CHARS = 300
 _KEYWORD = re.compile(r"[^\W\d][\w-]{0,199}\s{0,20}[=:](?!=)")
-_BEFORE_CLOSING = re.compile(r"\s*(?:,\s*)?")
-_SAME_LINE = re.compile(r"[ \t]*")
-_LINE_REST = re.compile(r"[ \t*`\]>.;]*")
+_CLOSING = re.compile(r"\s*(?:,\s*)?\)")
+_LINE_REST = re.compile(r"[ \t*`\]>.;]*(?=[\r\n]|\Z)")
 
 
-def read_object(scanner: Scanner) -> dict[str, Any]:
-    """Read the object in braces that stands here."""
+def read_object(scanner: Scanner, *, tokens: bool = False) -> dict[str, Any]:
+    """Read the object in braces at the current position; with `tokens`, strings may stand between special tokens."""
     scanner.space()
     if not scanner.sees("{"):
-        raise Unreadable(_NO_OBJECT)
-    return scanner.parse(lambda parser: parser.value())
-
-
-def parse_object(text: str) -> dict[str, Any] | None:
-    """Return the object that a string contains, as some models write it."""
-    try:
-        value = loads(text)
-    except InvalidJson:
-        return None
-    return value if isinstance(value, dict) else None
+        raise Unreadable("its arguments are not an object in braces")
+    return scanner.parse(lambda parser: parser.value(), tokens=tokens)
 
 
 def read_parentheses(scanner: Scanner, *, python: bool = False) -> dict[str, Any]:
-    """Read the arguments from the opening parenthesis to the closing one."""
+    """Read the arguments from the opening parenthesis to the closing one: keywords or, unless `python`, an object."""
     scanner.at += 1
-    first = scanner.text[(at := skip(SPACE, scanner.text, scanner.at)) : at + 1]
-    has_keywords = first not in ("{", '"', "'")
-    if has_keywords:
-        scanner.look(at + _MAX_KEYWORD_CHARS)
-    arguments = scanner.parse(lambda parser: _arguments(parser, python=python), python=python)
-    if has_keywords:
+    scanner.space()
+    if python or not scanner.sees("{"):
+        arguments = scanner.parse(_keywords, python=True)
         check_names(scanner, arguments)
+        return arguments
+    arguments = read_object(scanner)
+    end = skip(_CLOSING, scanner.text, scanner.at)
+    # The parenthesis may be missing where nothing else follows on the line.
+    if end == scanner.at and not _LINE_REST.match(scanner.text, end):
+        raise Unreadable("expected ) or the end of the line after the object of the arguments")
+    scanner.at = end
     return arguments
+
+
+def _keywords(parser: LenientJsonParser) -> dict[str, Any]:
+    if parser.peek() != ")" and not _KEYWORD.match(parser.text, parser.at):
+        raise InvalidJson('the arguments have no names; write them as an object: {"name": value}', parser.at)
+    return parser.members(")", "=:")
 
 
 def check_names(scanner: Scanner, arguments: dict[str, Any]) -> None:
@@ -85,194 +77,71 @@ def _damaged_name(value: Any, node: SchemaNode) -> str | None:
     return next((name for item, part in inner if (name := _damaged_name(item, part)) is not None), None)
 
 
-def _arguments(parser: LenientJsonParser, *, python: bool) -> dict[str, Any]:
-    first = parser.peek()
-    if first == "{" and not python:
-        value: dict[str, Any] = parser.value(closed_by=")")
-        if parser.lacks_brace and _last_string(value).endswith(("}", "]")):
-            raise parser.unexpected("} before the parenthesis")  # it may be the one in the last string
-        _close(parser)
-        return value
-    if first in "\"'" and not python:
-        return _quoted(parser)
-    if first != ")" and not _KEYWORD.match(parser.text, parser.at):
-        raise InvalidJson(_NO_NAMES, parser.at)
-    keywords = LenientJsonParser(parser.text, parser.at, python=True)
-    members = _members(keywords, "=:")
-    parser.at = keywords.at
-    return members
+_NAME = r"([^\s<>=\"'/]{1,200})"
 
 
-def _last_string(value: Any) -> str:
-    """Return the string at the end of a value; an empty one if there is something else."""
-    while isinstance(value, dict | list) and value:
-        value = list(value.values() if isinstance(value, dict) else value)[-1]
-    return value if isinstance(value, str) else ""
-
-
-def _close(parser: LenientJsonParser) -> None:
-    """Read the parenthesis after the object. A bracket may be missing where nothing else follows on the line."""
-    text, end = parser.text, skip(_BEFORE_CLOSING, parser.text, parser.at)
-    if text[end : end + 1] == ")":
-        parser.at = end + 1
-        if not parser.lacks_brace:
-            return
-    end = parser.at
-    parser.at = skip(_LINE_REST, text, end)
-    if text[parser.at : parser.at + 1] not in ("", "\r", "\n"):
-        raise parser.unexpected(") or the end of the line after the object of the arguments")
-    parser.at = end
-
-
-def _quoted(parser: LenientJsonParser) -> dict[str, Any]:
-    """Read an object that lacks its braces, or one that is written as a string."""
-    begin = parser.at
-    text = parser.string()
-    if parser.peek() == ":":
-        parser.at = begin
-        return _members(parser, ":")
-    value = parse_object(text)
-    if value is None or parser.peek() != ")":
-        raise InvalidJson(_NO_NAMES, begin)
-    parser.at += 1
-    return value
-
-
-def _members(parser: LenientJsonParser, separators: str) -> dict[str, Any]:
-    members: dict[str, Any] = {}
-    while parser.peek() != ")":
-        parser.member(members, separators)
-        following = parser.peek()
-        if following not in ",)":
-            raise parser.unexpected("a comma or ) after a value")
-        parser.at += following == ","
-    parser.at += 1
-    return members
-
-
-# The quotes of Gemma 4, FunctionGemma and Gemini. There are no escapes between them.
-_TOKEN_QUOTES = ('<|"|>', "<escape>", "<ctrl46>")
-_TOKEN_QUOTE = re.compile("|".join([*map(re.escape, _TOKEN_QUOTES), r"(?<!<\|)[\"']"]))
-_BRACKET = re.compile(r"[{}\[\]]")
-
-
-def read_gemma_object(scanner: Scanner) -> dict[str, Any]:
-    """Read an object whose strings may stand between special tokens: `{city:<|"|>Oslo<|"|>}`."""
-    begin = scanner.at
-    limit = begin + MAX_CALL_CHARS
-    quote = _TOKEN_QUOTE.search(scanner.text, begin, limit)
-    if quote is None or len(quote[0]) == 1:
-        return read_object(scanner)
-    pieces: list[str] = []
-    depth, at = 0, begin
-    for number, piece in enumerate(scanner.text[begin:limit].split(quote[0])):
-        if number % 2:
-            if piece.startswith(">") or piece.endswith("<"):
-                raise Unreadable("a sign too many stands beside the quote of a string")
-            pieces.append(json.dumps(piece))
-        else:
-            for bracket in _BRACKET.finditer(piece):
-                depth += 1 if bracket[0] in "{[" else -1
-                if depth == 0:
-                    value = parse_object("".join([*pieces, piece[: bracket.end()]]))
-                    scanner.at = at + bracket.end()
-                    scanner.look(scanner.at)
-                    if value is None:
-                        raise Unreadable(_NO_OBJECT)
-                    return value
-            pieces.append(piece)
-        at += len(piece) + len(quote[0])
-    raise Incomplete
-
-
-_MAX_HEAD_CHARS = 500
-_KEY_IN_TAG = r"([^\s<>=\"'/]{1,200})"
-
-
-class TagStyle(Struct, frozen=True):
+class Tags(NamedTuple):
     """The tags of one model family: `<function=f><parameter=city>Oslo</parameter></function>` and its relatives."""
 
-    name: re.Pattern[str]
-    """The rest of the opening tag of the call."""
     end: str
     """The closing tag of the call."""
     parameter: str
     """The beginning of the opening tag of a parameter."""
-    key: re.Pattern[str]
-    """The rest of that tag: the key and, for DeepSeek, whether the value is a string."""
     parameter_end: str
-    inner_tag: re.Pattern[str]
-    """Tags that cannot stand in a value. A value with such a tag has lost its end."""
-    has_lines: bool = False
-    """Values stand on lines of their own."""
+    name: re.Pattern[str] = re.compile(rf"{_NAME}\">")
+    """The rest of the opening tag of the call."""
+    key: re.Pattern[str] = re.compile(rf"{_NAME}\"(?:\s+string=\"(true|false)\")?>")
+    """The rest of the opening tag of a parameter. DeepSeek says whether the value is a string."""
 
 
-def _style(tag: str, attribute: str, prefix: str = "") -> TagStyle:
-    quote = '"' if attribute != "=" else ""
-    return TagStyle(
-        name=re.compile(rf"{_KEY_IN_TAG}{quote}>"),
-        end=f"</{prefix}{tag}>",
-        parameter=f"<{prefix}parameter{attribute}{quote}",
-        key=re.compile(rf"{_KEY_IN_TAG}{quote}(?:\s+string=\"(true|false)\")?>"),
-        parameter_end=f"</{prefix}parameter>",
-        inner_tag=re.compile(rf"</?{prefix}(?:parameter|{tag})\b"),
-        has_lines=attribute == "=",
-    )
-
-
-TAG_STYLES = {
-    "<function=": _style("function", "="),
-    '<invoke name="': _style("invoke", " name="),
-    '<\uff5cDSML\uff5cinvoke name="': _style("invoke", " name=", "\uff5cDSML\uff5c"),
-    '<steptml:invoke name="': _style("invoke", " name=", "steptml:"),
+_UNQUOTED = re.compile(rf"{_NAME}()>")
+TAGS = {
+    "<function=": Tags("</function>", "<parameter=", "</parameter>", _UNQUOTED, _UNQUOTED),
+    '<invoke name="': Tags("</invoke>", '<parameter name="', "</parameter>"),
+    '<\uff5cDSML\uff5cinvoke name="': Tags(
+        "</\uff5cDSML\uff5cinvoke>", '<\uff5cDSML\uff5cparameter name="', "</\uff5cDSML\uff5cparameter>"
+    ),
 }
-"""By the beginning of the opening tag."""
-GLM_STYLE = TagStyle(
-    name=re.compile(""),
-    end="",
-    parameter="<arg_key>",
-    key=re.compile(rf"\s?{_KEY_IN_TAG}\s?</arg_key>\s*<arg_value>()"),
-    parameter_end="</arg_value>",
-    inner_tag=re.compile(r"</?arg_(?:key|value)>|</?tool_call>"),
-)
+"""By the beginning of the opening tag of the call."""
+_GLM_KEY = re.compile(rf"\s?{_NAME}\s?</arg_key>\s*<arg_value>()")
+GLM_TAGS = Tags("", "<arg_key>", "</arg_value>", key=_GLM_KEY)
+_INNER_TAG = re.compile("</?(?:(?:\uff5cDSML\uff5c)?(?:parameter|function|invoke)|arg_key|arg_value|tool_call)\\b")
 
 
 def read_tag_call(scanner: Scanner, start: str) -> WrittenCall | None:
     """Read the call whose opening tag begins with `start`, which was taken."""
-    style = TAG_STYLES[start]
-    head = scanner.match(style.name, _MAX_HEAD_CHARS)
+    head = scanner.match(TAGS[start].name)
     if head is None:
         return None
-    tool = scanner.tools.resolve(head[1])
-    scanner.tool = tool or ""
+    name = scanner.call_of(head[1])
     scanner.space()
-    arguments = read_object(scanner) if scanner.sees("{") else read_parameters(scanner, style)
-    scanner.expect(style.end)
-    return WrittenCall(tool or head[1], arguments)
+    arguments = read_object(scanner) if scanner.sees("{") else read_parameters(scanner, TAGS[start])
+    scanner.expect(TAGS[start].end)
+    return WrittenCall(name, arguments)
 
 
-def read_parameters(scanner: Scanner, style: TagStyle) -> dict[str, Any]:
+def read_parameters(scanner: Scanner, tags: Tags) -> dict[str, Any]:
     """Read parameters in tags. Their values have no quotes: the schema says whether `5` is a number or a string."""
     arguments: dict[str, Any] = {}
     properties = properties_of(scanner.tools.schema(scanner.tool))
-    while scanner.take_after_space(style.parameter):
-        head = scanner.match(style.key, _MAX_HEAD_CHARS)
+    while scanner.take_after_space(tags.parameter):
+        head = scanner.match(tags.key)
         if head is None:
             raise Unreadable("the tag of a parameter cannot be read")
         key = head[1]
-        end = scanner.text.find(style.parameter_end, scanner.at, scanner.at + MAX_CALL_CHARS)
+        end = scanner.text.find(tags.parameter_end, scanner.at)
         if end < 0:
-            raise Incomplete
+            raise Unreadable(CUT)
         value = scanner.text[scanner.at : end]
-        if style.inner_tag.search(value) or value.startswith(">") or value.endswith("<"):
-            raise Unreadable(f"the value of {key[:80]!r} contains a tag")
+        if _INNER_TAG.search(value) or value.startswith(">") or value.endswith("<"):
+            raise Unreadable(f"the value of {key[:80]!r} contains a tag")  # it has lost its end
         if key in arguments or (properties and key not in properties):
             raise Unreadable(f"the parameter {key[:80]!r} is {'given twice' if key in arguments else 'unknown'}")
-        if style.has_lines and len(value) > 1 and value[0] == value[-1] == "\n":
+        if tags.parameter == "<parameter=" and len(value) > 1 and value[0] == value[-1] == "\n":
             value = value[1:-1]
         types = properties.get(key, ANYTHING).types
         arguments[key] = _tag_value(key, value, head[2], types) if scanner.tool else value
-        scanner.at = end + len(style.parameter_end)
+        scanner.at = end + len(tags.parameter_end)
     return arguments
 
 
@@ -298,7 +167,6 @@ _SIGNS_AFTER_OBJECT = ("", "\r", "\n", "<", "[", "*", "`", ".", ",", ";")
 _DECORATION = re.compile(r"[ \t]*(?:[*`_\])>.]+[ \t]*)*")
 _KEY = r"(?:[\"'“”][^\"'“”\n]{0,99}|[^\W\d][\w$.-]{0,63})[\"'“”]?"
 _MEMBER = re.compile(rf"[,;]?\s{{0,16}}{_KEY}\s{{0,8}}[:=](?!=)")
-_MAX_MEMBER_CHARS = 130
 _STRAY_BRACKET = re.compile(r"[\"'“”]?\s{0,16}[)}\]]")
 
 
@@ -308,42 +176,33 @@ def check_rest(scanner: Scanner, *, in_parentheses: bool = False) -> None:
     That is a bracket that closes nothing, or a member; and after a brace any words on the same line.
     """
     text, end = scanner.text, scanner.at
-    at = skip(_DECORATION if in_parentheses else _SAME_LINE, text, end)
+    at = skip(_DECORATION if in_parentheses else SAME_LINE, text, end)
     line_sign = text[at : at + 1]
     if in_parentheses:
         is_stray = line_sign in ("{", "}") or text[end : end + 1] == "("
     else:
         is_stray = line_sign not in _SIGNS_AFTER_OBJECT
     at = skip(SPACE, text, at)
-    scanner.look(at + _MAX_MEMBER_CHARS)
     is_stray = is_stray or bool(_STRAY_BRACKET.match(text, at) and not in_parentheses)
-    if is_stray or _is_member(scanner, at, python=in_parentheses):
+    if is_stray or _is_member(text, at, python=in_parentheses):
         raise Unreadable("the text after the call could belong to its arguments")
 
 
-def _is_member(scanner: Scanner, at: int, *, python: bool) -> bool:
+def _is_member(text: str, at: int, *, python: bool) -> bool:
     """Whether members follow that end with a bracket, as in `, "dry_run": true}`."""
-    text = scanner.text
-    while (member := _MEMBER.match(text, at)) is not None:
-        if text.startswith(_TOKEN_QUOTES, member.end()):
+    following = ","
+    while following[0] == "," and (member := _MEMBER.match(text, at)) is not None:
+        if text.startswith(TOKEN_QUOTES, member.end()):
             return True
         parser = LenientJsonParser(text, member.end(), python=python)
         try:
             parser.value()
-            following = parser.peek()
-            at = parser.at
+            following, at = parser.peek(), parser.at
             if following == ",":
                 parser.at += 1
                 following += parser.peek()
-        except InvalidJson as error:
-            scanner.look(error.at + LOOKAHEAD)
+        except (InvalidJson, IncompleteJson):
             return False
-        except IncompleteJson:
-            scanner.look(len(text) + 1)
-            return False
-        scanner.look(at + _MAX_MEMBER_CHARS)
         if following[-1] in ")}]":
             return True
-        if following[0] != ",":
-            return False
     return False

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequenc
 from contextlib import aclosing
 from hashlib import sha256
 from os import urandom
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -30,21 +30,12 @@ from midspan._types.exchange import (
     ThoughtPartDelta,
 )
 from midspan._types.messages import History, Message
-from midspan._types.parts import Opaque, Part, Text, Thought, ToolCall
+from midspan._types.parts import Part, Text, Thought, ToolCall
 from midspan._types.specs import BuiltinTool, ModelSettings, ToolSpec
 from midspan.errors import ConfigError
-from midspan.providers.prompted.echo_filter import EchoFilter
-from midspan.providers.prompted.history import TextRenderer, TurnData, next_call_number, turn_data
+from midspan.providers.prompted.history import EchoFilter, TurnData, next_call_number, render, turn_data
 from midspan.providers.prompted.prompt import choice_rule, system_prompt
-from midspan.providers.prompted.reader import (
-    DEFAULT_MARKER,
-    Piece,
-    Reader,
-    RejectedCall,
-    RetractedCalls,
-    numbered,
-    rejected_call,
-)
+from midspan.providers.prompted.reader import DEFAULT_MARKER, Piece, Reader, RejectedCall, numbered, rejected_call
 from midspan.providers.prompted.scanner import ToolIndex, WrittenCall
 from midspan.providers.provider import ModelProfile, Provider, WrapperProvider, ensure_aclose
 from midspan.providers.stream import StreamAccumulator
@@ -63,7 +54,6 @@ class PromptStyle(Struct, frozen=True, eq=False):
 
     instructions: Instructions
     marker: str
-    other_forms: bool
     guarded: bool
     on_bad_args: Literal["error", "empty"]
 
@@ -90,26 +80,21 @@ class PromptedTools(WrapperProvider):
         *,
         instructions: Instructions = system_prompt,
         marker: str = DEFAULT_MARKER,
-        other_forms: bool = True,
         guarded: bool = False,
         on_bad_args: Literal["error", "empty"] = "error",
     ) -> None:
-        """`instructions` writes the prompt about the tools. `other_forms` also reads the forms in which other models
-        write calls. `guarded` demands in every call a nonce that only the prompt contains. `on_bad_args="empty"` calls
-        a tool without arguments if its arguments cannot be read and its schema allows that.
+        """`instructions` writes the prompt about the tools. `guarded` demands in every call a nonce that only the
+        prompt contains. `on_bad_args="empty"` calls a tool without arguments if its arguments cannot be read and its
+        schema allows that.
         """
         if isinstance(provider, type) or not isinstance(provider, Provider):
-            raise ConfigError(
-                f"PromptedTools needs a provider such as Gemini(…), got {provider!r}; "
-                "with the name of a model, use Agent(name, …, prompt_mode=True)"
-            )
+            raise ConfigError(f"PromptedTools needs a provider such as Gemini(…), got {provider!r}")
         if not isinstance(marker, str) or not marker.isidentifier() or not marker.isascii():
             raise ConfigError(f"marker must be a word of letters, digits and underscores, got {marker!r}")
         if on_bad_args not in ("error", "empty"):
             raise ConfigError(f"on_bad_args must be 'error' or 'empty', got {on_bad_args!r}")
         super().__init__(provider)
-        self._style = PromptStyle(instructions, marker, other_forms, guarded, on_bad_args)
-        self._renderer = TextRenderer(marker)
+        self._style = PromptStyle(instructions, marker, guarded, on_bad_args)
         # Calls are text, so the response cannot be JSON. They run in order: a later one may need an earlier one.
         self._profile = ModelProfile(provider.profile.service, supports_json_with_tools=False, calls_in_order=True)
 
@@ -119,7 +104,7 @@ class PromptedTools(WrapperProvider):
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """Yield the parts as they arrive, with calls where the model writes some, then the response."""
-        turn = _Turn(request, self._style, self._renderer)
+        turn = _Turn(request, self._style, self._profile.service)
         response = None
         async with aclosing(ensure_aclose(self.wrapped.stream(turn.request))) as events:
             async for event in events:
@@ -136,7 +121,7 @@ class PromptedTools(WrapperProvider):
 
     async def generate(self, request: ModelRequest) -> ModelResponse:
         """Return the whole response."""
-        turn = _Turn(request, self._style, self._renderer)
+        turn = _Turn(request, self._style, self._profile.service)
         response = await self.wrapped.generate(turn.request)
         turn.finish(response)
         return turn.response(response)
@@ -157,20 +142,18 @@ class PromptedTools(WrapperProvider):
         config = RequestConfig(self.model, system, tuple(tools), settings=settings or ModelSettings())
         response = await self.generate(ModelRequest(config, history))
         message = response.message
-        rejected = [rejected_call(part) for part in message.parts if isinstance(part, Opaque)]
+        rejected = map(rejected_call, message.parts)
         return PromptedStep(
             text=message.text,
-            tool_calls=[{"id": call.id, "name": call.name, "arguments": call.arguments} for call in message.calls],
+            tool_calls=_as_dicts(message.calls),
             errors=[call.error for call in rejected if call is not None],
             message=message,
             finish_reason=response.finish_reason,
         )
 
-    async def __aenter__(self) -> Self:
-        return self
 
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
+def _as_dicts(calls: Iterable[ToolCall]) -> list[dict[str, Any]]:
+    return [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in calls]
 
 
 class _Turn:
@@ -179,39 +162,30 @@ class _Turn:
     `request` goes to the model. Its events go to `add`, its response to `finish` and then to `response`.
     """
 
-    def __init__(self, request: ModelRequest, style: PromptStyle, renderer: TextRenderer) -> None:
+    def __init__(self, request: ModelRequest, style: PromptStyle, service: str) -> None:
         choice = request.config.tool_choice
-        allowed = choice.names if choice is not None and choice.mode == "any" else ()
+        allowed = choice.names if choice is not None and choice.mode == "required" else ()
         self._style = style
+        self._service = service
         self._is_forbidden = choice is not None and choice.mode == "none"
         self._tools = ToolIndex(tool for tool in request.config.tools if not allowed or tool.name in allowed)
         self._nonce = _nonce(request, style)
+        self._marker = f"{style.marker}[{self._nonce}]"
         self._make_id = numbered(next_call_number(request.history))
         self._echo_filter = EchoFilter(request.history)
         self._reader = Reader(
-            self._tools,
-            marker=style.marker,
-            nonce=self._nonce,
-            other_forms=style.other_forms,
-            make_id=self._make_id,
-            rejection=self._rejection,
+            self._tools, marker=style.marker, nonce=self._nonce, make_id=self._make_id, rejection=self._rejection
         )
         self._is_streamed = False
         self._accumulator = StreamAccumulator()
         self._open_parts: dict[int, Part] = {}
         """Parts of the inner stream that are passed on when they end."""
         self._calls: list[ToolCall] = []
-        self._retracted = 0
-        """How many parts stand before the end of a thought whose beginning was in the prompt."""
         self._errors: list[str] = []
         config = request.config.derived(("prompted", style, self._nonce), lambda: self._config(request.config))
         names = ToolIndex(request.config.tools).names
-        self.request = replace(request, config=config, history=renderer.render(request.history, names, self._marker))
-        _log.debug("[Gemini] System Prompt: %s", config.system)
-
-    @property
-    def _marker(self) -> str:
-        return f"{self._style.marker}[{self._nonce}]"
+        self.request = replace(request, config=config, history=render(request.history, names, self._marker))
+        _log.debug("[%s] System Prompt: %s", service, config.system)
 
     def _config(self, config: RequestConfig) -> RequestConfig:
         """Return the config for a model without tools."""
@@ -267,10 +241,6 @@ class _Turn:
         return [event for piece in self._reader.feed(part.text) for event in self._add_piece(piece)]
 
     def _add_piece(self, piece: Piece) -> list[PartEvent]:
-        if isinstance(piece, RetractedCalls):
-            self._retracted = self._accumulator.next_index
-            self._calls, self._errors = [], []
-            return []
         if self._is_forbidden and not isinstance(piece, Text):
             piece = RejectedCall("", "no tool is available now; answer in words", piece.name)
         if isinstance(piece, RejectedCall):
@@ -280,7 +250,7 @@ class _Turn:
         if not isinstance(piece, RejectedCall):
             return self._accumulator.add_part(piece)
         if piece.name is not None and piece.name not in self._tools.specs:
-            _log.warning("Gemini called invalid tool: %s", piece.name)
+            _log.warning("%s called invalid tool: %s", self._service, piece.name)
         else:
             _log.debug("Failed to parse tool arguments: %s", piece.error)
         self._errors.append(piece.error)
@@ -297,14 +267,10 @@ class _Turn:
 
     def response(self, response: ModelResponse) -> ModelResponse:
         """Return the response with the calls that the model wrote."""
-        calls = [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in self._calls]
-        _log.debug("[Gemini] Response: %s", response.message.text)
-        _log.debug("[Gemini] Tool Calls: %s", calls)
-        parts = self._accumulator.parts()
-        thought = [part for part in parts[: self._retracted] if isinstance(part, Text | Thought)]
-        message = Message(
-            "model", (*thought, *parts[self._retracted :]), TurnData(response.message, self._nonce).provider_data()
-        )
+        _log.debug("[%s] Response: %s", self._service, response.message.text)
+        _log.debug("[%s] Tool Calls: %s", self._service, _as_dicts(self._calls))
+        data = TurnData(response.message, self._nonce).provider_data()
+        message = Message("model", self._accumulator.parts(), data)
         if not self._errors or self._calls or response.finish_reason not in _CHANGEABLE:
             return replace(response, message=message)
         reason = FinishReason.MALFORMED_CALL

@@ -1,4 +1,4 @@
-"""Renders a conversation for a model that only knows text.
+"""Renders a conversation for a model that only knows text, and detects calls that the model only echoes.
 
 What the model wrote goes back as it wrote it. Results become text of the user, one line each: line breaks are escaped
 in JSON, so no result can look like two. Start marks of calls in prompts and results are escaped, so a model that
@@ -7,6 +7,7 @@ repeats them makes no call.
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from itertools import groupby
 from typing import Any
 
@@ -15,8 +16,11 @@ from msgspec import Raw, Struct
 
 from midspan._types.messages import History, Message
 from midspan._types.parts import Blob, Opaque, Part, ProviderData, Text, Thought, ToolCall, ToolResult
-from midspan.providers.prompted.forms import call_patterns
-from midspan.providers.prompted.reader import REJECTED_PART, rejected_call
+from midspan._types.texts import NOT_JSON
+from midspan.providers.prompted.calls import NAME_KEYS
+from midspan.providers.prompted.forms import CallPatterns, call_patterns
+from midspan.providers.prompted.reader import rejected_call
+from midspan.providers.prompted.scanner import NAMESPACE, WrittenCall
 
 ORIGIN = "prompted"
 _CALL_ID = re.compile(r"gemini_call_(\d{1,9})")
@@ -46,64 +50,69 @@ def next_call_number(history: History) -> int:
     return max((int(number[1]) + 1 for number in numbers if number), default=0)
 
 
-class TextRenderer:
-    """Renders messages as text. Each message of a history is rendered once."""
+def render(history: History, names: tuple[str, ...], marker: str) -> History:
+    """Return the conversation as text; each message is rendered once. Calls of other providers begin with `marker`.
 
-    def __init__(self, marker: str) -> None:
-        self._patterns = call_patterns(marker, other_forms=True)
+    The result keeps what the inner provider derives from it, such as encoded bytes.
+    """
+    patterns = call_patterns(marker.partition("[")[0])
 
-    def render(self, history: History, names: tuple[str, ...], marker: str) -> History:
-        """Return the conversation as text. It keeps what the inner provider derives from it, such as encoded bytes.
+    def extend(rendered: History | None, new: tuple[Message, ...]) -> History:
+        rendered = History() if rendered is None else rendered
+        before = history.messages[len(rendered) - 1] if len(rendered) else None
+        messages = []
+        for previous, message in zip((before, *new), new, strict=False):
+            is_model = message.role == "model"
+            messages.append(
+                _model_turn(message, marker) if is_model else _user_turn(previous, message, names, patterns)
+            )
+        return rendered.append(*messages)
 
-        `marker` is the one with which calls of other providers are written.
-        """
+    return history.derived((ORIGIN, marker, names), extend)
 
-        def extend(rendered: History | None, new: tuple[Message, ...]) -> History:
-            rendered = History() if rendered is None else rendered
-            before = history.messages[len(rendered) - 1] if len(rendered) else None
-            pairs = zip((before, *new), new, strict=False)
-            return rendered.append(*(self._message(previous, message, names, marker) for previous, message in pairs))
 
-        return history.derived((ORIGIN, marker, names), extend)
+def _user_turn(before: Message | None, message: Message, names: tuple[str, ...], patterns: CallPatterns) -> Message:
+    parts: list[Part] = [Text(f"TOOL_ERROR {error}") for error in _unreported_errors(before, message)]
+    for is_text, group in groupby(message.parts, lambda part: type(part) is Text):
+        items = list(group)
+        if is_text:
+            parts += _escaped(items, names, patterns)
+        else:
+            parts += (
+                new for part in items for new in (_result(part, patterns) if type(part) is ToolResult else [part])
+            )
+    return message if parts == list(message.parts) else Message("user", tuple(_join_texts(parts)))
 
-    def _message(self, before: Message | None, message: Message, names: tuple[str, ...], marker: str) -> Message:
-        if message.role == "model":
-            data = turn_data(message)
-            return data.message if data is not None else _foreign_turn(message, marker)
-        parts: list[Part] = [Text(f"TOOL_ERROR {error}") for error in _unreported_errors(before, message)]
-        for is_text, group in groupby(message.parts, lambda part: type(part) is Text):
-            items = list(group)
-            if is_text:
-                parts += self._escaped(items, names)
-            else:
-                parts += (new for part in items for new in (self._result(part) if type(part) is ToolResult else [part]))
-        return message if parts == list(message.parts) else Message("user", tuple(_join_texts(parts)))
 
-    def _escaped(self, texts: list[Part], names: tuple[str, ...]) -> list[Part]:
-        """Return adjacent texts with their marks escaped. They are read as one, because a mark may be split."""
-        text = "\n" + "".join(part.text for part in texts if type(part) is Text)
-        escaped = self._patterns.escape(text, lambda first: "\\" + first, names)
-        return texts if escaped == text else [Text(escaped[1:])]
+def _escaped(texts: list[Part], names: tuple[str, ...], patterns: CallPatterns) -> list[Part]:
+    """Return adjacent texts with their marks escaped. They are read as one, because a mark may be split."""
+    text = "\n" + "".join(part.text for part in texts if type(part) is Text)
+    escaped = patterns.escape(text, lambda first: "\\" + first, names)
+    return texts if escaped == text else [Text(escaped[1:])]
 
-    def _result(self, result: ToolResult) -> Iterator[Part]:
-        word = "TOOL_ERROR" if result.is_error else "TOOL_RESULT"
-        # An escape in JSON stands for the same letter, so the value does not change.
-        value = self._patterns.escape(to_json(result.model_value), lambda first: f"\\u{ord(first):04x}", ())
-        note = "" if result.hint is None else f"\nNote: {result.hint}"
-        yield Text(f"{word} {result.id} {result.name}: {value}{note}")
-        yield from result.media
+
+def _result(result: ToolResult, patterns: CallPatterns) -> Iterator[Part]:
+    word = "TOOL_ERROR" if result.is_error else "TOOL_RESULT"
+    # An escape in JSON stands for the same letter, so the value does not change.
+    value = patterns.escape(to_json(result.model_value), lambda first: f"\\u{ord(first):04x}", ())
+    note = "" if result.hint is None else f"\nNote: {result.hint}"
+    yield Text(f"{word} {result.id} {result.name}: {value}{note}")
+    yield from result.media
 
 
 def _unreported_errors(before: Message | None, message: Message) -> Iterator[str]:
     """Yield the errors of rejected calls in the turn before, unless this message already reports them."""
     for part in before.parts if before is not None and before.role == "model" else ():
-        rejected = rejected_call(part) if type(part) is Opaque else None
+        rejected = rejected_call(part)
         if rejected is not None and rejected.error not in message.text:
             yield rejected.error
 
 
-def _foreign_turn(message: Message, marker: str) -> Message:
-    """Return a turn of another provider, or one that was edited, with its calls in our form."""
+def _model_turn(message: Message, marker: str) -> Message:
+    """Return what the model wrote; of a turn of another provider, or one that was edited, its calls in our form."""
+    data = turn_data(message)
+    if data is not None:
+        return data.message
     if not any(type(part) in (ToolCall, ToolResult, Opaque) for part in message.parts):
         return message
     parts: list[Part] = []
@@ -113,9 +122,8 @@ def _foreign_turn(message: Message, marker: str) -> Message:
                 parts.append(Text(f"{marker}: {part.name}({to_json(part.arguments)})"))
             case Text() | Thought() | Blob():
                 parts.append(part)
-            case Opaque(name) if name == REJECTED_PART:
-                rejected = rejected_call(part)
-                parts.append(Text(rejected.text if rejected else ""))
+            case Opaque() if (rejected := rejected_call(part)) is not None:
+                parts.append(Text(rejected.text))
     return Message("model", tuple(_join_texts(parts)))
 
 
@@ -133,5 +141,100 @@ def _join_texts(parts: Iterable[Part]) -> Iterable[Part]:
 def to_json(value: Any) -> str:
     try:
         return msgspec.json.encode(value).decode()
-    except (TypeError, ValueError, RecursionError) as error:
+    except NOT_JSON as error:
         return msgspec.json.encode(f"a value that is not JSON serializable: {error}").decode()
+
+
+_MAX_CHARS = 1_000_000
+"""Longer texts are not searched: any call of a tool they call counts as an echo."""
+_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
+_WORD = re.compile(r"\w+")
+_NUMBER = re.compile(r"\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
+_QUOTES = r"[\"'“”`*\\]{0,6}"
+
+
+class EchoFilter:
+    """Knows the texts of a conversation that others wrote. They are read when the first call is checked.
+
+    A call is an echo if one of these texts calls the same tool, in whatever form, and contains all words and numbers
+    of the arguments. So a quotation is recognised even if the model changed spaces, quotes or the form of the call.
+    """
+
+    def __init__(self, messages: Iterable[Message]) -> None:
+        self._messages = tuple(messages)
+        self._calling: dict[str, list[_Quoted]] = {}
+        """The texts that call a tool, by its name."""
+
+    def is_echo(self, call: WrittenCall, nonce: str) -> bool:
+        """Whether this call may be a repetition. A call with a nonce repeats only texts that contain the nonce, too."""
+        if call.name not in self._calling:
+            pattern = _calls_of(call.name)
+            texts = [quoted for quoted in self._texts if call.name in quoted.text and pattern.search(quoted.text)]
+            self._calling[call.name] = texts
+        texts = self._calling[call.name]
+        return any(text.contains(call.arguments) for text in texts if nonce in text.text)
+
+    @cached_property
+    def _texts(self) -> "list[_Quoted]":
+        return [_Quoted(text) for message in self._messages if message.role == "user" for text in _texts_of(message)]
+
+
+def _calls_of(name: str) -> re.Pattern[str]:
+    """Return an expression for the beginning of a call of this tool in any form."""
+    tool = re.escape(name)
+    return re.compile(
+        rf"(?<![\w-]){tool}{_QUOTES}\s*[({{\[<]"
+        rf"|(?:[>=\]|]|{_QUOTES}(?:{'|'.join(NAME_KEYS)}){_QUOTES}\s*:|(?i:action|call)\S{{0,80}}:)"
+        rf"\s*{_QUOTES}(?:{NAMESPACE})?{tool}(?![\w-])"
+    )
+
+
+def _texts_of(message: Message) -> Iterator[str]:
+    yield "".join(part.text for part in message.parts if type(part) is Text)
+    for part in message.parts:
+        if type(part) is Blob:
+            yield _file_text(part)
+        elif type(part) is ToolResult:
+            value = part.model_value
+            yield value if isinstance(value, str) else to_json(value)
+            yield from map(_file_text, part.media)
+
+
+def _file_text(blob: Blob) -> str:
+    is_media = blob.media_type.startswith(("image/", "audio/", "video/"))
+    return "" if is_media or blob.base64 is None else blob.data.decode("utf-8", "ignore")
+
+
+class _Quoted:
+    """A text that others wrote. Escape sequences match raw and decoded."""
+
+    def __init__(self, text: str) -> None:
+        self.text = f"{text}\n{_ESCAPE.sub(_unescape, text)}" if "\\" in text else text
+
+    @cached_property
+    def _words(self) -> frozenset[str]:
+        return frozenset(_WORD.findall(self.text.casefold()))
+
+    @cached_property
+    def _numbers(self) -> frozenset[float]:
+        return frozenset(float(number) for number in _NUMBER.findall(self.text))
+
+    def contains(self, value: Any) -> bool:
+        """Whether all words and numbers of this value are in the text."""
+        if len(self.text) > _MAX_CHARS:
+            return True
+        if isinstance(value, dict):
+            return all(self.contains(key) and self.contains(item) for key, item in value.items())
+        if isinstance(value, list | tuple):
+            return all(map(self.contains, value))
+        if isinstance(value, str):
+            words = _WORD.findall(value.casefold())
+            return all(word in self._words or (not word.isascii() and word in self.text.casefold()) for word in words)
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        return not is_number or abs(value) in self._numbers
+
+
+def _unescape(escape: re.Match[str]) -> str:
+    letter = escape[1]
+    return chr(int(letter[1:], 16)) if len(letter) > 1 else _ESCAPES.get(letter, letter)

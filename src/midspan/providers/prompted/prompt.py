@@ -7,6 +7,7 @@ import msgspec
 
 from midspan._schema.tree import ANYTHING, TYPES, SchemaNode
 from midspan._types.specs import ToolChoice, ToolSpec
+from midspan._types.texts import NOT_JSON
 from midspan.providers.prompted.scanner import parameters_of, properties_of
 
 _MAX_DEPTH = 4
@@ -25,7 +26,7 @@ def system_prompt(tools: Sequence[ToolSpec], marker: str) -> str:
 
 def choice_rule(choice: ToolChoice | None) -> str:
     """Return what the caller's tool choice adds to the prompt."""
-    if choice is None or choice.mode not in ("any", "none"):
+    if choice is None or choice.mode not in ("required", "none"):
         return ""
     if choice.mode == "none":
         return "\n\nDo not call any tool now. Answer in words, with the information you have."
@@ -144,5 +145,5 @@ def _one_line(text: str) -> str:
 def _json(value: Any) -> str:
     try:
         return msgspec.json.format(msgspec.json.encode(value), indent=0).decode()
-    except (TypeError, ValueError, RecursionError):
+    except NOT_JSON:
         return '"…"'

@@ -1,34 +1,27 @@
 """Reads text while it streams and separates calls from text. Nothing is lost, and no mark is shown before it is read.
 
 The reader knows nothing of models and runs. However the text is cut into pieces, the result is the same. The time is
-linear in the length of the text, and the memory is limited by the longest call that is read.
+linear in the length of the text.
 
-There are two states: in text the reader looks for the next place where a call may begin; in a call it waits until the
-text so far tells what the call is.
+Text is given out up to the first place where a call may begin. It waits there until it shows that it is no call; a
+call is held with all the text after it until the end, when the calls are read. Calls run after the response anyway.
 """
 
 import re
 from collections.abc import Callable, Iterable
-from itertools import count
+from itertools import count, groupby
+from math import inf
 
 import msgspec
 from msgspec import Raw, Struct
 
 from midspan._types.parts import Opaque, ProviderData, Text, ToolCall, local_id
-from midspan._types.specs import AnyTool
-from midspan.providers.prompted.forms import (
-    MARKER,
-    OBSERVATIONS,
-    RESULTS,
-    THOUGHT_ENDS,
-    THOUGHTS,
-    call_patterns,
-    read_between_marks,
-)
+from midspan._types.specs import AnyTool, unknown_tool
+from midspan.providers.prompted.forms import MARKER, NONCE, OBSERVATION, RESULTS, call_patterns, read_between_marks
 from midspan.providers.prompted.scanner import (
-    MAX_CALL_CHARS,
-    MAX_CALLS,
-    Incomplete,
+    MAX_HEAD_CHARS,
+    THOUGHTS,
+    Form,
     Scanner,
     ToolIndex,
     Unreadable,
@@ -37,17 +30,13 @@ from midspan.providers.prompted.scanner import (
 
 DEFAULT_MARKER = "TOOL_CALL"
 REJECTED_PART = "rejected_call"
-_MAX_PLACES = 20_000
-"""How often something may look like a call and be none, before the rest is taken as text."""
-_WINDOW = 1 << 16
+MAX_CALLS = 1_000
+"""In one answer."""
+_MAX_FALSE_STARTS = 20_000
+"""After this many false starts the rest is treated as text."""
 _CONTEXT = 64
 """Characters before the position that patterns may look back at."""
-_MAX_BUFFER = MAX_CALL_CHARS + _CONTEXT
-_CUT = "the text ends before the call does"
-_TOO_LONG = f"it is longer than {MAX_CALL_CHARS:,} characters"
-
-_NONCE = re.compile(r"\[([^\]\n]{0,64})\]")
-_SKETCH = re.compile(r"[^\n\"'“”()]*\([^\n\"'“”()]*\)[^\n\"'“”]*(?:\n|\Z)")
+_NONCE = re.compile(NONCE)
 
 
 class RejectedCall(Struct, frozen=True, omit_defaults=True):
@@ -64,16 +53,14 @@ class RejectedCall(Struct, frozen=True, omit_defaults=True):
         return Opaque(REJECTED_PART, ProviderData("prompted", Raw(msgspec.json.encode(self))))
 
 
-def rejected_call(part: Opaque) -> RejectedCall | None:
+def rejected_call(part: object) -> RejectedCall | None:
     """Return what a part of a message says, if it is a rejected call."""
-    return msgspec.json.decode(part.provider_data.raw, type=RejectedCall) if part.name == REJECTED_PART else None
+    if not isinstance(part, Opaque) or part.name != REJECTED_PART:
+        return None
+    return msgspec.json.decode(part.provider_data.raw, type=RejectedCall)
 
 
-class RetractedCalls(Struct, frozen=True):
-    """The calls before this one stood in a thought whose start was not part of the text."""
-
-
-Piece = Text | ToolCall | RejectedCall | RetractedCalls
+Piece = Text | ToolCall | RejectedCall
 
 
 def numbered(first: int = 0) -> Callable[[], str]:
@@ -83,7 +70,7 @@ def numbered(first: int = 0) -> Callable[[], str]:
 
 
 class Reader:
-    """`feed` text, and take what is certain; at the `end` take the rest."""
+    """`feed` text, and take the text before the first call; at the `end` take the rest."""
 
     def __init__(
         self,
@@ -91,39 +78,41 @@ class Reader:
         *,
         marker: str = DEFAULT_MARKER,
         nonce: str | None = None,
-        other_forms: bool = True,
         make_id: Callable[[], str] | None = None,
         rejection: Callable[[WrittenCall, bool], str | None] = lambda _call, _has_nonce: None,
     ) -> None:
         """`rejection` returns why a call, with or without the nonce, is not made; None if it is."""
         self._tools = tools if isinstance(tools, ToolIndex) else ToolIndex(tools)
         self._nonce = nonce
-        self._patterns = call_patterns(marker, other_forms=other_forms)
+        self._patterns = call_patterns(marker)
         self._rejection = rejection
         self._make_id = make_id or numbered()
         # The text before `_at` was already given out and is kept as context, at first as if a line had ended.
-        self._text, self._at, self._offset = "\n", 1, -1
+        self._text, self._at = "\n", 1
         self._pending: list[str] = []
-        self._pending_chars = 0
-        self._next_try_chars = 0
-        """How much text there must be before the open call is tried again; 0 in text."""
+        self._fed_chars = 0
+        self._wait_chars: float = 0
+        """How many characters must come before the text at `_at`, which may begin a call, is looked at again."""
         self._thought_end: str | None = None
         self._has_call_in_thought = False
         self._rest_is_text = False
         """What follows is text, whatever it looks like."""
-        self._wasted_chars = 0
-        self._calls = self._rejections = self._places = 0
-        self._pieces: list[Piece] = []
-        self._texts: list[str] = []
+        self._false_starts = self._reparsed_chars = 0
+        """Places that looked like a call and were none, and how much text was read there."""
+        self._calls = 0
+        """Calls that will be made or rejected."""
+        self._found: list[tuple[WrittenCall | RejectedCall | None, str]] = []
+        """Calls, or None for text, each with the text that it stands for."""
+        self._settled = 0
+        """How many items of `_found` stay text."""
 
     def feed(self, text: str) -> list[Piece]:
-        """Return what this text completes."""
-        for begin in range(0, len(text), _WINDOW):
-            piece = text[begin : begin + _WINDOW]
-            self._pending.append(piece)
-            self._pending_chars += len(piece)
-            if len(self._text) - self._at + self._pending_chars >= self._next_try_chars:
-                self._read(is_final=False)
+        """Return the text that cannot be part of a call."""
+        self._pending.append(text)
+        self._fed_chars += len(text)
+        self._wait_chars -= len(text)
+        if self._wait_chars <= 0:
+            self._read(is_final=False)
         return self._take_pieces()
 
     def end(self) -> list[Piece]:
@@ -132,62 +121,94 @@ class Reader:
         return self._take_pieces()
 
     def _take_pieces(self) -> list[Piece]:
-        self._end_text()
-        pieces, self._pieces = self._pieces, []
+        pieces: list[Piece] = []
+        for is_text, group in groupby(self._found, lambda item: item[0] is None):
+            if is_text:
+                pieces.append(Text("".join(text for _, text in group)))
+                continue
+            for call, _ in group:
+                if isinstance(call, WrittenCall):
+                    pieces.append(ToolCall(self._make_id(), call.name, call.arguments))
+                elif call is not None:
+                    pieces.append(call)
+        self._found, self._settled = [], 0
         return pieces
 
     def _read(self, *, is_final: bool) -> None:
-        """Give out all that is certain."""
-        begin = max(0, self._at - _CONTEXT)
-        self._text = "".join([self._text[begin:], *self._pending])
-        self._offset += begin
-        self._at -= begin
-        self._pending, self._pending_chars, self._next_try_chars = [], 0, 0
+        """Read as far as the text is known to be text or a call."""
+        self._text = "".join([self._text[max(0, self._at - _CONTEXT) :], *self._pending])
+        self._at = min(self._at, _CONTEXT)
+        self._pending = []
         search_at = self._at
-        while not self._is_exhausted():
+        while not self._rest_is_text and self._calls < MAX_CALLS:
             if self._thought_end is not None:
                 if not self._skip_thought(is_final=is_final):
                     return
                 search_at = self._at
-            place = self._patterns.find(self._text, search_at)
+            text, place = self._text, self._patterns.find(self._text, search_at)
             if place is None:
-                self._add_text(len(self._text) if is_final else self._patterns.held_from(self._text, search_at))
+                self._add_text(len(text) if is_final else self._patterns.held_from(text, search_at))
                 return
-            after_mark = self._skip_mark(place)
-            if after_mark is not None:
-                search_at = after_mark
+            begin, form = place.start(), self._patterns.form_of(place[0])
+            if form is None:
+                search_at = self._skip_mark(place)
                 continue
-            form = self._patterns.form_of(place[0])
-            begin = place.start() if form.is_content else place.end()
-            scanner = Scanner(self._text, begin, self._tools, form)
-            try:
-                end = self._read_call(place, scanner, is_final=is_final)
-            except Incomplete:
-                self._add_text(place.start())
-                # Each time twice as much, so that the time is linear in the length of the call.
-                self._next_try_chars = min(2 * (len(self._text) - self._at), _MAX_BUFFER)
+            may_be_call = self._may_be_call(place, form, is_final=is_final)
+            if may_be_call is False:
+                search_at = begin + 1
+            elif is_final:
+                search_at = self._read_call(place, form)
+            else:
+                self._add_text(begin)
+                # Long JSON is not parsed again for every character.
+                self._wait_chars = inf if may_be_call else (len(text) - begin) // 8
                 return
-            search_at = place.start() + 1 if end is None else end
         self._add_text(len(self._text))
 
-    def _is_exhausted(self) -> bool:
-        return self._rest_is_text or self._calls + self._rejections >= MAX_CALLS
+    def _may_be_call(self, place: re.Match[str], form: Form, *, is_final: bool) -> bool | None:
+        """Whether a call may begin at a place; None as long as that depends on text to come."""
+        begin, text = place.start(), self._text
+        if form.head is not None and form.head.match(text, begin) is None:
+            return False if is_final or len(text) - begin >= MAX_HEAD_CHARS else None
+        if form.may_be_call is None:
+            return True
+        scanner = self._scanner(place, form)
+        may_be_call = form.may_be_call(scanner)
+        if may_be_call is False:
+            # Short values do not count, because how much of them is read depends on how the text is cut.
+            parsed_chars = scanner.parsed_chars if scanner.parsed_chars > MAX_HEAD_CHARS else 0
+            if not is_final and self._reparsed_chars + parsed_chars > self._max_reparsed_chars:
+                return True  # whether the limit is reached depends on text to come
+            self._add_false_start(parsed_chars)
+        return may_be_call
 
-    def _skip_mark(self, place: re.Match[str]) -> int | None:
-        """Handle a mark of a thought or a result, and return where to go on; None if a call may begin there."""
+    def _scanner(self, place: re.Match[str], form: Form) -> Scanner:
+        return Scanner(self._text, place.start() if form.is_content else place.end(), self._tools, form)
+
+    @property
+    def _max_reparsed_chars(self) -> int:
+        return 4 * self._fed_chars + 50_000
+
+    def _add_false_start(self, parsed_chars: int) -> None:
+        """Count a place that is no call. Text after it is scanned again; the limits keep that linear."""
+        self._false_starts += 1
+        self._reparsed_chars += parsed_chars
+        self._rest_is_text = self._false_starts >= _MAX_FALSE_STARTS or self._reparsed_chars > self._max_reparsed_chars
+
+    def _skip_mark(self, place: re.Match[str]) -> int:
+        """Handle a mark of a thought or a result, and return where to go on."""
         mark = place[0]
-        if mark in RESULTS or mark in OBSERVATIONS:
-            self._rest_is_text = mark in RESULTS or self._calls + self._rejections > 0
+        if mark in RESULTS:
+            self._rest_is_text = mark != OBSERVATION or self._calls > 0
             return place.end()
         if mark in THOUGHTS:
             self._thought_end = THOUGHTS[mark]
             self._add_text(place.end())
-        elif mark in THOUGHTS.values():
-            self._end_thought(place.end())
-            if self._calls or self._rejections:
-                self._add_piece(RetractedCalls())
-        else:
-            return None
+            return self._at
+        # The thought began in the prompt, so all calls so far stood in it.
+        self._add_text(place.end())
+        self._found[self._settled :] = [(None, text) for _, text in self._found[self._settled :]]
+        self._settled, self._calls = len(self._found), 0
         return self._at
 
     def _skip_thought(self, *, is_final: bool) -> bool:
@@ -195,113 +216,64 @@ class Reader:
         assert self._thought_end is not None, "a thought is open"
         begin, end = self._at, self._text.find(self._thought_end, self._at)
         if end >= 0:
-            self._end_thought(end + len(self._thought_end))
+            self._add_text(end + len(self._thought_end))
+            self._thought_end, self._has_call_in_thought = None, False
             return True
         self._add_text(len(self._text) if is_final else self._patterns.held_from(self._text, begin))
-        self._has_call_in_thought |= any(self._patterns.forms_in(self._text, begin, self._at))
+        self._has_call_in_thought |= self._patterns.has_call(self._text, begin, self._at)
         if is_final and self._has_call_in_thought:
             error = "a call in a thought that has no end is not made; end the thought before the call"
-            self._reject(RejectedCall("", error))
+            self._add_call(RejectedCall("", error), "")
         return False
 
-    def _end_thought(self, end: int) -> None:
-        """Give out the text up to the end of a thought. What follows counts as the beginning of a line."""
-        self._add_text(end)
-        self._text, self._at, self._offset = "\n" + self._text[end:], 1, self._offset + end - 1
-        self._thought_end, self._has_call_in_thought = None, False
-
-    def _read_call(self, place: re.Match[str], scanner: Scanner, *, is_final: bool) -> int | None:
-        """Read the call at a place and return where it ends; None if the text is not a call."""
+    def _read_call(self, place: re.Match[str], form: Form) -> int:
+        """Read the call at a place, and return where to go on."""
         begin, text = place.start(), self._text
-        may_grow = not is_final and len(text) - begin < _MAX_BUFFER
+        scanner = self._scanner(place, form)
         try:
-            calls = (scanner.form.parse or read_between_marks)(scanner)
-            if calls and scanner.at - begin > MAX_CALL_CHARS:
-                raise Unreadable(_TOO_LONG)
-        except Incomplete:
-            if may_grow:
-                raise
-            if scanner.tool is None:
-                self._waste(begin, begin + MAX_CALL_CHARS)
-                return None
-            problem = _TOO_LONG if len(text) - begin > MAX_CALL_CHARS else _CUT
-            return self._reject_unreadable(begin, scanner, problem, may_grow=False)
+            calls = (form.parse or read_between_marks)(scanner)
         except Unreadable as error:
-            if may_grow and scanner.reach > len(text):
-                raise Incomplete from None
-            return self._reject_unreadable(begin, scanner, str(error), may_grow=may_grow)
-        if may_grow and scanner.reach > len(text):
-            raise Incomplete
+            if scanner.tool is not None:
+                return self._reject_unreadable(begin, scanner.tool, str(error))
+            calls = None
         if not calls:
-            self._waste(begin, scanner.reach)
-            return None
+            self._add_false_start(scanner.parsed_chars)
+            return begin + 1
         self._add_text(begin)
         self._at = scanner.at
-        nonce = _NONCE.search(place[0]) if scanner.form is MARKER else None
-        has_nonce = nonce is not None and nonce[1] == self._nonce
-        for number, call in enumerate(calls):
-            if not self._is_exhausted():
-                self._add_call(call, has_nonce, "" if number else text[begin : scanner.at])
+        nonce = _NONCE.search(place[0]) if form is MARKER else None
+        has_nonce = nonce is not None and nonce[0][1:-1] == self._nonce
+        for number, call in enumerate(calls[: MAX_CALLS - self._calls]):
+            raw, reason = "" if number else text[begin : scanner.at], call.error
+            if reason is None:
+                is_known = call.name in self._tools.specs
+                reason = self._rejection(call, has_nonce) if is_known else unknown_tool(call.name, self._tools.names)
+            self._add_call(call if reason is None else RejectedCall(raw, reason, call.name), raw)
         return scanner.at
 
-    def _reject_unreadable(self, begin: int, scanner: Scanner, problem: str, *, may_grow: bool) -> int:
-        """Reject an unreadable call with all the text after it, which may be a part of it, such as a call it quotes.
-
-        Only after a thought the reader goes on, if the call is a mere sketch without strings, such as `f(…)`.
-        """
-        text, tool = self._text, scanner.tool
-        end = min((at for mark in THOUGHT_ENDS if (at := text.find(mark, begin)) >= 0), default=-1)
-        is_in_thought = end >= 0 and scanner.form is MARKER and bool(_SKETCH.match(text, begin, end))
-        if may_grow and not is_in_thought:
-            raise Incomplete
-        end = end if is_in_thought else len(text)
-        self._rest_is_text = not is_in_thought
-        self._add_text(begin)
-        self._at = end
-        forms = self._patterns.forms_in(text, begin + 1, end)
-        more = "; calls after it are not made" if any(form is MARKER or form.parse is None for form in forms) else ""
+    def _reject_unreadable(self, begin: int, tool: str, problem: str) -> int:
+        """Reject an unreadable call with all the text after it, which may be a part of it, such as a call it quotes."""
+        text = self._text
+        more = "; calls after it are not made" if self._patterns.has_call(text, begin + 1, len(text)) else ""
         subject = f"the call of {tool}" if tool else "a call"
-        self._reject(RejectedCall(text[begin:end], f"{subject} cannot be read: {problem}{more}", tool or None, True))
-        return end
+        error = f"{subject} cannot be read: {problem}{more}"
+        self._add_text(begin)
+        self._add_call(RejectedCall(text[begin:], error, tool or None, True), text[begin:])
+        self._rest_is_text, self._at = True, len(text)
+        return self._at
 
-    def _waste(self, begin: int, end: int) -> None:
-        """Note that text was read in vain and may be read again. Where that gets too much, the rest is text."""
-        self._places += 1
-        self._wasted_chars += min(end, len(self._text)) - begin
-        is_too_much = self._wasted_chars > 4 * (self._offset + end) + 50_000
-        self._rest_is_text |= is_too_much or self._places >= _MAX_PLACES
-
-    def _add_call(self, call: WrittenCall, has_nonce: bool, text: str) -> None:
-        error = call.error
-        if error is None:
-            is_known = call.name in self._tools.specs
-            error = self._rejection(call, has_nonce) if is_known else self._tools.unknown(call.name)
-        if error is not None:
-            self._reject(RejectedCall(text, error, call.name))
-        else:
-            self._calls += 1
-            self._add_piece(ToolCall(self._make_id(), call.name, call.arguments))
-
-    def _reject(self, call: RejectedCall) -> None:
-        self._rejections += 1
-        self._add_piece(call)
-
-    def _add_piece(self, piece: Piece) -> None:
-        self._end_text()
-        self._pieces.append(piece)
-        if self._calls + self._rejections == MAX_CALLS and not isinstance(piece, RetractedCalls):
-            self._pieces.append(RejectedCall("", f"an answer may have {MAX_CALLS:,} calls; more are not read"))
+    def _add_call(self, call: WrittenCall | RejectedCall, text: str) -> None:
+        self._found.append((call, text))
+        self._calls += 1
+        if self._calls == MAX_CALLS:
+            more = RejectedCall("", f"an answer may have {MAX_CALLS:,} calls; more are not read")
+            self._found.append((more, ""))
 
     def _add_text(self, end: int) -> None:
         """Give out the text up to this position."""
         if end > self._at:
-            self._texts.append(self._text[self._at : end])
+            self._found.append((None, self._text[self._at : end]))
             self._at = end
-
-    def _end_text(self) -> None:
-        if self._texts:
-            self._pieces.append(Text("".join(self._texts)))
-            self._texts = []
 
 
 _HEAD = re.compile(r"\s*(?:Malformed function call:)?\s*", re.IGNORECASE)

@@ -1,7 +1,7 @@
-"""A position in a text that may still grow: the marks, names and values that can be read from there."""
+"""A position in a text: the marks, names and values that can be read from there."""
 
 import re
-from collections.abc import Callable, Iterable, Sized
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
@@ -10,18 +10,28 @@ from msgspec import Struct
 from midspan._schema.lenient_json import IncompleteJson, InvalidJson, LenientJsonParser
 from midspan._schema.normalize import normalize_tree
 from midspan._schema.tree import ANYTHING, SchemaNode
-from midspan._types.specs import AnyTool, ToolSpec
+from midspan._types.specs import NAMESPACES, AnyTool, ToolSpec
 
 T = TypeVar("T")
 
-MAX_CALLS = 1_000
-"""In one answer."""
-MAX_CALL_CHARS = 1 << 20
-LOOKAHEAD = 64
-_MAX_NAME_CHARS = 200
+CUT = "the text ends before the call does"
 SPACE = re.compile(r"\s*")
+SAME_LINE = re.compile(r"[ \t]*")
+THOUGHTS = {
+    "<think>": "</think>",
+    "<thinking>": "</thinking>",
+    "<seed:think>": "</seed:think>",
+    "[THINK]": "[/THINK]",
+    "<|START_THINKING|>": "<|END_THINKING|>",
+    "<|channel>thought": "<channel|>",
+    "<|channel|>analysis<|message|>": "<|end|>",
+}
+"""The marks around what a model thinks. A call among it is not made."""
+LINE_START = "|".join(map(re.escape, ["\n", *THOUGHTS.values()]))
+_MAX_NAME_CHARS = 200
 _NAME = re.compile(rf"[^\W\d][\w./:-]{{0,{_MAX_NAME_CHARS - 1}}}")
-_NAMESPACE = re.compile(r"default_api[.:]|functions\.|tools\.")
+NAMESPACE = "|".join(map(re.escape, NAMESPACES))
+_NAMESPACE = re.compile(NAMESPACE)
 _CALL_NUMBER = re.compile(r":\d+\Z")
 
 
@@ -34,6 +44,9 @@ class WrittenCall(Struct, frozen=True):
     """Why the call is not made although it can be read."""
 
 
+Calls = list[WrittenCall] | None
+
+
 class Form(Struct, frozen=True, eq=False):
     """One form in which models write calls."""
 
@@ -41,24 +54,25 @@ class Form(Struct, frozen=True, eq=False):
     starts: tuple[str, ...]
     """The marks with which a call begins."""
     ends: tuple[str, ...] = ()
-    parse: "Callable[[Scanner], list[WrittenCall] | None] | None" = None
+    parse: "Callable[[Scanner], Calls] | None" = None
     """Reads the calls; returns None if the text is not a call. Without it, the calls stand between two marks."""
     needs_end: bool = True
     """Without the end mark the call is not complete. Some models end their turn with it, so servers remove it."""
-    list_needs_end: bool = True
-    """The same for a list. Granite writes a list without an end mark, where others write the end mark."""
     at_line_start: bool = False
     """The start marks also occur in plain text, so they count only at the beginning of a line."""
+    head: re.Pattern[str] | None = None
+    """What the text from the start mark on must look like, within `MAX_HEAD_CHARS`."""
+    may_be_call: "Callable[[Scanner], bool | None] | None" = None
+    """Whether a call may begin here; None as long as that depends on text to come. Text is held only for a call."""
     is_content: bool = False
     """The start mark is a part of what `parse` reads."""
 
 
-class Incomplete(Exception):
-    """The text ends before the call does."""
+MAX_HEAD_CHARS = 160
 
 
 class Unreadable(Exception):
-    """A call is meant here, but it cannot be read."""
+    """A call cannot be read. If `scanner.tool` is None, the text may not be a call."""
 
 
 class ToolIndex:
@@ -73,19 +87,11 @@ class ToolIndex:
         """Return the declared name. Some models add a namespace before it, and Kimi the number of the call after it."""
         if name in self.specs:
             return name
-        namespace = _NAMESPACE.match(name)
-        bare = _CALL_NUMBER.sub("", name[namespace.end() :] if namespace else name)
+        bare = _CALL_NUMBER.sub("", name[skip(_NAMESPACE, name, 0) :])
         return bare if bare in self.specs else None
 
     def similar(self, name: str) -> list[str]:
         return get_close_matches(name[:_MAX_NAME_CHARS], self.names, 3, 0.6)
-
-    def unknown(self, name: str) -> str:
-        """Return what to tell a model that called a tool which is not declared."""
-        similar = self.similar(_NAMESPACE.sub("", name, count=1))
-        hint = f"; did you mean {' or '.join(similar)}?" if similar else ""
-        known = f"the tools are: {', '.join(self.names[:50])}" if self.names else "there are no tools"
-        return f"unknown tool: {name[:_MAX_NAME_CHARS]}{hint}; {known}"
 
     def schema(self, name: str | None) -> SchemaNode:
         """Return the schema of the parameters of a tool; one that accepts anything if the tool is unknown."""
@@ -97,7 +103,7 @@ class ToolIndex:
 
 
 def parameters_of(tool: ToolSpec) -> SchemaNode:
-    return normalize_tree(tool.parameters or {})[0].root
+    return normalize_tree(tool.parameters or {}).root
 
 
 def properties_of(node: SchemaNode) -> dict[str, SchemaNode]:
@@ -106,10 +112,7 @@ def properties_of(node: SchemaNode) -> dict[str, SchemaNode]:
 
 
 class Scanner:
-    """Reads from `at` on, as if the text ended where it ends now.
-
-    The result also holds for a longer text if `reach` is not beyond the end of the text.
-    """
+    """Reads from `at` on."""
 
     def __init__(self, text: str, at: int, tools: ToolIndex, form: Form) -> None:
         self.text = text
@@ -118,29 +121,20 @@ class Scanner:
         self.form = form
         self.tool: str | None = None
         """The tool of the call; empty if a call is certain and its tool is not known, None if no call is certain."""
-        self.reach = at
-        """How far the text was looked at."""
+        self.parsed_chars = 0
+        """How much text was read as values, including failed attempts."""
 
-    def look(self, end: int) -> None:
-        """Note that the result depends on the text up to there."""
-        self.reach = max(self.reach, end)
-
-    def match(self, pattern: re.Pattern[str], within: int = 1) -> re.Match[str] | None:
-        """Match a pattern here and move behind it. `within` is how much text shows that it does not match."""
+    def match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+        """Match a pattern here and advance past it."""
         match = pattern.match(self.text, self.at)
-        if match is None:
-            self.look(self.at + within)
-        else:
-            self.at = match.end()
-            self.look(self.at + 1)
+        self.at = match.end() if match else self.at
         return match
 
     def space(self) -> None:
         self.match(SPACE)
 
     def take(self, *marks: str) -> str:
-        """Return the first of these marks that stands here, or an empty string."""
-        self.look(self.at + max(map(len, marks), default=0))
+        """Return the first of these marks that is at the current position, or an empty string."""
         mark = next((mark for mark in marks if self.text.startswith(mark, self.at)), "")
         self.at += len(mark)
         return mark
@@ -155,42 +149,41 @@ class Scanner:
         return mark
 
     def sees(self, *marks: str) -> str:
-        """Return the mark that stands here without moving."""
-        before = self.at
+        """Return the mark that is at the current position without moving."""
         mark = self.take(*marks)
-        self.at = before
+        self.at -= len(mark)
         return mark
 
-    def expect(self, *marks: str) -> str:
+    def expect(self, *marks: str) -> None:
         """Take one of these marks after any space. A call without the end mark of its form is not complete."""
-        mark = self.take_after_space(*marks)
-        if mark:
-            return mark
-        raise Incomplete if not self.text[self.at :].strip() else Unreadable(f"expected {marks[0]} after it")
+        if not self.take_after_space(*marks):
+            raise Unreadable(f"expected {marks[0]} after it" if self.text[self.at :].strip() else CUT)
 
     def name(self) -> str:
-        """Return the name that stands here, or an empty string."""
+        """Return the name that is at the current position, or an empty string."""
         name = self.match(_NAME)
         return name[0] if name else ""
 
-    def parse(self, parse: Callable[[LenientJsonParser], T], *, python: bool = False) -> T:
+    def call_of(self, name: str) -> str:
+        """Note that a call of this tool is certain, and return the declared name if there is one."""
+        self.tool = self.tools.resolve(name) or ""
+        return self.tool or name
+
+    def parse(self, parse: Callable[[LenientJsonParser], T], **options: bool) -> T:
         """Return what `parse` reads here."""
         begin = self.at
-        parser = LenientJsonParser(self.text, begin, python=python)
+        parser = LenientJsonParser(self.text, begin, **options)
         try:
             value = parse(parser)
         except InvalidJson as error:
-            self.look(error.at + LOOKAHEAD)
             raise Unreadable(error.problem) from None
         except IncompleteJson:
-            raise Incomplete from None
+            parser.at = len(self.text)
+            raise Unreadable(CUT) from None
+        finally:
+            self.parsed_chars += parser.at - begin
         self.at = parser.at
-        self.look(parser.at)
         return value
-
-    def check_count(self, calls: Sized) -> None:
-        if len(calls) > MAX_CALLS:
-            raise Unreadable(f"there are more than {MAX_CALLS:,} calls in it")
 
 
 def skip(pattern: re.Pattern[str], text: str, at: int) -> int:

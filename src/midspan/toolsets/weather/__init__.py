@@ -5,13 +5,15 @@ import re
 from datetime import date as calendar_date
 from importlib.resources import files
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import msgspec
 
+from midspan._http.messages import check_base_url
 from midspan._http.transport import HttpRequest, Timeouts, Transport
+from midspan._types.context import trace_headers
 from midspan._version import VERSION
-from midspan.errors import ArgumentError, ConfigError, ProviderError, TimedOut, ToolError
+from midspan.errors import ArgumentError, ConfigError, ProviderError, RequestTimeoutError, ToolError
 from midspan.tools.declared import tool_from_schema
 from midspan.tools.function import Tool
 
@@ -37,9 +39,7 @@ _EXAMPLES = (
 # The service reads `@host` as a host to look up, `a:b` as several places, and a slash as the end of the place.
 _NOT_IN_A_PLACE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff@:/\\?#%]")
 _NUMBER = re.compile(r"-?[0-9]{1,9}([.][0-9]{1,9})?")
-_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-_HOUR = re.compile("[0-9]|[0-5][0-9]|[0-9][0-5][0-9]|[01][0-9][0-5][0-9]|2[0-3][0-5][0-9]")
-"""Hours and minutes without a colon and without leading zeros: 0, 300, 1200."""
+_SCHEMAS = ("parameters", "response")
 _RELATIVE_DAYS = {"today": 0, "tomorrow": 1, "day_after_tomorrow": 2}
 _DETAILED = {
     "feels_like_c": "FeelsLikeC",
@@ -63,11 +63,14 @@ def weather_tool(*, url: str | None = None, timeout: float = 3.0) -> Tool[..., A
     `url` is the address of the service. Without it, the environment variable MIDSPAN_WEATHER_URL is used, or wttr.in.
     `timeout` limits the whole request, in seconds.
     """
-    base_url = _checked_url(url or os.environ.get(_URL_VARIABLE) or _DEFAULT_URL)
-    if not isinstance(timeout, int | float) or not 0 < timeout < float("inf"):
-        raise ConfigError(f"timeout must be a positive number of seconds, got {timeout!r}")
+    try:
+        base_url = check_base_url(url or os.environ.get(_URL_VARIABLE) or _DEFAULT_URL)
+    except ConfigError as error:
+        raise ConfigError(f"weather_tool, url=… or {_URL_VARIABLE}: {error}") from error
     timeouts = Timeouts(connect=timeout, first_byte=timeout, between_bytes=timeout, total=timeout)
     transport = Transport(timeouts, max_connections=_MAX_CONNECTIONS, max_body_bytes=_MAX_BODY_BYTES)
+
+    parameters, response = (files(__package__).joinpath(f"{name}.json").read_bytes() for name in _SCHEMAS)
 
     async def get_weather(arguments: dict[str, Any]) -> dict[str, Any]:
         return _report(await _fetch(transport, base_url, arguments["location"]), **arguments)
@@ -75,67 +78,51 @@ def weather_tool(*, url: str | None = None, timeout: float = 3.0) -> Tool[..., A
     return tool_from_schema(
         "get_weather",
         _DESCRIPTION,
-        files(__package__).joinpath("parameters.json").read_bytes(),
+        parameters,
         get_weather,
-        response=files(__package__).joinpath("response.json").read_bytes(),
+        response=response,
         reads="weather:{location}",
         examples=_EXAMPLES,
         timeout=timeout + _GRACE_SECONDS,
     )
 
 
-def _checked_url(url: str) -> str:
-    try:
-        parts = urlsplit(url)
-        is_valid = parts.scheme in ("http", "https") and parts.hostname and (parts.port is None or parts.port > 0)
-    except ValueError:
-        is_valid = False
-    if not is_valid or parts.query or parts.fragment:
-        raise ConfigError(
-            f"the URL of the weather service, from url=… or {_URL_VARIABLE}, must be like {_DEFAULT_URL!r}, got {url!r}"
-        )
-    return url.rstrip("/")
-
-
-async def _fetch(transport: Transport, base_url: str, location: str) -> Any:
+async def _fetch(transport: Transport, base_url: str, location: str) -> dict[str, Any]:
     place = location.strip()
     # A place without a letter or a digit could be `..`, another path.
     if _NOT_IN_A_PLACE.search(place) or not any(map(str.isalnum, place)):
         raise ArgumentError(
             "location", f"{place!r} is not a valid place; use a city, an airport code, or coordinates as 48.85,2.35"
         )
-    request = HttpRequest("GET", f"{base_url}/{quote(place, safe='')}?format=j1", _HEADERS)
+    request = HttpRequest("GET", f"{base_url}/{quote(place, safe='')}?format=j1", _HEADERS | trace_headers())
     try:
         response = await transport.send(request)
-    except TimedOut as error:
+    except RequestTimeoutError as error:
         raise ToolError("API request failed: timeout") from error
     except ProviderError as error:
         raise ToolError(f"API request failed: {error}") from error
     if response.status != 200:
-        raise ToolError(f"API request failed: {_status_message(response.status, location)} (status {response.status})")
+        reasons = {
+            404: f"unknown place {location!r}; try another spelling, or a larger place near it",
+            429: "too many requests; try again later",
+        }
+        reason = reasons.get(response.status, "the service failed; try again later")
+        raise ToolError(f"API request failed: {reason} (status {response.status})")
     try:
-        return msgspec.json.decode(response.body)
+        return msgspec.json.decode(response.body, type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ToolError("API request failed: the response is not JSON; the place may be unknown") from error
-
-
-def _status_message(status: int, location: str) -> str:
-    match status:
-        case 404:
-            return f"unknown place {location!r}; try another spelling, or a larger place near it"
-        case 429:
-            return "too many requests; try again later"
-        case _ if 300 <= status < 400:
-            return "redirects are not followed"
-    return "the service failed; try again later"
+        raise ToolError("API request failed: the response is not a JSON object; the place may be unknown") from error
 
 
 def _report(
-    document: Any, location: str, *, date: str | None = None, detail: str = "basic", hourly: bool = False
+    document: dict[str, Any], location: str, *, date: str | None = None, detail: str = "basic", hourly: bool = False
 ) -> dict[str, Any]:
-    """The result: three fields, and those that were asked for. Numbers stay text, as the service writes them."""
+    """The result: three fields, and those that were asked for. Numbers stay text, as the service writes them.
+
+    What is missing or invalid in the document is found when the result is validated with the response schema.
+    """
     now = _first(document, "current_condition")
-    report: dict[str, Any] = {"location": location, "current_temp_c": _number(now, "temp_C"), **_sky(now, detail)}
+    report: dict[str, Any] = {"location": location, "current_temp_c": now.get("temp_C"), **_sky(now, detail)}
     if detail == "full":
         match document.get("nearest_area"):
             case [{"areaName": [{"value": str(town)}, *_], "country": [{"value": str(country)}, *_]}, *_]:
@@ -146,14 +133,12 @@ def _report(
     return report
 
 
-def _find_day(document: dict[str, Any], wanted: str) -> Any:
+def _find_day(document: dict[str, Any], wanted: str) -> dict[str, Any]:
     days_ahead = _days_ahead(wanted)
-    days = document.get("weather")
-    if not isinstance(days, list):
-        raise _invalid("weather")
+    days = [day for day in document.get("weather") or () if isinstance(day, dict)]
     if not days:
         raise ToolError("API request failed: the response has no forecast; ask for the weather now, without a date")
-    dates = [str(day.get("date")) if isinstance(day, dict) else "" for day in days]
+    dates = [str(day.get("date")) for day in days]
     if days_ahead is None:
         index = dates.index(wanted) if wanted in dates else len(days)
     else:
@@ -180,37 +165,38 @@ def _days_ahead(wanted: str) -> int | None:
 
 def _is_date(text: str) -> bool:
     try:
-        return bool(_DATE.fullmatch(text) and calendar_date.fromisoformat(text))
+        return len(text) == 10 and bool(calendar_date.fromisoformat(text))
     except ValueError:
         return False
 
 
-def _forecast(day: Any, detail: str, *, hourly: bool) -> dict[str, Any]:
-    hours = day.get("hourly") if isinstance(day, dict) else None
-    if not isinstance(hours, list) or not hours:
-        raise _invalid("hourly")
-    times = [int(_text(hour, "time", _HOUR)) for hour in hours]
-    noon = hours[min(range(len(hours)), key=lambda index: abs(times[index] - 1200))]
+def _forecast(day: dict[str, Any], detail: str, *, hourly: bool) -> dict[str, Any]:
+    hours = {_clock(hour): hour for hour in day.get("hourly") or () if isinstance(hour, dict)}
     forecast: dict[str, Any] = {
-        "date": _text(day, "date", _DATE),
-        "min_temp_c": _number(day, "mintempC"),
-        "max_temp_c": _number(day, "maxtempC"),
-        **_sky(noon, detail),
+        "date": day.get("date"),
+        "min_temp_c": day.get("mintempC"),
+        "max_temp_c": day.get("maxtempC"),
+        **_sky(hours.get("12:00", {}), detail),
     }
-    match day.get("astronomy"):
-        case [dict(astronomy), *_] if detail == "full":
-            forecast |= _texts(sunrise=astronomy.get("sunrise"), sunset=astronomy.get("sunset"))
+    if detail == "full":
+        astronomy = _first(day, "astronomy")
+        forecast |= _texts(sunrise=astronomy.get("sunrise"), sunset=astronomy.get("sunset"))
     if hourly:
         forecast["hourly"] = [
-            {"time": f"{time // 100:02}:{time % 100:02}", "temp_c": _number(hour, "tempC"), **_sky(hour, detail)}
-            for time, hour in zip(times, hours, strict=True)
+            {"time": time, "temp_c": hour.get("tempC"), **_sky(hour, detail)} for time, hour in hours.items()
         ]
     return forecast
 
 
+def _clock(hour: dict[str, Any]) -> str:
+    """The time of an hour, which the service writes without a colon and without leading zeros: 0, 300, 1200."""
+    digits = str(hour.get("time")).zfill(4)
+    return f"{digits[:-2]}:{digits[-2:]}"
+
+
 def _sky(record: dict[str, Any], detail: str) -> dict[str, Any]:
     """The condition, and the details that are there and valid."""
-    sky: dict[str, Any] = {"condition": _text(_first(record, "weatherDesc"), "value").strip()}
+    sky: dict[str, Any] = {"condition": _first(record, "weatherDesc").get("value")}
     if detail != "basic":
         keys = {**_DETAILED, **_FULL} if detail == "full" else _DETAILED
         values = {name: record.get(key) for name, key in keys.items()}
@@ -223,23 +209,8 @@ def _first(record: Any, key: str) -> dict[str, Any]:
     match record:
         case dict() if isinstance(items := record.get(key), list) and items and isinstance(items[0], dict):
             return items[0]
-    raise _invalid(key)
-
-
-def _number(record: dict[str, Any], key: str) -> str:
-    return _text(record, key, _NUMBER)
-
-
-def _text(record: Any, key: str, pattern: re.Pattern[str] = re.compile(".{1,200}")) -> str:
-    value = record.get(key) if isinstance(record, dict) else None
-    if not isinstance(value, str) or not pattern.fullmatch(value):
-        raise _invalid(key)
-    return value
+    return {}
 
 
 def _texts(**values: Any) -> dict[str, str]:
     return {name: value[:40] for name, value in values.items() if isinstance(value, str) and value.strip()}
-
-
-def _invalid(key: str) -> ToolError:
-    return ToolError(f"API request failed: the response is not a weather report: {key} is missing or invalid")

@@ -1,0 +1,153 @@
+"""The commands, imported when they are used, and the arguments that they share."""
+
+import argparse
+import sys
+from importlib import import_module
+from typing import NoReturn, Protocol, cast
+
+from midspan.errors import ConfigError
+
+COMMANDS = {
+    "ask": "ask one question and print the answer; the word ask can be left out",
+    "chat": "have a conversation",
+    "runs": "list, show and delete what was asked before",
+    "keys": "store API keys",
+    "tools": "list the tools, and check them with --lint",
+    "models": "list the models",
+    "mcp": "list, call, check and trust the tools of MCP servers",
+    "doctor": "check installation, settings, credentials and connections",
+    "serve": "serve the model and its tools over HTTP",
+    "emulate": "run a local Gemini server for tests",
+    "worker": "run the tools of a file for a host that listens for workers",
+    "freeze": "write a pytest test from recorded runs",
+    "completion": "print a completion script for your shell",
+}
+"""The commands, each a module of `_cli/commands`, with what they do."""
+
+
+class CommandModule(Protocol):
+    """What the module of a command defines."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
+
+    def run(self, options: argparse.Namespace) -> int:
+        """Run the command and return its exit code."""
+
+
+class _Parser(argparse.ArgumentParser):
+    """Raises ConfigError where argparse would exit."""
+
+    def error(self, message: str) -> NoReturn:
+        self.print_usage(sys.stderr)
+        raise ConfigError(message)
+
+
+def load_command(name: str) -> CommandModule:
+    return cast("CommandModule", import_module(f"midspan._cli.commands.{name}"))
+
+
+def root_parser(*, with_arguments: bool = False) -> argparse.ArgumentParser:
+    """Return the parser of `midspan` itself. It imports the commands only if it shall know their arguments."""
+    root = argparse.ArgumentParser(
+        "midspan",
+        description="The runtime between a language model and its tools.",
+        epilog='midspan "What is 2 + 2?" asks a question. midspan COMMAND --help describes a command.',
+    )
+    root.add_argument("-V", "--version", action="version", help="show the version")
+    subparsers = root.add_subparsers(title="commands", metavar="COMMAND")
+    for name, summary in COMMANDS.items():
+        parser = subparsers.add_parser(name, help=summary)
+        if with_arguments:
+            _add_arguments(name, parser)
+    return root
+
+
+def command_parser(name: str) -> argparse.ArgumentParser:
+    summary = COMMANDS[name]
+    parser = _Parser(prog=f"midspan {name}", description=f"{summary[0].upper()}{summary[1:]}.", allow_abbrev=False)
+    _add_arguments(name, parser)
+    return parser
+
+
+def _add_arguments(name: str, parser: argparse.ArgumentParser) -> None:
+    load_command(name).add_arguments(parser)
+    parser.add_argument(
+        "-v",
+        "--verbose",
+        action="count",
+        default=0,
+        help="show retries, waits, whole results and tracebacks; -vv also requests and responses as they are sent",
+    )
+
+
+def complete_paths(action: argparse.Action) -> None:
+    """Let the shell complete paths for an argument. Only `midspan completion` imports shtab."""
+    if shtab := sys.modules.get("shtab"):
+        action.complete = shtab.FILE  # type: ignore[attr-defined]  # where shtab looks for it
+
+
+def add_model_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-m", "--model", metavar="PROVIDER:MODEL", help="the model; midspan models lists them")
+    parser.add_argument("-s", "--system", metavar="PROMPT", help="the system prompt")
+    parser.add_argument(
+        "-o",
+        "--option",
+        metavar="KEY=VALUE",
+        action="append",
+        help="a setting of the model, such as temperature=0.2, max_tokens=500 or thinking=high; repeatable",
+    )
+    parser.add_argument(
+        "--max-turns", metavar="N", type=positive_integer, help="ask the model at most N times (default: 10)"
+    )
+
+
+def add_log_arguments(parser: argparse.ArgumentParser) -> None:
+    session = parser.add_mutually_exclusive_group()
+    session.add_argument("-c", "--continue", dest="continue_last", action="store_true", help="go on with the last run")
+    session.add_argument("--session", metavar="NAME", help="go on with the conversation NAME, or start it")
+    parser.add_argument("--no-log", action="store_true", help="do not log this")
+
+
+def add_tool_arguments(parser: argparse.ArgumentParser) -> None:
+    tools = parser.add_mutually_exclusive_group()
+    complete_paths(
+        tools.add_argument(
+            "-t",
+            "--tools",
+            metavar="FILE.py|MODULE",
+            action="append",
+            help="take the tools from a file or module; «ready» means the ready tools; repeatable",
+        )
+    )
+    tools.add_argument("--no-tools", action="store_true", help="use no tools")
+    add_mcp_argument(parser)
+    parser.add_argument(
+        "-y",
+        "--yes",
+        action="store_true",
+        help="allow destructive tools, and all tools where no model is configured (default: read-only ones)",
+    )
+
+
+def add_mcp_argument(parser: argparse.ArgumentParser) -> None:
+    complete_paths(
+        parser.add_argument(
+            "--mcp",
+            metavar="FILE",
+            action="append",
+            default=[],
+            help="use the MCP servers of FILE instead of those in .mcp.json and in the user's mcp.json; repeatable",
+        )
+    )
+
+
+def port_number(text: str) -> int:
+    if not text.isdecimal() or int(text) > 65_535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port number from 0 to 65535")
+    return int(text)
+
+
+def positive_integer(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive whole number")
+    return int(text)

@@ -1,0 +1,84 @@
+"""`midspan emulate`: a local Gemini server that runs until Ctrl-C."""
+
+import asyncio
+import sys
+from argparse import ArgumentParser, Namespace
+from typing import Any
+
+from midspan._cli.arguments import complete_paths, port_number
+from midspan._cli.interrupts import InterruptibleRunner
+from midspan._cli.text import print_line
+from midspan.errors import ConfigError
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--port", metavar="N", type=port_number, default=0, help="the port to listen on (default: any free one)"
+    )
+    parser.add_argument(
+        "--host", metavar="H", default="127.0.0.1", help="the address to listen on (default: %(default)s)"
+    )
+    source = parser.add_mutually_exclusive_group()
+    complete_paths(source.add_argument("--script", metavar="FILE", help="take the answers from a TOML file"))
+    source.add_argument("-m", "--model", metavar="MODEL", help="let another model answer")
+    parser.add_argument(
+        "--faults",
+        metavar="SEED|PLAN",
+        help="inject errors: a random seed, or a plan like 0:status_503 2:stall(chunk=1)",
+    )
+    parser.add_argument("--api-key", metavar="KEY", help="accept only this key")
+    models = parser.add_mutually_exclusive_group()
+    models.add_argument("--models", metavar="NAME,…", help="accept only these models")
+    models.add_argument("--retired-models", action="store_true", help="also accept models that were shut down")
+
+
+def run(options: Namespace) -> int:
+    server = _server(options)
+    with InterruptibleRunner() as runner:
+        try:
+            runner.run(_serve(server))
+        except KeyboardInterrupt:
+            print_line("the server has ended")
+    return 0
+
+
+def _server(options: Namespace) -> Any:
+    from midspan.emulator import FaultPlan, LocalGemini
+    from midspan.providers import provider_of
+    from midspan.providers.registry import check_credentials
+
+    if options.model is not None:
+        check_credentials(options.model)
+    faults = options.faults
+    if faults is not None and faults.isdecimal():
+        faults = FaultPlan.random(int(faults))
+        print_line(f"faults: {faults}")
+    return LocalGemini(
+        options.script,
+        model=None if options.model is None else provider_of(options.model),
+        faults=faults,
+        api_key=options.api_key,
+        models=_models(options.models),
+        retired_models=options.retired_models,
+        host=options.host,
+        port=options.port,
+    )
+
+
+def _models(value: str | None) -> list[str] | None:
+    if value is None:
+        return None
+    names = [name.strip() for name in value.split(",") if name.strip()]
+    if not names:
+        raise ConfigError("--models must be names separated by commas")
+    return names
+
+
+async def _serve(server: Any) -> None:
+    async with server:
+        sys.stdout.write(f"{server.url}\n")
+        sys.stdout.flush()
+        print_line(
+            f"the local Gemini is ready; set GOOGLE_GEMINI_BASE_URL={server.url} for its clients; Ctrl-C ends it"
+        )
+        await asyncio.Event().wait()

@@ -1,0 +1,105 @@
+"""`midspan keys`: API keys in a file that only its owner can read."""
+
+import os
+import sys
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+import msgspec
+
+from midspan._cli.settings import private_directory, settings_path
+from midspan._cli.text import escape_line, print_line
+from midspan.errors import ConfigError
+from midspan.providers.registry import families, variables_beside
+
+_MIN_SHOWN_CHARS = 12
+"""Four characters of a shorter key would say too much."""
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "action", choices=["list", "set", "delete"], nargs="?", default="list", help="what to do; list by default"
+    )
+    parser.add_argument(
+        "name",
+        metavar="PROVIDER|VARIABLE",
+        nargs="?",
+        help="a provider such as gemini, or a variable such as X_API_KEY",
+    )
+
+
+def run(options: Namespace) -> int:
+    keys = read_keys()
+    if options.action == "list":
+        for name, key in keys.items():
+            shown = f"…{escape_line(key[-4:])}" if len(key) >= _MIN_SHOWN_CHARS else "***"
+            sys.stdout.write(f"{escape_line(name)}  {shown}\n")
+        if not keys:
+            print_line(f"no keys are stored in {keys_path()}; midspan keys set gemini stores one")
+        return 0
+    if not options.name:
+        raise ConfigError(f"name a provider or a variable: midspan keys {options.action} gemini")
+    variable, *others = _variables(options.name)
+    kept = {name: key for name, key in keys.items() if name not in (variable, *others)}
+    if options.action == "set":
+        kept[variable] = _read_key(variable)
+    elif len(kept) == len(keys):
+        raise ConfigError(f"no key is stored for {variable}")
+    _write(kept)
+    print_line(f"{'stored' if options.action == 'set' else 'deleted'} {variable} in {keys_path()}")
+    return 0
+
+
+def load_keys() -> None:
+    """Put the stored keys into the environment, unless it has a key of the same family, which wins."""
+    for name, key in read_keys().items():
+        if not any(os.environ.get(variable, "").strip() for variable in variables_beside(name)):
+            os.environ[name] = key
+
+
+def read_keys() -> dict[str, str]:
+    try:
+        return msgspec.json.decode(keys_path().read_bytes(), type=dict[str, str])
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read {keys_path()}: {getattr(error, 'strerror', None) or error}") from error
+
+
+def keys_path() -> Path:
+    return settings_path().with_name("keys.json")
+
+
+def _write(keys: dict[str, str]) -> None:
+    from midspan._storage.files import replace_file
+
+    path = private_directory(keys_path().parent) / "keys.json"
+    try:
+        replace_file(path, msgspec.json.format(msgspec.json.encode(keys)) + b"\n")
+    except OSError as error:
+        raise ConfigError(f"cannot write {str(path)!r}: {error.strerror}") from error
+
+
+def _variables(name: str) -> list[str]:
+    """Return the variable to store a key in, and the others of the provider, if it is one."""
+    for family in families():
+        if name == family.name and family.environment:
+            return list(family.own_variables)
+    if name.isidentifier() and name.isupper():
+        return [name]
+    known = ", ".join(family.name for family in families() if family.environment)
+    raise ConfigError(f"unknown provider {name!r}; known providers: {known}; or name a variable such as GEMINI_API_KEY")
+
+
+def _read_key(variable: str) -> str:
+    """Read a key from a terminal without showing it, or from a pipe. As an argument, other users could see it."""
+    if sys.stdin.isatty():
+        from getpass import getpass
+
+        key = getpass(f"{variable}: ")
+    else:
+        key = sys.stdin.readline()
+    key = key.strip()
+    if not key or not key.isascii() or not key.isprintable():
+        raise ConfigError("the key is empty or contains invalid characters; nothing was stored")
+    return key

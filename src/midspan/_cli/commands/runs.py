@@ -1,0 +1,153 @@
+"""`midspan runs`: what was asked in this terminal, from the log."""
+
+import sys
+import time
+from argparse import ArgumentParser, Namespace
+from typing import Any
+
+from midspan._cli.arguments import positive_integer
+from midspan._cli.commands.ask import Report
+from midspan._cli.interrupts import InterruptibleRunner
+from midspan._cli.log import RunLog
+from midspan._cli.output import PlainProgress, answer_display
+from midspan._cli.questions import TERMINAL
+from midspan._cli.text import (
+    count_noun,
+    escape_line,
+    fit_line,
+    json_document,
+    print_line,
+    shorten,
+    terminal_columns,
+    wrap_line,
+)
+from midspan._storage.journal import RunInfo
+from midspan._types.events import RunEnd, RunEvent, RunStart
+from midspan._types.parts import Text
+from midspan.errors import ConfigError
+
+_PROBABLY_DEAD = "interrupted?"
+_SECONDS_UNTIL_DEAD = 3600
+_MARKS = {"completed": " ", "failed": "✗", "cancelled": "✗", _PROBABLY_DEAD: "✗"}
+_WIDE = 80
+_ID_CHARS = 6
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "action",
+        choices=["list", "show", "delete"],
+        nargs="?",
+        default="list",
+        help="what to do; list by default",
+    )
+    parser.add_argument("ids", metavar="ID", nargs="*", help="the start of an id; show takes the last run without one")
+    parser.add_argument("-n", "--number", metavar="N", type=positive_integer, default=20, help="how many to list (20)")
+    parser.add_argument("--all", action="store_true", help="delete all runs")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(options: Namespace) -> int:
+    with InterruptibleRunner() as runner:
+        log = RunLog(runner.run)
+        try:
+            _ACTIONS[options.action](log, options)
+        finally:
+            log.close()
+    return 0
+
+
+def _list(log: RunLog, options: Namespace) -> None:
+    runs = [(info, _question(log.events(info.run, limit=1))) for info in log.runs(options.number)]
+    if options.json:
+        sys.stdout.write(json_document([_fields(info, question) for info, question in runs]))
+        return
+    columns = terminal_columns() if sys.stdout.isatty() else None
+    for info, question in runs:
+        sys.stdout.write(f"{_line(info, question, columns)}\n")
+    if not runs:
+        print_line("the log is empty")
+
+
+def _line(info: RunInfo, question: str, columns: int | None) -> str:
+    started = time.strftime("%d %b %H:%M", time.localtime(info.started_at))
+    parts = [info.run.removeprefix("run_")[:_ID_CHARS], _MARKS.get(_state(info), "…"), started]
+    if columns is None or columns >= _WIDE:
+        parts.append(escape_line(f"{info.summary.model or '':<18}"))
+    head = " ".join(parts)
+    shown = shorten(question, 200) if columns is None else fit_line(question, max(8, columns - len(head) - 2))
+    return f"{head} {shown}"
+
+
+def _fields(info: RunInfo, question: str) -> dict[str, Any]:
+    named = info.session if info.session and not info.session.startswith("-") else None
+    summary = info.summary
+    return {
+        "run_id": info.run,
+        "question": question,
+        "model": summary.model,
+        "state": _state(info),
+        "session": named,
+        "turns": summary.turns,
+        "tokens": summary.usage.total,
+        "started_at": info.started_at,
+        "error": None if summary.error is None else {"type": summary.error.kind, "message": summary.error.message},
+    }
+
+
+def _state(info: RunInfo) -> str:
+    """Return the state. A run that has written nothing for an hour has probably ended with its process."""
+    is_silent = time.time() - info.updated_at > _SECONDS_UNTIL_DEAD
+    return _PROBABLY_DEAD if info.summary.state == "running" and is_silent else info.summary.state
+
+
+def _question(events: list[RunEvent]) -> str:
+    start = events[0] if events else None
+    if not isinstance(start, RunStart) or not start.messages:
+        return ""
+    return next((part.text for part in start.messages[-1].parts if isinstance(part, Text)), "")
+
+
+def _show(log: RunLog, options: Namespace) -> None:
+    ids = options.ids or [info.run for info in log.runs(1)]
+    if not ids:
+        raise ConfigError("the log is empty")
+    for id in ids:
+        info = log.find(id)
+        events = log.events(info.run)
+        if options.json:
+            report = Report()
+            for event in events:
+                report.show(event)
+            sys.stdout.write(json_document({**_fields(info, _question(events)), **report.fields()}))
+        else:
+            _print_run(info, events)
+
+
+def _print_run(info: RunInfo, events: list[RunEvent]) -> None:
+    started = time.strftime("%d %b %Y %H:%M", time.localtime(info.started_at))
+    summary = info.summary
+    head = f"{info.run}, {started}, {summary.model}, {_state(info)}, {count_noun(summary.turns, 'turn')}"
+    sys.stdout.write(f"{wrap_line(head, sys.stdout)}\n{wrap_line(f'> {_question(events)}', sys.stdout)}\n")
+    progress, answer = PlainProgress(verbose=1, out=sys.stdout), answer_display(sys.stdout)
+    for event in events:
+        if not isinstance(event, RunEnd):
+            progress.show(event)
+        elif event.error is None:
+            answer.show(event)
+        else:
+            sys.stdout.write(f"{escape_line(f'{event.error.kind}: {event.error.message}')}\n")
+
+
+def _delete(log: RunLog, options: Namespace) -> None:
+    if bool(options.ids) == options.all:
+        raise ConfigError("pass the ids of the runs to delete, or --all")
+    runs = log.runs() if options.all else [log.find(id) for id in options.ids]
+    if options.all and TERMINAL.is_interactive and not TERMINAL.confirm(f"Delete {count_noun(len(runs), 'run')}?"):
+        return
+    for info in runs:
+        log.delete(info.run)
+    print_line(f"deleted {count_noun(len(runs), 'run')}")
+
+
+_ACTIONS = {"list": _list, "show": _show, "delete": _delete}

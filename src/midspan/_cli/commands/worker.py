@@ -1,0 +1,86 @@
+"""`midspan worker`: a worker process that connects to a host, and the supervisor that replaces it."""
+
+import os
+import sys
+import time
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from midspan._cli.arguments import complete_paths
+from midspan._cli.text import count_noun, print_line
+from midspan.errors import ConfigError
+
+_TOKEN = "MIDSPAN_WORKER_TOKEN"  # noqa: S105 - the name of a variable
+_ADDRESS = "MIDSPAN_WORKER_CONNECT"
+_RESTART_SECONDS = 1.0
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    complete_paths(parser.add_argument("tools", metavar="FILE.py|MODULE", help="the file or module of the tools"))
+    parser.add_argument(
+        "--connect",
+        metavar="ADDRESS",
+        default=os.environ.get(_ADDRESS),
+        help=f"the address of the host: unix:PATH or tcp:HOST:PORT (default: ${_ADDRESS}); "
+        "without it, the tools are only listed",
+    )
+    complete_paths(
+        parser.add_argument("--token-file", metavar="FILE", help=f"the file with the token (default: ${_TOKEN})")
+    )
+
+
+def run(options: Namespace) -> int:
+    if not hasattr(os, "fork"):
+        raise ConfigError("worker processes need a system with fork, such as Linux, macOS or WSL")
+    return _list_tools(options.tools) if options.connect is None else _serve(options)
+
+
+def _list_tools(name: str) -> int:
+    from midspan.tools.workers.setup import WorkerSetup, load_tools
+
+    tools = load_tools(WorkerSetup(name))
+    sys.stdout.write("".join(f"{tool}\n" for tool in tools))
+    print_line(f"{count_noun(len(tools), 'tool')}; pass --connect ADDRESS to run them for a host")
+    return 0
+
+
+def _serve(options: Namespace) -> int:
+    from midspan.tools.workers.address import Address
+    from midspan.tools.workers.setup import WorkerSetup
+    from midspan.tools.workers.supervisor import supervise
+    from midspan.tools.workers.worker import REFUSED, run_worker
+
+    address = Address.of(options.connect)
+    setup = WorkerSetup(options.tools, token=_token(options.token_file))
+    has_connected = False
+    while True:
+        started = time.monotonic()
+        try:
+            connection = address.connect()
+        except OSError as error:
+            if has_connected:
+                print_line(f"the host at {address} has ended")
+                return 0
+            raise ConfigError(f"cannot connect to {address}: {error.strerror or error}") from error
+        has_connected = True
+        with connection:
+            try:
+                code = supervise(connection, lambda end, output: run_worker(end, output, setup))
+            except SystemExit:
+                return 0  # this is the forked process, whose host has told it to stop
+        if code == REFUSED:
+            return 1
+        time.sleep(max(0.0, started + _RESTART_SECONDS - time.monotonic()))
+
+
+def _token(file: str | None) -> str:
+    if file is None:
+        token = os.environ.get(_TOKEN, "")
+    else:
+        try:
+            token = Path(file).expanduser().read_text("utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"cannot read the token in {file!r}: {error}") from error
+    if not token:
+        raise ConfigError(f"a worker needs the token of its host; set {_TOKEN} or pass --token-file")
+    return token

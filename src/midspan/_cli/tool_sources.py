@@ -1,0 +1,144 @@
+"""The tools of a command: of files and modules, and of MCP servers.
+
+MCP servers come from `--mcp FILE`, or from the project and the user's own configuration. Starting one runs a program.
+Naming a file, or writing one's own configuration, is consent to that. A `.mcp.json` in the current folder may come from
+somebody else, so it is shown and asked about first.
+"""
+
+import webbrowser
+from argparse import Namespace
+from collections.abc import Iterable
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from midspan._cli.questions import TERMINAL
+from midspan._cli.settings import cache_directory, mcp_config_path, state_directory
+from midspan._cli.text import print_line
+from midspan.errors import ConfigError
+from midspan.tools.files import tools_in
+
+READY = "ready"
+PROJECT_CONFIG = ".mcp.json"
+
+
+def load_tools(names: Iterable[str] | None) -> list[Any]:
+    """Load the tools of files and modules. `ready`, the default, means the ready tools."""
+    tools: list[Any] = []
+    for name in dict.fromkeys((READY,) if names is None else names):
+        if name == READY:
+            from midspan.toolsets import ready_tools
+
+            tools += ready_tools()
+        else:
+            tools += tools_in(name)
+    return tools
+
+
+def mcp_sources(options: Namespace) -> list[Any]:
+    """Return the servers for a run; none with `--no-tools`."""
+    if options.no_tools:
+        return []
+    paths = config_paths(options)
+    project = project_config()
+    if project in paths and not options.mcp and not _is_accepted(project):
+        paths.remove(project)
+    return make_servers(paths, approve=True if options.yes else TERMINAL.approve) if paths else []
+
+
+def config_paths(options: Namespace) -> list[Path]:
+    """Return the configuration files of a command that exist, or were named."""
+    if options.mcp:
+        return [Path(name).expanduser() for name in options.mcp]
+    return [path for path in (mcp_config_path(), project_config()) if path.is_file()]
+
+
+def project_config() -> Path:
+    return Path.cwd() / PROJECT_CONFIG
+
+
+def make_servers(paths: list[Path], *, approve: Any = None) -> list[Any]:
+    """Return the servers of several files; of two with the same name, the later one."""
+    from midspan.tools.mcp.config import lock_of, read_config, server_of
+    from midspan.tools.mcp.oauth import OAuth
+    from midspan.tools.mcp.protocols import ProtocolCache
+
+    cache = ProtocolCache(cache_directory() / "mcp-protocols.json")
+    auth = OAuth(state_directory() / "mcp-tokens.json", _open_url if TERMINAL.is_interactive else None)
+    entries = {name: (entry, path) for path in paths for name, entry in read_config(path).items()}
+    return [
+        server_of(name, entry, path, {"lock": lock_of(path), "protocol_cache": cache, "approve": approve, "auth": auth})
+        for name, (entry, path) in entries.items()
+        if not entry.disabled
+    ]
+
+
+async def _open_url(url: str) -> None:
+    print_line(f"open this page to authorize Midspan: {url}")
+    webbrowser.open(url)
+
+
+def _is_accepted(path: Path) -> bool:
+    """Return whether the servers of a project may be started. Raises ConfigError if nobody can be asked."""
+    if is_trusted(path):
+        return True
+    if not TERMINAL.is_interactive:
+        raise ConfigError(
+            f"{str(path)!r} would start MCP servers; look at it and accept it with `midspan mcp trust`, "
+            "or name the files to use with --mcp"
+        )
+    show_config(path)
+    if not confirm("Start these servers now and in the future?"):
+        print_line(f"the servers of {path} are not used")
+        return False
+    trust(path)
+    return True
+
+
+def show_config(path: Path) -> None:
+    """Show what the servers of a file would start."""
+    from midspan.tools.mcp.config import read_config
+
+    print_line(f"{path} would start these MCP servers:")
+    for name, entry in read_config(path, expand=False).items():
+        variables = f" with {', '.join(entry.env)}" if entry.env else ""
+        print_line(f"{name}: {entry.target}{variables}", prefix="  ")
+
+
+def confirm(question: str) -> bool:
+    """Ask a question that has to be answered with yes. Raises ConfigError if nobody can be asked."""
+    if not TERMINAL.is_interactive:
+        raise ConfigError(f"{question} Nobody can be asked; use a terminal, or --yes")
+    return TERMINAL.confirm(question)
+
+
+def is_trusted(path: Path) -> bool:
+    """Return whether the user has accepted the file with the content that it has now."""
+    return _trusted().get(str(path.resolve())) == _digest(path)
+
+
+def trust(path: Path) -> None:
+    """Remember that the user accepts the file as it is now."""
+    from midspan._storage.files import replace_file
+
+    file = state_directory() / "trusted-mcp.json"
+    try:
+        replace_file(file, msgspec.json.encode(_trusted() | {str(path.resolve()): _digest(path)}))
+    except OSError as error:
+        raise ConfigError(f"cannot write {str(file)!r}: {error.strerror}") from error
+
+
+def _trusted() -> dict[str, str]:
+    try:
+        return msgspec.json.decode((state_directory() / "trusted-mcp.json").read_bytes(), type=dict[str, str])
+    except (OSError, msgspec.DecodeError):
+        return {}
+
+
+def _digest(path: Path) -> str:
+    try:
+        return sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise ConfigError(f"cannot read {str(path)!r}: {error.strerror}") from error

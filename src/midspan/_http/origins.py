@@ -1,0 +1,45 @@
+"""Which requests a server answers, by their Host and Origin headers.
+
+A web page can make the browser of its visitor send requests to a server on the visitor's machine: across origins, or
+to its own name, which it lets resolve to 127.0.0.1 (DNS rebinding). Browsers say so in these two headers.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Literal
+
+from msgspec import Struct
+
+LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
+LOOPBACK_ORIGINS = tuple(
+    f"{scheme}://{host}:*" for scheme in ("http", "https") for host in ("127.0.0.1", "localhost", "[::1]")
+)
+ANY = "*"
+_PORT = re.compile(r":\d+$")
+
+
+class AllowedOrigins(Struct, frozen=True):
+    """The allowed values of both headers. `"*"` allows every value."""
+
+    hosts: frozenset[str]
+    """Names and addresses, with any port unless they name one."""
+    origins: frozenset[str]
+    """Such as `https://example.org`, or with any port `http://localhost:*`."""
+
+    @classmethod
+    def of(cls, hosts: Iterable[str], origins: Iterable[str]) -> "AllowedOrigins":
+        """`hosts` may have IPv6 addresses with or without brackets."""
+        bracketed = (f"[{host}]" if host.count(":") > 1 and not host.startswith("[") else host for host in hosts)
+        return cls(
+            frozenset(host.lower() for host in bracketed), frozenset(origin.lower().rstrip("/") for origin in origins)
+        )
+
+    def refused(self, host: str, origin: str | None) -> Literal["host", "origin"] | None:
+        """Return which header of a request is not allowed. Pages of the server itself are always allowed."""
+        host = host.lower()
+        if not self.hosts & {ANY, host, _PORT.sub("", host)}:
+            return "host"
+        if origin is None or origin.lower().partition("://")[2] == host:
+            return None
+        origin = origin.lower()
+        return None if self.origins & {ANY, origin, f"{_PORT.sub('', origin)}:*"} else "origin"

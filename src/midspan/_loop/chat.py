@@ -1,0 +1,69 @@
+"""`Chat`, an immutable conversation with an agent."""
+
+from collections.abc import Iterable
+from typing import Any, Generic, Unpack, overload
+
+from msgspec import Struct
+from msgspec.structs import force_setattr, replace
+
+from midspan._loop.agent import Agent
+from midspan._loop.blocking import run_blocking
+from midspan._loop.options import Output, RunOptions
+from midspan._loop.prompt import Prompt, check_messages, to_message, to_turn
+from midspan._loop.result import RunResult
+from midspan._types.messages import History
+from midspan.errors import ConfigError
+
+
+class Chat(Struct, Generic[Output], frozen=True, eq=False):
+    """An immutable conversation with an agent: `chat = await chat.ask("…")`, then `chat.text`."""
+
+    agent: Agent[Output]
+    messages: History = History()
+    result: RunResult[Output] | None = None
+    """The result of the last question."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.agent, Agent):
+            raise ConfigError(f"expected an Agent, got {type(self.agent).__name__}")
+        if not isinstance(self.messages, History):  # a list, as saved conversations are read
+            force_setattr(self, "messages", History(check_messages(self.messages)))
+
+    @property
+    def text(self) -> str:
+        """The last answer; empty if nothing was asked yet."""
+        return "" if self.result is None else self.result.text
+
+    @property
+    def output(self) -> Output:
+        """The last answer as the requested type."""
+        if self.result is None:
+            raise ConfigError("nothing was asked yet")
+        return self.result.output
+
+    def add_turn(self, role: str, content: Prompt | Iterable[Any]) -> "Chat[Output]":
+        """Return the conversation with one more turn: text, parts, the calls of a model, or the results of tools."""
+        return replace(self, messages=self.messages.append(to_turn(role, content)), result=None)
+
+    @overload
+    async def ask(self, prompt: Prompt | None = None, **options: Unpack[RunOptions]) -> "Chat[Output]": ...
+
+    @overload
+    async def ask(self, prompt: Prompt | None = None, *, output: Any, **options: Unpack[RunOptions]) -> "Chat[Any]": ...
+
+    async def ask(self, prompt: Prompt | None = None, **options: Any) -> "Chat[Any]":
+        """Return the conversation with this question and its answer; `options` are those of `Agent.run`."""
+        if "messages" in options:
+            raise ConfigError("a chat has its own messages; create another one with Chat(agent, messages)")
+        result = await self.agent.run(prompt, messages=self.messages, **options)
+        return replace(self, messages=result.messages, result=result)
+
+    @overload
+    def ask_sync(self, prompt: Prompt | None = None, **options: Unpack[RunOptions]) -> "Chat[Output]": ...
+
+    @overload
+    def ask_sync(self, prompt: Prompt | None = None, *, output: Any, **options: Unpack[RunOptions]) -> "Chat[Any]": ...
+
+    def ask_sync(self, prompt: Prompt | None = None, **options: Any) -> "Chat[Any]":
+        """Like `ask`, for plain code."""
+        return run_blocking(self.ask(None if prompt is None else to_message(prompt), **options))

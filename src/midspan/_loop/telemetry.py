@@ -1,0 +1,264 @@
+"""OpenTelemetry spans and metrics of runs, by the semantic conventions for generative AI.
+
+A traced run is a run whose provider and tool source are wrapped, so a run without telemetry does nothing for it.
+"""
+
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import aclosing, contextmanager
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec.structs import replace
+
+from midspan._loop.run import Run
+from midspan._types.context import NO_CONTEXT, RunContext
+from midspan._types.exchange import ModelEvent, ModelRequest, ModelResponse, Usage
+from midspan._types.messages import Message
+from midspan._types.parts import Text, Thought, ToolCall, ToolResult
+from midspan._version import VERSION
+from midspan.errors import ConfigError
+from midspan.providers.provider import Provider, WrapperProvider, ensure_aclose
+from midspan.tools.source import ToolSource
+from midspan.tools.wrap import WrapperSource
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.trace import Span, TracerProvider
+
+_PROVIDER_NAMES = {"Gemini": "gcp.gemini", "Azure OpenAI": "azure.ai.openai", "xAI": "x_ai", "Mistral": "mistral_ai"}
+"""The names that the conventions have for services, where they are not the name in small letters."""
+_DURATION_BUCKETS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
+_TOKEN_BUCKETS = (1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864)
+
+
+class Telemetry:
+    """Records the runs of an agent with OpenTelemetry: `Agent(…, telemetry=Telemetry())`.
+
+    Needs the extra `otel`. Without providers it uses those that the program has set globally.
+    """
+
+    def __init__(
+        self,
+        tracer_provider: "TracerProvider | None" = None,
+        meter_provider: "MeterProvider | None" = None,
+        *,
+        agent_name: str | None = None,
+        include_content: bool = False,
+    ) -> None:
+        """`agent_name` is part of the names of spans. `include_content` also records prompts, answers, arguments and
+        results, which may be confidential.
+        """
+        try:
+            from opentelemetry import metrics, propagate, trace  # noqa: F401 - propagate for `trace_headers`
+        except ImportError as error:
+            raise ConfigError("Telemetry needs OpenTelemetry; run pip install 'midspan[otel]'") from error
+        self.agent_name = agent_name
+        self.include_content = include_content
+        self.tracer = trace.get_tracer("midspan", VERSION, tracer_provider)
+        meter = metrics.get_meter("midspan", VERSION, meter_provider)
+        self.durations = meter.create_histogram(
+            "gen_ai.client.operation.duration",
+            unit="s",
+            description="The duration of model requests and tool calls.",
+            explicit_bucket_boundaries_advisory=_DURATION_BUCKETS,
+        )
+        self.tokens = meter.create_histogram(
+            "gen_ai.client.token.usage",
+            unit="{token}",
+            description="The input and output tokens of model requests.",
+            explicit_bucket_boundaries_advisory=_TOKEN_BUCKETS,
+        )
+
+    @contextmanager
+    def span(
+        self, operation: str, subject: str | None, parent: "Span | None", attributes: Mapping[str, Any]
+    ) -> "Iterator[Span]":
+        """Start a span, record the error that ends it, and its duration. It does not become the current span."""
+        from opentelemetry import trace
+
+        kind = trace.SpanKind.INTERNAL if operation in ("execute_tool", "invoke_agent") else trace.SpanKind.CLIENT
+        attributes = {"gen_ai.operation.name": operation, **attributes}
+        context = None if parent is None else trace.set_span_in_context(parent)
+        name = operation if subject is None else f"{operation} {subject}"
+        span = self.tracer.start_span(name, context, kind, attributes)
+        started = monotonic()
+        failed: dict[str, str] = {}
+        try:
+            yield span
+        except BaseException as error:
+            failed = {"error.type": type(error).__name__}
+            self.fail(span, type(error).__name__, str(error))
+            raise
+        finally:
+            span.end()
+            if operation != "invoke_agent":
+                labels = {key: attributes[key] for key in _METRIC_LABELS if key in attributes}
+                self.durations.record(monotonic() - started, labels | failed)
+
+    def fail(self, span: "Span", kind: str, message: str) -> None:
+        """Mark a span as failed. Messages of errors quote arguments and answers, so they count as content."""
+        from opentelemetry.trace import StatusCode
+
+        span.set_status(StatusCode.ERROR, message[:1_000] if self.include_content else None)
+        span.set_attribute("error.type", kind)
+
+
+_METRIC_LABELS = ("gen_ai.operation.name", "gen_ai.provider.name", "gen_ai.request.model", "gen_ai.tool.name")
+
+
+class TracedRun(Run):
+    """A run that records its spans."""
+
+    def __init__(self, telemetry: Telemetry, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._telemetry = telemetry
+        self._provider, self._source = self.prepared.provider, self.prepared.source
+
+    async def execute(self) -> None:
+        telemetry, history = self._telemetry, self.state.history
+        attributes: dict[str, Any] = {
+            "gen_ai.provider.name": provider_name(self._provider),
+            "gen_ai.request.model": self._provider.model,
+            "gen_ai.conversation.id": self.id,
+        }
+        if telemetry.agent_name is not None:
+            attributes["gen_ai.agent.name"] = telemetry.agent_name
+        with telemetry.span("invoke_agent", telemetry.agent_name, None, attributes) as span:
+            self.prepared = replace(
+                self.prepared,
+                provider=_TracedProvider(self._provider, telemetry, span, self.id),
+                source=_TracedSource(self._source, telemetry, span),
+            )
+            try:
+                await super().execute()
+            finally:
+                span.set_attributes(_usage(self.state.usage))
+                if telemetry.include_content:
+                    messages = self.state.history.messages
+                    span.set_attribute("gen_ai.input.messages", _json_messages(history.messages))
+                    span.set_attribute("gen_ai.output.messages", _json_messages(messages[len(history) :]))
+
+
+class _TracedProvider(WrapperProvider):
+    """Records each request to the model."""
+
+    def __init__(self, provider: Provider, telemetry: Telemetry, run: "Span", run_id: str) -> None:
+        super().__init__(provider)
+        self._telemetry, self._run, self._run_id = telemetry, run, run_id
+
+    async def generate(self, request: ModelRequest) -> ModelResponse:
+        with self._request_span(request) as span:
+            response = await self.wrapped.generate(request)
+            self._end(span, response)
+            return response
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        with self._request_span(request) as span:
+            async with aclosing(ensure_aclose(self.wrapped.stream(request))) as events:
+                async for event in events:
+                    if isinstance(event, ModelResponse):
+                        self._end(span, event)
+                    yield event
+
+    def _request_span(self, request: ModelRequest) -> Any:
+        name = provider_name(self.wrapped)
+        settings = request.config.settings
+        attributes: dict[str, Any] = {
+            "gen_ai.provider.name": name,
+            "gen_ai.request.model": self.model,
+            "gen_ai.conversation.id": self._run_id,
+        }
+        for key in ("max_tokens", "temperature", "top_p", "top_k", "seed", "frequency_penalty", "presence_penalty"):
+            if (value := getattr(settings, key)) is not None:
+                attributes[f"gen_ai.request.{key}"] = value
+        if self._telemetry.include_content:
+            attributes["gen_ai.input.messages"] = _json_messages(request.history.messages)
+            if request.config.system:
+                instructions = [{"type": "text", "content": request.config.system}]
+                attributes["gen_ai.system_instructions"] = _json(instructions)
+        operation = "generate_content" if name == "gcp.gemini" else "chat"
+        return self._telemetry.span(operation, self.model, self._run, attributes)
+
+    def _end(self, span: "Span", response: ModelResponse) -> None:
+        finish = str(response.finish_reason)
+        span.set_attributes(_usage(response.usage) | {"gen_ai.response.finish_reasons": (finish,)})
+        if self._telemetry.include_content:
+            span.set_attribute("gen_ai.output.messages", _json_messages((response.message,), finish))
+        labels = {"gen_ai.provider.name": provider_name(self.wrapped), "gen_ai.request.model": self.model}
+        usage = response.usage
+        self._telemetry.tokens.record(usage.input, labels | {"gen_ai.token.type": "input"})
+        self._telemetry.tokens.record(usage.output + usage.thoughts, labels | {"gen_ai.token.type": "output"})
+
+
+class _TracedSource(WrapperSource):
+    """Records each call. Its span is the current one while the tool runs, so that the tool's own spans are below it."""
+
+    def __init__(self, source: ToolSource, telemetry: Telemetry, run: "Span") -> None:
+        super().__init__(source)
+        self._telemetry, self._run = telemetry, run
+
+    async def call(self, call: ToolCall, context: RunContext[Any] = NO_CONTEXT) -> ToolResult:
+        from opentelemetry import trace
+
+        attributes = {
+            "gen_ai.tool.name": call.name,
+            "gen_ai.tool.call.id": call.id,
+            "gen_ai.tool.type": "function",
+        }
+        if self._telemetry.include_content:
+            attributes["gen_ai.tool.call.arguments"] = _json(call.arguments)
+        # A call that a tool makes is below that tool's span.
+        parent = trace.get_current_span() if context.depth else self._run
+        with self._telemetry.span("execute_tool", call.name, parent, attributes) as span:
+            with trace.use_span(span, record_exception=False, set_status_on_exception=False):
+                result = await self.source.call(call, context)
+            if result.is_error:
+                self._telemetry.fail(span, "tool_error", str(result.value))
+            if self._telemetry.include_content:
+                span.set_attribute("gen_ai.tool.call.result", _json(result.value))
+            return result
+
+
+def provider_name(provider: Provider) -> str:
+    service = provider.profile.service
+    return _PROVIDER_NAMES.get(service, service.lower())
+
+
+def _usage(usage: Usage) -> dict[str, int]:
+    counts = {
+        "gen_ai.usage.input_tokens": usage.input,
+        "gen_ai.usage.output_tokens": usage.output + usage.thoughts,
+        "gen_ai.usage.cache_read.input_tokens": usage.cached,
+        "gen_ai.usage.reasoning.output_tokens": usage.thoughts,
+    }
+    return {name: count for name, count in counts.items() if count}
+
+
+def _json_messages(messages: tuple[Message, ...], finish_reason: str | None = None) -> str:
+    """Return messages in the form of the conventions."""
+    finish = {} if finish_reason is None else {"finish_reason": finish_reason}
+    roles = {"model": "assistant"}
+    return _json(
+        [
+            {"role": roles.get(item.role, item.role), "parts": [_part(part) for part in item.parts], **finish}
+            for item in messages
+        ]
+    )
+
+
+def _part(part: Any) -> dict[str, Any]:
+    match part:
+        case Text(text=text):
+            return {"type": "text", "content": text}
+        case Thought(text=text):
+            return {"type": "reasoning", "content": text}
+        case ToolCall():
+            return {"type": "tool_call", "id": part.id, "name": part.name, "arguments": part.arguments}
+        case ToolResult():
+            return {"type": "tool_call_response", "id": part.id, "response": part.value}
+    return {"type": type(part).__name__.lower()}
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value, enc_hook=str).decode("utf-8", "replace")

@@ -1,0 +1,396 @@
+"""Convert a JSON Schema to the form that one model family accepts. What it cannot declare becomes a description."""
+
+from math import floor
+from typing import Any
+
+from msgspec.structs import replace
+
+from midspan._schema.dialect import AdaptedSchema, NameRule, SchemaDialect, valid_names
+from midspan._schema.merge import TIGHTER, MergedSchema, Merger, all_of, common_types
+from midspan._schema.normalize import normalize_tree
+from midspan._schema.problems import quoted
+from midspan._schema.tree import ANYTHING, TYPES, SchemaNode, has_type, pointer_steps, type_of
+
+Schema = dict[str, Any]
+
+_MAX_DEPTH = 40
+_UNROLLED = (2, 1, 0)
+_ARRAY_DEPTH = 3
+_NODES_OF_ANYTHING = 20
+_NOT_STRICT = {"strict": False, "closed": False, "all_required": False}
+_BESIDE_REFERENCES = frozenset({"$ref", "title", "description", "default", "$defs", "definitions"})
+_TYPE_ORDER = ("object", "array", "string", "integer", "number", "boolean")
+_EXCLUSIVE_BOUNDS = (
+    ("exclusiveMinimum", "minimum", 1, "greater than"),
+    ("exclusiveMaximum", "maximum", -1, "less than"),
+)
+_NUMBER_BOUNDS = {"minimum": "at least {}", "maximum": "at most {}"}
+_BOUNDS = {
+    "string": {"minLength": "at least {} characters", "maxLength": "at most {} characters", "pattern": "matches {}"},
+    "integer": _NUMBER_BOUNDS,
+    "number": _NUMBER_BOUNDS,
+    "array": {"minItems": "at least {} items", "maxItems": "at most {} items"},
+    "object": {"minProperties": "at least {} properties", "maxProperties": "at most {} properties"},
+}
+
+
+def adapt_schema(schema: Any, dialect: SchemaDialect, *, arguments: bool = True) -> AdaptedSchema:
+    """Return the schema as the dialect can express it: wider where it cannot, never narrower.
+
+    With `arguments` the root is an object, as every provider demands of parameters; otherwise it is whatever the schema
+    says. Recursion is unrolled as far as the limit on the size of the result allows, if references are inlined.
+    """
+    tree = normalize_tree(schema)
+    nodes = tree.nodes
+    # All names of the document, so that a valid name replaces the same one everywhere.
+    properties = (name for node in nodes for name in (*node.properties, *node.schema.get("required", ())))
+    names = valid_names(properties, dialect.properties)
+    for max_unrolled in _UNROLLED:
+        adapter = _Adapter(dialect, Merger(max_unrolled=max_unrolled), names)
+        result = adapter.document(tree.root, arguments=arguments)
+        if not adapter.merger.is_exhausted:
+            break
+    if dialect.strict and not adapter.is_strict:
+        return adapt_schema(schema, replace(dialect, **_NOT_STRICT), arguments=arguments)
+    renamed = {valid: name for name, valid in names.items() if name != valid}
+    original = tree.root if renamed else ANYTHING
+    return AdaptedSchema(result, renamed, original, dialect.strict)
+
+
+class _Adapter:
+    def __init__(self, dialect: SchemaDialect, merger: Merger, names: dict[str, str]) -> None:
+        self.merger = merger
+        self.is_strict = True
+        """Whether all objects are closed and all values have a type."""
+        self._dialect = dialect
+        self._names = names
+        self._definitions: dict[str, SchemaNode] = {}
+        """The targets of references that are kept, by their names in `$defs`."""
+
+    def document(self, root: SchemaNode, *, arguments: bool) -> Schema:
+        result = self.parameters(root) if arguments else self._inlined(root, (), 0)
+        definitions = {}
+        while missing := [item for item in self._definitions.items() if item[0] not in definitions]:
+            for name, node in missing:
+                definitions[name] = self.schema(node, (), 1)
+        return {**result, "$defs": definitions} if definitions else result
+
+    def parameters(self, root: SchemaNode) -> Schema:
+        """Return the root as one object, whatever alternatives the schema has for it."""
+        merged = self._merged(root, ())
+        self._merge_variants(merged)
+        merged.types, merged.enum = frozenset({"object"}), None
+        return self._emit(merged, 0)
+
+    def schema(self, node: SchemaNode, ref_stack: tuple[int, ...], depth: int) -> Schema:
+        if depth > _MAX_DEPTH:
+            return self._anything()
+        if self._dialect.references and node.target is not None and not node.schema.keys() - _BESIDE_REFERENCES:
+            return self._reference(node, node.target)
+        return self._inlined(node, ref_stack, depth)
+
+    def _inlined(self, node: SchemaNode, ref_stack: tuple[int, ...], depth: int) -> Schema:
+        return self._emit(self._merged(node, ref_stack), depth)
+
+    def _merged(self, node: SchemaNode, ref_stack: tuple[int, ...]) -> MergedSchema:
+        # A schema that no value fits is widened to any value.
+        return self.merger.merge_all_of(node, ref_stack) or MergedSchema()
+
+    def _reference(self, node: SchemaNode, target: SchemaNode) -> Schema:
+        name = next((name for name, known in self._definitions.items() if known is target), None)
+        if name is None:
+            name = NameRule().replace_invalid((pointer_steps(target.pointer) or ["root"])[-1])
+            while name in self._definitions:
+                name += "_"
+            self._definitions[name] = target
+        annotations = MergedSchema(description=node.schema.get("description", ""), default=node.schema.get("default"))
+        schema = {"$ref": f"#/$defs/{name}"}
+        annotated = self._annotate({"anyOf": [schema]}, annotations)  # other keywords may not be beside `$ref` itself
+        return schema if annotated.keys() == {"anyOf"} else annotated
+
+    # Unions
+
+    def _merge_variants(self, merged: MergedSchema) -> None:
+        """Merge all unions of an object into one object that accepts what any of their variants accepts."""
+        unions, merged.unions = merged.unions, []
+        for union in unions:
+            variants = self._merged_union(union, merged.ref_stack)
+            objects = [variant for variant in variants if variant.types is None or "object" in variant.types]
+            for variant in objects:
+                self._merge_variants(variant)
+                merged.ref_stack += variant.ref_stack[len(merged.ref_stack) :]
+            if objects:
+                _merge_objects(merged, objects)
+
+    def _merged_union(self, union: list[SchemaNode], ref_stack: tuple[int, ...]) -> list[MergedSchema]:
+        variants = (self.merger.merge_all_of(variant, ref_stack) for variant in union)
+        return [variant for variant in variants if variant is not None]
+
+    def _alternatives(self, merged: MergedSchema) -> list[MergedSchema]:
+        """Return the variants of the first union that says more than `required`, each with all else that holds."""
+        unions, merged.unions = merged.unions, []
+        chosen: list[MergedSchema] = []
+        for union in unions:
+            variants = self._merged_union(union, merged.ref_stack)
+            if not variants or chosen or all(map(_only_requires, variants)):
+                required = [" and ".join(variant.required) for variant in variants if variant.required]
+                if required:
+                    merged.notes.append(quoted("needs " + ", or ".join(required)).strip('"'))
+                continue
+            bare = replace(merged, description="", default=None, examples=[], notes=[])
+            for variant in variants:
+                if bare.types is None or variant.types is None or common_types(bare.types, variant.types):
+                    combined = replace(bare, properties=bare.properties.copy(), bounds=bare.bounds.copy())
+                    combined.merge(variant)
+                    combined.ref_stack = variant.ref_stack
+                    chosen.append(combined)
+        return chosen
+
+    # Output
+
+    def _emit(self, merged: MergedSchema, depth: int) -> Schema:
+        branches, null = self._branches(merged, depth)
+        return self._annotate(self._join(branches, null=null), merged)
+
+    def _branches(self, merged: MergedSchema, depth: int) -> tuple[list[Schema], bool]:
+        """Return the forms that a value may have, and whether null is one of them."""
+        alternatives = self._alternatives(merged)
+        if alternatives:
+            schemas = [self._emit(part, depth + 1) for part in alternatives if part.types != frozenset({"null"})]
+            return schemas, len(schemas) < len(alternatives)
+        if merged.enum is not None:
+            return self._enum(merged, depth)
+        if merged.types is None and self._dialect.untyped:
+            return [self._untyped(merged, depth)], False
+        if merged.types is None and not merged.is_constrained:
+            return [self._anything()], False
+        types = merged.types or frozenset(TYPES)
+        wanted = [name for name in _TYPE_ORDER if name in types and not (name == "integer" and "number" in types)]
+        return [self._typed(merged, name, depth) for name in wanted], "null" in types
+
+    def _enum(self, merged: MergedSchema, depth: int) -> tuple[list[Schema], bool]:
+        """Return the values where the dialect can list them, and their types where it cannot."""
+        options = merged.enum or []
+        values = [value for value in options if merged.types is None or has_type(value, merged.types)]
+        groups = _by_type(values or options)
+        null = bool(groups.pop("null", None))
+        schemas = []
+        for name, group in groups.items():
+            if name in self._dialect.enum_types and (self._dialect.empty_strings or "" not in group):
+                schemas.append({"type": self._dialect.types[name], "enum": group})
+            else:
+                schemas.append(self._typed(replace(merged, enum=None), name, depth))
+                merged.notes.append("one of " + ", ".join(map(quoted, group[:20])))
+        return schemas, null
+
+    def _untyped(self, merged: MergedSchema, depth: int) -> Schema:
+        self.is_strict = False
+        schema: Schema = {}
+        for name in ("object", "array", "string", "number"):
+            schema |= self._typed(merged, name, depth)
+        del schema["type"]
+        if merged.items.always is True and not merged.prefix:
+            schema.pop("items")
+        return schema
+
+    def _typed(self, merged: MergedSchema, name: str, depth: int) -> Schema:
+        """Return the constraints on values of this type."""
+        schema: Schema = {"type": self._dialect.types[name]}
+        if name == "object":
+            self._object(schema, merged, depth)
+        elif name == "array":
+            self._array(schema, merged, depth)
+        bounds = _inclusive_bounds(merged, name) if name in ("integer", "number") else merged.bounds
+        for keyword, note in _BOUNDS.get(name, {}).items():
+            if keyword not in bounds:
+                continue
+            if keyword in self._dialect.keywords:
+                schema[keyword] = bounds[keyword]
+            else:
+                _note(merged, note.format(bounds[keyword]))
+        if name in ("string", "integer", "number") and "format" in bounds:
+            known = self._dialect.formats
+            if known is None or bounds["format"] in known.get(name, ()):
+                schema["format"] = bounds["format"]
+            else:
+                _note(merged, f"format {bounds['format']}")
+        return schema
+
+    def _object(self, schema: Schema, merged: MergedSchema, depth: int) -> None:
+        declared = dict(merged.properties)
+        for name in merged.required:
+            declared.setdefault(name, merged.additional)
+        properties = {}
+        for name, prop in declared.items():
+            if self.merger.is_exhausted and name not in merged.required:
+                merged.additional = ANYTHING
+            elif prop.always is not False or name not in merged.properties:
+                properties[self._names[name]] = self.schema(prop, merged.ref_stack, depth + 1)
+        required = [self._names[name] for name in merged.required if self._names[name] in properties]
+        if self._dialect.all_required:
+            for name in properties.keys() - set(required):
+                properties[name] = self._join([properties[name]], null=True)
+            required = list(properties)
+        if properties:
+            schema["properties"] = properties
+        if required:
+            schema["required"] = required
+        self._additional(schema, merged, depth)
+
+    def _additional(self, schema: Schema, merged: MergedSchema, depth: int) -> None:
+        additional = merged.additional
+        if self._dialect.closed:
+            if additional.always is None or (additional.always is True and "properties" not in schema):
+                self.is_strict = False
+            elif additional.always is True:
+                schema["additionalProperties"] = False
+                return
+        if additional is ANYTHING:  # nothing is declared about other properties
+            return
+        if "additionalProperties" not in self._dialect.keywords:
+            if additional.always is None and additional.schema:
+                merged.notes.append("other properties fit " + quoted(additional.raw))
+        elif additional.always is not None:
+            schema["additionalProperties"] = additional.always
+        else:
+            schema["additionalProperties"] = self.schema(additional, merged.ref_stack, depth + 1) or True
+
+    def _array(self, schema: Schema, merged: MergedSchema, depth: int) -> None:
+        size = len(merged.prefix)
+        is_closed = merged.items.always is False or merged.bounds.get("maxItems", size + 1) <= size
+        if is_closed and merged.bounds.get("maxItems", size) >= size:
+            merged.bounds = {**merged.bounds, "maxItems": size}
+        rest = ANYTHING if merged.items.always is False else merged.items
+        if merged.prefix and "prefixItems" in self._dialect.keywords:
+            schema["prefixItems"] = [self.schema(item, merged.ref_stack, depth + 1) for item in merged.prefix]
+        elif merged.prefix:
+            rest = SchemaNode.combine("anyOf", merged.prefix if is_closed else [*merged.prefix, rest])
+        schema["items"] = self._anything() if rest.always is True else self.schema(rest, merged.ref_stack, depth + 1)
+
+    def _annotate(self, schema: Schema, merged: MergedSchema) -> Schema:
+        """Add the description, with everything that could not be declared otherwise."""
+        is_alone = self._dialect.union_alone and "anyOf" in schema
+        if merged.default is not None:
+            is_scalar = not isinstance(merged.default, dict | list)
+            if "default" in self._dialect.keywords and not is_alone and is_scalar:
+                schema = {**schema, "default": merged.default}
+            else:
+                merged.notes.append("default " + quoted(merged.default))
+        if merged.examples:
+            merged.notes.append("for example " + ", ".join(map(quoted, merged.examples[:3])))
+        notes = f" ({'; '.join(merged.notes)})" if merged.notes else ""
+        description = f"{merged.description}{notes}".strip()
+        if not description:
+            return schema
+        if is_alone:
+            first, *others = schema["anyOf"]
+            return {"anyOf": [_describe(first, description), *others]}
+        return _describe(schema, description)
+
+    def _anything(self) -> Schema:
+        """Return the schema of any value, and count the nodes of the union that it may be."""
+        self.is_strict = False
+        self.merger.spend(1 if self._dialect.untyped else _NODES_OF_ANYTHING)
+        return self._any_value(_ARRAY_DEPTH)
+
+    def _any_value(self, array_depth: int) -> Schema:
+        """Return a union of all types where every schema needs a type.
+
+        An array needs the schema of its items, so arrays in arrays end somewhere: the one place where an adapted schema
+        is narrower than the original.
+        """
+        types = self._dialect.types
+        if self._dialect.untyped:
+            return {}
+        branches: list[Schema] = [{"type": types[name]} for name in ("string", "number", "boolean", "object")]
+        if array_depth:
+            branches.append({"type": types["array"], "items": self._any_value(array_depth - 1)})
+        return self._join(branches, null=True)
+
+    def _join(self, schemas: list[Schema], *, null: bool) -> Schema:
+        """Return one schema for what fits any of these, or null."""
+        branches: list[Schema] = []
+        for schema in schemas:
+            for branch in schema["anyOf"] if schema.keys() == {"anyOf"} else [schema]:
+                if branch not in branches and {**branch, "nullable": True} not in branches:
+                    branches.append(branch)
+        if not branches:
+            return {"type": self._dialect.types["null"]}
+        if {} in branches:
+            return {}
+        if null and not any(map(self._accepts_null, branches)):
+            branches = self._add_null(branches)
+        return branches[0] if len(branches) == 1 else {"anyOf": branches}
+
+    def _add_null(self, branches: list[Schema]) -> list[Schema]:
+        first, null = branches[0], self._dialect.types["null"]
+        if self._dialect.nullable:
+            return [{**first, "nullable": True}, *branches[1:]]
+        if len(branches) == 1 and isinstance(first.get("type"), str) and "enum" not in first:
+            return [{**first, "type": [first["type"], null]}]
+        return [*branches, {"type": null}]
+
+    def _accepts_null(self, schema: Schema) -> bool:
+        if "anyOf" in schema:
+            return any(map(self._accepts_null, schema["anyOf"]))
+        types = schema.get("type")
+        if types is None:
+            return "enum" not in schema and "$ref" not in schema
+        return bool(schema.get("nullable")) or self._dialect.types["null"] in (
+            types if isinstance(types, list) else [types]
+        )
+
+
+def _inclusive_bounds(merged: MergedSchema, name: str) -> dict[str, Any]:
+    """Return the bounds of a number without exclusive ones: exact for integers, a little wider for others."""
+    bounds = merged.bounds.copy()
+    for exclusive, bound, sign, words in _EXCLUSIVE_BOUNDS:
+        limit = bounds.pop(exclusive, None)
+        if limit is None:
+            continue
+        if name == "integer":
+            limit = sign * (floor(sign * limit) + 1)
+        else:
+            _note(merged, f"{words} {limit}")
+        bounds[bound] = TIGHTER[bound](bounds.get(bound, limit), limit)
+    return bounds
+
+
+def _note(merged: MergedSchema, note: str) -> None:
+    note = note if len(note) <= 200 else note[:199] + "…"
+    if note not in merged.notes:
+        merged.notes.append(note)
+
+
+def _merge_objects(merged: MergedSchema, variants: list[MergedSchema]) -> None:
+    """Add the properties of all variants to an object."""
+    for name in dict.fromkeys(name for variant in variants for name in variant.properties):
+        alternatives = [variant.properties.get(name, variant.additional) for variant in variants]
+        possible = [prop for prop in alternatives if prop.always is not False]
+        possible.sort(key=lambda prop: prop.always is True)
+        combined = SchemaNode.combine("anyOf", possible) if len(possible) > 1 else (*possible, SchemaNode(False))[0]
+        merged.properties[name] = all_of(merged.properties.get(name, ANYTHING), combined)
+    shared = [name for name in variants[0].required if all(name in variant.required for variant in variants)]
+    merged.required = list(dict.fromkeys([*merged.required, *shared]))
+    if all(variant.additional.always is False for variant in variants):
+        merged.additional = variants[0].additional
+    merged.description = merged.description or "; or ".join(filter(None, (part.description for part in variants)))
+
+
+def _only_requires(merged: MergedSchema) -> bool:
+    return merged.types in (None, frozenset({"object"})) and not replace(merged, required=[]).is_constrained
+
+
+def _by_type(values: list[Any]) -> dict[str, list[Any]]:
+    """Return the values of an `enum` in groups of one type. Numbers are one group, of integers if all are."""
+    groups: dict[str, list[Any]] = {}
+    for value in values:
+        groups.setdefault(type_of(value), []).append(value)
+    if "number" in groups and "integer" in groups:
+        groups["number"] += groups.pop("integer")
+    return groups
+
+
+def _describe(schema: Schema, description: str) -> Schema:
+    known = schema.get("description")
+    return {**schema, "description": f"{description} {known}" if known and known != description else description}

@@ -1,0 +1,261 @@
+"""JSON values converted to Python values, and what the metadata of `Annotated` adds to a type.
+
+All problems of a value are collected, each with its location. In `Annotated`, a plain string is a description;
+`msgspec.Meta`, pydantic's `Field` and `annotated_types` are read by the names of their attributes. What JSON Schema
+cannot express, pydantic runs.
+"""
+
+import datetime
+import decimal
+import re
+import uuid
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from midspan._schema.problems import Problem, Steps, quoted
+from midspan.errors import ArgumentError, SchemaError
+
+Schema = dict[str, Any]
+Convert = Callable[[Any], Any]
+
+_MAX_PROBLEMS = 20
+_MAX_DECIMAL_EXPONENT = 6_144
+"""That of the decimal128 format. A longer number, written out, would fill the memory."""
+_LIMITS = ("ge", "gt", "le", "lt", "multiple_of", "min_length", "max_length", "pattern")
+_PYDANTIC = ("pydantic", "annotated_types")
+_BASE_TYPES: dict[str, Any] = {"string": str, "integer": int, "number": float, "array": list, "object": dict}
+_JSON_SCALARS = frozenset((str, int, float, bool, type(None)))
+
+
+class ConversionError(Exception):
+    """A value cannot be converted, for these reasons."""
+
+    def __init__(self, *problems: Problem) -> None:
+        super().__init__(*problems)
+        self.problems = problems
+
+    @classmethod
+    def of(cls, message: str, steps: Steps = ()) -> "ConversionError":
+        return cls(Problem(steps, " ".join(message.split())))
+
+    @classmethod
+    def expected(cls, expected: str, value: Any) -> "ConversionError":
+        return cls.of(f"expected {expected}, got {quoted(value)}")
+
+    def within(self, step: str | int) -> list[Problem]:
+        return [Problem((step, *problem.steps), problem.message) for problem in self.problems]
+
+    def argument_error(self) -> ArgumentError:
+        """Return the error for the model: one problem, or one line for each."""
+        if len(self.problems) == 1:
+            return ArgumentError(self.problems[0].path, self.problems[0].message)
+        return ArgumentError("", "\n".join(map(str, self.problems[:_MAX_PROBLEMS])))
+
+
+class TypeSchema(Struct, frozen=True):
+    """A type hint as JSON Schema, and the function that converts JSON to its values."""
+
+    schema: Schema
+    convert: Convert
+    plain: frozenset[Any] = frozenset()
+    """The scalar types of JSON that need no conversion, if the hint allows no others."""
+
+    def describe(self, description: str) -> "TypeSchema":
+        """Return it with this description, unless it has one."""
+        if not description or "description" in self.schema:
+            return self
+        return replace(self, schema={**self.schema, "description": description})
+
+    @property
+    def takes_json(self) -> bool:
+        """Whether valid JSON is passed on as it is. Not floats: JSON may write them as integers."""
+        return bool(self.plain) and float not in self.plain
+
+
+class ObjectSchema(Struct, frozen=True):
+    """An object with named fields as JSON Schema, and the conversion of its fields."""
+
+    schema: Schema
+    types: dict[str, TypeSchema]
+    required: frozenset[str]
+    extra: TypeSchema | None = None
+    """The type of fields of any other name, if there may be such."""
+    reserved: frozenset[str] = frozenset()
+    """Names that are not allowed even then."""
+
+    def convert(self, value: Any) -> dict[str, Any]:
+        """Return the fields that are present, converted."""
+        if not isinstance(value, dict):
+            raise ConversionError.expected("object", value)
+        converted: dict[str, Any] = {}
+        problems: list[Problem] = []
+        for name, item in value.items():
+            field_type = self.types.get(name) or (None if name in self.reserved else self.extra)
+            if field_type is None:
+                known = ", ".join(self.types) or "none"
+                problems.append(Problem((name,), f"is not a property of this object; known properties: {known}"))
+                continue
+            try:
+                converted[name] = field_type.convert(item)
+            except ConversionError as error:
+                problems += error.within(name)
+        if not self.required <= value.keys():
+            missing = [name for name in self.types if name in self.required and name not in value]
+            problems += [Problem((name,), "is required but missing") for name in missing]
+        if problems:
+            raise ConversionError(*problems)
+        return converted
+
+
+def convert_items(items: Iterable[tuple[str | int, Any]], convert: Convert) -> list[Any]:
+    """Return the converted items of a container. Each comes with its step, and all problems are raised together."""
+    converted = []
+    problems: list[Problem] = []
+    for step, item in items:
+        try:
+            converted.append(convert(item))
+        except ConversionError as error:
+            problems += error.within(step)
+    if problems:
+        raise ConversionError(*problems)
+    return converted
+
+
+def call_foreign(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    """Call a constructor or validator of the user. What it raises is a problem of the value."""
+    try:
+        return function(*args, **kwargs)
+    except (ConversionError, RecursionError):
+        raise
+    except (ValueError, TypeError, AssertionError) as error:
+        raise ConversionError.of(str(error) or type(error).__name__) from error
+    except Exception as error:  # foreign code
+        raise ConversionError.of(f"{type(error).__name__}: {error}") from error
+
+
+def scalar_type(hint: Any) -> TypeSchema | None:
+    """Return the type that a scalar of msgspec is; None for other hints."""
+    known = _SCALARS.get(hint) if isinstance(hint, type) else None
+    if known is None:
+        return None
+    schema, expected = known
+
+    def convert(value: Any) -> Any:
+        if type(value) is hint:
+            return value
+        try:
+            converted = msgspec.convert(value, hint)
+        except msgspec.ValidationError:
+            raise ConversionError.expected(expected, value) from None
+        if hint is decimal.Decimal and not _is_bounded(converted):
+            raise ConversionError.expected("a finite number with a reasonable exponent", value)
+        return converted
+
+    return TypeSchema(dict(schema), convert, frozenset([hint]) & _JSON_SCALARS)
+
+
+def _is_bounded(number: decimal.Decimal) -> bool:
+    return number.is_finite() and abs(number.adjusted()) <= _MAX_DECIMAL_EXPONENT
+
+
+_BASE64 = {"type": "string", "contentEncoding": "base64"}
+_SCALARS: dict[Any, tuple[Schema, str]] = {
+    str: ({"type": "string"}, "string"),
+    int: ({"type": "integer"}, "integer"),
+    float: ({"type": "number"}, "number"),
+    bool: ({"type": "boolean"}, "boolean"),
+    type(None): ({"type": "null"}, "null"),
+    bytes: (_BASE64, "base64 text"),
+    bytearray: (_BASE64, "base64 text"),
+    datetime.datetime: (
+        {"type": "string", "format": "date-time"},
+        "a date and time that exists, as YYYY-MM-DDTHH:MM:SS with Z or an offset if the time zone matters",
+    ),
+    datetime.date: ({"type": "string", "format": "date"}, "a date that exists, as YYYY-MM-DD"),
+    datetime.time: ({"type": "string", "format": "time"}, "a time of day, as HH:MM:SS"),
+    datetime.timedelta: ({"type": "string", "format": "duration"}, "a duration as in ISO 8601, such as P1DT2H30M"),
+    uuid.UUID: ({"type": "string", "format": "uuid"}, "a UUID of 32 hexadecimal digits, as 8-4-4-4-12"),
+    decimal.Decimal: ({"type": "string", "format": "decimal"}, "a decimal number in digits, such as 12.50"),
+}
+"""The schema of a scalar, and what a problem says that was expected."""
+
+
+def read_metadata(hint: Any) -> list[Any]:
+    """Return the metadata of an `Annotated`. A `Field` of pydantic has a list of objects with one limit each."""
+    parts = [(item, getattr(item, "metadata", ())) for item in hint.__metadata__]
+    return [part for item, inner in parts for part in (item, *(inner if isinstance(inner, list | tuple) else ()))]
+
+
+def needs_pydantic(item: Any) -> bool:
+    """Return whether an item is or does more than a limit, such as the validators of pydantic."""
+    if hasattr(item, "__get_pydantic_core_schema__"):
+        return True
+    if _package(item) not in _PYDANTIC or hasattr(item, "metadata"):
+        return False
+    settings = getattr(item, "__dict__", None)
+    if settings is None:
+        return not _limits(item)
+    return any(value is not None and name not in _LIMITS for name, value in settings.items())
+
+
+def annotation_keywords(metadata: list[Any], schema: Schema) -> tuple[Schema, bool]:
+    """Return the keywords that the metadata adds to the schema of a type, and whether they express all limits.
+
+    Values are validated against the keywords before they are converted. The last item wins, which is the outermost.
+    """
+    keywords: Schema = {}
+    is_complete = True
+    types = _json_types(schema)
+    for item in metadata:
+        keywords |= {"description": item} if isinstance(item, str) else _annotations(item)
+        for name, limit in _limits(item).items():
+            found = _limit_keywords(name, limit, types)
+            if not found and _package(item) not in _PYDANTIC:
+                raise SchemaError(f"{item!r} cannot limit values of this type")
+            is_complete = is_complete and bool(found)
+            keywords |= found
+    return keywords, is_complete
+
+
+def _package(item: Any) -> str:
+    return type(item).__module__.partition(".")[0]
+
+
+def _annotations(item: Any) -> Schema:
+    keywords = {name: getattr(item, name, None) for name in ("description", "examples")}
+    extra = getattr(item, "extra_json_schema", None)
+    return {name: value for name, value in keywords.items() if isinstance(value, str | list)} | (extra or {})
+
+
+def _limits(item: Any) -> dict[str, Any]:
+    if isinstance(item, type):
+        return {}
+    limits = {name: getattr(item, name, None) for name in _LIMITS}
+    if isinstance(limits["pattern"], re.Pattern):
+        limits["pattern"] = limits["pattern"].pattern
+    return {name: value for name, value in limits.items() if value is not None and not callable(value)}
+
+
+def _json_types(schema: Schema) -> set[str]:
+    """Return the JSON types that a limit can apply to."""
+    if "contentEncoding" in schema or "format" in schema:
+        return set()  # JSON has the text, the limit applies to what the text means
+    types = {schema["type"]} if isinstance(schema.get("type"), str) else set()
+    return types.union(*(_json_types(option) for option in schema.get("anyOf", ())))
+
+
+def _limit_keywords(name: str, value: Any, types: set[str]) -> Schema:
+    """Return a limit in JSON Schema as msgspec writes it; nothing if it does not apply to these types."""
+    keywords: Schema = {}
+    for base in (_BASE_TYPES[known] for known in _BASE_TYPES if known in types):
+        try:
+            keywords |= msgspec.json.schema(Annotated[base, msgspec.Meta(**{name: value})])
+        except (TypeError, ValueError):  # a limit of another type, such as a date
+            continue
+    keywords.pop("type", None)
+    keywords.pop("items", None)
+    return keywords

@@ -1,0 +1,385 @@
+"""Type hints as JSON Schema, with the conversion of JSON to their values.
+
+Records are objects with the names of their fields, whatever class they are. A value of a union is converted to the
+first member that accepts it, so `date | str` prefers the date.
+"""
+
+import enum
+import inspect
+import types
+import typing
+from collections import abc
+from collections.abc import Callable, Iterable
+from os import PathLike
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from midspan._schema.conversion import (
+    ConversionError,
+    ObjectSchema,
+    Schema,
+    TypeSchema,
+    annotation_keywords,
+    call_foreign,
+    convert_items,
+    needs_pydantic,
+    read_metadata,
+    scalar_type,
+)
+from midspan._schema.docstrings import parse_docstring
+from midspan._schema.jsonable import to_jsonable
+from midspan._schema.problems import quoted
+from midspan._schema.records import (
+    NO_DEFAULT,
+    Direction,
+    Field,
+    Record,
+    is_pydantic,
+    pydantic_type,
+    record_of,
+    special_forms,
+)
+from midspan._schema.tree import Definitions, reference, referenced_name
+from midspan.errors import SchemaError
+
+_CONTAINERS: dict[Any, Any] = {
+    **dict.fromkeys((list, abc.Sequence, abc.MutableSequence, abc.Collection, abc.Iterable), list),
+    **dict.fromkeys((set, abc.Set, abc.MutableSet), set),
+    **dict.fromkeys((dict, abc.Mapping, abc.MutableMapping), dict),
+    frozenset: frozenset,
+}
+_ITERATORS = (abc.Iterator, abc.Generator, abc.AsyncIterable, abc.AsyncIterator, abc.AsyncGenerator)
+"""What a function may return and a model cannot give."""
+_JSON_TYPES: dict[Any, str] = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
+_QUALIFIERS = ("Final", "Required", "NotRequired", "ReadOnly")
+
+
+class SchemaBuilder:
+    """Builds the types of the hints of one schema, which share its `$defs`."""
+
+    def __init__(self, direction: Direction) -> None:
+        self.direction = direction
+        self.definitions = Definitions()
+        self._known: dict[Any, TypeSchema] = {}
+
+    def build(self, hint: Any) -> TypeSchema:
+        """Return the type of a hint; a SchemaError if JSON Schema cannot express it."""
+        for build in (scalar_type, self._special, self._generic, self._class):
+            if (built := build(hint)) is not None:
+                return built
+        raise SchemaError(
+            f"{hint_name(hint)} is not JSON serializable; use plain types, lists, a dataclass or a TypedDict; "
+            "a parameter that the model must not see can be a Context[…]"
+        )
+
+    def build_at(self, place: str, hint: Any) -> TypeSchema:
+        """Do the same for a hint that error messages call `place`."""
+        try:
+            return self.build(hint)
+        except SchemaError as error:
+            raise SchemaError(f"{place}: {error}") from error
+
+    def build_object(self, fields: Iterable[Field], *, name: str, label: str = "field") -> ObjectSchema:
+        """Return the type of an object with these fields."""
+        built: dict[str, TypeSchema] = {}
+        required = []
+        for field in fields:
+            field_type = self.build_at(f"{label} {field.key!r} of {name}", field.hint)
+            if self.direction == "in":
+                field_type = _with_default(field_type, field.default)
+            built[field.key] = field_type.describe(field.description)
+            if field.required:
+                required.append(field.key)
+        schema: Schema = {"type": "object", "properties": {key: each.schema for key, each in built.items()}}
+        if required:
+            schema["required"] = required
+        if self.direction == "in":
+            schema["additionalProperties"] = False
+        return ObjectSchema(schema, built, frozenset(required))
+
+    def _special(self, hint: Any) -> TypeSchema | None:
+        """Return the type of hints that are neither classes nor have arguments."""
+        if hint is None:
+            return scalar_type(type(None))
+        if hint is Any or hint is object:
+            return _ANYTHING
+        if isinstance(hint, typing.TypeVar):
+            if hint.__constraints__:
+                return self._union(hint.__constraints__)
+            return self.build(hint.__bound__ if hint.__bound__ is not None else Any)
+        if isinstance(hint, typing.NewType):
+            return self.build(hint.__supertype__)
+        if isinstance(hint, special_forms("TypeAliasType")):
+            return self._named(hint, hint.__name__, lambda: self.build(hint.__value__))
+        return None
+
+    def _generic(self, hint: Any) -> TypeSchema | None:
+        origin, arguments = typing.get_origin(hint) or hint, typing.get_args(hint)
+        if hasattr(hint, "__metadata__"):
+            return self._annotated(hint)
+        if not isinstance(origin, abc.Hashable):
+            return None  # `[int]` and the like are not hints
+        if origin in (typing.Union, types.UnionType):
+            return self._union(arguments)
+        if origin in special_forms("Literal"):
+            return _choice(arguments)
+        if any(origin in special_forms(name) for name in _QUALIFIERS):
+            return self.build(arguments[0] if arguments else Any)
+        if origin is tuple:
+            return self._tuple(hint, arguments)
+        if origin in _CONTAINERS:
+            return self._container(_CONTAINERS[origin], arguments)
+        if origin in _ITERATORS and self.direction == "out":
+            return self._container(list, arguments[:1])
+        if isinstance(origin, special_forms("TypeAliasType")):
+            return self.build(origin.__value__[arguments])
+        return None
+
+    def _annotated(self, hint: Any) -> TypeSchema:
+        metadata = read_metadata(hint)
+        if any(map(needs_pydantic, metadata)):
+            return self._pydantic(hint)
+        inner = self.build(hint.__origin__)
+        keywords, is_complete = annotation_keywords(metadata, inner.schema)
+        schema = {**inner.schema, **keywords}
+        if is_complete:
+            return replace(inner, schema=schema)
+        _, validate = pydantic_type(hint, self.direction)  # a limit of a date or a Decimal
+        return TypeSchema(schema, lambda value: validate(inner.convert(value)))
+
+    def _union(self, members: tuple[Any, ...]) -> TypeSchema:
+        # In a Struct, UnsetType says that the field may be absent, which `required` says already.
+        built = [self.build(member) for member in members if member is not msgspec.UnsetType]
+        if len(built) == 1:
+            return built[0]
+        plain: frozenset[Any] = frozenset()
+        if all(member.plain for member in built):
+            plain = plain.union(*(member.plain for member in built))
+        schema: Schema = {"anyOf": [member.schema for member in built]}
+
+        def convert(value: Any) -> Any:
+            # Arguments were validated before, so there is nothing to check in a value that stays as it is.
+            return value if type(value) in plain else _first_accepting(value, built)
+
+        return TypeSchema(schema, convert, plain)
+
+    def _tuple(self, hint: Any, arguments: tuple[Any, ...]) -> TypeSchema:
+        if hint in (tuple, typing.Tuple):  # noqa: UP006 - the old spelling is a hint of its own
+            return _array(_ANYTHING, tuple)
+        if len(arguments) == 2 and arguments[1] is Ellipsis:
+            return _array(self.build(arguments[0]), tuple)
+        built = [self.build(argument) for argument in arguments]
+        size = len(built)
+        schema: Schema = {"type": "array", "items": False, "minItems": size, "maxItems": size}
+        if built:
+            schema["prefixItems"] = [item.schema for item in built]
+
+        def convert(value: Any) -> Any:
+            if not isinstance(value, list) or len(value) != size:
+                raise ConversionError.expected(f"array of {size} items", value)
+            converters = iter(built)
+            return tuple(convert_items(enumerate(value), lambda item: next(converters).convert(item)))
+
+        return TypeSchema(schema, convert)
+
+    def _container(self, container: Any, arguments: tuple[Any, ...]) -> TypeSchema:
+        if container is dict:
+            return self._dict(*(arguments or (str, Any)))
+        return _array(self.build(arguments[0]) if arguments else _ANYTHING, container)
+
+    def _dict(self, key: Any, value: Any) -> TypeSchema:
+        keys = self.build(key)
+        key_schema = self.definitions.target(keys.schema)
+        if key_schema.get("type", "string") not in ("string", "integer", "number"):
+            raise SchemaError("the keys of a JSON object are text; use str, a number, a date or an Enum")
+        values = self.build(value)
+        schema: Schema = {"type": "object"}
+        if names := _key_names(key_schema):
+            schema["propertyNames"] = names
+        schema["additionalProperties"] = values.schema or True
+        is_numeric = key_schema.get("type") in ("integer", "number")
+
+        def convert_name(name: str) -> Any:
+            return keys.convert(_as_number(name) if is_numeric else name)
+
+        def convert(mapping: Any) -> Any:
+            if not isinstance(mapping, dict):
+                raise ConversionError.expected("object", mapping)
+            names = convert_items(((name, name) for name in mapping), convert_name)
+            return dict(zip(names, convert_items(mapping.items(), values.convert), strict=True))
+
+        return TypeSchema(schema, convert)
+
+    def _class(self, hint: Any) -> TypeSchema | None:
+        cls: Any = typing.get_origin(hint) or hint
+        if not isinstance(cls, type):
+            return None
+        if is_pydantic(cls):
+            return self._pydantic(hint)
+        if issubclass(cls, enum.Enum):
+            return self._named(cls, cls.__name__, lambda: _enum(cls))
+        if issubclass(cls, PathLike) and hasattr(cls, "as_posix"):
+            text = self.build(str)
+            return TypeSchema(text.schema, lambda value: call_foreign(cls, text.convert(value)))
+        if (record := record_of(hint, self.direction)) is not None:
+            return self._named(hint, cls.__name__, lambda: self._record(record, cls.__name__))
+        return None
+
+    def _record(self, record: Record, name: str) -> TypeSchema:
+        built = self.build_object(record.fields, name=name)
+        keywords = {field.key: field.keyword for field in record.fields if field.keyword}
+
+        def convert(value: Any) -> Any:
+            present = built.convert(value)
+            arguments = {keywords[key]: item for key, item in present.items() if key in keywords}
+            return call_foreign(record.make, **arguments)
+
+        return TypeSchema(built.schema, convert).describe(record.description)
+
+    def _pydantic(self, hint: Any) -> TypeSchema:
+        key = _key(hint)
+        if key not in self._known:
+            schema, convert = pydantic_type(hint, self.direction)
+            schema = self.definitions.adopt(schema)
+            if referenced_name(schema) is None and not hasattr(hint, "__metadata__"):
+                name = self.definitions.reserve(hint_name(hint))
+                self.definitions.define(name, schema)
+                schema = reference(name)
+            self._known[key] = TypeSchema(schema, convert)
+        return self._known[key]
+
+    def _named(self, hint: Any, name: str, build: Callable[[], TypeSchema]) -> TypeSchema:
+        """Return a type that may refer to itself while it is built."""
+        key = _key(hint)
+        if key not in self._known:
+            name = self.definitions.reserve(name)
+            complete: list[TypeSchema] = []
+            self._known[key] = TypeSchema(reference(name), lambda value: complete[0].convert(value))  # noqa: PLW0108 - not built yet
+            complete.append(build())
+            self.definitions.define(name, complete[0].schema)
+            self._known[key] = replace(complete[0], schema=reference(name))
+        return self._known[key]
+
+
+def hint_name(hint: Any) -> str:
+    """Return a hint nearly as its author wrote it."""
+    if isinstance(hint, type) and typing.get_origin(hint) is None:
+        return hint.__name__
+    return str(hint).removeprefix("typing.").removeprefix("collections.abc.")
+
+
+def _key(hint: Any) -> Any:
+    """Return what a hint is remembered by: itself, unless the metadata of an inner Annotated is not hashable."""
+    try:
+        hash(hint)
+    except TypeError:
+        return repr(hint)
+    return hint
+
+
+def _with_default(built: TypeSchema, default: Any) -> TypeSchema:
+    """Return the type with this default, if it can be written in JSON so that the same value comes back."""
+    if default is NO_DEFAULT:
+        return built
+    try:
+        data = to_jsonable(default)
+        converted = built.convert(data)
+        is_same = bool(converted == default)
+    except Exception:  # noqa: BLE001 - any object may be a default, and converting or comparing it is foreign code
+        return built
+    if not is_same:
+        return built
+    # `x: float = 1` gives 1.0, so that filling it in leaves nothing to convert.
+    return replace(built, schema={**built.schema, "default": converted if type(converted) is float else data})
+
+
+def _array(item: TypeSchema, container: Any) -> TypeSchema:
+    schema: Schema = {"type": "array", "items": item.schema}
+    if container in (set, frozenset):
+        schema["uniqueItems"] = True
+
+    def convert(value: Any) -> Any:
+        if not isinstance(value, list):
+            raise ConversionError.expected("array", value)
+        items = convert_items(enumerate(value), item.convert)
+        return items if container is list else call_foreign(container, items)
+
+    return TypeSchema(schema, convert)
+
+
+def _enum(cls: type[enum.Enum]) -> TypeSchema:
+    """Return an Enum by its values. Values that are not text are explained by their names."""
+    description = parse_docstring(inspect.cleandoc(cls.__dict__.get("__doc__") or "")).description
+    if not all(isinstance(member.value, str) for member in cls):
+        names = ", ".join(f"{member.value!r} = {member.name}" for member in cls)
+        description = f"{description}\n\n{names}".strip()
+    return replace(_choice(tuple(cls)), plain=frozenset()).describe(description)
+
+
+def _choice(members: tuple[Any, ...]) -> TypeSchema:
+    """Return the type of these values. Members of enums are written by their values."""
+    values = [member.value if isinstance(member, enum.Enum) else member for member in members]
+    if not values:
+        raise SchemaError("there is no value to choose from")
+    if any(type(value) not in _JSON_TYPES for value in values):
+        raise SchemaError(f"not all of {values!r} are JSON serializable; use text or numbers")
+    # Python takes True for 1, JSON does not.
+    by_value = {(isinstance(value, bool), value): member for value, member in zip(values, members, strict=True)}
+    types_ = {_JSON_TYPES[type(value)] for value in values}
+    schema: Schema = {"type": types_.pop(), "enum": values} if len(types_) == 1 else {"enum": values}
+
+    def convert(value: Any) -> Any:
+        try:
+            return by_value[isinstance(value, bool), value]
+        except (KeyError, TypeError):
+            raise ConversionError.expected(f"one of {', '.join(map(quoted, values))}", value) from None
+
+    is_plain = not any(isinstance(member, enum.Enum) for member in members)
+    return TypeSchema(schema, convert, frozenset(map(type, values)) if is_plain else frozenset())
+
+
+def _first_accepting(value: Any, members: list[TypeSchema]) -> Any:
+    """Convert a value to the first member of a union that accepts it; a number to the member of its own type."""
+    if not isinstance(value, str | list | dict):
+        members = sorted(members, key=lambda member: type(value) not in member.plain)
+    errors = []
+    for member in members:
+        try:
+            return member.convert(value)
+        except ConversionError as error:
+            errors.append((member, error))
+    others = [error for member, error in errors if member.schema.get("type") != "null"]
+    if len(others) == 1:
+        raise others[0]
+    reasons = "; ".join(str(problem) for error in others for problem in error.problems[:1])
+    raise ConversionError.of(f"it fits none of the alternatives: {reasons}")
+
+
+def _key_names(schema: Schema) -> Schema:
+    """Return what a schema of keys says of them as text, which they always are in JSON."""
+    if "enum" in schema:
+        return {"enum": [str(value) for value in schema["enum"]]}
+    if schema.get("type") == "integer":
+        return {"pattern": r"^-?[0-9]+$"}
+    keywords = ("format", "pattern", "minLength", "maxLength")
+    return {keyword: schema[keyword] for keyword in keywords if keyword in schema}
+
+
+def _as_number(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeError):
+        return text
+
+
+def _copy(value: Any) -> Any:
+    """Return a copy of JSON data: the function may change it, and the conversation must not change with it."""
+    try:
+        return msgspec.to_builtins(value)
+    except (TypeError, ValueError):
+        return value  # not JSON, and the schema says so
+
+
+_ANYTHING = TypeSchema({}, _copy)

@@ -1,0 +1,198 @@
+"""A schema merged with its references and `allOf`: all constraints on one value in one place.
+
+The work is bounded, whatever chains and fans of references a schema has.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import Struct, field
+
+from midspan._schema.problems import quoted
+from midspan._schema.tree import ANYTHING, SchemaNode
+
+Types = frozenset[str]
+
+MAX_NODES = 6_000
+_MAX_REFS = 40
+_MAX_COMPARISONS = 1_000_000
+
+TIGHTER: dict[str, Callable[[Any, Any], Any]] = {
+    **dict.fromkeys(("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"), max),
+    **dict.fromkeys(("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"), min),
+}
+_BOUNDS = frozenset((*TIGHTER, "pattern", "format"))
+_NOTES = {
+    "not": "must not fit {}",
+    "if": "conditions apply",
+    "contains": "one item must fit {}",
+    "propertyNames": "names of properties must fit {}",
+    "dependentRequired": "if the first is given the others must be: {}",
+    "dependentSchemas": "conditions apply",
+    "unevaluatedProperties": "no other properties",
+    "unevaluatedItems": "no other items",
+    "uniqueItems": "no item twice",
+    "multipleOf": "a multiple of {}",
+    "contentEncoding": "encoded as {}",
+    "contentMediaType": "of media type {}",
+}
+"""Constraints that only the description can express."""
+_NO_CONSTRAINT = {
+    "uniqueItems": False,
+    "unevaluatedProperties": True,
+    "unevaluatedItems": True,
+    "contains": True,
+    "propertyNames": True,
+    "dependentRequired": {},
+    "dependentSchemas": {},
+}
+
+
+class MergedSchema(Struct):
+    """All constraints on one value. Subschemas are still nodes."""
+
+    types: Types | None = None
+    enum: list[Any] | None = None
+    properties: dict[str, SchemaNode] = field(default_factory=dict)
+    required: list[str] = field(default_factory=list)
+    additional: SchemaNode = ANYTHING
+    items: SchemaNode = ANYTHING
+    prefix: list[SchemaNode] = field(default_factory=list)
+    unions: list[list[SchemaNode]] = field(default_factory=list)
+    """A value must fit one schema at least of each list."""
+    bounds: dict[str, Any] = field(default_factory=dict)
+    """`minimum`, `maxLength` and so on, `pattern` and `format`."""
+    description: str = ""
+    default: Any = None
+    examples: list[Any] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    """Constraints for the description."""
+    ref_stack: tuple[int, ...] = ()
+    """The references that led here, to know when to stop following them."""
+
+    @property
+    def is_constrained(self) -> bool:
+        """Whether it says more than the type."""
+        has_parts = self.properties or self.required or self.prefix or self.bounds or self.unions
+        is_open = self.additional.always is True and self.items.always is True
+        return bool(has_parts) or self.enum is not None or not is_open
+
+    def merge(self, other: "MergedSchema") -> None:
+        """Add the constraints of another schema. Of two that cannot be combined, the first is kept."""
+        if other.types is not None:
+            self.types = other.types if self.types is None else common_types(self.types, other.types) or self.types
+        if other.enum is not None:
+            self.enum = other.enum if self.enum is None else _shared_values(self.enum, other.enum) or self.enum
+        for name, prop in other.properties.items():
+            self.properties[name] = all_of(self.properties[name], prop) if name in self.properties else prop
+        self.required = list(dict.fromkeys([*self.required, *other.required]))
+        self.additional = all_of(self.additional, other.additional)
+        if not (self.prefix and other.prefix):
+            self.prefix = self.prefix or other.prefix
+            self.items = all_of(self.items, other.items)
+        self.unions = [*self.unions, *other.unions]
+        for keyword, value in other.bounds.items():
+            known = self.bounds.setdefault(keyword, value)
+            if keyword in TIGHTER:
+                self.bounds[keyword] = TIGHTER[keyword](known, value)
+        self.description = self.description or other.description
+        self.default = other.default if self.default is None else self.default
+        self.examples = self.examples or other.examples
+        self.notes = list(dict.fromkeys([*self.notes, *other.notes]))
+
+
+def common_types(left: Types, right: Types) -> Types:
+    common = left & right
+    if ("number" in left and "integer" in right) or ("integer" in left and "number" in right):
+        common |= {"integer"}
+    return common
+
+
+def all_of(left: SchemaNode, right: SchemaNode) -> SchemaNode:
+    """Return a schema that values must fit both of."""
+    if left.always is True or left is right or right.always is False:
+        return right
+    return left if right.always is True or left.always is False else SchemaNode.combine("allOf", [left, right])
+
+
+def _shared_values(left: list[Any], right: list[Any]) -> list[Any]:
+    """Return the values of both; none if there are too many to compare."""
+    return [] if len(left) * len(right) > _MAX_COMPARISONS else [value for value in left if value in right]
+
+
+class Merger:
+    """Merges references and `allOf`, and counts the nodes. When the limit is reached, the rest accepts any value."""
+
+    def __init__(self, *, max_unrolled: int) -> None:
+        self._max_unrolled = max_unrolled
+        """How often a reference may lead to a schema that it is inside of."""
+        self._left = MAX_NODES
+
+    @property
+    def is_exhausted(self) -> bool:
+        return self._left < 0
+
+    def spend(self, nodes: int) -> None:
+        """Count nodes of the result."""
+        self._left -= nodes
+
+    def merge_all_of(self, node: SchemaNode, ref_stack: tuple[int, ...], depth: int = 0) -> MergedSchema | None:
+        """Return the constraints of a schema; None if no value fits it."""
+        if node.always is False:
+            return None
+        self.spend(1)
+        if node.always is True or self.is_exhausted or depth > _MAX_REFS:
+            return MergedSchema(ref_stack=ref_stack)
+        result = _own(node)
+        result.ref_stack = ref_stack
+        for part, part_stack in self._conjuncts(node, ref_stack):
+            merged = self.merge_all_of(part, part_stack, depth + 1)
+            if merged is None:
+                return None
+            result.merge(merged)
+            known = result.ref_stack[len(ref_stack) :]
+            result.ref_stack += tuple(ref for ref in merged.ref_stack[len(ref_stack) :] if ref not in known)
+        return result
+
+    def _conjuncts(self, node: SchemaNode, ref_stack: tuple[int, ...]) -> list[tuple[SchemaNode, tuple[int, ...]]]:
+        parts = [(part, ref_stack) for part in node.all_of]
+        parts += [(union[0], ref_stack) for union in node.unions if len(union) == 1]
+        if node.target is None or ref_stack.count(id(node.target)) > self._max_unrolled:
+            return parts
+        return [(node.target, (*ref_stack, id(node.target))), *parts]
+
+
+def _own(node: SchemaNode) -> MergedSchema:
+    """Return the constraints of a schema without those of its references and `allOf`."""
+    schema = node.schema
+    types = schema.get("type")
+    enum = node.options
+    if "const" in schema and schema["const"] not in schema.get("enum", [schema["const"]]):
+        enum = schema["enum"]
+    return MergedSchema(
+        types=None if types is None else frozenset([types] if isinstance(types, str) else types),
+        enum=enum,
+        properties={**node.properties},
+        required=schema.get("required", []),
+        additional=_additional(node),
+        items=node.items,
+        prefix=[*node.prefix],
+        bounds={keyword: schema[keyword] for keyword in _BOUNDS & schema.keys()},
+        description=schema.get("description", ""),
+        default=schema.get("default"),
+        examples=schema.get("examples") or ([schema["example"]] if "example" in schema else []),
+        unions=[union for union in node.unions if len(union) > 1],
+        notes=[
+            _NOTES[keyword].format(quoted(schema[keyword]))
+            for keyword in schema
+            if keyword in _NOTES and schema[keyword] != _NO_CONSTRAINT.get(keyword)
+        ],
+    )
+
+
+def _additional(node: SchemaNode) -> SchemaNode:
+    """Return the schema of properties that are not named."""
+    patterns = list(node.pattern_properties.values())
+    if not patterns or node.additional.always is True:
+        return node.additional
+    return SchemaNode.combine("anyOf", patterns if node.additional.always is False else [*patterns, node.additional])

@@ -1,1 +1,0 @@
-"""The steps of `signature.py`: callables, docstrings and type hints as JSON Schema, and JSON as Python values."""

@@ -1,0 +1,386 @@
+"""The endpoints under /api/v1: chat, runs, sessions, tools, models, health."""
+
+import re
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, get_args
+
+from msgspec.structs import replace
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp
+
+from midspan._loop.background import end_of
+from midspan._server.config import OWNER
+from midspan._server.documents import (
+    SESSION_PATTERN,
+    ChatMetadata,
+    ChatRequest,
+    ChatResponse,
+    Health,
+    ModelDocument,
+    ModelList,
+    RunDocument,
+    RunList,
+    RunRequest,
+    SessionDocument,
+    SessionList,
+    ToolCallDocument,
+    ToolDocument,
+    ToolList,
+    ToolResultDocument,
+    UsageDocument,
+)
+from midspan._server.http import (
+    ApiError,
+    Disconnected,
+    EventStream,
+    error_document,
+    frame,
+    invalid,
+    json_response,
+    public_error,
+    read_json,
+    run_error,
+    wait_or_disconnect,
+)
+from midspan._server.service import Service, StartedRun, StoredRun
+from midspan._storage.journal import RunInfo, StateName
+from midspan._types.codec import to_json
+from midspan._types.events import RequestRetry, RunEnd, RunEvent, RunStart, SourceUnavailable, public_event
+from midspan._types.run_state import ToolRun
+from midspan.errors import ConfigError, JournalError
+
+_MAX_PAGE = 200
+_PAGE = 50
+_STATES = get_args(StateName)
+_INTERRUPTED = "the server ended before the run did, so the run has no answer"
+
+
+class Api:
+    """The endpoints of our own API."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    async def chat(self, request: Request) -> Response | ASGIApp:
+        service = self._service
+        body = await read_json(request, ChatRequest, service.config)
+        run = await self._start(request, body, deltas=body.stream)
+        if body.stream:
+            frames = event_frames(service.runs.subscribe(run.id), run.id)
+            on_disconnect = partial(service.cancel_abandoned, run) if body.cancel_on_disconnect else None
+            return EventStream(frames, service.config, headers={"x-run-id": run.id}, on_disconnect=on_disconnect)
+        if not body.cancel_on_disconnect:
+            await end_of(run.result)
+        elif not await wait_or_disconnect(request.receive, run.result):
+            await service.cancel_abandoned(run)
+            raise Disconnected
+        try:
+            result = run.result.result()
+        except Exception as error:  # noqa: BLE001 - reported to the client
+            raise run_error(error, run.id) from None
+        metadata = ChatMetadata(
+            iterations=result.turns,
+            finish_reason=result.finish_reason,
+            provider=run.choice.provider,
+            model=run.choice.model,
+            tools_available=len(service.source.names),
+            max_reached=result.limit is not None,
+            limit=result.limit,
+            usage=UsageDocument.of(result.usage),
+            run_id=run.id,
+            session_id=run.session,
+        )
+        return json_response(_answer(result.text, result.tool_calls, metadata))
+
+    async def _start(self, request: Request, body: RunRequest, *, deltas: bool = True) -> StartedRun:
+        if not body.prompt.strip():
+            raise invalid("prompt must not be empty")
+        service = self._service
+        return await service.start(
+            request.scope[OWNER],
+            body.prompt,
+            choice=service.choose(body.provider, body.model),
+            session=body.session_id,
+            context=body.context,
+            deltas=deltas,
+        )
+
+    # Runs
+
+    async def start_run(self, request: Request) -> Response:
+        body = await read_json(request, RunRequest, self._service.config)
+        run = await self._start(request, body)
+        events = self._service.runs.subscribe(run.id)
+        try:
+            await anext(events)  # then the run is in the journal, so that the client can ask for it
+        except JournalError as error:
+            raise run_error(error, run.id) from None
+        finally:
+            await events.aclose()
+        document = await self._document(run.owner, run.id)
+        return json_response(document, 202, {"Location": f"{request.scope.get('root_path', '')}/api/v1/runs/{run.id}"})
+
+    async def list_runs(self, request: Request) -> Response:
+        state: Any = request.query_params.get("state")
+        if state is not None and state not in _STATES:
+            raise invalid(f"state must be one of {', '.join(_STATES)}")
+        session = request.query_params.get("session_id")
+        if session is not None and re.fullmatch(SESSION_PATTERN, session) is None:
+            raise invalid("session_id is not the name of a session")
+        limit, after = _page(request)
+        owner = request.scope[OWNER]
+        try:
+            infos = await self._service.journal.list(
+                owner=owner, state=state, session=session, after=after, limit=limit
+            )
+        except ConfigError:
+            raise _wrong_cursor() from None
+        following = infos[-1].cursor if len(infos) == limit else None
+        return json_response(RunList([_run_document(info) for info in infos], following))
+
+    async def get_run(self, request: Request) -> Response:
+        return json_response(await self._document(request.scope[OWNER], request.path_params["run_id"]))
+
+    async def cancel_run(self, request: Request) -> Response:
+        owner, run_id = request.scope[OWNER], request.path_params["run_id"]
+        await self._service.cancel(owner, run_id)
+        return json_response(await self._document(owner, run_id))
+
+    async def _document(self, owner: str, run_id: str) -> RunDocument:
+        service = self._service
+        info = await service.info(owner, run_id)
+        if info.summary.state == "running":
+            status = await service.runs.status(run_id)
+            if not status.ended:
+                return _run_document(info, phase=status.phase)
+            with suppress(Exception):  # the error of the run
+                await service.runs.result(run_id)  # then its end is in the journal
+        stored = await service.stored(owner, run_id)
+        return _run_document(stored.info, result=self._stored_answer(stored))
+
+    def _stored_answer(self, run: StoredRun) -> ChatResponse | None:
+        """Return the answer of a stored run, if it has one."""
+        state, end = run.state, run.end
+        if end is None or end.error is not None:
+            return None
+        model = run.info.summary.model or ""
+        metadata = ChatMetadata(
+            iterations=end.turns,
+            finish_reason=state.finish_reason,
+            provider=next((choice.provider for choice in self._service.models if choice.model == model), ""),
+            model=model,
+            max_reached=end.limit is not None,
+            limit=end.limit,
+            usage=UsageDocument.of(end.usage),
+            run_id=run.info.run,
+            session_id=run.info.session,
+        )
+        return _answer(end.text, state.tool_runs, metadata)
+
+    async def run_events(self, request: Request) -> Response | ASGIApp:
+        service, owner, run_id = self._service, request.scope[OWNER], request.path_params["run_id"]
+        from_event = _next_event(request)
+        view = request.query_params.get("view", "all")
+        if view not in ("all", "final"):
+            raise invalid("view must be all or final")
+        info = await service.info(owner, run_id)
+        if info.summary.state != "running" and from_event >= info.length:
+            return Response(status_code=204)  # tells the EventSource of a browser not to come back
+        if view == "final" and info.summary.state == "interrupted":
+            return EventStream(_interrupted_frames(), service.config)
+        if view == "final":
+            return EventStream(_final_frames(service, run_id, from_event), service.config)
+        return EventStream(event_frames(service.events(info, from_event), run_id), service.config)
+
+    # Sessions
+
+    async def list_sessions(self, request: Request) -> Response:
+        limit, after = _page(request)
+        try:
+            sessions = await self._service.journal.sessions(owner=request.scope[OWNER], after=after, limit=limit)
+        except ConfigError:
+            raise _wrong_cursor() from None
+        following = sessions[-1].cursor if len(sessions) == limit else None
+        documents = [
+            SessionDocument(
+                session_id=item.session,
+                runs=item.runs,
+                last_run=item.last_run,
+                started_at=item.started_at,
+                updated_at=item.updated_at,
+            )
+            for item in sessions
+        ]
+        return json_response(SessionList(documents, following))
+
+    async def get_session(self, request: Request) -> Response:
+        service, owner, session = self._service, request.scope[OWNER], session_of(request)
+        runs = await service.journal.list(owner=owner, session=session)
+        if not runs:
+            raise _unknown_session(session)
+        # The public form of an event has messages without provider data.
+        start = public_event(RunStart("", "", await service.history(owner, session)))
+        return json_response(
+            SessionDocument(
+                session_id=session,
+                runs=len(runs),
+                last_run=runs[0].run,
+                started_at=runs[-1].started_at,
+                updated_at=max(run.updated_at for run in runs),
+                messages=start["messages"],
+            )
+        )
+
+    async def delete_session(self, request: Request) -> Response:
+        session = session_of(request)
+        if not await self._service.delete_session(request.scope[OWNER], session):
+            raise _unknown_session(session)
+        return Response(status_code=204)
+
+    async def export_session(self, request: Request) -> Response:
+        """The messages in the form that `midspan.from_json` reads."""
+        service, owner, session = self._service, request.scope[OWNER], session_of(request)
+        if not await service.journal.list(owner=owner, session=session, limit=1):
+            raise _unknown_session(session)
+        document = to_json(await service.history(owner, session))
+        headers = {"content-disposition": 'attachment; filename="session.json"'}
+        return Response(document, 200, headers, "application/json")
+
+    # About the server
+
+    async def tools(self, _: Request) -> Response:
+        documents = [
+            ToolDocument(
+                spec.name, spec.description, spec.parameters, None if spec.changes is None else not spec.changes
+            )
+            for spec in await self._service.source.list_tools()
+        ]
+        return json_response(ToolList(documents))
+
+    async def models(self, _: Request) -> Response:
+        default, *_others = choices = self._service.models
+        documents = [ModelDocument(choice.id, choice.provider, choice.model, choice is default) for choice in choices]
+        return json_response(ModelList(documents))
+
+    async def health(self, _: Request) -> Response:
+        """Whether the journal and all sources of tools can be used."""
+        service = self._service
+        listing = await service.source.list_tools()
+        services = {source.name: "unavailable" for source in listing.unavailable}
+        try:
+            await service.journal.list(limit=1)
+            services["journal"] = "unavailable" if service.has_journal_failed else "available"
+        except (JournalError, ConfigError):
+            services["journal"] = "unavailable"
+        services["tools"] = f"{len(listing)} available"
+        is_healthy = not listing.unavailable and services["journal"] == "available"
+        status: Any = "shutting_down" if service.is_draining else "healthy" if is_healthy else "degraded"
+        return json_response(
+            Health(status=status, mcp_server_ready=not listing.unavailable, services=services),
+            503 if service.is_draining else 200,
+        )
+
+    async def alive(self, _: Request) -> Response:
+        if self._service.is_draining:
+            return json_response(Health(status="shutting_down"), 503)
+        return json_response(Health(status="healthy"))
+
+
+def _answer(text: str, runs: Sequence[ToolRun], metadata: ChatMetadata) -> ChatResponse:
+    calls = [ToolCallDocument(run.id, run.name, run.arguments) for run in runs]
+    results = [ToolResultDocument(run.id, run.name, run.result.model_value, is_error=run.is_error) for run in runs]
+    return ChatResponse(text, calls, results, metadata)
+
+
+def _run_document(run: RunInfo, *, phase: str | None = None, result: ChatResponse | None = None) -> RunDocument:
+    summary = run.summary
+    return RunDocument(
+        run_id=run.run,
+        session_id=run.session,
+        state=summary.state,
+        phase=phase,
+        model=summary.model,
+        turns=summary.turns,
+        events=run.length,
+        usage=UsageDocument.of(summary.usage),
+        started_at=run.started_at,
+        updated_at=run.updated_at,
+        error=None if summary.error is None else error_document(summary.error),
+        result=result,
+    )
+
+
+async def event_frames(events: AsyncGenerator[tuple[int, RunEvent], None], run_id: str) -> AsyncGenerator[bytes, None]:
+    """The events of a run in their public form, with their numbers as ids."""
+    try:
+        async for number, event in events:
+            public = _public_document(event)
+            yield frame(public, id=number, event=public["type"])
+    except JournalError as error:
+        yield frame(run_error(error, run_id).document(), event="error")
+    finally:
+        await events.aclose()
+
+
+async def _final_frames(service: Service, run_id: str, from_event: int) -> AsyncGenerator[bytes, None]:
+    """The text of the final answer, then `done`, or `error`."""
+    events = service.runs.subscribe(run_id, from_event=from_event, view="final")
+    try:
+        async for number, event in events:
+            public = _public_document(event)
+            yield frame(public, id=number, event=public["type"])
+        yield frame({"type": "done"}, event="done")
+    except Exception as error:  # noqa: BLE001 - the error of the run
+        yield frame(run_error(error, run_id).document(), event="error")
+    finally:
+        await events.aclose()
+
+
+async def _interrupted_frames() -> AsyncGenerator[bytes, None]:
+    """The final view of a run that an earlier process left unfinished: it has no answer."""
+    yield frame(ApiError(500, _INTERRUPTED, error="interrupted").document(), event="error")
+
+
+def _public_document(event: RunEvent) -> Any:
+    """Return an event as clients may read it."""
+    if isinstance(event, RunEnd) and event.error is not None:
+        event = replace(event, error=public_error(event.error))
+    elif isinstance(event, RequestRetry | SourceUnavailable):
+        event = replace(event, message="")  # it may quote what a service or the stderr of a tool server says
+    return public_event(event)
+
+
+def _page(request: Request) -> tuple[int, str | None]:
+    text = request.query_params.get("limit", str(_PAGE))
+    if not (text.isascii() and text.isdigit() and len(text) <= 3 and 1 <= int(text) <= _MAX_PAGE):
+        raise invalid(f"limit must be a number from 1 to {_MAX_PAGE}")
+    return int(text), request.query_params.get("after")
+
+
+def _wrong_cursor() -> ApiError:
+    return invalid("after must be the value of next in the page before")
+
+
+def _next_event(request: Request) -> int:
+    """Return the number of the first event that the client wants: the one after the last that it has."""
+    text = request.headers.get("last-event-id") or request.query_params.get("last_event_id") or ""
+    if not text:
+        return 0
+    if not (text.isascii() and text.isdigit() and len(text) < 16):
+        raise invalid("Last-Event-ID must be the id of an event of this run")
+    return int(text) + 1
+
+
+def session_of(request: Request) -> str:
+    """Return the session that the path of a request names."""
+    session: str = request.path_params["session_id"]
+    if re.fullmatch(SESSION_PATTERN, session) is None:
+        raise _unknown_session(session)
+    return session
+
+
+def _unknown_session(session: str) -> ApiError:
+    return ApiError(404, f"there is no session {session[:100]!r}")

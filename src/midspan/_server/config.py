@@ -1,0 +1,158 @@
+"""The settings of the server, and the tokens that it accepts."""
+
+import hashlib
+import hmac
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+
+from midspan._http.origins import ANY, LOOPBACK_HOSTS, AllowedOrigins
+from midspan.errors import ConfigError
+
+ANONYMOUS = "anonymous"
+"""The owner of everything on a server without tokens."""
+OWNER = "midspan_owner"
+"""Where the scope of a request has its owner."""
+_MIN_TOKEN_CHARS = 16
+_TOKEN_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_TOKEN = re.compile(r"[!-~]+")
+
+Seconds = Annotated[float, Meta(gt=0)]
+Count = Annotated[int, Meta(ge=1)]
+
+
+class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How the server behaves. `midspan serve --config FILE` reads the same names from a TOML file."""
+
+    host: str = "127.0.0.1"
+    port: Annotated[int, Meta(ge=0, le=65_535)] = 8081
+    models: tuple[str, ...] = ()
+    """Models that a request may name, beside the model of the agent."""
+    allow_anonymous: bool = False
+    """Accept requests without a token although other machines can reach the server."""
+    allowed_hosts: tuple[str, ...] | None = None
+    """Values of the Host header, without the port. None: those of this machine, and `host`."""
+    cors_origins: tuple[str, ...] = ()
+    """Origins of web pages on other servers that may use this one."""
+    max_body_bytes: Count = 4 * 2**20
+    max_prompt_chars: Count = 100_000
+    max_runs: Count = 256
+    """Runs at once."""
+    max_runs_per_token: Count = 64
+    max_run_seconds: Seconds = 600.0
+    request_timeout: Seconds = 30.0
+    """How long a client may take to send the headers, and then the body."""
+    send_timeout: Seconds = 30.0
+    """How long a client may leave what was sent unread."""
+    heartbeat_seconds: Seconds = 15.0
+    """How often a quiet stream sends a comment, so that proxies keep it open."""
+    shutdown_seconds: Annotated[float, Meta(ge=0)] = 20.0
+    """How long running runs may take to end when the server shuts down."""
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any], source: str = "the server") -> "ServerConfig":
+        """Return the settings from a dict. `source` says in errors where they come from."""
+        try:
+            return msgspec.convert(dict(values), cls)
+        except msgspec.ValidationError as error:
+            known = ", ".join(cls.__struct_fields__)
+            raise ConfigError(f"the settings of {source} are not valid: {error}; known settings: {known}") from error
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine can reach the server."""
+        return self.host in LOOPBACK_HOSTS
+
+    def check_exposed(self, tokens: "Tokens") -> None:
+        """Raise ConfigError if other machines could use the server without a token."""
+        if not (self.is_local or tokens or self.allow_anonymous):
+            raise ConfigError(
+                f"{self.host} can be reached by other machines; set MIDSPAN_TOKENS to the tokens that clients must "
+                "send, or allow everybody with --allow-anonymous"
+            )
+
+    def allowed_origins(self, *, has_tokens: bool) -> AllowedOrigins:
+        """Return the allowed values of the Host and Origin headers.
+
+        Web pages cannot send a token that they do not have, so DNS rebinding is only a danger without tokens.
+        """
+        hosts = self.allowed_hosts
+        if hosts is None:
+            is_open = not self.is_local and (has_tokens or self.host in ("0.0.0.0", "::", ""))  # noqa: S104 - compared
+            hosts = (ANY,) if is_open else (*LOOPBACK_HOSTS, self.host)
+        return AllowedOrigins.of(hosts, self.cors_origins)
+
+
+class Tokens:
+    """The tokens that clients send, each with the name of its owner. Only hashes are kept."""
+
+    def __init__(self, tokens: Mapping[str, str] | None = None) -> None:
+        """`tokens` has the token of each owner. Raises ConfigError if one is weak, or two owners have the same."""
+        if not isinstance(tokens, Mapping | None):
+            raise ConfigError(f"tokens must be a dict with the token of each owner, got a {type(tokens).__name__}")
+        owners: dict[bytes, str] = {}
+        for owner, token in (tokens or {}).items():
+            if not isinstance(owner, str) or not owner:
+                raise ConfigError(f"the owner of a token must be a non-empty string, got {owner!r:.80}")
+            if not isinstance(token, str) or not _TOKEN.fullmatch(token):
+                raise ConfigError("a token must be printable ASCII without spaces")
+            if len(token) < _MIN_TOKEN_CHARS:
+                raise ConfigError(f"a token has fewer than {_MIN_TOKEN_CHARS} characters; try `openssl rand -hex 32`")
+            other = owners.setdefault(_digest(token), owner)
+            if other != owner:
+                raise ConfigError(f"{other!r} and {owner!r} have the same token; give each owner a token of its own")
+        self._owners = list(owners.items())
+
+    @classmethod
+    def of_text(cls, text: str) -> "Tokens":
+        """Return the tokens of a text such as `token1,ann:token2`: separated by commas or white space.
+
+        What a token without a name owns is stored under a part of its hash.
+        """
+        tokens: dict[str, str] = {}
+        for item in re.split(r"[\s,]+", text.strip()):
+            if not item:
+                continue
+            name, colon, token = item.partition(":")
+            if not colon:
+                name, token = "", item
+            if colon and not _TOKEN_NAME.fullmatch(name):
+                raise ConfigError("the name of an owner has up to 64 letters, digits and `_.-`, as in name:token")
+            owner = name or f"token-{_digest(token).hex()[:16]}"
+            if owner in tokens:
+                raise ConfigError(f"there are two tokens for {owner!r}")
+            tokens[owner] = token
+        return cls(tokens)
+
+    @classmethod
+    def of_environment(cls, environment: Mapping[str, str]) -> "Tokens":
+        """Return the tokens of MIDSPAN_TOKENS, or of the file that MIDSPAN_TOKENS_FILE names."""
+        text = environment.get("MIDSPAN_TOKENS", "")
+        path = environment.get("MIDSPAN_TOKENS_FILE", "")
+        if path and not text.strip():
+            try:
+                text = Path(path).read_text("utf-8")
+            except (OSError, UnicodeDecodeError) as error:
+                reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+                raise ConfigError(f"cannot read MIDSPAN_TOKENS_FILE {path!r}: {reason}") from error
+        return cls.of_text(text)
+
+    def __len__(self) -> int:
+        return len(self._owners)
+
+    def owner(self, token: str) -> str | None:
+        """Return the owner of a token. The time that this takes does not depend on how similar the token is."""
+        digest = _digest(token)
+        found: str | None = None
+        for known, owner in self._owners:
+            if hmac.compare_digest(known, digest):
+                found = owner
+        return found
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()

@@ -1,0 +1,343 @@
+"""What goes over the connection, for all APIs: the body of a request, errors, and streams of server-sent events."""
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import suppress
+from functools import cache
+from http import HTTPStatus
+from typing import Any, TypeVar
+
+import msgspec
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from midspan import errors
+from midspan._schema.arguments import SchemaValidator
+from midspan._server.config import ServerConfig
+from midspan._server.documents import ErrorDocument, OpenAIError, OpenAIErrorDocument
+from midspan._types.events import CANCELLED, ErrorInfo
+from midspan.errors import MidspanError, ProviderError, RunError
+
+_log = logging.getLogger("midspan._server")
+
+T = TypeVar("T", bound=msgspec.Struct)
+ABORT = "midspan_abort"
+"""The ASGI extension with which a connection is closed at once, without waiting for a client that does not read."""
+encode_json = msgspec.json.Encoder().encode
+
+
+class Disconnected(Exception):
+    """The client closed the connection, so nobody reads a response."""
+
+
+# Errors
+
+
+class ApiError(Exception):
+    """A response that is an error."""
+
+    def __init__(
+        self, status: int, message: str, *, error: str | None = None, headers: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.error = error or _NAMES.get(status, "invalid_request" if status < 500 else "processing_error")
+        self.headers = dict(headers or {})
+
+    def response(self, scope: Scope) -> Response:
+        """Return the error in the form of the API to which the path belongs."""
+        path = scope["path"].removeprefix(scope.get("root_path", ""))
+        document = self.openai_document() if path.startswith("/v1/") else self.document()
+        return Response(encode_json(document), self.status, self.headers, "application/json")
+
+    def document(self) -> ErrorDocument:
+        return ErrorDocument(self.error, self.message, self.status)
+
+    def openai_document(self) -> OpenAIErrorDocument:
+        kind = "server_error" if self.status >= 500 else "invalid_request_error"
+        return OpenAIErrorDocument(OpenAIError(self.message, kind, code=self.error))
+
+
+_NAMES = {
+    401: "unauthorized",
+    403: "forbidden",
+    404: "not_found",
+    405: "method_not_allowed",
+    409: "conflict",
+    413: "too_large",
+    415: "unsupported_media_type",
+    429: "too_many_requests",
+    503: "unavailable",
+}
+_PROVIDER_MESSAGES: dict[type[Exception], tuple[int, str]] = {
+    errors.AuthenticationError: (502, "the model's service does not accept the credentials of this server"),
+    errors.PermissionDeniedError: (502, "the model's service does not allow this with the credentials of this server"),
+    errors.UnknownModelError: (502, "the model's service does not have this model"),
+    errors.InvalidRequestError: (400, "the model's service did not accept the request"),
+    errors.PromptBlockedError: (400, "a filter of the model's service blocked the prompt"),
+    errors.QuotaExhaustedError: (502, "the quota of this server at the model's service is used up"),
+    errors.RateLimitError: (503, "the model's service gets too many requests; try again later"),
+    errors.RequestTimeoutError: (504, "the model's service did not answer in time"),
+    errors.ProviderError: (502, "the model's service failed"),
+}
+_INTERNAL = "the server could not process the request; its log says why"
+
+
+def invalid(message: str) -> ApiError:
+    return ApiError(400, message)
+
+
+def run_error(error: BaseException, run_id: str) -> ApiError:
+    """Return the response for a run that ended with an error. What clients must not read goes to the log."""
+    status, message = _describe(type(error), str(error))
+    if message is not str(error):
+        fields = {"run_id": run_id}
+        _log.warning("run %s failed: %s: %s", run_id, type(error).__name__, error, extra=fields)
+    if isinstance(error, MidspanError) and error.kind == CANCELLED:
+        return ApiError(409, message, error="cancelled")
+    headers = {"Retry-After": "1"} if status == 503 else {}
+    return ApiError(status, message, error="invalid_request" if status == 400 else "processing_error", headers=headers)
+
+
+def public_error(info: ErrorInfo) -> ErrorInfo:
+    """Return a stored error as clients may read it."""
+    if info.kind == CANCELLED:
+        return info
+    kind = getattr(errors, info.kind, None)
+    is_ours = isinstance(kind, type) and issubclass(kind, MidspanError)
+    return ErrorInfo(info.kind if is_ours else "Error", _describe(kind if is_ours else Exception, info.message)[1])
+
+
+def error_document(info: ErrorInfo) -> ErrorDocument:
+    """Return a stored error with the HTTP status that /chat returns for it."""
+    public = public_error(info)
+    kind = getattr(errors, public.kind, Exception)
+    return ErrorDocument(public.kind, public.message, 409 if info.kind == CANCELLED else _describe(kind, "")[0])
+
+
+def _describe(kind: Any, message: str) -> tuple[int, str]:
+    """Return the status and the message of an error. Only messages of RunError are safe to show to clients."""
+    if issubclass(kind, RunError):
+        return 500, message
+    if issubclass(kind, ProviderError):
+        return next(value for base, value in _PROVIDER_MESSAGES.items() if issubclass(kind, base))
+    return 500, _INTERNAL
+
+
+def unexpected_error(error: Exception, scope: Scope) -> ApiError:
+    """Return the response for an exception that an endpoint or the router raised."""
+    if not isinstance(error, HTTPException):
+        _log.error("%s %s failed", scope.get("method"), scope.get("path"), exc_info=error)
+        return ApiError(500, _INTERNAL)
+    headers = dict(error.headers or {})
+    if "Allow" in headers:  # Starlette has them in any order
+        headers["Allow"] = ", ".join(sorted(headers["Allow"].split(", ")))
+    messages = {
+        404: f"there is nothing at {scope['path'][:200]!r}; see /openapi.json",
+        405: f"{scope['method'][:20]} is not allowed here; allowed: {headers.get('Allow', '')}",
+    }
+    message = messages.get(error.status_code, HTTPStatus(error.status_code).phrase)
+    return ApiError(error.status_code, message, headers=headers)
+
+
+# Requests
+
+
+async def read_json(request: Request, kind: type[T], config: ServerConfig) -> T:
+    """Return the body of a request. Raises ApiError if it is too large, too slow or not valid."""
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type != "application/json":
+        raise ApiError(415, "the body of the request must be JSON; send it with `Content-Type: application/json`")
+    body = await _read(request, config)
+    try:
+        document: T = _decoder(kind).decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise invalid(f"the body of the request is not valid: {_problems(body, kind)}") from None
+    return document
+
+
+async def _read(request: Request, config: ServerConfig) -> bytes:
+    limit = config.max_body_bytes
+    length = request.headers.get("content-length", "")
+    if length.isascii() and length.isdigit() and int(length[:20]) > limit:
+        raise _too_large(limit)
+    pieces: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(config.request_timeout):
+            while True:
+                message: Any = await request.receive()
+                if message["type"] == "http.disconnect":
+                    raise Disconnected
+                pieces.append(message.get("body", b""))
+                size += len(pieces[-1])
+                if size > limit:
+                    raise _too_large(limit)
+                if not message.get("more_body", False):
+                    return b"".join(pieces)
+    except TimeoutError:
+        raise ApiError(408, "the body of the request did not arrive in time", headers={"Connection": "close"}) from None
+
+
+def _too_large(limit: int) -> ApiError:
+    message = f"the body of the request has more than {limit} bytes"
+    return ApiError(413, message, headers={"Connection": "close"})
+
+
+@cache
+def _decoder(kind: Any) -> "msgspec.json.Decoder[Any]":
+    return msgspec.json.Decoder(kind)
+
+
+@cache
+def _validator(kind: Any) -> SchemaValidator:
+    return SchemaValidator(msgspec.json.schema(kind))
+
+
+def _problems(body: bytes, kind: Any) -> str:
+    """Return what is wrong with a body that cannot be decoded: each field with what is expected there."""
+    try:
+        value = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return _syntax_error(body)
+    problems = _validator(kind).problems(value)[:_MAX_PROBLEMS]
+    return "; ".join(map(str, problems)) or "it has a value that is out of range"
+
+
+def _syntax_error(body: bytes) -> str:
+    try:
+        json.loads(body.decode())
+    except json.JSONDecodeError as error:
+        return f"it is not JSON; see line {error.lineno}, column {error.colno}"
+    except UnicodeDecodeError as error:
+        return f"it is not UTF-8; see byte {error.start}"
+    except RecursionError:
+        return "it is nested too deeply"
+    except ValueError:
+        return "it has a number that is too long"
+    return "it has a number or a character that JSON does not allow"
+
+
+_MAX_PROBLEMS = 5
+
+
+# Responses
+
+
+def json_response(document: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return Response(encode_json(document), status, headers, "application/json")
+
+
+def frame(data: Any, *, id: int | None = None, event: str | None = None) -> bytes:
+    """Return one server-sent event with JSON data."""
+    head = b"" if id is None else b"id: %d\n" % id
+    if event is not None:
+        head += b"event: " + event.encode() + b"\n"
+    return head + b"data: " + encode_json(data) + b"\n\n"
+
+
+DONE = b"data: [DONE]\n\n"
+"""The end of a stream in OpenAI's and in Vercel's protocol."""
+_HEARTBEAT = b": heartbeat\n\n"
+_HEADERS = {
+    "content-type": "text/event-stream; charset=utf-8",
+    "cache-control": "no-cache",
+    "x-accel-buffering": "no",  # nginx
+}
+
+
+class EventStream:
+    """A response whose body is a stream of frames. The next frame is made when the client has taken the last one."""
+
+    def __init__(
+        self,
+        frames: AsyncGenerator[bytes, None],
+        config: ServerConfig,
+        *,
+        headers: Mapping[str, str] | None = None,
+        on_disconnect: Callable[[], Awaitable[Any]] | None = None,
+    ) -> None:
+        """`on_disconnect` is called if the client goes away before the end."""
+        self._frames = frames
+        self._heartbeat_seconds = config.heartbeat_seconds
+        self._send_timeout = config.send_timeout
+        self._headers = {**_HEADERS, **(headers or {})}
+        self._on_disconnect = on_disconnect
+        self._sending_since: float | None = None
+        self._last_sent = 0.0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        loop = asyncio.get_running_loop()
+        headers = [(name.encode(), value.encode()) for name, value in self._headers.items()]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        if scope["method"] == "HEAD":
+            await self._frames.aclose()
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            return
+        writing = loop.create_task(self._write(send))
+        leaving = loop.create_task(_disconnect(receive))
+        try:
+            while not writing.done() and not leaving.done():
+                wait = min(self._heartbeat_seconds, self._send_timeout)
+                await asyncio.wait((writing, leaving), timeout=wait, return_when=asyncio.FIRST_COMPLETED)
+                if not writing.done() and not leaving.done() and await self._is_stuck(send):
+                    if abort := scope.get("extensions", {}).get(ABORT):
+                        abort["abort"]()
+                    break
+        finally:
+            is_complete = writing.done() and not writing.cancelled() and writing.exception() is None
+            for task in (writing, leaving):
+                task.cancel()
+            await asyncio.wait((writing, leaving))
+            await self._frames.aclose()
+        if is_complete:
+            with suppress(OSError):
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+        elif not writing.cancelled() and (error := writing.exception()) is not None:
+            raise error
+        elif self._on_disconnect is not None:
+            await self._on_disconnect()
+
+    async def _write(self, send: Send) -> None:
+        clock = asyncio.get_running_loop().time
+        async for data in self._frames:
+            self._sending_since = clock()
+            await send({"type": "http.response.body", "body": data, "more_body": True})
+            self._sending_since = None
+            self._last_sent = clock()
+
+    async def _is_stuck(self, send: Send) -> bool:
+        """Whether the client does not read. If the stream is just quiet, send a heartbeat."""
+        now = asyncio.get_running_loop().time()
+        if self._sending_since is not None:
+            return now - self._sending_since >= self._send_timeout
+        if now - self._last_sent < self._heartbeat_seconds * 0.9:
+            return False
+        self._last_sent = now
+        try:
+            async with asyncio.timeout(self._send_timeout):
+                await send({"type": "http.response.body", "body": _HEARTBEAT, "more_body": True})
+        except TimeoutError:
+            return True
+        return False
+
+
+async def _disconnect(receive: Receive) -> None:
+    """Return when the client has gone away."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def wait_or_disconnect(receive: Receive, task: "asyncio.Task[Any]") -> bool:
+    """Wait for a task, or until the client goes away. Returns whether the task is done. It is never cancelled."""
+    leaving = asyncio.get_running_loop().create_task(_disconnect(receive))
+    try:
+        await asyncio.wait((task, leaving), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        leaving.cancel()
+    return task.done()

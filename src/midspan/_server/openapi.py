@@ -1,0 +1,286 @@
+"""/openapi.json, made from the documents, and a page that shows it: plain HTML without scripts."""
+
+import hashlib
+import re
+from base64 import b64encode
+from collections.abc import Sequence
+from html import escape
+from http import HTTPStatus
+from typing import Any, NamedTuple, get_args
+
+import msgspec
+from starlette.responses import Response
+
+from midspan._server import documents as d
+from midspan._server.service import ModelChoice
+from midspan._storage.journal import StateName
+from midspan._version import VERSION
+
+_PARAMETERS: dict[str, dict[str, Any]] = {
+    "run_id": {"in": "path", "required": True, "schema": {"type": "string"}},
+    "session_id": {"in": "path", "required": True, "schema": {"type": "string", "pattern": d.SESSION_PATTERN}},
+    "model": {"in": "path", "required": True, "schema": {"type": "string"}},
+    "state": {"in": "query", "schema": {"enum": [*get_args(StateName)]}},
+    "session": {"in": "query", "schema": {"type": "string", "pattern": d.SESSION_PATTERN}},
+    "after": {
+        "in": "query",
+        "schema": {"type": "string", "pattern": "^[0-9]{1,18}$"},
+        "description": "The `next` of the page before.",
+    },
+    "limit": {"in": "query", "schema": {"type": "integer", "minimum": 1, "maximum": 200, "default": 50}},
+    "view": {
+        "in": "query",
+        "schema": {"enum": ["all", "final"], "default": "all"},
+        "description": "All events, or only the text of the final answer.",
+    },
+    "Last-Event-ID": {
+        "in": "header",
+        "schema": {"type": "string", "pattern": "^[0-9]{1,15}$"},
+        "description": "The id of the last event that the client has; the stream goes on after it.",
+    },
+}
+
+
+_EVENT = {
+    "type": "object",
+    "description": "One event of the stream. Its data is JSON.",
+    "properties": {"id": {"type": "string"}, "event": {"type": "string"}, "data": {"type": "string"}},
+    "required": ["data"],
+}
+_TEXT: dict[str, Any] = {"type": "string", "pattern": r"\S"}
+_USER_TEXT: dict[str, dict[str, Any]] = {
+    "CompletionRequest": {"content": _TEXT},
+    "UiChatRequest": {
+        "parts": {"contains": {"properties": {"type": {"const": "text"}, "text": _TEXT}, "required": ["type", "text"]}}
+    },
+}
+"""In which field a message of the user has its text; a request needs at least one."""
+
+
+class _Operation(NamedTuple):
+    """One endpoint. A response is a document, or None for a stream of events; 204 has no content."""
+
+    method: str
+    path: str
+    summary: str
+    responses: dict[int, Any]
+    body: Any = None
+    parameters: tuple[str, ...] = ()
+    or_stream: bool = False
+    errors: tuple[int, ...] = ()
+
+
+_START_ERRORS = (404, 408, 409, 413, 415, 429, 502, 503, 504)
+_PAGE = ("after", "limit")
+OPERATIONS = (
+    _Operation("POST", "/api/v1/chat", "Ask, and get the answer or a stream of events", {200: d.ChatResponse},
+               d.ChatRequest, or_stream=True, errors=_START_ERRORS),
+    _Operation("POST", "/api/v1/runs", "Start a run", {202: d.RunDocument}, d.RunRequest, errors=_START_ERRORS),
+    _Operation("GET", "/api/v1/runs", "List runs, newest first", {200: d.RunList},
+               parameters=("state", "session", *_PAGE)),
+    _Operation("GET", "/api/v1/runs/{run_id}", "Get a run", {200: d.RunDocument}, parameters=("run_id",),
+               errors=(404,)),
+    _Operation("POST", "/api/v1/runs/{run_id}/cancel", "Cancel a run", {200: d.RunDocument}, parameters=("run_id",),
+               errors=(404,)),
+    _Operation("GET", "/api/v1/runs/{run_id}/events", "Read the events of a run, and wait for new ones",
+               {200: None, 204: None}, parameters=("run_id", "Last-Event-ID", "view"), errors=(404,)),
+    _Operation("GET", "/api/v1/sessions", "List sessions, the last one first", {200: d.SessionList},
+               parameters=_PAGE),
+    _Operation("GET", "/api/v1/sessions/{session_id}", "Get a session with its messages", {200: d.SessionDocument},
+               parameters=("session_id",), errors=(404,)),
+    _Operation("DELETE", "/api/v1/sessions/{session_id}", "Delete a session with its runs", {204: None},
+               parameters=("session_id",), errors=(404,)),
+    _Operation("GET", "/api/v1/sessions/{session_id}/export", "Export a session for `midspan.from_json`",
+               {200: dict[str, Any]}, parameters=("session_id",), errors=(404,)),
+    _Operation("GET", "/api/v1/tools", "List the tools", {200: d.ToolList}),
+    _Operation("GET", "/api/v1/models", "List the models", {200: d.ModelList}),
+    _Operation("GET", "/api/v1/health", "The state of the server and of what it uses", {200: d.Health, 503: d.Health}),
+    _Operation("GET", "/health", "Whether the server accepts work", {200: d.Health, 503: d.Health}),
+    _Operation("POST", "/api/v1/ui/chat", "Chat with the UI message stream of Vercel's AI SDK", {200: None},
+               d.UiChatRequest, errors=_START_ERRORS),
+    _Operation("GET", "/api/v1/ui/chat/{session_id}/stream", "Resume the UI message stream of a chat",
+               {200: None, 204: None}, parameters=("session_id",), errors=(404,)),
+    _Operation("POST", "/v1/chat/completions", "OpenAI's Chat Completions", {200: d.Completion},
+               d.CompletionRequest, or_stream=True, errors=_START_ERRORS),
+    _Operation("GET", "/v1/models", "OpenAI's list of models", {200: d.OpenAIModelList}),
+    _Operation("GET", "/v1/models/{model}", "One of these models", {200: d.OpenAIModel}, parameters=("model",),
+               errors=(404,)),
+)  # fmt: skip
+
+
+def openapi_document(models: Sequence[ModelChoice], *, has_tokens: bool) -> bytes:
+    """Return the description of the API, with the models of this server."""
+    types = [kind for operation in OPERATIONS for kind in (operation.body, *operation.responses.values()) if kind]
+    types += [d.ErrorDocument, d.OpenAIErrorDocument]
+    types = [*dict.fromkeys(kind for kind in types if isinstance(kind, type) and issubclass(kind, msgspec.Struct))]
+    _, schemas = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
+    _name_models(schemas, models)
+    paths: dict[str, dict[str, Any]] = {}
+    for operation in OPERATIONS:
+        paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation, has_tokens=has_tokens)
+    document: dict[str, Any] = {
+        "openapi": "3.1.0",
+        "info": {"title": "Midspan", "version": VERSION, "description": "An agent over HTTP."},
+        "paths": paths,
+        "components": {"schemas": schemas},
+    }
+    if has_tokens:
+        document["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+    return msgspec.json.encode(document)
+
+
+def _name_models(schemas: dict[str, Any], models: Sequence[ModelChoice]) -> None:
+    """Say in the schemas which models and providers can be named."""
+    names = [*dict.fromkeys(name for choice in models for name in (choice.id, choice.model))]
+    providers = [*dict.fromkeys(choice.provider for choice in models)]
+    for schema in schemas.values():
+        properties = schema.get("properties", {})
+        if "provider" in properties and "context" in properties:
+            properties["provider"] = {"enum": [*providers, None], "default": None}
+            properties["model"] = {"enum": [*names, None], "default": None}
+    schemas["CompletionRequest"]["properties"]["model"] = {"enum": [*names, None], "default": None}
+    for name, fields in _USER_TEXT.items():
+        message = {"properties": {"role": {"const": "user"}, **fields}, "required": ["role", *fields]}
+        schemas[name]["properties"]["messages"]["contains"] = message
+
+
+def _operation(operation: _Operation, *, has_tokens: bool) -> dict[str, Any]:
+    is_open = not operation.path.startswith(("/api/", "/v1/"))
+    fields: dict[str, Any] = {"summary": operation.summary, "operationId": _id(operation)}
+    if operation.parameters:
+        fields["parameters"] = [
+            {"name": "session_id" if name == "session" else name, **_PARAMETERS[name]} for name in operation.parameters
+        ]
+    if operation.body is not None:
+        fields["requestBody"] = {"required": True, "content": _json(operation.body)}
+    responses: dict[str, Any] = {}
+    for status, kind in operation.responses.items():
+        content = {} if status == 204 else _json(kind) if kind else {}
+        if status != 204 and (kind is None or operation.or_stream):
+            content["text/event-stream"] = {"schema": _EVENT}
+        responses[str(status)] = {"description": operation.summary, **({"content": content} if content else {})}
+    error = d.OpenAIErrorDocument if operation.path.startswith("/v1/") else d.ErrorDocument
+    for status in {400, 403, 500, *operation.errors, *((401,) if has_tokens and not is_open else ())}:
+        responses.setdefault(str(status), {"description": HTTPStatus(status).phrase, "content": _json(error)})
+    fields["responses"] = dict(sorted(responses.items()))
+    if has_tokens and not is_open:
+        fields["security"] = [{"token": []}]
+    return fields
+
+
+def _id(operation: _Operation) -> str:
+    words = operation.path.translate(str.maketrans("/{}.-", "     ")).split()
+    return "_".join((operation.method.lower(), *words))
+
+
+def _json(kind: Any) -> dict[str, Any]:
+    is_struct = isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+    schema = {"$ref": f"#/components/schemas/{kind.__name__}"} if is_struct else {"type": "object"}
+    return {"application/json": {"schema": schema}}
+
+
+_STYLE = """
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
+code, pre { font: 14px/1.4 ui-monospace, monospace; }
+a { color: inherit; }
+summary { cursor: pointer; padding: .3rem 0; display: flex; flex-wrap: wrap; gap: 0 .75rem; align-items: baseline; }
+summary > b { width: 4rem; font-size: 13px; }
+summary > code { width: 22rem; }
+.GET { color: #06c; } .POST { color: #080; } .DELETE { color: #c22; }
+details, section { border-top: 1px solid #8884; }
+h3 { margin: 1rem 0 .25rem; } h3 code { font-weight: bold; }
+table { border-collapse: collapse; margin: .25rem 0 1rem; width: 100%; }
+th, td { text-align: left; vertical-align: top; padding: .2rem .75rem .2rem 0; overflow-wrap: anywhere; }
+th { font-weight: normal; opacity: .7; width: 22%; }
+td + td { width: 45%; }
+@media (prefers-color-scheme: dark) {
+  body { background: #111; color: #ddd; } .GET { color: #6af; } .POST { color: #6c6; } .DELETE { color: #f77; }
+}
+"""
+_POLICY = "default-src 'none'; style-src 'sha256-{}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+_MAX_LISTED = 12
+
+
+def openapi_page(document: bytes) -> Response:
+    """Return a page with all endpoints and documents. It has no scripts and loads nothing."""
+    api = msgspec.json.decode(document)
+    operations = [
+        _operation_html(method.upper(), path, item)
+        for path, methods in api["paths"].items()
+        for method, item in methods.items()
+    ]
+    documents = [
+        f'<section id="{name}"><h3><code>{name}</code></h3>{_text(schema.get("description", ""))}'
+        f"{_table(_fields(schema))}</section>"
+        for name, schema in sorted(api["components"]["schemas"].items())
+    ]
+    html = (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Midspan API</title>'
+        f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head><body>'
+        f"<h1>Midspan API {escape(api['info']['version'])}</h1>"
+        f'<p>For programs: <a href="openapi.json">openapi.json</a></p>'
+        f"<h2>Endpoints</h2>{''.join(operations)}<h2>Documents</h2>{''.join(documents)}</body></html>"
+    )
+    digest = b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
+    headers = {
+        "content-security-policy": _POLICY.format(digest),
+        "x-content-type-options": "nosniff",
+        "referrer-policy": "no-referrer",
+    }
+    return Response(html, headers=headers, media_type="text/html")
+
+
+def _operation_html(method: str, path: str, item: dict[str, Any]) -> str:
+    rows = [
+        (f"<code>{parameter['name']}</code>", _type(parameter["schema"]), _text(parameter.get("description", "")))
+        for parameter in item.get("parameters", ())
+    ]
+    if "requestBody" in item:
+        rows.append(("body", _types(item["requestBody"]), ""))
+    statuses: dict[str, list[str]] = {}
+    for status, response in item["responses"].items():
+        statuses.setdefault(_types(response), []).append(status)
+    rows += [(", ".join(listed), types, "") for types, listed in statuses.items()]
+    head = f'<b class="{method}">{method}</b><code>{escape(path)}</code><span>{_text(item["summary"])}</span>'
+    return f"<details><summary>{head}</summary>{_table(rows)}</details>"
+
+
+def _types(value: dict[str, Any]) -> str:
+    """Return what a request or a response contains."""
+    contents = value.get("content", {}).items()
+    types = ["server-sent events" if kind == "text/event-stream" else _type(item["schema"]) for kind, item in contents]
+    return " or ".join(types) or "nothing"
+
+
+def _fields(schema: dict[str, Any]) -> list[tuple[str, str, str]]:
+    required = schema.get("required", ())
+    rows = []
+    for name, field in schema.get("properties", {}).items():
+        notes = filter(None, ("required" if name in required else "", field.get("description")))
+        rows.append((f"<code>{name}</code>", _type(field), _text(": ".join(notes))))
+    return rows
+
+
+def _type(schema: dict[str, Any]) -> str:
+    match schema:
+        case {"$ref": str(reference)}:
+            name = reference.rpartition("/")[2]
+            return f'<a href="#{name}"><code>{name}</code></a>'
+        case {"anyOf": options}:
+            return " or ".join(map(_type, options))
+        case {"enum": values}:
+            listed = [f"<code>{escape(msgspec.json.encode(value).decode())}</code>" for value in values[:_MAX_LISTED]]
+            return " or ".join([*listed, "…"] if len(values) > _MAX_LISTED else listed)
+        case {"type": "array", "items": dict(items)}:
+            return f"array of {_type(items)}"
+    return str(schema.get("type", "any JSON"))
+
+
+def _text(text: str) -> str:
+    """Return a text with code between backticks."""
+    return re.sub("`([^`]+)`", r"<code>\1</code>", escape(text))
+
+
+def _table(rows: Sequence[tuple[str, str, str]]) -> str:
+    cells = "".join(f"<tr><th>{name}</th><td>{kind}</td><td>{note}</td></tr>" for name, kind, note in rows)
+    return f"<table>{cells}</table>"

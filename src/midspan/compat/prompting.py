@@ -1,0 +1,34 @@
+"""Prompt mode in two functions, for programs that send prompts and read calls themselves."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from midspan._loop.blocking import run_blocking
+from midspan._types.messages import Message
+from midspan._types.specs import ToolSpec
+from midspan.providers.prompted.client import PromptedTools
+from midspan.providers.prompted.prompt import system_prompt
+from midspan.providers.prompted.reader import DEFAULT_MARKER
+from midspan.providers.provider import ModelProfile
+from midspan.providers.scripted import ScriptedProvider
+
+ToolLike = ToolSpec | Mapping[str, Any]
+
+
+def build_system_prompt_with_tools(tools: Iterable[ToolLike]) -> str:
+    """Return the text that describes the tools to a model, and how it calls them.
+
+    A tool is a ToolSpec, or a dict as OpenAI, Anthropic or MCP write it.
+    """
+    return system_prompt([ToolSpec.of(tool) for tool in tools], DEFAULT_MARKER)
+
+
+def extract_tool_calls(text: str, tools: Iterable[ToolLike]) -> list[dict[str, Any]]:
+    """Return the calls in the text of a model, each with `id`, `name` and `arguments`.
+
+    Calls that cannot be read and calls of unknown tools are logged and left out.
+    """
+    specs = [ToolSpec.of(tool) for tool in tools]
+    model = PromptedTools(ScriptedProvider([text], profile=ModelProfile("Gemini")))
+    step = run_blocking(model.step([Message.user("")], specs))
+    return step.tool_calls

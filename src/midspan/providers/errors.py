@@ -1,0 +1,83 @@
+"""Errors of services, in responses and in streams, as exceptions of `midspan.errors`; each service has its codes."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from midspan.errors import (
+    AuthenticationError,
+    InvalidRequestError,
+    PermissionDeniedError,
+    ProviderError,
+    QuotaExhaustedError,
+    RateLimitError,
+    ServerError,
+    UnknownModelError,
+)
+from midspan.providers.rest import Response, retry_delay, status_error
+
+Codes = Mapping[str, type[ProviderError]]
+
+
+def parse_error(service: str, codes: Codes, response: Response, body: bytes) -> ProviderError:
+    """Return the error that a response with an error status reports."""
+    try:
+        document = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        document = None
+    if isinstance(document, list) and document:
+        document = document[0]  # as Google writes it
+    code, text = _error_fields(document, codes)
+    message = f"{service} answered {response.status}: {text or body[:200].decode(errors='replace').strip()}"
+    error_type = codes.get(code)
+    if error_type is None and response.status == 402:
+        error_type = QuotaExhaustedError
+    if error_type is None and response.status == 404 and "model" in text:
+        error_type = UnknownModelError
+    if error_type is None:
+        return status_error(response, message)
+    return error_type(message, status=response.status, retry_delay_seconds=retry_delay(response))
+
+
+def event_error(service: str, codes: Codes, name: str, item: Any) -> ProviderError | None:
+    """Return the error that an event of a stream reports."""
+    if not isinstance(item, dict) or (not item.get("error") and name != "error" and item.get("type") != "error"):
+        return None
+    code, message = _error_fields(item if item.get("error") else {"error": item}, codes)
+    text = f"{service} sent an error: {message or item}"
+    return codes.get(code, _STATUS_ERRORS.get(code, ServerError))(text)
+
+
+def _error_fields(document: Any, known: Codes) -> tuple[str, str]:
+    """Return the code and the message of an error; services write them in several places."""
+    error = document.get("error") if isinstance(document, dict) else None
+    if isinstance(error, dict):
+        codes = (error.get("code"), error.get("type"))
+        code = next((str(code) for code in codes if code is not None and str(code) in known), str(codes[0]))
+        return code, str(error.get("message") or "")
+    if isinstance(document, dict):
+        return str(document.get("code") or document.get("type")), str(error or document.get("message") or "")
+    return "", ""
+
+
+OPENAI_CODES: Codes = {
+    "invalid_api_key": AuthenticationError,
+    "authentication_error": AuthenticationError,
+    "model_not_found": UnknownModelError,
+    "insufficient_quota": QuotaExhaustedError,
+    "billing_hard_limit_reached": QuotaExhaustedError,
+    "rate_limit_exceeded": RateLimitError,
+    "server_error": ServerError,
+    "overloaded_error": ServerError,
+    "context_length_exceeded": InvalidRequestError,
+}
+_STATUS_ERRORS: Codes = {
+    "400": InvalidRequestError,
+    "401": AuthenticationError,
+    "402": QuotaExhaustedError,
+    "403": PermissionDeniedError,
+    "404": UnknownModelError,
+    "429": RateLimitError,
+}
+"""Errors within a stream, which has no status: some services write one as the code."""

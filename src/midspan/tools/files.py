@@ -1,0 +1,109 @@
+"""Tools from the files and modules that a user names."""
+
+import importlib
+import importlib.util
+import inspect
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from midspan.errors import ConfigError, SchemaError
+
+FILE_MODULE_PREFIX = "midspan_tools_in_"
+
+
+def tools_in(name: str) -> list[Any]:
+    """Load the tools of a file or module: its `tools`, else what it made with @tool, else its public functions."""
+    with user_code(f"cannot load the tools in {name!r}"):
+        module = load_module(name)
+    return _tools_of(module, name)
+
+
+@contextmanager
+def user_code(problem: str) -> Iterator[None]:
+    """Turn errors of a module of the user into a ConfigError. What the module prints goes to stderr."""
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    except ConfigError:
+        raise
+    except SyntaxError as error:
+        raise ConfigError(f"{problem}: {error.msg}, line {error.lineno}") from error
+    except (Exception, SystemExit) as error:  # a script may call sys.exit when it is imported
+        description = f"{type(error).__name__}: {error}".rstrip(": ")
+        raise ConfigError(f"{problem}: {description}{_location(error)}") from error
+
+
+def _location(error: BaseException) -> str:
+    for frame in traceback.extract_tb(error.__traceback__):
+        if frame.filename != __file__ and "importlib" not in frame.filename:
+            return f" ({Path(frame.filename).name}, line {frame.lineno})"
+    return ""
+
+
+def load_module(name: str) -> ModuleType:
+    """Import a file or a module."""
+    is_file = name.endswith(".py") or "/" in name or Path(name).is_file()
+    return _load_file(Path(name).expanduser()) if is_file else import_user_module(name)
+
+
+def _load_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise ConfigError(f"cannot load the tools in {str(path)!r}: no such file")
+    name = FILE_MODULE_PREFIX + path.stem  # the file may have the name of a standard module, such as json.py
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ConfigError(f"cannot load the tools in {str(path)!r}: the name of the file does not end with .py")
+    module = importlib.util.module_from_spec(spec)
+    _add_to_path(path.parent)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def import_user_module(name: str) -> ModuleType:
+    """Import a module that is installed or in the current directory."""
+    _add_to_path(Path.cwd())
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise  # the module exists, and a module that it imports does not
+        raise ConfigError(f"no module {name!r} is installed or in this directory; name a file as ./NAME.py") from error
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"{name!r} is neither a Python file nor a module") from error
+
+
+def _add_to_path(folder: Path) -> None:
+    """Add a folder at the end of sys.path, so that its files do not hide standard modules."""
+    if (entry := str(folder.resolve())) not in sys.path:
+        sys.path.append(entry)
+
+
+def _tools_of(module: ModuleType, name: str) -> list[Any]:
+    from midspan.tools.function import Tool, tool_of  # loaded with the first file, as are the next
+    from midspan.tools.source import ToolSource
+
+    listed = getattr(module, "tools", None)
+    if isinstance(listed, ToolSource) and not isinstance(listed, type):
+        return [listed]
+    if not (listed is None or isinstance(listed, list | tuple | ModuleType) or callable(listed)):
+        hint = "use its source()" if hasattr(listed, "source") else "make it a list of functions"
+        raise ConfigError(f"`tools` in {name!r} is {listed!r}, not a list or a source of tools; {hint}")
+    public = [value for key, value in vars(module).items() if not key.startswith("_")]
+    functions = [value for value in public if inspect.isfunction(value) and value.__module__ == module.__name__]
+    try:
+        if isinstance(listed, list | tuple):
+            return [tool if isinstance(tool, ToolSource) else tool_of(tool) for tool in listed]
+        tools = list(dict.fromkeys(value for value in public if isinstance(value, Tool))) or list(
+            map(tool_of, functions)
+        )
+    except (SchemaError, TypeError) as error:
+        raise ConfigError(f"cannot use the tools in {name!r}: {error}") from error
+    if not tools:
+        raise ConfigError(f"there are no tools in {name!r}; define a function there, best with @tool")
+    return tools

@@ -1,0 +1,100 @@
+"""Event loops in threads of their own: for plain code that calls coroutines, and for worker processes."""
+
+import asyncio
+import atexit
+import os
+import threading
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any
+
+from midspan.errors import ConfigError
+
+_JOIN_SECONDS = 2.0
+
+
+class LoopThread:
+    """An event loop in a thread of its own. It starts when it is first used and ends with the program."""
+
+    def __init__(self, name: str, make_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop) -> None:
+        self._name = name
+        self._make_loop = make_loop
+        self._loops_of_parents: list[asyncio.AbstractEventLoop | None] = []
+        self._set_up()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._reset)
+
+    def _set_up(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self.is_closed = False
+        self._is_ending = False
+
+    def _reset(self) -> None:
+        """Start anew in a forked child process, which has the loop but not its thread."""
+        # The garbage collector must not close the tasks of the parent here, which could write to its connections.
+        self._loops_of_parents.append(self._loop)
+        atexit.unregister(self.close)
+        self._set_up()
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the caller runs in this event loop, which it would block."""
+        return threading.current_thread() is self._thread
+
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """Return the event loop; start it if it is not running yet."""
+        with self._lock:
+            if self.is_closed:
+                raise ConfigError("the program is exiting; nothing further can start")
+            if self._loop is None:
+                self._loop = self._make_loop()
+                self._thread = threading.Thread(target=self._run, args=(self._loop,), name=self._name, daemon=True)
+                self._thread.start()
+                atexit.register(self.close)
+            return self._loop
+
+    def start_soon(self, make: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run a coroutine without waiting for it. It is not even created if the loop ends before.
+
+        It takes no lock: the garbage collector may call it in a thread that holds the lock.
+        """
+        loop = self._loop
+        if loop is not None:
+            with suppress(RuntimeError):  # the loop is closed, and has closed everything that was open
+                loop.call_soon_threadsafe(lambda: asyncio.run_coroutine_threadsafe(make(), loop))
+
+    def close(self) -> None:
+        """Cancel all tasks and wait a moment for them. Called when the program exits."""
+        with self._lock:
+            self.is_closed = True
+        if self._loop is not None and self._thread is not None:
+            self._loop.call_soon_threadsafe(self._end)
+            self._thread.join(_JOIN_SECONDS)
+
+    def _end(self) -> None:
+        self._is_ending = True
+        asyncio.get_running_loop().stop()
+
+    def _run(self, loop: asyncio.AbstractEventLoop) -> None:
+        asyncio.set_event_loop(loop)
+        try:
+            while not self._is_ending:
+                # asyncio raises these through the loop after the task has them as its outcome. The caller of that task
+                # gets them from there, and the loop continues for the other callers.
+                with suppress(KeyboardInterrupt, SystemExit):
+                    loop.run_forever()
+        finally:
+            tasks = asyncio.all_tasks(loop)
+            for task in tasks:
+                task.cancel()
+            _complete(loop, asyncio.gather(*tasks, return_exceptions=True))
+            _complete(loop, loop.create_task(loop.shutdown_asyncgens()))
+            loop.close()
+
+
+def _complete(loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any]) -> None:
+    while not future.done():
+        with suppress(KeyboardInterrupt, SystemExit):
+            loop.run_until_complete(future)

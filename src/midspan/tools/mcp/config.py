@@ -1,0 +1,147 @@
+"""Servers from configuration files: `mcpServers` in `.mcp.json`, as other programs write it."""
+
+import logging
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, Unpack
+
+import msgspec
+from msgspec import Struct
+
+from midspan.errors import ConfigError
+from midspan.tools.mcp.lock import LOCK_NAME, Lockfile
+from midspan.tools.mcp.options import MCPOptions
+from midspan.tools.mcp.server import MCPServer
+
+_log = logging.getLogger("midspan.tools.mcp")
+
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_IGNORED = frozenset(("autoApprove", "alwaysAllow", "description", "trust", "$schema"))
+"""Fields of other programs, which are not reported."""
+
+
+class ServerEntry(Struct, frozen=True, rename="camel"):
+    """One server in a configuration file."""
+
+    command: str | None = None
+    args: list[str] = []
+    env: dict[str, str] = {}
+    cwd: str | None = None
+    type: Literal["stdio", "http", "streamable-http", "streamableHttp"] | None = None
+    url: str | None = None
+    http_url: str | None = None
+    headers: dict[str, str] = {}
+    include_tools: list[str] | None = None
+    exclude_tools: list[str] = []
+    timeout: float | None = None
+    """Of one call, in milliseconds, as in other programs."""
+    startup_timeout: float | None = None
+    """In milliseconds."""
+    disabled: bool = False
+
+    @property
+    def target(self) -> str:
+        """What starting the server means, for people: its command or its URL."""
+        return self.url or self.http_url or " ".join((self.command or "", *self.args))
+
+
+class _Document(Struct, frozen=True):
+    mcp_servers: dict[str, dict[str, Any]] = msgspec.field(name="mcpServers")
+
+
+def load_mcp_servers(path: str | Path, **options: Unpack[MCPOptions]) -> list[MCPServer]:
+    """Return the servers of a configuration file. `options` are those of `MCPServer`, for all of them.
+
+    A `midspan.lock` is used only if it is given as `lock=`.
+    """
+    path = Path(path)
+    return [server_of(name, entry, path, options) for name, entry in read_config(path).items() if not entry.disabled]
+
+
+def read_config(path: Path, *, expand: bool = True) -> dict[str, ServerEntry]:
+    """Return the servers of a file by name. Raises ConfigError if something is wrong.
+
+    Without `expand`, variables are not replaced, so that no secret is shown.
+    """
+    try:
+        document = msgspec.json.decode(path.read_bytes(), type=_Document)
+    except OSError as error:
+        raise ConfigError(f"cannot read {str(path)!r}: {error.strerror}") from error
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{str(path)!r} is not a configuration of MCP servers: {error}") from error
+    except msgspec.DecodeError as error:
+        raise ConfigError(f"{str(path)!r} is not valid JSON: {error}") from error
+    return {name: _entry(name, fields, path, expand=expand) for name, fields in document.mcp_servers.items()}
+
+
+def _entry(name: str, fields: dict[str, Any], path: Path, *, expand: bool) -> ServerEntry:
+    where = f"the server {name!r} in {str(path)!r}"
+    if fields.get("type") == "sse":
+        raise ConfigError(
+            f"{where} uses the transport sse, which the protocol has replaced; use its streamable HTTP URL"
+        )
+    for field in fields.keys() - set(ServerEntry.__struct_encode_fields__) - _IGNORED:
+        _log.warning("%s has a field %r, which is ignored", where, field)
+    if fields.get("disabled") is True and expand:
+        fields = {"disabled": True}
+    try:
+        expanded = _expand(fields, os.environ) if expand else fields
+    except KeyError as error:
+        raise ConfigError(f"{where} uses ${{{error.args[0]}}}, which is not set; set it, or write a default") from error
+    try:
+        return msgspec.convert(expanded, ServerEntry)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{where}: {error}") from error
+
+
+def _expand(value: Any, variables: Mapping[str, str]) -> Any:
+    """Replace `${NAME}` and `${NAME:-default}` in all strings. Raises KeyError for a variable that is not set."""
+    match value:
+        case str():
+            return _VARIABLE.sub(lambda match: _variable(match[1], match[2], variables), value)
+        case dict():
+            return {key: _expand(item, variables) for key, item in value.items()}
+        case list():
+            return [_expand(item, variables) for item in value]
+    return value
+
+
+def _variable(name: str, default: str | None, variables: Mapping[str, str]) -> str:
+    if variables.get(name):
+        return variables[name]
+    if default is None and name not in variables:
+        raise KeyError(name)
+    return default or ""
+
+
+def server_of(name: str, entry: ServerEntry, path: Path, options: MCPOptions) -> MCPServer:
+    """Return the server of an entry. Relative paths of `cwd` are relative to the file."""
+    url = entry.url or entry.http_url
+    fields = options.copy()
+    fields["name"] = name
+    fields["exclude"] = entry.exclude_tools
+    if entry.include_tools is not None:
+        fields["include"] = entry.include_tools
+    for option, milliseconds in (("timeout", entry.timeout), ("startup_timeout", entry.startup_timeout)):
+        if milliseconds is not None:
+            fields[option] = milliseconds / 1_000  # type: ignore[literal-required]  # names of options
+    try:
+        if url is not None:
+            fields["headers"] = entry.headers
+            return MCPServer(url=url, **fields)
+        if entry.command is None:
+            raise ConfigError("it has neither a command nor a url")
+        fields["env"] = entry.env
+        if entry.cwd is not None:
+            fields["cwd"] = path.parent / Path(entry.cwd).expanduser()
+        fields.pop("auth", None)
+        return MCPServer([entry.command, *entry.args], **fields)
+    except ConfigError as error:
+        raise ConfigError(f"the server {name!r} in {str(path)!r}: {error}") from error
+
+
+def lock_of(path: Path) -> Lockfile:
+    """Return the lock beside a configuration file."""
+    return Lockfile(path.parent / LOCK_NAME)

@@ -1,0 +1,157 @@
+"""Tools and results of MCP as the run knows them."""
+
+import re
+from base64 import b64decode
+from binascii import Error as Base64Error
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+from mcp import types
+from msgspec import Struct
+from msgspec.structs import replace
+from pydantic import ValidationError
+
+from midspan._schema.arguments import SchemaValidator
+from midspan._types.parts import Blob, Resource, Text, ToolCall, ToolResult
+from midspan._types.specs import Effects, ToolSpec
+from midspan._types.texts import truncate
+from midspan.errors import ConfigError
+from midspan.tools.source import bulleted
+
+NO_OUTPUT = "Tool executed successfully with no output"
+_MAX_DESCRIPTION_CHARS = 20_000
+_MAX_PROBLEMS = 3
+_PROTOCOL_META = "io.modelcontextprotocol/"
+"""Before the metadata of the protocol itself, such as the name of the server in each result."""
+_INVISIBLE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]"
+)
+"""Control characters, and characters that a person who reads a description does not see."""
+
+
+class RemoteTool(Struct, frozen=True, eq=False):
+    """A tool of a server."""
+
+    spec: ToolSpec
+    parameters: SchemaValidator
+    response: SchemaValidator | None
+    definition: dict[str, Any]
+    """What the server declares: name, description, schemas and annotations."""
+
+
+def remote_tool(tool: types.Tool, server: str, overrides: Mapping[str, Any]) -> RemoteTool:
+    """Return a tool as a run sees it. Raises SchemaError if one of its schemas is not valid.
+
+    Annotations are hints of the server. What the user declares in `overrides` wins.
+    """
+    hints = tool.annotations or types.ToolAnnotations()
+    is_destructive = hints.destructive_hint if not hints.read_only_hint else None
+    spec = ToolSpec(
+        tool.name,
+        _visible(tool.description or ""),
+        tool.input_schema,
+        tool.output_schema,
+        _effects(hints, server),
+        title=_visible(tool.title or hints.title or "") or None,
+        read_only=hints.read_only_hint,
+        destructive=is_destructive,
+        open_world=hints.open_world_hint,
+        needs_approval=bool(is_destructive),
+    )
+    spec = replace(spec, **overrides)
+    return RemoteTool(
+        spec,
+        SchemaValidator(tool.input_schema),
+        None if tool.output_schema is None else SchemaValidator(tool.output_schema, label="output"),
+        tool.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"icons", "meta", "execution"}),
+    )
+
+
+def _effects(hints: types.ToolAnnotations, server: str) -> Effects | None:
+    """A tool that reads may read everything of its server; one that says that it writes may write all of it."""
+    if hints.read_only_hint:
+        return Effects(reads=(f"{server}:*",), idempotent=True)
+    if hints.read_only_hint is False:
+        return Effects(writes=(f"{server}:*",), idempotent=bool(hints.idempotent_hint))
+    return Effects(idempotent=True) if hints.idempotent_hint else None
+
+
+def _visible(text: str) -> str:
+    return truncate(_INVISIBLE.sub("", text), _MAX_DESCRIPTION_CHARS)
+
+
+def describe_invalid(error: ValueError) -> str:
+    """Say what is wrong with a message of the server, which the SDK has refused."""
+    if not isinstance(error, ValidationError):
+        return str(error)
+    problems = [f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()[:_MAX_PROBLEMS]]
+    return f"the server sent a message that is not valid: {'; '.join(problems)}"
+
+
+def to_tool_result(call: ToolCall, result: types.CallToolResult, tool: RemoteTool, *, max_chars: int) -> ToolResult:
+    """Return the result of a call as the run knows it."""
+    content = tuple(map(_part, result.content))
+    if result.is_error:
+        return _error(call, content)
+    value = result.structured_content
+    if tool.response is not None:
+        if value is None and "structured_content" not in result.model_fields_set:
+            return call.error_result(
+                "invalid response: the tool declares an output schema and returned no structured content"
+            )
+        if not tool.response.accepts(value):
+            return call.error_result(f"invalid response:{bulleted(map(str, tool.response.problems(value)))}")
+    if value is None and not content:
+        value = NO_OUTPUT
+    content, notes = _shortened(content, max_chars)
+    if value is not None and len(encoded := msgspec.json.encode(value)) > max_chars:
+        value = truncate(encoded.decode(), max_chars)
+        notes = (*notes, f"the result was cut to {max_chars:,} characters")
+    meta = {key: item for key, item in (result.meta or {}).items() if not key.startswith(_PROTOCOL_META)}
+    return ToolResult(call.id, call.name, value, False, content, notes=notes, meta=meta)
+
+
+def _error(call: ToolCall, content: Iterable[Text | Blob | Resource]) -> ToolResult:
+    texts = [part.text for part in content if not isinstance(part, Blob) and part.text]
+    return call.error_result("\n".join(texts) or f"{call.name} reported an error without a message")
+
+
+def _shortened(
+    content: tuple[Text | Blob | Resource, ...], max_chars: int
+) -> tuple[tuple[Text | Blob | Resource, ...], tuple[str, ...]]:
+    """Return the content with at most `max_chars` characters of text."""
+    left = max_chars
+    notes: tuple[str, ...] = ()
+    parts: list[Text | Blob | Resource] = []
+    for part in content:
+        text = "" if isinstance(part, Blob) else part.text or ""
+        if len(text) <= left:
+            parts.append(part)
+        else:
+            parts.append(replace(part, text=truncate(text, left)))
+            notes = (*notes, f"the result was cut to {max_chars:,} characters")
+        left = max(0, left - len(text))
+    return tuple(parts), notes
+
+
+def _part(block: types.ContentBlock) -> Text | Blob | Resource:
+    match block:
+        case types.TextContent(text=text):
+            return Text(truncate(text, len(text)))
+        case types.ImageContent(data=data, mime_type=media_type) | types.AudioContent(data=data, mime_type=media_type):
+            return _blob(data, media_type)
+        case types.ResourceLink(uri=uri, name=name, mime_type=media_type):
+            return Resource(str(uri), name, media_type)
+        case types.EmbeddedResource(resource=types.TextResourceContents(uri=uri, mime_type=media_type, text=text)):
+            return Resource(str(uri), media_type=media_type, text=truncate(text, len(text)))
+        case types.EmbeddedResource(resource=types.BlobResourceContents(uri=uri, mime_type=media_type, blob=data)):
+            return Resource(str(uri), media_type=media_type, base64=data)
+    raise AssertionError(f"unknown content {block!r:.80}")
+
+
+def _blob(data: str, media_type: str) -> Blob | Text:
+    try:
+        return Blob.of(b64decode(data, validate=True), media_type)
+    except (Base64Error, ValueError, ConfigError) as error:
+        return Text(f"[{media_type[:80]} that cannot be read: {error}]")

@@ -1,0 +1,1 @@
+"""Tools in other processes, which can be killed with everything they started."""

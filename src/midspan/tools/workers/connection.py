@@ -1,0 +1,349 @@
+"""The host's side of one worker: its calls, one at a time, and its end."""
+
+import asyncio
+import logging
+import signal
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from midspan._types.parts import NOT_RUN, ToolCall, ToolResult
+from midspan._types.specs import ToolSpec
+from midspan.errors import ConfigError, WorkerError
+from midspan.tools.source import unknown
+from midspan.tools.workers import protocol
+from midspan.tools.workers.address import keep_alive
+from midspan.tools.workers.job import Job
+from midspan.tools.workers.process import WorkerProcess, describe_exit
+from midspan.tools.workers.protocol import FromWorker, ProtocolError, RegisteredTool
+from midspan.tools.workers.setup import WorkerLimits, WorkerSetup
+from midspan.tools.workers.supervisor import KILL_SECONDS, NOT_KILLED
+
+_log = logging.getLogger("midspan.tools.workers")
+
+CANCEL_SECONDS = 2.0
+"""How long a call that was cancelled, or a worker that has to stop, may take to end before it is killed."""
+_MAX_REGISTRATION_BYTES = 8 * 2**20
+"""Of a frame from a worker that has not shown its token yet."""
+_decode_result = msgspec.json.Decoder(ToolResult).decode
+
+Cause = Literal["timeout", "cancelled", "stuck", "cpu", "closed", "died"]
+
+
+class Ended(Struct, frozen=True):
+    """A worker has ended."""
+
+    cause: Cause
+    description: str
+    """How it ended, to follow its name."""
+    seconds: float = 0.0
+    """The timeout of the call."""
+    all_killed: bool = True
+    """Whether all processes that it started have ended too."""
+
+    def may_rerun(self, spec: ToolSpec) -> bool:
+        """Whether the call that ran can be run again: its worker died, and a second run changes nothing more."""
+        return self.cause == "died" and spec.safe_to_retry
+
+    def result(self, call: ToolCall, spec: ToolSpec, *, reruns: int = 0) -> ToolResult:
+        """Return the result of the call that ran."""
+        name = call.name
+        killed = "its process and all processes that it started were killed"
+        if not self.all_killed:
+            killed = "whether all its processes were killed is unknown"
+        if self.cause == "timeout":
+            return call.error_result(f"{name} timed out after {self.seconds:g} seconds; {killed}")
+        if self.cause == "cancelled":
+            return call.error_result(f"{name} was cancelled; {killed}")
+        if spec.safe_to_retry:
+            runs = f" in {reruns + 1} runs" if reruns else ""
+            return call.error_result(f"{name} failed{runs}: its process {self.description}")
+        return call.error_result(f"{name}: outcome unknown: its process {self.description}; it may have had an effect")
+
+
+OnOutcome = Callable[[ToolResult | Ended], None]
+"""Takes the result of a call, or how its worker ended."""
+OnRegistered = Callable[["WorkerConnection", protocol.Register], None]
+
+
+class WorkerConnection(asyncio.Protocol):
+    """One worker, in the event loop of its pool."""
+
+    def __init__(self, process: WorkerProcess | None, limits: WorkerLimits, on_registered: OnRegistered) -> None:
+        """`process=None` is a worker that has connected itself, from anywhere."""
+        self.loop = asyncio.get_running_loop()
+        self.created_at = self.loop.time()
+        self.ended: asyncio.Future[Ended] = self.loop.create_future()
+        """Set when the worker and all its descendants have ended."""
+        self.tools: dict[str, RegisteredTool] = {}
+        self.is_registered = False
+        self.pid = 0
+        self.job: Job | None = None
+        """The call that runs."""
+        self._process = process
+        self._limits = limits
+        self._on_registered = on_registered
+        self._decoder = protocol.FrameDecoder[FromWorker](FromWorker, _MAX_REGISTRATION_BYTES)
+        self._transport: asyncio.Transport | None = None
+        self._number = 0
+        self._on_outcome: OnOutcome
+        self._timer: asyncio.TimerHandle | None = None
+        self._seconds: float | None = None
+        self._cause: Cause | None = None
+        """Why the worker is being killed."""
+        self._is_stopping = False
+        self._missed_pings = 0
+        self._description = ""
+        self._exit_code: int | None = None
+        self._exit_task: asyncio.Task[None] | None = None
+
+    async def run(self, job: Job) -> ToolResult | Ended:
+        """Run one call. A task that is cancelled after the end of the call gets its outcome nevertheless."""
+        outcome: asyncio.Future[ToolResult | Ended] = self.loop.create_future()
+        on_cancel = job.on_cancel
+        self.start(job, outcome.set_result)
+        try:
+            return await outcome
+        except asyncio.CancelledError:
+            if outcome.done() and not outcome.cancelled():
+                return outcome.result()
+            raise
+        finally:
+            job.on_cancel = on_cancel
+
+    def start(self, job: Job, on_outcome: OnOutcome) -> None:
+        """Start one call. The worker is killed after the timeout of the tool and at the deadline of the run.
+
+        `on_outcome` is called once, maybe at once.
+        """
+        assert self.job is None, "a worker runs one call at a time"
+        call, context = job.call, job.context
+        tool, left = self.tools.get(call.name), context.seconds_left
+        if tool is None:
+            on_outcome(unknown(call, self.tools))
+        elif left is not None and left <= 0:
+            on_outcome(call.error_result(f"{call.name} was not run: the time of the run is over", NOT_RUN))
+        elif self.ended.done():
+            on_outcome(self.ended.result())
+        else:
+            context.start(tool.timeout)
+            seconds = tool.timeout
+            if left is not None:
+                seconds = left if seconds is None else min(left, seconds)
+            self.job, self._number, self._seconds, self._on_outcome = job, self._number + 1, seconds, on_outcome
+            job.on_cancel = self._cancel
+            self.send(job.message(self._number, seconds))
+            self._timer = None if seconds is None else self.loop.call_later(seconds, self.kill, "timeout")
+
+    def _finish(self, outcome: ToolResult | Ended) -> None:
+        job, self.job = self.job, None
+        if job is None:
+            return
+        job.on_cancel = None
+        if self._timer is not None:
+            self._timer.cancel()
+        self._on_outcome(outcome)
+
+    def _cancel(self) -> None:
+        """Ask the worker to end its call; kill it if that takes too long."""
+        number = self._number
+        self.send(protocol.Cancel(number))
+
+        def expire() -> None:
+            if self.job is not None and self._number == number:
+                self.kill("cancelled")
+
+        self.loop.call_later(CANCEL_SECONDS, expire)
+
+    def send(self, message: protocol.ToWorker) -> None:
+        if self._transport is not None and self._cause is None:
+            self._transport.write(protocol.encode(message))
+
+    @property
+    def is_used(self) -> bool:
+        """Whether it has run a call."""
+        return self._number > 0
+
+    def is_alive(self) -> bool:
+        return self._cause is None and not self._is_stopping
+
+    def ping(self) -> None:
+        """Ask whether the worker reacts, and kill it if it has not done so for `stuck_seconds`.
+
+        A worker that runs a call with a deadline may hold the interpreter's lock until then.
+        """
+        if not self.is_registered:
+            return  # it has its own time limit
+        max_missed = max(1, round(self._limits.stuck_seconds / self._limits.ping_seconds))
+        if self._missed_pings >= max_missed and (self.job is None or self._seconds is None):
+            self.kill("stuck")
+        self._missed_pings += 1
+        self.send(protocol.Ping())
+
+    def refuse(self, reason: str) -> None:
+        """Close the connection to a worker that has connected itself."""
+        assert self._transport is not None, "it has registered"
+        self.send(protocol.Refuse(reason))
+        self._cause = "closed"
+        self.loop.call_later(CANCEL_SECONDS, self._transport.abort)  # it closes first, if it is a worker
+
+    async def stop(self) -> None:
+        """Let the worker exit by itself; kill it if that takes too long."""
+        if self.job is None and self.is_alive():
+            self.send(protocol.Stop())
+            self._is_stopping = True
+            await asyncio.wait([self.ended], timeout=CANCEL_SECONDS)
+        self.kill("closed")
+        await asyncio.wait([self.ended])
+
+    def kill(self, cause: Cause) -> None:
+        """Kill the worker and all its descendants. `ended` says when that is done."""
+        if self._cause is not None or self.ended.done():
+            return
+        self._cause = cause
+        if self._transport is None:
+            return
+        # The supervisor kills when it sees the end of our stream. Closing would not end it if a forked process of this
+        # host had a copy of the socket.
+        with suppress(OSError):
+            self._transport.get_extra_info("socket").shutdown(socket.SHUT_WR)
+        if self._process is None and self.is_registered:
+            self.loop.call_later(KILL_SECONDS + 1, self._transport.abort)  # else it ends its own stream
+        else:
+            self._transport.abort()
+
+    # What asyncio calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        if self._process is None and transport.get_extra_info("peername"):  # of a Unix socket it is empty
+            keep_alive(transport.get_extra_info("socket"))
+        self.send(protocol.Configure(self._limits.max_memory_bytes, self._limits.max_cpu_seconds))
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for message in self._decoder.feed(data):
+                if isinstance(message, protocol.Exit):
+                    self._exit_code = message.code
+                elif self._cause is None:
+                    self._receive(message)
+        except ProtocolError as error:
+            _log.error("the connection to a worker was closed: %s", error)
+            self._description = f"was killed, because {error}"
+            self.kill("died")
+
+    def connection_lost(self, _error: Exception | None) -> None:
+        self._cause = self._cause or ("closed" if self._is_stopping else "died")
+        self._exit_task = self.loop.create_task(self._wait_for_exit())
+
+    async def _wait_for_exit(self) -> None:
+        """Wait for the end of all processes, and report it."""
+        assert self._cause is not None, "the connection is lost"
+        code, output = self._exit_code, ""  # None if the supervisor of a remote worker could not send it
+        if self._process is not None:
+            self._process.socket.close()
+            code, output = await self._process.ended()
+        if self._cause == "stuck":
+            self._description = "did not react any more and was killed"
+        elif code == 128 + signal.SIGXCPU:
+            self._cause, self._description = "cpu", "was killed, because it used too much CPU time"
+        description = self._description or ("closed its connection" if code is None else describe_exit(code))
+        for line in output.splitlines():
+            self._log_line(logging.INFO, line)
+        ended = Ended(self._cause, description, round(self._seconds or 0.0, 2), code not in (None, NOT_KILLED))
+        if ended.cause not in ("closed", "cancelled"):
+            _log.warning("%s %s (%s)", self, ended.description, ended.cause)
+        self.ended.set_result(ended)
+        self._finish(ended)
+
+    def _receive(self, message: FromWorker) -> None:
+        self._missed_pings = 0
+        job = self.job
+        if isinstance(message, protocol.Register):
+            if self.is_registered:
+                raise ProtocolError("a worker registered twice")
+            self._decoder.max_bytes = protocol.MAX_FRAME_BYTES
+            self.is_registered, self.pid = True, message.pid
+            self.tools = {tool.spec.name: tool for tool in message.tools}
+            self._on_registered(self, message)
+            return
+        if not self.is_registered:
+            raise ProtocolError("a worker sent another message before it registered")
+        match message:
+            case protocol.Pong() | protocol.Exit():
+                return
+            case protocol.Log(call=number, level=level, text=text):
+                is_call = number == self._number
+                if message.is_from_context and is_call and job is not None:
+                    job.context.log(text, level)
+                else:
+                    self._log_line(level, text, is_call=is_call)
+                return
+        if job is None or message.call != self._number:
+            return  # of a call that has ended
+        match message:
+            case protocol.Result(result=encoded):
+                self._set_result(job, encoded)
+            case protocol.Progress(fraction=fraction, message=text):
+                job.progress(fraction, text)
+            case protocol.Callback():
+                job.call_back(message, self._reply)
+
+    def _set_result(self, job: Job, encoded: bytes) -> None:
+        try:
+            result = _decode_result(encoded)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise ProtocolError(f"a result is not valid: {error}") from error
+        if (result.id, result.name) != (job.call.id, job.call.name):
+            raise ProtocolError("a result belongs to another call")
+        self._finish(result)
+
+    def _reply(self, message: protocol.CallbackResult) -> None:
+        """Called in the event loop of the caller."""
+        self.loop.call_soon_threadsafe(self.send, message)
+
+    def _log_line(self, level: int, text: str, *, is_call: bool = True) -> None:
+        if self.job is not None and is_call:
+            _log.log(level, "[%s %s] %s", self.job.context.run_id, self.job.call.id, text)
+        else:
+            _log.log(level, "[%s] %s", self, text)
+
+    def __str__(self) -> str:
+        return f"worker {self.pid}" if self.pid else "a worker"
+
+
+async def start_worker(
+    setup: WorkerSetup, limits: WorkerLimits, *, sandbox: bool, on_created: Callable[[WorkerConnection], None]
+) -> WorkerConnection:
+    """Start a process and wait until it has registered its tools."""
+    loop = asyncio.get_running_loop()
+    registered: asyncio.Future[protocol.Register] = loop.create_future()
+    try:
+        process = WorkerProcess(setup, sandbox=sandbox)
+    except (OSError, ValueError) as error:  # ValueError: a path that is not UTF-8 cannot be passed on
+        raise WorkerError(f"a worker for {setup.tools!r} could not be started: {error}") from error
+    worker = WorkerConnection(process, limits, lambda _, message: registered.set_result(message))
+    on_created(worker)
+    await loop.create_connection(lambda: worker, sock=process.socket)
+    seconds = limits.start_seconds
+    try:
+        await asyncio.wait((registered, worker.ended), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    except asyncio.CancelledError:
+        worker.kill("closed")
+        raise
+    if registered.done():
+        message = registered.result()
+        if message.error is None and message.tools:
+            return worker
+        worker.kill("closed")
+        raise ConfigError(message.error or f"there are no tools in {setup.tools!r}")
+    if worker.ended.done():
+        ended = worker.ended.result()
+        raise WorkerError(f"a worker for {setup.tools!r} {ended.description} before it had registered its tools")
+    worker.kill("stuck")
+    raise WorkerError(f"a worker for {setup.tools!r} had not registered its tools after {seconds:g} seconds")

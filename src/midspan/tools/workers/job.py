@@ -1,0 +1,159 @@
+"""One call on its way through a pool: made in the event loop of its caller, run in the event loop of the pool."""
+
+import asyncio
+import contextvars
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from midspan._types.context import RunContext
+from midspan._types.parts import ToolCall, ToolResult
+from midspan._types.texts import NOT_JSON
+from midspan.errors import ToolError
+from midspan.tools.source import describe_error
+from midspan.tools.workers.protocol import Call, Callback, CallbackResult
+
+encode_json = msgspec.json.Encoder().encode
+_decode_json = msgspec.json.Decoder().decode
+
+_callers: contextvars.ContextVar[tuple["Job", ...]] = contextvars.ContextVar("midspan_worker_calls", default=())
+"""The calls in workers that wait for what the current code does, outermost first."""
+
+
+class Job:
+    """A call, its caller, and who answers it. The pool finishes it exactly once."""
+
+    def __init__(self, call: ToolCall, context: RunContext[Any], session: str | None = None) -> None:
+        """Raises TypeError or another of NOT_JSON if the arguments are not JSON serializable."""
+        self.call = call
+        self.context = context
+        self.session = session
+        self.arguments = encode_json(call.arguments)
+        self.callers = _callers.get()
+        """The calls that wait for this one: their tools made it, directly or through other tools or agents."""
+        self.is_cancelled = False
+        self.on_cancel: Callable[[], object] | None = None
+        """What the pool does if the call is cancelled; it is used in the event loop of the pool only."""
+        self._variables = contextvars.copy_context()
+        self._loop = asyncio.get_running_loop()
+        self._result: asyncio.Future[ToolResult] = self._loop.create_future()
+        self._is_finished = False
+        self._callback_tasks: set[asyncio.Task[None]] = set()
+
+    def message(self, number: int, seconds: float | None) -> Call:
+        """Return the call as it is sent to a worker."""
+        call, context = self.call, self.context
+        user: bytes | None = b"null"
+        if context.user is not None:
+            try:
+                user = encode_json(context.user)
+            except NOT_JSON:
+                user = None
+        position = (context.run_id, context.turn, context.index, context.depth)
+        return Call(number, call.id, call.name, self.arguments, *position, seconds, user)
+
+    async def result(self, cancel: Callable[["Job"], None]) -> ToolResult:
+        """Wait for the result. If the waiting task is cancelled, the call is, and its end is waited for."""
+        try:
+            return await self._result
+        except asyncio.CancelledError:
+            self.context.cancel()
+            if not self._is_finished:
+                self._result = self._loop.create_future()
+                cancel(self)
+                await asyncio.wait([self._result])
+            raise
+        except GeneratorExit:  # the caller is being closed and must not await
+            self.context.cancel()
+            cancel(self)
+            raise
+
+    # The pool calls the following from its own thread.
+
+    def finish(self, result: ToolResult) -> None:
+        """Give the result to the caller."""
+        self._call_soon(self._finish, result)
+
+    def progress(self, fraction: float | None, message: str) -> None:
+        if not self.context.cancelled:
+            self.context.progress(fraction, message)
+
+    def call_back(self, message: Callback, reply: Callable[[CallbackResult], None]) -> None:
+        """Do in the event loop of the caller what a worker asks for."""
+        self._call_soon(self._start_callback, message, reply)
+
+    def _call_soon(self, function: Callable[..., object], *args: Any) -> None:
+        with suppress(RuntimeError):  # the event loop of the caller is closed, and nobody waits any more
+            self._loop.call_soon_threadsafe(function, *args)
+
+    # The rest runs in the event loop of the caller.
+
+    def _finish(self, result: ToolResult) -> None:
+        self._is_finished = True
+        for task in self._callback_tasks:
+            task.cancel()
+        if not self._result.done():
+            self._result.set_result(result)
+
+    def _start_callback(self, message: Callback, reply: Callable[[CallbackResult], None]) -> None:
+        if not self._is_finished:
+            self._variables.run(_callers.set, (*self.callers, self))
+            task = self._loop.create_task(self._answer(message, reply), context=self._variables)
+            self._callback_tasks.add(task)
+            task.add_done_callback(self._callback_tasks.discard)
+
+    async def _answer(self, message: Callback, reply: Callable[[CallbackResult], None]) -> None:
+        ask = self.context.call_tool if message.kind == "call_tool" else self.context.ask_user
+        value, problem = b"", None
+        try:
+            value = encode_json(await ask(message.subject, _decode_json(message.value)))
+        except ToolError as error:
+            problem = str(error)
+        except Exception as error:  # noqa: BLE001 - `ask_user` is user code
+            problem = describe_error(error)
+        reply(CallbackResult(message.number, value, problem))
+
+
+class Wait(Struct, eq=False):
+    """A call that waits for a worker."""
+
+    job: Job | None
+    """None if the pool itself waits."""
+    blockers: Callable[[], Iterable[Job | None]]
+    """Returns the running calls this wait depends on: it ends when one of them ends.
+
+    Contains None if a worker can become free otherwise.
+    """
+
+
+_waits: list[Wait] = []
+"""Of calls that were made by tools in workers, in all pools, which share one event loop.
+
+Calls from outside workers cannot deadlock and are not listed.
+"""
+
+
+@contextmanager
+def waiting(wait: Wait) -> Iterator[None]:
+    """Let `find_deadlocks` know that a call waits."""
+    if wait.job is not None and wait.job.callers:
+        _waits.append(wait)
+    try:
+        yield
+    finally:
+        if wait in _waits:
+            _waits.remove(wait)
+
+
+def find_deadlocks() -> list[Wait]:
+    """Return the waits that can never end, because all calls that could end them wait for one of these waits."""
+    waits = list(_waits)
+    while True:
+        blocked = {caller for wait in waits if wait.job is not None for caller in wait.job.callers}
+        stuck = [wait for wait in waits if blocked.issuperset(wait.blockers())]
+        if len(stuck) == len(waits):
+            return stuck
+        waits = stuck

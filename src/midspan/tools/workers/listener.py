@@ -1,0 +1,86 @@
+"""Accepts remote workers: those that connect to an address of the host, with its token."""
+
+import asyncio
+import hmac
+import logging
+from collections.abc import Callable, Collection
+
+from midspan.errors import ConfigError
+from midspan.tools.workers.address import Address
+from midspan.tools.workers.connection import WorkerConnection
+from midspan.tools.workers.protocol import VERSION, Register
+from midspan.tools.workers.setup import PoolOptions
+
+_log = logging.getLogger("midspan.tools.workers")
+
+OnWorker = Callable[[WorkerConnection], object]
+
+
+class Listener:
+    """Listens at one address, in the event loop of its pool."""
+
+    def __init__(
+        self,
+        options: PoolOptions,
+        workers: Collection[WorkerConnection],
+        *,
+        on_connected: OnWorker,
+        on_registered: OnWorker,
+    ) -> None:
+        """`workers` are the registered workers of the pool; it changes."""
+        self.address: Address | None = None
+        """Where it listens; None before `start`."""
+        self._options = options
+        self._workers = workers
+        self._on_connected = on_connected
+        self._on_registered = on_registered
+        self._server: asyncio.Server | None = None
+
+    async def start(self) -> None:
+        """Accept workers. It does nothing if it has been called before."""
+        if self.address is not None:
+            return
+        address = self._options.address
+        assert address is not None, "the pool listens"
+        try:
+            server = address.listen()
+        except OSError as error:
+            raise ConfigError(f"cannot listen at {address}: {error.strerror or error}") from error
+        self.address = address.bound_to(server)
+        self._server = await asyncio.get_running_loop().create_server(self._accept, sock=server)
+
+    def close(self) -> None:
+        """Accept no more workers."""
+        if self._server is not None and self.address is not None:
+            self._server.close()
+            self.address.remove()
+
+    def _accept(self) -> WorkerConnection:
+        worker = WorkerConnection(None, self._options.limits, self._register)
+        worker.loop.call_later(self._options.limits.start_seconds, self._close_unregistered, worker)
+        self._on_connected(worker)
+        return worker
+
+    def _close_unregistered(self, worker: WorkerConnection) -> None:
+        if not worker.is_registered:
+            worker.kill("closed")
+
+    def _register(self, worker: WorkerConnection, message: Register) -> None:
+        """Add a worker to the pool, or refuse it."""
+        problem = None
+        if not hmac.compare_digest(message.token.encode(), self._options.token.encode()):
+            problem = "its token is wrong"
+        elif message.version != VERSION:
+            problem = f"it speaks version {message.version} of the protocol, and this host speaks {VERSION}"
+        elif message.error is not None or not message.tools:
+            problem = message.error or "it has no tools"
+        else:
+            used = {name: tool for other in self._workers for name, tool in other.tools.items()}
+            other = [name for name, tool in worker.tools.items() if used.get(name, tool).spec != tool.spec]
+            if other:
+                problem = f"another worker has registered {other[0]!r} with another declaration"
+        if problem is None:
+            self._on_registered(worker)
+        else:
+            _log.warning("a worker was refused: %s", problem)
+            worker.refuse(problem)

@@ -1,0 +1,382 @@
+"""The workers of one source: a pool for calls without a session, and one worker for each session.
+
+Everything here runs in one event loop, that of the workers' thread.
+"""
+
+import asyncio
+import logging
+import os
+from bisect import insort
+from collections.abc import Coroutine, Mapping
+from functools import partial
+from typing import Any
+
+from midspan._types.parts import NOT_RUN, ToolResult
+from midspan.errors import ConfigError, WorkerError
+from midspan.tools.source import ToolListing, describe_error, unknown
+from midspan.tools.workers.address import Address
+from midspan.tools.workers.connection import Ended, WorkerConnection, start_worker
+from midspan.tools.workers.job import Job, Wait, find_deadlocks, waiting
+from midspan.tools.workers.listener import Listener
+from midspan.tools.workers.protocol import RegisteredTool
+from midspan.tools.workers.sessions import Sessions
+from midspan.tools.workers.setup import PoolOptions, WorkerSetup
+
+_log = logging.getLogger("midspan.tools.workers")
+
+_MAX_RERUNS = 3
+"""How often a read-only or idempotent call is run again after its worker has died."""
+_MIN_LIFE_SECONDS = 1.0
+"""A worker that lived shorter than this is replaced only when it is needed."""
+_CLOSED = "the workers were closed"
+
+
+class _Waiter(Wait, eq=False, kw_only=True):
+    """Waits for a worker; without a job, for any one."""
+
+    worker: asyncio.Future[WorkerConnection]
+    is_session: bool = False
+    """A session needs a worker that has run no call: another caller's state may be in it."""
+
+    def accepts(self, worker: WorkerConnection) -> bool:
+        has_tool = self.job is None or self.job.call.name in worker.tools
+        return has_tool and not (self.is_session and worker.is_used)
+
+    def fail(self, error: Exception) -> None:
+        if not self.worker.done():
+            self.worker.set_exception(error)
+
+
+def _queue_position(waiter: _Waiter) -> int:
+    """Calls that tools make come first: other calls wait for them."""
+    return 0 if waiter.job is None else -len(waiter.job.callers)
+
+
+class WorkerPool:
+    """Runs calls in workers, which it starts or which connect to it."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, options: PoolOptions, sessions: Mapping[str, WorkerSetup | None]
+    ) -> None:
+        """`sessions` are the open sessions, with their setups; it changes."""
+        self.loop = loop
+        self.process_id = os.getpid()
+        self._options = options
+        self._setup = options.setup
+        self._limits = options.limits
+        self._connections: set[WorkerConnection] = set()
+        self._workers: set[WorkerConnection] = set()
+        """Those that are registered and do not belong to a session."""
+        self._listener: Listener | None = None
+        if options.address is not None:
+            self._listener = Listener(options, self._workers, on_connected=self._track, on_registered=self._add)
+        self._idle: list[WorkerConnection] = []
+        self._starting = 0
+        self._waiters: list[_Waiter] = []
+        self._sessions = Sessions(sessions, options.limits, self._start_session_worker)
+        self.close_session = self._sessions.close
+        self._tools: dict[str, RegisteredTool] = {}
+        self._version = 0
+        self._is_closed = False
+        self._tasks: set[asyncio.Task[Any]] = set()
+        loop.call_soon_threadsafe(lambda: self._create_task(self._maintain()))
+
+    # Calls.
+
+    def submit(self, job: Job) -> None:
+        """Run a call; its job gets the result."""
+        worker = None if job.session is not None else self._checkout(job)
+        if worker is None:
+            self._start_run(job)
+        else:  # nearly always; without a task it takes half the time
+            worker.start(job, partial(self._finish, worker, job))
+
+    def _finish(self, worker: WorkerConnection, job: Job, outcome: ToolResult | Ended) -> None:
+        self._release(worker)
+        if isinstance(outcome, Ended):
+            spec = worker.tools[job.call.name].spec
+            if outcome.may_rerun(spec) and not job.is_cancelled:
+                _log_rerun(job, outcome)
+                self._start_run(job, reruns=1)
+                return
+            outcome = outcome.result(job.call, spec)
+        job.finish(outcome)
+
+    def _start_run(self, job: Job, *, reruns: int = 0) -> None:
+        def finish(task: asyncio.Task[None]) -> None:
+            if task.cancelled():  # before its first step: later, `_run` gives a result
+                job.finish(_cancelled(job, reruns))
+
+        task = self._create_task(self._run(job, reruns))
+        task.add_done_callback(finish)
+        job.on_cancel = task.cancel
+
+    def cancel(self, job: Job) -> None:
+        """Cancel a call: it is not started, or its worker is asked to end it."""
+        job.is_cancelled = True
+        if job.on_cancel is not None:
+            job.on_cancel()
+
+    async def _run(self, job: Job, reruns: int) -> None:
+        call = job.call
+        try:
+            if job.session is None:
+                result = await self._run_in_pool(job, reruns)
+            else:
+                result = await self._sessions.run(job, job.session)
+        except asyncio.CancelledError:
+            result = _cancelled(job, reruns)
+        except (ConfigError, WorkerError) as error:
+            result = call.error_result(f"{call.name} was not run: {error}", NOT_RUN)
+        except Exception as error:  # noqa: BLE001 - the caller must get a result
+            _log.exception("the call of %s failed", call.name)
+            result = call.error_result(f"{call.name} failed: {describe_error(error)}")
+        job.finish(result)
+
+    async def _run_in_pool(self, job: Job, reruns: int) -> ToolResult:
+        """Run a call, and again if its worker dies; `reruns` says how often that has happened already."""
+        await self._ready()
+        while True:
+            if job.call.name not in self._tools:
+                return unknown(job.call, self._tools)
+            worker = await self._acquire(job)
+            try:
+                outcome = await worker.run(job)
+            finally:
+                self._release(worker)
+            if isinstance(outcome, ToolResult):
+                return outcome
+            spec = worker.tools[job.call.name].spec
+            if job.is_cancelled or reruns == _MAX_RERUNS or not outcome.may_rerun(spec):
+                return outcome.result(job.call, spec, reruns=reruns)
+            _log_rerun(job, outcome)
+            reruns += 1
+
+    # Workers of the pool.
+
+    async def _acquire(self, job: Job) -> WorkerConnection:
+        """Return a worker that is free for this call."""
+        if (worker := self._checkout(job)) is not None:
+            return worker
+        if self._setup is not None and self._size < self._options.processes:
+            self._spawn(self._setup)
+        try:
+            async with asyncio.timeout(job.context.seconds_left):
+                return await self._wait_for_worker(job)
+        except TimeoutError:
+            raise WorkerError("no worker was free in time") from None
+
+    def _checkout(self, job: Job) -> WorkerConnection | None:
+        for worker in reversed(self._idle):
+            if job.call.name in worker.tools and worker.is_alive():
+                self._idle.remove(worker)
+                return worker
+        return None
+
+    async def _wait_for_worker(self, job: Job | None = None, *, is_session: bool = False) -> WorkerConnection:
+        future = self.loop.create_future()
+        waiter = _Waiter(job, lambda: self._blockers(waiter), worker=future, is_session=is_session)
+        insort(self._waiters, waiter, key=_queue_position)
+        self._expect_worker(waiter)
+        try:
+            with waiting(waiter):
+                self._resolve_deadlocks()
+                return await waiter.worker
+        except asyncio.CancelledError:
+            if waiter.worker.done() and not waiter.worker.cancelled() and waiter.worker.exception() is None:
+                self._release(waiter.worker.result())
+            raise
+        finally:
+            if waiter in self._waiters:
+                self._waiters.remove(waiter)
+
+    def _blockers(self, waiter: _Waiter) -> list[Job | None]:
+        """Return the calls that must end for this one to get a worker; None if a worker is idle, starts or connects."""
+        jobs = [worker.job for worker in self._workers if waiter.accepts(worker)]
+        return [None] if waiter.worker.done() or self._starting or (self._setup is None and not jobs) else jobs
+
+    def _resolve_deadlocks(self, error: Exception | None = None) -> None:
+        """Start one more process for calls that wait for one another, or let the last of them fail.
+
+        Such calls are made by tools whose own calls occupy the workers, so no worker would ever become free.
+        """
+        while stuck := [wait for wait in find_deadlocks() if isinstance(wait, _Waiter) and wait in self._waiters]:
+            if self._setup is not None and error is None:
+                self._spawn(self._setup)
+            else:
+                problem = "all workers that could run it are busy with calls that wait for it, directly or not"
+                stuck[-1].fail(error or WorkerError(problem))
+
+    def _expect_worker(self, waiter: _Waiter) -> None:
+        """If a call needs a remote worker, and none is there, limit the time for one to connect."""
+        if self._setup is None and not any(map(waiter.accepts, self._workers)):
+            self.loop.call_later(self._limits.start_seconds, self._expire, waiter)
+
+    def _expire(self, waiter: _Waiter) -> None:
+        if not any(map(waiter.accepts, self._workers)):
+            seconds = self._limits.start_seconds
+            problem = f"no worker has connected to {self.address} that can run the call; waited {seconds:g} seconds"
+            waiter.fail(WorkerError(problem))
+
+    def _release(self, worker: WorkerConnection) -> None:
+        """Give a worker to the next call that waits for it, or keep it idle."""
+        if not worker.is_alive():
+            return
+        for waiter in self._waiters:
+            if waiter.accepts(worker) and not waiter.worker.done():
+                self._waiters.remove(waiter)
+                waiter.worker.set_result(worker)
+                return
+        self._idle.append(worker)
+
+    @property
+    def _size(self) -> int:
+        return len(self._workers) + self._starting
+
+    def _spawn(self, setup: WorkerSetup) -> None:
+        """Start a process for the pool."""
+        self._starting += 1
+        self._create_task(self._start_pool_worker(setup))
+
+    async def _start_pool_worker(self, setup: WorkerSetup) -> None:
+        try:
+            worker = await self._start(setup)
+        except (ConfigError, WorkerError) as error:
+            self._starting -= 1
+            _log.error("%s", error)
+            if not self._size:
+                for waiter in self._waiters:
+                    waiter.fail(error)
+            self._resolve_deadlocks(error)
+            return
+        self._starting -= 1
+        self._add(worker)
+
+    def _add(self, worker: WorkerConnection) -> None:
+        known = self._tools if self._setup is None else {}  # a process that replaces others may have a newer file
+        tools = {**known, **worker.tools}
+        if tools != self._tools:
+            self._tools = tools
+            self._version += 1
+        self._workers.add(worker)
+        worker.ended.add_done_callback(lambda _: self._remove(worker))
+        self._release(worker)
+
+    def _remove(self, worker: WorkerConnection) -> None:
+        """Forget a worker that has ended, and replace it."""
+        self._workers.discard(worker)
+        if worker in self._idle:
+            self._idle.remove(worker)
+        if self._is_closed:
+            return
+        if self._setup is not None:
+            is_warm = self._size < self._options.warm and self.loop.time() - worker.created_at > _MIN_LIFE_SECONDS
+            if is_warm or (self._waiters and self._size < self._options.processes):
+                self._spawn(self._setup)
+        for waiter in self._waiters:
+            self._expect_worker(waiter)
+        self._resolve_deadlocks()
+
+    async def _start(self, setup: WorkerSetup) -> WorkerConnection:
+        """Start a process and wait until it has registered its tools."""
+        self._check_open()
+        return await start_worker(setup, self._limits, sandbox=self._options.sandbox, on_created=self._track)
+
+    def _track(self, worker: WorkerConnection) -> None:
+        self._connections.add(worker)
+        worker.ended.add_done_callback(lambda _: self._connections.discard(worker))
+
+    async def _start_session_worker(self, setup: WorkerSetup | None) -> WorkerConnection:
+        if setup is not None:
+            return await self._start(setup)
+        self._check_open()
+        await self._ready()
+        worker = next((worker for worker in self._idle if not worker.is_used), None)
+        if worker is not None:
+            self._idle.remove(worker)
+        else:
+            if self._idle:
+                self._create_task(self._idle.pop().stop())  # its supervisor starts another one
+            worker = await self._wait_for_worker(is_session=True)
+        self._workers.discard(worker)
+        return worker
+
+    # The pool itself.
+
+    @property
+    def address(self) -> Address | None:
+        """Where it listens for remote workers; None if it does not."""
+        return None if self._listener is None else self._listener.address
+
+    async def start(self) -> None:
+        """Start the processes of the pool and wait for the first; or listen for workers."""
+        if self._listener is not None:
+            await self._listener.start()
+        if self._setup is not None:
+            await self._ready()
+
+    async def _ready(self) -> None:
+        """Wait until the tools are known."""
+        if self._tools:
+            return
+        if self._listener is not None:
+            await self._listener.start()
+        if self._setup is not None:
+            for _ in range(self._options.warm - self._size):
+                self._spawn(self._setup)
+        self._release(await self._wait_for_worker())
+
+    async def list_tools(self, session: str | None = None) -> ToolListing:
+        """Return the tools; of a session, if it has its own."""
+        if session is not None:
+            worker = await self._sessions.tools_worker(session)
+            return ToolListing(tuple(tool.spec for tool in worker.tools.values()))
+        await self._ready()
+        return ToolListing(tuple(tool.spec for tool in self._tools.values()), self._version)
+
+    async def _maintain(self) -> None:
+        """Ping the workers, and retire processes: those of idle sessions, and those that nested calls needed."""
+        while True:
+            await asyncio.sleep(self._limits.ping_seconds)
+            for worker in self._connections:
+                worker.ping()
+            surplus = len(self._workers) - self._options.processes if self._setup is not None else 0
+            for worker in self._idle[: max(0, surplus)]:
+                self._idle.remove(worker)
+                self._workers.discard(worker)
+                self._create_task(worker.stop())
+            await self._sessions.evict_idle()
+
+    async def close(self) -> None:
+        """End all workers and wait for their end."""
+        self._is_closed = True
+        if self._listener is not None:
+            self._listener.close()
+        for waiter in self._waiters:
+            waiter.fail(WorkerError(_CLOSED))
+        while self._connections:
+            await asyncio.gather(*(worker.stop() for worker in self._connections))
+        # Not before: a task whose call runs in a worker has to report how that ended.
+        for task in self._tasks - {asyncio.current_task()}:
+            task.cancel()
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise WorkerError(_CLOSED)
+
+    def _create_task(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        task = self.loop.create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+
+def _log_rerun(job: Job, ended: Ended) -> None:
+    _log.warning("running %s again, because its worker %s", job.call.name, ended.description)
+
+
+def _cancelled(job: Job, reruns: int) -> ToolResult:
+    """Return the result of a call that was cancelled while no worker ran it."""
+    if reruns:
+        return job.call.error_result(f"{job.call.name} was cancelled after its worker died")
+    return job.call.error_result(f"{job.call.name} was cancelled before it started", NOT_RUN)

@@ -1,0 +1,365 @@
+"""The worker process: registers the tools of a file with a host and runs their calls, one at a time.
+
+It imports neither providers nor the loop. The host enforces deadlines: it kills the process.
+"""
+
+import asyncio
+import logging
+import os
+import socket
+import sys
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from itertools import count
+from math import ceil
+from queue import SimpleQueue
+from time import monotonic, process_time
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from midspan._types.context import RunContext
+from midspan._types.parts import ToolCall, ToolResult
+from midspan._types.texts import NOT_JSON
+from midspan.errors import MidspanError, ToolError
+from midspan.tools.execution import execute, execute_here
+from midspan.tools.function import Tool
+from midspan.tools.source import describe_error, unknown
+from midspan.tools.workers import protocol
+from midspan.tools.workers.protocol import FromWorker, ProtocolError, ToWorker
+from midspan.tools.workers.setup import WorkerSetup, load_tools, without_timeout
+
+REFUSED = 3
+"""The exit code of a worker that a host does not accept."""
+_READ_BYTES = 65_536
+_MAX_RESULT_BYTES = protocol.MAX_FRAME_BYTES - 1_024
+_encode_json = msgspec.json.Encoder().encode
+_decode_json = msgspec.json.Decoder().decode
+_decode_result = msgspec.json.Decoder(ToolResult).decode
+
+
+def run_worker(connection: socket.socket, output: int, setup: WorkerSetup | Mapping[str, Any]) -> None:
+    """Serve one host until it says Stop. `output` is the read end of the pipe that is stdout and stderr."""
+    if not isinstance(setup, WorkerSetup):
+        setup = msgspec.convert(setup, WorkerSetup)
+    decoder = protocol.FrameDecoder[ToWorker](ToWorker)
+    limits = _receive_limits(connection, decoder)
+    if limits.max_memory_bytes is not None:
+        _limit("RLIMIT_AS", limits.max_memory_bytes, is_hard=True)
+    tools: dict[str, Tool[..., Any]] = {}
+    error = None
+    try:
+        tools = load_tools(setup)
+    except (MidspanError, MemoryError) as problem:
+        error = describe_error(problem) if isinstance(problem, MemoryError) else str(problem)
+    registered = tuple(protocol.RegisteredTool(tool.spec, tool.timeout) for tool in tools.values())
+    register = protocol.Register(protocol.VERSION, setup.token, os.getpid(), registered, error)
+    worker = _Worker(connection, decoder, output, tools, limits.max_cpu_seconds)
+    threading.Thread(target=worker.serve, args=(register,), name="midspan-worker", daemon=True).start()
+    worker.run_plain_calls()
+
+
+def _receive_limits(connection: socket.socket, decoder: protocol.FrameDecoder[ToWorker]) -> protocol.Configure:
+    """Wait for the first frame of the host, which sends no other one before a worker has registered."""
+    try:
+        while data := connection.recv(_READ_BYTES):
+            for message in decoder.feed(data):
+                if isinstance(message, protocol.Configure):
+                    return message
+                raise ProtocolError("the first message of the host must be Configure")
+    except (OSError, ProtocolError) as error:
+        os.write(2, f"{error}\n".encode())
+    os._exit(1)
+
+
+def _limit(name: str, amount: int, *, is_hard: bool = False) -> None:
+    """Limit a resource of this process and of those that it starts. A hard limit cannot be raised again."""
+    import resource  # does not exist on Windows
+
+    kind = getattr(resource, name)
+    hard = resource.getrlimit(kind)[1]
+    if hard != resource.RLIM_INFINITY:
+        amount = min(amount, hard)
+    resource.setrlimit(kind, (amount, amount if is_hard else hard))
+
+
+class _Worker:
+    """One connection to a host, and the call that runs. It is what the contexts of calls talk to; see `RunHost`.
+
+    An event loop in a thread of its own reads the connection and runs async functions. Plain functions run in the main
+    thread, one after another. Any thread sends.
+    """
+
+    loop: asyncio.AbstractEventLoop
+    thread: int
+
+    def __init__(
+        self,
+        connection: socket.socket,
+        decoder: protocol.FrameDecoder[ToWorker],
+        output: int,
+        tools: dict[str, Tool[..., Any]],
+        max_cpu_seconds: float | None,
+    ) -> None:
+        self._connection = connection
+        self._output = output
+        self._tools = {name: without_timeout(tool) for name, tool in tools.items()}
+        self._max_cpu_seconds = max_cpu_seconds
+        self._decoder = decoder
+        self._plain_calls: SimpleQueue[tuple[protocol.Call, Tool[..., Any], RunContext[Any]] | None] = SimpleQueue()
+        """None means that the process has to exit."""
+        self._send_lock = threading.Lock()
+        self._output_lock = threading.Lock()
+        self._unfinished_line = b""
+        self._call = 0
+        """The number of the call that runs; 0 if none does."""
+        self._context: RunContext[Any] | None = None
+        self._task: asyncio.Task[None] | None = None
+        """Of an async function."""
+        self._numbers = count(1)
+        self._waiting: dict[int, asyncio.Future[bytes]] = {}
+
+    def serve(self, register: protocol.Register) -> None:
+        """Serve the connection in the current thread."""
+        try:
+            asyncio.run(self._serve(register))
+        finally:
+            os._exit(1)  # this thread never ends while the process lives
+
+    async def _serve(self, register: protocol.Register) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.thread = threading.get_ident()
+        os.set_blocking(self._output, False)
+        self.loop.add_reader(self._output, self.read_output)
+        self.loop.add_reader(self._connection, self._read)
+        logging.getLogger().addHandler(_LogHandler(self))
+        self.read_output()
+        self.send(register)
+        self._feed(b"")  # what came with the first frame
+        await asyncio.Event().wait()
+
+    def run_plain_calls(self) -> None:
+        """Run calls of plain functions in the current thread, until the host says Stop."""
+        while (item := self._plain_calls.get()) is not None:
+            message, tool, context = item
+            call = _call_of(message)
+            self._limit_cpu_time()
+            try:
+                result = execute_here(tool, call, context, self.loop)
+            except BaseException as error:  # noqa: BLE001 - sys.exit() would end this process, which belongs to the host
+                result = call.error_result(f"{call.name} failed: {describe_error(error)}")
+            self._finish(message, result)
+        self.flush_output()
+
+    async def _run(self, message: protocol.Call, tool: Tool[..., Any], context: RunContext[Any]) -> None:
+        """Run the call of an async function."""
+        call = _call_of(message)
+        self._limit_cpu_time()
+        try:
+            result = await execute(tool, call, context)
+        except asyncio.CancelledError:
+            result = call.error_result(f"{call.name} was cancelled")
+        except (KeyboardInterrupt, SystemExit) as error:  # as above
+            result = call.error_result(f"{call.name} failed: {describe_error(error)}")
+        self._finish(message, result)
+
+    def _finish(self, message: protocol.Call, result: ToolResult) -> None:
+        encoded = _encode_json(result)
+        if len(encoded) > _MAX_RESULT_BYTES:
+            problem = f"{message.name} returned {len(encoded):,} bytes; a worker may return {_MAX_RESULT_BYTES:,}"
+            encoded = _encode_json(ToolResult(message.id, message.name, problem, is_error=True))
+        self.flush_output()
+        self._call, self._context, self._task = 0, None, None
+        self._waiting.clear()
+        self.send(protocol.Result(message.call, encoded))
+
+    def _read(self) -> None:
+        try:
+            data = self._connection.recv(_READ_BYTES, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            os._exit(1)  # there is no host any more; the supervisor kills what is left
+        self._feed(data)
+
+    def _feed(self, data: bytes) -> None:
+        try:
+            for message in self._decoder.feed(data):
+                self._receive(message)
+        except ProtocolError as error:
+            os.write(2, f"{error}\n".encode())
+            os._exit(1)
+
+    def _receive(self, message: ToWorker) -> None:
+        match message:
+            case protocol.Call():
+                self._start(message)
+            case protocol.Ping():
+                self.send(protocol.Pong())
+            case protocol.Cancel(call=number):
+                self._cancel(number)
+            case protocol.CallbackResult(number=number, value=value, error=error):
+                future = self._waiting.pop(number, None)
+                if future is not None and not future.done():
+                    future.set_result(value) if error is None else future.set_exception(ToolError(error))
+            case protocol.Stop():
+                self._plain_calls.put(None)
+            case protocol.Refuse(reason=reason):
+                os.write(1, f"the host does not accept this worker: {reason}\n".encode())
+                os._exit(REFUSED)
+
+    def _start(self, message: protocol.Call) -> None:
+        if self._call:
+            raise ProtocolError("a call was sent while another one was running")
+        self._call = message.call
+        self._context = context = _WorkerContext(message, self)
+        tool = self._tools.get(message.name)
+        if tool is None:
+            self._finish(message, unknown(_call_of(message), self._tools))
+        elif tool.is_async:
+            self._task = self.loop.create_task(self._run(message, tool, context))
+        else:
+            self._plain_calls.put((message, tool, context))
+
+    def _cancel(self, number: int) -> None:
+        """Ask a call to end: an async function is cancelled; a plain one sees it in its context."""
+        context, task = self._context, self._task
+        if number != self._call or context is None:
+            return
+        context.cancel()
+        for future in self._waiting.values():
+            future.cancel()
+        if task is not None:
+            task.cancel()
+
+    def _limit_cpu_time(self) -> None:
+        """Let the kernel end this process with SIGXCPU when the call has used its time."""
+        if self._max_cpu_seconds is not None:
+            _limit("RLIMIT_CPU", ceil(process_time() + self._max_cpu_seconds))
+            _limit("RLIMIT_CORE", 0)
+
+    def send(self, message: FromWorker) -> None:
+        """Send a message, from any thread. It waits until the host reads."""
+        frame = protocol.encode(message)
+        with self._send_lock:
+            self._connection.sendall(frame)
+
+    def log(self, level: int, text: str) -> None:
+        self.send(protocol.Log(self._call, level, text))
+
+    def read_output(self) -> None:
+        """Send what was printed as lines of the log."""
+        with self._output_lock, suppress(BlockingIOError):
+            while data := os.read(self._output, _READ_BYTES):
+                *lines, rest = (self._unfinished_line + data).split(b"\n")
+                if len(rest) > _READ_BYTES:
+                    lines, rest = [*lines, rest], b""
+                self._unfinished_line = rest
+                for line in lines:
+                    self.log(logging.INFO, line.decode(errors="backslashreplace"))
+
+    def flush_output(self) -> None:
+        """Send all output of a call before its result."""
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(Exception):  # a tool may have replaced or closed it
+                stream.flush()
+        self.read_output()
+        if self._unfinished_line:
+            self.log(logging.INFO, self._unfinished_line.decode(errors="backslashreplace"))
+            self._unfinished_line = b""
+
+    def report_progress(self, context: RunContext[Any], fraction: float | None, message: str) -> None:
+        self.send(protocol.Progress(_number(context), fraction, message))
+
+    def report_log(self, context: RunContext[Any], level: int, message: str) -> None:
+        self.send(protocol.Log(_number(context), level, message, is_from_context=True))
+
+    async def ask_user(self, question: str, schema: dict[str, Any] | None) -> Any:
+        return _decode_json(await self._ask_host(self._call, "ask_user", question, schema))
+
+    async def call_tool(self, parent: RunContext[Any], name: str, arguments: dict[str, Any]) -> ToolResult:
+        return _decode_result(await self._ask_host(_number(parent), "call_tool", name, arguments))
+
+    async def _ask_host(self, call: int, kind: str, subject: str, value: Any) -> bytes:
+        try:
+            data = _encode_json(value)
+        except NOT_JSON as error:
+            raise ToolError(f"{subject}: {error}") from error
+        number = next(self._numbers)
+        future: asyncio.Future[bytes] = self.loop.create_future()
+        self._waiting[number] = future
+        self.send(protocol.Callback(call, number, kind, subject, data))
+        return await future
+
+
+class _EncodedUser(Struct, frozen=True):
+    """The user's value of a context, which is decoded when a tool reads it."""
+
+    data: bytes | None
+    """None if it is not JSON serializable."""
+
+    def decode(self) -> Any:
+        if self.data is None:
+            raise ToolError("the context of this run is not JSON serializable, so a tool in a worker cannot read it")
+        return _decode_json(self.data)
+
+
+class _WorkerContext(RunContext[Any]):
+    """The context of a call whose run is in another process."""
+
+    __slots__ = ("_user", "_worker", "number")
+
+    _user: Any
+
+    def __init__(self, message: protocol.Call, worker: _Worker) -> None:
+        super().__init__(
+            _EncodedUser(message.user),
+            run_id=message.run_id,
+            call_id=message.id,
+            turn=message.turn,
+            index=message.index,
+            depth=message.depth,
+            deadline=None if message.seconds is None else monotonic() + message.seconds,
+            host=worker,
+        )
+        self.number = message.call
+        self._worker = worker
+
+    @property
+    def user(self) -> Any:
+        """What the caller passed to the run, as JSON data."""
+        if isinstance(self._user, _EncodedUser):
+            self._user = self._user.decode()
+        return self._user
+
+    @user.setter
+    def user(self, value: Any) -> None:
+        self._user = value
+
+    def log(self, message: str, level: int = logging.INFO) -> None:
+        self._worker.report_log(self, level, message)
+
+
+def _call_of(message: protocol.Call) -> ToolCall:
+    return ToolCall(message.id, message.name, _decode_json(message.arguments))
+
+
+def _number(context: RunContext[Any]) -> int:
+    assert isinstance(context, _WorkerContext), "calls of a worker have no other context"
+    return context.number
+
+
+class _LogHandler(logging.Handler):
+    """Sends log records to the host."""
+
+    def __init__(self, worker: _Worker) -> None:
+        super().__init__()
+        self._worker = worker
+        self.setFormatter(logging.Formatter("%(name)s: %(message)s"))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._worker.log(record.levelno, self.format(record))

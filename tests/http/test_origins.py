@@ -1,0 +1,40 @@
+"""Host and Origin headers that a server accepts."""
+
+import pytest
+
+from midspan._http.origins import LOOPBACK_HOSTS, LOOPBACK_ORIGINS, AllowedOrigins
+
+LOCAL = AllowedOrigins.of(LOOPBACK_HOSTS, LOOPBACK_ORIGINS)
+PUBLIC = AllowedOrigins.of(["API.example", "db.example:81"], ["https://chat.example/"])
+ANYONE = AllowedOrigins.of(["*"], ["*"])
+
+
+@pytest.mark.parametrize(
+    ("allowed", "host", "origin", "refused"),
+    [
+        (LOCAL, "localhost", None, None),
+        (LOCAL, "LOCALHOST:8081", None, None),
+        (LOCAL, "[::1]:80", "http://[::1]:3000", None),
+        (LOCAL, "127.0.0.1", "https://localhost", None),
+        (LOCAL, "", None, "host"),
+        (LOCAL, "localhost.", None, "host"),
+        (LOCAL, "127.0.0.1.evil.example", None, "host"),
+        (LOCAL, "evil.example", "http://evil.example", "host"),
+        (LOCAL, "localhost", "null", "origin"),
+        (LOCAL, "localhost", "", "origin"),
+        (LOCAL, "localhost", "http://localhost.evil.example", "origin"),
+        (LOCAL, "localhost", "http://localhost:80@evil.example", "origin"),
+        (PUBLIC, "api.example:443", "https://chat.example", None),
+        (PUBLIC, "api.example:443", "HTTPS://API.example:443", None),
+        (PUBLIC, "api.example", "https://chat.example:444", "origin"),
+        (PUBLIC, "api.example", "http://chat.example", "origin"),
+        (PUBLIC, "db.example:81", None, None),
+        (PUBLIC, "db.example", None, "host"),
+        (PUBLIC, "localhost", None, "host"),
+        (ANYONE, "", "null", None),
+    ],
+)
+def test_hosts_and_origins_must_be_allowed(
+    allowed: AllowedOrigins, host: str, origin: str | None, refused: str | None
+) -> None:
+    assert allowed.refused(host, origin) == refused

@@ -1,0 +1,37 @@
+"""Files that are replaced as a whole."""
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from midspan._storage.files import replace_file
+
+
+def test_file_is_private_also_if_it_was_not(tmp_path: Path) -> None:
+    path = tmp_path / "folder" / "keys.json"
+    replace_file(path, b"old")
+    path.chmod(0o644)
+    replace_file(path, b"new")
+    assert path.read_bytes() == b"new"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_symbolic_link_stays(tmp_path: Path) -> None:
+    target, link = tmp_path / "target", tmp_path / "link"
+    target.write_bytes(b"old")
+    link.symlink_to(target)
+    replace_file(link, b"new")
+    assert link.is_symlink()
+    assert target.read_bytes() == b"new"
+
+
+def test_failure_leaves_nothing_behind(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    with pytest.raises(IsADirectoryError):
+        replace_file(folder, b"data")
+    with pytest.raises(FileNotFoundError):
+        replace_file(tmp_path / "missing" / "file", b"data", create_folder=False)
+    assert list(tmp_path.iterdir()) == [folder]

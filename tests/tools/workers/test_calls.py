@@ -1,0 +1,346 @@
+"""Calls in workers: results, output, progress, callbacks, and workers that die."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import random
+import signal
+from collections import Counter as Tally
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from midspan import Agent, Limits, tool
+from midspan._types.context import RunContext
+from midspan.errors import ConfigError, WorkerError
+from midspan.events import ToolProgress
+from midspan.messages import ToolCall, ToolResult
+from midspan.testing import ScriptedProvider
+from midspan.tools import ToolSource, WorkerLimits, Workers
+from tests.tools.workers.conftest import Counter, run
+
+
+def call(workers: Workers, name: str, **arguments: Any) -> ToolResult:
+    return run(workers.call(ToolCall("7", name, arguments)))
+
+
+@pytest.mark.requirement("S0-14")
+def test_functions_of_a_file_are_registered_with_names_docstrings_hints_and_defaults(
+    make_workers: Callable[..., Workers], tmp_path: Path
+) -> None:
+    file = tmp_path / "weather.py"
+    file.write_text('''
+def get_current_weather(location: str, unit: str = "celsius"):
+    """Gets the current weather for a given location."""
+    return {"temperature": "22", "unit": unit}
+
+def _hidden():
+    pass
+''')
+    [spec] = run(make_workers(file).list_tools())
+    assert (spec.name, spec.description) == (
+        "get_current_weather",
+        "Gets the current weather for a given location.",
+    )
+    assert spec.parameters == {
+        "type": "object",
+        "properties": {"location": {"type": "string"}, "unit": {"type": "string", "default": "celsius"}},
+        "required": ["location"],
+        "additionalProperties": False,
+    }
+
+
+def test_worker_imports_neither_providers_nor_the_loop(workers: Workers) -> None:
+    modules = call(workers, "modules").value
+    assert "midspan.tools.execution" in modules
+    assert [name for name in modules if name.startswith(("midspan.providers", "midspan._loop", "midspan._http"))] == []
+    assert not {"httptools", "mcp", "starlette", "rich"} & set(modules)
+
+
+def test_file_that_cannot_be_imported_is_a_config_error(make_workers: Callable[..., Workers], tmp_path: Path) -> None:
+    broken = tmp_path / "broken.py"
+    broken.write_text("import nothing_of_this_name")
+    with pytest.raises(ConfigError, match=r"cannot load the tools in .*broken.py.*nothing_of_this_name"):
+        run(make_workers(broken).list_tools())
+    broken.write_text("import os; os._exit(7)")
+    with pytest.raises(WorkerError, match="exited with code 7 before it had registered its tools"):
+        run(make_workers(broken).list_tools())
+    broken.write_text("import time; time.sleep(60)")
+    with pytest.raises(WorkerError, match=r"had not registered its tools after 0.5 seconds"):
+        run(make_workers(broken, limits=WorkerLimits(start_seconds=0.5)).list_tools())
+    broken.write_text("from midspan.tools import LocalTools\ntools = LocalTools([])")
+    with pytest.raises(ConfigError, match="a worker runs functions and tools only"):
+        run(make_workers(broken).list_tools())
+    with pytest.raises(ConfigError, match="no such file"):
+        Workers(tmp_path / "missing.py")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"processes": 0}, "processes must be a positive number"),
+        ({"tools": 5}, "Workers: tools must be a file or a module, got 5"),
+        ({"listen": "unix:/x", "token": "t"}, "either the file of the tools or listen"),
+        ({"tools": None}, "either the file of the tools or listen"),
+        ({"tools": None, "listen": "unix:/x"}, "listen= needs token"),
+        ({"tools": None, "listen": "/x", "token": "t"}, "invalid address '/x'"),
+        ({"tools": None, "listen": "tcp:host:99999", "token": "t"}, "invalid address"),
+    ],
+)
+def test_invalid_options_are_config_errors(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Workers(**{"tools": "json", **options})
+    with pytest.raises(ConfigError, match="stuck_seconds must be a positive number"):
+        WorkerLimits(stuck_seconds=0)
+
+
+def test_values_arrive_unchanged(workers: Workers) -> None:
+    number = 2**80
+    assert call(workers, "whole", number=number).value == number
+    assert call(workers, "whole", number="12").value == 12  # coerced, as in a host
+    assert "invalid parameters" in call(workers, "whole", number="x").value
+    assert "not JSON serializable" in call(workers, "whole", number=object()).value
+    assert call(workers, "leave").value == "leave failed: SystemExit: enough"
+    assert "a worker may return" in call(workers, "everything").value
+    assert call(workers, "pid").value  # the worker is still there
+
+
+def test_context_that_is_not_json_serializable_is_an_error_for_the_tool_that_reads_it(workers: Workers) -> None:
+    async def main() -> ToolResult:
+        return await workers.call(ToolCall("1", "total", {"items": []}), RunContext(object()))
+
+    assert "is not JSON serializable" in run(main()).value
+
+
+def test_path_that_cannot_be_passed_to_a_worker_is_an_error(
+    make_workers: Callable[..., Workers], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend("/folder-\udcff")  # how Python reads a name that is not UTF-8
+    assert "could not be started" in call(make_workers(), "pid").value
+
+
+def test_output_goes_to_the_log_with_the_id_of_the_call(workers: Workers, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "midspan.tools.workers"):
+        for id in ("first", "second"):
+            run(workers.call(ToolCall(id, "speak", {"text": f"hello {id}"}), RunContext(run_id="run_1")))
+    lines = [record.getMessage() for record in caplog.records if "run_1" in record.getMessage()]
+    for id in ("first", "second"):
+        prefix = f"[run_1 {id}] "
+        spoken = sorted(line.removeprefix(prefix) for line in lines if line.startswith(prefix))
+        assert spoken == [f"child: hello {id}", f"error: hello {id}", f"hello {id}", "unfinished"]
+
+
+def test_output_of_a_killed_call_is_logged(workers: Workers, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "midspan.tools.workers"):
+        run(workers.call(ToolCall("1", "die", {"path": str(tmp_path / "x")}), RunContext(run_id="run_1")))
+    assert "was killed by SIGSEGV" in caplog.text
+    assert "[run_1 1] about to die" in caplog.text
+
+
+def test_progress_reaches_the_readers_of_a_run(workers: Workers, caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> list[tuple[Any, ...]]:
+        model = ScriptedProvider([ToolCall("1", "report"), "done"])
+        async with Agent(model, tools=workers).stream("?") as stream:
+            return [(e.call_id, e.fraction, e.message) async for e in stream if isinstance(e, ToolProgress)]
+
+    with caplog.at_level(logging.INFO, "midspan"):
+        assert run(main()) == [("1", 0.4, "reading")]
+    assert " 1] a note" in caplog.text
+
+
+@tool(read_only=True)
+async def price(item: str) -> int:
+    """The price of an item."""
+    return {"lamp": 20, "chair": 45}[item]
+
+
+@pytest.mark.requirement("W-07")
+def test_tool_of_a_worker_calls_a_tool_of_the_host(workers: Workers) -> None:
+    script = [
+        [ToolCall("1", "total", {"items": ["lamp", "chair"]}), ToolCall("2", "total_in_thread", {"items": ["lamp"]})],
+        "done",
+    ]
+    agent = Agent(ScriptedProvider(script), tools=[workers, price])
+    result = agent.run_sync("?", context={"shipping": 5})
+    assert [tool_run.value for tool_run in result.tool_calls] == [70, 20]
+
+
+@pytest.mark.requirement("W-07")
+def test_calls_back_to_the_host_count_against_the_limits(workers: Workers) -> None:
+    agent = Agent(ScriptedProvider([ToolCall("1", "total", {"items": ["lamp"] * 3}), "done"]), tools=[workers, price])
+    limits = Limits(max_calls_per_tool={"price": 2})
+    [tool_run] = agent.run_sync("?", context={"shipping": 5}, limits=limits).tool_calls
+    assert tool_run.is_error
+    [alone] = (
+        Agent(ScriptedProvider([ToolCall("1", "total", {"items": ["lamp"]}), "x"]), workers).run_sync("?").tool_calls
+    )
+    assert alone.is_error
+    outside = call(workers, "total", items=["lamp"])
+    assert outside.value == "price can be called only within a run"
+
+
+def test_tool_of_a_worker_asks_the_user(workers: Workers) -> None:
+    async def answer(question: str, _schema: Any) -> str:
+        return f"{question} Yes"
+
+    agent = Agent(ScriptedProvider([ToolCall("1", "ask", {"question": "Sure?"}), "done"]), tools=workers)
+    assert agent.run_sync("?", on_question=answer).tool_calls[0].value == "Sure? Yes!"
+
+
+def test_tool_that_calls_a_tool_of_its_own_pool_does_not_wait_for_itself(workers: Workers) -> None:
+    agent = Agent(ScriptedProvider([ToolCall("1", "descend", {"levels": 2}), "done"]), tools=workers)
+    [tool_run] = agent.run_sync("?").tool_calls
+    assert len(set(tool_run.value)) == 3
+    workers.open_session("s")
+    agent = Agent(ScriptedProvider([ToolCall("1", "descend", {"levels": 1}), "done"]), tools=workers.source("s"))
+    [tool_run] = agent.run_sync("?").tool_calls
+    assert "occupies the session" in tool_run.value[1]
+
+
+@pytest.mark.requirement("W-05")
+def test_outcome_of_a_call_whose_worker_died_is_unknown(workers: Workers, tmp_path: Path) -> None:
+    result = call(workers, "die", path=str(tmp_path / "lines"))
+    assert result.value == "die: outcome unknown: its process was killed by SIGSEGV; it may have had an effect"
+    for code in (9, 255):
+        result = call(workers, "die", path=str(tmp_path / "lines"), code=code)
+        assert f"outcome unknown: its process exited with code {code};" in result.value
+    assert len((tmp_path / "lines").read_text().splitlines()) == 3
+
+
+def test_crash_after_much_output_is_noticed_at_once(make_workers: Callable[..., Workers], tmp_path: Path) -> None:
+    file = tmp_path / "loud.py"
+    file.write_text(
+        "import os\n\ndef crash() -> None:\n    'Prints more than a pipe holds.'\n"
+        "    os.write(1, b'x' * 500_000)\n    os.kill(os.getpid(), 9)\n"
+    )
+    result = call(make_workers(file), "crash")
+    assert "outcome unknown: its process was killed by SIGKILL" in result.value
+
+
+@pytest.mark.requirement("W-05")
+def test_read_only_and_idempotent_calls_are_run_again_three_times_at_most(
+    workers: Workers, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    result = call(workers, "die_reading", path=str(tmp_path / "a"))
+    warning = "running die_reading again, because its worker was killed by SIGSEGV"
+    assert [record.getMessage() for record in caplog.records].count(warning) == 3
+    assert result.value == "die_reading failed in 4 runs: its process was killed by SIGSEGV"
+    assert len((tmp_path / "a").read_text().splitlines()) == 4
+    call(workers, "pid")  # the next call finds an idle worker
+    assert call(workers, "die_once", path=str(tmp_path / "b")).value == "done"
+    assert "running die_once again, because its worker was killed by SIGSEGV" in caplog.text
+
+
+@pytest.mark.requirement("W-05")
+def test_a_thousand_calls_with_workers_killed_at_random(make_workers: Callable[..., Workers], tmp_path: Path) -> None:
+    workers = make_workers(processes=2)
+    files = {name: tmp_path / name for name in ("note", "look")}
+    chosen = random.Random(22)
+
+    async def kill_at_random(done: asyncio.Event) -> int:
+        kills = 0
+        while not done.is_set():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(done.wait(), chosen.uniform(0.02, 0.3))
+            lines = [line for file in files.values() if file.exists() for line in file.read_text().splitlines()[-2:]]
+            if lines:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(chosen.choice(lines).split()[1]), signal.SIGKILL)
+                    kills += 1
+        return kills
+
+    async def one(number: int, slots: asyncio.Semaphore) -> ToolResult:
+        name = "look" if number % 3 == 0 else "note"
+        async with slots:
+            return await workers.call(ToolCall(str(number), name, {"path": str(files[name]), "number": number}))
+
+    async def main() -> tuple[list[ToolResult], int]:
+        await workers.list_tools()
+        done, slots = asyncio.Event(), asyncio.Semaphore(8)
+        killer = asyncio.create_task(kill_at_random(done))
+        results = await asyncio.gather(*(one(number, slots) for number in range(1000)))
+        done.set()
+        return results, await killer
+
+    results, kills = asyncio.run(main())
+    runs = {name: Tally(int(line.split()[0]) for line in file.read_text().splitlines()) for name, file in files.items()}
+    assert kills >= 10
+    assert [result.id for result in results] == [str(number) for number in range(1000)]
+    for number, result in enumerate(results):
+        if number % 3 == 0:
+            assert 1 <= runs["look"][number] <= 4 or result.is_error
+        elif result.is_error:
+            assert "outcome unknown" in result.value
+            assert runs["note"][number] <= 1
+        else:
+            assert (result.value, runs["note"][number]) == (number, 1)
+
+
+def test_workers_are_a_tool_source_that_can_be_used_again_after_closing(workers: Workers) -> None:
+    assert isinstance(workers, ToolSource)
+    first = call(workers, "pid").value
+    run(workers.aclose())
+    assert call(workers, "pid").value != first
+
+
+def test_forked_process_starts_workers_of_its_own(workers: Workers) -> None:
+    parent_pid = call(workers, "pid").value
+    readable, writable = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            os.write(writable, str(call(workers, "pid").value).encode())
+            run(workers.aclose())
+        finally:
+            os._exit(0)
+    os.close(writable)
+    os.waitpid(child, 0)
+    child_pid = int(os.read(readable, 100))
+    os.close(readable)
+    assert child_pid != parent_pid
+    assert call(workers, "pid").value == parent_pid
+
+
+@pytest.mark.parametrize("session", [None, "s"])
+def test_call_that_is_cancelled_at_once_ends(workers: Workers, counter: Counter, session: str | None) -> None:
+    async def main() -> None:
+        workers.open_session("s")
+        arguments = {"port": counter.port}
+        busy = asyncio.create_task(workers.execute_in_session(session, "wait_politely", arguments))
+        await asyncio.to_thread(counter.next)
+        for _ in range(50):  # the cancellation must arrive before the first step of the task in the other thread
+            call = asyncio.create_task(workers.call(ToolCall("c", "pid", {}), RunContext(), session=session))
+            await asyncio.sleep(0)
+            call.cancel()
+            await asyncio.wait([call])
+            assert call.cancelled()
+        busy.cancel()
+        await asyncio.wait([busy])
+
+    run(main())
+
+
+@pytest.mark.parametrize("session", [None, "s"])
+def test_call_that_waits_is_not_run_after_closing(
+    workers: Workers, counter: Counter, tmp_path: Path, session: str | None
+) -> None:
+    path = tmp_path / "lines"
+
+    async def main() -> list[ToolResult]:
+        workers.open_session("s")
+        arguments = {"port": counter.port}
+        busy = asyncio.create_task(workers.execute_in_session(session, "wait_politely", arguments))
+        await asyncio.to_thread(counter.next)
+        note = {"path": str(path), "number": 1}
+        queued = asyncio.create_task(workers.execute_in_session(session, "note", note))
+        await asyncio.sleep(0)  # it is on its way
+        await workers.aclose()
+        return [await busy, await queued]
+
+    busy, queued = run(main())
+    assert "wait_politely: outcome unknown" in busy.value
+    assert "note was not run" in queued.value
+    assert not path.exists()
