@@ -5,6 +5,7 @@ import os
 import sqlite3
 import stat
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -92,7 +93,7 @@ def test_conversations_are_deleted_after_the_retention_time(tmp_path: Path) -> N
     midspan("--session", "old", *QUESTION, home=tmp_path)
     midspan("--session", "new", *QUESTION, home=tmp_path)
     state = tmp_path / "state" / "midspan"
-    with sqlite3.connect(state / "runs.db") as database:
+    with closing(sqlite3.connect(state / "runs.db", isolation_level=None)) as database:
         [table] = [
             name
             for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
@@ -107,10 +108,10 @@ def test_conversations_are_deleted_after_the_retention_time(tmp_path: Path) -> N
 
 def test_run_that_wrote_nothing_for_an_hour_is_not_shown_as_running(tmp_path: Path) -> None:
     midspan(*QUESTION, home=tmp_path)
-    with sqlite3.connect(tmp_path / "state" / "midspan" / "runs.db") as database:  # as after the kill of its process
+    with closing(sqlite3.connect(tmp_path / "state" / "midspan" / "runs.db", isolation_level=None)) as database:
         database.execute("UPDATE runs SET state = 'running', summary = '{}', updated_at = updated_at - 30")
     assert ", running, " in midspan("runs", "show", home=tmp_path).out
-    with sqlite3.connect(tmp_path / "state" / "midspan" / "runs.db") as database:
+    with closing(sqlite3.connect(tmp_path / "state" / "midspan" / "runs.db", isolation_level=None)) as database:
         database.execute("UPDATE runs SET started_at = started_at - 4000, updated_at = updated_at - 4000")
     assert ", interrupted?, " in midspan("runs", "show", home=tmp_path).out
     assert [run["state"] for run in logged(tmp_path)] == ["interrupted?"]

@@ -2,6 +2,7 @@
 
 import sqlite3
 import threading
+import weakref
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -73,6 +74,8 @@ class Store:
             self._connection = sqlite3.connect(
                 database, timeout=_BUSY_SECONDS, check_same_thread=False, isolation_level=None
             )
+            # The tools refer to the store for as long as they live, and nobody else is there to close it.
+            weakref.finalize(self, self._connection.close)
             self._connection.execute(_SCHEMA)
         except sqlite3.Error as error:
             raise ConfigError(f"cannot open the database {str(database)!r}: {error}") from error
