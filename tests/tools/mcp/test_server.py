@@ -34,8 +34,7 @@ def with_server(server: MCPServer, use: Callable[[MCPServer], Awaitable[T]]) -> 
         finally:
             await server.aclose()
 
-    with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:  # uvloop has a clock of its own
-        return runner.run(main())
+    return asyncio.run(main())
 
 
 def call(server: MCPServer, tool: str, context: RunContext[Any] = NO_CONTEXT, /, **arguments: Any) -> ToolResult:
