@@ -248,9 +248,10 @@ def test_invalid_prompt_is_an_error(prompt: Any, words: str) -> None:
 
 
 def test_file_of_an_unknown_media_type_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "x.zzz").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(ConfigError, match="cannot guess the media type"):
-        Agent(ScriptedProvider([])).run_sync(tmp_path / "x.zzz")
+    for data in (b"\xff\xfe\x00", b"a\x00b"):
+        (tmp_path / "x.zzz").write_bytes(data)
+        with pytest.raises(ConfigError, match="cannot guess the media type"):
+            Agent(ScriptedProvider([])).run_sync(tmp_path / "x.zzz")
 
 
 def test_conversation_can_be_saved_as_json_and_continued() -> None:

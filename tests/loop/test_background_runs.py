@@ -309,6 +309,8 @@ def test_invalid_arguments_are_errors_at_once() -> None:
             with pytest.raises(UnknownRunError, match="unknown run 'x'"):
                 await runs.status("x")
             with pytest.raises(UnknownRunError, match="unknown run 'x'"):
+                await runs.result("x")
+            with pytest.raises(UnknownRunError, match="unknown run 'x'"):
                 await taken(runs, "x")
             id = runs.start("go")
             with pytest.raises(RunExistsError, match="already used"):

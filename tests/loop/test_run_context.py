@@ -7,7 +7,7 @@ import pytest
 
 from midspan import Agent, tool
 from midspan._types.context import RunContext
-from midspan._types.events import RequestRetry
+from midspan._types.events import RequestRetry, ToolEnd, ToolProgress
 from midspan._types.parts import ToolCall
 from midspan.emulator import FaultPlan, LocalGemini
 from midspan.providers.gemini.client import Gemini
@@ -64,3 +64,21 @@ def test_stream_reports_each_retry_of_a_request_with_its_wait() -> None:
     retries = [event for event in asyncio.run(main()) if isinstance(event, RequestRetry)]
     assert [(retry.turn, retry.attempt, retry.wait_seconds, retry.status) for retry in retries] == [(1, 1, 0.5, 503)]
     assert retries[0].message
+
+
+def test_progress_is_a_fraction() -> None:
+    @tool
+    async def work(context: RunContext[None], fraction: Any) -> str:
+        """Work."""
+        context.progress(fraction)
+        return "done"
+
+    async def fractions(fraction: Any) -> list[Any]:
+        agent = Agent(ScriptedProvider([ToolCall("1", "work", {"fraction": fraction}), "done"]), [work])
+        events = [event async for event in agent.stream("?")]
+        return [getattr(event, "fraction", None) or event.result.value for event in events
+                if isinstance(event, ToolProgress | ToolEnd)]  # fmt: skip
+
+    assert asyncio.run(fractions(2.5)) == [1.0, "done"]
+    [error] = asyncio.run(fractions("half"))
+    assert "fraction must be a number from 0 to 1 or None, got 'half'" in error

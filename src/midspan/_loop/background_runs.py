@@ -158,6 +158,7 @@ class BackgroundRuns:
             return self._ended[run_id].result()
         run = self._running.get(run_id)
         if run is None:
+            await self._journal.get(run_id)  # raises UnknownRunError if it was never started
             raise ConfigError(
                 f"run {run_id!r} is not running in this process, nor is it one of the last that ended in it; read its "
                 "events with subscribe"

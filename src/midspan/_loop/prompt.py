@@ -132,7 +132,7 @@ def file_part(file: PathLike[str]) -> Part:
         raise ConfigError(f"{str(path)!r} is not a valid path: {error}") from error
     if not is_regular:
         raise ConfigError(f"{str(path)!r} is not a regular file")
-    if media_type is None or not media_type.startswith(_MEDIA):
+    if b"\0" not in data and (media_type is None or not media_type.startswith(_MEDIA)):
         try:
             return Text(data.decode())
         except UnicodeDecodeError:

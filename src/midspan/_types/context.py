@@ -111,6 +111,10 @@ class RunContext(Generic[User]):
 
     def progress(self, fraction: float | None = None, message: str = "") -> None:
         """Report how much is done, from 0 to 1, to the observers of the run. Works from any thread."""
+        if fraction is not None:
+            if not isinstance(fraction, int | float):
+                raise TypeError(f"fraction must be a number from 0 to 1 or None, got {fraction!r:.80}")
+            fraction = min(max(fraction, 0.0), 1.0)
         if self._host is not None:
             self._host.report_progress(self, fraction, message)
 
