@@ -10,7 +10,7 @@ from midspan._cli.commands.keys import load_keys
 from midspan._cli.interrupts import InterruptibleRunner
 from midspan._cli.log import RunLog
 from midspan._cli.settings import load_settings, private_directory, read_settings, settings_path, state_directory
-from midspan._cli.text import count_noun, describe_error, wrap_line
+from midspan._cli.text import count_noun, describe_error, short_path, wrap_line
 from midspan._version import VERSION
 from midspan.errors import ConfigError, MidspanError
 from midspan.providers import HealthCheck
@@ -58,7 +58,8 @@ def _check_settings() -> HealthCheck:
         read_settings(path)
     except ConfigError as error:
         return HealthCheck("problem", describe_error(error))
-    return HealthCheck("ok", f"the settings in {path} are valid" if path.exists() else f"no settings file {path}")
+    shown = short_path(path)
+    return HealthCheck("ok", f"the settings in {shown} are valid" if path.exists() else f"no settings file {shown}")
 
 
 def _check_keys() -> Iterator[HealthCheck]:
@@ -84,7 +85,7 @@ def _check_state(runner: InterruptibleRunner) -> HealthCheck:
             return HealthCheck("problem", describe_error(error))
         finally:
             log.close()
-    return HealthCheck("ok", f"what is asked is logged in {folder}")
+    return HealthCheck("ok", f"what is asked is logged in {short_path(folder)}")
 
 
 def _check_tools(runner: InterruptibleRunner) -> HealthCheck:

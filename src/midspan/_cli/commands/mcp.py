@@ -53,7 +53,7 @@ def _list(options: Namespace) -> int:
     from midspan.tools.mcp.config import read_config
 
     rows = [
-        {"server": name, "target": entry.target, "file": str(path), "disabled": entry.disabled,
+        {"server": name, "target": entry.target.strip(), "file": str(path), "disabled": entry.disabled,
          "trusted": bool(options.mcp) or path != project_config() or is_trusted(path)}
         for path in config_paths(options)
         for name, entry in read_config(path, expand=False).items()
@@ -63,7 +63,8 @@ def _list(options: Namespace) -> int:
         return 0
     for row in rows:
         state = " (disabled)" if row["disabled"] else "" if row["trusted"] else " (not trusted yet)"
-        sys.stdout.write(escape_line(f"{row['server']}: {row['target']}{state}") + "\n")
+        target = row["target"] or "neither a command nor a URL"
+        sys.stdout.write(wrap_line(f"{row['server']}: {target}{state}", sys.stdout))
     sys.stdout.write(f"{count_noun(len(rows), 'server')}\n")
     return 0
 
@@ -148,7 +149,7 @@ def _doctor(options: Namespace) -> int:
     """Start every server and say what works."""
     servers = _chosen(options, options.arguments)
     listings = _with_servers(servers, lambda: asyncio.gather(*map(_checked, servers)))
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"server": server.name, "ok": not listing.unavailable, "tools": len(listing.tools), "protocol": version,
          "problems": [msgspec.to_builtins(source) for source in listing.unavailable]}
         for server, (listing, version) in zip(servers, listings, strict=True)
@@ -157,7 +158,7 @@ def _doctor(options: Namespace) -> int:
         sys.stdout.write(json_document({"servers": rows}))
     for row in () if options.json else rows:
         if row["protocol"] is not None:
-            tools = count_noun(len(row["tools"]) if isinstance(row["tools"], list) else row["tools"], "tool")
+            tools = count_noun(row["tools"], "tool")
             line = f"{'ok' if row['ok'] else 'problem':<8}{row['server']}: {tools}, protocol {row['protocol']}"
             sys.stdout.write(wrap_line(line, sys.stdout, indent=" " * 8))
         for problem in row["problems"]:
