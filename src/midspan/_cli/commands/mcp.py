@@ -14,14 +14,11 @@ from midspan._cli.interrupts import InterruptibleRunner
 from midspan._cli.questions import TERMINAL
 from midspan._cli.text import count_noun, escape_line, escape_lines, json_document, print_line, wrap_line
 from midspan._cli.tool_sources import (
+    accept,
     config_paths,
-    confirm,
-    is_trusted,
     load_tools,
     make_servers,
-    project_config,
-    show_config,
-    trust,
+    needs_trust,
 )
 from midspan._types.context import RunContext
 from midspan._types.parts import ToolCall
@@ -54,7 +51,7 @@ def _list(options: Namespace) -> int:
 
     rows = [
         {"server": name, "target": entry.target.strip(), "file": str(path), "disabled": entry.disabled,
-         "trusted": bool(options.mcp) or path != project_config() or is_trusted(path)}
+         "trusted": not needs_trust(options, path)}
         for path in config_paths(options)
         for name, entry in read_config(path, expand=False).items()
     ]  # fmt: skip
@@ -178,11 +175,8 @@ def _trust(options: Namespace) -> int:
     if not paths:
         raise ConfigError("there is no configuration of MCP servers; name one with --mcp FILE")
     for path in paths:
-        if not options.mcp and path == project_config() and not is_trusted(path):
-            show_config(path)
-            if not options.yes and not confirm("Start these servers now and in the future?"):
-                return 1
-            trust(path)
+        if needs_trust(options, path) and not accept(path, ask=not options.yes):
+            return 1
     servers = make_servers(paths)
     listings = _with_servers(servers, lambda: asyncio.gather(*(server.list_tools() for server in servers)))
     accepted: dict[str, list[str]] = {}
@@ -192,7 +186,9 @@ def _trust(options: Namespace) -> int:
         for tool, change in server.held_back.items():
             print_line(f"{server.name}.{tool} has changed:")
             sys.stderr.write(f"{escape_lines(change)}\n")
-        if server.held_back and (options.yes or confirm(f"Accept the tools of {server.name} as they are now?")):
+        if server.held_back and (
+            options.yes or TERMINAL.confirm(f"Accept the tools of {server.name} as they are now?")
+        ):
             accepted[server.name] = list(server.held_back)
             server.accept_changes()
     if options.json:
@@ -207,8 +203,9 @@ def _chosen(options: Namespace, names: list[str]) -> list[MCPServer]:
     paths = config_paths(options)
     if not paths:
         raise ConfigError("there is no configuration of MCP servers; name one with --mcp FILE")
-    if not options.mcp and project_config() in paths and not is_trusted(project_config()):
-        raise ConfigError(f"{str(project_config())!r} is not trusted yet; accept it with `midspan mcp trust`")
+    for path in paths:
+        if needs_trust(options, path):
+            raise ConfigError(f"{str(path)!r} is not trusted yet; accept it with `midspan mcp trust`")
     servers = make_servers(paths, approve=True if options.yes else TERMINAL.approve)
     known = {server.name: server for server in servers}
     for name in names:
