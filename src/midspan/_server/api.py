@@ -14,6 +14,7 @@ from starlette.types import ASGIApp
 from midspan._loop.result import RunResult
 from midspan._server.config import OWNER
 from midspan._server.documents import (
+    CURSOR_PATTERN,
     SESSION_PATTERN,
     ChatMetadata,
     ChatRequest,
@@ -125,12 +126,7 @@ class Api:
             raise invalid("session_id is not the name of a session")
         limit, after = _page(request)
         owner = request.scope[OWNER]
-        try:
-            infos = await self._service.journal.list(
-                owner=owner, state=state, session=session, after=after, limit=limit
-            )
-        except ConfigError:
-            raise _wrong_cursor() from None
+        infos = await self._service.journal.list(owner=owner, state=state, session=session, after=after, limit=limit)
         following = infos[-1].cursor if len(infos) == limit else None
         return json_response(RunList([_run_document(info) for info in infos], following))
 
@@ -189,10 +185,7 @@ class Api:
 
     async def list_sessions(self, request: Request) -> Response:
         limit, after = _page(request)
-        try:
-            sessions = await self._service.journal.sessions(owner=request.scope[OWNER], after=after, limit=limit)
-        except ConfigError:
-            raise _wrong_cursor() from None
+        sessions = await self._service.journal.sessions(owner=request.scope[OWNER], after=after, limit=limit)
         following = sessions[-1].cursor if len(sessions) == limit else None
         documents = [
             SessionDocument(
@@ -349,11 +342,10 @@ def _page(request: Request) -> tuple[int, str | None]:
     text = request.query_params.get("limit", str(_PAGE))
     if not (text.isascii() and text.isdigit() and len(text) <= 3 and 1 <= int(text) <= _MAX_PAGE):
         raise invalid(f"limit must be a number from 1 to {_MAX_PAGE}")
-    return int(text), request.query_params.get("after")
-
-
-def _wrong_cursor() -> ApiError:
-    return invalid("after must be the value of next in the page before")
+    after = request.query_params.get("after")
+    if after is not None and re.fullmatch(CURSOR_PATTERN, after) is None:
+        raise invalid("after must be the value of next in the page before")
+    return int(text), after
 
 
 def _next_event(request: Request) -> int:

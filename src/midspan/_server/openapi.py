@@ -24,7 +24,7 @@ _PARAMETERS: dict[str, dict[str, Any]] = {
     "?session_id": {"in": "query", "schema": {"type": "string", "pattern": d.SESSION_PATTERN}},
     "after": {
         "in": "query",
-        "schema": {"type": "string", "pattern": "^[0-9]{1,18}$"},
+        "schema": {"type": "string", "pattern": d.CURSOR_PATTERN},
         "description": "The `next` of the page before.",
     },
     "limit": {"in": "query", "schema": {"type": "integer", "minimum": 1, "maximum": 200, "default": 50}},

@@ -23,7 +23,7 @@ from midspan._cli.tool_sources import (
 from midspan._types.context import RunContext
 from midspan._types.parts import ToolCall
 from midspan.errors import ConfigError
-from midspan.tools import MCPServer
+from midspan.tools import MCPServer, ToolListing
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -68,16 +68,12 @@ def _list(options: Namespace) -> int:
 
 def _tools(options: Namespace) -> int:
     """List the tools of all servers, or of the named ones."""
-    servers = _chosen(options, options.arguments)
-    listings = _with_servers(servers, lambda: asyncio.gather(*(server.list_tools() for server in servers)))
+    listings = _listings(_chosen(options, options.arguments))
     if options.json:
-        tools = {
-            server.name: [msgspec.to_builtins(spec) for spec in listing]
-            for server, listing in zip(servers, listings, strict=True)
-        }
-        problems = [msgspec.to_builtins(source) for listing in listings for source in listing.unavailable]
+        tools = {server.name: msgspec.to_builtins(listing.tools) for server, listing, _ in listings}
+        problems = [msgspec.to_builtins(source) for _, listing, _ in listings for source in listing.unavailable]
         sys.stdout.write(json_document({"tools": tools, "unavailable": problems}))
-    for server, listing in zip(servers, listings, strict=True):
+    for server, listing, _ in listings:
         for spec in () if options.json else listing:
             marks = "".join(f" [{mark}]" for mark in _marks(spec))
             sys.stdout.write(f"{escape_line(server.name)} {escape_line(spec.name)}{marks}\n")
@@ -85,7 +81,7 @@ def _tools(options: Namespace) -> int:
                 sys.stdout.write(f"    {line}\n")
         for source in listing.unavailable:
             _print_problem(source.name, source.message)
-    return int(any(listing.unavailable for listing in listings))
+    return int(any(listing.unavailable for _, listing, _ in listings))
 
 
 def _marks(spec: Any) -> list[str]:
@@ -144,12 +140,10 @@ class _Host:
 
 def _doctor(options: Namespace) -> int:
     """Start every server and say what works."""
-    servers = _chosen(options, options.arguments)
-    listings = _with_servers(servers, lambda: asyncio.gather(*map(_checked, servers)))
     rows: list[dict[str, Any]] = [
         {"server": server.name, "ok": not listing.unavailable, "tools": len(listing.tools), "protocol": version,
          "problems": [msgspec.to_builtins(source) for source in listing.unavailable]}
-        for server, (listing, version) in zip(servers, listings, strict=True)
+        for server, listing, version in _listings(_chosen(options, options.arguments))
     ]  # fmt: skip
     if options.json:
         sys.stdout.write(json_document({"servers": rows}))
@@ -164,11 +158,6 @@ def _doctor(options: Namespace) -> int:
     return int(not all(row["ok"] for row in rows))
 
 
-async def _checked(server: MCPServer) -> tuple[Any, str | None]:
-    listing = await server.list_tools()
-    return listing, server.protocol_version
-
-
 def _trust(options: Namespace) -> int:
     """Show and accept the project's servers and the tools that have changed."""
     paths = config_paths(options)
@@ -178,9 +167,8 @@ def _trust(options: Namespace) -> int:
         if needs_trust(options, path) and not accept(path, ask=not options.yes):
             return 1
     servers = make_servers(paths)
-    listings = _with_servers(servers, lambda: asyncio.gather(*(server.list_tools() for server in servers)))
     accepted: dict[str, list[str]] = {}
-    for server, listing in zip(servers, listings, strict=True):
+    for server, listing, _ in _listings(servers):
         for source in listing.unavailable if not server.held_back else ():
             _print_problem(source.name, source.message)
         for tool, change in server.held_back.items():
@@ -212,6 +200,16 @@ def _chosen(options: Namespace, names: list[str]) -> list[MCPServer]:
         if name not in known:
             raise ConfigError(f"there is no server {name!r}; the servers are: {', '.join(known) or 'none'}")
     return [known[name] for name in names] if names else servers
+
+
+def _listings(servers: list[MCPServer]) -> list[tuple[MCPServer, ToolListing, str | None]]:
+    """Start the servers, and return each with its tools and the version of the protocol that it speaks."""
+
+    async def listing(server: MCPServer) -> tuple[MCPServer, ToolListing, str | None]:
+        return server, await server.list_tools(), server.protocol_version
+
+    listings: list[Any] = _with_servers(servers, lambda: asyncio.gather(*map(listing, servers)))
+    return listings
 
 
 def _with_servers(servers: list[MCPServer], use: Callable[[], Awaitable[Any]]) -> Any:
