@@ -398,6 +398,10 @@ async def slow_backup(name: str) -> str:
 '''
 
 
+UNKNOWN_EFFECT = 'slow_backup(name="orders") was cancelled before it ended; whether it had an effect is unknown'
+"""Of a tool that is not declared read-only."""
+
+
 def test_tool_that_ignores_its_cancellation_is_abandoned_and_the_call_is_saved(home: Path) -> None:
     (home / "stubborn.py").write_text(STUBBORN)
     question = ["-m", "offline", "-t", "stubborn.py", "--session", "s", "Run the slow backup of 'orders'"]
@@ -408,6 +412,7 @@ def test_tool_that_ignores_its_cancellation_is_abandoned_and_the_call_is_saved(h
     out, rest = process.communicate(timeout=BOUND)
     assert (process.returncode, out) == (130, ""), rest
     assert "midspan: cancelling; press Ctrl-C again to exit\n" in rest
+    assert f"midspan: {UNKNOWN_EFFECT}\n" in rest
     assert "Traceback" not in rest
     assert conversation(home, "s")[1].calls[0].name == "slow_backup"
 
@@ -422,7 +427,7 @@ def test_second_interrupt_saves_the_call_too(home: Path) -> None:
     assert any("again to exit" in line for line in process.stderr)
     process.send_signal(signal.SIGINT)
     assert process.wait(BOUND) == 130
-    process.communicate(timeout=BOUND)
+    assert UNKNOWN_EFFECT in process.communicate(timeout=BOUND)[1]
     assert conversation(home, "s")[1].calls[0].name == "slow_backup"
     assert json.loads(midspan("runs", "--json", home=home).out)[0]["state"] == "cancelled"
 
@@ -451,6 +456,7 @@ def test_interrupt_during_a_tool_has_exit_code_130(home: Path, question: str) ->
     assert out == ""
     assert "Traceback" not in rest
     assert ("it was cancelled" in rest) == ("slow" in question)
+    assert "effect" not in rest  # both only read
 
 
 def test_second_interrupt_ends_a_tool_that_blocks_the_event_loop(home: Path) -> None:
@@ -597,7 +603,7 @@ def test_notices_and_answers_are_wrapped_between_words(home: Path) -> None:
             answering.close()
             offline.close()
     assert f"{'abcdefgh ' * 6}".strip() + "\r\n" in answer
-    assert "no model is named and no key is set, so the\r\n  offline model" in notice
+    assert "no model is named and no key is set, so the offline\r\n  model" in notice
 
 
 def test_no_color_turns_colors_off(home: Path) -> None:

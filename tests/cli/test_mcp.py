@@ -130,6 +130,11 @@ def test_list_names_the_servers_without_starting_them(home: Path) -> None:
     assert not (home / "midspan.lock").exists()
 
 
+def test_list_names_an_entry_that_cannot_be_started(home: Path) -> None:
+    (home / ".mcp.json").write_text('{"mcpServers": {"odd": {}}}')
+    assert midspan("mcp", "list", home=home).out == "odd: neither a command nor a URL (not trusted yet)\n1 server\n"
+
+
 def test_tools_shows_whole_descriptions(home: Path, config: str) -> None:
     ended = midspan("mcp", "tools", "s", "--mcp", config, home=home)
     assert "s good\n    Works.\n" in ended.out

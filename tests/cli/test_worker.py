@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.terminal import midspan
+
 TOOLS = Path(__file__).parent.parent / "conformance" / "worker_tools.py"
 
 
@@ -22,6 +24,15 @@ def test_worker_without_a_host_lists_its_tools() -> None:
     ended = worker(str(TOOLS))
     assert (ended.returncode, ended.stdout) == (0, "add\nfail\nwhose\n")
     assert "3 tools; pass --connect ADDRESS to run them for a host" in ended.stderr
+
+
+def test_broken_file_of_workers_is_reported_once(tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text("import nothing_there")
+    (tmp_path / "mine.py").write_text(
+        "from midspan.tools import Workers\ntools = Workers('broken.py', processes=2).source(None)"
+    )
+    ended = midspan("tools", "-t", "mine.py", home=tmp_path)
+    assert (ended.code, ended.err.count("No module named 'nothing_there'")) == (2, 1), ended.err
 
 
 @pytest.mark.parametrize(

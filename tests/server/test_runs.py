@@ -257,6 +257,11 @@ def test_wrong_event_id_is_refused(id: str) -> None:
         ("runs?after=odd", "after must be the value of next in the page before"),
         ("sessions?after=-1", "after must be the value of next in the page before"),
         ("runs?limit=201", "limit must be a number from 1 to 200"),
+        (
+            "runs?stat=failed&page=2",
+            "unknown query parameters: page, stat; known here: after, limit, session_id, state",
+        ),
+        ("tools?limit=1", "unknown query parameters: limit; known here: none"),
         ("runs?session_id=%2F", "session_id is not the name of a session"),
     ],
 )

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from midspan._cli.interrupts import InterruptibleRunner
-from midspan._cli.log import RunLog, open_log
-from midspan._cli.output import Display
+from midspan._cli.log import NO_ENTRY, RunLog, open_log
+from midspan._cli.output import Display, OpenCalls
 from midspan._cli.questions import TERMINAL
 from midspan._cli.settings import Settings
 from midspan._cli.text import print_line
@@ -89,24 +89,26 @@ class Conversation:
         """Run the agent and show its events. Raises KeyboardInterrupt if the run was cancelled."""
         TERMINAL.displays = displays
         stream = self.agent.stream(prompt, messages=self.history, on_question=TERMINAL.on_question, **options)
-        entry = None if self.log is None else self.log.entry(self.session, len(self.history))
+        entry = NO_ENTRY if self.log is None else self.log.entry(self.session, len(self.history))
+        calls = OpenCalls()
 
         async def watch() -> None:
             async with stream:
                 async for event in stream:
-                    for display in displays:
+                    for display in (calls, *displays):
                         display.show(event)
-                    if entry is not None:
-                        await entry.add(event)
+                    await entry.add(event)
 
-        def finish() -> None:
+        def finish(error: BaseException | None) -> None:
             for display in displays:
                 display.close()
+            if isinstance(error, KeyboardInterrupt):
+                calls.report()
 
         def exit_at_once() -> None:
-            finish()
-            if entry is not None:  # in an event loop of its own: the one of the run may be blocked
-                asyncio.run(asyncio.wait_for(entry.end(None), _SECONDS_TO_LOG))
+            finish(KeyboardInterrupt())
+            # In an event loop of its own: the one of the run may be blocked.
+            asyncio.run(asyncio.wait_for(entry.end(None), _SECONDS_TO_LOG))
 
         error: BaseException | None = None
         try:
@@ -115,12 +117,11 @@ class Conversation:
             error = raised
             raise
         finally:  # outside of the coroutine, which may be abandoned
-            finish()
+            finish(error)
             messages = stream.messages
             if len(messages) > len(self.history) + 1:  # a question that led to nothing can just be asked again
                 self.history = messages
-            if entry is not None:
-                self._runner.run(entry.end(error))
+            self._runner.run(entry.end(error))
 
     def clear(self) -> None:
         """Start over. The messages so far stay in the log."""

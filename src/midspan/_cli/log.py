@@ -150,17 +150,16 @@ def open_log(run: Callable[[Coroutine[Any, Any, Any]], Any], *, max_days: int, n
 class LogEntry:
     """Writes the events of one run to the log as they come. If that fails, the run goes on without the log."""
 
-    def __init__(self, journal: SqliteJournal, session: str, earlier_messages: int) -> None:
+    def __init__(self, journal: SqliteJournal | None, session: str = "", earlier_messages: int = 0) -> None:
         self._journal = journal
         self._session = session
         self._earlier_messages = earlier_messages
         self._run_id = ""
         self._length = 0
         self._summary = RunSummary()
-        self._has_failed = False
 
     async def add(self, event: RunEvent) -> None:
-        if isinstance(event, _SKIPPED) or self._has_failed:
+        if isinstance(event, _SKIPPED) or self._journal is None:
             return
         if isinstance(event, RunStart):  # the earlier messages are those of the earlier runs
             self._run_id = event.run_id
@@ -171,7 +170,7 @@ class LogEntry:
                 self._run_id, self._length, [to_json(event)], session=self._session, summary=self._summary
             )
         except JournalError as error:
-            self._has_failed = True
+            self._journal = None
             print_line(f"this is not logged: {error}")
 
     async def end(self, error: BaseException | None) -> None:
@@ -182,3 +181,7 @@ class LogEntry:
             limit = getattr(error, "limit", None)
             summary = self._summary
             await self.add(RunEnd(self._run_id, "", summary.usage, summary.turns, limit, info))
+
+
+NO_ENTRY = LogEntry(None)
+"""Writes nothing."""

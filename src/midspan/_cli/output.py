@@ -14,11 +14,14 @@ from midspan._cli.text import (
     format_arguments,
     format_seconds,
     format_value,
+    print_line,
     shorten,
     terminal_columns,
     wrap_line,
 )
 from midspan._types import events
+from midspan._types.parts import ToolCall
+from midspan._types.run_state import CALL_CANCELLED
 from midspan.errors import RunError
 
 
@@ -104,6 +107,26 @@ class LiveAnswer(Display):
         if self._text and not self._text.endswith("\n"):
             self._text += "\n"
             write(self._out, f"{self._wrapper.flush()}\n")
+
+
+class OpenCalls(Display):
+    """The calls that may change something and have not ended."""
+
+    def __init__(self) -> None:
+        self._calls: dict[int, ToolCall] = {}
+        """By their position in the turn."""
+
+    def show(self, event: events.RunEvent) -> None:
+        match event:
+            case events.ToolStart(call=call, index=index, may_write=True):
+                self._calls[index] = call
+            case events.ToolEnd(index=index):
+                self._calls.pop(index, None)
+
+    def report(self) -> None:
+        """Name them after the run was cancelled."""
+        for call in self._calls.values():
+            print_line(f"{call.name}({format_arguments(call.arguments, 400)}) {CALL_CANCELLED}")
 
 
 def progress_display(*, verbose: int = 0) -> Display:

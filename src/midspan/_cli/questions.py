@@ -8,6 +8,7 @@ from typing import Any
 from midspan._cli.output import Display
 from midspan._cli.text import escape_line, escape_lines, format_arguments
 from midspan._types.parts import ToolCall
+from midspan.errors import ConfigError
 
 _YES = ("y", "yes")
 _NO = ("n", "no")
@@ -37,7 +38,9 @@ class Terminal:
         return self._approve if self.is_interactive else None
 
     def confirm(self, question: str) -> bool:
-        """Ask a question that has to be answered with yes, outside a run."""
+        """Ask a question that has to be answered with yes, outside a run. Raises ConfigError if nobody can be asked."""
+        if not self.is_interactive:
+            raise ConfigError(f"{question} Nobody can be asked; use a terminal, or --yes")
         _write(f"{escape_line(question)} (y/n) ")
         return sys.stdin.readline().strip().lower() in _YES
 

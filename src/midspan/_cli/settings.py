@@ -97,9 +97,15 @@ def read_options(pairs: list[str]) -> dict[str, Any]:
 def read_settings(path: Path) -> SettingsFile:
     """Read a settings file. If there is none, return the defaults."""
     try:
-        return msgspec.convert(read_toml(path), SettingsFile)
+        return to_settings(read_toml(path), path)
     except (FileNotFoundError, NotADirectoryError):
         return SettingsFile()
+
+
+def to_settings(values: dict[str, Any], path: Path) -> SettingsFile:
+    """Return the settings of a file."""
+    try:
+        return msgspec.convert(values, SettingsFile)
     except msgspec.ValidationError as error:
         known = ", ".join(SettingsFile.__struct_fields__)
         raise ConfigError(f"{path} is not valid: {error}; known settings: {known}") from error

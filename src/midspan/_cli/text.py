@@ -5,10 +5,10 @@ import logging
 import re
 import shutil
 import sys
-import textwrap
 import traceback
 import unicodedata
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, TextIO
 
 from midspan.errors import (
@@ -43,11 +43,15 @@ def wrap_line(text: str, out: TextIO, indent: str = "  ") -> str:
     """Return the text as one line, or wrapped to the width of the terminal if `out` is one."""
     line = escape_line(text)
     if out.isatty():
-        # Long words are paths and URLs, which users copy.
-        line = textwrap.fill(
-            line, terminal_columns() - 1, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
-        )
+        wrapper = WordWrapper(terminal_columns(), indent)
+        line = wrapper.feed(line) + wrapper.flush()
     return f"{line}\n"
+
+
+def short_path(path: Path) -> str:
+    """Return a path as users write it, with `~` for the home directory."""
+    home = Path.home()
+    return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)
 
 
 def terminal_columns() -> int:
@@ -171,12 +175,16 @@ def configure_logging(verbose: int, command: str) -> None:
 
 
 class WordWrapper:
-    """Wraps text that arrives in pieces. The last word is held back until its end is known."""
+    """Wraps text that arrives in pieces. The last word is held back until its end is known.
+
+    Long words are paths and URLs, which users copy: one that has no room after `indent` starts at the first column.
+    """
 
     _PIECE = re.compile(r"\n|[^\S\n]+|\S+")
 
-    def __init__(self, columns: int) -> None:
+    def __init__(self, columns: int, indent: str = "") -> None:
         self._columns = columns
+        self._indent = indent
         self._column = 0
         self._space = ""
         self._word = ""
@@ -204,7 +212,8 @@ class WordWrapper:
         word, space = self._word, self._space.expandtabs(8)
         self._word = self._space = start = ""
         if self._column and self._column + _width(space) + _width(word) > self._columns:
-            self._column, space, start = 0, "", "\n"
+            has_room = len(self._indent) + _width(word) <= self._columns
+            self._column, space, start = 0, self._indent if has_room else "", "\n"
         # A word that the terminal breaks ends on a later line; a full line is still the current one.
         self._column = (self._column + _width(space) + _width(word) - 1) % self._columns + 1
         return f"{start}{space}{word}"

@@ -42,9 +42,7 @@ def mcp_sources(options: Namespace) -> list[Any]:
     if options.no_tools:
         return []
     paths = config_paths(options)
-    project = project_config()
-    if project in paths and not options.mcp and not _is_accepted(project):
-        paths.remove(project)
+    paths = [path for path in paths if not needs_trust(options, path) or _is_accepted(path)]
     return make_servers(paths, approve=True if options.yes else TERMINAL.approve) if paths else []
 
 
@@ -57,6 +55,11 @@ def config_paths(options: Namespace) -> list[Path]:
 
 def project_config() -> Path:
     return Path.cwd() / PROJECT_CONFIG
+
+
+def needs_trust(options: Namespace, path: Path) -> bool:
+    """Return whether the file comes with the project, and the user has not accepted it as it is now."""
+    return not options.mcp and path == project_config() and not _is_trusted(path)
 
 
 def make_servers(paths: list[Path], *, approve: Any = None) -> list[Any]:
@@ -82,44 +85,36 @@ async def _open_url(url: str) -> None:
 
 def _is_accepted(path: Path) -> bool:
     """Return whether the servers of a project may be started. Raises ConfigError if nobody can be asked."""
-    if is_trusted(path):
-        return True
     if not TERMINAL.is_interactive:
         raise ConfigError(
             f"{str(path)!r} would start MCP servers; look at it and accept it with `midspan mcp trust`, "
             "or name the files to use with --mcp"
         )
-    show_config(path)
-    if not confirm("Start these servers now and in the future?"):
+    if not accept(path):
         print_line(f"the servers of {path} are not used")
         return False
-    trust(path)
     return True
 
 
-def show_config(path: Path) -> None:
-    """Show what the servers of a file would start."""
+def accept(path: Path, *, ask: bool = True) -> bool:
+    """Show what the servers of a file would start, and remember that the user accepts that. Returns whether so."""
     from midspan.tools.mcp.config import read_config
 
     print_line(f"{path} would start these MCP servers:")
     for name, entry in read_config(path, expand=False).items():
         variables = f" with {', '.join(entry.env)}" if entry.env else ""
         print_line(f"{name}: {entry.target}{variables}", prefix="  ")
+    if ask and not TERMINAL.confirm("Start these servers now and in the future?"):
+        return False
+    _trust(path)
+    return True
 
 
-def confirm(question: str) -> bool:
-    """Ask a question that has to be answered with yes. Raises ConfigError if nobody can be asked."""
-    if not TERMINAL.is_interactive:
-        raise ConfigError(f"{question} Nobody can be asked; use a terminal, or --yes")
-    return TERMINAL.confirm(question)
-
-
-def is_trusted(path: Path) -> bool:
-    """Return whether the user has accepted the file with the content that it has now."""
+def _is_trusted(path: Path) -> bool:
     return _trusted().get(str(path.resolve())) == _digest(path)
 
 
-def trust(path: Path) -> None:
+def _trust(path: Path) -> None:
     """Remember that the user accepts the file as it is now."""
     from midspan._storage.files import replace_file
 

@@ -11,9 +11,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
-from midspan._loop.background import end_of
+from midspan._loop.result import RunResult
 from midspan._server.config import OWNER
 from midspan._server.documents import (
+    CURSOR_PATTERN,
     SESSION_PATTERN,
     ChatMetadata,
     ChatRequest,
@@ -34,7 +35,6 @@ from midspan._server.documents import (
 )
 from midspan._server.http import (
     ApiError,
-    Disconnected,
     EventStream,
     error_document,
     frame,
@@ -43,7 +43,6 @@ from midspan._server.http import (
     public_error,
     read_json,
     run_error,
-    wait_or_disconnect,
 )
 from midspan._server.service import Service, StartedRun, StoredRun
 from midspan._storage.journal import RunInfo, StateName
@@ -72,28 +71,23 @@ class Api:
             frames = event_frames(service.runs.subscribe(run.id), run.id)
             on_disconnect = partial(service.cancel_abandoned, run) if body.cancel_on_disconnect else None
             return EventStream(frames, service.config, headers={"x-run-id": run.id}, on_disconnect=on_disconnect)
-        if not body.cancel_on_disconnect:
-            await end_of(run.result)
-        elif not await wait_or_disconnect(request.receive, run.result):
-            await service.cancel_abandoned(run)
-            raise Disconnected
+        await service.wait(run, request.receive, cancel_on_disconnect=body.cancel_on_disconnect)
         try:
             result = run.result.result()
         except Exception as error:  # noqa: BLE001 - reported to the client
             raise run_error(error, run.id) from None
-        metadata = ChatMetadata(
-            iterations=result.turns,
-            finish_reason=result.finish_reason,
-            provider=run.choice.provider,
-            model=run.choice.model,
-            tools_available=len(service.source.names),
-            max_reached=result.limit is not None,
-            limit=result.limit,
-            usage=UsageDocument.of(result.usage),
-            run_id=run.id,
-            session_id=run.session,
+        return json_response(
+            _answer(
+                result,
+                result.tool_calls,
+                finish_reason=result.finish_reason,
+                provider=run.choice.provider,
+                model=run.choice.model,
+                tools_available=len(service.source.names),
+                run_id=run.id,
+                session_id=run.session,
+            )
         )
-        return json_response(_answer(result.text, result.tool_calls, metadata))
 
     async def _start(self, request: Request, body: RunRequest, *, deltas: bool = True) -> StartedRun:
         if not body.prompt.strip():
@@ -132,12 +126,7 @@ class Api:
             raise invalid("session_id is not the name of a session")
         limit, after = _page(request)
         owner = request.scope[OWNER]
-        try:
-            infos = await self._service.journal.list(
-                owner=owner, state=state, session=session, after=after, limit=limit
-            )
-        except ConfigError:
-            raise _wrong_cursor() from None
+        infos = await self._service.journal.list(owner=owner, state=state, session=session, after=after, limit=limit)
         following = infos[-1].cursor if len(infos) == limit else None
         return json_response(RunList([_run_document(info) for info in infos], following))
 
@@ -167,18 +156,15 @@ class Api:
         if end is None or end.error is not None:
             return None
         model = run.info.summary.model or ""
-        metadata = ChatMetadata(
-            iterations=end.turns,
+        return _answer(
+            end,
+            state.tool_runs,
             finish_reason=state.finish_reason,
             provider=next((choice.provider for choice in self._service.models if choice.model == model), ""),
             model=model,
-            max_reached=end.limit is not None,
-            limit=end.limit,
-            usage=UsageDocument.of(end.usage),
             run_id=run.info.run,
             session_id=run.info.session,
         )
-        return _answer(end.text, state.tool_runs, metadata)
 
     async def run_events(self, request: Request) -> Response | ASGIApp:
         service, owner, run_id = self._service, request.scope[OWNER], request.path_params["run_id"]
@@ -199,10 +185,7 @@ class Api:
 
     async def list_sessions(self, request: Request) -> Response:
         limit, after = _page(request)
-        try:
-            sessions = await self._service.journal.sessions(owner=request.scope[OWNER], after=after, limit=limit)
-        except ConfigError:
-            raise _wrong_cursor() from None
+        sessions = await self._service.journal.sessions(owner=request.scope[OWNER], after=after, limit=limit)
         following = sessions[-1].cursor if len(sessions) == limit else None
         documents = [
             SessionDocument(
@@ -289,10 +272,12 @@ class Api:
         return json_response(Health(status="healthy"))
 
 
-def _answer(text: str, runs: Sequence[ToolRun], metadata: ChatMetadata) -> ChatResponse:
+def _answer(end: RunEnd | RunResult[Any], runs: Sequence[ToolRun], **metadata: Any) -> ChatResponse:
     calls = [ToolCallDocument(run.id, run.name, run.arguments) for run in runs]
     results = [ToolResultDocument(run.id, run.name, run.result.model_value, is_error=run.is_error) for run in runs]
-    return ChatResponse(text, calls, results, metadata)
+    usage, is_limited = UsageDocument.of(end.usage), end.limit is not None
+    described = ChatMetadata(iterations=end.turns, max_reached=is_limited, limit=end.limit, usage=usage, **metadata)
+    return ChatResponse(end.text, calls, results, described)
 
 
 def _run_document(run: RunInfo, *, phase: str | None = None, result: ChatResponse | None = None) -> RunDocument:
@@ -357,11 +342,10 @@ def _page(request: Request) -> tuple[int, str | None]:
     text = request.query_params.get("limit", str(_PAGE))
     if not (text.isascii() and text.isdigit() and len(text) <= 3 and 1 <= int(text) <= _MAX_PAGE):
         raise invalid(f"limit must be a number from 1 to {_MAX_PAGE}")
-    return int(text), request.query_params.get("after")
-
-
-def _wrong_cursor() -> ApiError:
-    return invalid("after must be the value of next in the page before")
+    after = request.query_params.get("after")
+    if after is not None and re.fullmatch(CURSOR_PATTERN, after) is None:
+        raise invalid("after must be the value of next in the page before")
+    return int(text), after
 
 
 def _next_event(request: Request) -> int:

@@ -19,10 +19,10 @@ from midspan._loop.agent import Agent
 from midspan._loop.background_runs import MAX_PAST_BYTES, MAX_PAST_RUNS
 from midspan._server.api import Api
 from midspan._server.config import ANONYMOUS, OWNER, ServerConfig, Tokens
-from midspan._server.http import ApiError, Disconnected, unexpected_error
+from midspan._server.http import ApiError, Disconnected, invalid, unexpected_error
 from midspan._server.metrics import Metrics
 from midspan._server.openai import OpenAIApi
-from midspan._server.openapi import openapi_document, openapi_page
+from midspan._server.openapi import OPERATIONS, openapi_document, openapi_page
 from midspan._server.service import OwnedTools, Service
 from midspan._server.ui_stream import UiApi
 from midspan._storage.journal import Journal
@@ -192,11 +192,24 @@ class _Dispatch:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         method = "GET" if scope["method"] == "HEAD" else scope["method"]
         await self._service.ready()
+        request = Request(scope, receive, send)
+        _check_query(request, method)
         try:
-            response = await self._endpoints[method](Request(scope, receive, send))
+            response = await self._endpoints[method](request)
         except Disconnected:
             response = Response(status_code=499)  # nobody reads it
         await response(scope, receive, send)
+
+
+_QUERY = {(item.method, item.path): item.query for item in OPERATIONS if item.path.startswith("/api/")}
+
+
+def _check_query(request: Request, method: str) -> None:
+    """Raise ApiError for a parameter that our API does not have. Clients of OpenAI's API may send any."""
+    known = _QUERY.get((method, request.scope["route"].path))
+    if known is not None and (unknown := request.query_params.keys() - known):
+        names, available = ", ".join(sorted(unknown)), ", ".join(sorted(known)) or "none"
+        raise invalid(f"unknown query parameters: {names[:200]}; known here: {available}")
 
 
 class AccessMiddleware:

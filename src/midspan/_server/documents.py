@@ -8,9 +8,12 @@ from midspan._storage.journal import StateName
 from midspan._types.exchange import Usage
 
 _MAX_INTEGER = 2**31 - 1
+CURSOR_PATTERN = "^[0-9]{1,18}$"
 SESSION_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}$"
 SessionId = Annotated[str, Meta(pattern=SESSION_PATTERN, description="The name of a conversation; any that you like.")]
-Prompt = Annotated[str, Meta(extra_json_schema={"minLength": 1, "pattern": r"\S"})]
+NOT_BLANK = r"[^\s\x1c-\x1f\x85]"
+"""Text that is not empty for Python, which counts more characters as white space than `\\s` of JSON Schema does."""
+Prompt = Annotated[str, Meta(extra_json_schema={"minLength": 1, "pattern": NOT_BLANK})]
 
 
 class ErrorDocument(Struct, frozen=True):

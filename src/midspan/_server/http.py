@@ -280,7 +280,7 @@ class EventStream:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
             return
         writing = loop.create_task(self._write(send))
-        leaving = loop.create_task(_disconnect(receive))
+        leaving = loop.create_task(client_disconnect(receive))
         try:
             while not writing.done() and not leaving.done():
                 wait = min(self._heartbeat_seconds, self._send_timeout)
@@ -327,17 +327,7 @@ class EventStream:
         return False
 
 
-async def _disconnect(receive: Receive) -> None:
+async def client_disconnect(receive: Receive) -> None:
     """Return when the client has gone away."""
     while (await receive())["type"] != "http.disconnect":
         pass
-
-
-async def wait_or_disconnect(receive: Receive, task: "asyncio.Task[Any]") -> bool:
-    """Wait for a task, or until the client goes away. Returns whether the task is done. It is never cancelled."""
-    leaving = asyncio.get_running_loop().create_task(_disconnect(receive))
-    try:
-        await asyncio.wait((task, leaving), return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        leaving.cancel()
-    return task.done()

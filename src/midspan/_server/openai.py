@@ -28,7 +28,6 @@ from midspan._server.documents import (
 from midspan._server.http import (
     DONE,
     ApiError,
-    Disconnected,
     EventStream,
     encode_json,
     frame,
@@ -36,7 +35,6 @@ from midspan._server.http import (
     json_response,
     read_json,
     run_error,
-    wait_or_disconnect,
 )
 from midspan._server.openai_messages import (
     client_call_id,
@@ -78,10 +76,7 @@ class OpenAIApi:
         if body.stream:
             on_disconnect = partial(service.cancel_abandoned, run) if body.cancel_on_disconnect else None
             return EventStream(self._chunks(run, body), service.config, on_disconnect=on_disconnect)
-        if not await wait_or_disconnect(request.receive, run.result):
-            if body.cancel_on_disconnect:
-                await service.cancel_abandoned(run)
-            raise Disconnected
+        await service.wait(run, request.receive, cancel_on_disconnect=body.cancel_on_disconnect)
         try:
             result = run.result.result()
         except OutputError as error:

@@ -21,10 +21,10 @@ _PARAMETERS: dict[str, dict[str, Any]] = {
     "session_id": {"in": "path", "required": True, "schema": {"type": "string", "pattern": d.SESSION_PATTERN}},
     "model": {"in": "path", "required": True, "schema": {"type": "string"}},
     "state": {"in": "query", "schema": {"enum": [*get_args(StateName)]}},
-    "session": {"in": "query", "schema": {"type": "string", "pattern": d.SESSION_PATTERN}},
+    "?session_id": {"in": "query", "schema": {"type": "string", "pattern": d.SESSION_PATTERN}},
     "after": {
         "in": "query",
-        "schema": {"type": "string", "pattern": "^[0-9]{1,18}$"},
+        "schema": {"type": "string", "pattern": d.CURSOR_PATTERN},
         "description": "The `next` of the page before.",
     },
     "limit": {"in": "query", "schema": {"type": "integer", "minimum": 1, "maximum": 200, "default": 50}},
@@ -38,8 +38,12 @@ _PARAMETERS: dict[str, dict[str, Any]] = {
         "schema": {"type": "string", "pattern": "^[0-9]{1,15}$"},
         "description": "The id of the last event that the client has; the stream goes on after it.",
     },
+    "last_event_id": {
+        "in": "query",
+        "schema": {"type": "string", "pattern": "^[0-9]{1,15}$"},
+        "description": "The same, for clients that cannot set a header.",
+    },
 }
-
 
 _EVENT = {
     "type": "object",
@@ -47,7 +51,7 @@ _EVENT = {
     "properties": {"id": {"type": "string"}, "event": {"type": "string"}, "data": {"type": "string"}},
     "required": ["data"],
 }
-_TEXT: dict[str, Any] = {"type": "string", "pattern": r"\S"}
+_TEXT: dict[str, Any] = {"type": "string", "pattern": d.NOT_BLANK}
 _USER_TEXT: dict[str, dict[str, Any]] = {
     "CompletionRequest": {"content": _TEXT},
     "UiChatRequest": {
@@ -69,6 +73,11 @@ class _Operation(NamedTuple):
     or_stream: bool = False
     errors: tuple[int, ...] = ()
 
+    @property
+    def query(self) -> set[str]:
+        """The names of its parameters in the query."""
+        return {name.removeprefix("?") for name in self.parameters if _PARAMETERS[name]["in"] == "query"}
+
 
 _START_ERRORS = (404, 408, 409, 413, 415, 429, 502, 503, 504)
 _PAGE = ("after", "limit")
@@ -77,13 +86,14 @@ OPERATIONS = (
                d.ChatRequest, or_stream=True, errors=_START_ERRORS),
     _Operation("POST", "/api/v1/runs", "Start a run", {202: d.RunDocument}, d.RunRequest, errors=_START_ERRORS),
     _Operation("GET", "/api/v1/runs", "List runs, newest first", {200: d.RunList},
-               parameters=("state", "session", *_PAGE)),
+               parameters=("state", "?session_id", *_PAGE)),
     _Operation("GET", "/api/v1/runs/{run_id}", "Get a run", {200: d.RunDocument}, parameters=("run_id",),
                errors=(404,)),
     _Operation("POST", "/api/v1/runs/{run_id}/cancel", "Cancel a run", {200: d.RunDocument}, parameters=("run_id",),
                errors=(404,)),
     _Operation("GET", "/api/v1/runs/{run_id}/events", "Read the events of a run, and wait for new ones",
-               {200: None, 204: None}, parameters=("run_id", "Last-Event-ID", "view"), errors=(404,)),
+               {200: None, 204: None}, parameters=("run_id", "Last-Event-ID", "last_event_id", "view"),
+               errors=(404,)),
     _Operation("GET", "/api/v1/sessions", "List sessions, the last one first", {200: d.SessionList},
                parameters=_PAGE),
     _Operation("GET", "/api/v1/sessions/{session_id}", "Get a session with its messages", {200: d.SessionDocument},
@@ -148,9 +158,7 @@ def _operation(operation: _Operation, *, has_tokens: bool) -> dict[str, Any]:
     is_open = not operation.path.startswith(("/api/", "/v1/"))
     fields: dict[str, Any] = {"summary": operation.summary, "operationId": _id(operation)}
     if operation.parameters:
-        fields["parameters"] = [
-            {"name": "session_id" if name == "session" else name, **_PARAMETERS[name]} for name in operation.parameters
-        ]
+        fields["parameters"] = [{"name": name.removeprefix("?"), **_PARAMETERS[name]} for name in operation.parameters]
     if operation.body is not None:
         fields["requestBody"] = {"required": True, "content": _json(operation.body)}
     responses: dict[str, Any] = {}

@@ -9,18 +9,19 @@ from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
+from starlette.types import Receive
 
 from midspan._loop.agent import Agent, new_run_id
 from midspan._loop.background_runs import BackgroundRuns
 from midspan._loop.options import ToolSet
 from midspan._loop.result import RunResult
 from midspan._server.config import ANONYMOUS, ServerConfig
-from midspan._server.http import ApiError, invalid
+from midspan._server.http import ApiError, Disconnected, client_disconnect, invalid
 from midspan._storage.journal import Journal, RunInfo
 from midspan._types.codec import from_json
 from midspan._types.context import NO_CONTEXT, RunContext
 from midspan._types.events import Interrupted, RunEnd, RunEvent, RunStart
-from midspan._types.messages import History, Message
+from midspan._types.messages import Message
 from midspan._types.parts import ToolCall, ToolResult
 from midspan._types.run_state import CALL_CANCELLED, RunState
 from midspan.errors import ConfigError, JournalError, RunError, UnknownRunError
@@ -91,7 +92,7 @@ class Service:
         """The runs and MCP calls of each owner that are running."""
         self._idle = asyncio.Event()
         """Set when the last run or MCP call ends."""
-        self._sessions: set[tuple[str, str]] = set()
+        self._sessions: set[tuple[str, str | None]] = set()
         """Sessions in which a run is running."""
         self._results: set[asyncio.Task[RunResult[Any]]] = set()
         self._cancelling: set[asyncio.Task[bool]] = set()
@@ -167,8 +168,7 @@ class Service:
         id, is_new = new_run_id(), session is None
         if is_new and messages is None:
             session = id.replace("run", "session")
-        key = None if session is None else (owner, session)
-        self._acquire_slot(owner, key)
+        self.acquire(owner, session)
         try:
             if messages is None:
                 stored = () if session is None or is_new else await self.history(owner, session)
@@ -183,13 +183,13 @@ class Service:
                 **options,
             )
         except BaseException as error:
-            self._release_slot(owner, key)
+            self.release(owner, session)
             if isinstance(error, ConfigError):  # the prompt, or an option that the client chose
                 raise invalid(str(error)) from error
             raise
         result = asyncio.get_running_loop().create_task(self.runs.result(id))
         run = StartedRun(id, owner, session, choice, result)
-        self._register(run, key)
+        self._register(run)
         return run
 
     def _check_length(self, prompt: str | Message | None, messages: Sequence[Message] | None) -> None:
@@ -199,12 +199,12 @@ class Service:
         if any(len(text) > self.config.max_prompt_chars for text in texts):
             raise ApiError(413, f"the prompt has more than {self.config.max_prompt_chars} characters")
 
-    def _register(self, run: StartedRun, key: tuple[str, str] | None) -> None:
+    def _register(self, run: StartedRun) -> None:
         """Keep a run until it ends, limit its time, and report it to the observers."""
         # Not `Limits.max_seconds`, which would watch the clock at every step of the run.
         timer = asyncio.get_running_loop().call_later(self.config.max_run_seconds, self._cancel_overdue, run.id)
         self._results.add(run.result)
-        run.result.add_done_callback(lambda task: self._on_end(task, run.owner, key, timer))
+        run.result.add_done_callback(lambda _: self._on_end(run, timer))
         for observer in self.observers:
             observer(run)
 
@@ -213,8 +213,13 @@ class Service:
         if self.is_draining:
             raise ApiError(503, _SHUTDOWN, headers={"Retry-After": "5"})
 
-    def acquire(self, owner: str) -> None:
-        """Count one more run of an owner. Raises ApiError if that is too many, or the server shuts down."""
+    def acquire(self, owner: str, session: str | None = None) -> None:
+        """Count one more run of an owner, and mark its session as busy.
+
+        Raises ApiError if the session is busy, the runs would be too many, or the server shuts down.
+        """
+        if (owner, session) in self._sessions:
+            raise ApiError(409, f"a run of session {session!r} is still running; wait for it or cancel it")
         self.check_open()
         config, message = self.config, None
         if self._owners.total() >= config.max_runs:
@@ -224,8 +229,11 @@ class Service:
         if message is not None:
             raise ApiError(429, message, headers={"Retry-After": "1"})
         self._owners[owner] += 1
+        if session is not None:
+            self._sessions.add((owner, session))
 
-    def release(self, owner: str) -> None:
+    def release(self, owner: str, session: str | None = None) -> None:
+        self._sessions.discard((owner, session))
         self._owners[owner] -= 1
         if not self._owners[owner]:
             del self._owners[owner]
@@ -238,32 +246,13 @@ class Service:
         self._cancelling.add(cancelling)
         cancelling.add_done_callback(self._cancelling.discard)
 
-    def _on_end(
-        self,
-        task: "asyncio.Task[RunResult[Any]]",
-        owner: str,
-        key: tuple[str, str] | None,
-        timer: asyncio.TimerHandle,
-    ) -> None:
+    def _on_end(self, run: StartedRun, timer: asyncio.TimerHandle) -> None:
         timer.cancel()
-        self._results.discard(task)
-        self._release_slot(owner, key)
-        if not task.cancelled():
+        self._results.discard(run.result)
+        self.release(run.owner, run.session)
+        if not run.result.cancelled():
             # The error is in the journal; if nobody asks for it, asyncio logs it as never retrieved.
-            self.has_journal_failed = isinstance(task.exception(), JournalError)
-
-    def _acquire_slot(self, owner: str, key: tuple[str, str] | None) -> None:
-        """Count one more run of an owner, and mark its session as busy. Raises ApiError if that is not possible."""
-        if key is not None and key in self._sessions:
-            raise ApiError(409, f"a run of session {key[1]!r} is still running; wait for it or cancel it")
-        self.acquire(owner)
-        if key is not None:
-            self._sessions.add(key)
-
-    def _release_slot(self, owner: str, key: tuple[str, str] | None) -> None:
-        self.release(owner)
-        if key is not None:
-            self._sessions.discard(key)
+            self.has_journal_failed = isinstance(run.result.exception(), JournalError)
 
     async def info(self, owner: str, run_id: str) -> RunInfo:
         """Return a run of this owner. A run of another owner does not exist for it."""
@@ -282,15 +271,10 @@ class Service:
             documents = await self.journal.read(run_id)
         except UnknownRunError:
             raise _unknown_run(run_id) from None
-        state, start, end = RunState.of(History()), None, None
-        for _, document in documents:
-            event = from_json(document, "event")
-            state = state.after(event)
-            if isinstance(event, RunStart):
-                start = event
-            elif isinstance(event, RunEnd):
-                end = event
-        return StoredRun(info, start, state, end)
+        events = [from_json(document, "event") for _, document in documents]
+        start = next((event for event in events if isinstance(event, RunStart)), None)
+        end = next((event for event in reversed(events) if isinstance(event, RunEnd)), None)
+        return StoredRun(info, start, RunState.of_events(events), end)
 
     async def events(self, info: RunInfo, from_event: int = 0) -> AsyncGenerator[tuple[int, RunEvent], None]:
         """The events of a run from a number on, until it has ended or was interrupted."""
@@ -314,6 +298,18 @@ class Service:
                 await self.runs.cancel(run_id)
             except ConfigError:  # another process has the journal, and no longer runs it
                 _log.warning("run %s is not running in this process", run_id)
+
+    async def wait(self, run: StartedRun, receive: Receive, *, cancel_on_disconnect: bool) -> None:
+        """Wait until a run has ended. Raises Disconnected if its client goes away first."""
+        leaving = asyncio.get_running_loop().create_task(client_disconnect(receive))
+        try:
+            await asyncio.wait((run.result, leaving), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            leaving.cancel()
+        if not run.result.done():
+            if cancel_on_disconnect:
+                await self.cancel_abandoned(run)
+            raise Disconnected
 
     async def cancel_abandoned(self, run: StartedRun) -> None:
         """Cancel a run whose client closed the connection."""

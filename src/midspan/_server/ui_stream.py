@@ -142,15 +142,8 @@ class _Converter:
             case ToolCallDelta():
                 yield from self._call_delta(event)
             case ToolStart(turn=turn, call=call, index=index):
-                id = self._call_id(turn, index)
-                yield {
-                    "type": "tool-input-available",
-                    "toolCallId": id,
-                    "toolName": call.name,
-                    "input": call.arguments,
-                    "dynamic": True,
-                    "providerExecuted": True,
-                }
+                fields = self._call_fields(turn, index)
+                yield {"type": "tool-input-available", "toolName": call.name, "input": call.arguments, **fields}
             case ToolEnd():
                 yield self._result(event)
             case _:
@@ -179,31 +172,25 @@ class _Converter:
                 yield from self._end_step()
                 yield {"type": "abort", "reason": "the server was restarted"}
 
-    def _call_id(self, turn: int, index: int) -> str:
-        """Return an id that is unique in the message, whatever ids the model uses."""
-        return f"{self._run_id}-{turn}-{index}"
+    def _call_fields(self, turn: int, index: int) -> dict[str, Any]:
+        """The id of a call is unique in the message, whatever ids the model uses."""
+        return {"toolCallId": f"{self._run_id}-{turn}-{index}", "dynamic": True, "providerExecuted": True}
 
     def _call_delta(self, event: ToolCallDelta) -> Iterator[dict[str, Any]]:
         yield from self._close()
-        id = self._call_id(event.turn, event.index)
+        fields = self._call_fields(event.turn, event.index)
+        id = fields["toolCallId"]
         if id not in self._announced and event.name:
             self._announced.add(id)
-            yield {
-                "type": "tool-input-start",
-                "toolCallId": id,
-                "toolName": event.name,
-                "dynamic": True,
-                "providerExecuted": True,
-            }
+            yield {"type": "tool-input-start", "toolName": event.name, **fields}
         if id in self._announced and event.arguments:
             yield {"type": "tool-input-delta", "toolCallId": id, "inputTextDelta": event.arguments}
 
     def _result(self, event: ToolEnd) -> dict[str, Any]:
-        id, result = self._call_id(event.turn, event.index), event.result
-        common = {"toolCallId": id, "dynamic": True, "providerExecuted": True}
+        result, fields = event.result, self._call_fields(event.turn, event.index)
         if result.is_error:
-            return {"type": "tool-output-error", "errorText": str(result.model_value), **common}
-        return {"type": "tool-output-available", "output": result.model_value, **common}
+            return {"type": "tool-output-error", "errorText": str(result.model_value), **fields}
+        return {"type": "tool-output-available", "output": result.model_value, **fields}
 
     def _write(self, kind: str, text: str) -> Iterator[dict[str, Any]]:
         if self._open is None or self._open[0] != kind:

@@ -16,7 +16,7 @@ from midspan._cli.conversation import Conversation, build_agent, logged_session,
 from midspan._cli.interrupts import InterruptibleRunner, leave
 from midspan._cli.output import answer_display, progress_display
 from midspan._cli.settings import Settings, load_settings, private_directory, state_directory, valid_text
-from midspan._cli.text import exit_code, print_error, print_line
+from midspan._cli.text import exit_code, print_error, print_line, short_path
 from midspan._cli.tool_sources import load_tools, mcp_sources
 from midspan._loop.agent import Agent
 from midspan._storage.files import replace_file
@@ -153,7 +153,7 @@ def _clear(chat: Chat, _argument: str) -> None:
 def _save(chat: Chat, name: str) -> None:
     history, log = chat.conversation.history, chat.conversation.log
     if not name:
-        where = "is not saved" if log is None else f"is in the log {log.path}"
+        where = "is not saved" if log is None else f"is in the log {short_path(log.path)}"
         print_line(f"the conversation {where}; /save FILE.json or /save FILE.md writes a copy")
         return
     path = Path(name).expanduser()

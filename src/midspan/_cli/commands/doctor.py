@@ -9,15 +9,14 @@ from importlib.util import find_spec
 from midspan._cli.commands.keys import load_keys
 from midspan._cli.interrupts import InterruptibleRunner
 from midspan._cli.log import RunLog
-from midspan._cli.settings import load_settings, private_directory, read_settings, settings_path, state_directory
-from midspan._cli.text import count_noun, describe_error, wrap_line
+from midspan._cli.settings import Settings, load_settings, private_directory, settings_path, state_directory
+from midspan._cli.text import count_noun, describe_error, short_path, wrap_line
 from midspan._version import VERSION
 from midspan.errors import ConfigError, MidspanError
 from midspan.providers import HealthCheck
 
 _CLI_PACKAGES = ("rich", "prompt_toolkit", "shtab")
 _SECONDS = 5.0
-_NO_FLAGS = Namespace(model=None, tools=None, no_tools=False, system=None, max_turns=None)
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -38,11 +37,12 @@ def run(_options: Namespace) -> int:
 def _checks(runner: InterruptibleRunner) -> Iterator[HealthCheck]:
     yield HealthCheck("ok", f"Midspan {VERSION} on Python {sys.version.partition(' ')[0]}")
     yield _check_packages()
-    yield _check_settings()
+    settings, check = _check_settings()
+    yield check
     yield from _check_keys()
     yield _check_state(runner)
-    yield _check_tools(runner)
-    yield from _check_models(runner)
+    yield _check_tools(runner, settings)
+    yield from _check_models(runner, settings)
     yield _check_weather()
 
 
@@ -52,13 +52,17 @@ def _check_packages() -> HealthCheck:
     return HealthCheck("ok", f"{', '.join(_CLI_PACKAGES)} are installed")
 
 
-def _check_settings() -> HealthCheck:
+def _check_settings() -> tuple[Settings | None, HealthCheck]:
+    """Return the settings of commands without flags; None if the file is not valid."""
     path = settings_path()
     try:
-        read_settings(path)
+        settings = load_settings(Namespace(model=None, tools=None, no_tools=False, system=None, max_turns=None))
     except ConfigError as error:
-        return HealthCheck("problem", describe_error(error))
-    return HealthCheck("ok", f"the settings in {path} are valid" if path.exists() else f"no settings file {path}")
+        return None, HealthCheck("problem", describe_error(error))
+    shown = short_path(path)
+    return settings, HealthCheck(
+        "ok", f"the settings in {shown} are valid" if path.exists() else f"no settings file {shown}"
+    )
 
 
 def _check_keys() -> Iterator[HealthCheck]:
@@ -84,18 +88,17 @@ def _check_state(runner: InterruptibleRunner) -> HealthCheck:
             return HealthCheck("problem", describe_error(error))
         finally:
             log.close()
-    return HealthCheck("ok", f"what is asked is logged in {folder}")
+    return HealthCheck("ok", f"what is asked is logged in {short_path(folder)}")
 
 
-def _check_tools(runner: InterruptibleRunner) -> HealthCheck:
+def _check_tools(runner: InterruptibleRunner, settings: Settings | None) -> HealthCheck:
     """Load the tools that the environment or the settings file names."""
     from midspan._cli.tool_sources import load_tools
     from midspan.tools import source_of
 
-    try:
-        names = load_settings(_NO_FLAGS).tools
-    except ConfigError:
+    if settings is None:
         return HealthCheck("note", "the tools were not checked, because the settings are not valid")
+    names = settings.tools
     try:
         count = len(runner.run(source_of(load_tools(names)).list_tools()).tools)
     except MidspanError as error:
@@ -104,7 +107,7 @@ def _check_tools(runner: InterruptibleRunner) -> HealthCheck:
     return HealthCheck("ok", f"{count_noun(count, 'tool')} ({origin})")
 
 
-def _check_models(runner: InterruptibleRunner) -> Iterator[HealthCheck]:
+def _check_models(runner: InterruptibleRunner, settings: Settings | None) -> Iterator[HealthCheck]:
     """Check the configured model, then the connection of each family that has credentials."""
     from midspan.providers.registry import (
         check_credentials,
@@ -114,10 +117,7 @@ def _check_models(runner: InterruptibleRunner) -> Iterator[HealthCheck]:
         families,
     )
 
-    try:
-        name = load_settings(_NO_FLAGS).model
-    except ConfigError:
-        name = os.environ.get("MIDSPAN_MODEL")
+    name = os.environ.get("MIDSPAN_MODEL") if settings is None else settings.model
     if name:
         try:
             check_credentials(name)

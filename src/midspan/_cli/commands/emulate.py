@@ -5,10 +5,9 @@ import sys
 from argparse import ArgumentParser, Namespace
 from typing import Any
 
-from midspan._cli.arguments import complete_paths, port_number
+from midspan._cli.arguments import comma_list, complete_paths, port_number
 from midspan._cli.interrupts import InterruptibleRunner
 from midspan._cli.text import print_line
-from midspan.errors import ConfigError
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -28,7 +27,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--api-key", metavar="KEY", help="accept only this key")
     models = parser.add_mutually_exclusive_group()
-    models.add_argument("--models", metavar="NAME,…", help="accept only these models")
+    models.add_argument("--models", metavar="NAME,…", type=comma_list, help="accept only these models")
     models.add_argument("--retired-models", action="store_true", help="also accept models that were shut down")
 
 
@@ -58,20 +57,11 @@ def _server(options: Namespace) -> Any:
         model=None if options.model is None else provider_of(options.model),
         faults=faults,
         api_key=options.api_key,
-        models=_models(options.models),
+        models=options.models,
         retired_models=options.retired_models,
         host=options.host,
         port=options.port,
     )
-
-
-def _models(value: str | None) -> list[str] | None:
-    if value is None:
-        return None
-    names = [name.strip() for name in value.split(",") if name.strip()]
-    if not names:
-        raise ConfigError("--models must be names separated by commas")
-    return names
 
 
 async def _serve(server: Any) -> None:

@@ -14,19 +14,16 @@ from midspan._cli.interrupts import InterruptibleRunner
 from midspan._cli.questions import TERMINAL
 from midspan._cli.text import count_noun, escape_line, escape_lines, json_document, print_line, wrap_line
 from midspan._cli.tool_sources import (
+    accept,
     config_paths,
-    confirm,
-    is_trusted,
     load_tools,
     make_servers,
-    project_config,
-    show_config,
-    trust,
+    needs_trust,
 )
 from midspan._types.context import RunContext
 from midspan._types.parts import ToolCall
 from midspan.errors import ConfigError
-from midspan.tools import MCPServer
+from midspan.tools import MCPServer, ToolListing
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -53,8 +50,8 @@ def _list(options: Namespace) -> int:
     from midspan.tools.mcp.config import read_config
 
     rows = [
-        {"server": name, "target": entry.target, "file": str(path), "disabled": entry.disabled,
-         "trusted": bool(options.mcp) or path != project_config() or is_trusted(path)}
+        {"server": name, "target": entry.target.strip(), "file": str(path), "disabled": entry.disabled,
+         "trusted": not needs_trust(options, path)}
         for path in config_paths(options)
         for name, entry in read_config(path, expand=False).items()
     ]  # fmt: skip
@@ -63,23 +60,20 @@ def _list(options: Namespace) -> int:
         return 0
     for row in rows:
         state = " (disabled)" if row["disabled"] else "" if row["trusted"] else " (not trusted yet)"
-        sys.stdout.write(escape_line(f"{row['server']}: {row['target']}{state}") + "\n")
+        target = row["target"] or "neither a command nor a URL"
+        sys.stdout.write(wrap_line(f"{row['server']}: {target}{state}", sys.stdout))
     sys.stdout.write(f"{count_noun(len(rows), 'server')}\n")
     return 0
 
 
 def _tools(options: Namespace) -> int:
     """List the tools of all servers, or of the named ones."""
-    servers = _chosen(options, options.arguments)
-    listings = _with_servers(servers, lambda: asyncio.gather(*(server.list_tools() for server in servers)))
+    listings = _listings(_chosen(options, options.arguments))
     if options.json:
-        tools = {
-            server.name: [msgspec.to_builtins(spec) for spec in listing]
-            for server, listing in zip(servers, listings, strict=True)
-        }
-        problems = [msgspec.to_builtins(source) for listing in listings for source in listing.unavailable]
+        tools = {server.name: msgspec.to_builtins(listing.tools) for server, listing, _ in listings}
+        problems = [msgspec.to_builtins(source) for _, listing, _ in listings for source in listing.unavailable]
         sys.stdout.write(json_document({"tools": tools, "unavailable": problems}))
-    for server, listing in zip(servers, listings, strict=True):
+    for server, listing, _ in listings:
         for spec in () if options.json else listing:
             marks = "".join(f" [{mark}]" for mark in _marks(spec))
             sys.stdout.write(f"{escape_line(server.name)} {escape_line(spec.name)}{marks}\n")
@@ -87,7 +81,7 @@ def _tools(options: Namespace) -> int:
                 sys.stdout.write(f"    {line}\n")
         for source in listing.unavailable:
             _print_problem(source.name, source.message)
-    return int(any(listing.unavailable for listing in listings))
+    return int(any(listing.unavailable for _, listing, _ in listings))
 
 
 def _marks(spec: Any) -> list[str]:
@@ -146,18 +140,16 @@ class _Host:
 
 def _doctor(options: Namespace) -> int:
     """Start every server and say what works."""
-    servers = _chosen(options, options.arguments)
-    listings = _with_servers(servers, lambda: asyncio.gather(*map(_checked, servers)))
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"server": server.name, "ok": not listing.unavailable, "tools": len(listing.tools), "protocol": version,
          "problems": [msgspec.to_builtins(source) for source in listing.unavailable]}
-        for server, (listing, version) in zip(servers, listings, strict=True)
+        for server, listing, version in _listings(_chosen(options, options.arguments))
     ]  # fmt: skip
     if options.json:
         sys.stdout.write(json_document({"servers": rows}))
     for row in () if options.json else rows:
         if row["protocol"] is not None:
-            tools = count_noun(len(row["tools"]) if isinstance(row["tools"], list) else row["tools"], "tool")
+            tools = count_noun(row["tools"], "tool")
             line = f"{'ok' if row['ok'] else 'problem':<8}{row['server']}: {tools}, protocol {row['protocol']}"
             sys.stdout.write(wrap_line(line, sys.stdout, indent=" " * 8))
         for problem in row["problems"]:
@@ -166,32 +158,25 @@ def _doctor(options: Namespace) -> int:
     return int(not all(row["ok"] for row in rows))
 
 
-async def _checked(server: MCPServer) -> tuple[Any, str | None]:
-    listing = await server.list_tools()
-    return listing, server.protocol_version
-
-
 def _trust(options: Namespace) -> int:
     """Show and accept the project's servers and the tools that have changed."""
     paths = config_paths(options)
     if not paths:
         raise ConfigError("there is no configuration of MCP servers; name one with --mcp FILE")
     for path in paths:
-        if not options.mcp and path == project_config() and not is_trusted(path):
-            show_config(path)
-            if not options.yes and not confirm("Start these servers now and in the future?"):
-                return 1
-            trust(path)
+        if needs_trust(options, path) and not accept(path, ask=not options.yes):
+            return 1
     servers = make_servers(paths)
-    listings = _with_servers(servers, lambda: asyncio.gather(*(server.list_tools() for server in servers)))
     accepted: dict[str, list[str]] = {}
-    for server, listing in zip(servers, listings, strict=True):
+    for server, listing, _ in _listings(servers):
         for source in listing.unavailable if not server.held_back else ():
             _print_problem(source.name, source.message)
         for tool, change in server.held_back.items():
             print_line(f"{server.name}.{tool} has changed:")
             sys.stderr.write(f"{escape_lines(change)}\n")
-        if server.held_back and (options.yes or confirm(f"Accept the tools of {server.name} as they are now?")):
+        if server.held_back and (
+            options.yes or TERMINAL.confirm(f"Accept the tools of {server.name} as they are now?")
+        ):
             accepted[server.name] = list(server.held_back)
             server.accept_changes()
     if options.json:
@@ -206,14 +191,25 @@ def _chosen(options: Namespace, names: list[str]) -> list[MCPServer]:
     paths = config_paths(options)
     if not paths:
         raise ConfigError("there is no configuration of MCP servers; name one with --mcp FILE")
-    if not options.mcp and project_config() in paths and not is_trusted(project_config()):
-        raise ConfigError(f"{str(project_config())!r} is not trusted yet; accept it with `midspan mcp trust`")
+    for path in paths:
+        if needs_trust(options, path):
+            raise ConfigError(f"{str(path)!r} is not trusted yet; accept it with `midspan mcp trust`")
     servers = make_servers(paths, approve=True if options.yes else TERMINAL.approve)
     known = {server.name: server for server in servers}
     for name in names:
         if name not in known:
             raise ConfigError(f"there is no server {name!r}; the servers are: {', '.join(known) or 'none'}")
     return [known[name] for name in names] if names else servers
+
+
+def _listings(servers: list[MCPServer]) -> list[tuple[MCPServer, ToolListing, str | None]]:
+    """Start the servers, and return each with its tools and the version of the protocol that it speaks."""
+
+    async def listing(server: MCPServer) -> tuple[MCPServer, ToolListing, str | None]:
+        return server, await server.list_tools(), server.protocol_version
+
+    listings: list[Any] = _with_servers(servers, lambda: asyncio.gather(*map(listing, servers)))
+    return listings
 
 
 def _with_servers(servers: list[MCPServer], use: Callable[[], Awaitable[Any]]) -> Any:

@@ -11,9 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from midspan._cli.arguments import add_model_arguments, add_tool_arguments, complete_paths, port_number
+from midspan._cli.arguments import add_model_arguments, add_tool_arguments, comma_list, complete_paths, port_number
 from midspan._cli.conversation import build_agent, with_fallback
-from midspan._cli.settings import SettingsFile, load_settings, locked, private_directory, read_toml, state_directory
+from midspan._cli.settings import (
+    SettingsFile,
+    load_settings,
+    locked,
+    private_directory,
+    read_toml,
+    state_directory,
+    to_settings,
+)
 from midspan._cli.text import print_line
 from midspan._cli.tool_sources import load_tools
 from midspan._loop.telemetry import Telemetry
@@ -25,14 +33,26 @@ if TYPE_CHECKING:
 
 _MEMORY = "memory"
 _FLAGS = ("host", "port", "models", "allow_anonymous")
-_VARIABLES = {"host": "SERVER_HOST", "port": "SERVER_PORT"}
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--host", metavar="H", help="the address to listen on (default: 127.0.0.1)")
-    parser.add_argument("--port", metavar="N", type=port_number, help="the port to listen on (default: 8081)")
+    parser.add_argument(
+        "--host",
+        metavar="H",
+        default=os.environ.get("SERVER_HOST") or None,
+        help="the address to listen on (default: $SERVER_HOST, or 127.0.0.1)",
+    )
+    parser.add_argument(
+        "--port",
+        metavar="N",
+        type=port_number,
+        default=os.environ.get("SERVER_PORT") or None,
+        help="the port to listen on (default: $SERVER_PORT, or 8081)",
+    )
     add_model_arguments(parser)
-    parser.add_argument("--models", metavar="MODEL,…", help="other models that requests may name, as provider:model")
+    parser.add_argument(
+        "--models", metavar="MODEL,…", type=comma_list, help="other models that requests may name, as provider:model"
+    )
     add_tool_arguments(parser)
     complete_paths(parser.add_argument("--config", metavar="FILE", help="take settings from a TOML file"))
     complete_paths(
@@ -67,7 +87,8 @@ def run(options: Namespace) -> int:
     journal = options.journal or values.pop("journal", None)
     options.mcp = options.mcp or values.pop("mcp", None)
     file = _settings_file(values, path)
-    config = ServerConfig.of(_server_values(options, values), "the server" if path is None else str(path))
+    values |= {name: value for name in _FLAGS if (value := getattr(options, name)) is not None}
+    config = ServerConfig.of(values, "the server" if path is None else str(path))
     tokens = Tokens.of_environment(os.environ)
     config.check_exposed(tokens)
     if options.model is None and not os.environ.get("MIDSPAN_MODEL"):
@@ -109,29 +130,7 @@ def _settings_file(values: dict[str, Any], path: Path | None) -> SettingsFile | 
     """Take the settings of the agent out of the values of a file. None if there is no file."""
     if path is None:
         return None
-    settings = {name: values.pop(name) for name in SettingsFile.__struct_fields__ if name in values}
-    try:
-        return msgspec.convert(settings, SettingsFile)
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"{path} is not valid: {error}") from error
-
-
-def _server_values(options: Namespace, values: dict[str, Any]) -> dict[str, Any]:
-    """Combine flags, environment variables and the values of a file; the first that has a setting wins."""
-    combined = dict(values)
-    for name, variable in _VARIABLES.items():
-        if text := os.environ.get(variable):
-            combined[name] = _port(text, variable) if name == "port" else text
-    flags = {name: value for name in _FLAGS if (value := getattr(options, name)) is not None}
-    if "models" in flags:
-        flags["models"] = [name.strip() for name in flags["models"].split(",") if name.strip()]
-    return combined | flags
-
-
-def _port(text: str, variable: str) -> int:
-    if not text.isdecimal():
-        raise ConfigError(f"{variable} must be a port number, got {text!r}")
-    return int(text)
+    return to_settings({name: values.pop(name) for name in SettingsFile.__struct_fields__ if name in values}, path)
 
 
 def _mcp_servers(options: Namespace) -> list[Any]:

@@ -3,7 +3,6 @@
 import asyncio
 import re
 import sys
-import textwrap
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
@@ -15,7 +14,7 @@ from msgspec import Struct
 
 from midspan._cli.arguments import add_tool_arguments
 from midspan._cli.settings import load_settings
-from midspan._cli.text import count_noun, escape_line, json_document, print_line, terminal_columns
+from midspan._cli.text import count_noun, json_document, print_line, wrap_line
 from midspan._cli.tool_sources import load_tools, mcp_sources
 from midspan._schema.tree import SchemaNode, SchemaTree
 from midspan._types.texts import CHARACTERS_PER_TOKEN
@@ -87,30 +86,21 @@ def _as_json(specs: Sequence[ToolSpec], findings: list[Finding] | None) -> str:
 
 
 def _as_text(specs: Sequence[ToolSpec], findings: list[Finding] | None) -> str:
-    columns = terminal_columns() if sys.stdout.isatty() else 100
     lines = []
     for spec in specs:
-        lines += textwrap.wrap(f"{escape_line(spec.name)}({_parameters(spec)})", columns, subsequent_indent="    ")
-        lines += textwrap.wrap(_summary(spec), columns, initial_indent="    ", subsequent_indent="    ")
+        summary = spec.description.strip().partition("\n")[0] or "(no description)"
+        lines += [f"{spec.name}({_parameters(spec)})", f"    {summary} [{token_estimate(spec):,} tokens]"]
     total = sum(map(token_estimate, specs))
-    lines += textwrap.wrap(f"{count_noun(len(specs), 'tool')}, about {total:,} tokens in every request", columns)
+    lines.append(f"{count_noun(len(specs), 'tool')}, about {total:,} tokens in every request")
     if findings is not None:
-        lines.append("")
-        for finding in findings:
-            lines += textwrap.wrap(escape_line(str(finding)), columns, subsequent_indent="    ")
-        lines.append(count_noun(len(findings), "finding") if findings else "no findings")
-    return "\n".join(lines) + "\n"
+        lines += ["", *map(str, findings), count_noun(len(findings), "finding") if findings else "no findings"]
+    return "".join(wrap_line(line, sys.stdout, indent="    ") for line in lines)
 
 
 def _parameters(spec: ToolSpec) -> str:
     schema = spec.parameters or {}
     required = schema.get("required", ())
-    return ", ".join(escape_line(name) + ("" if name in required else "?") for name in schema.get("properties", {}))
-
-
-def _summary(spec: ToolSpec) -> str:
-    first_line = escape_line(spec.description.strip().partition("\n")[0]) or "(no description)"
-    return f"{first_line} [{token_estimate(spec):,} tokens]"
+    return ", ".join(name + ("" if name in required else "?") for name in schema.get("properties", {}))
 
 
 def find_problems(specs: Sequence[ToolSpec]) -> list[Finding]:

@@ -243,7 +243,8 @@ class WorkerPool:
             worker = await self._start(setup)
         except (ConfigError, WorkerError) as error:
             self._starting -= 1
-            _log.error("%s", error)
+            if self._workers or not self._waiters:  # otherwise the waiters get the error of the last process
+                _log.error("%s", error)
             if not self._size:
                 for waiter in self._waiters:
                     waiter.fail(error)
