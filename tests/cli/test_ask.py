@@ -163,6 +163,17 @@ def test_piped_text_is_put_before_the_question(home: Path) -> None:
         assert "tools" not in record.last.body
 
 
+@pytest.mark.parametrize("question", ["東京の天気は?", "2+2", "Hello!", "Summarise"])
+def test_word_that_cannot_be_a_command_is_a_question(home: Path, question: str) -> None:
+    assert midspan(question, home=home).code == 0
+
+
+def test_word_beside_piped_text_or_a_file_is_a_question(home: Path) -> None:
+    (home / "text.txt").write_text("a long text")
+    assert midspan("chats", home=home, stdin="a long text").code == 0
+    assert midspan("chats", "--file", "text.txt", home=home).code == 0
+
+
 def test_files_and_the_system_prompt_are_sent(home: Path) -> None:
     (home / "notes.txt").write_text("remember the milk")
     with recorder() as record:
@@ -266,7 +277,8 @@ def test_tools_of_a_file_are_its_functions_or_its_tools_list(home: Path, text: s
         (["ask", "--max-turns", "0", "hi"], 2, "not a positive whole number"),
         (["ask", "--max-turns", "1", "-m", "offline", "What is 2 + 2?"], 124, "Maximum"),
         (["aks", "hi"], 2, "did you mean ask?"),
-        (["weather"], 2, "completion. To ask a single word: midspan ask weather"),
+        (["weather"], 2, "completion. To ask it as a question: midspan ask weather"),
+        (["tool", "a b"], 2, "did you mean tools? To ask it as a question: midspan ask tool 'a b'"),
     ],
 )
 def test_wrong_arguments_are_reported_in_one_sentence_with_an_exit_code(

@@ -44,15 +44,19 @@ def _dispatch(argv: list[str]) -> int:
     if name in ("--help", "-h", "help", ""):
         root_parser().print_help(sys.stdout if name else sys.stderr)
         return 0 if name else 2
+    import re
+    import shlex
     from difflib import get_close_matches
 
+    from midspan._cli.prompt import has_piped_input
     from midspan._cli.text import print_line
 
     close = get_close_matches(name, COMMANDS, 1)
-    if " " in name.strip() or name.startswith("-") or (len(argv) > 1 and not close):
+    may_be_command = re.fullmatch(r"[a-z][a-z-]*", name) is not None and (len(argv) == 1 or bool(close))
+    if not may_be_command or has_piped_input() or any(argument.startswith(("-f", "--file")) for argument in argv):
         return _run("ask", argv)
     hint = f"did you mean {close[0]}?" if close else f"known commands: {', '.join(COMMANDS)}."
-    print_line(f"unknown command {name!r}; {hint} To ask a single word: midspan ask {name}")
+    print_line(f"unknown command {name!r}; {hint} To ask it as a question: {shlex.join(['midspan', 'ask', *argv])}")
     return 2
 
 

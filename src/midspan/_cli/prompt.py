@@ -71,13 +71,18 @@ def _read_text() -> str:
         raise ConfigError("stdin is not UTF-8 text; pass other data with --file -") from error
 
 
-def _read_stdin() -> bytes:
-    """Return what is piped in or redirected from a file; nothing from a terminal or /dev/null."""
+def has_piped_input() -> bool:
+    """Return whether stdin is a pipe or a file."""
     try:
         mode = os.fstat(sys.stdin.fileno()).st_mode
     except (OSError, ValueError):
-        return b""
-    if not (stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)):
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)
+
+
+def _read_stdin() -> bytes:
+    """Return what is piped in or redirected from a file; nothing from a terminal or /dev/null."""
+    if not has_piped_input():
         return b""
     _explain_waiting()
     data = sys.stdin.buffer.read(_MAX_BYTES + 1)
