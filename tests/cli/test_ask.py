@@ -469,6 +469,9 @@ def test_interrupt_during_a_tool_has_exit_code_130(home: Path, question: str) ->
     assert "Traceback" not in rest
     assert ("it was cancelled" in rest) == ("slow" in question)
     assert "effect" not in rest  # both only read
+    assert midspan("runs", "show", home=home).out.endswith("\ncancelled\n")
+    [logged] = json.loads(midspan("runs", "--json", home=home).out)
+    assert logged["error"] == {"type": "cancelled", "message": "cancelled"}
 
 
 def test_second_interrupt_ends_a_tool_that_blocks_the_event_loop(home: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import openai
 import pytest
 
-from midspan import Agent, Gemini, tool
+from midspan import Agent, Gemini
 from midspan.emulator import LocalGemini, answer, call
 from midspan.errors import ServerError
 from midspan.messages import Text, Thought, ToolCall
@@ -162,19 +162,27 @@ def test_wrong_arguments_never_reach_the_client() -> None:
         assert model.requests[1].history[-1].results[0].is_error
 
 
-def test_tool_of_the_request_hides_one_of_the_server() -> None:
-    called = []
+def test_tool_of_the_request_must_not_have_the_name_of_one_of_the_server() -> None:
+    model = ScriptedProvider(lambda request: Text("No."))
+    named_add: Any = {"type": "function", "function": {"name": "add"}}
+    with serving(Agent(model, [add])) as server, client_of(server) as client:
+        with pytest.raises(openai.BadRequestError, match="the server has a tool 'add' of its own"):
+            client.chat.completions.create(model="", messages=ASK, tools=[WEATHER, named_add])
+        assert model.requests == []
 
-    @tool
-    def get_weather(city: str) -> str:
-        """The server's own."""
-        called.append(city)
-        return "warm"
 
-    model = ScriptedProvider(lambda request: ToolCall("1", "get_weather", {"city": "Oslo"}))
-    with serving(Agent(model, [get_weather])) as server, client_of(server) as client:
-        assert asked(client, ASK, stream=False)["tool_calls"]
-        assert called == []
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("form", "missing"),
+    [
+        ({"type": "json_schema"}, "response_format.json_schema is required"),
+        ({"type": "json_schema", "json_schema": {"name": "s"}}, "response_format.json_schema.schema is required"),
+    ],
+)
+def test_typed_answer_needs_a_schema(stream: bool, form: dict[str, Any], missing: str) -> None:
+    with serving(sum_agent()) as server:
+        response = server.post("/v1/chat/completions", {"messages": ASK, "response_format": form, "stream": stream})
+        assert (response.status_code, response.json()["error"]["message"]) == (400, missing)
 
 
 def test_system_prompts_settings_images_and_typed_output_reach_the_model() -> None:

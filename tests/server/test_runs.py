@@ -100,6 +100,8 @@ def test_client_may_come_back_at_every_event(tmp_path: Path) -> None:
                 assert first + list(events) == whole
         headers = {"Last-Event-ID": str(len(whole) - 1)}
         assert server.client.get(f"/api/v1/runs/{run_id}/events", headers=headers).status_code == 204
+        headers = {"Last-Event-ID": str(len(whole))}
+        assert server.client.get(f"/api/v1/runs/{run_id}/events", headers=headers).status_code == 400
 
 
 def test_client_may_come_back_at_every_event_of_a_running_run() -> None:
@@ -242,12 +244,13 @@ def _is_open(connection: socket.socket) -> bool:
     return True
 
 
-@pytest.mark.parametrize("id", ["-1", "x", "1.5", "9" * 30])
+@pytest.mark.parametrize("id", ["-1", "x", "1.5", "100", "9" * 30])
 def test_wrong_event_id_is_refused(id: str) -> None:
     with serving(sum_agent()) as server:
         run_id = server.post("/api/v1/runs", {"prompt": "1 + 2?"}).json()["run_id"]
         response = server.client.get(f"/api/v1/runs/{run_id}/events", headers={"Last-Event-ID": id})
         assert response.status_code == 400
+        assert response.json()["message"] == "Last-Event-ID must be the id of an event of this run"
 
 
 @pytest.mark.parametrize(

@@ -177,7 +177,7 @@ class LogEntry:
         """Note how the run ended, if its last event has not said so."""
         if self._length and not self._summary.ended:
             is_cancelled = error is None or isinstance(error, KeyboardInterrupt)
-            info = ErrorInfo(CANCELLED if is_cancelled else type(error).__name__, str(error or "cancelled"))
+            info = ErrorInfo(CANCELLED, CANCELLED) if is_cancelled else ErrorInfo(type(error).__name__, str(error))
             limit = getattr(error, "limit", None)
             summary = self._summary
             await self.add(RunEnd(self._run_id, "", summary.usage, summary.turns, limit, info))

@@ -54,6 +54,7 @@ from midspan.errors import ConfigError, JournalError
 _MAX_PAGE = 200
 _PAGE = 50
 _STATES = get_args(StateName)
+_NO_EVENT = "Last-Event-ID must be the id of an event of this run"
 _INTERRUPTED = "the server ended before the run did, so the run has no answer"
 
 
@@ -173,7 +174,9 @@ class Api:
         if view not in ("all", "final"):
             raise invalid("view must be all or final")
         info = await service.info(owner, run_id)
-        if info.summary.state != "running" and from_event >= info.length:
+        if from_event > info.length:  # events are stored before they are sent
+            raise invalid(_NO_EVENT)
+        if info.summary.state != "running" and from_event == info.length:
             return Response(status_code=204)  # tells the EventSource of a browser not to come back
         if view == "final" and info.summary.state == "interrupted":
             return EventStream(_interrupted_frames(), service.config)
@@ -354,7 +357,7 @@ def _next_event(request: Request) -> int:
     if not text:
         return 0
     if not (text.isascii() and text.isdigit() and len(text) < 16):
-        raise invalid("Last-Event-ID must be the id of an event of this run")
+        raise invalid(_NO_EVENT)
     return int(text) + 1
 
 

@@ -53,7 +53,6 @@ from midspan._types.exchange import FinishReason, Usage
 from midspan._types.messages import History
 from midspan._types.run_state import RunState
 from midspan.errors import ConfigError, CredentialsError, MidspanError, OutputError
-from midspan.tools.wrap import Filtered
 
 _FINISH_REASONS = {
     FinishReason.LENGTH: "length",
@@ -100,15 +99,16 @@ class OpenAIApi:
         client_names = [tool.name for tool in declared]
         if len({*client_names}) < len(client_names):
             raise invalid("two tools of the request have the same name")
-        listing = await service.source.list_tools()
+        server_names = {spec.name for spec in await service.source.list_tools()}
+        for name in client_names:
+            if name in server_names:
+                raise invalid(f"the server has a tool {name!r} of its own; give that of the request another name")
         options: dict[str, Any] = {"system": system_prompt(service.agent.system, body.messages)}
         if declared:
-            # A tool that the request brings hides one of the same name.
-            own = Filtered(service.source, lambda spec: spec.name not in client_names)
-            options["tools"] = [*service.builtins, own, *declared]
+            options["tools"] = [*service.builtins, service.source, *declared]
         if settings := run_settings(body):
             options["settings"] = settings
-        if wanted := tool_choice(body, (*client_names, *(spec.name for spec in listing))):
+        if wanted := tool_choice(body, {*client_names, *server_names}):
             options["tool_choice"] = wanted
         if schema := output_schema(body):
             options["output"] = _checked_schema(schema)

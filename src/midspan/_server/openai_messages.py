@@ -210,9 +210,9 @@ def _integer(value: float | None) -> int | None:
     return None if value is None else int(value)
 
 
-def tool_choice(body: CompletionRequest, names: Iterable[str]) -> ToolChoice | None:
+def tool_choice(body: CompletionRequest, known: set[str]) -> ToolChoice | None:
     """Return the tool choice of a request, which must be possible with these tools."""
-    choice, known = body.tool_choice, set(names)
+    choice = body.tool_choice
     if isinstance(choice, NamedToolChoice):
         if choice.function.name not in known:
             raise invalid(f"tool_choice names {choice.function.name[:100]!r}, which is not a tool of the request")
@@ -229,6 +229,9 @@ def output_schema(body: CompletionRequest) -> dict[str, Any] | None:
     form = body.response_format
     if form is None or form.type == "text":
         return None
-    if form.type == "json_schema" and form.json_schema is not None and form.json_schema.schema is not None:
-        return form.json_schema.schema
-    return {"type": "object"}
+    if form.type == "json_object":
+        return {"type": "object"}
+    if form.json_schema is None or form.json_schema.schema is None:
+        missing = "response_format.json_schema" if form.json_schema is None else "response_format.json_schema.schema"
+        raise invalid(f"{missing} is required")
+    return form.json_schema.schema

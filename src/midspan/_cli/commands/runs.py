@@ -22,7 +22,7 @@ from midspan._cli.text import (
     wrap_line,
 )
 from midspan._storage.journal import RunInfo
-from midspan._types.events import RunEnd, RunEvent, RunStart
+from midspan._types.events import CANCELLED, RunEnd, RunEvent, RunStart
 from midspan._types.parts import Text
 from midspan.errors import ConfigError
 
@@ -136,7 +136,8 @@ def _print_run(info: RunInfo, events: list[RunEvent]) -> None:
         elif event.error is None:
             answer.show(event)
         else:
-            sys.stdout.write(f"{escape_line(f'{event.error.kind}: {event.error.message}')}\n")
+            kind, message = event.error.kind, event.error.message
+            sys.stdout.write(f"{CANCELLED if kind == CANCELLED else escape_line(f'{kind}: {message}')}\n")
 
 
 def _delete(log: RunLog, options: Namespace) -> None:
