@@ -10,7 +10,7 @@ from tests.cli.terminal import Terminal, midspan
 def configure(home: Path, text: str) -> None:
     folder = home / "config" / "midspan"
     folder.mkdir(parents=True)
-    (folder / "config.toml").write_text(text)
+    (folder / "config.toml").write_text(text, "utf-8", "surrogateescape")
 
 
 def test_settings_file_applies_and_flags_override_it(tmp_path: Path) -> None:
@@ -76,12 +76,13 @@ def test_doctor_reports_keys_that_cannot_be_read_and_goes_on(tmp_path: Path) -> 
     ("text", "words"),
     [
         ("model = ", "is not valid TOML"),
-        ('modle = "x"', "`modle`; known settings: model, tools, system, max_turns"),
-        ("model = ' '", "$.model"),
-        ("model = 3", "Expected `str | null`, got `int` - at `$.model`"),
-        ("max_turns = 0", "Expected `int` >= 1 - at `$.max_turns`"),
-        ("max_turns = true", "$.max_turns"),
-        ("tools = [1]", "$.tools[0]"),
+        ('modle = "x"', "unknown setting 'modle'; did you mean model? known settings: model, tools, system, max_turns"),
+        ("model = ' '", "model must not be empty"),
+        ("model = 3", "model: expected string or null, got 3"),
+        ("max_turns = 0", "max_turns: must be at least 1, got 0"),
+        ("max_turns = true", "max_turns: expected integer or null, got true"),
+        ("tools = [1]", "tools[0]: expected string, got integer 1"),
+        ("system = '\udcff'", "it is not UTF-8"),
     ],
 )
 def test_invalid_settings_file_is_reported_in_one_sentence(tmp_path: Path, text: str, words: str) -> None:

@@ -256,7 +256,8 @@ def test_a_connection_that_the_client_closes_is_removed() -> None:
 def test_a_port_in_use_is_reported_where_the_server_is_entered() -> None:
     with LocalGemini() as first:
         port = int(first.url.rsplit(":", 1)[1])
-        with pytest.raises(ConfigError, match="cannot listen on"), LocalGemini(port=port):
+        problem = f"^cannot listen on 127.0.0.1:{port}: address already in use$"
+        with pytest.raises(ConfigError, match=problem), LocalGemini(port=port):
             pass
     with pytest.raises(ConfigError, match="the server is not running yet"):
         _ = LocalGemini().url
@@ -264,7 +265,7 @@ def test_a_port_in_use_is_reported_where_the_server_is_entered() -> None:
 
 @pytest.mark.parametrize("options", [{"port": 99_999}, {"port": -1}, {"host": "a b"}, {"host": "\ud800"}])
 def test_an_address_that_cannot_be_used_is_reported_where_the_server_is_entered(options: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match="cannot listen on"), LocalGemini(**options):
+    with pytest.raises(ConfigError, match=r"cannot (listen on|resolve)"), LocalGemini(**options):
         pass
 
 

@@ -78,7 +78,7 @@ def serving(agent: Agent, **settings: Any) -> Iterator[Served]:
     """Serve an agent in a thread, with uvicorn."""
     app = create_app(agent, **settings)
     fields = {name: value for name, value in settings.items() if name in ServerConfig.__struct_fields__}
-    config = ServerConfig.of({**fields, "port": 0})
+    config = ServerConfig(**{**fields, "port": 0})
     urls: list[str] = []
     started = threading.Event()
 

@@ -2,6 +2,7 @@
 
 import json
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -217,13 +218,20 @@ def test_variables_and_flags_are_read(tmp_path: Path, log: Path) -> None:
         (("--config", "missing.toml"), "no such file: 'missing.toml'"),
         (("--models", "nonsense"), "unknown model 'nonsense'"),
         (("--port", "99999"), "is not a port number"),
-        (("--host", "192.0.2.1", "--allow-anonymous"), "cannot listen on 192.0.2.1"),
+        (("--host", "192.0.2.1", "--allow-anonymous"), "cannot listen on 192.0.2.1:0: "),
+        (("--host", "nope.invalid"), "cannot resolve 'nope.invalid'"),
+        (("--config", "{folder}/typo.toml"), "'modle'; did you mean model? known settings: model, tools, system, "),
+        (("--config", "{folder}/typo.toml"), ", journal, mcp, host, port, "),
+        (("--config", "{folder}/wrong.toml"), "wrong.toml: max_runs: expected integer, got string"),
         (("--journal", "/nonexistent/j.db"), "cannot"),
     ],
 )
 def test_wrong_arguments_are_one_sentence(tmp_path: Path, arguments: tuple[str, ...], problem: str) -> None:
+    (tmp_path / "typo.toml").write_text('modle = "offline"')
+    (tmp_path / "wrong.toml").write_text('max_runs = "5"')
+    more = [argument.format(folder=tmp_path) for argument in arguments]
     done = subprocess.run(
-        [sys.executable, "-m", "midspan", "serve", "--model", "offline", "--no-tools", "--port", "0", *arguments],
+        [sys.executable, "-m", "midspan", "serve", "--model", "offline", "--no-tools", "--port", "0", *more],
         env={"XDG_STATE_HOME": str(tmp_path), "HOME": str(tmp_path), "PATH": ""},
         capture_output=True,
         text=True,
@@ -232,6 +240,20 @@ def test_wrong_arguments_are_one_sentence(tmp_path: Path, arguments: tuple[str, 
     assert done.returncode != 0
     assert problem in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_busy_port_is_one_sentence(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as busy:
+        port = busy.getsockname()[1]
+        done = subprocess.run(
+            [sys.executable, "-m", "midspan", "serve", "--model", "offline", "--no-tools", "--port", str(port)],
+            env={"XDG_STATE_HOME": str(tmp_path), "HOME": str(tmp_path), "PATH": ""},
+            capture_output=True,
+            text=True,
+            timeout=BOUND,
+        )
+    assert done.returncode == 2
+    assert done.stderr == f"midspan: cannot listen on 127.0.0.1:{port}: address already in use\n"
 
 
 def serve_with_journal(folder: Path, path: Path) -> "subprocess.CompletedProcess[str]":

@@ -304,7 +304,7 @@ def _raw_exchange(server: Served, source: random.Random) -> str:
 
 @pytest.mark.parametrize(
     ("settings", "problem"),
-    [({"max_runs": 0}, "max_runs"), ({"hosts": []}, "unknown field `hosts`"), ({"port": 70_000}, "port")],
+    [({"max_runs": 0}, "max_runs"), ({"hosts": []}, "unknown setting 'hosts'"), ({"port": 70_000}, "port")],
 )
 def test_wrong_settings_are_refused(settings: dict[str, Any], problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):

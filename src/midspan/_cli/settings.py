@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
-import msgspec
 from msgspec import Meta, Struct
 
+from midspan._schema.settings import settings_of
 from midspan.errors import ConfigError
 
 _LOCK_SECONDS = 5.0
@@ -20,7 +20,7 @@ _LOCK_SECONDS = 5.0
 class SettingsFile(Struct, frozen=True, forbid_unknown_fields=True):
     """The content of config.toml."""
 
-    model: Annotated[str, Meta(pattern=r"\S")] | None = None
+    model: str | None = None
     tools: str | list[str] | None = None
     system: str | None = None
     max_turns: Annotated[int, Meta(ge=1)] | None = None
@@ -104,11 +104,10 @@ def read_settings(path: Path) -> SettingsFile:
 
 def to_settings(values: dict[str, Any], path: Path) -> SettingsFile:
     """Return the settings of a file."""
-    try:
-        return msgspec.convert(values, SettingsFile)
-    except msgspec.ValidationError as error:
-        known = ", ".join(SettingsFile.__struct_fields__)
-        raise ConfigError(f"{path} is not valid: {error}; known settings: {known}") from error
+    settings = settings_of(SettingsFile, values, str(path))
+    if settings.model is not None and not settings.model.strip():
+        raise ConfigError(f"{path}: model must not be empty")
+    return settings
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -117,8 +116,10 @@ def read_toml(path: Path) -> dict[str, Any]:
         text = path.read_text("utf-8")
     except (FileNotFoundError, NotADirectoryError):
         raise
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"cannot read {path}: it is not UTF-8") from error
     import tomllib  # few users have a settings file
 
     try:

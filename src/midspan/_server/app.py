@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from midspan._http.origins import ANY, AllowedOrigins
 from midspan._loop.agent import Agent
 from midspan._loop.background_runs import MAX_PAST_BYTES, MAX_PAST_RUNS
+from midspan._schema.settings import settings_of
 from midspan._server.api import Api
 from midspan._server.config import ANONYMOUS, OWNER, ServerConfig, Tokens
 from midspan._server.http import ApiError, Disconnected, invalid, unexpected_error
@@ -101,7 +102,7 @@ def create_app(
     `provider` is the name that requests use for the provider of the agent's model. With `close_agent`, the end of the
     application closes the agent and the journal. `settings` are the fields of the configuration, such as `max_runs`.
     """
-    config = ServerConfig.of(settings)
+    config = settings_of(ServerConfig, settings, "create_app")
     if not isinstance(agent, Agent):
         raise ConfigError(f"expected an Agent, got {agent!r:.80}")
     known = tokens if isinstance(tokens, Tokens) else Tokens(tokens)

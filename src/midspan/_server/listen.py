@@ -15,8 +15,9 @@ import msgspec
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from midspan._http.listen import listen_error
 from midspan._server.app import ServerApp
-from midspan._server.config import ServerConfig
+from midspan._server.config import ServerConfig, resolve
 from midspan._server.http import ABORT
 from midspan.errors import ConfigError
 
@@ -141,15 +142,14 @@ def serve(app: ServerApp, config: ServerConfig, on_start: Callable[[str], None] 
 
 def _bind(config: ServerConfig) -> socket.socket:
     """Return a socket that is bound, so that a wrong address is one sentence."""
+    family, kind, protocol, _, address = resolve(config.host, config.port)
+    bound = socket.socket(family, kind, protocol)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            config.host, config.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        bound = socket.socket(family, kind, protocol)
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(address)
     except OSError as error:
-        raise ConfigError(f"cannot listen on {config.host}, port {config.port}: {error.strerror or error}") from error
+        bound.close()
+        raise listen_error(config.host, config.port, error) from error
     return bound
 
 

@@ -13,6 +13,7 @@ from typing import Annotated, Self
 from httptools import HttpParserError, HttpRequestParser
 from msgspec import Meta, Struct
 
+from midspan._http.listen import listen_error
 from midspan._http.retry import Clock
 from midspan.errors import ConfigError
 
@@ -181,8 +182,7 @@ class HttpServer:
         try:
             self._server = await asyncio.start_server(self._connected, host, port, backlog=2_048)
         except (OSError, ValueError, OverflowError) as error:  # the host name cannot be encoded; the port is too large
-            reason = getattr(error, "strerror", None) or error
-            raise ConfigError(f"cannot listen on {host}:{port}: {reason}") from error
+            raise listen_error(host, port, error) from error
         self._address = host, self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:

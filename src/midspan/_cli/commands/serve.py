@@ -25,6 +25,7 @@ from midspan._cli.settings import (
 from midspan._cli.text import print_line
 from midspan._cli.tool_sources import load_tools
 from midspan._loop.telemetry import Telemetry
+from midspan._schema.settings import settings_of
 from midspan.errors import ConfigError, MidspanError
 from midspan.providers.registry import family_name
 
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from midspan._storage.sqlite import SqliteJournal
 
 _MEMORY = "memory"
+_OTHERS = ("journal", "mcp")
+_AGENT_SETTINGS = SettingsFile.__struct_fields__
 _FLAGS = ("host", "port", "models", "allow_anonymous")
 
 
@@ -84,11 +87,11 @@ def run(options: Namespace) -> int:
     if options.log_format == "json":
         log_json(logging.DEBUG if options.verbose > 1 else logging.INFO)
     path, values = _read_config(options.config)
-    journal = options.journal or values.pop("journal", None)
-    options.mcp = options.mcp or values.pop("mcp", None)
+    journal, mcp = (values.pop(name, None) for name in _OTHERS)
+    options.mcp = options.mcp or mcp
     file = _settings_file(values, path)
     values |= {name: value for name in _FLAGS if (value := getattr(options, name)) is not None}
-    config = ServerConfig.of(values, "the server" if path is None else str(path))
+    config = settings_of(ServerConfig, values, str(path or "midspan serve"), (*_AGENT_SETTINGS, *_OTHERS))
     tokens = Tokens.of_environment(os.environ)
     config.check_exposed(tokens)
     if options.model is None and not os.environ.get("MIDSPAN_MODEL"):
@@ -99,7 +102,7 @@ def run(options: Namespace) -> int:
     with ExitStack() as stack:
         app = create_app(
             agent,
-            journal=_journal(journal, stack),
+            journal=_journal(options.journal or journal, stack),
             tokens=tokens,
             provider=family_name(settings.model),
             close_agent=True,
@@ -130,7 +133,7 @@ def _settings_file(values: dict[str, Any], path: Path | None) -> SettingsFile | 
     """Take the settings of the agent out of the values of a file. None if there is no file."""
     if path is None:
         return None
-    return to_settings({name: values.pop(name) for name in SettingsFile.__struct_fields__ if name in values}, path)
+    return to_settings({name: values.pop(name) for name in _AGENT_SETTINGS if name in values}, path)
 
 
 def _mcp_servers(options: Namespace) -> list[Any]:

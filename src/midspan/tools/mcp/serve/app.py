@@ -13,6 +13,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from midspan._http.listen import listen_error
 from midspan._http.origins import LOOPBACK_HOSTS, LOOPBACK_ORIGINS, AllowedOrigins
 from midspan.errors import ConfigError
 from midspan.tools.mcp.serve.server import ToolServer, mcp_server
@@ -68,7 +69,7 @@ async def serve_mcp(
     try:
         listener = create_server((host, port), family=AF_INET6 if ":" in host else AF_INET)
     except OSError as error:
-        raise ConfigError(f"cannot listen on port {port} of {host}: {error.strerror or error}") from error
+        raise listen_error(host, port, error) from error
     app = mcp_app(server, hosts=() if host in LOOPBACK_HOSTS else (host,))
     routes = Starlette(routes=[Route("/mcp", endpoint=app)])
     url = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}/mcp"
