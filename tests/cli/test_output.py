@@ -1,23 +1,28 @@
 """Progress of a run in plain lines and with a spinner."""
 
+from typing import Any
+
 import pytest
 
 from midspan._cli.live_progress import LiveProgress
-from midspan._cli.output import Display, PlainProgress
+from midspan._cli.output import PlainProgress
 from midspan._types.events import RequestRetry, SourceUnavailable, ToolProgress, ToolStart, TurnRetry, TurnStart
 from midspan._types.parts import ToolCall
 
 
+@pytest.mark.parametrize("verbose", [0, 1])
 @pytest.mark.parametrize("display_type", [PlainProgress, LiveProgress])
 def test_retries_and_missing_tools_are_shown(
-    display_type: type[Display], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    display_type: Any, verbose: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    display = display_type()
+    display = display_type(verbose=verbose)
     for event in (
         SourceUnavailable("files", "the server exited"),
         TurnStart(1),
-        RequestRetry(1, 1, 2.5, 503, "503 from the model\x1b[2J"),
+        RequestRetry(1, 1, 0.4, None, "connection refused"),
+        RequestRetry(1, 2, 2.5, 503, "503 from the model\x1b[2J"),
+        RequestRetry(1, 3, 0, 503, "503 from the model", "spare"),
         TurnRetry(1, "the answer was empty"),
         ToolStart(1, ToolCall("1", "backup", {"name": "orders"})),
         ToolProgress(1, "1", fraction=0.5, message="halfway"),
@@ -27,7 +32,10 @@ def test_retries_and_missing_tools_are_shown(
     shown = capsys.readouterr().err
     for text in (
         "no tools from files: the server exited",
-        "503, waiting 2 s: 503 from the model\\x1b[2J",
+        "503, retrying in 2.5 s: 503 from the model\\x1b[2J" if verbose else "503, retrying in 2.5 s\n",
+        "503, asking spare",
         "asking the model again: the answer was empty",
     ):
         assert text in shown
+    assert ("request failed, retrying in 0.4 s: connection refused" in shown) == bool(verbose)
+    assert ("refused" in shown) == bool(verbose)

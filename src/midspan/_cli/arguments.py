@@ -14,7 +14,7 @@ COMMANDS = {
     "keys": "store API keys",
     "tools": "list the tools, and check them with --lint",
     "models": "list the models",
-    "mcp": "list, call, check and trust the tools of MCP servers",
+    "mcp": "list, call, check and trust the tools of MCP servers, and serve your own",
     "doctor": "check installation, settings, credentials and connections",
     "serve": "serve the model and its tools over HTTP",
     "emulate": "run a local Gemini server for tests",
@@ -23,6 +23,10 @@ COMMANDS = {
     "completion": "print a completion script for your shell",
 }
 """The commands, each a module of `_cli/commands`, with what they do."""
+
+_VERBOSE_RUN = "show all retries, whole results and tracebacks; -vv also requests and responses as they are sent"
+_VERBOSE = {"ask": _VERBOSE_RUN, "chat": _VERBOSE_RUN, "emulate": "show the requests that arrive"}
+_VERBOSE_DEFAULT = "show more of the log, and tracebacks"
 
 
 class CommandModule(Protocol):
@@ -71,13 +75,7 @@ def command_parser(name: str) -> argparse.ArgumentParser:
 
 def _add_arguments(name: str, parser: argparse.ArgumentParser) -> None:
     load_command(name).add_arguments(parser)
-    parser.add_argument(
-        "-v",
-        "--verbose",
-        action="count",
-        default=0,
-        help="show retries, waits, whole results and tracebacks; -vv also requests and responses as they are sent",
-    )
+    parser.add_argument("-v", "--verbose", action="count", default=0, help=_VERBOSE.get(name, _VERBOSE_DEFAULT))
 
 
 def complete_paths(action: argparse.Action) -> None:
@@ -116,7 +114,7 @@ def add_tool_arguments(parser: argparse.ArgumentParser) -> None:
             "--tools",
             metavar="FILE.py|MODULE",
             action="append",
-            help="take the tools from a file or module; «ready» means the ready tools; repeatable",
+            help='take the tools from a file or module; "ready" means the ready tools; repeatable',
         )
     )
     tools.add_argument("--no-tools", action="store_true", help="use no tools")
@@ -125,7 +123,7 @@ def add_tool_arguments(parser: argparse.ArgumentParser) -> None:
         "-y",
         "--yes",
         action="store_true",
-        help="allow destructive tools, and all tools where no model is configured (default: read-only ones)",
+        help="allow destructive tools; with the offline model chosen by default, also tools that are not read-only",
     )
 
 

@@ -43,7 +43,7 @@ class LiveProgress(Display):
                 if self._verbose:
                     self._print(Text(run_summary(event), style="dim"))
             case _:
-                if notice := notice_of(event, self._max_chars):
+                if notice := notice_of(event, self._max_chars, verbose=self._verbose):
                     self._console.print(Text(notice, style="yellow"))
 
     def _running_calls(self) -> str:

@@ -24,6 +24,9 @@ from midspan._types.parts import ToolCall
 from midspan._types.run_state import CALL_CANCELLED
 from midspan.errors import RunError
 
+_LONG_WAIT_SECONDS = 2.0
+"""Users wonder what happens during a wait that is not shorter."""
+
 
 class Display:
     """Shows the events of a run."""
@@ -162,7 +165,7 @@ class PlainProgress(Display):
                 if self._verbose:
                     self._print(run_summary(event))
             case _:
-                if notice := notice_of(event, self._max_chars):
+                if notice := notice_of(event, self._max_chars, verbose=self._verbose):
                     self._print(notice)
 
     def _print(self, text: str) -> None:
@@ -176,14 +179,17 @@ class PlainProgress(Display):
             self._is_closed = True  # nobody reads stderr; the answer may still be read
 
 
-def notice_of(event: events.RunEvent, max_chars: int) -> str | None:
+def notice_of(event: events.RunEvent, max_chars: int, *, verbose: bool) -> str | None:
     """Return a line about an event that explains a delay or missing tools."""
     match event:
         case events.TurnRetry(reason=reason):
             return f"asking the model again: {shorten(reason, max_chars)}"
         case events.RequestRetry(wait_seconds=seconds, status=status, message=message, model=model):
-            action = f"waiting {seconds:.0f} s" if model is None else f"asking {escape_line(model)}"
-            return f"{status or 'request failed'}, {action}: {shorten(message, max_chars)}"
+            if model is None and seconds < _LONG_WAIT_SECONDS and not verbose:
+                return None
+            action = f"retrying in {round(seconds, 1):g} s" if model is None else f"asking {escape_line(model)}"
+            reason = f": {shorten(message, max_chars)}" if verbose else ""  # the error says it if the last retry fails
+            return f"{status or 'request failed'}, {action}{reason}"
         case events.SourceUnavailable(source=source, message=message):
             return f"no tools from {escape_line(source)}: {shorten(message, max_chars)}"
     return None
