@@ -6,7 +6,7 @@ Above is the client, which feeds the bytes; below is `decode`, which says what a
 import re
 from collections.abc import Iterable, Iterator
 from itertools import groupby
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from msgspec import Raw, Struct
@@ -23,11 +23,12 @@ from midspan.providers.gemini.decode import (
     Chunk,
     MakeId,
     PlainContent,
+    PlainPart,
     ReadPart,
     Tokens,
-    WireCall,
     encode_json,
     fields_of,
+    is_open,
     linked,
     no_candidate,
     part_of,
@@ -41,6 +42,9 @@ from midspan.providers.gemini.decode import (
 from midspan.providers.gemini.partial_args import PartialArguments
 from midspan.providers.gemini.proto import READ_ERRORS
 from midspan.providers.stream import StreamAccumulator
+
+if TYPE_CHECKING:
+    from midspan.providers.gemini import wire
 
 
 class _DeltaCandidate(Struct, rename="camel", gc=False):
@@ -177,8 +181,7 @@ class StreamDecoder:
 
     def _add_part(self, part: ReadPart) -> list[PartEvent]:
         fields, raw = part
-        call = fields.function_call
-        if isinstance(call, WireCall):
+        if not isinstance(fields, PlainPart) and (call := fields.function_call) is not None:
             is_partial = call.partial_args is not None or call.will_continue
             if is_partial or (self._open is not None and not call.name):
                 return self._add_partial(call, raw)
@@ -204,7 +207,7 @@ class StreamDecoder:
         self._parts[place] = (call, raw)
         return [self._accumulator.add(PartEnd(index, call))]
 
-    def _add_partial(self, call: WireCall, raw: Raw) -> list[PartEvent]:
+    def _add_partial(self, call: "wire.FunctionCall", raw: Raw) -> list[PartEvent]:
         events: list[PartEvent] = []
         if call.name or self._open is None:
             events += self._close_call()
@@ -214,7 +217,7 @@ class StreamDecoder:
             self._parts.append(None)
         else:
             self._open.add(call, raw)
-        return events if call.is_open else events + self._close_call()
+        return events if is_open(call) else events + self._close_call()
 
     def _close_call(self) -> list[PartEvent]:
         if self._open is None:
@@ -250,13 +253,13 @@ class StreamDecoder:
 class _OpenCall:
     """A call whose arguments are still arriving."""
 
-    def __init__(self, call: WireCall, raw: Raw) -> None:
+    def __init__(self, call: "wire.FunctionCall", raw: Raw) -> None:
         self._part: dict[str, Any] = {}
         self._call: dict[str, Any] = {}
         self._arguments = PartialArguments()
         self.add(call, raw)
 
-    def add(self, call: WireCall, raw: Raw) -> None:
+    def add(self, call: "wire.FunctionCall", raw: Raw) -> None:
         """Add a part of the call. Its other fields, such as the signature, are kept."""
         fields = msgspec.json.decode(raw)
         self._call |= fields.pop("functionCall", None) or {}
