@@ -1,9 +1,9 @@
 """The Gemini API as it is, typed: one request, one response, and the calls in it are executed by the caller."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
-from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Unpack
 
 from midspan._http.messages import origin_of
 from midspan._loop.blocking import iterate, run_blocking
@@ -13,8 +13,9 @@ from midspan._types.specs import Limits
 from midspan._types.texts import check_text
 from midspan.errors import ConfigError, IncompleteResponseError
 from midspan.gemini.output import requested_type
-from midspan.gemini.request import AutoOptions, Contents, RequestFields, RequestOptions, cache_name, request_fields
+from midspan.gemini.request import AutoOptions, Contents, RequestOptions, cache_name, request_fields
 from midspan.gemini.response import AsyncResponseStream, ChunkReader, GenerateContentResponse, ResponseStream
+from midspan.gemini.sync import Closing, sync
 from midspan.gemini.tools import ToolLike
 from midspan.gemini.types import describe
 from midspan.providers.auth import HiddenArguments
@@ -23,15 +24,13 @@ from midspan.providers.gemini.api import ConnectionOptions, GeminiApi, check_opt
 from midspan.providers.gemini.capabilities import DEFAULT_MODEL, Api, Capabilities, capabilities_of
 from midspan.providers.gemini.client import check_model
 from midspan.providers.gemini.family import list_models
-from midspan.providers.gemini.proto import Proto, dump, load
+from midspan.providers.gemini.proto import dump, load
 from midspan.providers.provider import ClosedOnExit
 
 if TYPE_CHECKING:
     from midspan._loop.background import RunStatus
     from midspan._loop.background_runs import BackgroundRuns, View
     from midspan.gemini.auto import AutoResponse
-
-_SCALARS = frozenset((str, int, float, bool, type(None)))
 
 
 class AsyncClient(ClosedOnExit):
@@ -57,7 +56,7 @@ class AsyncClient(ClosedOnExit):
     ) -> GenerateContentResponse:
         """Send a request and return the whole response."""
         path, capabilities = self.resolve(model)
-        body = _fields(capabilities, options).body(contents, capabilities)
+        body = request_fields(capabilities, **options).body(contents, capabilities)
         answer = await self.api.call(
             "POST", f"{path}:generateContent", body, read=lambda data: decode.response(data, capabilities.api)
         )
@@ -85,7 +84,7 @@ class AsyncClient(ClosedOnExit):
             agent, history, form = prepare(self, contents, auto)
             return AsyncResponseStream(answer_chunks(agent.stream(messages=history), form))
         path, capabilities = self.resolve(model)
-        body = _fields(capabilities, options).body(contents, capabilities)
+        body = request_fields(capabilities, **options).body(contents, capabilities)
         return AsyncResponseStream(self._stream(path, body, capabilities.api, requested_type(options)))
 
     async def _stream(
@@ -152,7 +151,7 @@ class AsyncClient(ClosedOnExit):
     ) -> wire.CountTokensResponse:
         """Return how many tokens a request has."""
         path, capabilities = self.resolve(model)
-        body = _fields(capabilities, options).body(contents, capabilities)
+        body = request_fields(capabilities, **options).body(contents, capabilities)
         if capabilities.api is Api.DEVELOPER and options:
             body = b'{"generateContentRequest":{"model":"%b",%b}' % (path.encode(), body[1:])
         return load(wire.CountTokensResponse, await self.api.call("POST", f"{path}:countTokens", body))
@@ -180,38 +179,17 @@ class AsyncClient(ClosedOnExit):
         await self.api.aclose()
 
 
-def _fields(capabilities: Capabilities, options: Mapping[str, Any]) -> RequestFields:
-    """Return the encoded fields beside the contents; in a loop they are the same for every request."""
-    items = [(name, tuple(value) if type(value) is list else value) for name, value in options.items()]
-    key = tuple((name, type(value), value) for name, value in items)  # the type, because True equals 1
-    try:
-        hash(key)
-        is_constant = all(_is_constant(value) for _, value in items)
-    except TypeError:  # for example, metadata of Annotated
-        is_constant = False
-    return _cached_fields(capabilities, key) if is_constant else request_fields(capabilities, **options)
+class Client(Closing[AsyncClient]):
+    """The Gemini API for plain code: the methods of `AsyncClient`, which return when they are done.
 
-
-def _is_constant(value: Any) -> bool:
-    """Whether a value cannot be changed in place; functions and types are not changed either."""
-    if type(value) is tuple:
-        return all(map(_is_constant, value))
-    return type(value) in _SCALARS or (callable(value) and not isinstance(value, Proto))
-
-
-@lru_cache(maxsize=64)
-def _cached_fields(capabilities: Capabilities, key: tuple[tuple[str, type, Any], ...]) -> RequestFields:
-    return request_fields(capabilities, **{name: value for name, _, value in key})
-
-
-class Client:
-    """The Gemini API for plain code; `aio` is the same for async code. Any number of threads may share a client."""
+    `aio` is the async client itself. Any number of threads may share a client.
+    """
 
     def __init__(self, model: str = DEFAULT_MODEL, **connection: Unpack[ConnectionOptions]) -> None:
         hidden: Any = HiddenArguments(connection)
         del connection
         check_options("Client", hidden)
-        self.aio = AsyncClient(model, **hidden)
+        super().__init__(AsyncClient(model, **hidden))
         self.caches = Caches(self.aio.caches)
 
     @property
@@ -221,72 +199,25 @@ class Client:
     def __repr__(self) -> str:
         return repr(getattr(self, "aio", "Client(not connected)")).removeprefix("Async")
 
-    def generate_content(
-        self, contents: Contents, *, model: str | None = None, **request: Unpack[RequestOptions]
-    ) -> GenerateContentResponse:
-        """Send a request and return the whole response; see `AsyncClient.generate_content`."""
-        return run_blocking(self.aio.generate_content(contents, model=model, **request))
-
-    def stream_generate_content(
-        self,
-        contents: Contents,
-        *,
-        model: str | None = None,
-        auto_execute_tools: bool = False,
-        turn_limit: int | None = None,
-        limits: Limits | dict[str, Any] | None = None,
-        **options: Unpack[RequestOptions],
-    ) -> ResponseStream:
-        """Send a request and return the chunks of the response; see `AsyncClient.stream_generate_content`."""
-        auto = {"auto_execute_tools": auto_execute_tools, "turn_limit": turn_limit, "limits": limits}
-        return ResponseStream(self.aio.stream_generate_content(contents, model=model, **auto, **options))  # type: ignore[arg-type]
-
-    def generate_content_with_auto_tools(
-        self, contents: Contents, tools: Any = None, **request: Unpack[AutoOptions]
-    ) -> "AutoResponse":
-        """Execute calls until the final answer; see `AsyncClient.generate_content_with_auto_tools`."""
-        return run_blocking(self.aio.generate_content_with_auto_tools(contents, tools, **request))
+    generate_content = sync(AsyncClient.generate_content, run_blocking)
+    stream_generate_content = sync(AsyncClient.stream_generate_content, ResponseStream)
+    generate_content_with_auto_tools = sync(AsyncClient.generate_content_with_auto_tools, run_blocking)
+    subscribe_stream = sync(AsyncClient.subscribe_stream, iterate)
+    stop_stream = sync(AsyncClient.stop_stream, run_blocking)
+    get_stream_status = sync(AsyncClient.get_stream_status, run_blocking)
+    count_tokens = sync(AsyncClient.count_tokens, run_blocking)
+    list_models = sync(AsyncClient.list_models, run_blocking)
+    get_model = sync(AsyncClient.get_model, run_blocking)
 
     def stream_generate_with_auto_tools(
         self, contents: Contents, tools: Any = None, **request: Unpack[AutoOptions]
     ) -> str:
-        """Do the same in the background; return the id to subscribe to."""
+        """Execute calls in the background; return the id to subscribe to."""
 
         async def start() -> str:
             return self.aio.stream_generate_with_auto_tools(contents, tools, **request)
 
         return run_blocking(start())
-
-    def subscribe_stream(self, stream_id: str, *, view: "View" = "final", from_event: int = 0) -> Iterator[Any]:
-        """Yield the text of the final answer in pieces; with `view="all"`, every event of the run with its number."""
-        return iterate(self.aio.subscribe_stream(stream_id, view=view, from_event=from_event))
-
-    def stop_stream(self, stream_id: str) -> bool:
-        """Cancel a background run; return whether it was still running."""
-        return run_blocking(self.aio.stop_stream(stream_id))
-
-    def get_stream_status(self, stream_id: str) -> "RunStatus":
-        return run_blocking(self.aio.get_stream_status(stream_id))
-
-    def count_tokens(
-        self, contents: Contents, *, model: str | None = None, **request: Unpack[RequestOptions]
-    ) -> wire.CountTokensResponse:
-        return run_blocking(self.aio.count_tokens(contents, model=model, **request))
-
-    def list_models(self) -> list[wire.Model]:
-        return run_blocking(self.aio.list_models())
-
-    def get_model(self, model: str | None = None) -> wire.Model:
-        return run_blocking(self.aio.get_model(model))
-
-    def close(self) -> None:
-        run_blocking(self.aio.aclose())
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 class AsyncCaches:
@@ -350,20 +281,11 @@ def _duration(seconds: float) -> str:
 class Caches:
     """`AsyncCaches` for plain code."""
 
-    def __init__(self, caches: AsyncCaches) -> None:
-        self._caches = caches
+    def __init__(self, aio: AsyncCaches) -> None:
+        self.aio = aio
 
-    def create(self, contents: Contents = (), **cache: Any) -> wire.CachedContent:
-        return run_blocking(self._caches.create(contents, **cache))
-
-    def get(self, name: str | wire.CachedContent) -> wire.CachedContent:
-        return run_blocking(self._caches.get(name))
-
-    def list(self) -> list[wire.CachedContent]:
-        return run_blocking(self._caches.list())
-
-    def update(self, name: str | wire.CachedContent, *, ttl_seconds: float) -> wire.CachedContent:
-        return run_blocking(self._caches.update(name, ttl_seconds=ttl_seconds))
-
-    def delete(self, name: str | wire.CachedContent) -> None:
-        run_blocking(self._caches.delete(name))
+    create = sync(AsyncCaches.create, run_blocking)
+    get = sync(AsyncCaches.get, run_blocking)
+    list = sync(AsyncCaches.list, run_blocking)
+    update = sync(AsyncCaches.update, run_blocking)
+    delete = sync(AsyncCaches.delete, run_blocking)

@@ -1,6 +1,7 @@
 """Tools and tool choices that a caller passes, as messages of the API."""
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from msgspec import UNSET
@@ -102,10 +103,16 @@ def _read_function(function: Any, where: str) -> wire.FunctionDeclaration:
 
 def declaration_of(function: Callable[..., Any]) -> FunctionDeclaration:
     """Return the declaration of a Python function or a tool."""
-    from midspan.tools.function import tool_of  # loaded with the first tool
-
     if not callable(function):
         raise ConfigError(f"{describe(function)} is not a function")
+    is_hashable = getattr(type(function), "__hash__", None) is not None
+    return _cached_declaration(function) if is_hashable else _cached_declaration.__wrapped__(function)
+
+
+@lru_cache(maxsize=256)
+def _cached_declaration(function: Callable[..., Any]) -> FunctionDeclaration:
+    from midspan.tools.function import tool_of  # loaded with the first tool
+
     return _declaration_of(tool_of(function).spec)
 
 
