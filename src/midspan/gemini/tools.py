@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from midspan._types.specs import ToolChoice, ToolSpec
 from midspan.errors import ConfigError
 from midspan.gemini.output import adapt, is_type, parameters_schema, schema_field
-from midspan.gemini.types import FunctionDeclaration, check, describe, is_valid, read, set_fields, to_json
+from midspan.gemini.types import FunctionDeclaration, describe, is_valid, read, set_fields, to_json
 from midspan.providers.gemini import wire
 from midspan.providers.gemini.capabilities import FUNCTION_NAME, Capabilities
 from midspan.providers.gemini.encode import tool_config_fields
@@ -83,9 +83,7 @@ def _read_whole_tool(tool: wire.Tool | Mapping[str, Any], where: str) -> wire.To
     if not isinstance(functions, list | tuple):
         raise ConfigError(f"{place} cannot be {describe(functions)}; pass a list of FunctionDeclaration")
     declarations = [_read_function(item, f"{place}[{at}]") for at, item in enumerate(functions)]
-    message = from_plain(wire.Tool, to_json(fields, where))
-    check(message, where, names=isinstance(tool, Mapping))
-    return replace(message, function_declarations=declarations or None)
+    return replace(read(wire.Tool, fields, where), function_declarations=declarations or None)
 
 
 def _read_function(function: Any, where: str) -> wire.FunctionDeclaration:
@@ -136,9 +134,7 @@ def _read_declaration(declaration: Any, where: str) -> wire.FunctionDeclaration:
             fields |= schema_field(to_json(fields.pop(name), f"{where}.{name}"), f"{where}.{name}", name, json_name)
         if not isinstance(fields.get(json_name, {}), Mapping):
             raise ConfigError(f"{where}.{json_name} cannot be {describe(fields[json_name])}; pass a dict or a type")
-    message = from_plain(wire.FunctionDeclaration, to_json(fields, where))
-    check(message, where, names=isinstance(declaration, Mapping))
-    return message
+    return read(wire.FunctionDeclaration, fields, where)
 
 
 def read_tool_config(
