@@ -20,7 +20,7 @@ from midspan.gemini.tools import ToolLike
 from midspan.gemini.types import describe
 from midspan.providers.auth import HiddenArguments
 from midspan.providers.gemini import decode, wire
-from midspan.providers.gemini.api import ConnectionOptions, GeminiApi, check_options, connect
+from midspan.providers.gemini.api import ConnectionOptions, GeminiApi, connect
 from midspan.providers.gemini.capabilities import DEFAULT_MODEL, Api, Capabilities, capabilities_of
 from midspan.providers.gemini.client import check_model
 from midspan.providers.gemini.family import list_models
@@ -39,10 +39,9 @@ class AsyncClient(ClosedOnExit):
     def __init__(self, model: str = DEFAULT_MODEL, **connection: Unpack[ConnectionOptions]) -> None:
         hidden: Any = HiddenArguments(connection)  # no traceback shows the key
         del connection
-        check_options("AsyncClient", hidden)
         check_model(model)
         self.model = model
-        self.api = connect(**hidden)
+        self.api = connect(hidden)
         self.caches = AsyncCaches(self.api, self.resolve)
         self._models: dict[str, tuple[str, Capabilities]] = {}
 
@@ -188,7 +187,6 @@ class Client(Closing[AsyncClient]):
     def __init__(self, model: str = DEFAULT_MODEL, **connection: Unpack[ConnectionOptions]) -> None:
         hidden: Any = HiddenArguments(connection)
         del connection
-        check_options("Client", hidden)
         super().__init__(AsyncClient(model, **hidden))
         self.caches = Caches(self.aio.caches)
 

@@ -51,11 +51,10 @@ class Gemini(ClosedOnExit):
     ) -> None:
         """With `api="interactions"` requests go to the Interactions API, which streams the arguments of calls."""
         from midspan._http.messages import origin_of  # loaded with the first model, as the API is
-        from midspan.providers.gemini.api import check_options, connect
+        from midspan.providers.gemini.api import connect
 
         hidden: Any = HiddenArguments(connection)  # no traceback shows the key
         del connection
-        check_options("Gemini", hidden)
         self._interactions: Any = None
         if api == "interactions":
             from midspan.providers.interactions import client as interactions  # loaded for this API only
@@ -64,7 +63,7 @@ class Gemini(ClosedOnExit):
             hidden["headers"] = {**interactions.HEADERS, **(hidden.get("headers") or {})}
         check_model(model)
         self._model = model
-        self.api = api or connect(**hidden)
+        self.api = api or connect(hidden)
         endpoint = self.api.endpoint
         self.capabilities = capabilities or capabilities_of(model, endpoint.api, endpoint.version)
         self.profile = profile_of(self.capabilities)
