@@ -22,7 +22,7 @@ from midspan.providers.auth import HiddenArguments
 from midspan.providers.gemini import decode, wire
 from midspan.providers.gemini.api import ConnectionOptions, GeminiApi, connect
 from midspan.providers.gemini.capabilities import DEFAULT_MODEL, Api, Capabilities, capabilities_of
-from midspan.providers.gemini.client import check_model
+from midspan.providers.gemini.client import warn_if_retired
 from midspan.providers.gemini.family import list_models
 from midspan.providers.gemini.proto import dump, load
 from midspan.providers.provider import ClosedOnExit
@@ -39,11 +39,11 @@ class AsyncClient(ClosedOnExit):
     def __init__(self, model: str = DEFAULT_MODEL, **connection: Unpack[ConnectionOptions]) -> None:
         hidden: Any = HiddenArguments(connection)  # no traceback shows the key
         del connection
-        check_model(model)
         self.model = model
         self.api = connect(hidden)
+        self.api.endpoint.model(model)  # raises an error for an invalid name
+        warn_if_retired(model)
         self.caches = AsyncCaches(self.api, self.resolve)
-        self._models: dict[str, tuple[str, Capabilities]] = {}
 
     def __repr__(self) -> str:
         api = getattr(self, "api", None)
@@ -164,13 +164,8 @@ class AsyncClient(ClosedOnExit):
 
     def resolve(self, model: str | None) -> tuple[str, Capabilities]:
         """Return the path of a model, and what it accepts."""
-        name = self.model if model is None else model
-        if not isinstance(name, str):
-            raise ConfigError(f"{describe(name)} is not a valid model name")
-        if name not in self._models:
-            endpoint = self.api.endpoint
-            self._models[name] = endpoint.model(name), capabilities_of(name, endpoint.api, endpoint.version)
-        return self._models[name]
+        name, endpoint = self.model if model is None else model, self.api.endpoint
+        return endpoint.model(name), capabilities_of(name, endpoint.api, endpoint.version)
 
     async def aclose(self) -> None:
         if "_runs" in self.__dict__:

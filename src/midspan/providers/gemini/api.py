@@ -115,6 +115,8 @@ class Endpoint(Struct, frozen=True):
 
     def model(self, name: str) -> str:
         """Return the path of a model, given by its name, or by a part of its path."""
+        if not isinstance(name, str):
+            raise ConfigError(f"a model name must be a string, got {type(name).__name__}")
         name = name.strip("/ ")
         if not name or not name.isprintable() or ".." in name.split("/"):
             raise ConfigError(f"{name!r} is not a valid model name")

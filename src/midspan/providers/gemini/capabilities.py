@@ -5,7 +5,7 @@ A model that is not known is treated like the newest ones. `profile_of` says the
 
 import re
 from enum import StrEnum
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from msgspec import Struct
 
@@ -85,6 +85,7 @@ class Capabilities(Struct, frozen=True, dict=True, cache_hash=True):
         )
 
 
+@lru_cache(maxsize=256)
 def capabilities_of(model: str, api: Api = Api.DEVELOPER, version: str = "v1beta") -> Capabilities:
     """Return what is known of a model, given by its id with or without `models/` or a publisher's path before it."""
     name = model.rsplit("/", 1)[-1].lower()

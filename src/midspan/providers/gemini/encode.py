@@ -143,8 +143,6 @@ def _encode_parts(message: Message, capabilities: Capabilities) -> list[Any]:
             encoded = _encode_sent_part(part, data.raw, capabilities)
         elif is_ours and isinstance(part, Thought):
             encoded = {"text": part.text, "thought": True}
-        elif type(part) is ToolResult:
-            encoded = {"functionResponse": _encode_result(part, capabilities)}
         else:
             encoded = _encode_plain_part(part, capabilities)
         if encoded is None:

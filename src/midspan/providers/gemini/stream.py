@@ -91,7 +91,6 @@ class StreamDecoder:
         self._calls: list[tuple[int, int, ToolCall]] = []
         """The complete calls: place in `_parts`, index of the events, value."""
         self._open: _OpenCall | None = None
-        self._open_place = self._open_index = 0
         self._chunk = Chunk()
         self._candidate = Candidate()
 
@@ -212,21 +211,20 @@ class StreamDecoder:
         if call.name or self._open is None:
             events += self._close_call()
             events += self._accumulator.end_current()
-            self._open, self._open_index = _OpenCall(call, raw), self._accumulator.reserve()
-            self._open_place = len(self._parts)
+            self._open = _OpenCall(len(self._parts), self._accumulator.reserve())
             self._parts.append(None)
-        else:
-            self._open.add(call, raw)
+        self._open.add(call, raw)
         return events if is_open(call) else events + self._close_call()
 
     def _close_call(self) -> list[PartEvent]:
         if self._open is None:
             return []
-        raw, self._open = self._open.complete(), None
-        value, index = part_of(raw, self._make_id), self._open_index
-        self._parts[self._open_place] = (value, raw)
+        raw, place, index = self._open.complete(), self._open.place, self._open.index
+        self._open = None
+        value = part_of(raw, self._make_id)
+        self._parts[place] = (value, raw)
         if isinstance(value, ToolCall):
-            self._calls.append((self._open_place, index, value))
+            self._calls.append((place, index, value))
         return [self._accumulator.add(PartStart(index, value)), self._accumulator.add(PartEnd(index, value))]
 
     def response(self) -> ModelResponse:
@@ -251,13 +249,14 @@ class StreamDecoder:
 
 
 class _OpenCall:
-    """A call whose arguments are still arriving."""
+    """A call whose arguments are still arriving, its place among the parts, and the index of its events."""
 
-    def __init__(self, call: "wire.FunctionCall", raw: Raw) -> None:
+    def __init__(self, place: int, index: int) -> None:
+        self.place = place
+        self.index = index
         self._part: dict[str, Any] = {}
         self._call: dict[str, Any] = {}
         self._arguments = PartialArguments()
-        self.add(call, raw)
 
     def add(self, call: "wire.FunctionCall", raw: Raw) -> None:
         """Add a part of the call. Its other fields, such as the signature, are kept."""
