@@ -17,10 +17,9 @@ from midspan.gemini.request import AutoOptions, Contents, RequestOptions, cache_
 from midspan.gemini.response import AsyncResponseStream, ChunkReader, GenerateContentResponse, ResponseStream
 from midspan.gemini.sync import Closing, sync
 from midspan.gemini.tools import ToolLike
-from midspan.gemini.types import describe
 from midspan.providers.auth import HiddenArguments
 from midspan.providers.gemini import decode, wire
-from midspan.providers.gemini.api import ConnectionOptions, GeminiApi, connect
+from midspan.providers.gemini.api import ConnectionOptions, GeminiApi, connect, duration
 from midspan.providers.gemini.capabilities import DEFAULT_MODEL, Api, Capabilities, capabilities_of
 from midspan.providers.gemini.client import warn_if_retired
 from midspan.providers.gemini.family import list_models
@@ -240,7 +239,7 @@ class AsyncCaches:
         fields = request_fields(
             capabilities, system_instruction=system_instruction, tools=tools, tool_config=tool_config
         )
-        head = dump(wire.CachedContent(model=path, ttl=_duration(ttl_seconds), display_name=display_name))
+        head = dump(wire.CachedContent(model=path, ttl=duration(ttl_seconds), display_name=display_name))
         body = head[:-1] + b"," + fields.body(contents, capabilities, may_be_empty=True)[1:]
         created: bytes = await self._api.call("POST", self._api.endpoint.resource("cachedContents"), body)
         return load(wire.CachedContent, created)
@@ -254,7 +253,7 @@ class AsyncCaches:
 
     async def update(self, name: str | wire.CachedContent, *, ttl_seconds: float) -> wire.CachedContent:
         """Let a cache live for `ttl_seconds` from now."""
-        body = dump(wire.CachedContent(ttl=_duration(ttl_seconds)))
+        body = dump(wire.CachedContent(ttl=duration(ttl_seconds)))
         return load(wire.CachedContent, await self._call("PATCH", name, body, "?updateMask=ttl"))
 
     async def delete(self, name: str | wire.CachedContent) -> None:
@@ -263,12 +262,6 @@ class AsyncCaches:
     async def _call(self, method: str, name: str | wire.CachedContent, body: bytes = b"", query: str = "") -> bytes:
         path = self._api.endpoint.resource("cachedContents", cache_name(name, "the name of a cache"))
         return await self._api.call(method, path + query, body)
-
-
-def _duration(seconds: float) -> str:
-    if type(seconds) not in (int, float) or not 0 < seconds < 3e11:  # 10,000 years
-        raise ConfigError(f"ttl_seconds must be a positive number of seconds, got {describe(seconds)}")
-    return f"{seconds:.9f}".rstrip("0").rstrip(".") + "s"
 
 
 class Caches:

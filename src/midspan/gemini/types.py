@@ -19,14 +19,13 @@ from msgspec.structs import force_setattr
 from midspan._types.parts import Blob
 from midspan.errors import ConfigError, ResultError, SchemaError
 from midspan.providers.gemini import wire
-from midspan.providers.gemini.capabilities import MAX_FILE_BYTES
+from midspan.providers.gemini.capabilities import MAX_FILE_BYTES, SCHEMA_TYPES
 from midspan.providers.gemini.proto import AnyProto, Proto, dump, from_plain, known_fields, to_plain
 
 _SIMILARITY = 0.85
 """How similar an unknown name must be to a known one to count as a typo; others may be fields of a newer API."""
 _SCHEMA_KEYWORDS = frozenset(("$defs", "$ref", "examples"))
 """Keywords of JSON Schema that look like typos of the API's own keywords."""
-_SCHEMA_TYPES = ("STRING", "NUMBER", "INTEGER", "BOOLEAN", "ARRAY", "OBJECT", "NULL")
 
 _repr = Repr()
 _repr.maxlevel, _repr.maxstring, _repr.maxother = 3, 80, 80
@@ -39,9 +38,9 @@ class Schema(wire.Schema, frozen=True):
 
     def __post_init__(self) -> None:
         if self.type is None and self.any_of is None and self.ref is None:
-            raise SchemaError(f"a Schema needs a type: {', '.join(_SCHEMA_TYPES)}")
-        if self.type is not None and (not isinstance(self.type, str) or self.type.upper() not in _SCHEMA_TYPES):
-            raise SchemaError(f"unknown Schema type {describe(self.type)}; use one of {', '.join(_SCHEMA_TYPES)}")
+            raise SchemaError(f"a Schema needs a type: {', '.join(SCHEMA_TYPES)}")
+        if self.type is not None and (not isinstance(self.type, str) or self.type.upper() not in SCHEMA_TYPES):
+            raise SchemaError(f"unknown Schema type {describe(self.type)}; use one of {', '.join(SCHEMA_TYPES)}")
 
 
 class FunctionCall(wire.FunctionCall, frozen=True):

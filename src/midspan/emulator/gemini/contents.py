@@ -10,12 +10,12 @@ from msgspec import Struct
 
 from midspan._types.texts import estimate_tokens
 from midspan.emulator.gemini.errors import ApiError, invalid, invalid_fields
-from midspan.emulator.gemini.models import Family
+from midspan.emulator.gemini.models import MAX_TOKENS, Family
+from midspan.emulator.gemini.reading import standard_base64
 from midspan.providers.gemini.capabilities import Api
 from midspan.providers.gemini.encode import SKIP_SIGNATURE
 from midspan.providers.gemini.wire import Content, FunctionCall, FunctionResponse, Part
 
-_MAX_TOKENS = 1_048_576
 CALL_TOKENS = 8
 _FILE_TOKENS = 258
 _ROLES = ("user", "model", "function", "tool")
@@ -51,7 +51,6 @@ _PREFIX_BASE64 = b64encode(_PREFIX).decode()
 _NONCE_SIZE = 10
 _TAG_SIZE = 17
 """Makes the size a multiple of 3, so that the base64 has no padding that a client could drop."""
-_FROM_URLSAFE = str.maketrans("-_", "+/")
 
 _INVALID = "Invalid thought signature."
 _DUMMIES = (SKIP_SIGNATURE, "context_engineering_is_the_way_to_go")
@@ -114,8 +113,8 @@ def check_size(contents: Sequence[Content], api: Api) -> None:
     if not contents:
         raise invalid(_NO_CONTENTS[api])
     tokens = count_tokens(contents)
-    if tokens > _MAX_TOKENS:
-        raise invalid(f"The input token count ({tokens}) exceeds the maximum number of tokens allowed ({_MAX_TOKENS}).")
+    if tokens > MAX_TOKENS:
+        raise invalid(f"The input token count ({tokens}) exceeds the maximum number of tokens allowed ({MAX_TOKENS}).")
 
 
 def count_tokens(contents: Sequence[Content]) -> int:
@@ -253,7 +252,7 @@ def signature_error(signature: str, call: FunctionCall, *, is_first: bool, stric
     if not signature.startswith(_PREFIX_BASE64):
         is_dummy = signature.rstrip("=") in (*_DUMMIES, *_DUMMIES_BASE64)
         return _INVALID if strict and not is_dummy else None
-    data = b64decode(signature.translate(_FROM_URLSAFE) + "=" * (-len(signature) % 4))
+    data = b64decode(standard_base64(signature))
     signed, tag = data[: len(_PREFIX) + _NONCE_SIZE], data[len(_PREFIX) + _NONCE_SIZE :]
     if len(tag) != _TAG_SIZE:
         return "Corrupted thought signature."

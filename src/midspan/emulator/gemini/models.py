@@ -38,6 +38,7 @@ _ALIAS = re.compile(r"gemini-(flash|flash-lite|pro)-latest")
 _STABLE_VERSION = re.compile(r"-\d{3}$")
 _PREVIEW_VERSION = re.compile(r"-(?:latest|(?:preview|exp)(?:-\d\d-(?:\d\d|\d{4})|-\d{4})?)$")
 _PAGE_SIZE = 50
+MAX_TOKENS = 1_048_576
 
 
 def exists(model: str, version: str = "v1beta", *, retired: bool = False) -> bool:
@@ -146,7 +147,7 @@ class Models:
             "name": f"{prefix}{name}",
             "version": name.partition("-")[2],
             "displayName": name.replace("-", " ").title(),
-            "inputTokenLimit": 1_048_576,
+            "inputTokenLimit": MAX_TOKENS,
             "outputTokenLimit": 65_536,
             "supportedGenerationMethods": ["generateContent", "countTokens", *cached],
             "thinking": bool(capabilities.thinking_levels or capabilities.thinking_budget),

@@ -5,6 +5,7 @@ the API reports them together.
 """
 
 import binascii
+from collections.abc import Sequence
 from types import NoneType
 from typing import Any, TypeVar, get_args, get_origin
 
@@ -12,29 +13,28 @@ import msgspec
 
 from midspan.emulator.gemini.errors import invalid, invalid_json
 from midspan.emulator.gemini.models import Target
-from midspan.providers.gemini.capabilities import Api
+from midspan.providers.gemini.capabilities import SCHEMA_TYPES, Api
 from midspan.providers.gemini.proto import Field, Proto, known_fields
 
 AnyProto = TypeVar("AnyProto", bound=Proto)
 
 _MAX_VIOLATIONS = 200
 _MAX_QUOTED_CHARS = 200
-_FROM_URLSAFE = bytes.maketrans(b"-_", b"+/")
+_FROM_URLSAFE = str.maketrans("-_", "+/")
 _TYPE_URL = "type.googleapis.com/"
 _STRUCT = f"{_TYPE_URL}google.protobuf.Struct"
 TOO_DEEP = "A FunctionDeclaration in the request exceeds the maximum allowed nesting depth."
 
-_ENUMS = {
-    place: (name, members.split())
-    for place, name, members in (
-        ("Schema.type", "Type", "TYPE_UNSPECIFIED STRING NUMBER INTEGER BOOLEAN ARRAY OBJECT NULL"),
-        ("FunctionCallingConfig.mode", "FunctionCallingConfig.Mode", "MODE_UNSPECIFIED AUTO ANY NONE VALIDATED"),
-        (
-            "ThinkingConfig.thinking_level",
-            "ThinkingConfig.ThinkingLevel",
-            "THINKING_LEVEL_UNSPECIFIED LOW MEDIUM HIGH MINIMAL",
-        ),
-    )
+_ENUMS: dict[str, tuple[str, Sequence[str]]] = {
+    "Schema.type": ("Type", ("TYPE_UNSPECIFIED", *SCHEMA_TYPES)),
+    "FunctionCallingConfig.mode": (
+        "FunctionCallingConfig.Mode",
+        ("MODE_UNSPECIFIED", "AUTO", "ANY", "NONE", "VALIDATED"),
+    ),
+    "ThinkingConfig.thinking_level": (
+        "ThinkingConfig.ThinkingLevel",
+        ("THINKING_LEVEL_UNSPECIFIED", "LOW", "MEDIUM", "HIGH", "MINIMAL"),
+    ),
 }
 """The name of an enum and its members in the order of their numbers. Other enum fields accept any word."""
 
@@ -153,11 +153,15 @@ class _Reader:
             self.violations.append((path, message))
 
 
+def standard_base64(text: str) -> str:
+    """Return base64 in one form: clients use either alphabet, with or without padding."""
+    text = text.rstrip("=").translate(_FROM_URLSAFE)
+    return text + "=" * (-len(text) % 4)
+
+
 def _is_base64(value: Any) -> bool:
-    """Whether the API can decode a value: either alphabet, with or without padding."""
     try:
-        data = value.encode("ascii").rstrip(b"=").translate(_FROM_URLSAFE)
-        return binascii.a2b_base64(data + b"=" * (-len(data) % 4), strict_mode=True) is not None
+        return binascii.a2b_base64(standard_base64(value), strict_mode=True) is not None
     except (ValueError, AttributeError):
         return False
 

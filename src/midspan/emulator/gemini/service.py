@@ -16,7 +16,7 @@ from midspan.emulator.gemini.documents import Numbering, documents_of, encode, f
 from midspan.emulator.gemini.errors import ApiError, invalid
 from midspan.emulator.gemini.faults import Fault, FaultKind, PlanProgress, split_for_continuation
 from midspan.emulator.gemini.models import Models, Target
-from midspan.emulator.gemini.reading import read
+from midspan.emulator.gemini.reading import read, standard_base64
 from midspan.emulator.gemini.route import Route, check_credentials, route_of
 from midspan.emulator.gemini.tool_choice import apply_tool_choice
 from midspan.emulator.gemini.tools import check_declarations
@@ -147,7 +147,7 @@ class Service:
     async def _answer(self, conversation: Conversation) -> Answer:
         token = conversation.request.continuation_token
         if token is not None:
-            if (key := _token_key(token)) not in self._continuations:
+            if (key := standard_base64(token)) not in self._continuations:
                 raise invalid("Invalid continuation token.")
             return self._continuations[key]
         answer = self._source(conversation)
@@ -157,15 +157,10 @@ class Service:
         """Return the first half of an answer, with a token for the second."""
         first, second = split_for_continuation(answer)
         token = self._numbering.signature("continuation")
-        self._continuations[_token_key(token)] = second
+        self._continuations[standard_base64(token)] = second
         if len(self._continuations) > _MAX_CONTINUATIONS:
             del self._continuations[next(iter(self._continuations))]
         return replace(first, extra={**first.extra, "continuationToken": token})
-
-
-def _token_key(token: str) -> str:
-    """Return a token in one form: clients send it in either base64 alphabet, with or without padding."""
-    return token.replace("-", "+").replace("_", "/").rstrip("=")
 
 
 def _frame(steps: list[Step], size: int, answer: Answer, route: Route) -> Reply:

@@ -55,6 +55,13 @@ class GeminiApi(RestClient):
         raise ConfigError(f"{path} has more than {_MAX_PAGES} pages")
 
 
+def duration(seconds: float) -> str:
+    """Return the time to live of a cache as the API writes it."""
+    if type(seconds) not in (int, float) or not 0 < seconds < 3e11:  # 10,000 years
+        raise ConfigError(f"ttl_seconds must be a positive number of seconds, got {repr(seconds)[:80]}")
+    return f"{seconds:.9f}".rstrip("0").rstrip(".") + "s"
+
+
 def _response_error(response: Response, body: bytes) -> ProviderError:
     from midspan.providers.gemini.errors import parse_error  # loaded with the first error
 
