@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta, Struct, field
 
 from midspan._types.parts import Blob, Part, Text, Thought, ToolCall
-from midspan.emulator.gemini.models import Target
+from midspan.emulator.gemini.models import ModelRules
 from midspan.emulator.gemini.tools import declarations_in
 from midspan.emulator.http import Seconds
 from midspan.errors import ConfigError
@@ -26,7 +26,7 @@ from midspan.providers.gemini.wire import (
 class Conversation(Struct, frozen=True):
     """A request that the API accepts."""
 
-    target: Target
+    rules: ModelRules
     request: GenerateContentRequest
     """With the contents, tools and system instruction of the cache that it names."""
     prompt_tokens: int
@@ -34,7 +34,7 @@ class Conversation(Struct, frozen=True):
 
     @property
     def model(self) -> str:
-        return self.target.family.name
+        return self.rules.name
 
     @property
     def contents(self) -> tuple[Content, ...]:

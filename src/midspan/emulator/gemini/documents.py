@@ -57,21 +57,21 @@ def documents_of(answer: Answer, conversation: Conversation, route: Route, numbe
 
 def _parts(answer: Answer, conversation: Conversation, numbering: Numbering) -> list[Document]:
     """Return the parts with the ids and signatures that the model sends."""
-    family = conversation.target.family
+    rules = conversation.rules
     thinks = bool(conversation.functions) and conversation.thinking_config.thinking_budget != 0
-    signs = family.sends_signatures and (family.requires_signatures or thinks)
+    signs = rules.sends_signatures and (rules.requires_signatures or thinks)
     parts: list[Document] = []
     for part in answer.parts:
         call = part.get("functionCall")
         framed = dict(part)
         if call is not None:
-            if family.sends_ids and not call.get("id"):
+            if rules.sends_ids and not call.get("id"):
                 framed["functionCall"] = {"id": numbering.call_id(), **call}
             if signs and "thoughtSignature" not in part:
                 framed["thoughtSignature"] = numbering.signature(str(call.get("name", "")), call.get("args"))
             signs = False  # only the first of parallel calls is signed
         parts.append(framed)
-    if signs and family.requires_signatures and parts and "text" in parts[-1] and not parts[-1].get("thought"):
+    if signs and rules.requires_signatures and parts and "text" in parts[-1] and not parts[-1].get("thought"):
         parts[-1] = {"thoughtSignature": numbering.signature(""), **parts[-1]}
     return parts
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar, get_args, get_origin
 import msgspec
 
 from midspan.emulator.gemini.errors import invalid, invalid_json
-from midspan.emulator.gemini.models import Target
+from midspan.emulator.gemini.models import ModelRules
 from midspan.providers.gemini.capabilities import SCHEMA_TYPES, Api
 from midspan.providers.gemini.proto import Field, Proto, known_fields
 
@@ -56,9 +56,9 @@ _UNKNOWN = {Api.DEVELOPER: _ONLY_IN_VERTEX.split(), Api.VERTEX: _ONLY_IN_DEVELOP
 """Fields that an API does not know."""
 
 
-def read(message: type[AnyProto], body: bytes, target: Target) -> AnyProto:
+def read(message: type[AnyProto], body: bytes, rules: ModelRules) -> AnyProto:
     """Decode the body of a request."""
-    reader = _Reader(target)
+    reader = _Reader(rules)
     try:
         data = msgspec.json.decode(body, type=dict[str, Any]) if body.strip() else {}
         canonical = reader.message(message, data, "")
@@ -74,12 +74,12 @@ def read(message: type[AnyProto], body: bytes, target: Target) -> AnyProto:
 class _Reader:
     """Converts a message to its canonical form: camelCase names, lists where the API allows single values."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, rules: ModelRules) -> None:
         self.violations: list[tuple[str, str]] = []
-        package = "google.ai.generativelanguage" if target.api is Api.DEVELOPER else "google.cloud.aiplatform"
-        self._package = f"{_TYPE_URL}{package}.{target.version}"
-        call_ids = () if target.family.capabilities.call_ids else _CALL_IDS
-        self._unknown = {*_UNKNOWN[target.api], *call_ids}
+        package = "google.ai.generativelanguage" if rules.api is Api.DEVELOPER else "google.cloud.aiplatform"
+        self._package = f"{_TYPE_URL}{package}.{rules.version}"
+        call_ids = () if rules.capabilities.call_ids else _CALL_IDS
+        self._unknown = {*_UNKNOWN[rules.api], *call_ids}
 
     def message(self, message: type[Proto], data: dict[str, Any], path: str) -> dict[str, Any]:
         known = known_fields(message)

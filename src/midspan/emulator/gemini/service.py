@@ -15,7 +15,7 @@ from midspan.emulator.gemini.conversation import Answer, Conversation, Source, t
 from midspan.emulator.gemini.documents import Numbering, documents_of, encode, frames_of
 from midspan.emulator.gemini.errors import ApiError, invalid
 from midspan.emulator.gemini.faults import Fault, FaultKind, PlanProgress, split_for_continuation
-from midspan.emulator.gemini.models import Models, Target
+from midspan.emulator.gemini.models import ModelRules, Models
 from midspan.emulator.gemini.reading import read, standard_base64
 from midspan.emulator.gemini.route import Route, check_credentials, route_of
 from midspan.emulator.gemini.tool_choice import apply_tool_choice
@@ -90,14 +90,15 @@ class Service:
         """Answer a request without a model; None if the API has no such method."""
         match request.method, route.collection, route.name, route.method:
             case "POST", "models", str(), "countTokens":
-                return _count_tokens(request.body, Target.of(self._models.require(route), route))
+                return _count_tokens(request.body, self._models.require(route))
             case "POST", "models" | "tunedModels", str(), str(method):
                 self._models.require(route)
                 raise invalid(f"{method} is not supported by the emulator")
             case "GET", "models", None, None:
                 return self._models.page(route)
-            case "GET", "models", str(), None:
-                return self._models.describe(self._models.require(route), route)
+            case "GET", "models", str(name), None:
+                self._models.require(route)
+                return self._models.describe(name, route)
             case _, "cachedContents", _, None:
                 return self._caches.handle(request.method, route, request.body)
         return None
@@ -129,12 +130,12 @@ class Service:
             _log.info("injected %s", fault.kind.value)
 
     def _conversation(self, request: Request, route: Route) -> Conversation:
-        target = Target.of(self._models.require(route), route)
-        checked = check(request.body, target, strict_signatures=self._strict_signatures)
+        rules, strict = self._models.require(route), self._strict_signatures
+        checked = check(request.body, rules, is_streaming=route.is_streaming, strict_signatures=strict)
         tokens = count_tokens(checked.contents or ())
         if checked.cached_content is None:
-            return Conversation(target, checked, tokens)
-        cache = self._caches.for_request(checked.cached_content, target)
+            return Conversation(rules, checked, tokens)
+        cache = self._caches.for_request(checked.cached_content, rules)
         merged = replace(
             checked,
             contents=[*(cache.content.contents or ()), *(checked.contents or ())],
@@ -142,7 +143,7 @@ class Service:
             tools=cache.content.tools,
             tool_config=cache.content.tool_config,
         )
-        return Conversation(target, merged, tokens + cache.tokens, cache.tokens)
+        return Conversation(rules, merged, tokens + cache.tokens, cache.tokens)
 
     async def _answer(self, conversation: Conversation) -> Answer:
         token = conversation.request.continuation_token
@@ -174,18 +175,18 @@ def _frame(steps: list[Step], size: int, answer: Answer, route: Route) -> Reply:
     return [*delay, head(200, content_type, "Transfer-Encoding: chunked"), *chunks, LAST_CHUNK]
 
 
-def _count_tokens(body: bytes, target: Target) -> dict[str, Any]:
-    request = read(CountTokensRequest, body, target)
+def _count_tokens(body: bytes, rules: ModelRules) -> dict[str, Any]:
+    request = read(CountTokensRequest, body, rules)
     counted = request.generate_content_request or request
     contents = counted.contents or []
-    check_each(contents, target.api)
-    check_size(contents, target.api)
-    check_declarations(counted.tools or (), target.family)
+    check_each(contents, rules.api)
+    check_size(contents, rules.api)
+    check_declarations(counted.tools or (), rules)
     tokens = count_tokens([*contents, *([counted.system_instruction] if counted.system_instruction else [])])
     if counted.tools:
         tokens += len(encode(to_plain(counted.tools))) // CHARACTERS_PER_TOKEN
     document = {"totalTokens": tokens, "promptTokensDetails": [{"modality": "TEXT", "tokenCount": tokens}]}
-    if target.api is Api.VERTEX:
+    if rules.api is Api.VERTEX:
         texts = [part.text or "" for content in contents for part in content.parts or ()]
         document["totalBillableCharacters"] = sum(map(len, texts))
     return document
