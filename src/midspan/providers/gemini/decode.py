@@ -260,7 +260,7 @@ def to_part(part: "PlainPart | wire.Part", raw: Raw, make_id: MakeId) -> Part:
         except msgspec.ValidationError:
             part = _read_any_part(raw)
     data = ProviderData(ORIGIN, raw)
-    call, result, media = part.function_call, part.function_response, part.inline_data or part.file_data
+    call, result, media = part.function_call, part.function_response, _media_of(part)
     if call is not None and call.name:
         # A call that has not ended, or one of whose fields cannot be read, is not a call.
         return _opaque(raw) if is_open(call) or _is_malformed(call) else _call_of(call, data, make_id)
@@ -305,6 +305,11 @@ def _call_of(call: "wire.FunctionCall", data: ProviderData, make_id: MakeId) -> 
         return ToolCall(id, name, {}, text, f"the arguments must be a JSON object: {error}", data)
 
 
+def _media_of(part: "wire.Part | wire.FunctionResponsePart") -> "wire.Blob | wire.FileData | None":
+    file = part.file_data
+    return part.inline_data or (file if file is not None and file.file_uri else None)
+
+
 def _blob_of(media: "wire.Blob | wire.FileData", data: ProviderData | None = None) -> Blob:
     content, url = getattr(media, "data", None), getattr(media, "file_uri", None)
     return Blob(media.mime_type or "", content, url, media.display_name, data)
@@ -321,7 +326,7 @@ def _result_of(result: "wire.FunctionResponse", data: ProviderData, make_id: Mak
     is_error = error is not None and (len(value) == 1 or bool(error))
     if len(value) == 1:
         value = next((value[key] for key in _ENVELOPES if key in value and (is_error or key != "error")), value)
-    media = tuple([_blob_of(file) for item in result.parts or () if (file := item.inline_data or item.file_data)])
+    media = tuple([_blob_of(file) for item in result.parts or () if (file := _media_of(item)) is not None])
     return ToolResult(result.id or make_id(), result.name or "", value, is_error, media, provider_data=data)
 
 
