@@ -1,12 +1,24 @@
 """Checks a request like the server: `check` returns the request, or raises an ApiError in the words of the API."""
 
-from midspan.emulator.gemini.contents import check_each, check_together, has_calls
+from typing import Any
+
+import msgspec
+
+from midspan._types.texts import CHARACTERS_PER_TOKEN
+from midspan.emulator.gemini.contents import check_each, check_size, check_together, count_tokens, has_calls
 from midspan.emulator.gemini.errors import ApiError, invalid, invalid_fields
 from midspan.emulator.gemini.models import ModelRules
 from midspan.emulator.gemini.reading import TOO_DEEP, read
 from midspan.emulator.gemini.tools import check_declarations, check_tools, declarations_in, is_set, schema_errors
 from midspan.providers.gemini.capabilities import Api
-from midspan.providers.gemini.wire import GenerateContentRequest, GenerationConfig, ThinkingConfig, ToolConfig
+from midspan.providers.gemini.proto import to_plain
+from midspan.providers.gemini.wire import (
+    CountTokensRequest,
+    GenerateContentRequest,
+    GenerationConfig,
+    ThinkingConfig,
+    ToolConfig,
+)
 
 _MIME_TYPES = ("text/plain", "application/json", "application/xml", "application/yaml", "text/x.enum")
 _BESIDE_CACHE = {
@@ -129,3 +141,21 @@ def _out_of_range(name: str, value: str, supported: str) -> ApiError:
         f"Unable to submit request because it has a {name} value of {value} but the supported range is {supported}. "
         "Update the value and try again."
     )
+
+
+def count_request_tokens(body: bytes, rules: ModelRules) -> dict[str, Any]:
+    """Return the answer to a countTokens request."""
+    request = read(CountTokensRequest, body, rules)
+    counted = request.generate_content_request or request
+    contents = counted.contents or []
+    check_each(contents, rules.api)
+    check_size(contents, rules.api)
+    check_declarations(counted.tools or (), rules)
+    tokens = count_tokens([*contents, *([counted.system_instruction] if counted.system_instruction else [])])
+    if counted.tools:
+        tokens += len(msgspec.json.encode(to_plain(counted.tools))) // CHARACTERS_PER_TOKEN
+    document = {"totalTokens": tokens, "promptTokensDetails": [{"modality": "TEXT", "tokenCount": tokens}]}
+    if rules.api is Api.VERTEX:
+        texts = [part.text or "" for content in contents for part in content.parts or ()]
+        document["totalBillableCharacters"] = sum(map(len, texts))
+    return document

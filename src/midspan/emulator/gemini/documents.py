@@ -9,6 +9,7 @@ from midspan._types.texts import estimate_tokens
 from midspan.emulator.gemini.contents import CALL_TOKENS, sign
 from midspan.emulator.gemini.conversation import Answer, Conversation
 from midspan.emulator.gemini.route import Route
+from midspan.emulator.http import EVENT_STREAM, JSON, LAST_CHUNK, Reply, Step, Wait, chunk, head
 
 Document = dict[str, Any]
 _TOTAL = ("promptTokenCount", "candidatesTokenCount", "thoughtsTokenCount", "toolUsePromptTokenCount")
@@ -133,3 +134,15 @@ def frames_of(documents: list[Document], route: Route) -> list[bytes]:
         return [b"data: %b\r\n\r\n" % document for document in encoded]
     *others, last = [b"%b%b" % (b"," if at else b"[", document) for at, document in enumerate(encoded)]
     return [*(other + b"\r\n" for other in others), last + b"]"]
+
+
+def reply_of(steps: list[Step], size: int, answer: Answer, route: Route) -> Reply:
+    """Return the reply that sends the frames, with the waits of the answer; `size` is that of an unstreamed body."""
+    delay: Reply = [Wait(answer.delay_seconds)] if answer.delay_seconds else []
+    if not route.is_streaming:
+        return [*delay, head(200, JSON, f"Content-Length: {size}"), *steps]
+    if answer.gap_seconds:
+        steps = [item for step in steps for item in (step, Wait(answer.gap_seconds))][:-1]
+    chunks: list[Step] = [chunk(step) if isinstance(step, bytes) else step for step in steps]
+    content_type = EVENT_STREAM if route.is_sse else JSON
+    return [*delay, head(200, content_type, "Transfer-Encoding: chunked"), *chunks, LAST_CHUNK]
