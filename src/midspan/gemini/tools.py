@@ -103,8 +103,10 @@ def declaration_of(function: Callable[..., Any]) -> FunctionDeclaration:
     """Return the declaration of a Python function or a tool."""
     if not callable(function):
         raise ConfigError(f"{describe(function)} is not a function")
-    is_hashable = getattr(type(function), "__hash__", None) is not None
-    return _cached_declaration(function) if is_hashable else _cached_declaration.__wrapped__(function)
+    try:
+        return _cached_declaration(function)
+    except TypeError:  # it may be unhashable
+        return _cached_declaration.__wrapped__(function)
 
 
 @lru_cache(maxsize=256)
