@@ -1,9 +1,9 @@
 """The Gemini API as it is, typed: one request, one response, and the calls in it are executed by the caller."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import aclosing
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from midspan._http.messages import origin_of
 from midspan._loop.blocking import iterate, run_blocking
@@ -15,7 +15,6 @@ from midspan.errors import ConfigError, IncompleteResponseError
 from midspan.gemini.output import requested_type
 from midspan.gemini.request import AutoOptions, Contents, RequestOptions, cache_name, request_fields
 from midspan.gemini.response import AsyncResponseStream, ChunkReader, GenerateContentResponse, ResponseStream
-from midspan.gemini.sync import Closing, sync
 from midspan.gemini.tools import ToolLike
 from midspan.providers.auth import HiddenArguments
 from midspan.providers.gemini import decode, wire
@@ -172,16 +171,13 @@ class AsyncClient(ClosedOnExit):
         await self.api.aclose()
 
 
-class Client(Closing[AsyncClient]):
-    """The Gemini API for plain code: the methods of `AsyncClient`, which return when they are done.
-
-    `aio` is the async client itself. Any number of threads may share a client.
-    """
+class Client:
+    """The Gemini API for plain code; `aio` is the same for async code. Any number of threads may share a client."""
 
     def __init__(self, model: str = DEFAULT_MODEL, **connection: Unpack[ConnectionOptions]) -> None:
         hidden: Any = HiddenArguments(connection)
         del connection
-        super().__init__(AsyncClient(model, **hidden))
+        self.aio = AsyncClient(model, **hidden)
         self.caches = Caches(self.aio.caches)
 
     @property
@@ -191,25 +187,72 @@ class Client(Closing[AsyncClient]):
     def __repr__(self) -> str:
         return repr(getattr(self, "aio", "Client(not connected)")).removeprefix("Async")
 
-    generate_content = sync(AsyncClient.generate_content, run_blocking)
-    stream_generate_content = sync(AsyncClient.stream_generate_content, ResponseStream)
-    generate_content_with_auto_tools = sync(AsyncClient.generate_content_with_auto_tools, run_blocking)
-    subscribe_stream = sync(AsyncClient.subscribe_stream, iterate)
-    stop_stream = sync(AsyncClient.stop_stream, run_blocking)
-    get_stream_status = sync(AsyncClient.get_stream_status, run_blocking)
-    count_tokens = sync(AsyncClient.count_tokens, run_blocking)
-    list_models = sync(AsyncClient.list_models, run_blocking)
-    get_model = sync(AsyncClient.get_model, run_blocking)
+    def generate_content(
+        self, contents: Contents, *, model: str | None = None, **request: Unpack[RequestOptions]
+    ) -> GenerateContentResponse:
+        """Send a request and return the whole response; see `AsyncClient.generate_content`."""
+        return run_blocking(self.aio.generate_content(contents, model=model, **request))
+
+    def stream_generate_content(
+        self,
+        contents: Contents,
+        *,
+        model: str | None = None,
+        auto_execute_tools: bool = False,
+        turn_limit: int | None = None,
+        limits: Limits | dict[str, Any] | None = None,
+        **options: Unpack[RequestOptions],
+    ) -> ResponseStream:
+        """Send a request and return the chunks of the response; see `AsyncClient.stream_generate_content`."""
+        auto = {"auto_execute_tools": auto_execute_tools, "turn_limit": turn_limit, "limits": limits}
+        return ResponseStream(self.aio.stream_generate_content(contents, model=model, **auto, **options))  # type: ignore[arg-type]
+
+    def generate_content_with_auto_tools(
+        self, contents: Contents, tools: Any = None, **request: Unpack[AutoOptions]
+    ) -> "AutoResponse":
+        """Execute calls until the final answer; see `AsyncClient.generate_content_with_auto_tools`."""
+        return run_blocking(self.aio.generate_content_with_auto_tools(contents, tools, **request))
 
     def stream_generate_with_auto_tools(
         self, contents: Contents, tools: Any = None, **request: Unpack[AutoOptions]
     ) -> str:
-        """Execute calls in the background; return the id to subscribe to."""
+        """Do the same in the background; return the id to subscribe to."""
 
         async def start() -> str:
             return self.aio.stream_generate_with_auto_tools(contents, tools, **request)
 
         return run_blocking(start())
+
+    def subscribe_stream(self, stream_id: str, *, view: "View" = "final", from_event: int = 0) -> Iterator[Any]:
+        """Yield the text of the final answer in pieces; with `view="all"`, every event of the run with its number."""
+        return iterate(self.aio.subscribe_stream(stream_id, view=view, from_event=from_event))
+
+    def stop_stream(self, stream_id: str) -> bool:
+        """Cancel a background run; return whether it was still running."""
+        return run_blocking(self.aio.stop_stream(stream_id))
+
+    def get_stream_status(self, stream_id: str) -> "RunStatus":
+        return run_blocking(self.aio.get_stream_status(stream_id))
+
+    def count_tokens(
+        self, contents: Contents, *, model: str | None = None, **request: Unpack[RequestOptions]
+    ) -> wire.CountTokensResponse:
+        return run_blocking(self.aio.count_tokens(contents, model=model, **request))
+
+    def list_models(self) -> list[wire.Model]:
+        return run_blocking(self.aio.list_models())
+
+    def get_model(self, model: str | None = None) -> wire.Model:
+        return run_blocking(self.aio.get_model(model))
+
+    def close(self) -> None:
+        run_blocking(self.aio.aclose())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 class AsyncCaches:
@@ -267,11 +310,20 @@ class AsyncCaches:
 class Caches:
     """`AsyncCaches` for plain code."""
 
-    def __init__(self, aio: AsyncCaches) -> None:
-        self.aio = aio
+    def __init__(self, caches: AsyncCaches) -> None:
+        self._caches = caches
 
-    create = sync(AsyncCaches.create, run_blocking)
-    get = sync(AsyncCaches.get, run_blocking)
-    list = sync(AsyncCaches.list, run_blocking)
-    update = sync(AsyncCaches.update, run_blocking)
-    delete = sync(AsyncCaches.delete, run_blocking)
+    def create(self, contents: Contents = (), **cache: Any) -> wire.CachedContent:
+        return run_blocking(self._caches.create(contents, **cache))
+
+    def get(self, name: str | wire.CachedContent) -> wire.CachedContent:
+        return run_blocking(self._caches.get(name))
+
+    def list(self) -> list[wire.CachedContent]:
+        return run_blocking(self._caches.list())
+
+    def update(self, name: str | wire.CachedContent, *, ttl_seconds: float) -> wire.CachedContent:
+        return run_blocking(self._caches.update(name, ttl_seconds=ttl_seconds))
+
+    def delete(self, name: str | wire.CachedContent) -> None:
+        run_blocking(self._caches.delete(name))

@@ -3,18 +3,17 @@
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import aclosing
 from functools import cached_property
-from typing import Any, TypeVar, overload
+from typing import Any, Self, TypeVar, overload
 
 from msgspec import Raw
 from msgspec.structs import replace
 
-from midspan._loop.blocking import iterate
+from midspan._loop.blocking import iterate, run_blocking
 from midspan._types.exchange import FinishReason, ModelResponse, PartDelta, PartEnd, PartStart, TextPartDelta
 from midspan._types.messages import Message
 from midspan._types.parts import Text, ToolCall, is_local_id
 from midspan.errors import ConfigError, MalformedResponseError, PromptBlockedError
 from midspan.gemini.output import parse_answer
-from midspan.gemini.sync import Closing
 from midspan.gemini.types import FunctionCall
 from midspan.providers.gemini import decode, wire
 from midspan.providers.gemini.capabilities import Api
@@ -224,12 +223,24 @@ class AsyncResponseStream(ClosedOnExit):
         await self._items.aclose()
 
 
-class ResponseStream(Closing[AsyncResponseStream]):
+class ResponseStream:
     """`AsyncResponseStream` for plain code."""
+
+    def __init__(self, stream: AsyncResponseStream) -> None:
+        self._stream = stream
 
     @property
     def response(self) -> GenerateContentResponse:
-        return self.aio.response
+        return self._stream.response
 
     def __iter__(self) -> Iterator[GenerateContentResponse]:
-        return iterate(aiter(self.aio))
+        return iterate(aiter(self._stream))
+
+    def close(self) -> None:
+        run_blocking(self._stream.aclose())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
