@@ -216,16 +216,12 @@ def read_statements(scanner: Scanner) -> Calls:
     if not begins_statement(scanner):
         return None
     calls: list[WrittenCall] = []
-    while True:
-        call = _read_statement(scanner)
-        if call is None:
-            break
+    has_more = True
+    while has_more and (call := _read_statement(scanner)) is not None:
         calls.append(call)
         scanner.match(SAME_LINE)
-        has_more = scanner.take(";")
+        has_more = bool(scanner.take(";"))
         scanner.match(SAME_LINE)
-        if not has_more:
-            break
     if not calls:
         return None
     if not _LINE_END.match(scanner.text, scanner.at):
