@@ -53,8 +53,7 @@ CREATE TABLE events (
 # AUTOINCREMENT: the id of a deleted run is never reused, so a watcher can recognize a new run of the same name.
 # Not WITHOUT ROWID, which takes twice the space and time for events of 2 KB.
 _MAX_LOG_BYTES = 64 * 2**20
-_PAGE_BYTES = 2**16
-_PAGE_EVENTS = 256
+_PAGE_EVENTS = 64
 _CREATING = threading.Lock()
 
 
@@ -214,22 +213,12 @@ class Page(NamedTuple):
 
 
 def read_page(connection: sqlite3.Connection, run: str, known_id: int | None, from_seq: int) -> Page:
-    """The next events for a watcher, limited in memory."""
+    """The next events for a watcher."""
     row = find(connection, run)
-    if row is None:
+    if row is None or known_id not in (None, row.id):  # not created yet; or deleted, and perhaps created again
         return Page(known_id, [], known_id is not None)
-    if known_id is not None and row.id != known_id:  # deleted, and another run of this name was created
-        return Page(known_id, [], True)
-    if from_seq >= row.length:
-        return Page(row.id, [], row.ended)
-    events: NumberedEvents = []
-    size = 0
-    for seq, body in connection.execute(_EVENTS, (row.id, from_seq, _PAGE_EVENTS)):
-        events.append((seq, body))
-        size += len(body)
-        if size >= _PAGE_BYTES:
-            break
-    return Page(row.id, events, row.ended and from_seq + len(events) == row.length)
+    events = connection.execute(_EVENTS, (row.id, min(from_seq, row.length), _PAGE_EVENTS)).fetchall()
+    return Page(row.id, events, row.ended and from_seq + len(events) >= row.length)
 
 
 _INFO = (
