@@ -53,7 +53,8 @@ CREATE TABLE events (
 # AUTOINCREMENT: the id of a deleted run is never reused, so a watcher can recognize a new run of the same name.
 # Not WITHOUT ROWID, which takes twice the space and time for events of 2 KB.
 _MAX_LOG_BYTES = 64 * 2**20
-_PAGE_EVENTS = 64
+_PAGE_BYTES = 2**16
+_PAGE_EVENTS = 256
 _CREATING = threading.Lock()
 
 
@@ -213,11 +214,17 @@ class Page(NamedTuple):
 
 
 def read_page(connection: sqlite3.Connection, run: str, known_id: int | None, from_seq: int) -> Page:
-    """The next events for a watcher."""
+    """The next events for a watcher, limited in memory."""
     row = find(connection, run)
     if row is None or known_id not in (None, row.id):  # not created yet; or deleted, and perhaps created again
         return Page(known_id, [], known_id is not None)
-    events = connection.execute(_EVENTS, (row.id, min(from_seq, row.length), _PAGE_EVENTS)).fetchall()
+    events: NumberedEvents = []
+    size = 0
+    for seq, body in connection.execute(_EVENTS, (row.id, min(from_seq, row.length), _PAGE_EVENTS)):
+        events.append((seq, body))
+        size += len(body)
+        if size >= _PAGE_BYTES:
+            break
     return Page(row.id, events, row.ended and from_seq + len(events) >= row.length)
 
 
