@@ -314,7 +314,7 @@ def tool_of(function: Callable[..., Any], **options: Unpack[ToolOptions]) -> Too
     from midspan._schema.signature import signature_of  # slow to import
 
     signature = signature_of(function, name=name, description=description)
-    binding = signature.binding
+    binding = signature.bind
     spec = ToolSpec(
         signature.name,
         signature.description,
