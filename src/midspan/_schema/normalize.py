@@ -235,18 +235,19 @@ def _as_list(value: Any) -> list[Any]:
 
 # Type names of Python, Java and TypeScript, which people write instead of those of JSON Schema.
 _ALIASES: tuple[tuple[Schema, str], ...] = (
-    ({"type": "string"}, "str string text char character varchar"),
-    ({"type": "integer"}, "int integer long short byte bigint biginteger int8 int16 int32 int64 uint uint32 uint64"),
-    ({"type": "number"}, "float double number numeric decimal bigdecimal real float32 float64"),
+    ({"type": "string"}, "str string text char character varchar charsequence unicode"),
+    ({"type": "integer"}, "int integer long short byte bigint biginteger int8 int16 int32 int64"),
+    ({"type": "integer"}, "uint uint8 uint16 uint32 uint64 ulong"),
+    ({"type": "number"}, "float double number numeric num decimal bigdecimal real float32 float64"),
     ({"type": "boolean"}, "bool boolean"),
     ({"type": "null"}, "null none nonetype nil void undefined"),
     (
         {"type": "array"},
         "array list tuple set frozenset sequence iterable collection arraylist linkedlist vector queue",
     ),
-    ({"type": "array"}, "deque stack hashset"),
+    ({"type": "array"}, "deque stack hashset linkedhashset treeset immutablelist"),
     ({"type": "object"}, "object dict dictionary map hashmap hashtable treemap linkedhashmap mapping record struct"),
-    ({"type": "object"}, "typeddict defaultdict ordereddict"),
+    ({"type": "object"}, "typeddict defaultdict ordereddict json_object"),
     ({"type": "string", "format": "date"}, "date"),
     ({"type": "string", "format": "date-time"}, "datetime date-time timestamp"),
     ({"type": "string", "format": "time"}, "time"),
