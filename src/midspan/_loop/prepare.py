@@ -68,7 +68,7 @@ class PreparedRun(Struct, frozen=True, eq=False):
             for name in names.keys() - self.specs.keys():
                 _log.warning("max_calls_per_tool has %r, but the tools of the run are: %s", name, ", ".join(self.specs))
             limits = replace(limits, max_calls_per_tool=names)
-        return LimitTracker(limits, started=started, uncounted=self.uncounted, finals=self.finals)
+        return LimitTracker(limits, started, self.uncounted, self.finals)
 
 
 async def prepare_run(run: RunConfig) -> PreparedRun:
@@ -110,18 +110,16 @@ async def prepare_run(run: RunConfig) -> PreparedRun:
         read_only=frozenset(spec.name for spec in declared if spec.changes is False),
         raise_tool_errors=run.raise_tool_errors,
         needs_context=tuple(spec.name for spec in listing.tools if spec.needs_context),
-        policies=_policies(run, declared, output, forces_call=is_forced),
+        policies=_policies(run, declared, output),
     )
 
 
-def _policies(
-    run: RunConfig, declared: Sequence[ToolSpec], output: Optional["TypedOutput"], *, forces_call: bool
-) -> tuple[Policy, ...]:
+def _policies(run: RunConfig, declared: Sequence[ToolSpec], output: Optional["TypedOutput"]) -> tuple[Policy, ...]:
     """Return the policies by precedence.
 
     The model reads the first refusal of a call. A call that is also forbidden must not be answered with "call again".
     """
-    first = ToolChoicePolicy(declared, forces_call=forces_call), ResponsePolicy(calls_only=run.calls_only)
+    first = ToolChoicePolicy(declared), ResponsePolicy(calls_only=run.calls_only)
     return first if output is None else (*first, OutputPolicy(output))
 
 

@@ -96,8 +96,8 @@ class RunState(Struct, frozen=True, gc=False):
     @classmethod
     def of(cls, history: History) -> "RunState":
         """Return the state at the start of a run. Calls at the end of the history that have no results come first."""
-        last = history[-1] if len(history) else None
-        return cls(history, calls=last.calls if last is not None and last.role == "model" else ())
+        messages = history.messages
+        return cls(history, calls=messages[-1].calls if messages and messages[-1].role == "model" else ())
 
     @classmethod
     def of_events(cls, events: Iterable[RunEvent]) -> "RunState":
@@ -125,11 +125,11 @@ class RunState(Struct, frozen=True, gc=False):
             refused_turns=self.refused_turns if self.tools_withdrawn is event.tools_withdrawn else 0,
         )
 
-    def _after_retry(self, event: TurnRetry) -> "RunState":
+    def after_retry(self, event: TurnRetry) -> "RunState":
         history = self.history if event.message is None else self.history.append(event.message)
         return replace(self, history=history, failed_turns=self.failed_turns + 1)
 
-    def _after_end(self, event: RunEnd) -> "RunState":
+    def after_end(self, event: RunEnd) -> "RunState":
         if event.error is not None:
             return self.settled(CALL_CANCELLED if event.error.kind == CANCELLED else CALL_NOT_RUN)
         # A message that replaces the answer becomes part of the conversation.
@@ -219,9 +219,9 @@ _CHANGES: dict[type[RunEvent], Callable[[RunState, Any], RunState]] = {
     RunStart: RunState._after_start,
     TurnStart: RunState.after_request,
     TurnEnd: RunState.after_response,
-    TurnRetry: RunState._after_retry,
+    TurnRetry: RunState.after_retry,
     ToolEnd: RunState.after_call,
-    RunEnd: RunState._after_end,
+    RunEnd: RunState.after_end,
 }
 """The events that change the state of a run."""
 
