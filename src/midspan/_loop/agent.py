@@ -211,7 +211,10 @@ class Agent(Generic[Output]):
         `calls_only`, `prompt_mode`, `on_question` and `cache` replace those of the agent for this run. A string among
         the tools is the name of one of the agent's tools.
         """
-        return await self._begin(prompt, **options).result()
+        pending = self._begin(prompt, **options)
+        run = await pending.start(None)
+        await run.execute()
+        return pending.result(run)
 
     @overload
     def run_sync(self, prompt: Prompt | None = None, **options: Unpack[RunOptions]) -> RunResult[Output]: ...
@@ -282,7 +285,7 @@ class Agent(Generic[Output]):
         if other:
             config, prepared = self._with_overrides(other), None
             prepare = partial(_prepare_once, config)
-        elif prepared is not None and not config.tools.is_fixed:
+        elif prepared is not None and not config.tools.is_local:
             prepared = None  # the tools may have changed
         return PendingRun(
             run_id or new_run_id(),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Optional
 from msgspec import Struct
 from msgspec.structs import replace
 
-from midspan._loop.options import RunConfig, ToolSet, is_local
+from midspan._loop.options import RunConfig, ToolSet
 from midspan._loop.policies import LimitTracker, Policy, ResponsePolicy, Retry, ToolChoicePolicy
 from midspan._types.exchange import ModelResponse, Output, RequestConfig
 from midspan._types.run_state import RunState
@@ -106,7 +106,7 @@ async def prepare_run(run: RunConfig) -> PreparedRun:
         uncounted=frozenset(spec.name for spec in declared if _is_answer_tool(spec, output)),
         finals=frozenset(spec.name for spec in declared if spec.final),
         answers_in_text=output is None and not run.calls_only,
-        in_task=not is_local(run.tools.source),
+        in_task=not run.tools.is_local,
         read_only=frozenset(spec.name for spec in declared if spec.changes is False),
         raise_tool_errors=run.raise_tool_errors,
         needs_context=tuple(spec.name for spec in listing.tools if spec.needs_context),
@@ -134,7 +134,7 @@ async def _declare(
         return tools.source, listing.tools, {}
     source = tools.adapted(profile.schema)
     declared = source.update(listing).tools
-    if source.keeps_names and is_local(tools.source):
+    if source.keeps_names and tools.is_local:
         return tools.source, declared, {}
     pairs = zip(listing.tools, declared, strict=True)
     return source, declared, {spec.name: adapted.name for spec, adapted in pairs if spec.name != adapted.name}

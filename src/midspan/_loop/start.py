@@ -33,12 +33,6 @@ class PendingRun:
         """The conversation with the prompt, and the number of messages before the prompt."""
         self._prepared, self._prepare = prepared, prepare
 
-    async def result(self) -> RunResult[Any]:
-        """Execute the run and return its result."""
-        run = await self.start(None)
-        await run.execute()
-        return result_of(run, self.earlier_messages)
-
     async def start(self, listener: Listener | None) -> Run:
         started, prepared = monotonic(), self._prepared
         try:
@@ -57,6 +51,9 @@ class PendingRun:
 
             run_class = TracedRun
         return run_class(self, prepared, prepared.track(self.limits, started), listener)
+
+    def result(self, run: Run) -> RunResult[Any]:
+        return result_of(run, self.earlier_messages)
 
     def _with_transcript(self, error: MidspanError) -> MidspanError:
         """Add the conversation to the error of a run that could not start; calls at its end were not run."""
