@@ -62,7 +62,7 @@ Refusals = dict[int, Refusal]
 """By the position of the call in the turn."""
 
 
-_NO_CHANGES = Changes()
+NO_CHANGES = Changes()
 
 
 class Decision(Struct, frozen=True, gc=False):
@@ -113,7 +113,9 @@ def decide(policies: Sequence[Policy], limits: "LimitTracker", state: RunState, 
                 allowed = [item for item in allowed if item[0] not in refused]
         if refusals and not allowed and not is_late:
             _check_progress(state, refusals.values())
-    if not limits.is_unlimited and (calls or retry is not None or is_late):
+    if limits.is_unlimited and not refusals and state.limit is None:
+        return Decision(unanswered, refusals, retry, NO_CHANGES)
+    if calls or retry is not None or is_late:
         refusals |= limits.check(state, allowed)
     if limits.ended_with_message:
         retry = None
@@ -290,14 +292,14 @@ class LimitTracker:
     def request(self, state: RunState, refusals: Refusals | None = None) -> Changes:
         """Return the budget of the next request. After a limit, the model is only asked for its answer."""
         limit = state.limit
-        if limit is None and not refusals and self.is_unlimited:
-            return _NO_CHANGES
         if limit is None and refusals:
             limit = next((refusal.limit for refusal in refusals.values() if refusal.limit is not None), None)
         if limit is None and (error := self._of_requests(state)) is not None:
             limit = error.limit
         if limit is not None:
             return Changes(answer_only=True, limit=limit)
+        if self.is_unlimited:
+            return NO_CHANGES
         turns, tokens = self.limits.max_turns, self.limits.max_tokens
         requests_left = None if turns is None else turns - state.requests
         return Changes(budget=Budget(requests_left, None if tokens is None else tokens - state.usage.total))

@@ -63,8 +63,7 @@ class Run:
         self.calls = CallRunner(self, pending.context, pending.on_question)
         self._loops = LoopDetector(limits.limits.max_repeats, prepared.specs)
         self._policies = (*prepared.policies, self._loops)
-        self._changes = limits.request(self.state)
-        """What the limits change about the next request."""
+        self._changes = limits.request(self.state)  # to the next request
         self._logs = _log.isEnabledFor(logging.DEBUG)
 
     async def execute(self) -> None:
@@ -144,17 +143,17 @@ class Run:
 
     def _next_request(self) -> tuple[TurnStart, ModelRequest]:
         """Return the next request. A call is forced until one was run, unless the model may only answer."""
-        prepared, changes = self.prepared, self._changes
+        prepared, changes, state = self.prepared, self._changes, self.state
         config = prepared.config
         if changes.answer_only:
             config = prepared.answer_config
-        elif not self.state.has_run_call and self.state.turn <= MAX_FAILED_TURNS:
+        elif not state.has_run_call and state.turn <= MAX_FAILED_TURNS:
             config = prepared.forced_config
         choice = config.tool_choice
         is_answer = prepared.answers_in_text and (not prepared.specs or (choice is not None and choice.mode == "none"))
-        start = TurnStart(self.state.turn + 1, is_answer, choice, changes.answer_only, changes.limit)
+        start = TurnStart(state.turn + 1, is_answer, choice, changes.answer_only, changes.limit)
         on_retry = None if self.listener is None else self.calls.report_retry
-        return start, ModelRequest(config, self.state.history, changes.budget, on_retry)
+        return start, ModelRequest(config, state.history, changes.budget, on_retry)
 
     async def _emit(self, event: RunEvent) -> None:
         if self.listener is not None:
@@ -176,8 +175,9 @@ class Run:
         if refusals:
             calls = self.state.unanswered
         if len(calls) == 1 and self.limits.deadline is None:
-            [(index, call)] = calls
-            end = self._end_call(index, *await self.calls.run_single(call, index))
+            index, call = calls[0]
+            result, seconds = await self.calls.run_single(call, index)
+            end = self._end_call(index, result, seconds)
             if self.listener is not None:
                 await self.listener.emit(end)
         elif calls:
@@ -196,11 +196,11 @@ class Run:
 
     def _has_ended(self) -> bool:
         """Whether a tool or a limit has ended the run. Raises the exception of a tool (`raise_tool_errors`)."""
+        limits = self.limits
         if self.calls.tool_error is not None:
             raise self.calls.tool_error
         if self.state.final_result is not None:
             return True
-        limits = self.limits
         return (limits.pending_limit is not None or limits.deadline is not None) and limits.after_calls(self.state)
 
     async def _finish(self) -> None:

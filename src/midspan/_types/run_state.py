@@ -160,24 +160,21 @@ class RunState(Struct, frozen=True, gc=False):
     def after_call(self, event: ToolEnd) -> "RunState":
         result = event.result
         run = ToolRun(self.calls[event.index], result, event.duration_seconds, event.index)
-        limit, has_run_call = self.limit, self.has_run_call or self.turn > 0
+        limit, has_run_call, is_refused = self.limit, self.has_run_call or self.turn > 0, False
         if result.notes:
+            is_refused = run.is_refused
             has_run_call = self.has_run_call or (self.turn > 0 and run.was_run)
-            limit = limit or (result.meta.get("limit") if run.is_refused else None)
+            limit = limit or (result.meta.get("limit") if is_refused else None)
         runs = self.ended + (run,)  # noqa: RUF005 - unpacking costs more
         if len(runs) < len(self.calls):
             return replace(self, ended=runs, limit=limit, has_run_call=has_run_call)
         results: tuple[ToolResult, ...] = (result,)
+        final = result if result.is_final else None
         if len(runs) > 1:
             runs = tuple(sorted(runs, key=lambda run: run.index))
             results = tuple([run.result for run in runs])
-        final: ToolResult | None = None
-        refused = 0
-        for result in results:
-            if result.is_final and final is None:
-                final = result
-            if result.notes and not REFUSED.isdisjoint(result.notes):
-                refused += 1
+            final = next((result for result in results if result.is_final), None)
+            is_refused = all(run.is_refused for run in runs)
         return replace(
             self,
             history=self.history.append(Message("user", results)),
@@ -186,7 +183,7 @@ class RunState(Struct, frozen=True, gc=False):
             tool_runs=self.tool_runs + runs,
             limit=limit,
             has_run_call=has_run_call,
-            refused_turns=self.refused_turns + 1 if refused == len(results) else 0,
+            refused_turns=self.refused_turns + 1 if is_refused else 0,
             final_result=final,
         )
 
