@@ -4,6 +4,7 @@ import asyncio
 import logging
 import signal
 import socket
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Literal
@@ -16,7 +17,6 @@ from midspan._types.specs import ToolSpec
 from midspan.errors import ConfigError, WorkerError
 from midspan.tools.source import unknown
 from midspan.tools.workers import protocol
-from midspan.tools.workers.address import keep_alive
 from midspan.tools.workers.job import Job
 from midspan.tools.workers.process import WorkerProcess, describe_exit
 from midspan.tools.workers.protocol import FromWorker, ProtocolError, RegisteredTool
@@ -29,6 +29,7 @@ CANCEL_SECONDS = 2.0
 """How long a call that was cancelled, or a worker that has to stop, may take to end before it is killed."""
 _MAX_REGISTRATION_BYTES = 8 * 2**20
 """Of a frame from a worker that has not shown its token yet."""
+_READ_BYTES = 65_536
 _decode_result = msgspec.json.Decoder(ToolResult).decode
 
 Cause = Literal["timeout", "cancelled", "stuck", "cpu", "closed", "died"]
@@ -70,10 +71,20 @@ OnOutcome = Callable[[ToolResult | Ended], None]
 OnRegistered = Callable[["WorkerConnection", protocol.Register], None]
 
 
-class WorkerConnection(asyncio.Protocol):
-    """One worker, in the event loop of its pool."""
+class WorkerConnection:
+    """One worker, in the event loop of its pool.
 
-    def __init__(self, process: WorkerProcess | None, limits: WorkerLimits, on_registered: OnRegistered) -> None:
+    Calls are started and frames are sent from any thread, so that a call need not wait until the thread of the pool
+    wakes up. Everything else runs in the event loop.
+    """
+
+    def __init__(
+        self,
+        connection: socket.socket,
+        process: WorkerProcess | None,
+        limits: WorkerLimits,
+        on_registered: OnRegistered,
+    ) -> None:
         """`process=None` is a worker that has connected itself, from anywhere."""
         self.loop = asyncio.get_running_loop()
         self.created_at = self.loop.time()
@@ -84,13 +95,18 @@ class WorkerConnection(asyncio.Protocol):
         self.pid = 0
         self.job: Job | None = None
         """The call that runs."""
+        self._socket = connection
         self._process = process
         self._limits = limits
         self._on_registered = on_registered
         self._decoder = protocol.FrameDecoder[FromWorker](FromWorker, _MAX_REGISTRATION_BYTES)
-        self._transport: asyncio.Transport | None = None
+        self._start_lock = threading.Lock()
+        """Held while `job`, `_cause` or `_is_stopping` change in a way that matters to another thread."""
+        self._send_lock = threading.Lock()
+        self._unsent = bytearray()
         self._number = 0
         self._on_outcome: OnOutcome
+        self._deadline: float | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._seconds: float | None = None
         self._cause: Cause | None = None
@@ -100,12 +116,15 @@ class WorkerConnection(asyncio.Protocol):
         self._description = ""
         self._exit_code: int | None = None
         self._exit_task: asyncio.Task[None] | None = None
+        connection.setblocking(False)
+        self.loop.add_reader(connection, self._read)
+        self.send(protocol.Configure(limits.max_memory_bytes, limits.max_cpu_seconds))
 
     async def run(self, job: Job) -> ToolResult | Ended:
         """Run one call. A task that is cancelled after the end of the call gets its outcome nevertheless."""
         outcome: asyncio.Future[ToolResult | Ended] = self.loop.create_future()
         on_cancel = job.on_cancel
-        self.start(job, outcome.set_result)
+        self._start(job, lambda value: None if outcome.done() else outcome.set_result(value))
         try:
             return await outcome
         except asyncio.CancelledError:
@@ -115,38 +134,62 @@ class WorkerConnection(asyncio.Protocol):
         finally:
             job.on_cancel = on_cancel
 
-    def start(self, job: Job, on_outcome: OnOutcome) -> None:
-        """Start one call. The worker is killed after the timeout of the tool and at the deadline of the run.
-
-        `on_outcome` is called once, maybe at once.
-        """
-        assert self.job is None, "a worker runs one call at a time"
-        call, context = job.call, job.context
-        tool, left = self.tools.get(call.name), context.seconds_left
-        if tool is None:
+    def _start(self, job: Job, on_outcome: OnOutcome) -> None:
+        call = job.call
+        if call.name not in self.tools:
             on_outcome(unknown(call, self.tools))
-        elif left is not None and left <= 0:
+        elif self.try_start(job, on_outcome):
+            return
+        elif self.is_alive():
             on_outcome(call.error_result(f"{call.name} was not run: the time of the run is over", NOT_RUN))
-        elif self.ended.done():
-            on_outcome(self.ended.result())
         else:
-            context.start(tool.timeout)
-            seconds = tool.timeout
-            if left is not None:
-                seconds = left if seconds is None else min(left, seconds)
+            self.ended.add_done_callback(lambda ended: on_outcome(ended.result()))
+
+    def try_start(self, job: Job, on_outcome: OnOutcome) -> bool:
+        """Start one call, from any thread, unless the worker is ending or the time of the run is over.
+
+        The worker is killed after the timeout of the tool and at the deadline of the run. `on_outcome` is called once,
+        in the event loop.
+        """
+        context, tool = job.context, self.tools[job.call.name]
+        seconds, left = tool.timeout, context.seconds_left
+        if left is not None:
+            seconds = left if seconds is None else min(left, seconds)
+        with self._start_lock:
+            if not self.is_alive() or (seconds is not None and seconds <= 0):
+                return False
+            assert self.job is None, "a worker runs one call at a time"
             self.job, self._number, self._seconds, self._on_outcome = job, self._number + 1, seconds, on_outcome
-            job.on_cancel = self._cancel
-            self.send(job.message(self._number, seconds))
-            self._timer = None if seconds is None else self.loop.call_later(seconds, self.kill, "timeout")
+            self._deadline = None if seconds is None else self.loop.time() + seconds
+        job.on_cancel = self._cancel
+        context.start(tool.timeout)
+        self.send(job.message(self._number, seconds))
+        timer = self._timer
+        if self._deadline is not None and (timer is None or timer.when() > self._deadline):
+            self.loop.call_soon_threadsafe(self._check_deadline)
+        return True
+
+    def _check_deadline(self) -> None:
+        """Kill a worker whose call has reached its deadline, or come back at that time.
+
+        The timer of an earlier call stays: as long as it is due before the deadline of the next one, that call need not
+        wake the event loop.
+        """
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None
+        if self.job is None or self._deadline is None:
+            return
+        if self.loop.time() >= self._deadline:
+            self.kill("timeout")
+        else:
+            self._timer = self.loop.call_at(self._deadline, self._check_deadline)
 
     def _finish(self, outcome: ToolResult | Ended) -> None:
         job, self.job = self.job, None
-        if job is None:
-            return
-        job.on_cancel = None
-        if self._timer is not None:
-            self._timer.cancel()
-        self._on_outcome(outcome)
+        if job is not None:
+            job.on_cancel = None
+            self._on_outcome(outcome)
 
     def _cancel(self) -> None:
         """Ask the worker to end its call; kill it if that takes too long."""
@@ -160,8 +203,34 @@ class WorkerConnection(asyncio.Protocol):
         self.loop.call_later(CANCEL_SECONDS, expire)
 
     def send(self, message: protocol.ToWorker) -> None:
-        if self._transport is not None and self._cause is None:
-            self._transport.write(protocol.encode(message))
+        """Send a message, from any thread. What the socket does not take at once is sent by the event loop."""
+        if self._cause is not None:
+            return
+        frame = protocol.encode(message)
+        with self._send_lock:
+            if not self._unsent:
+                frame = frame[self._send_some(frame) :]
+                if frame:
+                    self.loop.call_soon_threadsafe(self._send_later)
+            self._unsent += frame
+
+    def _send_some(self, data: bytes | bytearray) -> int:
+        try:
+            return self._socket.send(data)
+        except BlockingIOError:
+            return 0
+        except OSError:  # the event loop reads the end of the stream
+            return len(data)
+
+    def _send_later(self) -> None:
+        if self._exit_task is None:
+            self.loop.add_writer(self._socket, self._send_rest)
+
+    def _send_rest(self) -> None:
+        with self._send_lock:
+            del self._unsent[: self._send_some(self._unsent)]
+            if not self._unsent:
+                self.loop.remove_writer(self._socket)
 
     @property
     def is_used(self) -> bool:
@@ -186,46 +255,59 @@ class WorkerConnection(asyncio.Protocol):
 
     def refuse(self, reason: str) -> None:
         """Close the connection to a worker that has connected itself."""
-        assert self._transport is not None, "it has registered"
         self.send(protocol.Refuse(reason))
         self._cause = "closed"
-        self.loop.call_later(CANCEL_SECONDS, self._transport.abort)  # it closes first, if it is a worker
+        self.loop.call_later(CANCEL_SECONDS, self._disconnect)  # it closes first, if it is a worker
 
     async def stop(self) -> None:
         """Let the worker exit by itself; kill it if that takes too long."""
-        if self.job is None and self.is_alive():
+        with self._start_lock:
+            self._is_stopping = is_idle = self.job is None and self.is_alive()
+        if is_idle:
             self.send(protocol.Stop())
-            self._is_stopping = True
             await asyncio.wait([self.ended], timeout=CANCEL_SECONDS)
         self.kill("closed")
         await asyncio.wait([self.ended])
 
     def kill(self, cause: Cause) -> None:
         """Kill the worker and all its descendants. `ended` says when that is done."""
-        if self._cause is not None or self.ended.done():
-            return
-        self._cause = cause
-        if self._transport is None:
-            return
+        with self._start_lock:
+            if self._cause is not None:
+                return
+            self._cause = cause
         # The supervisor kills when it sees the end of our stream. Closing would not end it if a forked process of this
         # host had a copy of the socket.
         with suppress(OSError):
-            self._transport.get_extra_info("socket").shutdown(socket.SHUT_WR)
+            self._socket.shutdown(socket.SHUT_WR)
         if self._process is None and self.is_registered:
-            self.loop.call_later(KILL_SECONDS + 1, self._transport.abort)  # else it ends its own stream
+            self.loop.call_later(KILL_SECONDS + 1, self._disconnect)  # else it ends its own stream
         else:
-            self._transport.abort()
+            self._disconnect()
 
-    # What asyncio calls.
+    def _disconnect(self) -> None:
+        """Read and send nothing any more."""
+        if self._exit_task is None:
+            with self._start_lock:
+                self._cause = self._cause or ("closed" if self._is_stopping else "died")
+            self.loop.remove_reader(self._socket)
+            self.loop.remove_writer(self._socket)
+            with self._send_lock:
+                self._socket.close()
+            self._exit_task = self.loop.create_task(self._wait_for_exit())
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        if self._process is None and transport.get_extra_info("peername"):  # of a Unix socket it is empty
-            keep_alive(transport.get_extra_info("socket"))
-        self.send(protocol.Configure(self._limits.max_memory_bytes, self._limits.max_cpu_seconds))
+    def _read(self) -> None:
+        try:
+            data = self._socket.recv(_READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if data:
+            self._feed(data)
+        else:
+            self._disconnect()
 
-    def data_received(self, data: bytes) -> None:
+    def _feed(self, data: bytes) -> None:
         try:
             for message in self._decoder.feed(data):
                 if isinstance(message, protocol.Exit):
@@ -237,16 +319,11 @@ class WorkerConnection(asyncio.Protocol):
             self._description = f"was killed, because {error}"
             self.kill("died")
 
-    def connection_lost(self, _error: Exception | None) -> None:
-        self._cause = self._cause or ("closed" if self._is_stopping else "died")
-        self._exit_task = self.loop.create_task(self._wait_for_exit())
-
     async def _wait_for_exit(self) -> None:
         """Wait for the end of all processes, and report it."""
         assert self._cause is not None, "the connection is lost"
         code, output = self._exit_code, ""  # None if the supervisor of a remote worker could not send it
         if self._process is not None:
-            self._process.socket.close()
             code, output = await self._process.ended()
         if self._cause == "stuck":
             self._description = "did not react any more and was killed"
@@ -258,6 +335,8 @@ class WorkerConnection(asyncio.Protocol):
         ended = Ended(self._cause, description, round(self._seconds or 0.0, 2), code not in (None, NOT_KILLED))
         if ended.cause not in ("closed", "cancelled"):
             _log.warning("%s %s (%s)", self, ended.description, ended.cause)
+        if self._timer is not None:
+            self._timer.cancel()
         self.ended.set_result(ended)
         self._finish(ended)
 
@@ -292,7 +371,7 @@ class WorkerConnection(asyncio.Protocol):
             case protocol.Progress(fraction=fraction, message=text):
                 job.progress(fraction, text)
             case protocol.Callback():
-                job.call_back(message, self._reply)
+                job.call_back(message, self.send)
 
     def _set_result(self, job: Job, encoded: bytes) -> None:
         try:
@@ -302,10 +381,6 @@ class WorkerConnection(asyncio.Protocol):
         if (result.id, result.name) != (job.call.id, job.call.name):
             raise ProtocolError("a result belongs to another call")
         self._finish(result)
-
-    def _reply(self, message: protocol.CallbackResult) -> None:
-        """Called in the event loop of the caller."""
-        self.loop.call_soon_threadsafe(self.send, message)
 
     def _log_line(self, level: int, text: str, *, is_call: bool = True) -> None:
         if self.job is not None and is_call:
@@ -327,9 +402,8 @@ async def start_worker(
         process = WorkerProcess(setup, sandbox=sandbox)
     except (OSError, ValueError) as error:  # ValueError: a path that is not UTF-8 cannot be passed on
         raise WorkerError(f"a worker for {setup.tools!r} could not be started: {error}") from error
-    worker = WorkerConnection(process, limits, lambda _, message: registered.set_result(message))
+    worker = WorkerConnection(process.socket, process, limits, lambda _, message: registered.set_result(message))
     on_created(worker)
-    await loop.create_connection(lambda: worker, sock=process.socket)
     seconds = limits.start_seconds
     try:
         await asyncio.wait((registered, worker.ended), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
