@@ -4,9 +4,11 @@ import asyncio
 import logging
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Literal
 
 import msgspec
@@ -17,7 +19,7 @@ from midspan._types.specs import ToolSpec
 from midspan.errors import ConfigError, WorkerError
 from midspan.tools.source import unknown
 from midspan.tools.workers import protocol
-from midspan.tools.workers.job import Job
+from midspan.tools.workers.job import Job, call_in
 from midspan.tools.workers.process import WorkerProcess, describe_exit
 from midspan.tools.workers.protocol import FromWorker, ProtocolError, RegisteredTool
 from midspan.tools.workers.setup import WorkerLimits, WorkerSetup
@@ -30,6 +32,8 @@ CANCEL_SECONDS = 2.0
 _MAX_REGISTRATION_BYTES = 8 * 2**20
 """Of a frame from a worker that has not shown its token yet."""
 _READ_BYTES = 65_536
+_LEND_SECONDS = 0.05
+"""How long the event loop of a caller reads after its last call."""
 _decode_result = msgspec.json.Decoder(ToolResult).decode
 
 Cause = Literal["timeout", "cancelled", "stuck", "cpu", "closed", "died"]
@@ -66,16 +70,20 @@ class Ended(Struct, frozen=True):
         return call.error_result(f"{name}: outcome unknown: its process {self.description}; it may have had an effect")
 
 
-OnOutcome = Callable[[ToolResult | Ended], None]
+OnOutcome = Callable[[ToolResult | Ended], object]
 """Takes the result of a call, or how its worker ended."""
 OnRegistered = Callable[["WorkerConnection", protocol.Register], None]
+
+
+def _ignore(_outcome: ToolResult | Ended) -> None:
+    """The outcome of no call."""
 
 
 class WorkerConnection:
     """One worker, in the event loop of its pool.
 
-    Calls are started and frames are sent from any thread, so that a call need not wait until the thread of the pool
-    wakes up. Everything else runs in the event loop.
+    A call need not wait until the thread of the pool wakes up. It is started, and frames are sent, from any thread. As
+    long as an event loop makes short calls one after another, that loop reads their results itself.
     """
 
     def __init__(
@@ -102,10 +110,13 @@ class WorkerConnection:
         self._decoder = protocol.FrameDecoder[FromWorker](FromWorker, _MAX_REGISTRATION_BYTES)
         self._start_lock = threading.Lock()
         """Held while `job`, `_cause` or `_is_stopping` change in a way that matters to another thread."""
+        self._read_lock = threading.Lock()
+        self._caller_loop: asyncio.AbstractEventLoop | None = None
+        """The event loop of a caller in which `_read` is registered, in place of or beside that of the pool."""
         self._send_lock = threading.Lock()
         self._unsent = bytearray()
         self._number = 0
-        self._on_outcome: OnOutcome
+        self._on_outcome: OnOutcome = _ignore
         self._deadline: float | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._seconds: float | None = None
@@ -124,7 +135,12 @@ class WorkerConnection:
         """Run one call. A task that is cancelled after the end of the call gets its outcome nevertheless."""
         outcome: asyncio.Future[ToolResult | Ended] = self.loop.create_future()
         on_cancel = job.on_cancel
-        self._start(job, lambda value: None if outcome.done() else outcome.set_result(value))
+
+        def finish(value: ToolResult | Ended) -> None:
+            if not outcome.done():
+                outcome.set_result(value)
+
+        self._start(job, lambda value: call_in(self.loop, finish, value))
         try:
             return await outcome
         except asyncio.CancelledError:
@@ -149,7 +165,7 @@ class WorkerConnection:
         """Start one call, from any thread, unless the worker is ending or the time of the run is over.
 
         The worker is killed after the timeout of the tool and at the deadline of the run. `on_outcome` is called once,
-        in the event loop.
+        in the event loop of the pool; with a result, maybe in that of a caller.
         """
         context, tool = job.context, self.tools[job.call.name]
         seconds, left = tool.timeout, context.seconds_left
@@ -161,7 +177,7 @@ class WorkerConnection:
             assert self.job is None, "a worker runs one call at a time"
             self.job, self._number, self._seconds, self._on_outcome = job, self._number + 1, seconds, on_outcome
             self._deadline = None if seconds is None else self.loop.time() + seconds
-        job.on_cancel = self._cancel
+        job.on_cancel = partial(self._cancel, self._number)
         context.start(tool.timeout)
         self.send(job.message(self._number, seconds))
         timer = self._timer
@@ -177,30 +193,30 @@ class WorkerConnection:
         """
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = None
-        if self.job is None or self._deadline is None:
-            return
-        if self.loop.time() >= self._deadline:
-            self.kill("timeout")
-        else:
-            self._timer = self.loop.call_at(self._deadline, self._check_deadline)
+        self._timer = None  # before `job` is read: another thread first sets that, and then looks for a timer
+        self.kill("timeout", self._is_overdue)
+        deadline = self._deadline
+        if self.job is not None and deadline is not None and self._cause is None:
+            self._timer = self.loop.call_at(deadline, self._check_deadline)
+
+    def _is_overdue(self) -> bool:
+        return self.job is not None and self._deadline is not None and self.loop.time() >= self._deadline
 
     def _finish(self, outcome: ToolResult | Ended) -> None:
-        job, self.job = self.job, None
+        with self._start_lock:
+            job, on_outcome, self.job = self.job, self._on_outcome, None
         if job is not None:
             job.on_cancel = None
-            self._on_outcome(outcome)
+            on_outcome(outcome)
 
-    def _cancel(self) -> None:
+    def _cancel(self, number: int) -> None:
         """Ask the worker to end its call; kill it if that takes too long."""
-        number = self._number
         self.send(protocol.Cancel(number))
 
-        def expire() -> None:
-            if self.job is not None and self._number == number:
-                self.kill("cancelled")
+        def is_running() -> bool:
+            return self.job is not None and self._number == number
 
-        self.loop.call_later(CANCEL_SECONDS, expire)
+        self.loop.call_later(CANCEL_SECONDS, self.kill, "cancelled", is_running)
 
     def send(self, message: protocol.ToWorker) -> None:
         """Send a message, from any thread. What the socket does not take at once is sent by the event loop."""
@@ -262,17 +278,21 @@ class WorkerConnection:
     async def stop(self) -> None:
         """Let the worker exit by itself; kill it if that takes too long."""
         with self._start_lock:
-            self._is_stopping = is_idle = self.job is None and self.is_alive()
+            is_idle = self.job is None and self.is_alive()
+            self._is_stopping |= is_idle
         if is_idle:
             self.send(protocol.Stop())
             await asyncio.wait([self.ended], timeout=CANCEL_SECONDS)
         self.kill("closed")
         await asyncio.wait([self.ended])
 
-    def kill(self, cause: Cause) -> None:
-        """Kill the worker and all its descendants. `ended` says when that is done."""
+    def kill(self, cause: Cause, is_due: Callable[[], bool] = lambda: True) -> None:
+        """Kill the worker and all its descendants. `ended` says when that is done.
+
+        `is_due` is asked while no other thread can start a call.
+        """
         with self._start_lock:
-            if self._cause is not None:
+            if self._cause is not None or not is_due():
                 return
             self._cause = cause
         # The supervisor kills when it sees the end of our stream. Closing would not end it if a forked process of this
@@ -291,21 +311,28 @@ class WorkerConnection:
                 self._cause = self._cause or ("closed" if self._is_stopping else "died")
             self.loop.remove_reader(self._socket)
             self.loop.remove_writer(self._socket)
-            with self._send_lock:
-                self._socket.close()
+            if not call_in(self._caller_loop or self.loop, self._close):
+                self._close()
             self._exit_task = self.loop.create_task(self._wait_for_exit())
 
+    def _close(self) -> None:
+        self._read_no_more()
+        with self._send_lock:
+            self._socket.close()
+
     def _read(self) -> None:
-        try:
-            data = self._socket.recv(_READ_BYTES)
-        except BlockingIOError:
-            return
-        except OSError:
-            data = b""
-        if data:
-            self._feed(data)
-        else:
-            self._disconnect()
+        with self._read_lock:
+            try:
+                data = self._socket.recv(_READ_BYTES)
+            except BlockingIOError:
+                return
+            except OSError:
+                data = b""
+            if data:
+                self._feed(data)
+                return
+        asyncio.get_running_loop().remove_reader(self._socket)
+        call_in(self.loop, self._disconnect)
 
     def _feed(self, data: bytes) -> None:
         try:
@@ -317,7 +344,37 @@ class WorkerConnection:
         except ProtocolError as error:
             _log.error("the connection to a worker was closed: %s", error)
             self._description = f"was killed, because {error}"
-            self.kill("died")
+            call_in(self.loop, self.kill, "died")
+
+    def _lend(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Let the event loop of a caller read, because its next call will follow soon."""
+        if self._caller_loop is not None and self._caller_loop.is_closed():
+            self._caller_loop = None
+        if self._caller_loop is None and sys.platform != "win32":  # whose usual event loop has no readers
+            self._caller_loop = loop
+            self.loop.remove_reader(self._socket)
+            call_in(loop, self._read_here)
+            self.loop.call_later(_LEND_SECONDS, self._take_back, self._number)
+
+    def _take_back(self, last_number: int) -> None:
+        """Read in the event loop of the pool, unless more calls were made. The other one may be blocked or closed."""
+        if self._exit_task is not None:
+            return
+        if self._number != last_number:
+            self.loop.call_later(_LEND_SECONDS, self._take_back, self._number)
+            return
+        self.loop.add_reader(self._socket, self._read)
+        assert self._caller_loop is not None, "it is set until it has read no more"
+        call_in(self._caller_loop, self._read_no_more)
+
+    def _read_here(self) -> None:
+        asyncio.get_running_loop().add_reader(self._socket, self._read)
+
+    def _read_no_more(self) -> None:
+        """End the reading in the event loop of a caller, which is the current one."""
+        if self._caller_loop is asyncio.get_running_loop():
+            self._caller_loop.remove_reader(self._socket)
+            self._caller_loop = None
 
     async def _wait_for_exit(self) -> None:
         """Wait for the end of all processes, and report it."""
@@ -380,6 +437,8 @@ class WorkerConnection:
             raise ProtocolError(f"a result is not valid: {error}") from error
         if (result.id, result.name) != (job.call.id, job.call.name):
             raise ProtocolError("a result belongs to another call")
+        if job.session is None and asyncio.get_running_loop() is self.loop:
+            self._lend(job.loop)
         self._finish(result)
 
     def _log_line(self, level: int, text: str, *, is_call: bool = True) -> None:

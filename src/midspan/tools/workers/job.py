@@ -3,7 +3,7 @@
 import asyncio
 import contextvars
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -23,6 +23,18 @@ _callers: contextvars.ContextVar[tuple["Job", ...]] = contextvars.ContextVar("mi
 """The calls in workers that wait for what the current code does, outermost first."""
 
 
+def call_in(loop: asyncio.AbstractEventLoop, function: Callable[..., object], *args: Any) -> bool:
+    """Call a function in an event loop, at once if that is the current one. Returns False if the loop is closed."""
+    if asyncio.get_running_loop() is loop:
+        function(*args)
+        return True
+    try:
+        loop.call_soon_threadsafe(function, *args)
+    except RuntimeError:
+        return False
+    return True
+
+
 class Job:
     """A call, its caller, and who answers it. The pool finishes it exactly once."""
 
@@ -38,8 +50,8 @@ class Job:
         self.on_cancel: Callable[[], object] | None = None
         """What the pool does if the call is cancelled; it is used in the event loop of the pool only."""
         self._variables = contextvars.copy_context()
-        self._loop = asyncio.get_running_loop()
-        self._result: asyncio.Future[ToolResult] = self._loop.create_future()
+        self.loop = asyncio.get_running_loop()
+        self._result: asyncio.Future[ToolResult] = self.loop.create_future()
         self._is_finished = False
         self._callback_tasks: set[asyncio.Task[None]] = set()
 
@@ -62,7 +74,7 @@ class Job:
         except asyncio.CancelledError:
             self.context.cancel()
             if not self._is_finished:
-                self._result = self._loop.create_future()
+                self._result = self.loop.create_future()
                 cancel(self)
                 await asyncio.wait([self._result])
             raise
@@ -71,11 +83,11 @@ class Job:
             cancel(self)
             raise
 
-    # The pool calls the following from its own thread.
+    # The following is called in the event loop of the pool, or in that of any caller.
 
     def finish(self, result: ToolResult) -> None:
         """Give the result to the caller."""
-        self._call_soon(self._finish, result)
+        call_in(self.loop, self._finish, result)
 
     def progress(self, fraction: float | None, message: str) -> None:
         if not self.context.cancelled:
@@ -83,11 +95,7 @@ class Job:
 
     def call_back(self, message: Callback, reply: Callable[[CallbackResult], None]) -> None:
         """Do in the event loop of the caller what a worker asks for."""
-        self._call_soon(self._start_callback, message, reply)
-
-    def _call_soon(self, function: Callable[..., object], *args: Any) -> None:
-        with suppress(RuntimeError):  # the event loop of the caller is closed, and nobody waits any more
-            self._loop.call_soon_threadsafe(function, *args)
+        call_in(self.loop, self._start_callback, message, reply)
 
     # The rest runs in the event loop of the caller.
 
@@ -101,7 +109,7 @@ class Job:
     def _start_callback(self, message: Callback, reply: Callable[[CallbackResult], None]) -> None:
         if not self._is_finished:
             self._variables.run(_callers.set, (*self.callers, self))
-            task = self._loop.create_task(self._answer(message, reply), context=self._variables)
+            task = self.loop.create_task(self._answer(message, reply), context=self._variables)
             self._callback_tasks.add(task)
             task.add_done_callback(self._callback_tasks.discard)
 

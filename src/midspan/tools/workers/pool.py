@@ -1,6 +1,6 @@
 """The workers of one source: a pool for calls without a session, and one worker for each session.
 
-Everything but `submit` runs in one event loop, that of the workers' thread.
+Everything but `submit` and the end of a call runs in one event loop, that of the workers' thread.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from midspan.errors import ConfigError, WorkerError
 from midspan.tools.source import ToolListing, describe_error, unknown
 from midspan.tools.workers.address import Address
 from midspan.tools.workers.connection import Ended, WorkerConnection, start_worker
-from midspan.tools.workers.job import Job, Wait, find_deadlocks, waiting
+from midspan.tools.workers.job import Job, Wait, call_in, find_deadlocks, waiting
 from midspan.tools.workers.listener import Listener
 from midspan.tools.workers.protocol import RegisteredTool
 from midspan.tools.workers.sessions import Sessions
@@ -111,11 +111,13 @@ class WorkerPool:
 
     def submit(self, job: Job) -> None:
         """Run a call, from any thread; its job gets the result."""
-        worker = self._idle.take(lambda worker: job.call.name in worker.tools) if job.session is None else None
+        worker = None
+        if job.session is None and not self._waiters:
+            worker = self._idle.take(lambda worker: job.call.name in worker.tools)
         if worker is None:
             self.loop.call_soon_threadsafe(self._start_run, job)
         elif not worker.try_start(job, partial(self._finish, worker, job)):
-            self.loop.call_soon_threadsafe(self._release, worker)
+            self._release(worker)
             self.loop.call_soon_threadsafe(self._start_run, job)
 
     def _finish(self, worker: WorkerConnection, job: Job, outcome: ToolResult | Ended) -> None:
@@ -198,6 +200,7 @@ class WorkerPool:
         future = self.loop.create_future()
         waiter = _Waiter(job, lambda: self._blockers(waiter), worker=future, is_session=is_session)
         insort(self._waiters, waiter, key=_queue_position)
+        self._serve_waiters()  # another thread may have released one
         self._expect_worker(waiter)
         try:
             with waiting(waiter):
@@ -240,15 +243,18 @@ class WorkerPool:
             waiter.fail(WorkerError(problem))
 
     def _release(self, worker: WorkerConnection) -> None:
-        """Give a worker to the next call that waits for it, or keep it idle."""
-        if not worker.is_alive():
-            return
-        for waiter in self._waiters:
-            if waiter.accepts(worker) and not waiter.worker.done():
+        """Keep a worker idle, from any thread, until the next call takes it."""
+        if worker.is_alive():
+            self._idle.add(worker)
+            if self._waiters:
+                call_in(self.loop, self._serve_waiters)
+
+    def _serve_waiters(self) -> None:
+        for waiter in [waiter for waiter in self._waiters if not waiter.worker.done()]:
+            worker = self._idle.take(waiter.accepts)
+            if worker is not None:
                 self._waiters.remove(waiter)
                 waiter.worker.set_result(worker)
-                return
-        self._idle.add(worker)
 
     @property
     def _size(self) -> int:
