@@ -4,22 +4,18 @@ import asyncio
 import logging
 import signal
 import socket
-import sys
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
-from typing import Literal
 
 import msgspec
-from msgspec import Struct
 
-from midspan._types.parts import NOT_RUN, ToolCall, ToolResult
-from midspan._types.specs import ToolSpec
+from midspan._types.parts import NOT_RUN, ToolResult
 from midspan.errors import ConfigError, WorkerError
 from midspan.tools.source import unknown
 from midspan.tools.workers import protocol
-from midspan.tools.workers.job import Job, call_in
+from midspan.tools.workers.channel import Channel
+from midspan.tools.workers.job import Cause, Ended, Job, OnOutcome, call_in
 from midspan.tools.workers.process import WorkerProcess, describe_exit
 from midspan.tools.workers.protocol import FromWorker, ProtocolError, RegisteredTool
 from midspan.tools.workers.setup import WorkerLimits, WorkerSetup
@@ -31,47 +27,8 @@ CANCEL_SECONDS = 2.0
 """How long a call that was cancelled, or a worker that has to stop, may take to end before it is killed."""
 _MAX_REGISTRATION_BYTES = 8 * 2**20
 """Of a frame from a worker that has not shown its token yet."""
-_READ_BYTES = 65_536
-_LEND_SECONDS = 0.05
-"""How long the event loop of a caller reads after its last call."""
 _decode_result = msgspec.json.Decoder(ToolResult).decode
 
-Cause = Literal["timeout", "cancelled", "stuck", "cpu", "closed", "died"]
-
-
-class Ended(Struct, frozen=True):
-    """A worker has ended."""
-
-    cause: Cause
-    description: str
-    """How it ended, to follow its name."""
-    seconds: float = 0.0
-    """The timeout of the call."""
-    all_killed: bool = True
-    """Whether all processes that it started have ended too."""
-
-    def may_rerun(self, spec: ToolSpec) -> bool:
-        """Whether the call that ran can be run again: its worker died, and a second run changes nothing more."""
-        return self.cause == "died" and spec.safe_to_retry
-
-    def result(self, call: ToolCall, spec: ToolSpec, *, reruns: int = 0) -> ToolResult:
-        """Return the result of the call that ran."""
-        name = call.name
-        killed = "its process and all processes that it started were killed"
-        if not self.all_killed:
-            killed = "whether all its processes were killed is unknown"
-        if self.cause == "timeout":
-            return call.error_result(f"{name} timed out after {self.seconds:g} seconds; {killed}")
-        if self.cause == "cancelled":
-            return call.error_result(f"{name} was cancelled; {killed}")
-        if spec.safe_to_retry:
-            runs = f" in {reruns + 1} runs" if reruns else ""
-            return call.error_result(f"{name} failed{runs}: its process {self.description}")
-        return call.error_result(f"{name}: outcome unknown: its process {self.description}; it may have had an effect")
-
-
-OnOutcome = Callable[[ToolResult | Ended], object]
-"""Takes the result of a call, or how its worker ended."""
 OnRegistered = Callable[["WorkerConnection", protocol.Register], None]
 
 
@@ -103,18 +60,12 @@ class WorkerConnection:
         self.pid = 0
         self.job: Job | None = None
         """The call that runs."""
-        self._socket = connection
         self._process = process
         self._limits = limits
         self._on_registered = on_registered
         self._decoder = protocol.FrameDecoder[FromWorker](FromWorker, _MAX_REGISTRATION_BYTES)
         self._start_lock = threading.Lock()
         """Held while `job`, `_cause` or `_is_stopping` change in a way that matters to another thread."""
-        self._read_lock = threading.Lock()
-        self._caller_loop: asyncio.AbstractEventLoop | None = None
-        """The event loop of a caller in which `_read` is registered, in place of or beside that of the pool."""
-        self._send_lock = threading.Lock()
-        self._unsent = bytearray()
         self._number = 0
         self._on_outcome: OnOutcome = _ignore
         self._deadline: float | None = None
@@ -127,8 +78,7 @@ class WorkerConnection:
         self._description = ""
         self._exit_code: int | None = None
         self._exit_task: asyncio.Task[None] | None = None
-        connection.setblocking(False)
-        self.loop.add_reader(connection, self._read)
+        self._channel = Channel(connection, self._feed, self._disconnect)
         self.send(protocol.Configure(limits.max_memory_bytes, limits.max_cpu_seconds))
 
     async def run(self, job: Job) -> ToolResult | Ended:
@@ -219,34 +169,9 @@ class WorkerConnection:
         self.loop.call_later(CANCEL_SECONDS, self.kill, "cancelled", is_running)
 
     def send(self, message: protocol.ToWorker) -> None:
-        """Send a message, from any thread. What the socket does not take at once is sent by the event loop."""
-        if self._cause is not None:
-            return
-        frame = protocol.encode(message)
-        with self._send_lock:
-            if not self._unsent:
-                frame = frame[self._send_some(frame) :]
-                if frame:
-                    self.loop.call_soon_threadsafe(self._send_later)
-            self._unsent += frame
-
-    def _send_some(self, data: bytes | bytearray) -> int:
-        try:
-            return self._socket.send(data)
-        except BlockingIOError:
-            return 0
-        except OSError:  # the event loop reads the end of the stream
-            return len(data)
-
-    def _send_later(self) -> None:
-        if self._exit_task is None:
-            self.loop.add_writer(self._socket, self._send_rest)
-
-    def _send_rest(self) -> None:
-        with self._send_lock:
-            del self._unsent[: self._send_some(self._unsent)]
-            if not self._unsent:
-                self.loop.remove_writer(self._socket)
+        """Send a message, from any thread."""
+        if self._cause is None:
+            self._channel.send(protocol.encode(message))
 
     @property
     def is_used(self) -> bool:
@@ -295,10 +220,7 @@ class WorkerConnection:
             if self._cause is not None or not is_due():
                 return
             self._cause = cause
-        # The supervisor kills when it sees the end of our stream. Closing would not end it if a forked process of this
-        # host had a copy of the socket.
-        with suppress(OSError):
-            self._socket.shutdown(socket.SHUT_WR)
+        self._channel.end_stream()  # the supervisor kills when it sees this
         if self._process is None and self.is_registered:
             self.loop.call_later(KILL_SECONDS + 1, self._disconnect)  # else it ends its own stream
         else:
@@ -309,30 +231,8 @@ class WorkerConnection:
         if self._exit_task is None:
             with self._start_lock:
                 self._cause = self._cause or ("closed" if self._is_stopping else "died")
-            self.loop.remove_reader(self._socket)
-            self.loop.remove_writer(self._socket)
-            if not call_in(self._caller_loop or self.loop, self._close):
-                self._close()
+            self._channel.close()
             self._exit_task = self.loop.create_task(self._wait_for_exit())
-
-    def _close(self) -> None:
-        self._read_no_more()
-        with self._send_lock:
-            self._socket.close()
-
-    def _read(self) -> None:
-        with self._read_lock:
-            try:
-                data = self._socket.recv(_READ_BYTES)
-            except BlockingIOError:
-                return
-            except OSError:
-                data = b""
-            if data:
-                self._feed(data)
-                return
-        asyncio.get_running_loop().remove_reader(self._socket)
-        call_in(self.loop, self._disconnect)
 
     def _feed(self, data: bytes) -> None:
         try:
@@ -345,36 +245,6 @@ class WorkerConnection:
             _log.error("the connection to a worker was closed: %s", error)
             self._description = f"was killed, because {error}"
             call_in(self.loop, self.kill, "died")
-
-    def _lend(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Let the event loop of a caller read, because its next call will follow soon."""
-        if self._caller_loop is not None and self._caller_loop.is_closed():
-            self._caller_loop = None
-        if self._caller_loop is None and sys.platform != "win32":  # whose usual event loop has no readers
-            self._caller_loop = loop
-            self.loop.remove_reader(self._socket)
-            call_in(loop, self._read_here)
-            self.loop.call_later(_LEND_SECONDS, self._take_back, self._number)
-
-    def _take_back(self, last_number: int) -> None:
-        """Read in the event loop of the pool, unless more calls were made. The other one may be blocked or closed."""
-        if self._exit_task is not None:
-            return
-        if self._number != last_number:
-            self.loop.call_later(_LEND_SECONDS, self._take_back, self._number)
-            return
-        self.loop.add_reader(self._socket, self._read)
-        assert self._caller_loop is not None, "it is set until it has read no more"
-        call_in(self._caller_loop, self._read_no_more)
-
-    def _read_here(self) -> None:
-        asyncio.get_running_loop().add_reader(self._socket, self._read)
-
-    def _read_no_more(self) -> None:
-        """End the reading in the event loop of a caller, which is the current one."""
-        if self._caller_loop is asyncio.get_running_loop():
-            self._caller_loop.remove_reader(self._socket)
-            self._caller_loop = None
 
     async def _wait_for_exit(self) -> None:
         """Wait for the end of all processes, and report it."""
@@ -438,7 +308,7 @@ class WorkerConnection:
         if (result.id, result.name) != (job.call.id, job.call.name):
             raise ProtocolError("a result belongs to another call")
         if job.session is None and asyncio.get_running_loop() is self.loop:
-            self._lend(job.loop)
+            self._channel.lend(job.loop)
         self._finish(result)
 
     def _log_line(self, level: int, text: str, *, is_call: bool = True) -> None:

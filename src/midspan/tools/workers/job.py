@@ -1,16 +1,17 @@
-"""One call on its way through a pool: made in the event loop of its caller, run in the event loop of the pool."""
+"""One call on its way through a pool, between the event loop of its caller and that of the pool, and how it ends."""
 
 import asyncio
 import contextvars
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
 
 from midspan._types.context import RunContext
 from midspan._types.parts import ToolCall, ToolResult
+from midspan._types.specs import ToolSpec
 from midspan._types.texts import NOT_JSON
 from midspan.errors import ToolError
 from midspan.tools.source import describe_error
@@ -123,6 +124,44 @@ class Job:
         except Exception as error:  # noqa: BLE001 - `ask_user` is user code
             problem = describe_error(error)
         reply(CallbackResult(message.number, value, problem))
+
+
+Cause = Literal["timeout", "cancelled", "stuck", "cpu", "closed", "died"]
+
+
+class Ended(Struct, frozen=True):
+    """A worker has ended."""
+
+    cause: Cause
+    description: str
+    """How it ended, to follow its name."""
+    seconds: float = 0.0
+    """The timeout of the call."""
+    all_killed: bool = True
+    """Whether all processes that it started have ended too."""
+
+    def may_rerun(self, spec: ToolSpec) -> bool:
+        """Whether the call that ran can be run again: its worker died, and a second run changes nothing more."""
+        return self.cause == "died" and spec.safe_to_retry
+
+    def result(self, call: ToolCall, spec: ToolSpec, *, reruns: int = 0) -> ToolResult:
+        """Return the result of the call that ran."""
+        name = call.name
+        killed = "its process and all processes that it started were killed"
+        if not self.all_killed:
+            killed = "whether all its processes were killed is unknown"
+        if self.cause == "timeout":
+            return call.error_result(f"{name} timed out after {self.seconds:g} seconds; {killed}")
+        if self.cause == "cancelled":
+            return call.error_result(f"{name} was cancelled; {killed}")
+        if spec.safe_to_retry:
+            runs = f" in {reruns + 1} runs" if reruns else ""
+            return call.error_result(f"{name} failed{runs}: its process {self.description}")
+        return call.error_result(f"{name}: outcome unknown: its process {self.description}; it may have had an effect")
+
+
+OnOutcome = Callable[[ToolResult | Ended], object]
+"""Takes the result of a call, or how its worker ended."""
 
 
 class Wait(Struct, eq=False):

@@ -17,8 +17,8 @@ from midspan._types.parts import NOT_RUN, ToolResult
 from midspan.errors import ConfigError, WorkerError
 from midspan.tools.source import ToolListing, describe_error, unknown
 from midspan.tools.workers.address import Address
-from midspan.tools.workers.connection import Ended, WorkerConnection, start_worker
-from midspan.tools.workers.job import Job, Wait, call_in, find_deadlocks, waiting
+from midspan.tools.workers.connection import WorkerConnection, start_worker
+from midspan.tools.workers.job import Ended, Job, Wait, call_in, find_deadlocks, waiting
 from midspan.tools.workers.listener import Listener
 from midspan.tools.workers.protocol import RegisteredTool
 from midspan.tools.workers.sessions import Sessions
