@@ -15,11 +15,10 @@ from contextlib import suppress
 from itertools import count
 from math import ceil
 from queue import SimpleQueue
-from time import monotonic, process_time
+from time import process_time
 from typing import Any, NoReturn
 
 import msgspec
-from msgspec import Struct
 
 from midspan._types.context import RunContext
 from midspan._types.parts import ToolCall, ToolResult
@@ -29,6 +28,7 @@ from midspan.tools.execution import execute_here, execute_in_this_task
 from midspan.tools.function import Tool
 from midspan.tools.source import describe_error, unknown
 from midspan.tools.workers import protocol
+from midspan.tools.workers.context import WorkerContext
 from midspan.tools.workers.protocol import FromWorker, ProtocolError, ToWorker
 from midspan.tools.workers.setup import WorkerSetup, load_tools, without_timeout
 
@@ -285,7 +285,7 @@ class _Worker:
             self._watch_main()
 
     def _begin(self, message: protocol.Call) -> RunContext[Any]:
-        self._context = context = _WorkerContext(message, self)
+        self._context = context = WorkerContext(message, self)
         self._call = message.call
         return context
 
@@ -369,60 +369,12 @@ def _exit_with(error: Exception) -> NoReturn:
     os._exit(1)
 
 
-class _EncodedUser(Struct, frozen=True):
-    """The user's value of a context, which is decoded when a tool reads it."""
-
-    data: bytes | None
-    """None if it is not JSON serializable."""
-
-    def decode(self) -> Any:
-        if self.data is None:
-            raise ToolError("the context of this run is not JSON serializable, so a tool in a worker cannot read it")
-        return _decode_json(self.data)
-
-
-class _WorkerContext(RunContext[Any]):
-    """The context of a call whose run is in another process."""
-
-    __slots__ = ("_user", "_worker", "number")
-
-    _user: Any
-
-    def __init__(self, message: protocol.Call, worker: _Worker) -> None:
-        super().__init__(
-            _EncodedUser(message.user),
-            run_id=message.run_id,
-            call_id=message.id,
-            turn=message.turn,
-            index=message.index,
-            depth=message.depth,
-            deadline=None if message.seconds is None else monotonic() + message.seconds,
-            host=worker,
-        )
-        self.number = message.call
-        self._worker = worker
-
-    @property
-    def user(self) -> Any:
-        """What the caller passed to the run, as JSON data."""
-        if isinstance(self._user, _EncodedUser):
-            self._user = self._user.decode()
-        return self._user
-
-    @user.setter
-    def user(self, value: Any) -> None:
-        self._user = value
-
-    def log(self, message: str, level: int = logging.INFO) -> None:
-        self._worker.report_log(self, level, message)
-
-
 def _call_of(message: protocol.Call) -> ToolCall:
     return ToolCall(message.id, message.name, _decode_json(message.arguments))
 
 
 def _number(context: RunContext[Any]) -> int:
-    assert isinstance(context, _WorkerContext), "calls of a worker have no other context"
+    assert isinstance(context, WorkerContext), "calls of a worker have no other context"
     return context.number
 
 
